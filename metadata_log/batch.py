@@ -1,0 +1,65 @@
+"""P: a batch of records: the unit that is decided, agreed, applied and read whole or not at all."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from metadata_log.ids import Uuid
+from metadata_log.records.quorum import ControllerClaimRecord
+from metadata_log.records.registry import Record
+
+
+class Cause(NamedTuple):
+    """Why a batch was written: a code, the offset of the record that led to it, and facts."""
+
+    code: str
+    ref_offset: int | None = None
+    detail: Mapping[str, object] = {}
+
+
+class Envelope(NamedTuple):
+    """Who asked for a batch, by which request, why, and what was answered.
+
+    `request_sha256`, `operation` and `response` are None where `request_id` is None.
+    """
+
+    actor: str | None = None
+    request_id: Uuid | None = None
+    request_sha256: bytes | None = None
+    cause: Cause | None = None
+    operation: str | None = None
+    response: bytes | None = None
+
+
+NO_ENVELOPE = Envelope()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordBatch:
+    """Records with their position: offsets `base_offset` to `last_offset` inclusive.
+
+    `previous_crc` is the crc of the frame before (0 at offset 0), `crc` that of this batch's own frame.
+    """
+
+    base_offset: int
+    controller_epoch: int
+    appended_at_ms: int
+    previous_crc: int
+    crc: int
+    envelope: Envelope
+    records: Sequence[Record]
+
+    @property
+    def end_offset(self) -> int:
+        """Exclusive."""
+        return self.base_offset + len(self.records)
+
+    @property
+    def last_offset(self) -> int:
+        return self.end_offset - 1
+
+    @property
+    def claim(self) -> ControllerClaimRecord | None:
+        """The claim this batch begins with, if it does."""
+        first = self.records[0]
+        return first if isinstance(first, ControllerClaimRecord) else None

@@ -1,0 +1,235 @@
+"""P: batches as frames of bytes, and back.
+
+A frame is a header of 40 bytes and a body of msgpack. Header, big-endian:
+
+    0 u16 0x4D51 | 2 u8 format = 1 | 3 u8 flags = 0 | 4 u32 body_bytes | 8 i64 base_offset | 16 u32 record_count
+    20 i32 controller_epoch | 24 i64 appended_at_ms | 32 u32 previous_crc | 36 u32 crc
+
+crc is the CRC-32C of bytes 0..35 and the body. Equal batches have equal bytes: shortest integers, map keys sorted.
+A batch is encoded once, by the active controller; everybody else keeps and passes on the bytes.
+"""
+
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import google_crc32c
+import msgpack
+
+from metadata_log.batch import Cause, Envelope, RecordBatch
+from metadata_log.errors import DamagedFile, PolicyViolation, UnsupportedVersion
+from metadata_log.limits import BATCH_BYTES_MAX, FRAME_BYTES_MAX, RECORDS_PER_BATCH_MAX
+from metadata_log.records.registry import Record, from_row, to_row
+
+MAGIC: Final = 0x4D51
+FORMAT: Final = 1
+HEADER_BYTES: Final = 40
+_HEADER: Final = struct.Struct(">HBBIqIiqII")
+_CRC: Final = struct.Struct(">I")
+
+
+class FrameHeader(NamedTuple):
+    body_bytes: int
+    base_offset: int
+    record_count: int
+    controller_epoch: int
+    appended_at_ms: int
+    previous_crc: int
+    crc: int
+
+    @property
+    def frame_bytes(self) -> int:
+        return HEADER_BYTES + self.body_bytes
+
+    @property
+    def end_offset(self) -> int:
+        """Exclusive."""
+        return self.base_offset + self.record_count
+
+
+class DamagedFrame(ValueError):
+    """Bytes are no whole, sound frame. `torn`: they end before the frame does. `at`: where in them."""
+
+    def __init__(self, reason: str, *, at: int, torn: bool) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.at = at
+        self.torn = torn
+
+
+def encode(
+    *,
+    base_offset: int,
+    controller_epoch: int,
+    appended_at_ms: int,
+    previous_crc: int,
+    envelope: Envelope,
+    records: Sequence[Record],
+) -> tuple[RecordBatch, bytes]:
+    """Return a batch and its frame.
+
+    Raises:
+        PolicyViolation: more than RECORDS_PER_BATCH_MAX records or BATCH_BYTES_MAX bytes.
+    """
+    assert records, "a batch holds at least one record"
+    if len(records) > RECORDS_PER_BATCH_MAX:
+        raise PolicyViolation(
+            f"{len(records)} records in one batch; at most {RECORDS_PER_BATCH_MAX} are allowed"
+        )
+    body: bytes = msgpack.packb([_envelope_row(envelope), [to_row(record) for record in records]])
+    if len(body) > BATCH_BYTES_MAX:
+        raise PolicyViolation(f"a batch of {len(body)} bytes; at most {BATCH_BYTES_MAX} are allowed")
+    frame, crc = frame_of(
+        body,
+        base_offset=base_offset,
+        record_count=len(records),
+        controller_epoch=controller_epoch,
+        appended_at_ms=appended_at_ms,
+        previous_crc=previous_crc,
+    )
+    batch = RecordBatch(
+        base_offset=base_offset,
+        controller_epoch=controller_epoch,
+        appended_at_ms=appended_at_ms,
+        previous_crc=previous_crc,
+        crc=crc,
+        envelope=envelope,
+        records=tuple(records),
+    )
+    return batch, frame
+
+
+def frame_of(
+    body: bytes,
+    *,
+    base_offset: int,
+    record_count: int,
+    controller_epoch: int,
+    appended_at_ms: int,
+    previous_crc: int,
+) -> tuple[bytes, int]:
+    """Return the frame around a packed body, and its crc."""
+    head = _HEADER.pack(
+        MAGIC,
+        FORMAT,
+        0,
+        len(body),
+        base_offset,
+        record_count,
+        controller_epoch,
+        appended_at_ms,
+        previous_crc,
+        0,
+    )[:36]
+    crc: int = google_crc32c.extend(google_crc32c.value(head), body)
+    return b"".join((head, _CRC.pack(crc), body)), crc
+
+
+def read_header(data: bytes | memoryview, at: int = 0) -> FrameHeader:
+    """Read the header at position `at`; the crc is not checked, every bound is.
+
+    Raises:
+        DamagedFrame: it is cut short or no header of ours.
+    """
+    if len(data) - at < HEADER_BYTES:
+        raise DamagedFrame("a frame's header is cut short", at=at, torn=True)
+    magic, form, flags, *rest = _HEADER.unpack_from(data, at)
+    header = FrameHeader._make(rest)
+    if magic != MAGIC:
+        raise DamagedFrame("no frame begins here", at=at, torn=False)
+    if form != FORMAT or flags != 0:
+        raise DamagedFrame(
+            f"frame format {form} with flags {flags} is unknown to this release", at=at, torn=False
+        )
+    if (
+        header.frame_bytes > FRAME_BYTES_MAX
+        or not 1 <= header.record_count <= header.body_bytes
+        or header.base_offset < 0
+    ):
+        raise DamagedFrame("a frame's header has impossible values", at=at, torn=False)
+    return header
+
+
+def check_frame(data: bytes | memoryview, at: int = 0) -> FrameHeader:
+    """Return the header of the sound frame at position `at`.
+
+    Raises:
+        DamagedFrame: it is cut short, or its crc is wrong.
+    """
+    header = read_header(data, at)
+    end = at + header.frame_bytes
+    if len(data) < end:
+        raise DamagedFrame("a frame is cut short", at=at, torn=True)
+    view = memoryview(data)
+    crc = google_crc32c.extend(
+        google_crc32c.value(bytes(view[at : at + 36])), bytes(view[at + HEADER_BYTES : end])
+    )
+    if crc != header.crc:
+        raise DamagedFrame(f"a frame's crc is {header.crc:08x}, its bytes say {crc:08x}", at=at, torn=False)
+    return header
+
+
+def decode(data: bytes | memoryview, at: int = 0) -> tuple[RecordBatch, int]:
+    """Return the batch of the frame at position `at`, and where the frame ends.
+
+    Raises:
+        DamagedFrame: the bytes are not sound, or hold an unknown record.
+    """
+    header = check_frame(data, at)
+    end = at + header.frame_bytes
+    try:
+        envelope_row, rows = msgpack.unpackb(memoryview(data)[at + HEADER_BYTES : end], use_list=False)
+        records = tuple(map(from_row, rows))
+        envelope = _envelope(envelope_row)
+    except (ValueError, TypeError, IndexError, msgpack.UnpackException, UnsupportedVersion) as error:
+        raise DamagedFrame(f"a frame's body is not ours: {error}", at=at, torn=False) from error
+    if len(records) != header.record_count:
+        raise DamagedFrame(
+            f"a frame of {header.record_count} records holds {len(records)}", at=at, torn=False
+        )
+    batch = RecordBatch(
+        base_offset=header.base_offset,
+        controller_epoch=header.controller_epoch,
+        appended_at_ms=header.appended_at_ms,
+        previous_crc=header.previous_crc,
+        crc=header.crc,
+        envelope=envelope,
+        records=records,
+    )
+    return batch, end
+
+
+def decode_all(data: bytes | memoryview) -> Iterator[tuple[RecordBatch, bytes]]:
+    """Yield every batch of whole frames end to end, with its frame.
+
+    Raises:
+        DamagedFrame: the bytes end inside a frame, or one is not sound.
+    """
+    at = 0
+    while at < len(data):
+        batch, end = decode(data, at)
+        yield batch, bytes(data[at:end])
+        at = end
+
+
+def damaged_file(path: object, error: DamagedFrame, *, base: int = 0) -> DamagedFile:
+    """Return the fault that names file and byte; `base` is where the examined bytes begin in the file."""
+    return DamagedFile(
+        f"{path}: byte {base + error.at}: {error.reason}", path=str(path), position=base + error.at
+    )
+
+
+def _envelope_row(envelope: Envelope) -> tuple[Any, ...]:
+    cause = envelope.cause
+    if cause is None:
+        return tuple(envelope)
+    return tuple(envelope._replace(cause=Cause(cause.code, cause.ref_offset, _sorted_map(cause.detail))))
+
+
+def _sorted_map(detail: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: _sorted_map(v) if isinstance(v, Mapping) else v for k, v in sorted(detail.items())}
+
+
+def _envelope(row: tuple[Any, ...]) -> Envelope:
+    envelope = Envelope._make(row)
+    return envelope if envelope.cause is None else envelope._replace(cause=Cause._make(envelope.cause))

@@ -1,0 +1,236 @@
+"""P: every error raised on purpose, in four families by what the caller may do next.
+
+Names and numbers are Kafka's where Kafka has them (org.apache.kafka.common.protocol.Errors); numbers from 10001 are ours.
+"""
+
+from typing import ClassVar, Final
+
+
+class MetadataError(Exception):
+    """Base of every error raised on purpose. Raise a leaf, never a family."""
+
+    error: ClassVar[str] = "UNKNOWN_SERVER_ERROR"
+    code: ClassVar[int] = -1
+    family: ClassVar[str] = "Fault"
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str, **context: object) -> None:
+        """Keep `context`: facts, keyed by the words of the glossary."""
+        super().__init__(message)
+        self.message = message
+        self.context = context
+
+
+class Rejected(MetadataError):
+    """Nothing was written; the same request will be refused again."""
+
+    family = "Rejected"
+
+
+class Unavailable(MetadataError):
+    """Nothing was written; ask later, or ask elsewhere."""
+
+    family = "Unavailable"
+    retryable = True
+
+
+class OutcomeUnknown(MetadataError):
+    """It may still commit: repeat with the same request_id and get the first answer."""
+
+    error, code, family, retryable = "REQUEST_TIMED_OUT", 7, "OutcomeUnknown", True
+
+
+class Fault(MetadataError):
+    """A bug or damaged data: the process stops and says what an operator can do. Only main() sees it."""
+
+
+# --- Unavailable
+
+
+class NotController(Unavailable):
+    """This node is not the active controller, or ceased to be before the records were applied.
+
+    `controller_id` and `controller_url` in the context name the active one where it is known.
+    """
+
+    error, code = "NOT_CONTROLLER", 41
+
+
+class BrokerNotAvailable(Unavailable):
+    """This broker serves nobody now: it is fenced or still starting."""
+
+    error, code = "BROKER_NOT_AVAILABLE", 8
+
+
+class ThrottlingQuotaExceeded(Unavailable):
+    """A bound of this process is reached (queue, waiters, parked fetches); try again shortly."""
+
+    error, code = "THROTTLING_QUOTA_EXCEEDED", 89
+
+
+# --- Rejected
+
+
+class InvalidRequest(Rejected):
+    """The request does not follow the format, or contradicts itself."""
+
+    error, code = "INVALID_REQUEST", 42
+
+
+class UnknownTopicOrPartition(Rejected):
+    error, code = "UNKNOWN_TOPIC_OR_PARTITION", 3
+
+
+class UnknownTopicId(Rejected):
+    error, code = "UNKNOWN_TOPIC_ID", 100
+
+
+class TopicAlreadyExists(Rejected):
+    error, code = "TOPIC_ALREADY_EXISTS", 36
+
+
+class InvalidTopic(Rejected):
+    """The name is empty, too long, has other characters, or collides with another in `.` and `_`."""
+
+    error, code = "INVALID_TOPIC_EXCEPTION", 17
+
+
+class InvalidPartitions(Rejected):
+    error, code = "INVALID_PARTITIONS", 37
+
+
+class InvalidReplicationFactor(Rejected):
+    error, code = "INVALID_REPLICATION_FACTOR", 38
+
+
+class InvalidReplicaAssignment(Rejected):
+    error, code = "INVALID_REPLICA_ASSIGNMENT", 39
+
+
+class InvalidConfig(Rejected):
+    error, code = "INVALID_CONFIG", 40
+
+
+class PolicyViolation(Rejected):
+    """The request asks for more than a batch may hold."""
+
+    error, code = "POLICY_VIOLATION", 44
+
+
+class UnsupportedVersion(Rejected):
+    """A broker's feature range lacks the finalized level."""
+
+    error, code = "UNSUPPORTED_VERSION", 35
+
+
+class StaleBrokerEpoch(Rejected):
+    """The broker registered anew, was removed, or never registered: register again."""
+
+    error, code = "STALE_BROKER_EPOCH", 77
+
+
+class DuplicateBrokerRegistration(Rejected):
+    """Another incarnation of this broker id has a live session; it ends when that one stops or falls silent."""
+
+    error, code, retryable = "DUPLICATE_BROKER_REGISTRATION", 101, True
+
+
+class InvalidRegistration(Rejected):
+    error, code = "INVALID_REGISTRATION", 119
+
+
+class BrokerIdNotRegistered(Rejected):
+    error, code = "BROKER_ID_NOT_REGISTERED", 102
+
+
+class InconsistentClusterId(Rejected):
+    """The caller belongs to another cluster."""
+
+    error, code = "INCONSISTENT_CLUSTER_ID", 104
+
+
+class SnapshotNotFound(Rejected):
+    error, code = "SNAPSHOT_NOT_FOUND", 98
+
+
+class PositionOutOfRange(Rejected):
+    error, code = "POSITION_OUT_OF_RANGE", 99
+
+
+class UnsupportedMediaType(Rejected):
+    """The body's encoding is neither JSON nor msgpack, or is compressed."""
+
+    error, code = "INVALID_REQUEST", 42
+
+
+class RequestTooLarge(Rejected):
+    error, code = "INVALID_REQUEST", 42
+
+
+class MethodNotAllowed(Rejected):
+    error, code = "INVALID_REQUEST", 42
+
+
+class UnknownRoute(Rejected):
+    error, code = "INVALID_REQUEST", 42
+
+
+class OffsetInFuture(Rejected):
+    """The offset lies beyond the high watermark."""
+
+    error, code = "OFFSET_IN_FUTURE", 10001
+
+
+class OffsetCompacted(Rejected):
+    """The offset lies below what this node still holds."""
+
+    error, code = "OFFSET_COMPACTED", 10002
+
+
+# --- Fault
+
+
+class InvariantBroken(Fault):
+    """What cannot be was seen: a bug, or another program wrote our files."""
+
+
+class DamagedFile(Fault):
+    """Bytes on disk are not what was written; the message names file and offset."""
+
+
+class ForeignDirectory(Fault):
+    """A data directory belongs to another node, role or cluster, or was never formatted."""
+
+
+class DirectoryInUse(Fault):
+    """Another process holds the lock of this data directory."""
+
+
+class DiskFailed(Fault):
+    """A write or sync failed or the disk is full; nothing that follows could be trusted."""
+
+
+class InvalidSettings(Fault):
+    """A settings file is missing, malformed, or its values contradict each other."""
+
+
+class QuorumRefused(Fault):
+    """The other voters refuse this one: another cluster, another voter set, or a directory they do not know."""
+
+
+class CannotListen(Fault):
+    """An address is in use or not ours."""
+
+
+def _leaves(family: type[MetadataError]) -> list[type[MetadataError]]:
+    return [leaf for child in family.__subclasses__() for leaf in (child, *_leaves(child))]
+
+
+_OF_PEERS: Final[list[type[MetadataError]]] = [OutcomeUnknown, *_leaves(Unavailable), *_leaves(Rejected)]
+BY_NAME: Final = {leaf.error: leaf for leaf in reversed(_OF_PEERS)}
+"""The class of an error's wire name; the first declared where several share one."""
+
+
+def error_named(error: str, message: str, **context: object) -> MetadataError:
+    """Return the error a peer sent by name; one unknown here is a Fault of the peer."""
+    return BY_NAME.get(error, Fault)(message, **context)

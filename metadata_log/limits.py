@@ -1,0 +1,114 @@
+"""P: every bound of the system, its reason, and how the bounds relate.
+
+A bound that an operator may set lives in a settings file; its default stands here.
+"""
+
+from typing import Final
+
+KIB: Final = 1024
+MIB: Final = 1024 * 1024
+
+# --- the log
+RECORDS_PER_BATCH_MAX: Final = 10_000
+"""Kafka's bound for a batch and for one user operation (QuorumController.MAX_RECORDS_PER_USER_OP)."""
+BATCH_BYTES_MAX: Final = 1 * MIB
+"""A batch is one Raft entry at least; larger ones would hold up heartbeats on a slow link."""
+FRAME_BYTES_MAX: Final = 2 * MIB
+"""What a reader accepts: a batch plus its envelope, with room for Kafka's larger ones taken over."""
+SEGMENT_BYTES: Final = 64 * MIB
+INDEX_INTERVAL_BYTES: Final = 64 * KIB
+"""One sparse index entry for so many bytes: a range read scans at most this much in vain."""
+FETCH_WINDOW_BYTES: Final = 16 * MIB
+"""Committed frames kept in memory for MetadataFetch; older ones are read from segments."""
+
+# --- Raft
+RAFT_ENTRY_BYTES_MAX: Final = 4 * MIB
+"""What waiting batches are packed into: one journal record, one message."""
+RAFT_MESSAGE_BYTES_MAX: Final = 8 * MIB
+RAFT_APPEND_BYTES_MAX: Final = 6 * MIB
+"""One append_entries; above every entry, so that the engine's own `transmission` is never used (audit 8)."""
+RAFT_UNCOMMITTED_BYTES_MAX: Final = 64 * MIB
+"""Own batches in flight; beyond it writes are refused with THROTTLING_QUOTA_EXCEEDED."""
+RAFT_TAIL_ENTRIES: Final = 1_000
+"""Entries kept behind a snapshot: a follower that lags by less needs no snapshot."""
+RAFT_OUTBOX_BYTES_MAX: Final = 64 * MIB
+"""Unsent bytes of one link; beyond it the link is closed and made anew."""
+RAFT_HELLO_BYTES_MAX: Final = 4 * KIB
+"""What a stranger may make us buffer before it has said who it is."""
+RAFT_HANDSHAKES_MAX: Final = 64
+"""Accepted links that have not finished their handshake; further ones are closed at once."""
+JOURNAL_FILE_BYTES: Final = 16 * MIB
+RESERVE_BYTES: Final = 16 * MIB
+"""Given back to a full disk by a restart, so that the node can start and be helped."""
+
+# --- time, in milliseconds
+HEARTBEAT_MS: Final = 50
+ELECTION_TIMEOUT_MIN_MS: Final = 300
+ELECTION_TIMEOUT_MAX_MS: Final = 600
+DISK_STALL_MS: Final = 2_000
+"""A sync that has not returned by then makes a leader step down."""
+COMMIT_TIMEOUT_MS: Final = 10_000
+SESSION_TIMEOUT_MS: Final = 9_000
+LOCAL_CLUSTER_SESSION_TIMEOUT_MS: Final = 3_000
+SESSION_CHECKS_PER_TIMEOUT: Final = 8
+"""Kafka checks for expired sessions every timeout / 8, and again after 10 ms when it found one."""
+SESSION_CHECK_AGAIN_MS: Final = 10
+CLOCK_DRIFT_PERCENT: Final = 1
+"""The stated bound on the difference of two machines' clock rates; self-fencing is earlier by it."""
+REGISTRATION_TIMEOUT_MS: Final = 60_000
+SHUTDOWN_TIMEOUT_MS: Final = 30_000
+HANDSHAKE_TIMEOUT_MS: Final = 2_000
+RAFT_LINK_TIMEOUT_MS: Final = 3_000
+"""A link is closed when the other end's kernel is silent for so long: TCP repeats ever more seldom, and would
+notice a healed network only after a minute, where a new link is made in a second."""
+RECONNECT_MS: Final = 50
+"""A lost Raft link is made anew after so long (doubled up to RECONNECT_MAX_MS while it fails)."""
+RECONNECT_MAX_MS: Final = 1_000
+STOP_TIMEOUT_MS: Final = 10_000
+"""A process asked to stop ends within so long."""
+
+# --- HTTP
+HTTP_BODY_BYTES_MAX: Final = 2 * MIB
+HTTP_BODY_TIMEOUT_MS: Final = 15_000
+"""Headers and body must be here by then: one slow sender may not hold a connection for ever."""
+FETCH_BYTES_DEFAULT: Final = 1 * MIB
+FETCH_BYTES_MAX: Final = 8 * MIB
+PARKED_OBSERVERS_MAX: Final = 10_000
+BROKERS_MAX: Final = 10_000
+WAITERS_MAX: Final = 20_000
+"""Writes that wait for their commit."""
+SNAPSHOT_DOWNLOADS_MAX: Final = 64
+
+# --- state
+REQUEST_RESULTS_MAX: Final = 200_000
+REQUEST_RESULT_AGE_MS: Final = 15 * 60 * 1000
+PARTITIONS_PER_TOPIC_MAX: Final = RECORDS_PER_BATCH_MAX
+CONFIG_VALUE_BYTES_MAX: Final = 32 * KIB
+TEXT_BYTES_MAX: Final = 255
+"""Hosts, racks, listener and feature names."""
+LIST_ITEMS_MAX: Final = 1_000
+"""Endpoints, features and log directories of one registration; replicas of one partition."""
+NAME_LENGTH_MAX: Final = 249
+"""Kafka's longest topic name."""
+
+# --- snapshots
+SNAPSHOT_BYTES: Final = 20 * MIB
+"""Bytes of new log that make a snapshot due; Kafka's default."""
+SNAPSHOT_AGE_MS: Final = 60 * 60 * 1000
+SNAPSHOTS_KEPT: Final = 2
+SNAPSHOT_CHUNK_BYTES: Final = 1 * MIB
+
+PROTOCOL_DEPTH_MAX: Final = 32
+CONTROLLERS_MAX: Final = 10
+FIRST_BROKER_ID: Final = 11
+
+
+def check_relations() -> None:
+    """Check how the bounds rest on each other; each process does so as it starts."""
+    assert BATCH_BYTES_MAX < FRAME_BYTES_MAX <= RAFT_ENTRY_BYTES_MAX
+    assert RAFT_ENTRY_BYTES_MAX < RAFT_APPEND_BYTES_MAX < RAFT_MESSAGE_BYTES_MAX
+    assert RAFT_ENTRY_BYTES_MAX < JOURNAL_FILE_BYTES
+    assert FRAME_BYTES_MAX < SEGMENT_BYTES
+    assert 3 * HEARTBEAT_MS <= ELECTION_TIMEOUT_MIN_MS < ELECTION_TIMEOUT_MAX_MS
+    assert FRAME_BYTES_MAX <= FETCH_BYTES_MAX
+    assert ELECTION_TIMEOUT_MAX_MS < COMMIT_TIMEOUT_MS

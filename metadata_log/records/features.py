@@ -1,0 +1,18 @@
+"""P: what can happen to the finalized features."""
+
+from typing import NamedTuple
+
+METADATA_VERSION = "metadata.version"
+METADATA_VERSION_LEVEL = 30
+"""Kafka 4.3-IV0; with it a cluster is founded. It alone decides record versions where a log is translated for Kafka."""
+METADATA_VERSION_MIN = 25
+METAQUORUM_VERSION = "metaquorum.version"
+METAQUORUM_VERSION_LEVEL = 1
+KRAFT_VERSION = "kraft.version"
+
+
+class FeatureLevelRecord(NamedTuple):
+    """A feature was finalized at a level; 0 removes it."""
+
+    name: str
+    level: int

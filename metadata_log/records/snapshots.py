@@ -1,0 +1,38 @@
+"""P: the records that only a snapshot holds."""
+
+from typing import NamedTuple
+
+from metadata_log.ids import Uuid
+
+
+class RequestResultRecord(NamedTuple):
+    """What a write was answered, kept so that its repetition gets the same answer.
+
+    `request_sha256` is of operation, 0, path with query, 0, body; `response` is msgpack of the answer without "offsets";
+    `stored_at_ms` is its batch's appended_at_ms; `end_offset` is exclusive.
+    """
+
+    request_id: Uuid
+    operation: str
+    request_sha256: bytes
+    base_offset: int
+    end_offset: int
+    response: bytes
+    stored_at_ms: int
+
+
+class SnapshotHeaderRecord(NamedTuple):
+    """The position a snapshot stands at: the log below `end_offset` (exclusive) adds up to it."""
+
+    cluster_id: str
+    end_offset: int
+    controller_epoch: int
+    last_time_ms: int
+    last_crc: int
+
+
+class SnapshotFooterRecord(NamedTuple):
+    """How many records lie between header and footer, and the state digest (hex) of what they add up to."""
+
+    record_count: int
+    digest: str
