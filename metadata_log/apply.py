@@ -1,8 +1,8 @@
 """P: the only maker of images: what an image is after a batch. Controllers, brokers, snapshots and restarts run this."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import NamedTuple, assert_never
+from typing import Any, Final, NamedTuple
 
 import immutables
 
@@ -23,11 +23,18 @@ from metadata_log.records.configs import TOPIC, ConfigRecord
 from metadata_log.records.features import FeatureLevelRecord
 from metadata_log.records.partitions import PartitionChangeRecord, PartitionRecord
 from metadata_log.records.producer_ids import ProducerIdsRecord
-from metadata_log.records.quorum import ControllerClaimRecord, NoOpRecord, QuorumVersionRecord, VotersRecord
+from metadata_log.records.quorum import (
+    ControllerClaimRecord,
+    NoOpRecord,
+    QuorumVersionRecord,
+    Voter,
+    VotersRecord,
+)
 from metadata_log.records.registry import Record
-from metadata_log.records.snapshots import RequestResultRecord, SnapshotFooterRecord, SnapshotHeaderRecord
+from metadata_log.records.snapshots import RequestResultRecord, SnapshotHeaderRecord
 from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
 from metadata_log.state_digest import (
+    Buckets,
     DigestBuilder,
     broker_line,
     config_line,
@@ -66,16 +73,22 @@ def apply(image: MetadataImage, batch: RecordBatch) -> Applied:
         InvariantBroken: a record contradicts the image; no node can go on from here.
     """
     builder = _Builder(image)
-    for offset, record in enumerate(batch.records, batch.base_offset):
-        try:
-            builder.take(record)
-        except (KeyError, ValueError, IndexError, TypeError) as error:
-            raise InvariantBroken(
-                f"offset {offset}: {type(record).__name__} contradicts the state before it: {error!r}",
-                offset=offset,
-            ) from error
+    taken = 0
+    try:
+        for record in batch.records:
+            _IN_LOG[type(record)](builder, record)
+            taken += 1
+        if builder.claims != (batch.claim is not None):
+            raise ValueError("a claim is the first record of its batch")
+    except (KeyError, ValueError, IndexError, TypeError) as error:
+        offset = min(batch.base_offset + taken, batch.last_offset)
+        raise InvariantBroken(
+            f"offset {offset}: {type(batch.records[offset - batch.base_offset]).__name__} contradicts the state "
+            f"before it: {error!r}",
+            offset=offset,
+        ) from error
     envelope = batch.envelope
-    results = builder.results
+    results = image.results
     if envelope.request_id is not None:
         results = results.with_result(
             RequestResultRecord(
@@ -88,17 +101,14 @@ def apply(image: MetadataImage, batch: RecordBatch) -> Applied:
                 stored_at_ms=batch.appended_at_ms,
             )
         )
-    after, delta = builder.finish(results.evicted(now_ms=batch.appended_at_ms))
-    return Applied(
-        replace(
-            after,
-            end_offset=batch.end_offset,
-            controller_epoch=batch.controller_epoch,
-            last_crc=batch.crc,
-            last_time_ms=batch.appended_at_ms,
-        ),
-        delta,
+    after = builder.image(
+        end_offset=batch.end_offset,
+        controller_epoch=batch.controller_epoch,
+        last_crc=batch.crc,
+        last_time_ms=batch.appended_at_ms,
+        results=results.evicted(now_ms=batch.appended_at_ms),
     )
+    return Applied(after, builder.delta(after))
 
 
 def image_of(records: Iterable[Record], *, header: SnapshotHeaderRecord) -> MetadataImage:
@@ -108,136 +118,97 @@ def image_of(records: Iterable[Record], *, header: SnapshotHeaderRecord) -> Meta
         InvariantBroken: the records contradict each other.
     """
     builder = _Builder(EMPTY)
+    results: list[RequestResultRecord] = []
+    record: Record = header
     try:
         for record in records:
-            builder.take(record)
+            if type(record) is RequestResultRecord:
+                results.append(record)
+            else:
+                _IN_SNAPSHOT[type(record)](builder, record)
     except (KeyError, ValueError, IndexError, TypeError) as error:
         raise InvariantBroken(
-            f"a snapshot's {type(record).__name__} contradicts the ones before: {error!r}"
+            f"a snapshot's {type(record).__name__} contradicts what stands before it: {error!r}"
         ) from error
-    ordered = RequestResults()
-    for result in sorted(builder.results.by_id.values(), key=lambda result: result.base_offset):
-        ordered = ordered.with_result(result)
-    image, _ = builder.finish(ordered)
-    return replace(
-        image,
+    builder.cluster_id = header.cluster_id
+    return builder.image(
         end_offset=header.end_offset,
         controller_epoch=header.controller_epoch,
         last_crc=header.last_crc,
         last_time_ms=header.last_time_ms,
-        cluster_id=header.cluster_id,
+        results=RequestResults.of(results),
     )
 
 
-class _Builder:
-    """The image under change while one batch is applied; partitions of touched topics lie in lists meanwhile."""
+class _OpenTopic(NamedTuple):
+    """A topic's partitions while a batch changes them, and which it touched."""
 
-    def __init__(self, image: MetadataImage) -> None:
-        self.before = image
-        self.cluster_id = image.cluster_id
-        self.brokers = image.brokers.mutate()
-        self.topics = image.topics.mutate()
-        self.topic_ids = image.topic_ids.mutate()
-        self.configs = image.configs.mutate()
-        self.features = image.features.mutate()
-        self.next_producer_id = image.next_producer_id
-        self.kraft_version = image.kraft_version
-        self.voters = image.voters
-        self.results = image.results
-        self.open_topics: dict[TopicId, list[PartitionImage]] = {}
+    partitions: list[PartitionImage]
+    touched: set[int]
+
+
+class _Builder:
+    """The image under change while one batch is applied; only what the batch touches is unpacked."""
+
+    def __init__(self, before: MetadataImage) -> None:
+        self.before = before
+        self.cluster_id = before.cluster_id
+        self.brokers = before.brokers.mutate()
+        self.topics = before.topics.mutate()
+        self.topic_ids = before.topic_ids.mutate()
+        self.configs = before.configs.mutate()
+        self.features = before.features.mutate()
+        self.next_producer_id = before.next_producer_id
+        self.kraft_version = before.kraft_version
+        self.voters = before.voters
+        self.open_topics: dict[TopicId, _OpenTopic] = {}
         self.touched_brokers: set[BrokerId] = set()
         self.touched_topics: set[TopicId] = set()
-        self.touched_partitions: set[tuple[TopicId, int]] = set()
+        self.moved_topics: set[TopicId] = set()
+        """Those whose replicas may lie on other brokers than before."""
         self.touched_configs: set[tuple[int, str, str]] = set()
         self.touched_features: set[str] = set()
-        self.claimed = False
+        self.claims = 0
 
-    def take(self, record: Record) -> None:
-        match record:
-            case PartitionChangeRecord():
-                partitions = self._partitions(record.topic_id)
-                if record.partition_id < 0:
-                    raise IndexError(record.partition_id)
-                partitions[record.partition_id] = partitions[record.partition_id].changed_by(record)
-                self.touched_partitions.add((record.topic_id, record.partition_id))
-            case PartitionRecord():
-                partitions = self._partitions(record.topic_id)
-                if record.partition_id != len(partitions):
-                    raise ValueError(
-                        f"partition {record.partition_id} follows partition {len(partitions) - 1}"
-                    )
-                partitions.append(PartitionImage._make(record[2:]))
-                self.touched_partitions.add((record.topic_id, record.partition_id))
-            case TopicRecord():
-                if record.topic_id in self.topics or record.name in self.topic_ids:
-                    raise ValueError(f"topic {record.name!r} or its id exists")
-                self.topics[record.topic_id] = TopicImage(record.topic_id, record.name, ())
-                self.topic_ids[record.name] = record.topic_id
-                self.touched_topics.add(record.topic_id)
-            case RemoveTopicRecord():
-                self._remove_topic(record.topic_id)
-            case ConfigRecord():
-                self._config(record)
-            case BrokerRegistrationChangeRecord():
-                broker = self._registered(record.broker_id, record.broker_epoch)
-                self.brokers[record.broker_id] = broker.changed_by(record)
-                self.touched_brokers.add(record.broker_id)
-            case RegisterBrokerRecord():
-                self.brokers[record.broker_id] = BrokerImage._make(record)
-                self.touched_brokers.add(record.broker_id)
-            case UnregisterBrokerRecord():
-                self._registered(record.broker_id, record.broker_epoch)
-                del self.brokers[record.broker_id]
-                self.touched_brokers.add(record.broker_id)
-            case FeatureLevelRecord():
-                if record.level:
-                    self.features[record.name] = record.level
-                else:
-                    self.features.pop(record.name, None)
-                self.touched_features.add(record.name)
-            case ProducerIdsRecord():
-                self.next_producer_id = record.next_producer_id
-            case ControllerClaimRecord():
-                if self.cluster_id not in (None, record.cluster_id):
-                    raise ValueError(
-                        f"a claim of cluster {record.cluster_id} in the log of {self.cluster_id}"
-                    )
-                self.cluster_id = record.cluster_id
-                self.claimed = True
-            case QuorumVersionRecord():
-                self.kraft_version = record.kraft_version
-            case VotersRecord():
-                self.voters = record.voters
-            case RequestResultRecord():
-                self.results = self.results.with_result(record)
-            case NoOpRecord():
-                pass
-            case SnapshotHeaderRecord() | SnapshotFooterRecord():
-                raise ValueError("stands inside a log or twice in a snapshot")
-            case _:
-                assert_never(record)
+    # --- one method a record type
 
-    def _partitions(self, topic_id: TopicId) -> list[PartitionImage]:
-        partitions = self.open_topics.get(topic_id)
-        if partitions is None:
-            partitions = self.open_topics[topic_id] = list(self.topics[topic_id].partitions)
-        return partitions
+    def partition_change(self, record: PartitionChangeRecord) -> None:
+        partitions, touched = self._open(record.topic_id)
+        partition_id = record.partition_id
+        if partition_id < 0:
+            raise IndexError(partition_id)
+        partitions[partition_id] = partitions[partition_id].changed_by(record)
+        touched.add(partition_id)
+        if record.replicas is not None:
+            self.moved_topics.add(record.topic_id)
 
-    def _registered(self, broker_id: BrokerId, broker_epoch: int) -> BrokerImage:
-        broker = self.brokers[broker_id]
-        if broker.broker_epoch != broker_epoch:
-            raise ValueError(f"broker {broker_id} is at epoch {broker.broker_epoch}")
-        return broker
+    def partition(self, record: PartitionRecord) -> None:
+        partitions, touched = self._open(record.topic_id)
+        if record.partition_id != len(partitions):
+            raise ValueError(f"partition {record.partition_id} follows partition {len(partitions) - 1}")
+        touched.add(len(partitions))
+        partitions.append(
+            tuple.__new__(PartitionImage, record[2:])
+        )  # `_make` without its call: there are many
+        self.moved_topics.add(record.topic_id)
 
-    def _remove_topic(self, topic_id: TopicId) -> None:
-        topic = self.topics.pop(topic_id)
+    def topic(self, record: TopicRecord) -> None:
+        if record.topic_id in self.topics or record.name in self.topic_ids:
+            raise ValueError(f"topic {record.name!r} or its id exists")
+        self.topics[record.topic_id] = TopicImage(record.topic_id, record.name, ())
+        self.topic_ids[record.name] = record.topic_id
+        self.touched_topics.add(record.topic_id)
+
+    def remove_topic(self, record: RemoveTopicRecord) -> None:
+        topic = self.topics.pop(record.topic_id)
         del self.topic_ids[topic.name]
-        self.open_topics.pop(topic_id, None)
-        self.touched_topics.add(topic_id)
+        self.open_topics.pop(record.topic_id, None)
+        self.touched_topics.add(record.topic_id)
+        self.moved_topics.add(record.topic_id)
         settings = self.configs.pop((TOPIC, topic.name), None)
         self.touched_configs.update((TOPIC, topic.name, name) for name in settings or ())
 
-    def _config(self, record: ConfigRecord) -> None:
+    def config(self, record: ConfigRecord) -> None:
         resource = (record.resource_type, record.resource_name)
         if record.resource_type == TOPIC and record.resource_name not in self.topic_ids:
             raise KeyError(record.resource_name)
@@ -252,11 +223,75 @@ class _Builder:
             self.configs.pop(resource, None)
         self.touched_configs.add((*resource, record.name))
 
-    def finish(self, results: RequestResults) -> Applied:
-        before = self.before
-        for topic_id, partitions in self.open_topics.items():
+    def register_broker(self, record: RegisterBrokerRecord) -> None:
+        self.brokers[record.broker_id] = BrokerImage._make(record)
+        self.touched_brokers.add(record.broker_id)
+
+    def unregister_broker(self, record: UnregisterBrokerRecord) -> None:
+        self._registered(record.broker_id, record.broker_epoch)
+        del self.brokers[record.broker_id]
+        self.touched_brokers.add(record.broker_id)
+
+    def broker_registration_change(self, record: BrokerRegistrationChangeRecord) -> None:
+        broker = self._registered(record.broker_id, record.broker_epoch)
+        self.brokers[record.broker_id] = broker.changed_by(record)
+        self.touched_brokers.add(record.broker_id)
+
+    def feature_level(self, record: FeatureLevelRecord) -> None:
+        if record.level:
+            self.features[record.name] = record.level
+        else:
+            self.features.pop(record.name, None)
+        self.touched_features.add(record.name)
+
+    def producer_ids(self, record: ProducerIdsRecord) -> None:
+        self.next_producer_id = record.next_producer_id
+
+    def controller_claim(self, record: ControllerClaimRecord) -> None:
+        if self.cluster_id not in (None, record.cluster_id):
+            raise ValueError(f"a claim of cluster {record.cluster_id} in the log of {self.cluster_id}")
+        self.cluster_id = record.cluster_id
+        self.claims += 1
+
+    def quorum_version(self, record: QuorumVersionRecord) -> None:
+        self.kraft_version = record.kraft_version
+
+    def set_voters(self, record: VotersRecord) -> None:
+        self.voters = record.voters
+
+    def no_op(self, record: NoOpRecord) -> None:
+        """Change nothing: it is there for its offset."""
+
+    def _open(self, topic_id: TopicId) -> _OpenTopic:
+        topic = self.open_topics.get(topic_id)
+        if topic is None:
+            topic = self.open_topics[topic_id] = _OpenTopic(list(self.topics[topic_id].partitions), set())
+        return topic
+
+    def _registered(self, broker_id: BrokerId, broker_epoch: int) -> BrokerImage:
+        broker = self.brokers[broker_id]
+        if broker.broker_epoch != broker_epoch:
+            raise ValueError(f"broker {broker_id} is at epoch {broker.broker_epoch}")
+        return broker
+
+    # --- the outcome
+
+    def image(
+        self,
+        *,
+        end_offset: int,
+        controller_epoch: int,
+        last_crc: int,
+        last_time_ms: int,
+        results: RequestResults,
+    ) -> MetadataImage:
+        for topic_id, (partitions, _) in self.open_topics.items():
             self.topics[topic_id] = self.topics[topic_id]._replace(partitions=tuple(partitions))
-        image = MetadataImage(
+        after = MetadataImage(
+            end_offset=end_offset,
+            controller_epoch=controller_epoch,
+            last_crc=last_crc,
+            last_time_ms=last_time_ms,
             cluster_id=self.cluster_id,
             brokers=self.brokers.finish(),
             topics=self.topics.finish(),
@@ -268,92 +303,116 @@ class _Builder:
             voters=self.voters,
             results=results,
         )
-        quorum = (before.kraft_version, before.voters) != (image.kraft_version, image.voters)
-        delta = Delta(
+        return replace(after, digest_buckets=self._digest_buckets(after), topics_on=self._topics_on(after))
+
+    def delta(self, after: MetadataImage) -> Delta:
+        before = self.before
+        return Delta(
             brokers=frozenset(self.touched_brokers),
             topics=frozenset(self.touched_topics),
-            partitions=frozenset(self.touched_partitions),
+            partitions=frozenset(
+                (topic_id, partition_id)
+                for topic_id, (_, touched) in self.open_topics.items()
+                for partition_id in touched
+            ),
             configs=frozenset(self.touched_configs),
             features=frozenset(self.touched_features),
-            quorum=quorum,
-            claim=self.claimed,
-            producer_ids=before.next_producer_id != image.next_producer_id,
-        )
-        touched = self.touched_topics | self.open_topics.keys()
-        return Applied(
-            replace(
-                image,
-                digest_buckets=_digest_after(before, image, delta),
-                topics_on=_topics_on_after(before, image, touched),
-            ),
-            delta,
+            quorum=_quorum(before) != _quorum(after),
+            claim=self.claims > 0,
+            producer_ids=before.next_producer_id != after.next_producer_id,
         )
 
-
-def _digest_after(
-    before: MetadataImage, after: MetadataImage, delta: Delta
-) -> tuple[tuple[int, int, int], ...]:
-    builder = DigestBuilder(before.digest_buckets)
-    for image, count in ((before, builder.remove), (after, builder.add)):
-        for broker_id in delta.brokers:
-            if (broker := image.brokers.get(broker_id)) is not None:
-                count(broker_line(broker))
-        for topic_id in delta.topics:
-            if (topic := image.topics.get(topic_id)) is not None:
-                count(topic_line(topic_id, topic.name))
-                if topic_id not in after.topics:
+    def _digest_buckets(self, after: MetadataImage) -> Buckets:
+        """Count out the line of every touched key as it was, and count in the one it has now."""
+        before = self.before
+        builder = DigestBuilder(before.digest_buckets)
+        for image, count in ((before, builder.remove), (after, builder.add)):
+            for broker_id in self.touched_brokers:
+                if (broker := image.brokers.get(broker_id)) is not None:
+                    count(broker_line(broker))
+            for topic_id in self.touched_topics:
+                if (topic := image.topics.get(topic_id)) is not None:
+                    count(topic_line(topic_id, topic.name))
+                    topic_id_hex = topic_id.hex()
                     for partition_id, partition in enumerate(topic.partitions):
-                        count(partition_line(topic_id.hex(), partition_id, partition))
-        for topic_id, partition_id in delta.partitions:
-            if topic_id not in after.topics or (topic := image.topics.get(topic_id)) is None:
+                        count(partition_line(topic_id_hex, partition_id, partition))
+            for topic_id, (_, touched) in self.open_topics.items():
+                if topic_id not in self.touched_topics:
+                    topic_id_hex = topic_id.hex()
+                    partitions = image.topics[topic_id].partitions
+                    for partition_id in touched:
+                        if partition_id < len(partitions):
+                            count(partition_line(topic_id_hex, partition_id, partitions[partition_id]))
+            for resource_type, resource_name, name in self.touched_configs:
+                settings = image.configs.get((resource_type, resource_name))
+                if settings is not None and name in settings:
+                    count(config_line(resource_type, resource_name, name, settings[name]))
+            for feature in self.touched_features:
+                if feature in image.features:
+                    count(feature_line(feature, image.features[feature]))
+            if _quorum(before) != _quorum(after):
+                if image.kraft_version is not None:
+                    count(quorum_version_line(image.kraft_version))
+                for voter in image.voters or ():
+                    count(voter_line(voter))
+            if before.next_producer_id != after.next_producer_id and image.next_producer_id is not None:
+                count(producer_ids_line(image.next_producer_id))
+        return builder.buckets()
+
+    def _topics_on(self, after: MetadataImage) -> immutables.Map[BrokerId, immutables.Map[TopicId, None]]:
+        joined: dict[BrokerId, dict[TopicId, None]] = {}
+        left: dict[BrokerId, list[TopicId]] = {}
+        for topic_id in self.moved_topics:
+            was = _brokers_of(self.before.topics.get(topic_id))
+            now = _brokers_of(after.topics.get(topic_id))
+            for broker_id in now - was:
+                joined.setdefault(broker_id, {})[topic_id] = None
+            for broker_id in was - now:
+                left.setdefault(broker_id, []).append(topic_id)
+        topics_on = self.before.topics_on.mutate()
+        for broker_id in joined.keys() | left.keys():
+            before = topics_on.get(broker_id)
+            if before is None:  # all at once: an image is often made from nothing
+                topics_on[broker_id] = immutables.Map(joined[broker_id])
                 continue
-            if partition_id < len(topic.partitions):
-                count(partition_line(topic_id.hex(), partition_id, topic.partitions[partition_id]))
-        for resource_type, resource_name, name in delta.configs:
-            settings = image.configs.get((resource_type, resource_name))
-            if settings is not None and name in settings:
-                count(config_line(resource_type, resource_name, name, settings[name]))
-        for feature in delta.features:
-            if feature in image.features:
-                count(feature_line(feature, image.features[feature]))
-        if delta.quorum:
-            if image.kraft_version is not None:
-                count(quorum_version_line(image.kraft_version))
-            for voter in image.voters or ():
-                count(voter_line(voter))
-        if delta.producer_ids and image.next_producer_id is not None:
-            count(producer_ids_line(image.next_producer_id))
-    return builder.buckets()
+            topics = before.mutate()
+            topics.update(joined.get(broker_id, {}))
+            for topic_id in left.get(broker_id, ()):
+                del topics[topic_id]
+            if len(topics):
+                topics_on[broker_id] = topics.finish()
+            else:
+                del topics_on[broker_id]
+        return topics_on.finish()
 
 
-def _topics_on_after(
-    before: MetadataImage, after: MetadataImage, touched: Iterable[TopicId]
-) -> immutables.Map[BrokerId, immutables.Map[TopicId, None]]:
-    changes: dict[BrokerId, tuple[list[TopicId], list[TopicId]]] = {}
-    for topic_id in touched:
-        was = _replicas_of(before.topics.get(topic_id))
-        now = _replicas_of(after.topics.get(topic_id))
-        for broker_id in now - was:
-            changes.setdefault(broker_id, ([], []))[0].append(topic_id)
-        for broker_id in was - now:
-            changes.setdefault(broker_id, ([], []))[1].append(topic_id)
-    if not changes:
-        return before.topics_on
-    topics_on = before.topics_on.mutate()
-    for broker_id, (joined, left) in changes.items():
-        topics = (topics_on.get(broker_id) or immutables.Map()).mutate()
-        for topic_id in joined:
-            topics[topic_id] = None
-        for topic_id in left:
-            del topics[topic_id]
-        if len(topics):
-            topics_on[broker_id] = topics.finish()
-        else:
-            del topics_on[broker_id]
-    return topics_on.finish()
-
-
-def _replicas_of(topic: TopicImage | None) -> set[BrokerId]:
+def _brokers_of(topic: TopicImage | None) -> frozenset[BrokerId]:
     if topic is None:
-        return set()
-    return set().union(*[partition.replicas for partition in topic.partitions])
+        return frozenset()
+    return frozenset().union(*[partition.replicas for partition in topic.partitions])
+
+
+def _quorum(image: MetadataImage) -> tuple[int | None, tuple[Voter, ...] | None]:
+    return image.kraft_version, image.voters
+
+
+# A batch may hold 10,000 records, and a match statement would try ten classes for some: one look-up finds its method.
+_IN_SNAPSHOT: Final[Mapping[type[Record], Callable[[_Builder, Any], None]]] = {
+    QuorumVersionRecord: _Builder.quorum_version,
+    VotersRecord: _Builder.set_voters,
+    FeatureLevelRecord: _Builder.feature_level,
+    RegisterBrokerRecord: _Builder.register_broker,
+    TopicRecord: _Builder.topic,
+    ConfigRecord: _Builder.config,
+    PartitionRecord: _Builder.partition,
+    ProducerIdsRecord: _Builder.producer_ids,
+}
+_IN_LOG: Final[Mapping[type[Record], Callable[[_Builder, Any], None]]] = {
+    **_IN_SNAPSHOT,
+    PartitionChangeRecord: _Builder.partition_change,
+    RemoveTopicRecord: _Builder.remove_topic,
+    UnregisterBrokerRecord: _Builder.unregister_broker,
+    BrokerRegistrationChangeRecord: _Builder.broker_registration_change,
+    ControllerClaimRecord: _Builder.controller_claim,
+    NoOpRecord: _Builder.no_op,
+}

@@ -7,7 +7,6 @@ matter, and two states that differ are narrowed to a bucket and then to a line.
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from metadata_log.image.brokers import BrokerImage
@@ -28,6 +27,10 @@ _LOW_60: Final = (1 << 60) - 1
 
 def _text(text: str) -> str:
     return text.encode().hex()
+
+
+def _integers(values: Sequence[int]) -> str:
+    return ",".join(map(str, values))
 
 
 def _uuids(values: Sequence[bytes]) -> str:
@@ -51,36 +54,32 @@ def topic_line(topic_id: bytes, name: str) -> str:
     return f"t|{topic_id.hex()}|{_text(name)}"
 
 
-def partition_line(topic_id_hex: str, partition_id: int, p: PartitionImage) -> str:
-    # A cluster has a million of these lines. One formatting of all numbers is three times as fast as joining each list.
-    return _partition_template(
-        len(p.replicas),
-        len(p.isr),
-        len(p.adding_replicas),
-        len(p.removing_replicas),
-        len(p.eligible_leader_replicas),
-        len(p.last_known_elr),
-    ) % (
-        topic_id_hex,
-        partition_id,
-        p.leader,
-        p.leader_epoch,
-        p.partition_epoch,
-        p.leader_recovery_state,
-        *p.replicas,
-        *p.isr,
-        *p.adding_replicas,
-        *p.removing_replicas,
-        *p.eligible_leader_replicas,
-        *p.last_known_elr,
-        b"".join(p.directories).hex(",", 16),
+def partition_line(topic_id_hex: str, partition_id: int, partition: PartitionImage) -> str:
+    # A cluster has a million of these lines, and most look alike: isr = replicas, no list but these two.
+    (
+        replicas,
+        isr,
+        leader,
+        leader_epoch,
+        partition_epoch,
+        recovery,
+        adding,
+        removing,
+        elr,
+        last_known,
+        dirs,
+    ) = partition
+    all_replicas = _integers(replicas)
+    in_sync = all_replicas if isr == replicas else _integers(isr)
+    rest = (
+        f"{_integers(adding)}|{_integers(removing)}|{_integers(elr)}|{_integers(last_known)}"
+        if adding or removing or elr or last_known
+        else "|||"
     )
-
-
-@lru_cache(maxsize=4096)
-def _partition_template(*lengths: int) -> str:
-    lists = "|".join(",".join(["%d"] * length) for length in lengths)
-    return f"p|%s|%d|%d|%d|%d|%d|{lists}|%s"
+    return (
+        f"p|{topic_id_hex}|{partition_id}|{leader}|{leader_epoch}|{partition_epoch}|{recovery}"
+        f"|{all_replicas}|{in_sync}|{rest}|{_uuids(dirs)}"
+    )
 
 
 def config_line(resource_type: int, resource_name: str, name: str, value: str) -> str:

@@ -1,0 +1,371 @@
+"""E: a node's data directory: whose it is, who runs in it, and what every file in it has in common.
+
+meta.json       {"version":1,"role","id","cluster_id","directory_id"}; written once, by `format_directory`
+lock            held (flock) by the process that runs here
+process.json    where that process listens; it outlives a kill, the lock does not
+reserve         16 MiB for the day the disk is full
+log/ snapshots/ quarantine/, and a controller's journal/
+"""
+
+import errno
+import fcntl
+import json
+import os
+import random
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Literal, Self, TypeAlias
+
+from metadata_log.errors import DirectoryInUse, DiskFailed, ForeignDirectory
+from metadata_log.ids import NodeId, Uuid, random_uuid, uuid_from_text, uuid_text
+from metadata_log.limits import RESERVE_BYTES
+
+Role: TypeAlias = Literal["controller", "broker"]
+
+FOLDERS: Final[Mapping[Role, tuple[str, ...]]] = {
+    "controller": ("journal", "log", "snapshots", "quarantine"),
+    "broker": ("log", "snapshots", "quarantine"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meta:
+    """Whose directory it is. `directory_id` is new with each format: a voter that lost its disk is not the same voter."""
+
+    role: Role
+    node_id: NodeId
+    cluster_id: str
+    directory_id: Uuid
+
+
+# --- what every file here needs
+
+
+@contextmanager
+def renamed_os_errors(path: Path, *, wanted_bytes: int | None = None) -> Iterator[None]:
+    """Turn an OSError into DiskFailed, which names the path and what helps."""
+    try:
+        yield
+    except OSError as error:
+        raise disk_failed(path, error, wanted_bytes=wanted_bytes) from error
+
+
+def disk_failed(path: Path, error: OSError, *, wanted_bytes: int | None = None) -> DiskFailed:
+    """Return the fault that names what failed and what an operator can do."""
+    where = error.filename if isinstance(error.filename, str) else str(path)
+    wanted = "" if wanted_bytes is None else f" {wanted_bytes} bytes"
+    match error.errno:
+        case errno.ENOSPC | errno.EDQUOT:
+            cure = f"free at least{wanted or ' some space'} there"
+        case errno.EACCES | errno.EPERM | errno.EROFS:
+            cure = "make it readable and writable for this user"
+        case errno.EMFILE | errno.ENFILE:
+            cure = "allow more open files"
+        case errno.ENOENT | errno.ENOTDIR | errno.EISDIR | errno.EEXIST:
+            cure = "see who moved or made it"
+        case _:
+            cure = "check the disk, replace it if need be"
+    return DiskFailed(
+        f"{where}: {error.strerror or error}: {cure}, then start the node again",
+        path=where,
+        errno=error.errno,
+    )
+
+
+def sync_directory(path: Path) -> None:
+    """Make names made, changed or removed in a directory durable."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Replace a small file so that a crash leaves the old content or the new.
+
+    Raises:
+        DiskFailed: it could not be written or synced.
+    """
+    partial = path.with_name(path.name + ".part")
+    with renamed_os_errors(path, wanted_bytes=len(content)):
+        with partial.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+        sync_directory(path.parent)
+
+
+def quarantine(path: Path, *, into: Path | None = None) -> Path:
+    """Move DATA/FOLDER/FILE to DATA/quarantine (or `into`), under a name nothing there has; return where it went.
+
+    Raises:
+        DiskFailed: it could not be moved.
+    """
+    folder = path.parent.parent / "quarantine" if into is None else into
+    with renamed_os_errors(path):
+        folder.mkdir(exist_ok=True)
+        target, number = folder / path.name, 1
+        while target.exists():
+            target = folder / f"{path.name}.{number}"
+            number += 1
+        path.rename(target)
+        sync_directory(folder)
+        sync_directory(path.parent)
+    return target
+
+
+# --- whose it is
+
+
+def format_directory(
+    path: Path,
+    *,
+    role: Role,
+    node_id: NodeId,
+    cluster_id: str,
+    rng: random.Random,
+    directory_id: Uuid | None = None,
+) -> Meta:
+    """Make a data directory for a node; `directory_id` is drawn unless it is given.
+
+    Raises:
+        ForeignDirectory: it is formatted, or holds data of somebody's.
+        DiskFailed: it could not be written.
+    """
+    if (path / "meta.json").exists():
+        found = load_meta(path)
+        raise ForeignDirectory(
+            f"{path}: is already formatted for {found.role} {found.node_id} of cluster {found.cluster_id}; "
+            "nothing is formatted twice: move it away to begin anew"
+        )
+    with renamed_os_errors(path):
+        for folder in FOLDERS[role]:
+            (path / folder).mkdir(parents=True, exist_ok=True)
+            if any((path / folder).iterdir()):
+                raise ForeignDirectory(
+                    f"{path / folder}: holds files, but {path / 'meta.json'} is gone: move them away"
+                )
+    meta = Meta(
+        role=role,
+        node_id=node_id,
+        cluster_id=cluster_id,
+        directory_id=random_uuid(rng) if directory_id is None else directory_id,
+    )
+    fields = {
+        "version": 1,
+        "role": role,
+        "id": node_id,
+        "cluster_id": cluster_id,
+        "directory_id": uuid_text(meta.directory_id),
+    }
+    # Last: a directory is formatted once its meta.json is there.
+    replace_file(path / "meta.json", json.dumps(fields).encode() + b"\n")
+    with renamed_os_errors(path):
+        sync_directory(path.parent)
+    return meta
+
+
+def read_meta(path: Path, role: Role, node_id: int, cluster_id: str) -> Meta:
+    """Return whose directory it is, which must be the node asked for.
+
+    Raises:
+        ForeignDirectory: it is not formatted, or is another node's, role's or cluster's.
+    """
+    if not (path / "meta.json").exists():
+        raise ForeignDirectory(
+            f"{path}: is not formatted: run `metaquorum storage format --config FILE` first"
+        )
+    meta = load_meta(path)
+    for word, found, wanted in (
+        ("cluster", meta.cluster_id, cluster_id),
+        ("role", meta.role, role),
+        ("node", meta.node_id, node_id),
+    ):
+        if found != wanted:
+            raise ForeignDirectory(
+                f"{path}: belongs to {word} {found}, but the settings say {wanted}: correct cluster_id, the node's id or "
+                "data_dir in the settings, or format another directory",
+                path=str(path),
+            )
+    return meta
+
+
+def load_meta(path: Path) -> Meta:
+    file = path / "meta.json"
+    with renamed_os_errors(file):
+        content = file.read_bytes()
+    try:
+        fields = json.loads(content)
+        if fields["version"] != 1:
+            raise ValueError(f"version {fields['version']} is unknown to this release")
+        if fields["role"] not in FOLDERS:
+            raise ValueError(f"{fields['role']!r} is no role")
+        return Meta(
+            role=fields["role"],
+            node_id=NodeId(int(fields["id"])),
+            cluster_id=str(fields["cluster_id"]),
+            directory_id=uuid_from_text(fields["directory_id"]),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise ForeignDirectory(
+            f"{file}: does not say whose directory it is ({error}): restore it, or move the directory away",
+            path=str(file),
+        ) from error
+
+
+# --- who runs in it
+
+
+class DirectoryLock:
+    """The right to run in a data directory, until `release` or the end of the process."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._fd: int | None = None
+
+    def acquire(self) -> None:
+        """Take the lock.
+
+        Raises:
+            DirectoryInUse: another process has it.
+            DiskFailed: the lock file cannot be opened.
+        """
+        with renamed_os_errors(self._path):
+            # A full disk still has room for an empty file that exists, so nothing is written here.
+            fd = os.open(self._path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(fd)
+            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                raise disk_failed(self._path / "lock", error) from error
+            process = read_process_json(self._path)
+            holder = "another process" if process is None else f"process {process['pid']}"
+            raise DirectoryInUse(
+                f"{self._path}: is in use by {holder}: stop it first", path=str(self._path)
+            ) from error
+        self._fd = fd
+
+    def release(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def __enter__(self) -> Self:
+        self.acquire()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+def write_process_json(
+    path: Path,
+    *,
+    role: Role,
+    node_id: int,
+    pid: int,
+    incarnation_id: Uuid,
+    http: str,
+    raft: str | None,
+    started_at_ms: int,
+    log: str,
+) -> None:
+    """Tell where this process listens; it holds the lock of `path` and listens already."""
+    fields = {
+        "version": 1,
+        "role": role,
+        "id": node_id,
+        "pid": pid,
+        "incarnation_id": uuid_text(incarnation_id),
+        "http": http,
+        "raft": raft,
+        "started_at_ms": started_at_ms,
+        "log": log,
+    }
+    replace_file(path / "process.json", json.dumps(fields).encode() + b"\n")
+
+
+def read_process_json(path: Path) -> dict[str, Any] | None:
+    """Return what the last process here told of itself; None if it ended cleanly. It lives if the lock is held."""
+    try:
+        fields = json.loads((path / "process.json").read_bytes())
+    except (OSError, ValueError):
+        return None
+    return fields if isinstance(fields, dict) and isinstance(fields.get("pid"), int) else None
+
+
+def remove_process_json(path: Path) -> None:
+    with renamed_os_errors(path):
+        (path / "process.json").unlink(missing_ok=True)
+
+
+# --- room on the disk
+
+
+def free_bytes(path: Path) -> int:
+    """Return how much this user may still write to the file system of `path`."""
+    with renamed_os_errors(path):
+        status = os.statvfs(path)
+    return status.f_bavail * status.f_frsize
+
+
+def check_space(path: Path, wanted: int) -> None:
+    """Check that `wanted` bytes can be written below `path`.
+
+    Raises:
+        DiskFailed: they cannot.
+    """
+    free = free_bytes(path)
+    if free < wanted:
+        raise DiskFailed(
+            f"{path}: only {free} bytes are free and {wanted} are needed: free at least {wanted - free} bytes there, "
+            "then start the node again",
+            path=str(path),
+            wanted=wanted,
+            free=free,
+        )
+
+
+class Reserve:
+    """16 MiB set aside, so that a node on a full disk can start, say what it needs, and be helped.
+
+    Only a start gives them back: a running node would spend them and be full again.
+    """
+
+    def __init__(self, path: Path, *, size: int = RESERVE_BYTES) -> None:
+        self._path = path
+        self._file = path / "reserve"
+        self._size = size
+
+    def at_start(self) -> Literal["kept", "made", "released", "no room"]:
+        """Give the reserve back to a disk that is full, set it aside on one that has room, and say which.
+
+        Raises:
+            DiskFailed: the disk refuses for another reason than being full.
+        """
+        free = free_bytes(self._path)
+        with renamed_os_errors(self._file):
+            held = self._file.exists() and self._file.stat().st_size == self._size
+            if free < self._size:
+                if not self._file.exists():
+                    return "no room"
+                self._file.unlink()
+                return "released"
+            if held:
+                return "kept"
+            if free < 3 * self._size:
+                return "no room"
+            fd = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                os.posix_fallocate(fd, 0, self._size)
+            finally:
+                os.close(fd)
+            return "made"

@@ -1,0 +1,90 @@
+-- Each change of a partition, with what stood there before: most analyses then need no window and no shuffle.
+-- {records} holds the state before {from_offset} and all records from there on.
+-- changed: 1 leader, 2 isr, 4 replicas, 8 reassignment. flags: 1 leaderless, 2 under-replicated,
+-- 8 not led by the preferred replica, 16 being reassigned.
+WITH events AS (
+    SELECT
+        log_offset, ts, controller_epoch, controller_id, cause_code, type,
+        CASE type WHEN 3 THEN 'create' ELSE 'change' END AS op,
+        topic_seq * 16777216 + partition AS pkey,
+        topic_id, topic_name, partition,
+        leader, leader_epoch, partition_epoch, leader_recovery_state, isr, replicas, adding_replicas, removing_replicas
+    FROM {records}
+    WHERE type IN (3, 5)
+    UNION ALL
+    SELECT
+        gone.log_offset, gone.ts, gone.controller_epoch, gone.controller_id, gone.cause_code, gone.type,
+        'delete' AS op,
+        p.topic_seq * 16777216 + p.partition AS pkey,
+        p.topic_id, p.topic_name, p.partition,
+        NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+    FROM {records} gone JOIN {records} p ON gone.topic_seq = p.topic_seq
+    WHERE gone.type = 9 AND p.type = 3
+),
+afterwards AS (
+    SELECT
+        log_offset, ts, controller_epoch, controller_id, cause_code, op, pkey, topic_id, topic_name, partition,
+        leader IS NOT NULL AS leader_told,
+        isr IS NOT NULL AS isr_told,
+        replicas IS NOT NULL AS replicas_told,
+        adding_replicas IS NOT NULL OR removing_replicas IS NOT NULL AS reassignment_told,
+        last_value(leader) IGNORE NULLS OVER so_far AS leader,
+        CAST(sum(CASE WHEN type = 3 THEN leader_epoch WHEN leader IS NULL THEN 0 ELSE 1 END) OVER so_far AS INT)
+            AS leader_epoch,
+        CAST(sum(CASE type WHEN 3 THEN partition_epoch WHEN 5 THEN 1 ELSE 0 END) OVER so_far AS INT)
+            AS partition_epoch,
+        last_value(leader_recovery_state) IGNORE NULLS OVER so_far AS leader_recovery_state,
+        last_value(isr) IGNORE NULLS OVER so_far AS isr,
+        last_value(replicas) IGNORE NULLS OVER so_far AS replicas,
+        last_value(adding_replicas) IGNORE NULLS OVER so_far AS adding_replicas,
+        last_value(removing_replicas) IGNORE NULLS OVER so_far AS removing_replicas
+    FROM events
+    WINDOW so_far AS (PARTITION BY pkey ORDER BY log_offset ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
+),
+flagged AS (
+    SELECT
+        *,
+        CASE WHEN op = 'delete' THEN 0 ELSE
+            CASE WHEN leader = -1 THEN 1 ELSE 0 END
+            + CASE WHEN size(isr) < size(replicas) THEN 2 ELSE 0 END
+            + CASE WHEN leader <> replicas[0] THEN 8 ELSE 0 END
+            + CASE WHEN size(adding_replicas) + size(removing_replicas) > 0 THEN 16 ELSE 0 END
+        END AS flags
+    FROM afterwards
+),
+compared AS (
+    SELECT
+        *,
+        lag(log_offset) OVER life AS prev_offset,
+        lag(ts) OVER life AS prev_ts,
+        lag(leader) OVER life AS prev_leader,
+        lag(isr) OVER life AS prev_isr,
+        lag(replicas) OVER life AS prev_replicas,
+        lag(flags) OVER life AS prev_flags
+    FROM flagged
+    WINDOW life AS (PARTITION BY pkey ORDER BY log_offset)
+)
+SELECT
+    log_offset, ts, controller_epoch, controller_id, cause_code, op, pkey, topic_id, topic_name, partition,
+    CASE WHEN op = 'delete' THEN 15 ELSE
+        CASE WHEN leader_told AND (prev_leader IS NULL OR leader <> prev_leader) THEN 1 ELSE 0 END
+        + CASE WHEN isr_told THEN 2 ELSE 0 END
+        + CASE WHEN replicas_told THEN 4 ELSE 0 END
+        + CASE WHEN reassignment_told THEN 8 ELSE 0 END
+    END AS changed,
+    CASE WHEN op <> 'delete' THEN leader END AS leader,
+    CASE WHEN op <> 'delete' THEN leader_epoch END AS leader_epoch,
+    CASE WHEN op <> 'delete' THEN partition_epoch END AS partition_epoch,
+    CASE WHEN op <> 'delete' THEN leader_recovery_state END AS leader_recovery_state,
+    CASE WHEN op <> 'delete' THEN isr END AS isr,
+    CASE WHEN op <> 'delete' THEN replicas END AS replicas,
+    CASE WHEN op <> 'delete' THEN adding_replicas END AS adding_replicas,
+    CASE WHEN op <> 'delete' THEN removing_replicas END AS removing_replicas,
+    flags,
+    CASE WHEN prev_offset >= 0 THEN prev_offset END AS prev_offset,
+    prev_ts, prev_leader, prev_isr,
+    CASE WHEN replicas_told THEN prev_replicas END AS prev_replicas,
+    prev_flags
+FROM compared
+WHERE log_offset >= {from_offset}
+ORDER BY log_offset, pkey

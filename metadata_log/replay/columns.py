@@ -1,0 +1,408 @@
+"""P: records as columns, and back: the one schema of all exported rows.
+
+A row of the export is a record with its position and its envelope beside it. A snapshot has the same columns: a row
+there stands for a whole entity, at the offset of the record that touched it last. So state is always the same fold,
+whether it starts from nothing or from a snapshot, and one SQL text does it.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from metadata_log.batch import RecordBatch
+from metadata_log.ids import Uuid, uuid_from_text, uuid_text
+from metadata_log.records.brokers import BrokerEndpoint, FeatureRange, RegisterBrokerRecord
+from metadata_log.records.configs import ConfigRecord, shown_value
+from metadata_log.records.quorum import ControllerClaimRecord, Voter, VoterEndpoint, VotersRecord
+from metadata_log.records.registry import TYPE_IDS, TYPES, Record
+from metadata_log.records.snapshots import SnapshotHeaderRecord
+from metadata_log.records.topics import TopicRecord
+
+_INTEGERS: Final = pa.list_(pa.field("element", pa.int32()))
+_TEXTS: Final = pa.list_(pa.field("element", pa.string()))
+_ENDPOINT: Final = pa.struct([("name", pa.string()), ("host", pa.string()), ("port", pa.int32())])
+_BROKER_ENDPOINT: Final = pa.struct([*_ENDPOINT, ("security_protocol", pa.int32())])
+_FEATURE: Final = pa.struct([("name", pa.string()), ("min", pa.int32()), ("max", pa.int32())])
+_VOTER: Final = pa.struct(
+    [
+        ("id", pa.int32()),
+        ("directory_id", pa.string()),
+        ("endpoints", pa.list_(pa.field("element", _ENDPOINT))),
+        ("min", pa.int32()),
+        ("max", pa.int32()),
+    ]
+)
+
+SCHEMA: Final = pa.schema(
+    [
+        # Where a record stands. `batch_last_offset` because state is only ever cut between batches.
+        ("log_offset", pa.int64()),
+        ("batch_base", pa.int64()),
+        ("batch_last_offset", pa.int64()),
+        ("batch_crc", pa.int64()),
+        ("ts", pa.timestamp("us", tz="UTC")),
+        ("controller_epoch", pa.int32()),
+        ("controller_id", pa.int32()),
+        ("type", pa.int32()),
+        ("type_name", pa.string()),
+        # Who asked for it, and why.
+        ("actor", pa.string()),
+        ("request_id", pa.string()),
+        ("operation", pa.string()),
+        ("cause_code", pa.string()),
+        ("cause_ref", pa.int64()),
+        ("cause_detail", pa.string()),
+        # Topics and partitions. `topic_seq` is the offset of the Topic record: the topic's number, dense enough.
+        ("topic_id", pa.string()),
+        ("topic_name", pa.string()),
+        ("topic_seq", pa.int64()),
+        ("partition", pa.int32()),
+        ("leader", pa.int32()),
+        ("leader_epoch", pa.int32()),
+        ("partition_epoch", pa.int32()),
+        ("leader_recovery_state", pa.int32()),
+        ("replicas", _INTEGERS),
+        ("isr", _INTEGERS),
+        ("adding_replicas", _INTEGERS),
+        ("removing_replicas", _INTEGERS),
+        ("eligible_leader_replicas", _INTEGERS),
+        ("last_known_elr", _INTEGERS),
+        ("directories", _TEXTS),
+        # Brokers.
+        ("broker_id", pa.int32()),
+        ("broker_epoch", pa.int64()),
+        ("incarnation_id", pa.string()),
+        ("fenced", pa.bool_()),
+        ("in_controlled_shutdown", pa.bool_()),
+        ("rack", pa.string()),
+        ("endpoints", pa.list_(pa.field("element", _BROKER_ENDPOINT))),
+        ("features", pa.list_(pa.field("element", _FEATURE))),
+        ("log_dirs", _TEXTS),
+        ("cordoned_log_dirs", _TEXTS),
+        # Configs, features, producer ids, the quorum.
+        ("resource_type", pa.int32()),
+        ("resource_name", pa.string()),
+        ("config_name", pa.string()),
+        ("config_value", pa.string()),
+        ("feature_name", pa.string()),
+        ("feature_level", pa.int32()),
+        ("next_producer_id", pa.int64()),
+        ("kraft_version", pa.int32()),
+        ("cluster_id", pa.string()),
+        ("voters", pa.list_(pa.field("element", _VOTER))),
+    ]
+)
+
+_COLUMNS: Final[Mapping[int, tuple[str | None, ...]]] = {
+    0: (
+        *("broker_id", "incarnation_id", "broker_epoch", "endpoints", "features", "rack", "fenced"),
+        *("in_controlled_shutdown", "log_dirs", "cordoned_log_dirs"),
+    ),
+    1: ("broker_id", "broker_epoch"),
+    2: ("topic_id", "topic_name"),
+    3: (
+        *("topic_id", "partition", "replicas", "isr", "leader", "leader_epoch", "partition_epoch"),
+        *("leader_recovery_state", "adding_replicas", "removing_replicas", "eligible_leader_replicas"),
+        *("last_known_elr", "directories"),
+    ),
+    4: ("resource_type", "resource_name", "config_name", "config_value"),
+    5: (
+        *("topic_id", "partition", "leader", "isr", "replicas", "adding_replicas", "removing_replicas"),
+        *("leader_recovery_state", "eligible_leader_replicas", "last_known_elr", "directories"),
+    ),
+    9: ("topic_id",),
+    12: ("feature_name", "feature_level"),
+    15: ("broker_id", "broker_epoch", "next_producer_id"),
+    17: ("broker_id", "broker_epoch", "fenced", "in_controlled_shutdown", "log_dirs", "cordoned_log_dirs"),
+    20: (),
+    1000: ("controller_id", "controller_epoch", "cluster_id"),
+    1004: ("kraft_version",),
+    1005: ("voters",),
+}
+"""Which column holds which field of a record type. The types that only a snapshot file holds have none: request
+results are no part of the state, and a snapshot's position is written by `position_row`."""
+
+_POSITION_COLUMNS: Final = frozenset({"controller_id", "controller_epoch"})
+"""Filled for every row, from the frame and the claim in force."""
+_SNAPSHOT_HEADER: Final = TYPE_IDS[SnapshotHeaderRecord]
+_TYPE_NAMES: Final = {type_id: of.__name__.removesuffix("Record") for type_id, of in TYPES.items()}
+_TOPIC_TYPES: Final = (2, 3, 5, 9)
+
+
+class _UuidTexts(dict[bytes, str]):
+    """Texts of uuids, each made once: a log names few topics and directories very often."""
+
+    def __missing__(self, uuid: bytes) -> str:
+        text = self[uuid] = uuid_text(uuid)
+        return text
+
+
+class TopicName(NamedTuple):
+    topic_seq: int
+    name: str
+
+
+class Columns:
+    """Turns batches, fed in order, into tables of SCHEMA; remembers whose claim is in force and how topics are named."""
+
+    def __init__(self, *, controller_id: int | None = None, topics: Mapping[bytes, TopicName] | None = None) -> None:
+        self.controller_id = controller_id
+        self._topics: dict[bytes, TopicName] = dict(topics or {})
+        self._uuids = _UuidTexts()
+
+    def table(self, batches: Sequence[RecordBatch]) -> pa.Table:
+        """Return the records of `batches`, one row each, in order of offset."""
+        records = [record for batch in batches for record in batch.records]
+        counts = np.fromiter((len(batch.records) for batch in batches), np.int64, len(batches))
+        first = batches[0].base_offset
+        columns = self._batch_columns(batches, counts)
+        columns["log_offset"] = pa.array(np.arange(first, first + len(records), dtype=np.int64))
+        return self._assembled(records, columns)
+
+    def snapshot_table(self, records: Sequence[Record], *, time_ms: int) -> pa.Table:
+        """Return a snapshot's records as rows of a state whose history is not told.
+
+        They get the offsets -len .. -1, in the snapshot's own order, where a topic comes before its configs.
+        """
+        count = len(records)
+        columns: dict[str, Any] = {
+            "log_offset": pa.array(np.arange(-count, 0, dtype=np.int64)),
+            "ts": _times([time_ms]).take(pa.array(np.zeros(count, dtype=np.int64))),
+        }
+        return self._assembled(records, columns)
+
+    def _batch_columns(self, batches: Sequence[RecordBatch], counts: Any) -> dict[str, Any]:
+        controllers = []
+        for batch in batches:
+            claim = batch.claim
+            if claim is not None:
+                self.controller_id = claim.controller_id
+            controllers.append(self.controller_id)
+        causes = [batch.envelope.cause for batch in batches]
+        uuids = self._uuids
+        per_batch = {
+            "batch_base": pa.array([batch.base_offset for batch in batches], pa.int64()),
+            "batch_last_offset": pa.array([batch.last_offset for batch in batches], pa.int64()),
+            "batch_crc": pa.array([batch.crc for batch in batches], pa.int64()),
+            "ts": _times([batch.appended_at_ms for batch in batches]),
+            "controller_epoch": pa.array([batch.controller_epoch for batch in batches], pa.int32()),
+            "controller_id": pa.array(controllers, pa.int32()),
+            "actor": pa.array([batch.envelope.actor for batch in batches], pa.string()),
+            "request_id": pa.array(
+                [None if (uuid := batch.envelope.request_id) is None else uuids[uuid] for batch in batches],
+                pa.string(),
+            ),
+            "operation": pa.array([batch.envelope.operation for batch in batches], pa.string()),
+            "cause_code": pa.array([cause and cause.code for cause in causes], pa.string()),
+            "cause_ref": pa.array([cause and cause.ref_offset for cause in causes], pa.int64()),
+            "cause_detail": pa.array([cause and _json(cause.detail) for cause in causes], pa.string()),
+        }
+        rows = pa.array(np.repeat(np.arange(len(batches)), counts))
+        return {name: column.take(rows) for name, column in per_batch.items()}
+
+    def _assembled(self, records: Sequence[Record], columns: dict[str, Any]) -> pa.Table:
+        """Add the records' own columns: each type is transposed whole, then spread over its rows."""
+        count = len(records)
+        types = np.fromiter((TYPE_IDS[type(record)] for record in records), np.int32, count)
+        pieces: dict[str, list[tuple[Any, pa.Array]]] = {}
+        for type_id in np.unique(types).tolist():
+            places = np.flatnonzero(types == type_id)
+            of_type = [records[place] for place in places.tolist()]
+            if type_id == TYPE_IDS[TopicRecord]:
+                self._learn_topics(of_type, columns["log_offset"].take(pa.array(places)).to_pylist())
+            for name, values in self._transposed(type_id, of_type):
+                pieces.setdefault(name, []).append((places, pa.array(values, SCHEMA.field(name).type)))
+        names = pa.array([_TYPE_NAMES[type_id] for type_id in _TYPE_NAMES])
+        ordinals = {type_id: ordinal for ordinal, type_id in enumerate(_TYPE_NAMES)}
+        columns["type"] = pa.array(types)
+        columns["type_name"] = names.take(pa.array([ordinals[type_id] for type_id in types.tolist()]))
+        for name, parts in pieces.items():
+            columns[name] = _spread(parts, count)
+        return pa.Table.from_arrays(
+            [columns[field.name] if field.name in columns else pa.nulls(count, field.type) for field in SCHEMA],
+            schema=SCHEMA,
+        )
+
+    def _learn_topics(self, records: Iterable[Any], offsets: Iterable[int]) -> None:
+        for record, offset in zip(records, offsets, strict=True):
+            self._topics[record.topic_id] = TopicName(offset, record.name)
+
+    def _transposed(self, type_id: int, records: Sequence[Any]) -> Iterator[tuple[str, Sequence[Any]]]:
+        if type_id == TYPE_IDS[ConfigRecord]:
+            records = [with_shown_value(record) for record in records]
+        for name, values in zip(_COLUMNS[type_id], zip(*records, strict=True), strict=True):
+            if name is not None and name not in _POSITION_COLUMNS:
+                to_column = _TO_COLUMN.get(name)
+                yield name, values if to_column is None else to_column(values, self._uuids)
+        if type_id in _TOPIC_TYPES:
+            topics = [self._topics[record.topic_id] for record in records]
+            yield "topic_seq", [topic.topic_seq for topic in topics]
+            if type_id != TYPE_IDS[TopicRecord]:
+                yield "topic_name", [topic.name for topic in topics]
+
+
+def with_shown_value(record: ConfigRecord) -> ConfigRecord:
+    """Return a setting without its secret: no exported byte holds one."""
+    return record if record.value is None else record._replace(value=shown_value(record.name, record.value))
+
+
+def position_row(
+    *, end_offset: int, controller_epoch: int, controller_id: int | None, last_time_ms: int, last_crc: int, cluster_id: str
+) -> pa.Table:
+    """Return the row of a snapshot that says where it stands."""
+    values: dict[str, Any] = {
+        "log_offset": end_offset - 1,
+        "batch_last_offset": end_offset - 1,
+        "batch_crc": last_crc,
+        "controller_epoch": controller_epoch,
+        "controller_id": controller_id,
+        "type": _SNAPSHOT_HEADER,
+        "type_name": _TYPE_NAMES[_SNAPSHOT_HEADER],
+        "cluster_id": cluster_id,
+    }
+    arrays = [
+        _times([last_time_ms]) if field.name == "ts" else pa.array([values.get(field.name)], field.type)
+        for field in SCHEMA
+    ]
+    return pa.Table.from_arrays(arrays, schema=SCHEMA)
+
+
+def records_of(table: pa.Table) -> Iterator[tuple[int, Record]]:
+    """Yield each row's offset and record, type by type: within a type in the table's order.
+
+    Rows that stand for no record (a snapshot's position) are left out. Sensitive values stay as they are shown.
+    """
+    types = table.column("type").to_numpy()
+    for type_id in np.unique(types).tolist():
+        if type_id not in _COLUMNS:
+            continue
+        rows = table.take(pa.array(np.flatnonzero(types == type_id)))
+        offsets = rows.column("log_offset").to_pylist()
+        fields = [_field_values(rows, name) for name in _COLUMNS[type_id]]
+        make = TYPES[type_id]
+        values: Iterable[tuple[Any, ...]] = zip(*fields, strict=True) if fields else (() for _ in offsets)
+        for offset, row in zip(offsets, values, strict=True):
+            yield offset, make._make(row)
+
+
+def topic_names(table: pa.Table) -> dict[bytes, TopicName]:
+    """Return how the topics of a snapshot are named, by id."""
+    rows = table.filter(pa.compute.equal(table.column("type"), TYPE_IDS[TopicRecord]))
+    return {
+        uuid_from_text(topic_id): TopicName(offset, name)
+        for topic_id, offset, name in zip(
+            *(rows.column(name).to_pylist() for name in ("topic_id", "log_offset", "topic_name")), strict=True
+        )
+    }
+
+
+def _times(values: Sequence[int]) -> pa.Array:
+    return pa.array(np.asarray(values, dtype="datetime64[ms]").astype("datetime64[us]")).cast(SCHEMA.field("ts").type)
+
+
+def _json(detail: Mapping[str, object]) -> str:
+    return json.dumps(detail, sort_keys=True, default=lambda value: value.hex(), separators=(",", ":"))
+
+
+def _spread(parts: Sequence[tuple[Any, pa.Array]], count: int) -> pa.Array:
+    """Return one column of `count` rows: each part's values at its places, null elsewhere."""
+    values = pa.concat_arrays([array for _, array in parts])
+    if len(values) == count and len(parts) == 1:
+        return values
+    rows = np.zeros(count, dtype=np.int64)
+    absent = np.ones(count, dtype=np.bool_)
+    at = 0
+    for places, array in parts:
+        rows[places] = np.arange(at, at + len(array))
+        absent[places] = False
+        at += len(array)
+    return values.take(pa.array(rows, mask=absent))
+
+
+def _uuid_column(values: Sequence[bytes | None], texts: _UuidTexts) -> list[str | None]:
+    return [None if value is None else texts[value] for value in values]
+
+
+def _uuids_column(values: Sequence[Sequence[bytes] | None], texts: _UuidTexts) -> list[list[str] | None]:
+    return [None if value is None else [texts[uuid] for uuid in value] for value in values]
+
+
+def _objects(fields: Sequence[str]) -> Callable[[Sequence[Any], _UuidTexts], list[Any]]:
+    def to_column(values: Sequence[Any], _texts: _UuidTexts) -> list[Any]:
+        return [[dict(zip(fields, item, strict=True)) for item in value] for value in values]
+
+    return to_column
+
+
+def _voters_column(values: Sequence[tuple[Voter, ...]], texts: _UuidTexts) -> list[Any]:
+    return [
+        [
+            {
+                "id": voter.node_id,
+                "directory_id": texts[voter.directory_id],
+                "endpoints": [endpoint._asdict() for endpoint in voter.endpoints],
+                "min": voter.min_version,
+                "max": voter.max_version,
+            }
+            for voter in voters
+        ]
+        for voters in values
+    ]
+
+
+_TO_COLUMN: Final[Mapping[str, Callable[[Sequence[Any], _UuidTexts], Sequence[Any]]]] = {
+    "topic_id": _uuid_column,
+    "incarnation_id": _uuid_column,
+    "directories": _uuids_column,
+    "log_dirs": _uuids_column,
+    "cordoned_log_dirs": _uuids_column,
+    "endpoints": _objects(("name", "host", "port", "security_protocol")),
+    "features": _objects(("name", "min", "max")),
+    "voters": _voters_column,
+}
+
+
+def _field_values(rows: pa.Table, name: str | None) -> list[Any]:
+    assert name is not None
+    column = rows.column(name).to_pylist()
+    from_column = _FROM_COLUMN.get(name)
+    if from_column is not None:
+        return [None if value is None else from_column(value) for value in column]
+    if pa.types.is_list(SCHEMA.field(name).type):
+        return [None if value is None else tuple(value) for value in column]
+    return column
+
+
+def _uuids(texts: Sequence[str]) -> tuple[Uuid, ...]:
+    return tuple(map(uuid_from_text, texts))
+
+
+def _voters(rows: Sequence[Mapping[str, Any]]) -> tuple[Voter, ...]:
+    return tuple(
+        Voter(
+            row["id"],
+            uuid_from_text(row["directory_id"]),
+            tuple(VoterEndpoint(**endpoint) for endpoint in row["endpoints"]),
+            row["min"],
+            row["max"],
+        )
+        for row in rows
+    )
+
+
+_FROM_COLUMN: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "topic_id": uuid_from_text,
+    "incarnation_id": uuid_from_text,
+    "directories": _uuids,
+    "log_dirs": _uuids,
+    "cordoned_log_dirs": _uuids,
+    "endpoints": lambda rows: tuple(BrokerEndpoint(**row) for row in rows),
+    "features": lambda rows: tuple(FeatureRange(*row.values()) for row in rows),
+    "voters": _voters,
+}
+
+assert len(_COLUMNS[TYPE_IDS[RegisterBrokerRecord]]) == len(RegisterBrokerRecord._fields)
+assert set(_COLUMNS) >= {TYPE_IDS[ControllerClaimRecord], TYPE_IDS[VotersRecord]}

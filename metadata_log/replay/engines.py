@@ -1,0 +1,104 @@
+"""E: the two SQL engines behind one face: Spark, and DuckDB for answers in milliseconds."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+import duckdb
+import pyarrow as pa
+
+from metadata_log.replay.analyses import duckdb_text, spark_text
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Table = TypeVar("Table")
+
+
+class Engine(Protocol[Table]):
+    """Tables are lazy: nothing is computed before `arrow`."""
+
+    name: str
+
+    def parquet(self, files: Sequence[Path], *, where: str = "true") -> Table:
+        """Return the rows of files that share one schema."""
+        ...
+
+    def analysis(self, name: str, **tables: Table) -> Table:
+        """Return the answer of one of the analyses on the tables it names."""
+        ...
+
+    def arrow(self, table: Table) -> pa.Table:
+        """Compute a table."""
+        ...
+
+
+_MACROS: Final = """
+    CREATE MACRO array_join(list, separator) AS array_to_string(list, separator);
+    CREATE MACRO conv(digits, from_base, to_base) AS CAST('0x' || digits AS BIGINT);
+    CREATE MACRO sha2(text, bits) AS sha256(text);
+    CREATE MACRO unbase64(text) AS from_base64(text);
+    CREATE MACRO unix_millis(t) AS epoch_ms(t);
+    CREATE MACRO size(list) AS len(list);
+"""
+
+
+class DuckDb:
+    """DuckDB in this process; a table is the name of a view."""
+
+    name = "duckdb"
+
+    def __init__(self, *, threads: int = 2) -> None:
+        self._connection = duckdb.connect(config={"threads": threads, "autoinstall_known_extensions": False})
+        self._connection.execute(_MACROS)
+        self._views = 0
+
+    def parquet(self, files: Sequence[Path], *, where: str = "true") -> str:
+        paths = ", ".join("'" + str(path).replace("'", "''") + "'" for path in files)
+        return self._view(f"SELECT * FROM read_parquet([{paths}], hive_partitioning = false) WHERE {where}")
+
+    def of_arrow(self, table: pa.Table) -> str:
+        """Return a table of rows in memory."""
+        self._views += 1
+        name = f"t{self._views}"
+        self._connection.register(name, table)
+        return name
+
+    def union(self, *tables: str) -> str:
+        """Return the rows of tables that share one schema."""
+        return self._view(" UNION ALL ".join(f"FROM {table}" for table in tables))
+
+    def analysis(self, name: str, **tables: str) -> str:
+        return self._view(duckdb_text(name).format(**tables))
+
+    def arrow(self, table: str) -> pa.Table:
+        return self._connection.sql(f"FROM {table}").to_arrow_table()
+
+    def _view(self, query: str) -> str:
+        self._views += 1
+        name = f"t{self._views}"
+        self._connection.execute(f"CREATE TEMP VIEW {name} AS {query}")
+        return name
+
+
+class Spark:
+    """Spark, in a session of the caller's."""
+
+    name = "spark"
+
+    def __init__(self, session: "SparkSession") -> None:
+        self._session = session
+
+    def parquet(self, files: Sequence[Path], *, where: str = "true") -> "DataFrame":
+        return self._session.read.parquet(*(str(path) for path in files)).where(where)
+
+    def analysis(self, name: str, **tables: "DataFrame") -> "DataFrame":
+        return self._session.sql(spark_text(name), **tables)
+
+    def arrow(self, table: "DataFrame") -> pa.Table:
+        return table.toArrow()
+
+
+def rows(table: pa.Table) -> list[tuple[Any, ...]]:
+    """Return a table's rows as plain tuples."""
+    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))

@@ -1,0 +1,159 @@
+"""E: an export as its reader sees it: the manifest, and which files hold which offsets.
+
+    manifest.json                                      written last, by rename: a file not named there does not exist
+    records/seg=<20 digits>.parquet                    one row per record, faithful
+    partition_changes/seg=..., broker_changes/seg=...  derived: each change with what stood there before
+    snapshots/as_of=<20 digits>/state.parquet          one row per entity, the state below that offset
+
+The 20 digits are the first offset of a range; files are immutable. All but the derived families share one schema.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import pyarrow.parquet as pq
+
+from metadata_log.errors import DamagedFile, InvalidRequest, OffsetCompacted, OffsetInFuture
+from metadata_log.replay.engines import Engine
+
+Table = TypeVar("Table")
+
+MANIFEST: Final = "manifest.json"
+FORMAT_VERSION: Final = 1
+RECORDS: Final = "records"
+PARTITION_CHANGES: Final = "partition_changes"
+BROKER_CHANGES: Final = "broker_changes"
+SNAPSHOTS: Final = "snapshots"
+FAMILIES: Final = (RECORDS, PARTITION_CHANGES, BROKER_CHANGES, SNAPSHOTS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportedFile:
+    """One Parquet file; a snapshot holds what all records from `first_offset` 0 to `last_offset` add up to."""
+
+    path: str
+    family: str
+    rows: int
+    first_offset: int
+    last_offset: int
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Export:
+    """A whole export; `end_offset` is exclusive, `digest` is the state digest there."""
+
+    directory: Path
+    cluster_id: str
+    first_offset: int
+    end_offset: int
+    digest: str
+    files: tuple[ExportedFile, ...]
+
+    def manifest(self) -> dict[str, Any]:
+        return {
+            "format_version": FORMAT_VERSION,
+            "cluster_id": self.cluster_id,
+            "first_offset": self.first_offset,
+            "end_offset": self.end_offset,
+            "digest": self.digest,
+            "files": [asdict(file) for file in self.files],
+        }
+
+    def paths(self, family: str, *, below: int | None = None) -> list[Path]:
+        """Return the files of a family that may hold offsets below `below`."""
+        return [
+            self.directory / file.path
+            for file in self.files
+            if file.family == family and (below is None or file.first_offset < below)
+        ]
+
+    def snapshot(self, end_offset: int) -> Path | None:
+        """Return the snapshot of the state at `end_offset`, if there is one."""
+        for file in self.files:
+            if file.family == SNAPSHOTS and file.last_offset == end_offset - 1:
+                return self.directory / file.path
+        return None
+
+    def cut(self, at: int | None) -> int:
+        """Return `at`, or where it lies inside a batch, that batch's beginning; None is the end.
+
+        Raises:
+            OffsetInFuture: it lies beyond the export.
+            OffsetCompacted: it lies before what the export began with.
+        """
+        if at is None or at == self.end_offset:
+            return self.end_offset
+        if at > self.end_offset:
+            raise OffsetInFuture(
+                f"offset {at} lies beyond this export, which ends at {self.end_offset}: export again", offset=at
+            )
+        if at < self.first_offset:
+            raise OffsetCompacted(f"offset {at} lies before this export, which begins at {self.first_offset}", offset=at)
+        for file in self.files:
+            if file.family == RECORDS and file.first_offset <= at <= file.last_offset:
+                found = pq.read_table(
+                    self.directory / file.path, columns=["batch_base"], filters=[("log_offset", "==", at)]
+                )
+                base: int = found.column("batch_base")[0].as_py()
+                return max(base, self.first_offset)
+        raise DamagedFile(f"{self.directory / MANIFEST}: no file holds offset {at}")
+
+
+def open_export(directory: Path) -> Export:
+    """Read the manifest of an export.
+
+    Raises:
+        InvalidRequest: the directory holds no export.
+        DamagedFile: the manifest is not ours, or a file is missing or of another size.
+    """
+    export = read_manifest(directory)
+    if export is None:
+        raise InvalidRequest(f"{directory} holds no export: write one with `metaquorum log export --to {directory}`")
+    for file in export.files:
+        path = directory / file.path
+        size = path.stat().st_size if path.is_file() else None
+        if size != file.bytes:
+            what = "is missing" if size is None else f"has {size} bytes, not {file.bytes}"
+            raise DamagedFile(f"{path}: {what}; remove {directory} and export again", path=str(path))
+    return export
+
+
+def read_manifest(directory: Path) -> Export | None:
+    """Return what the manifest says; None where there is none.
+
+    Raises:
+        DamagedFile: it is not ours.
+    """
+    path = directory / MANIFEST
+    try:
+        fields: Mapping[str, Any] = json.loads(path.read_bytes())
+        if fields["format_version"] != FORMAT_VERSION:
+            raise ValueError(f"format version {fields['format_version']} is unknown to this release")
+        return Export(
+            directory=directory,
+            cluster_id=fields["cluster_id"],
+            first_offset=fields["first_offset"],
+            end_offset=fields["end_offset"],
+            digest=fields["digest"],
+            files=tuple(ExportedFile(**file) for file in fields["files"]),
+        )
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise DamagedFile(f"{path}: no manifest of ours: {error}; remove {directory} and export again") from error
+
+
+def records_below(engine: Engine[Table], export: Export, end_offset: int) -> Table:
+    """Return every record below `end_offset`, and the snapshot the export began with, if any.
+
+    So a state made from it rests on nothing that was derived from these records.
+    """
+    files = export.paths(RECORDS, below=end_offset)
+    if export.first_offset > 0:
+        files += export.paths(SNAPSHOTS, below=None)[:1]
+    return engine.parquet(files, where=f"log_offset < {end_offset}")

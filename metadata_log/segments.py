@@ -1,0 +1,748 @@
+"""E: the committed metadata log on disk, in files of whole frames.
+
+Files of a log directory
+------------------------
+    <base_offset, 20 digits>.log     frames end to end, as they were committed; a frame never spans files
+    <base_offset, 20 digits>.index   derivable: what a reader would find by scanning the closed file beside it
+    start.json                       where the log begins, once that is not offset 0 any more
+
+Appending writes without syncing: what was committed can be had again, from the Raft journal or from a controller, until
+`sync` returned and a snapshot says so. A file is given its index after its last sync, so a file with an index is
+trusted by its size, and a file without one is scanned.
+
+Torn or rotten
+--------------
+What a crash can harm is what was not synced: the end of the last file, and of one without an index before it. There a
+frame cut short is cut off, and so is a wrong one that nothing sound follows, or that ends in zeros at the end of a
+page: power loss keeps later pages without earlier ones. Whatever follows the cut goes with it. A wrong frame anywhere
+else is damage and refused, by file and byte. Every frame handed out has had its crc checked, whenever it is read.
+"""
+
+import json
+import os
+import re
+import threading
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, Final, NamedTuple
+
+import google_crc32c
+import msgpack
+
+from metadata_log.codec import (
+    FORMAT,
+    HEADER_BYTES,
+    MAGIC,
+    DamagedFrame,
+    FrameHeader,
+    check_frame,
+    damaged_file,
+    decode,
+    read_header,
+)
+from metadata_log.data_directory import quarantine, renamed_os_errors, replace_file, sync_directory
+from metadata_log.errors import DamagedFile, DiskFailed, InvariantBroken, OffsetCompacted
+from metadata_log.fetch_window import AT_ZERO, Position
+from metadata_log.limits import INDEX_INTERVAL_BYTES, SEGMENT_BYTES
+
+_NAME: Final = re.compile(r"^(\d{20})\.log$")
+_FRAME_BEGINS: Final = MAGIC.to_bytes(2) + bytes((FORMAT, 0))
+_PAGE_BYTES: Final = 4096
+_ZEROS_OF_A_LOST_PAGE: Final = bytes(64)
+_INDEX_VERSION: Final = 1
+_UNKNOWN_EPOCH: Final = -1
+
+
+class _Entry(NamedTuple):
+    """One frame of many: where it begins, and the greatest time of all frames before it."""
+
+    offset: int
+    position: int
+    time_max_ms: int
+
+
+@dataclass(slots=True)
+class _Segment:
+    """One file and what is known of it; it grows only while it is the last."""
+
+    path: Path
+    base_offset: int
+    before: Position
+    """Of the frame before its first."""
+    time_max_before_ms: int
+    size: int = field(init=False)
+    end_offset: int = field(init=False)
+    last: Position = field(init=False)
+    time_max_ms: int = field(init=False)
+    epochs: list[tuple[int, int]] = field(init=False)
+    """(controller_epoch, offset of its first frame here), rising."""
+    entries: list[_Entry] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Know of no frame; also before a new scan."""
+        self.size, self.end_offset, self.last = 0, self.base_offset, self.before
+        self.time_max_ms = self.time_max_before_ms
+        self.epochs, self.entries = [], []
+
+    def add(self, header: FrameHeader) -> None:
+        if not self.entries or self.size - self.entries[-1].position >= INDEX_INTERVAL_BYTES:
+            self.entries.append(_Entry(header.base_offset, self.size, self.time_max_ms))
+        if not self.epochs or self.epochs[-1][0] != header.controller_epoch:
+            self.epochs.append((header.controller_epoch, header.base_offset))
+        self.size += header.frame_bytes
+        self.end_offset = header.end_offset
+        self.last = Position(header.controller_epoch, header.crc)
+        self.time_max_ms = max(self.time_max_ms, header.appended_at_ms)
+
+    @property
+    def index_path(self) -> Path:
+        return self.path.with_suffix(".index")
+
+
+class _Start(NamedTuple):
+    """Where the log begins: the frames before it are gone, or were never here."""
+
+    offset: int
+    before: Position
+    time_max_ms: int
+
+
+class Verified(NamedTuple):
+    """What a check of every byte found; `torn_bytes` at the end of the last file are what a crash left."""
+
+    files: int
+    frames: int
+    size: int
+    start_offset: int
+    end_offset: int
+    torn_bytes: int
+
+
+class SegmentedLog:
+    """The committed log. What writes belongs to the event loop; `sync` and what reads may run in other threads beside it."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        segment_bytes: int,
+        start: _Start,
+        segments: list[_Segment],
+        discarded: list[Path],
+    ) -> None:
+        """Use `open`."""
+        self._directory = directory
+        self._segment_bytes = segment_bytes
+        self._start = start
+        self._segments = segments
+        self._fd: int | None = None
+        self._rolled: deque[tuple[int, _Segment | None]] = deque()
+        self._directory_is_new = False
+        self._syncing = threading.Lock()
+        """Two worker threads may want to sync at once; the event loop never waits for it."""
+        self._next_read: tuple[int, Path, int] | None = None
+        self.discarded = tuple(discarded)
+        """Files moved to quarantine while opening: what lay behind a tear, or before the log's start."""
+        self.synced_end_offset = self.end_offset
+
+    @classmethod
+    def open(cls, directory: Path, *, segment_bytes: int = SEGMENT_BYTES) -> "SegmentedLog":
+        """Open the log in `directory`, which is made if missing; cut off what a crash left torn, and sync.
+
+        Raises:
+            DamagedFile: bytes are not what was written, where no crash can have harmed them, or a file is missing.
+            DiskFailed: the disk refuses.
+        """
+        with renamed_os_errors(directory):
+            directory.mkdir(parents=True, exist_ok=True)
+            discarded: list[Path] = []
+            paths = _segment_paths(directory)
+            start = _read_start(directory)
+            while start is not None and paths and paths[0][0] < start.offset:
+                # A retention or a restart of the log did not come to its end.
+                discarded += _set_aside(paths.pop(0)[1])
+            if start is None:
+                start = _start_of(paths)
+            segments: list[_Segment] = []
+            before, time_max_ms, end_offset = start.before, start.time_max_ms, start.offset
+            for place, (base_offset, path) in enumerate(paths):
+                if base_offset != end_offset:
+                    raise DamagedFile(
+                        f"{path}: byte 0: begins at offset {base_offset}, but the log before it ends at {end_offset}",
+                        path=str(path),
+                        position=0,
+                    )
+                segment = _Segment(path, base_offset, before, time_max_ms)
+                segments.append(segment)
+                is_last = place == len(paths) - 1
+                if is_last or not _read_index(segment):
+                    torn = _scan(segment, may_be_torn=True, is_last=is_last)
+                    if torn:
+                        os.truncate(path, segment.size)
+                    if torn or is_last:
+                        _sync_file(path)
+                    if torn and not is_last:
+                        for _, later in paths[place + 1 :]:
+                            discarded += _set_aside(later)
+                        break
+                    if not is_last:
+                        _write_index(segment)
+                before, time_max_ms, end_offset = segment.last, segment.time_max_ms, segment.end_offset
+            log = cls(
+                directory, segment_bytes=segment_bytes, start=start, segments=segments, discarded=discarded
+            )
+            if segments:
+                segments[-1].index_path.unlink(missing_ok=True)  # it is written again when the file is closed
+                log._fd = os.open(segments[-1].path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            sync_directory(directory)
+            return log
+
+    # --- where it stands
+
+    @property
+    def log_start_offset(self) -> int:
+        return self._start.offset
+
+    @property
+    def end_offset(self) -> int:
+        """Exclusive."""
+        return self._segments[-1].end_offset if self._segments else self._start.offset
+
+    @property
+    def _last(self) -> Position:
+        return self._segments[-1].last if self._segments else self._start.before
+
+    @property
+    def last_epoch(self) -> int:
+        """The controller epoch of the last frame; 0 where the log is empty from the beginning."""
+        return max(self._last.controller_epoch, 0)
+
+    @property
+    def last_crc(self) -> int:
+        return self._last.crc
+
+    @property
+    def size(self) -> int:
+        """Bytes of all frames."""
+        return sum(segment.size for segment in self._segments)
+
+    # --- writing
+
+    def append(self, frame: bytes, header: FrameHeader) -> None:
+        """Write a committed frame behind the last one; it is durable once a later `sync` returned.
+
+        Raises:
+            InvariantBroken: it does not follow the last frame.
+            DiskFailed: it could not be written; the process must end, and `open` cuts off what was written.
+        """
+        if header.base_offset != self.end_offset or header.previous_crc != self.last_crc:
+            raise InvariantBroken(
+                f"a frame at offset {header.base_offset} does not continue the log, which ends at {self.end_offset}"
+            )
+        last = self._segments[-1] if self._segments else None
+        if last is None or self._fd is None or 0 < last.size > self._segment_bytes - len(frame):
+            last = self._begin_segment()
+        assert self._fd is not None
+        with renamed_os_errors(last.path, wanted_bytes=len(frame)):
+            written = os.write(self._fd, frame)
+            while written < len(frame):
+                written += os.write(self._fd, frame[written:])
+        last.add(header)
+
+    def _begin_segment(self) -> _Segment:
+        path = self._directory / f"{self.end_offset:020d}.log"
+        time_max_ms = self._segments[-1].time_max_ms if self._segments else self._start.time_max_ms
+        segment = _Segment(path, self.end_offset, self._last, time_max_ms)
+        with renamed_os_errors(path):
+            fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        if self._fd is not None:
+            self._rolled.append((self._fd, self._segments[-1]))
+        self._fd = fd
+        self._segments.append(segment)
+        self._directory_is_new = True
+        return segment
+
+    def sync(self) -> None:
+        """Make durable all that was appended before this call; runs in a worker thread, beside appends on the loop.
+
+        Raises:
+            DiskFailed: it may not be durable; the process must end.
+        """
+        # The end is read first, and files are only ever added: what is appended meanwhile is never claimed.
+        with self._syncing, renamed_os_errors(self._directory):
+            end_offset = self.end_offset
+            active, rolled = self._fd, tuple(self._rolled)
+            for fd, segment in rolled:
+                os.fdatasync(fd)
+                os.close(fd)
+                self._rolled.popleft()
+                if segment is not None:
+                    _write_index(segment)
+            if active is not None and all(fd != active for fd, _ in rolled):
+                os.fdatasync(active)
+            if self._directory_is_new:
+                self._directory_is_new = False
+                sync_directory(self._directory)
+            self.synced_end_offset = max(self.synced_end_offset, end_offset)
+
+    def close(self) -> None:
+        """Sync and close; it waits for a `sync` under way."""
+        self.sync()
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def retain(self, *, bytes_max: int | None, older_than_ms: int | None, below: int) -> list[Path]:
+        """Remove the oldest files while the log is larger than `bytes_max` or they hold nothing as new as `older_than_ms`.
+
+        `older_than_ms` is a time, not an age. Only whole files that end at or below `below`, the end of a kept
+        snapshot, go; the last file stays. Returns what was removed.
+        """
+        count, size = 0, self.size
+        while count < len(self._segments) - 1:
+            oldest = self._segments[count]
+            too_large = bytes_max is not None and size > bytes_max
+            too_old = older_than_ms is not None and oldest.time_max_ms < older_than_ms
+            if not (too_large or too_old) or oldest.end_offset > below:
+                break
+            size -= oldest.size
+            count += 1
+        if not count:
+            return []
+        removed = [segment.path for segment in self._segments[:count]]
+        newest = self._segments[count - 1]
+        self._begin_at(_Start(newest.end_offset, newest.last, newest.time_max_ms))
+        self._segments = self._segments[count:]  # a reader in another thread still has the old list
+        for path in removed:
+            with renamed_os_errors(path):
+                path.unlink()
+                path.with_suffix(".index").unlink(missing_ok=True)
+        return removed
+
+    def restart_at(self, end_offset: int, epoch: int, crc: int) -> list[Path]:
+        """Go on from an installed snapshot's end, beyond the log's own: offsets between the two are not here.
+
+        The files so far go to quarantine, from where an operator may still read them. Returns where they went.
+        """
+        assert end_offset > self.end_offset, "a log restarts only at an offset it does not reach"
+        time_max_ms = self._segments[-1].time_max_ms if self._segments else self._start.time_max_ms
+        self._begin_at(_Start(end_offset, Position(epoch, crc), time_max_ms))
+        older, self._segments = self._segments, []
+        if self._fd is not None:
+            self._rolled.append((self._fd, None))  # a sync may be under way: the next one closes it
+            self._fd = None
+        with renamed_os_errors(self._directory):
+            moved = [path for segment in older for path in _set_aside(segment.path)]
+            sync_directory(self._directory)
+        self.synced_end_offset = end_offset
+        return moved
+
+    def _begin_at(self, start: _Start) -> None:
+        """Write down where the log begins, before the files below go: the log of a crash in between begins there too."""
+        self._next_read = None
+        text = json.dumps(
+            {
+                "version": 1,
+                "offset": start.offset,
+                "controller_epoch": start.before.controller_epoch,
+                "crc": start.before.crc,
+                "time_max_ms": start.time_max_ms,
+            }
+        )
+        replace_file(self._directory / "start.json", text.encode())
+        self._start = start
+
+    # --- reading
+
+    def frames(self, from_offset: int, until: int | None = None) -> Iterator[tuple[FrameHeader, bytes]]:
+        """Yield the frames from the one that contains `from_offset` on, those that end at or below `until`.
+
+        Raises:
+            OffsetCompacted: `from_offset` lies below the log's start, or a retention went on meanwhile.
+            DamagedFile: a frame is not what was written.
+        """
+        end = self.end_offset if until is None else min(until, self.end_offset)
+        while from_offset < end:
+            segment = self._segment_of(from_offset)
+            with self._reading(segment) as file:
+                position = self._position_of(segment, file, from_offset)
+                file.seek(position)
+                while position < segment.size:
+                    header, frame = _read_frame(segment.path, file, position)
+                    if header.end_offset > end:
+                        return
+                    position += len(frame)
+                    from_offset = header.end_offset
+                    self._next_read = (from_offset, segment.path, position)
+                    yield header, frame
+
+    def read(self, from_offset: int, *, max_bytes: int, until: int | None = None) -> bytes:
+        """Return whole frames, beginning with the one that contains `from_offset`.
+
+        At least one if any exists below `until` (exclusive), further ones while the sum stays within `max_bytes`.
+
+        Raises:
+            DamagedFile: a frame is not what was written.
+        """
+        frames: list[bytes] = []
+        size = 0
+        for _, frame in self.frames(from_offset, until):
+            size += len(frame)
+            if frames and size > max_bytes:
+                break
+            frames.append(frame)
+        return b"".join(frames)
+
+    def frame_at(self, offset: int) -> tuple[FrameHeader, bytes] | None:
+        """Return the frame that contains `offset`; None beyond the end and below the start."""
+        if not self.log_start_offset <= offset < self.end_offset:
+            return None
+        return next(self.frames(offset))
+
+    def equals(self, frame: bytes, header: FrameHeader) -> None:
+        """Check that a frame which Raft commits again is, byte for byte, the one that stands here.
+
+        Raises:
+            InvariantBroken: it is not: two histories have met, and no node may go on with either.
+        """
+        segment = self._segment_of(header.base_offset)
+        with self._reading(segment) as file:
+            position = self._position_of(segment, file, header.base_offset)
+            file.seek(position)
+            ours = file.read(len(frame))
+        if ours != frame:
+            raise InvariantBroken(
+                f"{segment.path}: byte {position}: the frame at offset {header.base_offset} is not the one the quorum "
+                "committed; keep a copy of this data directory, then move its log folder away and start again"
+            )
+        self._next_read = (header.end_offset, segment.path, position + len(frame))
+
+    def position_before(self, fetch_offset: int) -> Position | None:
+        """Return epoch and crc of the frame that ends exactly at `fetch_offset`; None if none does, or it is not here."""
+        if fetch_offset == 0:
+            return AT_ZERO
+        if fetch_offset == self.end_offset:
+            return _known(self._last)
+        if fetch_offset == self.log_start_offset:
+            return _known(self._start.before)
+        found = self.frame_at(fetch_offset - 1)
+        if found is None or found[0].end_offset != fetch_offset:
+            return None
+        return Position(found[0].controller_epoch, found[0].crc)
+
+    def largest_common_end(self, epoch: int, offset: int) -> tuple[int, int]:
+        """Return where a reader whose last frame, ending at `offset`, is not ours may still agree with us.
+
+        That is the greatest end of a frame below `offset` whose epoch is at most `epoch`, with that frame's epoch.
+        Source: Raft paper 5.3 (the optimization of skipping a term at a time); KIP-320.
+        """
+        end = min(offset - 1, self.end_offset)
+        for segment in reversed(self._segments):
+            for first_epoch, first_offset in reversed(segment.epochs):
+                if first_epoch > epoch:
+                    end = min(end, first_offset)
+        found = self.frame_at(end)  # the frame that contains `end` begins where the one before it ends
+        end = max(end if found is None else found[0].base_offset, self.log_start_offset)
+        position = self.position_before(end)
+        return end, max(position.controller_epoch if position is not None else 0, 0)
+
+    def end_offset_at(self, unix_ms: int) -> int:
+        """Return the end of the last frame not later than `unix_ms`, by the running maximum of appended_at_ms."""
+        return self._first_later_than(unix_ms)
+
+    def base_offset_from(self, unix_ms: int) -> int:
+        """Return the base of the first frame not earlier than `unix_ms`, by the running maximum of appended_at_ms."""
+        return self._first_later_than(unix_ms - 1)
+
+    def _first_later_than(self, unix_ms: int) -> int:
+        """Return the base of the first frame at which the running maximum exceeds `unix_ms`, else the log's end."""
+        for segment in self._segments:
+            if segment.time_max_ms <= unix_ms:
+                continue
+            if segment.time_max_before_ms > unix_ms:
+                return (
+                    segment.base_offset
+                )  # only the log's first file: what came before it is gone, but not forgotten
+            place = bisect_right(segment.entries, unix_ms, key=lambda entry: entry.time_max_ms)
+            for header, _ in self.frames(segment.entries[max(place - 1, 0)].offset):
+                if header.appended_at_ms > unix_ms:
+                    return header.base_offset
+        return self.end_offset
+
+    def _segment_of(self, offset: int) -> _Segment:
+        segments = self._segments
+        place = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
+        if place < 0:
+            raise OffsetCompacted(f"the log begins at offset {self.log_start_offset}: {offset} is not here")
+        return segments[place]
+
+    @contextmanager
+    def _reading(self, segment: _Segment) -> Iterator[BinaryIO]:
+        """Open a file; one that a retention took meanwhile is no failure of the disk."""
+        try:
+            with _reading(segment.path) as file:
+                yield file
+        except DiskFailed as error:
+            if segment.base_offset >= self.log_start_offset:
+                raise
+            raise OffsetCompacted(f"the log begins at offset {self.log_start_offset} by now") from error
+
+    def _position_of(self, segment: _Segment, file: BinaryIO, offset: int) -> int:
+        """Return where in the file the frame that contains `offset` begins."""
+        if self._next_read is not None and self._next_read[:2] == (offset, segment.path):
+            return self._next_read[2]
+        position = _hop(segment, file, offset)
+        if position is None:
+            # The index is wrong, or the file is: the scan tells which, and refuses the file by its byte.
+            segment.__post_init__()
+            _scan(segment, may_be_torn=False, is_last=False)
+            position = _hop(segment, file, offset)
+            if position is None:
+                raise DamagedFile(f"{segment.path}: changed while it was read", path=str(segment.path))
+        return position
+
+
+def verify(path: Path) -> Verified:
+    """Check every byte of a log directory or of one of its files: frames, crcs, their chain, and each record.
+
+    Nothing is changed. A tail as a crash leaves it, or one being written, is no damage.
+
+    Raises:
+        DamagedFile: by file and byte.
+        DiskFailed: it cannot be read.
+    """
+    with renamed_os_errors(path):
+        if path.is_dir():
+            paths = _segment_paths(path)
+            start = _read_start(path) or _start_of(paths)
+        else:
+            name = _NAME.match(path.name)
+            if name is None:
+                raise DamagedFile(
+                    f"{path}: no file of the metadata log: it is not named NNNNNNNNNNNNNNNNNNNN.log"
+                )
+            paths = [(int(name[1]), path)]
+            start = _start_of(paths)
+        frames = size = torn_bytes = 0
+        before, end_offset = start.before, start.offset
+        for place, (base_offset, file_path) in enumerate(paths):
+            if base_offset != end_offset:
+                raise DamagedFile(
+                    f"{file_path}: byte 0: begins at offset {base_offset}, but the log before it ends at {end_offset}"
+                )
+            segment = _Segment(file_path, base_offset, before, 0)
+            is_last = place == len(paths) - 1
+            if _scan(segment, may_be_torn=is_last, is_last=is_last):
+                torn_bytes = file_path.stat().st_size - segment.size
+            with _reading(file_path) as file:
+                position = 0
+                while position < segment.size:
+                    _, frame = _read_frame(file_path, file, position)
+                    try:
+                        decode(frame)
+                    except DamagedFrame as error:
+                        raise damaged_file(file_path, error, base=position) from error
+                    position += len(frame)
+                    frames += 1
+            size += segment.size
+            before, end_offset = segment.last, segment.end_offset
+    return Verified(len(paths), frames, size, start.offset, end_offset, torn_bytes)
+
+
+# --- files
+
+
+def _segment_paths(directory: Path) -> list[tuple[int, Path]]:
+    named = ((_NAME.match(path.name), path) for path in directory.iterdir())
+    return sorted((int(name[1]), path) for name, path in named if name is not None)
+
+
+def _set_aside(path: Path) -> list[Path]:
+    """Move a file of the log to quarantine; its index is derivable and goes."""
+    path.with_suffix(".index").unlink(missing_ok=True)
+    return [quarantine(path)]
+
+
+def _sync_file(path: Path) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[BinaryIO]:
+    with renamed_os_errors(path), path.open("rb", buffering=INDEX_INTERVAL_BYTES) as file:
+        yield file
+
+
+def _read_frame(path: Path, file: BinaryIO, position: int) -> tuple[FrameHeader, bytes]:
+    """Read and check the frame at `position`, where the file stands."""
+    head = file.read(HEADER_BYTES)
+    try:
+        frame = head + file.read(read_header(head).body_bytes)
+        return check_frame(frame), frame
+    except DamagedFrame as error:
+        raise damaged_file(path, error, base=position) from error
+
+
+def _scan(segment: _Segment, *, may_be_torn: bool, is_last: bool) -> bool:
+    """Learn all frames of a file, from its beginning; answer whether it ends in a tear, which is left as it is.
+
+    Raises:
+        DamagedFile: a wrong frame stands where no crash can have left it.
+    """
+    with _reading(segment.path) as file:
+        while head := file.read(HEADER_BYTES):
+            try:
+                frame = head + file.read(read_header(head).body_bytes)
+                header = check_frame(frame)
+                if header.base_offset != segment.end_offset or header.previous_crc != segment.last.crc:
+                    raise DamagedFrame("a frame does not continue the one before it", at=0, torn=False)
+            except DamagedFrame as error:
+                if may_be_torn and _may_be_torn(segment, file, error, is_last=is_last):
+                    return True
+                raise damaged_file(segment.path, error, base=segment.size) from error
+            segment.add(header)
+    return False
+
+
+def _may_be_torn(segment: _Segment, file: BinaryIO, error: DamagedFrame, *, is_last: bool) -> bool:
+    """Answer whether a crash can have left the wrong frame at the known end of a file without an index."""
+    file.seek(segment.size)
+    rest = file.read()
+    try:
+        claimed = read_header(rest).frame_bytes
+    except DamagedFrame:
+        claimed = HEADER_BYTES
+    if _has_lost_page(rest, segment.size, claimed):
+        return True
+    if not is_last:
+        return error.torn and claimed >= len(rest)
+    at = rest.find(_FRAME_BEGINS, 1)
+    while at >= 0:
+        try:
+            if check_frame(rest, at).base_offset > segment.end_offset:
+                return False
+        except DamagedFrame:
+            pass
+        at = rest.find(_FRAME_BEGINS, at + 1)
+    return True
+
+
+def _has_lost_page(rest: bytes, position: int, claimed: int) -> bool:
+    """Answer whether the first `claimed` bytes, which lie at `position` of their file, run into zeros up to a page's end."""
+    page_end = _PAGE_BYTES - position % _PAGE_BYTES
+    while page_end <= len(rest):
+        zeros = _ZEROS_OF_A_LOST_PAGE[: min(page_end, len(_ZEROS_OF_A_LOST_PAGE))]
+        if rest[:page_end].endswith(zeros):
+            return True
+        if page_end >= claimed:
+            return False
+        page_end += _PAGE_BYTES
+    return False
+
+
+def _hop(segment: _Segment, file: BinaryIO, offset: int) -> int | None:
+    """Return where the frame that contains `offset` begins, from header to header; None if they lead nowhere."""
+    place = bisect_right(segment.entries, offset, key=lambda entry: entry.offset) - 1
+    if place < 0:
+        return None
+    at_offset, position, _ = segment.entries[place]
+    while position < segment.size:
+        file.seek(position)
+        try:
+            header = read_header(file.read(HEADER_BYTES))
+        except DamagedFrame:
+            return None
+        if header.base_offset != at_offset:
+            return None
+        if offset < header.end_offset:
+            return position
+        at_offset = header.end_offset
+        position += header.frame_bytes
+    return None
+
+
+def _known(position: Position) -> Position | None:
+    return None if position.controller_epoch == _UNKNOWN_EPOCH else position
+
+
+# --- the index and the start
+
+
+def _write_index(segment: _Segment) -> None:
+    body = msgpack.packb(
+        [
+            _INDEX_VERSION,
+            segment.base_offset,
+            segment.size,
+            segment.end_offset,
+            segment.before.crc,
+            segment.time_max_before_ms,
+            segment.last,
+            segment.time_max_ms,
+            segment.epochs,
+            segment.entries,
+        ]
+    )
+    partial = segment.path.with_suffix(".index.part")
+    partial.write_bytes(body + google_crc32c.value(body).to_bytes(4))
+    # Neither synced nor waited for: an index that a crash took is made again.
+    partial.replace(segment.index_path)
+
+
+def _read_index(segment: _Segment) -> bool:
+    """Learn a closed file from its index; False where there is none that fits the file and what stands before it."""
+    try:
+        data = segment.index_path.read_bytes()
+    except FileNotFoundError:
+        return False
+    body, crc = data[:-4], data[-4:]
+    if len(crc) < 4 or google_crc32c.value(body) != int.from_bytes(crc):
+        return False
+    version, *fields = msgpack.unpackb(body, use_list=False)
+    if version != _INDEX_VERSION:
+        return False
+    base_offset, size, end_offset, before_crc, time_max_before_ms, last, time_max_ms, epochs, entries = fields
+    if (base_offset, before_crc, time_max_before_ms, size) != (
+        segment.base_offset,
+        segment.before.crc,
+        segment.time_max_before_ms,
+        segment.path.stat().st_size,
+    ):
+        return False
+    segment.size, segment.end_offset, segment.last = size, end_offset, Position._make(last)
+    segment.time_max_ms = time_max_ms
+    segment.epochs = list(epochs)
+    segment.entries = [_Entry._make(entry) for entry in entries]
+    return True
+
+
+def _read_start(directory: Path) -> _Start | None:
+    path = directory / "start.json"
+    try:
+        fields = json.loads(path.read_bytes())
+        if fields["version"] != 1:
+            raise ValueError(f"version {fields['version']} is unknown to this release")
+        before = Position(int(fields["controller_epoch"]), int(fields["crc"]))
+        return _Start(int(fields["offset"]), before, int(fields["time_max_ms"]))
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise DamagedFile(f"{path}: does not say where the log begins: {error}", path=str(path)) from error
+
+
+def _start_of(paths: list[tuple[int, Path]]) -> _Start:
+    """Return where a log without a start.json begins: at 0, or, was the file lost, at its first frame."""
+    if not paths or paths[0][0] == 0:
+        return _Start(0, AT_ZERO, 0)
+    base_offset, path = paths[0]
+    with _reading(path) as file:
+        header, _ = _read_frame(path, file, 0)
+    return _Start(base_offset, Position(_UNKNOWN_EPOCH, header.previous_crc), 0)

@@ -1,0 +1,91 @@
+"""E: the committed log as one controller keeps and serves it: segments on disk, the newest frames in memory."""
+
+import logging
+
+from metadata_log.batch import RecordBatch
+from metadata_log.codec import read_header
+from metadata_log.delta import Delta
+from metadata_log.errors import InvariantBroken
+from metadata_log.fetch_window import FetchWindow
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.segments import SegmentedLog
+from quorum.controller import AppliedListener
+
+log = logging.getLogger(__name__)
+
+
+class CommittedLog(AppliedListener):
+    """Keeps what is applied and reads it back below the high watermark.
+
+    The segments may reach further than this node has applied since its start (a follower keeps what others made
+    durable before its own journal did); nothing beyond `end_offset` is ever read out, and what is applied again must
+    equal what stands there byte for byte.
+    """
+
+    def __init__(self, segments: SegmentedLog) -> None:
+        self.segments = segments
+        self._window = FetchWindow()
+        self.end_offset = 0
+        self.unsynced_bytes = 0
+
+    # --- what is applied
+
+    def on_applied(self, batch: RecordBatch, frame: bytes, image: MetadataImage, delta: Delta) -> None:  # noqa: ARG002 (the listener's signature)
+        header = read_header(frame)
+        if header.base_offset < self.segments.end_offset:
+            self.segments.equals(frame, header)
+        else:
+            self.segments.append(frame, header)
+            self.unsynced_bytes += len(frame)
+        self._window.append(header, frame)
+        self.end_offset = image.end_offset
+
+    def on_restored(self, image: MetadataImage) -> None:
+        segments = self.segments
+        if segments.end_offset < image.end_offset:
+            if segments.end_offset > segments.log_start_offset or segments.log_start_offset > 0:
+                log.warning(
+                    "log_restarts_at_snapshot",
+                    extra={"lost_from": segments.end_offset, "lost_until": image.end_offset},
+                )
+            segments.restart_at(image.end_offset, image.controller_epoch, image.last_crc)
+        elif image.end_offset > segments.log_start_offset:
+            found = segments.position_before(image.end_offset)
+            if found != (image.controller_epoch, image.last_crc):
+                raise InvariantBroken(
+                    f"the snapshot at offset {image.end_offset} and the segments of this node tell different histories: "
+                    f"(epoch, crc) {(image.controller_epoch, image.last_crc)} and {found}"
+                )
+        self._window.reset(image.end_offset, image.controller_epoch, image.last_crc)
+        self.end_offset = image.end_offset
+
+    # --- what is read
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.segments.log_start_offset
+
+    @property
+    def bytes_total(self) -> int:
+        return self.segments.size
+
+    def position_before(self, offset: int) -> tuple[int, int] | None:
+        """Return epoch and crc of the frame that ends at `offset`; None where none does, (-1, 0) at 0."""
+        if offset > self.end_offset:
+            return None
+        return self._window.position_before(offset) or self.segments.position_before(offset)
+
+    def common_end(self, *, epoch: int, offset: int) -> tuple[int, int]:
+        """Return the largest end of a frame at most `offset` whose epoch is at most `epoch`, and its epoch."""
+        return self.segments.largest_common_end(epoch, min(offset, self.end_offset) + 1)
+
+    def read(self, from_offset: int, *, max_bytes: int, until: int | None = None) -> bytes:
+        """Return whole frames, the first containing `from_offset`, at least one if any exists below the end."""
+        until = self.end_offset if until is None else min(until, self.end_offset)
+        if from_offset >= until:
+            return b""
+        if until == self.end_offset:
+            frames = self._window.read(from_offset, max_bytes)
+            if frames is not None:
+                return frames
+        return self.segments.read(from_offset, max_bytes=max_bytes, until=until)

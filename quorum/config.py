@@ -1,0 +1,121 @@
+"""P: a controller's settings, frozen, and how they must relate to each other."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from metadata_log import limits
+from metadata_log.errors import InvalidSettings
+from metadata_log.ids import NodeId, Uuid
+
+HostPort = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoterSettings:
+    """One controller of the quorum: `http` is its URL without trailing slash, `raft` where voters reach it."""
+
+    id: NodeId
+    raft: HostPort
+    http: str
+    directory_id: Uuid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimingSettings:
+    """All in milliseconds."""
+
+    heartbeat_ms: int = limits.HEARTBEAT_MS
+    election_timeout_min_ms: int = limits.ELECTION_TIMEOUT_MIN_MS
+    election_timeout_max_ms: int = limits.ELECTION_TIMEOUT_MAX_MS
+    session_timeout_ms: int = limits.SESSION_TIMEOUT_MS
+    commit_timeout_ms: int = limits.COMMIT_TIMEOUT_MS
+
+    @property
+    def max_wait_ms(self) -> int:
+        """The longest a fetch is parked: a third of the session, so that two may be lost."""
+        return self.session_timeout_ms // 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSettings:
+    """What of the committed log is kept; None keeps it for ever."""
+
+    segment_bytes: int = limits.SEGMENT_BYTES
+    retention_bytes: int | None = None
+    retention_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotSettings:
+    """When a snapshot is due (0 for `age_ms`: never by age) and how many are kept."""
+
+    bytes: int = limits.SNAPSHOT_BYTES
+    age_ms: int = limits.SNAPSHOT_AGE_MS
+    keep: int = limits.SNAPSHOTS_KEPT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerSettings:
+    cluster_id: str
+    node_id: NodeId
+    data_dir: Path
+    listen_http: HostPort
+    listen_raft: HostPort
+    voters: tuple[VoterSettings, ...]
+    timing: TimingSettings = field(default_factory=TimingSettings)
+    log: LogSettings = field(default_factory=LogSettings)
+    snapshot: SnapshotSettings = field(default_factory=SnapshotSettings)
+
+    @property
+    def own(self) -> VoterSettings:
+        return self.voter(self.node_id)
+
+    def voter(self, node_id: NodeId) -> VoterSettings:
+        return next(voter for voter in self.voters if voter.id == node_id)
+
+    def validate(self) -> None:
+        """Check how the settings relate.
+
+        Raises:
+            InvalidSettings: names the first that contradicts another, and by how much.
+        """
+        timing, ids = self.timing, [voter.id for voter in self.voters]
+        if self.node_id not in ids:
+            raise InvalidSettings(
+                f"node_id {self.node_id} is none of the voters {ids}; add its [[voters]] entry"
+            )
+        if len(set(ids)) != len(ids) or not 1 <= len(ids) <= limits.CONTROLLERS_MAX:
+            raise InvalidSettings(f"voters {ids}: 1 to {limits.CONTROLLERS_MAX} different ids are needed")
+        if any(node_id < 0 for node_id in ids):
+            raise InvalidSettings(f"voters {ids}: an id may not be negative")
+        for what in ("raft", "http", "directory_id"):
+            values = [getattr(voter, what) for voter in self.voters]
+            if len(set(values)) != len(values):
+                raise InvalidSettings(f"two voters have the same {what}")
+        for name in TimingSettings.__slots__:
+            if not 1 <= getattr(timing, name) <= 24 * 3600 * 1000:
+                raise InvalidSettings(f"timing.{name} = {getattr(timing, name)} is outside 1 ms to one day")
+        if timing.election_timeout_min_ms < 3 * timing.heartbeat_ms:
+            raise InvalidSettings(
+                f"timing.election_timeout_min_ms = {timing.election_timeout_min_ms} must be at least three heartbeats "
+                f"({3 * timing.heartbeat_ms}), or one lost heartbeat starts an election"
+            )
+        if timing.election_timeout_max_ms <= timing.election_timeout_min_ms:
+            raise InvalidSettings(
+                "timing.election_timeout_max_ms must exceed election_timeout_min_ms, or votes split"
+            )
+        if timing.session_timeout_ms < 3 * timing.election_timeout_max_ms:
+            raise InvalidSettings(
+                f"timing.session_timeout_ms = {timing.session_timeout_ms} must be at least three election timeouts "
+                f"({3 * timing.election_timeout_max_ms}), or a failover fences brokers that are well"
+            )
+        if timing.commit_timeout_ms < timing.election_timeout_max_ms:
+            raise InvalidSettings("timing.commit_timeout_ms must be at least election_timeout_max_ms")
+        if self.log.segment_bytes < limits.FRAME_BYTES_MAX:
+            raise InvalidSettings(
+                f"log.segment_bytes must be at least {limits.FRAME_BYTES_MAX}: one frame must fit"
+            )
+        if self.snapshot.bytes < 1 or self.snapshot.age_ms < 0 or self.snapshot.keep < 1:
+            raise InvalidSettings(
+                "snapshot.bytes and snapshot.keep must be at least 1, snapshot.age_ms at least 0"
+            )

@@ -1,0 +1,535 @@
+"""E: the controller: committed and tip, claim, and those who wait; the owner of everything that changes.
+
+One way for every change: `decide` on the tip, append to Raft, apply when the quorum agreed, answer. What is read here is
+read on the event loop, and nothing between reading the tip and extending it awaits.
+
+- `committed` is what the quorum agreed. `tip` is `committed` plus our own batches in flight; it exists only from our
+  claim on, and only this class sees it.
+- The epoch comes from the log. A node that Raft calls leader appends a claim and is *active* once it sees that claim
+  applied, as long as it has led without a break since.
+- A newer claim, whoever wrote it, ends all older waiters: what they wait for can no longer apply.
+"""
+
+import asyncio
+import logging
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
+
+import msgpack
+
+from metadata_log import limits
+from metadata_log.apply import apply, is_next
+from metadata_log.batch import NO_ENVELOPE, Cause, Envelope, RecordBatch
+from metadata_log.codec import DamagedFrame, decode_all, encode
+from metadata_log.delta import Delta
+from metadata_log.errors import (
+    InvalidRequest,
+    InvariantBroken,
+    NotController,
+    OutcomeUnknown,
+    ThrottlingQuotaExceeded,
+)
+from metadata_log.ids import BrokerId, NodeId, Uuid
+from metadata_log.image.metadata_image import EMPTY, MetadataImage
+from metadata_log.protocol import Command, FetchRequest
+from metadata_log.records.quorum import KRAFT_VERSION_LEVEL, Voter, VoterEndpoint
+from metadata_log.records.snapshots import RequestResultRecord
+from quorum.config import ControllerSettings
+from quorum.decide.brokers import Heartbeat, fence, heartbeat
+from quorum.decide.dispatch import OPERATIONS, decide
+from quorum.decide.quorum import claim
+from quorum.decision import Answer, Decision
+from quorum.liveness import Liveness
+from quorum.raft.raft_log import RaftLog
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """How a write makes itself repeatable: its id, and the hash of all it asked."""
+
+    request_id: Uuid
+    sha256: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a write is answered, and the offsets of its records: `base_offset` inclusive, `end_offset` exclusive.
+
+    One that wrote nothing has base = end = the offset it waited for.
+    """
+
+    answer: Answer
+    base_offset: int
+    end_offset: int
+
+
+@dataclass(slots=True, kw_only=True)
+class _InFlight:
+    """One of our batches on its way: its frame, and the image it leads to."""
+
+    batch: RecordBatch
+    frame: bytes
+    image: MetadataImage
+    delta: Delta
+
+
+class _Waiter(NamedTuple):
+    """One who waits until `end_offset` is applied under the claim of `controller_epoch`."""
+
+    controller_epoch: int
+    end_offset: int
+    request_id: Uuid | None
+    wrote: bool
+    future: asyncio.Future[None]
+
+
+@dataclass(slots=True)
+class Counters:
+    """What `/metrics` counts; never read by a decision."""
+
+    batches_applied: int = 0
+    records_applied: int = 0
+    batches_refused: int = 0
+    claims_seen: int = 0
+    writes: int = 0
+    writes_refused: int = 0
+    writes_unknown: int = 0
+    brokers_fenced: int = 0
+    fetches: int = 0
+    fetch_bytes: int = 0
+    snapshots_written: int = 0
+    snapshots_failed: int = 0
+    snapshots_installed: int = 0
+    commit_ms: deque[float] = field(default_factory=lambda: deque(maxlen=1024))
+
+
+class AppliedListener:
+    """What follows the committed log on this node: segments, window, parked fetches, snapshots."""
+
+    def on_applied(self, batch: RecordBatch, frame: bytes, image: MetadataImage, delta: Delta) -> None:
+        """Learn of a batch that was applied; `image` is the state after it."""
+
+    def on_restored(self, image: MetadataImage) -> None:
+        """Learn that the state was replaced by a snapshot's."""
+
+    def on_activity(self, *, active: bool) -> None:
+        """Learn that this node became or ceased to be the active controller."""
+
+
+class Controller:
+    """Implements RaftListener; `raft` is attached once, before it runs."""
+
+    raft: RaftLog
+
+    def __init__(
+        self,
+        *,
+        settings: ControllerSettings,
+        now_ms: Callable[[], int],
+        unix_ms: Callable[[], int],
+        rng: random.Random,
+        load_snapshot: Callable[[str], MetadataImage],
+    ) -> None:
+        self._settings = settings
+        self._now_ms = now_ms
+        self._unix_ms = unix_ms
+        self._rng = rng
+        self._load_snapshot = load_snapshot
+        self._listeners: list[AppliedListener] = []
+        self.committed: MetadataImage = EMPTY
+        self.liveness = Liveness(session_timeout_ms=settings.timing.session_timeout_ms)
+        self.counters = Counters()
+        self.leader_hint: NodeId | None = None
+        self._tip: MetadataImage | None = None
+        self._claim_epoch = -1
+        self._active = False
+        self._in_flight: deque[_InFlight] = deque()
+        self._waiters: deque[_Waiter] = deque()
+        self._checked_at_ms = 0
+
+    def attach(self, raft: RaftLog, listeners: Sequence[AppliedListener]) -> None:
+        self.raft = raft
+        self._listeners.extend(listeners)
+
+    # --- who is in charge
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the newest applied claim is ours and we have led without a break since appending it."""
+        return self._active
+
+    @property
+    def tip(self) -> MetadataImage:
+        """The state with our batches in flight.
+
+        Raises:
+            NotController: this node is not active.
+        """
+        if self._tip is None or not self._active:
+            raise self.not_controller()
+        return self._tip
+
+    def not_controller(self) -> NotController:
+        """Return the error that names the active controller as far as it is known here."""
+        leader = self.leader_hint
+        if leader is None or leader == self._settings.node_id:
+            return NotController("no controller is active now", controller_id=-1)
+        return NotController(
+            f"the active controller is {leader}",
+            controller_id=leader,
+            controller_url=self._settings.voter(leader).http,
+        )
+
+    # --- writes
+
+    async def submit(self, command: Command, *, actor: str | None, request: Request | None) -> Outcome:
+        """Decide `command`, append its records, and answer once they are applied.
+
+        Raises:
+            Rejected: the decision refused; nothing was appended.
+            NotController: not active, or another claim was applied before our records.
+            OutcomeUnknown: no word within `commit_timeout_ms`; the records may still commit.
+        """
+        tip = self.tip
+        operation = OPERATIONS[type(command)]
+        if request is not None and (known := tip.results.get(request.request_id)) is not None:
+            return await self._repeated(known, operation, request)
+        # From here to the last append: no await. The tip we read is the tip we extend.
+        decision = self._decide(command)
+        while decision.more:
+            self.append(decision, Envelope(actor=actor, cause=decision.cause))
+            decision = self._decide(command)
+        envelope = Envelope(actor=actor, cause=decision.cause)
+        if request is not None:
+            envelope = envelope._replace(
+                request_id=request.request_id,
+                request_sha256=request.sha256,
+                operation=operation,
+                response=msgpack.packb(_sorted(decision.outcome())) if decision.refusal is None else None,
+            )
+        return await self._carry_out(decision, envelope)
+
+    def _decide(self, command: Command) -> Decision:
+        return decide(
+            self.tip,
+            command,
+            liveness=self.liveness,
+            now_ms=self._now_ms(),
+            rng=self._rng,
+            cluster_id=self._settings.cluster_id,
+        )
+
+    async def _carry_out(self, decision: Decision, envelope: Envelope) -> Outcome:
+        """Append a decision made on the tip just now and return once it is applied; raises as `submit`."""
+        if not decision.records:
+            # A refusal and "nothing to do" may rest on records in flight, so they wait for them; and on a state that a
+            # newer controller has left behind, so they wait for proof that there is none.
+            end_offset = self.tip.end_offset
+            await self.raft.read_index()
+            await self.settled(end_offset, request_id=None, wrote=False)
+            self.counters.writes_refused += decision.refusal is not None
+            return Outcome(answer=decision.outcome(), base_offset=end_offset, end_offset=end_offset)
+        batch = self.append(decision, envelope)
+        self.counters.writes += 1
+        await self.settled(batch.end_offset, request_id=envelope.request_id, wrote=True)
+        return Outcome(answer=decision.outcome(), base_offset=batch.base_offset, end_offset=batch.end_offset)
+
+    async def _repeated(self, known: RequestResultRecord, operation: str, request: Request) -> Outcome:
+        if (known.operation, known.request_sha256) != (operation, request.sha256):
+            raise InvalidRequest(
+                f"this request id was used for another request ({known.operation} at offset {known.base_offset}); "
+                "draw a new id for a new request"
+            )
+        await self.settled(known.end_offset, request_id=request.request_id, wrote=True)
+        return Outcome(
+            answer=msgpack.unpackb(known.response), base_offset=known.base_offset, end_offset=known.end_offset
+        )
+
+    def append(self, decision: Decision, envelope: Envelope) -> RecordBatch:
+        """Append a decision's records to the tip as one batch, without waiting.
+
+        Raises:
+            NotController, ThrottlingQuotaExceeded, PolicyViolation: nothing was appended.
+        """
+        tip = self._tip
+        if tip is None:
+            raise self.not_controller()
+        if len(self._waiters) >= limits.WAITERS_MAX:
+            raise ThrottlingQuotaExceeded(
+                f"{limits.WAITERS_MAX} writes wait for their commit; try again shortly"
+            )
+        return self._extend(tip, decision, envelope, controller_epoch=tip.controller_epoch)
+
+    def _extend(
+        self, tip: MetadataImage, decision: Decision, envelope: Envelope, *, controller_epoch: int
+    ) -> RecordBatch:
+        batch, frame = encode(
+            base_offset=tip.end_offset,
+            controller_epoch=controller_epoch,
+            appended_at_ms=self._unix_ms(),
+            previous_crc=tip.last_crc,
+            envelope=envelope,
+            records=decision.records,
+        )
+        image, delta = apply(tip, batch)
+        self.raft.append(frame)
+        self._tip = image
+        self._in_flight.append(_InFlight(batch=batch, frame=frame, image=image, delta=delta))
+        return batch
+
+    async def settled(self, end_offset: int, *, request_id: Uuid | None, wrote: bool) -> None:
+        """Wait until all below `end_offset` is applied under our claim; raises as `submit`."""
+        if self.committed.end_offset >= end_offset and self.committed.controller_epoch == self._claim_epoch:
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(_Waiter(self._claim_epoch, end_offset, request_id, wrote, future))
+        started = self._now_ms()
+        try:
+            await asyncio.wait_for(future, self._settings.timing.commit_timeout_ms / 1000)
+        except TimeoutError as error:
+            if not wrote:
+                raise NotController("no majority of controllers answers", controller_id=-1) from error
+            self.counters.writes_unknown += 1
+            raise OutcomeUnknown(
+                f"not committed within {self._settings.timing.commit_timeout_ms} ms; it may still commit: repeat it "
+                "with the same X-Request-Id and get the first answer"
+            ) from error
+        self.counters.commit_ms.append(self._now_ms() - started)
+
+    # --- reads
+
+    async def read(self, view: Callable[[MetadataImage], T]) -> T:
+        """Return a view of a state no older than this call, confirmed by a majority.
+
+        Raises:
+            NotController: not active, or no longer.
+        """
+        if not self._active:
+            raise self.not_controller()
+        await self.raft.read_index()
+        return view(self.committed)
+
+    # --- brokers
+
+    def heartbeat(self, request: FetchRequest) -> tuple[Heartbeat, int | None]:
+        """Decide what a broker's fetch asks for, and append it; the session is renewed as of now.
+
+        Also returns the end offset of what was appended, for `settled`; None if nothing was.
+
+        Raises:
+            StaleBrokerEpoch: the broker is not the registered one.
+            NotController, ThrottlingQuotaExceeded.
+        """
+        end_offset = None
+        while True:
+            decided = heartbeat(self.tip, request, liveness=self.liveness, now_ms=self._now_ms())
+            decision = decided.decision
+            decision.outcome()
+            if decision.records:
+                envelope = Envelope(actor=f"Broker:{request.broker_id}", cause=decision.cause)
+                end_offset = self.append(decision, envelope).end_offset
+            if not decision.more:
+                return decided, end_offset
+
+    def check_sessions(self) -> bool:
+        """Fence one broker whose session expired; answer whether another check is due at once.
+
+        Source: Kafka fences one stale broker per event.
+        """
+        if self._tip is None or not self._active:
+            return False
+        now_ms = self._now_ms()
+        slept_ms = now_ms - self._checked_at_ms
+        self._checked_at_ms = now_ms
+        if slept_ms > self._settings.timing.session_timeout_ms // 2:
+            # The silence was ours: a process that did not run cannot blame brokers for not being heard.
+            self.liveness.grant_all(self._tip, now_ms)
+            log.warning("session_checks_late", extra={"slept_ms": slept_ms})
+            return False
+        expired = self.liveness.expired(now_ms)
+        if expired is None:
+            return False
+        broker_id, broker_epoch, silent_ms = expired
+        registered = self._tip.brokers.get(broker_id)
+        if registered is not None and registered.broker_epoch == broker_epoch:
+            try:
+                self._fence(broker_id, broker_epoch, silent_ms)
+            except ThrottlingQuotaExceeded:
+                return True  # what was appended stands; the next check goes on from there
+        self.liveness.forget(broker_id, broker_epoch)
+        return True
+
+    def _fence(self, broker_id: BrokerId, broker_epoch: int, silent_ms: int) -> None:
+        cause = Cause("SESSION_EXPIRED", broker_epoch, {"broker_id": broker_id, "silent_ms": silent_ms})
+        envelope = Envelope(actor=f"Controller:{self._settings.node_id}", cause=cause)
+        more = True
+        while more:
+            decision = fence(self.tip, broker_id=broker_id, broker_epoch=broker_epoch)
+            self.append(decision, envelope)
+            more = decision.more
+        self.counters.brokers_fenced += 1
+        log.info("broker_fenced", extra={"broker_id": broker_id, "silent_ms": silent_ms})
+
+    # --- what Raft tells
+
+    def on_leadership(self, *, is_leader: bool) -> None:
+        if is_leader:
+            self._claim()
+            return
+        self._drop_tip()
+
+    def on_leader_hint(self, leader_id: NodeId | None) -> None:
+        self.leader_hint = leader_id
+
+    def _claim(self) -> None:
+        """Append a claim on the image as it will be once the journal's tail is folded."""
+        self._drop_tip()
+        image = self.committed
+        for payload in self.raft.uncommitted():
+            for batch, _ in decode_all(payload):
+                if is_next(image, batch):
+                    image = apply(image, batch).image
+        decision = claim(
+            image,
+            node_id=self._settings.node_id,
+            cluster_id=self._settings.cluster_id,
+            voters=configured_voters(self._settings),
+        )
+        self._claim_epoch = image.controller_epoch + 1
+        actor = f"Controller:{self._settings.node_id}"
+        self._extend(
+            image,
+            decision,
+            NO_ENVELOPE._replace(actor=actor, cause=decision.cause),
+            controller_epoch=self._claim_epoch,
+        )
+
+    def _drop_tip(self) -> None:
+        was_active = self._active
+        self._tip, self._active = None, False
+        self._in_flight.clear()
+        if was_active:
+            log.info("controller_resigned", extra={"controller_epoch": self._claim_epoch})
+            for listener in self._listeners:
+                listener.on_activity(active=False)
+
+    def on_commit(self, frames: bytes) -> None:
+        head = self._in_flight[0] if self._in_flight else None
+        if head is not None and frames.startswith(head.frame):
+            at = 0
+            while self._in_flight and frames.startswith(self._in_flight[0].frame, at):
+                own = self._in_flight.popleft()
+                at += len(own.frame)
+                self._take(own.batch, own.frame, own)
+            frames = frames[at:]
+        if frames:
+            try:
+                for batch, frame in decode_all(frames):
+                    self._take(batch, frame, None)
+            except DamagedFrame as error:
+                raise InvariantBroken(
+                    f"a committed payload is no sequence of frames: {error.reason}"
+                ) from error
+
+    def _take(self, batch: RecordBatch, frame: bytes, own: _InFlight | None) -> None:
+        if not is_next(self.committed, batch):
+            self.counters.batches_refused += 1
+            if own is not None and self._tip is not None:
+                log.error("own_batch_refused", extra={"base_offset": batch.base_offset})
+                self._claim()
+            return
+        image, delta = (own.image, own.delta) if own is not None else apply(self.committed, batch)
+        self.committed = image
+        self.counters.batches_applied += 1
+        self.counters.records_applied += len(batch.records)
+        if batch.claim is not None:
+            self._on_claim(batch)
+        for listener in self._listeners:
+            listener.on_applied(batch, frame, image, delta)
+        self._complete_waiters()
+
+    def _on_claim(self, batch: RecordBatch) -> None:
+        self.counters.claims_seen += 1
+        claimed = batch.claim
+        assert claimed is not None
+        ours = self._tip is not None and batch.controller_epoch == self._claim_epoch
+        self._fail_waiters_before(batch.controller_epoch)
+        if not ours:
+            if self._tip is not None and batch.controller_epoch > self._claim_epoch:
+                self._drop_tip()
+            return
+        self._active = True
+        now_ms = self._now_ms()
+        self._checked_at_ms = now_ms
+        self.liveness.clear()
+        self.liveness.grant_all(self.committed, now_ms)
+        log.info(
+            "controller_active",
+            extra={"controller_epoch": batch.controller_epoch, "offset": batch.base_offset},
+        )
+        for listener in self._listeners:
+            listener.on_activity(active=True)
+
+    def on_restore(self, snapshot_id: str) -> None:
+        self.committed = self._load_snapshot(snapshot_id)
+        self.counters.snapshots_installed += 1
+        self._drop_tip()
+        for listener in self._listeners:
+            listener.on_restored(self.committed)
+        waiters, self._waiters = self._waiters, deque()
+        for waiter in waiters:
+            if waiter.future.done():
+                continue
+            if not waiter.wrote:
+                waiter.future.set_exception(self.not_controller())
+            elif waiter.request_id is not None and self.committed.results.get(waiter.request_id) is not None:
+                waiter.future.set_result(None)
+            else:
+                waiter.future.set_exception(
+                    OutcomeUnknown(
+                        "this controller fell behind and took a snapshot; repeat with the same request id"
+                    )
+                )
+
+    # --- waiters
+
+    def _complete_waiters(self) -> None:
+        epoch, end_offset = self.committed.controller_epoch, self.committed.end_offset
+        while self._waiters:
+            waiter = self._waiters[0]
+            if waiter.controller_epoch != epoch or waiter.end_offset > end_offset:
+                return
+            self._waiters.popleft()
+            if not waiter.future.done():
+                waiter.future.set_result(None)
+
+    def _fail_waiters_before(self, controller_epoch: int) -> None:
+        """A newer claim ends all older waiters: waiting on an offset alone would say yes when another's records fill it."""
+        while self._waiters and self._waiters[0].controller_epoch < controller_epoch:
+            waiter = self._waiters.popleft()
+            if not waiter.future.done():
+                waiter.future.set_exception(self.not_controller())
+
+
+def configured_voters(settings: ControllerSettings) -> tuple[Voter, ...]:
+    """Return the voters as the log records them: in order of id, each with its one endpoint."""
+    return tuple(
+        Voter(
+            voter.id, voter.directory_id, (VoterEndpoint("CONTROLLER", *voter.raft),), 0, KRAFT_VERSION_LEVEL
+        )
+        for voter in sorted(settings.voters, key=lambda voter: voter.id)
+    )
+
+
+def _sorted(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _sorted(item) for key, item in sorted(value.items())}
+    if isinstance(value, list | tuple):
+        return [_sorted(item) for item in value]
+    return value

@@ -1,0 +1,68 @@
+"""P: one command, one decision: the door through which the controller, a dry run and the tests all go."""
+
+import random
+from collections.abc import Mapping
+from typing import Final, assert_never
+
+from metadata_log.errors import Rejected
+from metadata_log.ids import BrokerId
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.protocol import (
+    AlterConfigs,
+    Command,
+    CreateTopic,
+    DeleteTopic,
+    RegisterBroker,
+    UnregisterBroker,
+)
+from quorum.decide import brokers, configs, topics
+from quorum.decision import Decision
+from quorum.liveness import Liveness
+
+OPERATIONS: Final[Mapping[type[Command], str]] = {
+    RegisterBroker: "RegisterBroker",
+    UnregisterBroker: "UnregisterBroker",
+    CreateTopic: "CreateTopics",
+    DeleteTopic: "DeleteTopics",
+    AlterConfigs: "IncrementalAlterConfigs",
+}
+"""The operations' names in envelopes, in scripts and in Kafka."""
+
+
+def decide(
+    image: MetadataImage,
+    command: Command,
+    *,
+    liveness: Liveness,
+    now_ms: int,
+    rng: random.Random,
+    cluster_id: str,
+    ineligible: frozenset[BrokerId] = frozenset(),
+) -> Decision:
+    """Return what a command leads to on an image; a refusal is a decision too, and nothing is raised.
+
+    `ineligible` are brokers whose fencing is not complete: they lead nothing and get no replica.
+    """
+    try:
+        match command:
+            case RegisterBroker():
+                return brokers.register(
+                    image,
+                    command,
+                    liveness=liveness,
+                    now_ms=now_ms,
+                    cluster_id=cluster_id,
+                    ineligible=ineligible,
+                )
+            case UnregisterBroker():
+                return brokers.unregister(image, command, ineligible=ineligible)
+            case CreateTopic():
+                return topics.create(image, command, rng=rng, ineligible=ineligible)
+            case DeleteTopic():
+                return topics.delete(image, command)
+            case AlterConfigs():
+                return configs.alter(image, command)
+            case _:
+                assert_never(command)
+    except Rejected as refusal:
+        return Decision(refusal=refusal)

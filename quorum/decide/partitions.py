@@ -1,0 +1,178 @@
+"""P: who leads a partition, and what a change of it is written as.
+
+A change starts from the partition as it is and a target ISR. A leader is valid if it is in the target ISR, may lead, and the
+directory of its replica is online. The election is one of three kinds:
+
+    PREFERRED   the first replica if valid, else the present leader if valid, else the first valid replica
+    ONLINE      the present leader if valid, else the first valid replica
+    UNCLEAN     as ONLINE, and as a last resort the first replica that may lead at all: the ISR is then that replica alone,
+                and it is RECOVERING, because what only the others held is lost
+
+Replicas are taken in the order of assignment. The last member of an ISR keeps its seat when it leaves: it alone is known to
+hold every committed message, and the partition has no leader until it returns.
+
+Source: Kafka's PartitionChangeBuilder, without the eligible leader replicas of KIP-966, which are not finalized here.
+"""
+
+import enum
+from collections.abc import Callable, Iterator
+
+from metadata_log.ids import LOST, MIGRATING, NO_LEADER, UNASSIGNED, BrokerId, TopicId
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.image.topics import PartitionImage
+from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC
+from metadata_log.records.partitions import RECOVERING, PartitionChangeRecord
+
+UNCLEAN_LEADER_ELECTION = "unclean.leader.election.enable"
+
+
+class Election(enum.Enum):
+    PREFERRED = "PREFERRED"
+    ONLINE = "ONLINE"
+    UNCLEAN = "UNCLEAN"
+
+
+def change(
+    topic_id: TopicId,
+    partition_id: int,
+    partition: PartitionImage,
+    *,
+    may_lead: Callable[[BrokerId], bool],
+    isr: tuple[BrokerId, ...] | None = None,
+    election: Election = Election.ONLINE,
+) -> PartitionChangeRecord | None:
+    """Return the record that gives a partition the ISR `isr` (None: the present one) and the leader it then needs.
+
+    None where nothing changes; an ISR in another order is a change. A leader that stays is not named, so its epoch stays.
+    """
+    target = partition.isr if isr is None else isr
+    leader, is_clean = _elect(partition, target, may_lead=may_lead, election=election)
+    if not is_clean:
+        target = (leader,)
+    record = PartitionChangeRecord(
+        topic_id,
+        partition_id,
+        leader=None if leader == partition.leader else leader,
+        isr=None if not target or target == partition.isr else target,
+        leader_recovery_state=None
+        if is_clean or partition.leader_recovery_state == RECOVERING
+        else RECOVERING,
+    )
+    return None if record == PartitionChangeRecord(topic_id, partition_id) else record
+
+
+def _elect(
+    partition: PartitionImage,
+    target_isr: tuple[BrokerId, ...],
+    *,
+    may_lead: Callable[[BrokerId], bool],
+    election: Election,
+) -> tuple[BrokerId, bool]:
+    """Return the leader, or NO_LEADER, and whether its election is clean."""
+
+    def is_valid(broker_id: BrokerId) -> bool:
+        return broker_id in target_isr and may_lead(broker_id)
+
+    present = (partition.leader, *partition.replicas)
+    candidates = present if election is not Election.PREFERRED else (partition.replicas[0], *present)
+    for candidate in candidates:
+        if is_valid(candidate):
+            return candidate, True
+    if election is Election.UNCLEAN:
+        for candidate in partition.replicas:
+            if may_lead(candidate):
+                return candidate, False
+    return NO_LEADER, True
+
+
+class Electorate:
+    """Which brokers may lead, in an image and beside it: `joining` although it is fenced in it, `leaving` and those of
+    `ineligible` although they are not. An unclean election depends on the topic's effective configuration.
+    """
+
+    def __init__(
+        self,
+        image: MetadataImage,
+        *,
+        joining: BrokerId | None = None,
+        leaving: BrokerId | None = None,
+        ineligible: frozenset[BrokerId] = frozenset(),
+    ) -> None:
+        self._image = image
+        self._joining = joining
+        self._out = ineligible if leaving is None else ineligible | {leaving}
+        self._leaving = leaving
+        self._unclean: dict[TopicId, bool] = {}
+
+    def change(
+        self, topic_id: TopicId, partition_id: int, partition: PartitionImage
+    ) -> PartitionChangeRecord | None:
+        """Return the change that these brokers' coming and going means for a partition."""
+        isr = partition.isr
+        return change(
+            topic_id,
+            partition_id,
+            partition,
+            may_lead=lambda broker_id: self._may_lead(broker_id, partition),
+            isr=tuple(broker_id for broker_id in isr if broker_id != self._leaving),
+            election=Election.UNCLEAN if self._is_unclean(topic_id) else Election.ONLINE,
+        )
+
+    def _may_lead(self, broker_id: BrokerId, partition: PartitionImage) -> bool:
+        if broker_id in self._out or not (broker_id == self._joining or self._image.is_active(broker_id)):
+            return False
+        return has_online_directory(self._image, broker_id, partition)
+
+    def _is_unclean(self, topic_id: TopicId) -> bool:
+        unclean = self._unclean.get(topic_id)
+        if unclean is None:
+            unclean = self._unclean[topic_id] = is_unclean_allowed(self._image, topic_id)
+        return unclean
+
+
+def changes_on_leaving(
+    image: MetadataImage, broker_id: BrokerId, *, ineligible: frozenset[BrokerId] = frozenset()
+) -> Iterator[PartitionChangeRecord]:
+    """Yield what it means for partitions that a broker leaves every ISR it is in."""
+    electorate = Electorate(image, leaving=broker_id, ineligible=ineligible)
+    for topic_id, partition_id, partition in image.partitions_on(broker_id):
+        if broker_id in partition.isr:
+            record = electorate.change(topic_id, partition_id, partition)
+            if record is not None:
+                yield record
+
+
+def changes_on_joining(
+    image: MetadataImage, broker_id: BrokerId, *, ineligible: frozenset[BrokerId] = frozenset()
+) -> Iterator[PartitionChangeRecord]:
+    """Yield what it means for leaderless partitions that a broker may lead again."""
+    electorate = Electorate(image, joining=broker_id, ineligible=ineligible)
+    for topic_id, partition_id, partition in image.partitions_on(broker_id):
+        if partition.leader == NO_LEADER:
+            record = electorate.change(topic_id, partition_id, partition)
+            if record is not None:
+                yield record
+
+
+def leads_any(image: MetadataImage, broker_id: BrokerId) -> bool:
+    return any(partition.leader == broker_id for _, _, partition in image.partitions_on(broker_id))
+
+
+def has_online_directory(image: MetadataImage, broker_id: BrokerId, partition: PartitionImage) -> bool:
+    """Answer whether the directory of a broker's replica is one the broker has, or is not known well enough to tell."""
+    directory = (
+        partition.directories[partition.replicas.index(broker_id)] if partition.directories else MIGRATING
+    )
+    if directory in (MIGRATING, UNASSIGNED):
+        return True
+    log_dirs = image.brokers[broker_id].log_dirs
+    return directory != LOST and (not log_dirs or directory in log_dirs)
+
+
+def is_unclean_allowed(image: MetadataImage, topic_id: TopicId) -> bool:
+    """Answer whether a topic's effective configuration accepts lost messages for a leader: the topic's, the cluster's."""
+    for resource in ((TOPIC, image.topics[topic_id].name), (BROKER, CLUSTER_DEFAULT)):
+        settings = image.configs.get(resource)
+        if settings is not None and UNCLEAN_LEADER_ELECTION in settings:
+            return settings[UNCLEAN_LEADER_ELECTION].strip().lower() == "true"
+    return False

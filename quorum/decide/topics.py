@@ -1,0 +1,238 @@
+"""P: what may happen to topics: their creation with all partitions, and their end.
+
+Source: Kafka's ReplicationControlManager; the names are those of its Topic class.
+"""
+
+import itertools
+import random
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+from metadata_log.errors import (
+    InvalidPartitions,
+    InvalidReplicaAssignment,
+    InvalidReplicationFactor,
+    InvalidRequest,
+    InvalidTopic,
+    PolicyViolation,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+)
+from metadata_log.ids import MIGRATING, UNASSIGNED, BrokerId, TopicId, Uuid, random_uuid, uuid_text
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.image.topics import PartitionImage, TopicImage
+from metadata_log.limits import (
+    LIST_ITEMS_MAX,
+    NAME_LENGTH_MAX,
+    PARTITIONS_PER_TOPIC_MAX,
+    RECORDS_PER_BATCH_MAX,
+)
+from metadata_log.protocol import CreateTopic, DeleteTopic
+from metadata_log.records.configs import TOPIC, ConfigRecord
+from metadata_log.records.partitions import RECOVERED, PartitionRecord
+from metadata_log.records.registry import Record
+from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
+from quorum.decide.configs import check_topic_configs
+from quorum.decision import Decision
+from quorum.placement import place, usable_brokers
+from quorum.views import describe_topic
+
+DEFAULT: Final = -1
+PARTITIONS_DEFAULT: Final = 1
+REPLICATION_FACTOR_DEFAULT: Final = 3
+_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
+
+Assignment = Sequence[tuple[BrokerId, ...]]
+
+
+def create(
+    image: MetadataImage,
+    command: CreateTopic,
+    *,
+    rng: random.Random,
+    ineligible: frozenset[BrokerId] = frozenset(),
+) -> Decision:
+    """Decide the creation of a topic; records in the order topic, configs, partitions.
+
+    The answer is the topic described as it will be. With `validate_only` nothing is written and its topic_id is None.
+
+    Raises:
+        TopicAlreadyExists, InvalidTopic, InvalidConfig, InvalidRequest, InvalidPartitions, InvalidReplicationFactor,
+        InvalidReplicaAssignment, PolicyViolation.
+    """
+    if max(command.partitions, len(command.assignment or ())) > PARTITIONS_PER_TOPIC_MAX:
+        raise PolicyViolation(f"at most {PARTITIONS_PER_TOPIC_MAX} partitions can be created at once")
+    if command.name in image.topic_ids:
+        raise TopicAlreadyExists(
+            f"topic {command.name!r} exists", topic_id=uuid_text(image.topic_ids[command.name])
+        )
+    check_name(command.name)
+    _check_collision(image, command.name)
+    check_topic_configs(command.configs)
+    if command.assignment:
+        partitions = _assigned(image, command, command.assignment, ineligible)
+    else:
+        partitions = _placed(image, command, rng, ineligible)
+    topic = TopicImage(_new_topic_id(image, rng), command.name, tuple(partitions))
+    records: list[Record] = [TopicRecord(topic.topic_id, topic.name)]
+    records += [
+        ConfigRecord(TOPIC, topic.name, name, value) for name, value in sorted(command.configs.items())
+    ]
+    records += [
+        PartitionRecord(topic.topic_id, partition_id, *partition)
+        for partition_id, partition in enumerate(topic.partitions)
+    ]
+    if len(records) > RECORDS_PER_BATCH_MAX:
+        raise PolicyViolation(
+            f"the topic needs {len(records)} records, and at most {RECORDS_PER_BATCH_MAX} can be written at once; "
+            "ask for fewer partitions"
+        )
+    answer = describe_topic(image, topic, command.configs)
+    if command.validate_only:
+        return Decision(answer={**answer, "topic_id": None})
+    return Decision(records=records, answer=answer)
+
+
+def delete(image: MetadataImage, command: DeleteTopic) -> Decision:
+    """Decide the end of a topic; its partitions and configs go with it. The answer is {"name", "topic_id"}.
+
+    Raises:
+        UnknownTopicOrPartition.
+    """
+    topic_id = image.topic_ids.get(command.name)
+    if topic_id is None:
+        raise UnknownTopicOrPartition(f"topic {command.name!r} does not exist")
+    answer: dict[str, Any] = {"name": command.name, "topic_id": uuid_text(topic_id)}
+    return Decision(records=(RemoveTopicRecord(topic_id),), answer=answer)
+
+
+# --- names
+
+
+def check_name(name: str) -> None:
+    """Check the name of a topic to be.
+
+    Raises:
+        InvalidTopic: empty, `.`, `..`, longer than 249, or other characters than letters, digits, `.`, `_` and `-`.
+    """
+    if not name:
+        raise InvalidTopic("a topic needs a name")
+    if name in (".", ".."):
+        raise InvalidTopic(f"a topic cannot be named {name!r}")
+    if len(name) > NAME_LENGTH_MAX:
+        raise InvalidTopic(f"the name has {len(name)} characters; at most {NAME_LENGTH_MAX} are allowed")
+    if not _NAME.fullmatch(name):
+        raise InvalidTopic(f"{name!r} has characters other than a-z, A-Z, 0-9, '.', '_' and '-'")
+
+
+def _check_collision(image: MetadataImage, name: str) -> None:
+    """Refuse a name that metrics could not tell from another: `.` and `_` are one character there."""
+    places = [place for place, character in enumerate(name) if character in "._"]
+    colliding: str | None
+    if 2 ** len(places) <= len(image.topic_ids):
+        # Fewer ways to write the name than topics: look each of them up.
+        colliding = None
+        letters = list(name)
+        for choice in itertools.product("._", repeat=len(places)):
+            for place_, character in zip(places, choice, strict=True):
+                letters[place_] = character
+            if "".join(letters) in image.topic_ids:
+                colliding = "".join(letters)
+                break
+    else:
+        unified = name.replace(".", "_")
+        colliding = next((other for other in image.topic_ids if other.replace(".", "_") == unified), None)
+    if colliding is not None:
+        raise InvalidTopic(f"topic {name!r} collides with {colliding!r}: '.' and '_' are one in metric names")
+
+
+# --- partitions
+
+
+def _assigned(
+    image: MetadataImage, command: CreateTopic, assignment: Assignment, ineligible: frozenset[BrokerId]
+) -> list[PartitionImage]:
+    if command.partitions != DEFAULT or command.replication_factor != DEFAULT:
+        raise InvalidRequest("an assignment names every replica; leave out partitions and replication_factor")
+    partitions = []
+    for partition_id, replicas in enumerate(assignment):
+        check_replicas(image, replicas)
+        if len(replicas) != len(assignment[0]):
+            raise InvalidReplicaAssignment(
+                f"partition {partition_id} has {len(replicas)} replicas, the ones before have {len(assignment[0])}"
+            )
+        partition = new_partition(image, replicas, ineligible=ineligible)
+        if partition is None:
+            raise InvalidReplicaAssignment(
+                f"every replica of partition {partition_id} is fenced or shuts down: {list(replicas)}"
+            )
+        partitions.append(partition)
+    return partitions
+
+
+def _placed(
+    image: MetadataImage, command: CreateTopic, rng: random.Random, ineligible: frozenset[BrokerId]
+) -> list[PartitionImage]:
+    count, factor = command.partitions, command.replication_factor
+    if factor < DEFAULT or factor == 0:
+        raise InvalidReplicationFactor(f"a replication factor of {factor}; at least 1 is needed")
+    if count < DEFAULT or count == 0:
+        raise InvalidPartitions(f"{count} partitions; at least 1 is needed")
+    placed = place(
+        usable_brokers(image, ineligible=ineligible),
+        partition_count=PARTITIONS_DEFAULT if count == DEFAULT else count,
+        replication_factor=REPLICATION_FACTOR_DEFAULT if factor == DEFAULT else factor,
+        rng=rng,
+    )
+    partitions = []
+    for replicas in placed:
+        partition = new_partition(image, replicas, ineligible=ineligible)
+        assert partition is not None, "the first replica is placed on a broker that is up"
+        partitions.append(partition)
+    return partitions
+
+
+def check_replicas(image: MetadataImage, replicas: tuple[BrokerId, ...]) -> None:
+    """Check the replicas an operator names for one partition.
+
+    Raises:
+        InvalidReplicaAssignment: none, too many, one twice, or one that is not registered.
+    """
+    if not replicas or len(replicas) > LIST_ITEMS_MAX:
+        raise InvalidReplicaAssignment(
+            f"{len(replicas)} replicas of a partition; 1 to {LIST_ITEMS_MAX} are needed"
+        )
+    unknown = [broker_id for broker_id in replicas if broker_id not in image.brokers]
+    if unknown:
+        raise InvalidReplicaAssignment(f"no such broker is registered: {unknown[0]}")
+    if len(set(replicas)) != len(replicas):
+        raise InvalidReplicaAssignment(f"a broker stands twice among the replicas {list(replicas)}")
+
+
+def new_partition(
+    image: MetadataImage, replicas: tuple[BrokerId, ...], *, ineligible: frozenset[BrokerId]
+) -> PartitionImage | None:
+    """Return a partition whose ISR are the replicas that may lead, led by the first; None where none may."""
+    isr = tuple(
+        broker_id for broker_id in replicas if broker_id not in ineligible and image.is_active(broker_id)
+    )
+    if not isr:
+        return None
+    directories = tuple(directory_of_new_replica(image, broker_id) for broker_id in replicas)
+    return PartitionImage(replicas, isr, isr[0], 0, 0, RECOVERED, (), (), (), (), directories)
+
+
+def directory_of_new_replica(image: MetadataImage, broker_id: BrokerId) -> Uuid:
+    """Return the only directory a broker has; with several it chooses itself, with none known it may lie anywhere."""
+    log_dirs = image.brokers[broker_id].log_dirs
+    if not log_dirs:
+        return MIGRATING
+    return log_dirs[0] if len(log_dirs) == 1 else UNASSIGNED
+
+
+def _new_topic_id(image: MetadataImage, rng: random.Random) -> TopicId:
+    while True:
+        topic_id = TopicId(random_uuid(rng))
+        if topic_id not in image.topics:
+            return topic_id

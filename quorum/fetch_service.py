@@ -1,0 +1,185 @@
+"""E: MetadataFetch: who polls, what each is told, and the polls that are parked meanwhile."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator
+
+from metadata_log import limits
+from metadata_log.batch import RecordBatch
+from metadata_log.delta import Delta
+from metadata_log.errors import InconsistentClusterId, ThrottlingQuotaExceeded
+from metadata_log.ids import BrokerId
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.protocol import (
+    OBSERVER,
+    BrokerState,
+    FetchAnswer,
+    FetchKind,
+    FetchRequest,
+    SnapshotOffer,
+    encode_fetch_body,
+)
+from quorum.committed_log import CommittedLog
+from quorum.config import ControllerSettings
+from quorum.controller import AppliedListener, Controller
+from quorum.decide.brokers import Heartbeat, state_of
+from quorum.fetch import SendDelta, SendDiverging, SendImage, judge
+
+
+class FetchService(AppliedListener):
+    """Answers polls on the active controller.
+
+    A poll renews its broker's session when it arrives, and is answered only with proof of leadership newer than its
+    arrival: a commit of a batch appended after it, or a round of probes shared by all who wait. So a controller that
+    slept and was deposed renews nobody.
+    """
+
+    def __init__(
+        self,
+        *,
+        settings: ControllerSettings,
+        controller: Controller,
+        committed_log: CommittedLog,
+        newest_snapshot: Callable[[], SnapshotOffer | None],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._settings = settings
+        self._controller = controller
+        self._log = committed_log
+        self._newest_snapshot = newest_snapshot
+        self._now_ms = now_ms
+        self._brokers: dict[BrokerId, asyncio.Future[bool]] = {}
+        self._observers: set[asyncio.Future[bool]] = set()
+        self._last_read: tuple[int, int, int, bytes] = (-1, -1, -1, b"")
+
+    @property
+    def parked(self) -> int:
+        return len(self._brokers) + len(self._observers)
+
+    async def fetch(self, request: FetchRequest) -> bytes:
+        """Answer one poll with the body of the response.
+
+        Raises:
+            NotController, InconsistentClusterId, StaleBrokerEpoch, ThrottlingQuotaExceeded.
+        """
+        controller = self._controller
+        arrived_at_ms, arrived_end = self._now_ms(), controller.tip.end_offset
+        controller.counters.fetches += 1
+        if request.cluster_id != self._settings.cluster_id:
+            raise InconsistentClusterId(
+                f"this is cluster {self._settings.cluster_id}, the request is for {request.cluster_id}"
+            )
+        heartbeat = None
+        if request.broker_id != OBSERVER:
+            heartbeat, written_end = controller.heartbeat(request)
+            if written_end is not None:
+                await controller.settled(written_end, request_id=None, wrote=False)
+        verdict = self._judge(request)
+        if verdict is None and not (heartbeat is not None and heartbeat.should_shut_down):
+            wait_ms = min(request.max_wait_ms, self._settings.timing.max_wait_ms)
+            await self._park(request, arrived_at_ms + wait_ms)
+            verdict = self._judge(request)
+        if verdict is None:
+            verdict = SendDelta(from_offset=request.fetch_offset)
+        committed = controller.committed
+        if not controller.is_active or committed.end_offset <= arrived_end:
+            await controller.raft.read_index()
+        return self._answer(request, verdict, heartbeat)
+
+    def _judge(self, request: FetchRequest) -> SendDelta | SendImage | SendDiverging | None:
+        return judge(
+            request,
+            log=self._log,
+            high_watermark=self._log.end_offset,
+            snapshot=self._newest_snapshot(),
+            delta_bytes_behind=self._log.bytes_total,
+        )
+
+    def _answer(
+        self,
+        request: FetchRequest,
+        verdict: SendDelta | SendImage | SendDiverging,
+        heartbeat: Heartbeat | None,
+    ) -> bytes:
+        controller = self._controller
+        image = controller.committed
+        frames = b""
+        if isinstance(verdict, SendDelta):
+            frames = self._frames(verdict.from_offset, request.bytes_wanted)
+        controller.counters.fetch_bytes += len(frames)
+        kind = {SendDelta: FetchKind.DELTA, SendImage: FetchKind.IMAGE, SendDiverging: FetchKind.DIVERGING}
+        answer = FetchAnswer(
+            kind=kind[type(verdict)],
+            high_watermark=self._log.end_offset,
+            log_start_offset=self._log.log_start_offset,
+            controller_id=self._settings.node_id,
+            controller_epoch=image.controller_epoch,
+            broker_state=self._state(request, image),
+            should_shut_down=heartbeat is not None and heartbeat.should_shut_down,
+            snapshot=verdict.offer if isinstance(verdict, SendImage) else None,
+            diverging=verdict.diverging if isinstance(verdict, SendDiverging) else None,
+        )
+        return encode_fetch_body(answer, frames)
+
+    def _state(self, request: FetchRequest, image: MetadataImage) -> BrokerState | None:
+        if request.broker_id == OBSERVER:
+            return None
+        has_session = self._controller.liveness.has_session(
+            request.broker_id, request.broker_epoch, now_ms=self._now_ms()
+        )
+        return state_of(image, request.broker_id, has_session=has_session)
+
+    def _frames(self, from_offset: int, max_bytes: int) -> bytes:
+        """Read once for all who are woken by one commit: they wait at the same offset and get the same bytes."""
+        key = (from_offset, max_bytes, self._log.end_offset)
+        if self._last_read[:3] != key:
+            self._last_read = (*key, self._log.read(from_offset, max_bytes=max_bytes))
+        return self._last_read[3]
+
+    # --- parking
+
+    async def _park(self, request: FetchRequest, until_ms: int) -> None:
+        """Wait for a commit, for a change of this broker's state, or for the deadline.
+
+        Raises:
+            NotController: this node stopped being active meanwhile.
+        """
+        with self._parked(request) as woken:
+            wait_ms = until_ms - self._now_ms()
+            if wait_ms > 0:
+                await asyncio.wait([woken], timeout=wait_ms / 1000)
+            if woken.done():
+                woken.result()
+
+    @contextlib.contextmanager
+    def _parked(self, request: FetchRequest) -> Iterator[asyncio.Future[bool]]:
+        woken: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        if request.broker_id == OBSERVER:
+            if len(self._observers) >= limits.PARKED_OBSERVERS_MAX:
+                raise ThrottlingQuotaExceeded(f"{limits.PARKED_OBSERVERS_MAX} observers wait here already")
+            self._observers.add(woken)
+        else:
+            older = self._brokers.get(request.broker_id)
+            if older is not None and not older.done():
+                older.set_result(False)
+            self._brokers[request.broker_id] = woken
+        try:
+            yield woken
+        finally:
+            woken.cancel()
+            self._observers.discard(woken)
+            if self._brokers.get(request.broker_id) is woken:
+                del self._brokers[request.broker_id]
+
+    def _everyone(self) -> list[asyncio.Future[bool]]:
+        return [future for future in (*self._brokers.values(), *self._observers) if not future.done()]
+
+    def on_applied(self, batch: RecordBatch, frame: bytes, image: MetadataImage, delta: Delta) -> None:  # noqa: ARG002 (the listener's signature)
+        for future in self._everyone():
+            future.set_result(True)
+
+    def on_activity(self, *, active: bool) -> None:
+        if active:
+            return
+        for future in self._everyone():
+            future.set_exception(self._controller.not_controller())

@@ -1,0 +1,315 @@
+"""E: one controller process: builds the parts, runs them in one TaskGroup, and stops as a whole."""
+
+import asyncio
+import logging
+import os
+import random
+import signal
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TypeVar
+
+import aiohttp
+from aiohttp import web
+
+from metadata_log import limits
+from metadata_log.clock import monotonic_ms, unix_ms
+from metadata_log.data_directory import (
+    DirectoryLock,
+    Meta,
+    Reserve,
+    check_space,
+    read_meta,
+    remove_process_json,
+    write_process_json,
+)
+from metadata_log.errors import CannotListen, DamagedFile, Fault, QuorumRefused, SnapshotNotFound
+from metadata_log.ids import NodeId, Uuid, random_uuid, uuid_text
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.segments import SegmentedLog
+from quorum.committed_log import CommittedLog
+from quorum.config import ControllerSettings
+from quorum.controller import Controller
+from quorum.fetch_service import FetchService
+from quorum.http_api import HttpApi
+from quorum.raft.adapter import PySyncObjLog
+from quorum.raft.guard import RaftSettings
+from quorum.raft.journal import Journal, OsDisk
+from quorum.raft.transport import Hello, TcpTransport, voters_sha256
+from quorum.snapshot_keeper import SnapshotKeeper
+from quorum.status import QuorumStatus
+from snapshots.download import download_snapshot
+from snapshots.store import SnapshotStore
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+FREE_BYTES_TO_START = 4 * limits.MIB
+"""Enough to take part, and to write a snapshot of a small cluster."""
+HAND_OVER_MS = 500
+"""How long a stopping leader waits for another to take over; a failover by itself takes less."""
+SEGMENT_SYNC_S = 1.0
+"""Segments can be made again from the journal and the peers: they are synced lazily."""
+
+
+class _Stopped(Exception):
+    """The process was asked to stop."""
+
+
+async def run_controller(settings: ControllerSettings, *, text_log: Path | None = None) -> None:
+    """Be a controller until SIGINT or SIGTERM.
+
+    Raises:
+        Fault: its message says what broke, where, and what to do.
+    """
+    limits.check_relations()
+    settings.validate()
+    meta = read_meta(settings.data_dir, "controller", settings.node_id, settings.cluster_id)
+    if meta.directory_id != settings.own.directory_id:
+        raise QuorumRefused(
+            f"VOTER_DIRECTORY_CHANGED: {settings.data_dir} is directory {uuid_text(meta.directory_id)}, but the voters know "
+            f"node {settings.node_id} as {uuid_text(settings.own.directory_id)}: a voter whose disk was wiped may have "
+            "acknowledged what it no longer holds; restore the old directory, or replace the voter in every settings file"
+        )
+    with ExitStack() as stack:
+        stack.enter_context(DirectoryLock(settings.data_dir))
+        reserve = Reserve(settings.data_dir).at_start()
+        if reserve in ("released", "no room"):
+            log.warning("disk_nearly_full", extra={"path": str(settings.data_dir), "reserve": reserve})
+        check_space(settings.data_dir, FREE_BYTES_TO_START)
+        node = _Node(settings, meta, stack)
+        await node.run(text_log)
+
+
+class _Node:
+    """The parts of one controller, wired; they live as long as `run`."""
+
+    def __init__(self, settings: ControllerSettings, meta: Meta, stack: ExitStack) -> None:
+        self.settings = settings
+        data = settings.data_dir
+        rng = random.SystemRandom()
+        self.incarnation_id: Uuid = random_uuid(rng)
+        self.journal_pool = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="journal"))
+        self.segments = SegmentedLog.open(data / "log", segment_bytes=settings.log.segment_bytes)
+        stack.callback(self.segments.close)
+        self.store = SnapshotStore(data / "snapshots", data / "quarantine")
+        self.committed_log = CommittedLog(self.segments)
+        self.controller = Controller(
+            settings=settings,
+            now_ms=_now_ms,
+            unix_ms=unix_ms,
+            rng=rng,
+            load_snapshot=self._load_snapshot,
+        )
+        self.keeper = SnapshotKeeper(
+            settings=settings,
+            controller=self.controller,
+            committed_log=self.committed_log,
+            store=self.store,
+            run_in_thread=asyncio.to_thread,
+            unix_ms=unix_ms,
+        )
+        self.fetches = FetchService(
+            settings=settings,
+            controller=self.controller,
+            committed_log=self.committed_log,
+            newest_snapshot=self.keeper.newest,
+            now_ms=_now_ms,
+        )
+        peers = {voter.id: voter for voter in settings.voters if voter.id != settings.node_id}
+        self.transport = TcpTransport(
+            node_id=settings.node_id,
+            listen=settings.listen_raft,
+            peers={node_id: voter.raft for node_id, voter in peers.items()},
+            hello=Hello(
+                cluster_id=settings.cluster_id,
+                node_id=settings.node_id,
+                directory_id=meta.directory_id,
+                voters_sha256=voters_sha256(voter.id for voter in settings.voters),
+            ),
+            now_ms=_now_ms,
+            expected_directories={node_id: voter.directory_id for node_id, voter in peers.items()},
+        )
+        self.transport.on_refused = self._on_refused
+        self.refused_by: dict[NodeId, str] = {}
+        disk = OsDisk(data / "journal")
+        journal = Journal.open(disk, random_bytes=os.urandom)
+        stack.callback(journal.close)
+        self.raft = PySyncObjLog(
+            node_id=settings.node_id,
+            voters=[voter.id for voter in settings.voters],
+            journal=journal,
+            transport=self.transport,
+            pointer_disk=disk,
+            listener=self.controller,
+            fetcher=self,
+            settings=RaftSettings(
+                heartbeat_ms=settings.timing.heartbeat_ms,
+                election_timeout_min_ms=settings.timing.election_timeout_min_ms,
+                election_timeout_max_ms=settings.timing.election_timeout_max_ms,
+                disk_stall_ms=limits.DISK_STALL_MS,
+            ),
+            now_ms=monotonic_ms,
+            rng=rng,
+            run_in_thread=self._in_journal_thread,
+        )
+        self.controller.attach(self.raft, [self.committed_log, self.keeper, self.fetches])
+        self.status = QuorumStatus(
+            settings=settings,
+            controller=self.controller,
+            committed_log=self.committed_log,
+            fetches=self.fetches,
+            keeper=self.keeper,
+            now_ms=_now_ms,
+        )
+        self.stop_asked = asyncio.Event()
+        self.fault: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._loaded: dict[str, MetadataImage] = {}
+        self._session: aiohttp.ClientSession | None = None
+
+    # --- life
+
+    async def run(self, text_log: Path | None) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self.stop_asked.set)
+        api = HttpApi(
+            settings=self.settings,
+            controller=self.controller,
+            fetches=self.fetches,
+            keeper=self.keeper,
+            store=self.store,
+            status=self.status,
+            on_fault=self._on_fault,
+        )
+        runner = web.AppRunner(
+            api.application(), access_log=None, auto_decompress=False, shutdown_timeout=1.0
+        )
+        await runner.setup()
+        try:
+            await self.transport.listen()
+            await _listen(runner, self.settings.listen_http)
+            write_process_json(
+                self.settings.data_dir,
+                role="controller",
+                node_id=self.settings.node_id,
+                pid=os.getpid(),
+                incarnation_id=self.incarnation_id,
+                http=self.settings.own.http,
+                raft="{}:{}".format(*self.settings.own.raft),
+                started_at_ms=unix_ms(),
+                log=str(text_log or ""),
+            )
+            log.info(
+                "controller_started", extra={"node_id": self.settings.node_id, "http": self.settings.own.http}
+            )
+            try:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(self.transport.run())
+                    group.create_task(self.raft.run())
+                    group.create_task(self.keeper.run())
+                    group.create_task(self._check_sessions())
+                    group.create_task(self._sync_segments())
+                    group.create_task(self._raise_fault())
+                    group.create_task(self._wait_for_stop())
+            except BaseExceptionGroup as failures:
+                raise _first(failures) from None
+        except _Stopped:
+            await asyncio.to_thread(self.segments.sync)
+            remove_process_json(self.settings.data_dir)
+            log.info("controller_stopped", extra={"node_id": self.settings.node_id})
+        finally:
+            if self._session is not None:
+                await self._session.close()
+            await runner.cleanup()
+
+    async def _wait_for_stop(self) -> None:
+        await self.stop_asked.wait()
+        if self.controller.is_active and len(self.settings.voters) > 1:
+            self.raft.transfer_leadership(None)
+            deadline = monotonic_ms() + HAND_OVER_MS
+            while self.controller.is_active and monotonic_ms() < deadline:
+                await asyncio.sleep(0.005)
+        await self.raft.close()
+        raise _Stopped
+
+    async def _raise_fault(self) -> None:
+        await self.fault
+
+    def _on_fault(self, fault: Fault) -> None:
+        if not self.fault.done():
+            self.fault.set_exception(fault)
+
+    async def _check_sessions(self) -> None:
+        period_ms = self.settings.timing.session_timeout_ms / limits.SESSION_CHECKS_PER_TIMEOUT
+        while True:
+            again = self.controller.check_sessions()
+            await asyncio.sleep((limits.SESSION_CHECK_AGAIN_MS if again else period_ms) / 1000)
+
+    async def _sync_segments(self) -> None:
+        while True:
+            await asyncio.sleep(SEGMENT_SYNC_S)
+            if self.committed_log.unsynced_bytes:
+                self.committed_log.unsynced_bytes = 0
+                await asyncio.to_thread(self.segments.sync)
+
+    async def _in_journal_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self.journal_pool, work)
+
+    # --- what the parts ask
+
+    def _on_refused(self, node_id: NodeId, reason: str, message: str) -> None:
+        """A majority that refuses us will never elect us nor count our votes: say so and stop."""
+        self.refused_by[node_id] = f"{reason}: {message}"
+        others = len(self.settings.voters) - 1
+        if 2 * len(self.refused_by) > others:
+            raise QuorumRefused(f"the other voters refuse this one: {self.refused_by[node_id]}")
+
+    def _load_snapshot(self, snapshot_id: str) -> MetadataImage:
+        return self._loaded.pop(snapshot_id, None) or self.store.load(snapshot_id)
+
+    async def fetch(self, snapshot_id: str, from_node: NodeId) -> None:
+        """Bring a snapshot here, from the leader or from whoever has it, and load it off the loop."""
+        try:
+            image = await asyncio.to_thread(self.store.load, snapshot_id)
+        except (SnapshotNotFound, DamagedFile) as error:
+            if isinstance(error, DamagedFile):
+                log.error("snapshot_quarantined", extra={"snapshot_id": snapshot_id, "reason": error.message})
+            voters = sorted(self.settings.voters, key=lambda voter: voter.id != from_node)
+            urls = [voter.http for voter in voters if voter.id != self.settings.node_id]
+            if not urls:
+                raise
+            if self._session is None:
+                self._session = aiohttp.ClientSession(auto_decompress=False)
+            await download_snapshot(self._session, urls, snapshot_id, self.store.directory)
+            image = await asyncio.to_thread(self.store.load, snapshot_id)
+        self._loaded = {snapshot_id: image}
+
+
+def _now_ms() -> int:
+    return int(monotonic_ms())
+
+
+async def _listen(runner: web.AppRunner, address: tuple[str, int]) -> None:
+    host, port = address
+    try:
+        await web.TCPSite(runner, host, port, backlog=1024).start()
+    except OSError as error:
+        raise CannotListen(
+            f"{host}:{port} cannot be listened on ({os.strerror(error.errno or 0)}): another process may have it; stop that "
+            "one, or change [listen] http"
+        ) from error
+
+
+def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the failure that says most: a Fault before the rest, a stop only if nothing failed."""
+    leaves: list[BaseException] = []
+    pending: list[BaseException] = [failures]
+    while pending:
+        failure = pending.pop()
+        if isinstance(failure, BaseExceptionGroup):
+            pending.extend(failure.exceptions)
+        else:
+            leaves.append(failure)
+    return min(leaves, key=lambda leaf: (not isinstance(leaf, Fault), isinstance(leaf, _Stopped)))

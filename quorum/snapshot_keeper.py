@@ -1,0 +1,177 @@
+"""E: takes snapshots when they are due, off the event loop, and trims what they cover."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from metadata_log.batch import RecordBatch
+from metadata_log.codec import read_header
+from metadata_log.delta import Delta
+from metadata_log.errors import MetadataError, ThrottlingQuotaExceeded
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.protocol import SnapshotOffer
+from quorum.committed_log import CommittedLog
+from quorum.config import ControllerSettings
+from quorum.controller import AppliedListener, Controller
+from quorum.raft.raft_log import RaftPosition
+from snapshots.policy import SnapshotClock, SnapshotPolicy
+from snapshots.snapshot_file import position_of, snapshot_id, write_snapshot
+from snapshots.store import SnapshotStore
+
+log = logging.getLogger(__name__)
+RETRY_S = 10.0
+"""A snapshot that failed (a full disk, mostly) is tried again after so long."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    image: MetadataImage
+    position: RaftPosition
+
+
+class SnapshotKeeper(AppliedListener):
+    """Order of things, so that a crash between any two loses nothing: the snapshot is written and synced; the segments
+    are synced up to its end; only then Raft may trim its journal behind it; only then older files may go.
+    """
+
+    def __init__(
+        self,
+        *,
+        settings: ControllerSettings,
+        controller: Controller,
+        committed_log: CommittedLog,
+        store: SnapshotStore,
+        run_in_thread: Callable[[Callable[[], object]], Awaitable[object]],
+        unix_ms: Callable[[], int],
+    ) -> None:
+        self._settings = settings
+        self._controller = controller
+        self._log = committed_log
+        self._store = store
+        self._run_in_thread = run_in_thread
+        self._unix_ms = unix_ms
+        self._policy = SnapshotPolicy(bytes=settings.snapshot.bytes, age_ms=settings.snapshot.age_ms)
+        self._clock = SnapshotClock()
+        self._due: _Due | None = None
+        self._wake = asyncio.Event()
+        self._taking = False
+        self.failure: str | None = None
+        self.downloads: dict[str, int] = {}
+        """How many downloads of each snapshot are under way: those files stay."""
+        self._newest: SnapshotOffer | None = None
+
+    # --- when
+
+    def on_applied(self, batch: RecordBatch, frame: bytes, image: MetadataImage, delta: Delta) -> None:  # noqa: ARG002 (the listener's signature)
+        self._clock = self._clock.after(read_header(frame))
+        if self._clock.is_due(self._policy, appended_at_ms=batch.appended_at_ms):
+            self._clock = SnapshotClock.at_snapshot(batch.appended_at_ms)
+            self._due = _Due(image, self._controller.raft.applied_position())
+            self._wake.set()
+
+    def on_restored(self, image: MetadataImage) -> None:
+        self._clock = SnapshotClock.at_snapshot(image.last_time_ms)
+        self._newest = None
+
+    async def run(self) -> None:
+        """Take what is due, one at a time, until cancelled."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            due, self._due = self._due, None
+            if due is not None and not await self._attempt(due):
+                await asyncio.sleep(RETRY_S)
+                self._due = self._due or due
+                self._wake.set()
+
+    async def take(self) -> SnapshotOffer:
+        """Take a snapshot of the state as it is now.
+
+        Raises:
+            ThrottlingQuotaExceeded: one is being taken already, or the disk refused.
+        """
+        if self._taking:
+            raise ThrottlingQuotaExceeded("a snapshot is being taken; try again when it is done")
+        if not await self._attempt(
+            _Due(self._controller.committed, self._controller.raft.applied_position())
+        ):
+            raise ThrottlingQuotaExceeded(f"no snapshot could be taken: {self.failure}")
+        offer = self.newest()
+        assert offer is not None
+        return offer
+
+    async def _attempt(self, due: _Due) -> bool:
+        self._taking = True
+        try:
+            await self._take(due)
+        except MetadataError as error:
+            self._controller.counters.snapshots_failed += 1
+            self.failure = error.message
+            log.warning(
+                "snapshot_failed", extra={"end_offset": due.image.end_offset, "reason": error.message}
+            )
+            return False
+        finally:
+            self._taking = False
+        self.failure = None
+        return True
+
+    async def _take(self, due: _Due) -> None:
+        image = due.image
+        name = snapshot_id(image.end_offset, image.controller_epoch)
+        if name not in self._store.ids():
+            await self._run_in_thread(lambda: write_snapshot(image, self._store.directory))
+            self._controller.counters.snapshots_written += 1
+        await self._run_in_thread(self._log.segments.sync)
+        await self._run_in_thread(lambda: self._store.sha256(name))  # known before a broker asks on the loop
+        self._controller.raft.compact(due.position, name)
+        self._newest = None
+        self._store.retire(self._settings.snapshot.keep, pinned={name, *self.downloads})
+        self._retain_log()
+        log.info("snapshot_taken", extra={"snapshot_id": name})
+
+    def _retain_log(self) -> None:
+        settings = self._settings.log
+        if settings.retention_bytes is None and settings.retention_ms is None:
+            return
+        kept = [offer.end_offset for offer in self.offers()]
+        older_than_ms = None if settings.retention_ms is None else self._unix_ms() - settings.retention_ms
+        removed = self._log.segments.retain(
+            bytes_max=settings.retention_bytes, older_than_ms=older_than_ms, below=min(kept, default=0)
+        )
+        if removed:
+            log.info(
+                "segments_removed",
+                extra={"count": len(removed), "log_start_offset": self._log.log_start_offset},
+            )
+
+    # --- what there is
+
+    def newest(self) -> SnapshotOffer | None:
+        """Return the newest snapshot at or below what is applied here; None where there is none."""
+        if self._newest is None:
+            fitting = [
+                offer for offer in self.offers() if offer.end_offset <= self._controller.committed.end_offset
+            ]
+            self._newest = fitting[-1] if fitting else None
+        return self._newest
+
+    def offers(self) -> list[SnapshotOffer]:
+        """Return every snapshot here, oldest first."""
+        return [self.offer(name) for name in self._store.ids()]
+
+    def offer(self, name: str) -> SnapshotOffer:
+        """Return one snapshot's size and hash.
+
+        Raises:
+            SnapshotNotFound: it is not here.
+        """
+        end_offset, controller_epoch = position_of(name)
+        return SnapshotOffer(
+            id=name,
+            end_offset=end_offset,
+            controller_epoch=controller_epoch,
+            bytes=self._store.size(name),
+            sha256=self._store.sha256(name),
+        )

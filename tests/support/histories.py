@@ -1,0 +1,266 @@
+"""E: random but legal histories: what a controller might have decided, batch for batch, with all kinds of records."""
+
+import random
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from metadata_log.apply import apply
+from metadata_log.batch import Cause, Envelope, RecordBatch
+from metadata_log.codec import encode
+from metadata_log.ids import NO_LEADER, BrokerId, NodeId, TopicId, Uuid, random_uuid
+from metadata_log.image.metadata_image import EMPTY, MetadataImage
+from metadata_log.records.brokers import (
+    BrokerEndpoint,
+    BrokerRegistrationChangeRecord,
+    FeatureRange,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+)
+from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC, ConfigRecord
+from metadata_log.records.features import FeatureLevelRecord
+from metadata_log.records.partitions import PartitionChangeRecord, PartitionRecord
+from metadata_log.records.producer_ids import ProducerIdsRecord
+from metadata_log.records.quorum import (
+    ControllerClaimRecord,
+    NoOpRecord,
+    QuorumVersionRecord,
+    Voter,
+    VoterEndpoint,
+    VotersRecord,
+)
+from metadata_log.records.registry import Record
+from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
+
+CLUSTER_ID = "A" * 22
+FIRST_TIME_MS = 1_700_000_000_000
+
+
+class Step(NamedTuple):
+    """One batch, its frame, and the image behind it."""
+
+    batch: RecordBatch
+    frame: bytes
+    image: MetadataImage
+
+
+def random_history(rng: random.Random, batch_count: int, *, onto: MetadataImage = EMPTY) -> list[Step]:
+    """Return `batch_count` batches that continue `onto`; the first of all is a claim."""
+    steps: list[Step] = []
+    image, time_ms = onto, onto.last_time_ms or FIRST_TIME_MS
+    for _ in range(batch_count):
+        time_ms += rng.choice((0, 1, 5, 1_000, -3, 300_000))
+        step = next_step(rng, image, appended_at_ms=time_ms)
+        steps.append(step)
+        image = step.image
+    return steps
+
+
+def next_step(rng: random.Random, image: MetadataImage, *, appended_at_ms: int) -> Step:
+    """Return one batch more; its records are decided one by one, each on the image behind the one before."""
+    is_claim = image.end_offset == 0 or rng.random() < 0.05
+    records: list[Record] = _claim(rng, image) if is_claim else []
+    wanted = rng.choice((1, 1, 2, 3, 8))
+    while len(records) < wanted:
+        tip = image if not records else step_of(image, records, appended_at_ms=appended_at_ms).image
+        records += rng.choice(_KINDS)(rng, tip)
+    return step_of(image, records, appended_at_ms=appended_at_ms, envelope=_envelope(rng, image))
+
+
+def step_of(
+    image: MetadataImage, records: Sequence[Record], *, appended_at_ms: int = 0, envelope: Envelope | None = None
+) -> Step:
+    """Return the batch of `records` that continues an image; a claim among them brings its epoch."""
+    first = records[0]
+    epoch = first.controller_epoch if isinstance(first, ControllerClaimRecord) else image.controller_epoch
+    batch, frame = encode(
+        base_offset=image.end_offset,
+        controller_epoch=epoch,
+        appended_at_ms=appended_at_ms,
+        previous_crc=image.last_crc,
+        envelope=Envelope() if envelope is None else envelope,
+        records=records,
+    )
+    return Step(batch, frame, apply(image, batch).image)
+
+
+def claim(image: MetadataImage, *, controller_id: int = 1) -> ControllerClaimRecord:
+    return ControllerClaimRecord(NodeId(controller_id), image.controller_epoch + 1, CLUSTER_ID)
+
+
+def _envelope(rng: random.Random, image: MetadataImage) -> Envelope:
+    cause = Cause("session_expired", max(image.end_offset - 1, 0), {"z": 1, "broker_id": 11, "m": {"b": 1, "a": "ü"}})
+    if rng.random() < 0.5:
+        return Envelope(cause=cause if rng.random() < 0.3 else None)
+    repeated = rng.random() < 0.1 and len(image.results.by_id) > 0
+    request_id = rng.choice(sorted(image.results.by_id)) if repeated else random_uuid(rng)
+    return Envelope("operator", request_id, rng.randbytes(32), None, "create_topic", rng.randbytes(5))
+
+
+def _claim(rng: random.Random, image: MetadataImage) -> list[Record]:
+    records: list[Record] = [claim(image, controller_id=rng.randint(1, 3))]
+    if image.end_offset == 0:
+        records += [
+            QuorumVersionRecord(1),
+            _voters(rng),
+            FeatureLevelRecord("metadata.version", 30),
+            FeatureLevelRecord("metaquorum.version", 1),
+        ]
+    return records
+
+
+def _voters(rng: random.Random) -> VotersRecord:
+    return VotersRecord(
+        tuple(
+            Voter(
+                NodeId(node_id),
+                random_uuid(rng),
+                (VoterEndpoint("CONTROLLER", "127.0.0.1", 9_000 + node_id),),
+                0,
+                1,
+            )
+            for node_id in range(1, rng.choice((2, 4)))
+        )
+    )
+
+
+def _register(rng: random.Random, image: MetadataImage) -> list[Record]:
+    log_dirs = tuple(random_uuid(rng) for _ in range(rng.randint(1, 2)))
+    return [
+        RegisterBrokerRecord(
+            BrokerId(rng.randint(11, 18)),
+            random_uuid(rng),
+            image.end_offset,
+            (BrokerEndpoint("PLAINTEXT", "host-ä", 9092, 0),),
+            (FeatureRange("metadata.version", 25, 30), FeatureRange("metaquorum.version", 1, 1)),
+            rng.choice((None, "r1", "r2")),
+            True,
+            False,
+            log_dirs,
+            rng.choice((None, (), log_dirs[:1])),
+        )
+    ]
+
+
+def _change_registration(rng: random.Random, image: MetadataImage) -> list[Record]:
+    if not image.brokers:
+        return _register(rng, image)
+    broker = image.brokers[rng.choice(sorted(image.brokers))]
+    change = BrokerRegistrationChangeRecord(broker.broker_id, broker.broker_epoch)
+    return [
+        rng.choice(
+            (
+                change._replace(fenced=not broker.fenced),
+                change._replace(fenced=False, in_controlled_shutdown=True),
+                change._replace(log_dirs=broker.log_dirs[:1], cordoned_log_dirs=()),
+            )
+        )
+    ]
+
+
+def _unregister(rng: random.Random, image: MetadataImage) -> list[Record]:
+    if not image.brokers or rng.random() < 0.7:
+        return _register(rng, image)
+    broker = image.brokers[rng.choice(sorted(image.brokers))]
+    return [UnregisterBrokerRecord(broker.broker_id, broker.broker_epoch)]
+
+
+def _replicas(rng: random.Random) -> tuple[BrokerId, ...]:
+    return tuple(BrokerId(b) for b in rng.sample(range(11, 19), rng.randint(1, 3)))
+
+
+def _partition(rng: random.Random, topic_id: TopicId, partition_id: int) -> PartitionRecord:
+    replicas = _replicas(rng)
+    directories = tuple(random_uuid(rng) for _ in replicas)
+    return PartitionRecord(
+        topic_id, partition_id, replicas, replicas, replicas[0], 0, 0, 0, (), (), (), (), directories
+    )
+
+
+def _create_topic(rng: random.Random, image: MetadataImage) -> list[Record]:
+    name = rng.choice(("orders", "payments", "clicks", "a.b", "log", "audit-2"))
+    if name in image.topic_ids:
+        return _change_partition(rng, image)
+    topic_id = TopicId(random_uuid(rng))
+    partitions = [_partition(rng, topic_id, i) for i in range(rng.randint(1, 5))]
+    settings: list[Record] = [ConfigRecord(TOPIC, name, "retention.ms", "1000")] if rng.random() < 0.5 else []
+    return [TopicRecord(topic_id, name), *settings, *partitions]
+
+
+def _some_topic(rng: random.Random, image: MetadataImage) -> TopicId | None:
+    return rng.choice(sorted(image.topics)) if image.topics else None
+
+
+def _add_partition(rng: random.Random, image: MetadataImage) -> list[Record]:
+    topic_id = _some_topic(rng, image)
+    if topic_id is None:
+        return _create_topic(rng, image)
+    return [_partition(rng, topic_id, len(image.topics[topic_id].partitions))]
+
+
+def _change_partition(rng: random.Random, image: MetadataImage) -> list[Record]:
+    topic_id = _some_topic(rng, image)
+    if topic_id is None or not image.topics[topic_id].partitions:
+        return [NoOpRecord()]
+    partitions = image.topics[topic_id].partitions
+    partition_id = rng.randrange(len(partitions))
+    replicas = partitions[partition_id].replicas
+    change = PartitionChangeRecord(topic_id, partition_id)
+    new_replicas = _replicas(rng)
+    return [
+        rng.choice(
+            (
+                change._replace(leader=NO_LEADER),
+                change._replace(leader=replicas[0], isr=replicas),
+                change._replace(isr=partitions[partition_id].isr, eligible_leader_replicas=replicas[1:]),
+                change._replace(
+                    leader=new_replicas[0],
+                    isr=new_replicas,
+                    replicas=new_replicas,
+                    directories=tuple(random_uuid(rng) for _ in new_replicas),
+                    leader_recovery_state=1,
+                ),
+                change._replace(adding_replicas=new_replicas, removing_replicas=(), last_known_elr=replicas[:1]),
+            )
+        )
+    ]
+
+
+def _remove_topic(rng: random.Random, image: MetadataImage) -> list[Record]:
+    topic_id = _some_topic(rng, image)
+    return [NoOpRecord()] if topic_id is None or rng.random() < 0.4 else [RemoveTopicRecord(topic_id)]
+
+
+def _config(rng: random.Random, image: MetadataImage) -> list[Record]:
+    value = rng.choice(("1", "a long värde", "", None))
+    setting = rng.choice(("retention.ms", "cleanup.policy", "ssl.key.password"))
+    resources = [(BROKER, CLUSTER_DEFAULT), (BROKER, "11"), *((TOPIC, name) for name in sorted(image.topic_ids))]
+    resource_type, resource_name = rng.choice(resources)
+    return [ConfigRecord(resource_type, resource_name, setting, value)]
+
+
+def _feature(rng: random.Random, image: MetadataImage) -> list[Record]:
+    return [FeatureLevelRecord(rng.choice(("metaquorum.version", "group.version")), rng.randint(0, 2))]
+
+
+def _producer_ids(rng: random.Random, image: MetadataImage) -> list[Record]:
+    return [ProducerIdsRecord(BrokerId(11), 5, (image.next_producer_id or 0) + 1000)]
+
+
+def _new_voters(rng: random.Random, image: MetadataImage) -> list[Record]:
+    return [_voters(rng)]
+
+
+def _no_op(rng: random.Random, image: MetadataImage) -> list[Record]:
+    return [NoOpRecord()]
+
+
+_KINDS = (
+    *(_register, _change_registration, _change_registration, _unregister),
+    *(_create_topic, _create_topic, _add_partition, _change_partition, _change_partition, _change_partition),
+    *(_remove_topic, _config, _config, _feature, _producer_ids, _new_voters, _no_op),
+)
+
+
+def small_uuid(number: int) -> Uuid:
+    """Return a uuid that a reader of a failing test recognizes."""
+    return Uuid(number.to_bytes(16) if number > 255 else bytes([0x40] + [0] * 14 + [number]))

@@ -1,0 +1,109 @@
+"""P: a model of Raft for tests of the controller: the second tenant of RaftLog.
+
+One shared log of payloads; the test says who leads, what is committed, and who hears of it.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from metadata_log.errors import NotController
+from metadata_log.ids import NodeId
+from quorum.raft.raft_log import RaftListener, RaftPosition, RaftStatus, Role
+
+
+class ModelQuorum:
+    """The agreed log, and the nodes that follow it."""
+
+    def __init__(self) -> None:
+        self.log: list[bytes] = []
+        self.committed = 0
+        self.leader: ModelRaft | None = None
+        self.nodes: dict[NodeId, ModelRaft] = {}
+
+    def node(self, node_id: int, listener: RaftListener) -> "ModelRaft":
+        node = self.nodes[NodeId(node_id)] = ModelRaft(self, NodeId(node_id), listener)
+        return node
+
+    def elect(self, node_id: int, *, keep: int | None = None) -> None:
+        """Let a node lead; of the uncommitted tail only `keep` payloads survive (None: all)."""
+        self.depose()
+        if keep is not None:
+            del self.log[self.committed + keep :]
+        self.leader = self.nodes[NodeId(node_id)]
+        for node in self.nodes.values():
+            node.listener.on_leader_hint(NodeId(node_id))
+        self.leader.listener.on_leadership(is_leader=True)
+
+    def depose(self) -> None:
+        leader, self.leader = self.leader, None
+        if leader is not None:
+            leader.fail_reads()
+            leader.listener.on_leadership(is_leader=False)
+
+    def commit(self, count: int | None = None) -> None:
+        """Commit the next `count` payloads (None: all) and let every node apply them."""
+        self.committed = len(self.log) if count is None else self.committed + count
+        for node in self.nodes.values():
+            node.catch_up()
+
+
+class ModelRaft:
+    def __init__(self, quorum: ModelQuorum, node_id: NodeId, listener: RaftListener) -> None:
+        self.quorum = quorum
+        self.node_id = node_id
+        self.listener = listener
+        self.applied = 0
+        self.hold_reads = False
+        self._reads: list[asyncio.Future[None]] = []
+
+    def append(self, frames: bytes) -> None:
+        if self.quorum.leader is not self:
+            raise NotController("does not lead")
+        self.quorum.log.append(frames)
+
+    def uncommitted(self) -> Sequence[bytes]:
+        return self.quorum.log[self.applied :]
+
+    def catch_up(self) -> None:
+        while self.applied < self.quorum.committed:
+            payload = self.quorum.log[self.applied]
+            self.listener.on_commit(payload)
+            self.applied += 1
+
+    async def read_index(self) -> None:
+        if self.quorum.leader is not self:
+            raise NotController("does not lead")
+        if self.hold_reads:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._reads.append(future)
+            await future
+
+    def fail_reads(self) -> None:
+        for future in self._reads:
+            if not future.done():
+                future.set_exception(NotController("deposed"))
+        self._reads.clear()
+
+    def leader_hint(self) -> NodeId | None:
+        return None if self.quorum.leader is None else self.quorum.leader.node_id
+
+    def transfer_leadership(self, to: NodeId | None) -> None:
+        raise NotController("the model transfers nothing")
+
+    def applied_position(self) -> RaftPosition:
+        return RaftPosition((self.applied, 0))
+
+    def compact(self, position: RaftPosition, snapshot_id: str) -> None:
+        pass
+
+    def status(self) -> RaftStatus:
+        return RaftStatus(
+            role=Role.LEADER if self.quorum.leader is self else Role.FOLLOWER,
+            leader_id=self.leader_hint(),
+            peers=(),
+            elections_total=0,
+            disk_stalled_ms=0,
+            committed_ms_ago=0,
+            synced_bytes_total=0,
+            syncs_total=0,
+        )

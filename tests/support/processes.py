@@ -1,0 +1,125 @@
+"""E: real processes in tests: free ports, children that end with the test, deadlines that poll."""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+Answer = TypeVar("Answer")
+POLL_S = 0.01
+KILL_DEADLINE_S = 10.0
+
+
+def free_port() -> int:
+    """Return a TCP port of 127.0.0.1 that nobody listens on now; another may take it before you do."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def free_ports(count: int) -> list[int]:
+    """Return so many different ones: all are held while the last is found."""
+    servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    try:
+        return [server.getsockname()[1] for server in servers]
+    finally:
+        for server in servers:
+            server.close()
+
+
+def poll_until(predicate: Callable[[], Answer], *, deadline_s: float, what: str) -> Answer:
+    """Return the first true value of `predicate`, or fail after `deadline_s` with `what` did not come."""
+    last_call = time.monotonic() + deadline_s
+    while True:
+        late = time.monotonic() >= last_call
+        if value := predicate():
+            return value
+        if late:
+            raise AssertionError(f"not within {deadline_s} s: {what}")
+        time.sleep(POLL_S)
+
+
+@dataclass(frozen=True)
+class Child:
+    """A process leading its own session; `stdout` and `stderr` are files that stay readable after its end."""
+
+    process: subprocess.Popen[bytes]
+    stdout: Path
+    stderr: Path
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def is_running(self) -> bool:
+        return self.process.poll() is None
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the process itself, not to its children."""
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        """Kill -9 the whole process group and reap the child; what is dead already is left alone."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self.process.wait(KILL_DEADLINE_S)
+
+    def wait(self, *, deadline_s: float) -> int:
+        """Return the exit code (minus the signal's number where one ended it)."""
+        try:
+            return self.process.wait(deadline_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"still running after {deadline_s} s; {self.tail()}") from None
+
+    def tail(self) -> str:
+        """Return the end of what it said, for a failure's message."""
+        said = {path.name: path.read_text(errors="replace")[-2_000:] for path in (self.stdout, self.stderr)}
+        return "\n".join(f"{name}:\n{text}" for name, text in said.items() if text)
+
+
+@contextmanager
+def running(
+    argv: Sequence[str | Path],
+    *,
+    directory: Path,
+    ready: Callable[[], object] = lambda: True,
+    deadline_s: float = 30.0,
+    env: Mapping[str, str] | None = None,
+    name: str = "child",
+) -> Iterator[Child]:
+    """Run `argv` in `directory` until the block ends; enter the block once `ready` says so.
+
+    Its output goes to `directory/name.stdout` and `.stderr` (appended: a restart keeps the first run's).
+    `env` is added to ours. Whatever happens, its process group is killed at the end.
+    """
+    stdout, stderr = directory / f"{name}.stdout", directory / f"{name}.stderr"
+    with stdout.open("ab") as out, stderr.open("ab") as err:
+        process = subprocess.Popen(
+            [str(word) for word in argv],
+            cwd=directory,
+            env={**os.environ, **(env or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+        )
+    child = Child(process, stdout, stderr)
+
+    def is_ready_or_dead() -> bool:
+        return not child.is_running() or bool(ready())
+
+    try:
+        poll_until(is_ready_or_dead, deadline_s=deadline_s, what=f"{name} is ready")
+        if not child.is_running() and process.returncode != 0:
+            raise AssertionError(
+                f"{name} ended with {process.returncode} before it was ready\n{child.tail()}"
+            )
+        yield child
+    finally:
+        child.kill()

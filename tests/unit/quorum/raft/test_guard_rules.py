@@ -1,0 +1,558 @@
+"""Each rule of the guard, on and patched out: with it nothing happens, without it a property of Raft is lost.
+
+The network is driven by hand, so that each test is the one schedule which the rule exists for. Rules have no switch:
+the tests replace the method.
+"""
+
+from typing import Any
+
+import pytest
+
+from metadata_log.errors import InvariantBroken
+from metadata_log.ids import NodeId
+from quorum.raft import messages
+from quorum.raft.guard import Guard, Progress, SnapshotNews
+from quorum.raft.raft_log import Role
+from tests.simulation.hand_driven import A, B, C, D, E, HandQuorum
+
+OUTSIDER = NodeId(99)
+
+
+def patch(monkeypatch: pytest.MonkeyPatch, rule: str, replacement: Any) -> None:
+    monkeypatch.setattr(Guard, rule, replacement)
+
+
+# --- member
+
+
+@pytest.mark.parametrize("rule", [True, False])
+def test_member_an_outsider_cannot_lead(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
+    """Goal: only voters are heard. Method: an outsider speaks as a leader of a huge term."""
+    if not rule:
+        patch(monkeypatch, "member", lambda *_: True)
+    quorum = HandQuorum()
+    quorum.elect(A)
+    quorum[A].submit(b"x")
+    quorum.settle()
+    evil = messages.append_entries(
+        term=10**6, commit_index=9, previous=(1, 0), entries=[(b"\x10evil", 2, 10**6)]
+    )
+    if rule:
+        quorum[C].guard.received(OUTSIDER, evil, quorum.now)
+        assert quorum[C].text == "1@0 2@1 3@1"
+        assert quorum[C].engine.term == 1
+    else:
+        # The committed entries would go; the last line of defence stops the node.
+        with pytest.raises(InvariantBroken):
+            quorum[C].guard.received(OUTSIDER, evil, quorum.now)
+
+
+# --- term
+
+
+@pytest.mark.parametrize("rule", [True, False])
+def test_term_an_old_acknowledgement_counts_for_nothing(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
+    """Goal: no commit without a majority. Method: B acknowledges 5@1, then loses it to leader C; A leads again and
+    is shown the old acknowledgement for its new entry 5.
+    """
+    if not rule:
+        patch(monkeypatch, "term", lambda *_: True)
+    quorum = HandQuorum(voters=5)
+    quorum.elect(A)
+    quorum.take()
+    quorum[A].submit(b"1", b"2", b"3")
+    for _ in range(3):
+        quorum.deliver(A, B)
+        quorum[A].pump()
+    stale = [
+        letter for letter in quorum.take(B, A, "next_node_idx") if letter[2]["next_node_idx"] == 6
+    ][0]
+    quorum.elect(C, C, D, E)
+    quorum.settle()
+    for _ in range(4):
+        quorum.beat(C)
+        quorum.settle()
+    assert quorum[B].text == "1@0 2@1 3@2"
+    quorum.elect(A)
+    quorum[A].submit(b"x")
+    quorum.deliver(A, C)
+    quorum.deliver(C, A)
+    commit_before = quorum[A].engine.commit_index
+    quorum.hand_over(stale)
+    holders = [node_id for node_id in quorum.voters if quorum[node_id].text.endswith("5@3")]
+    assert holders == [A, C]
+    assert quorum[A].engine.commit_index == (commit_before if rule else 5)
+    assert commit_before < 5
+
+
+def test_term_a_higher_one_deposes() -> None:
+    quorum = HandQuorum()
+    quorum.elect(A)
+    quorum[A].guard.received(B, messages.next_node_idx(term=9, next_index=2), quorum.now)
+    assert quorum[A].engine.role is Role.FOLLOWER
+    assert quorum[A].engine.term == 9
+    assert quorum[A].journal.getVotedForNodeId() is None
+
+
+# --- nack
+
+
+@pytest.mark.parametrize("rule", [True, False])
+def test_nack_a_deposed_leader_is_told(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
+    if not rule:
+        patch(monkeypatch, "nack", lambda _guard, _source, message: message["term"] < _guard.engine.term)
+    quorum = HandQuorum()
+    quorum.elect(A)
+    quorum.elect(B, B, C)
+    quorum[A].submit(b"late")
+    quorum.mail = [
+        (A, C, messages.append_entries(term=1, commit_index=1, previous=(2, 1), entries=[]))
+    ]
+    quorum.deliver(A, C)
+    quorum.deliver(C, A)
+    assert quorum[A].engine.term == (2 if rule else 1)
+
+
+# --- strip, cap
+
+
+@pytest.mark.parametrize("rule", [True, False])
+def test_strip_a_late_heartbeat_truncates_nothing(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
+    """Goal: acknowledged entries stay. Method: a heartbeat sent before an entry arrives after it."""
+    if not rule:
+        patch(monkeypatch, "strip", lambda _guard, message: (message, None))
+    quorum = HandQuorum()
+    quorum.elect(A)
+    quorum.beat(A)
+    late = quorum.take(A, B, "append_entries")[-1]
+    assert late[2]["prevLogIdx"] == 2
+    quorum[A].submit(b"x")
+    quorum.deliver(A, B)
+    assert quorum[B].text == "1@0 2@1 3@1"
+    quorum.hand_over(late)
+    assert quorum[B].text == ("1@0 2@1 3@1" if rule else "1@0 2@1")
+
+
+@pytest.mark.parametrize("rule", [True, False])
+def test_cap_a_follower_vouches_for_no_more_than_was_proved(
+    monkeypatch: pytest.MonkeyPatch, *, rule: bool
+) -> None:
+    """Goal: a stale tail is neither acknowledged nor committed. Method: B holds 4..7 of a term that failed; the new
+    leader's message proves entry 3 and speaks of commit 7.
+    """
+    if not rule:
+        patch(monkeypatch, "cap", lambda _guard, value, _proved: value)
+    quorum = HandQuorum()
+    quorum.elect(A)
+    quorum[A].submit(b"3")
+    quorum.settle()
+    quorum.elect(B)
+    quorum[B].submit(b"a", b"b", b"c")  # 4@2 .. 7@2, nobody else has them
+    quorum.take()
+    assert quorum[B].text == "1@0 2@1 3@1 4@2 5@2 6@2 7@2"
+    before = quorum[B].engine.commit_index
+    heartbeat = messages.append_entries(term=3, commit_index=7, previous=(3, 1), entries=[])
+    quorum.hand_over((C, B, heartbeat))
+    answers = [letter[2] for letter in quorum.take(B, C, "next_node_idx") if letter[2]["success"]]
+    assert [answer["next_node_idx"] for answer in answers] == ([4] if rule else [8])
+    assert quorum[B].engine.commit_index == (max(before, 3) if rule else 7)
+
+
+# --- votes
+
+
+@pytest.mark.parametrize("rule", [True, False])
+def test_votes_one_voter_has_one_vote(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
+    """Goal: one leader per term. Method: one vote of five arrives three times."""
+    if not rule:
+        patch(monkeypatch, "votes", lambda *_: True)
+    quorum = HandQuorum(voters=5)
+    quorum.now += 700
+    quorum[A].guard.campaign()
+    quorum[A].flush()
+    quorum.deliver(A, B, "request_vote")
+    vote = quorum.take(B, A, "response_vote")[0]
+    for _ in range(3):
+        quorum.hand_over(vote)
+    assert quorum[A].engine.role is (Role.CANDIDATE if rule else Role.LEADER)
+
+
+def test_votes_are_counted_anew_in_a_repeated_candidacy() -> None:
+    """From candidate to candidate the engine reports no change of state."""
+    quorum = HandQuorum()
+    quorum.now += 700
+    quorum[A].guard.campaign()
+    quorum[A].flush()
+    quorum.take()
+    quorum[A].guard.campaign()
+    quorum[A].flush()
+    assert quorum[A].engine.term == 2
+    quorum.settle(A, B)
+    assert quorum[A].engine.role is Role.LEADER
+
+
+# --- prevote, stick, lost_leader, check_quorum
+
+
+@pytest.mark.parametrize("rule", [True, False])
+def test_prevote_a_lonely_node_keeps_its_term(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
+    if not rule:
+        patch(monkeypatch, "prevote", lambda guard: guard.campaign())
+    quorum = HandQuorum()
+    quorum.elect(A)
+    for _ in range(10):
+        quorum.wait(700, C)
+        quorum.take()
+    assert quorum[C].engine.term == (1 if rule else 11)
+
+
+@pytest.mark.parametrize("rule", [True, False])
+def test_stick_a_heard_leader_is_not_voted_away(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
+    if not rule:
+        patch(monkeypatch, "stick", lambda *_: False)
+    quorum = HandQuorum()
+    quorum.elect(A)
+    request = {
+        "type": "request_vote",
+        "term": 7,
+        "last_log_index": 99,
+        "last_log_term": 7,
+        "force": False,
+    }
+    quorum.hand_over((C, B, request))
+    quorum.hand_over((C, A, request))
+    assert quorum[B].engine.term == (1 if rule else 7)
+    assert quorum[A].engine.role is (Role.LEADER if rule else Role.FOLLOWER)
+
+
+def test_stick_gives_way_to_a_transfer() -> None:
+    """A leader that asks another to take over is followed at once, without a timeout."""
+    quorum = HandQuorum()
+    quorum.elect(A)
+    quorum[A].submit(b"x")
+    quorum.settle()
+    quorum[A].guard.transfer(C, quorum.now)
+    quorum[A].pump()
+    quorum.settle()
+    assert quorum[C].engine.role is Role.LEADER
+    assert quorum[A].engine.role is Role.FOLLOWER
+
+
+@pytest.mark.parametrize("rule", [True, False])
+def test_lost_leader_a_closed_link_starts_the_pre_vote(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
+    if not rule:
+        patch(monkeypatch, "lost_leader", lambda *_: None)
+    quorum = HandQuorum()
+    quorum.elect(A)
+    quorum.beat(A)
+    quorum.settle()
+    for survivor in (B, C):
+        quorum[survivor].guard.lost(A, quorum.now, by_peer=True)
+    quorum.wait(1, B, C)
+    quorum.settle(B, C)
+    leads = quorum[B].engine.role is Role.LEADER
+    assert leads is rule
+
+
+def test_lost_leader_one_flapping_link_elects_nobody() -> None:
+    quorum = HandQuorum()
+    quorum.elect(A)
+    quorum.beat(A)
+    quorum.settle()
+    quorum[C].guard.lost(A, quorum.now, by_peer=True)
+    for _ in range(5):
+        quorum.wait(30, C)
+        quorum.settle(B, C)
+    assert quorum[B].engine.term == quorum[C].engine.term == 1
+
+
+@pytest.mark.parametrize("rule", [True, False])
+def test_check_quorum_an_unheard_leader_steps_down(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
+    if not rule:
+        patch(monkeypatch, "check_quorum", lambda _guard: 30.0)
+    quorum = HandQuorum()
+    quorum.elect(A)
+    for _ in range(8):
+        quorum.beat(A)
+        quorum.take()
+    assert quorum[A].engine.role is (Role.FOLLOWER if rule else Role.LEADER)
+
+
+# --- probing, nextidx, pause
+
+
+def _follower_with_conflicting_tail() -> HandQuorum:
+    """B led term 2 alone and holds 20 entries of it; A leads term 3 with 20 others, and knows nothing of B."""
+    quorum = HandQuorum()
+    quorum.elect(A)
+    quorum.elect(B)
+    quorum[B].submit(*[b"b"] * 20)
+    quorum.elect(A, A, C)
+    quorum[A].submit(*[b"a"] * 20)
+    quorum.take()
+    return quorum
+
+
+def test_probing_skips_whole_terms() -> None:
+    quorum = _follower_with_conflicting_tail()
+    assert quorum[B].journal[-1][2] == 2
+    quorum.wait(200, A)
+    rounds = 0
+    while quorum[B].text != quorum[A].text:
+        quorum.deliver(A, B)
+        quorum.deliver(B, A)
+        rounds += 1
+        assert rounds < 6, "one round trip per entry"
+
+
+@pytest.mark.parametrize("rule", [True, False])
+def test_probing_has_one_question_in_flight(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
+    """Goal: a slow link is not flooded with guesses. Method: the leader goes on submitting without an answer."""
+    asked = Guard.probing
+
+    def impatient(guard: Guard, peer: NodeId, progress: Progress) -> None:
+        progress.asked_at = float("-inf")
+        asked(guard, peer, progress)
+
+    if not rule:
+        patch(monkeypatch, "probing", impatient)
+    quorum = HandQuorum()
+    quorum.now += 700
+    quorum[A].guard.campaign()
+    quorum[A].flush()
+    quorum.deliver(A, C)
+    quorum.deliver(C, A)
+    quorum[A].submit(*[b"x"] * 10)
+    questions = [letter for letter in quorum.take(A, B, "append_entries") if letter[2]["entries"]]
+    assert (len(questions) <= 1) is rule
+
+
+@pytest.mark.parametrize("rule", [True, False])
+def test_nextidx_an_acknowledgement_resends_nothing(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
+    if not rule:
+        patch(monkeypatch, "nextidx", lambda _guard, _progress, acked: acked + 1)
+    quorum = HandQuorum()
+    quorum.elect(A)
+    quorum[A].submit(b"3", b"4", b"5")
+    first, *in_flight = quorum.take(A, B, "append_entries")
+    assert in_flight
+    quorum.hand_over(first)
+    quorum.deliver(B, A)
+    resent = [letter for letter in quorum.take(A, B) if letter[2].get("entries")]
+    assert (not resent) is rule
+
+
+@pytest.mark.parametrize("rule", [True, False])
+def test_pause_the_engine_sends_no_entry_itself(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
+    """Goal: no entry leaves before its own sync. Method: let the engine think that a peer is connected."""
+    if not rule:
+        patch(monkeypatch, "pause", lambda _guard: False)
+    quorum = HandQuorum()
+    quorum.elect(A)
+    quorum.syncs = False
+    links = quorum[A].engine._links
+    links._onNodeConnected(quorum[A].engine._others[0])
+    quorum[A].submit(b"x")
+    left = [letter for letter in quorum.take(A, B) if letter[2].get("entries")]
+    assert quorum[A].journal.synced_index == 2
+    assert (not left) is rule
+
+
+# --- snap
+
+
+def _news(quorum: HandQuorum, index: int, term: int) -> messages.Message:
+    return {
+        "type": "install_snapshot",
+        "term": quorum[A].engine.term,
+        "index": index,
+        "index_term": term,
+        "pointer": b"opaque to the guard",
+    }
+
+
+@pytest.mark.parametrize("rule", [True, False])
+def test_snap_news_of_a_snapshot_commits_nothing(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
+    """Goal: entries nobody else ever had stay uncommitted. Method: B's tail of term 2, then news of a snapshot."""
+    if not rule:
+        patch(
+            monkeypatch,
+            "snap",
+            lambda _guard, message: {
+                "type": "append_entries",
+                "term": message["term"],
+                "commit_index": message["index"],
+                "serialized": None,
+            },
+        )
+    quorum = HandQuorum()
+    quorum.elect(A)
+    quorum.settle()
+    quorum.elect(B)
+    quorum[B].submit(b"1", b"2", b"3", b"4")
+    quorum.elect(A, A, C)
+    before = quorum[B].engine.commit_index
+    quorum.hand_over((A, B, _news(quorum, 7, 3)))
+    assert quorum[B].engine.commit_index == (before if rule else 7)
+    if rule:
+        assert quorum[B].guard.snapshot_wanted == (A, SnapshotNews(7, 3, b"opaque to the guard"))
+
+
+@pytest.mark.parametrize("rule", [True, False])
+def test_snap_an_older_snapshot_replaces_nothing(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
+    if not rule:
+        patch(monkeypatch, "holds", lambda *_: False)
+    quorum = HandQuorum()
+    quorum.elect(A)
+    quorum[A].submit(b"3", b"4", b"5")
+    quorum.settle()
+    quorum.hand_over((A, B, _news(quorum, 4, 1)))
+    assert (quorum[B].guard.snapshot_wanted is None) is rule
+    acknowledged = [letter[2] for letter in quorum.take(B, A) if letter[2].get("success")]
+    assert bool(acknowledged) is rule
+    if rule:
+        assert acknowledged[0]["next_node_idx"] == 5
+
+
+# --- probe
+
+
+@pytest.mark.parametrize("rule", [True, False])
+def test_probe_a_deposed_leader_answers_no_read(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
+    if not rule:
+        patch(monkeypatch, "probe", lambda *_: True)
+    quorum = HandQuorum()
+    quorum.elect(A)
+    quorum[A].submit(b"x")
+    quorum.settle()
+    quorum.elect(B, B, C)
+    assert quorum[A].guard.may_begin_read()
+    quorum[A].guard.begin_read(quorum.now)
+    quorum[A].flush()
+    answered = quorum[A].guard.confirmed_read()
+    assert (answered is None) is rule
+    quorum.settle()
+    assert quorum[A].engine.role is Role.FOLLOWER
+    assert quorum[A].guard.confirmed_read() is None
+
+
+def test_probe_a_leader_is_confirmed_by_a_majority() -> None:
+    quorum = HandQuorum()
+    quorum.elect(A)
+    quorum[A].guard.begin_read(quorum.now)
+    quorum[A].flush()
+    assert quorum[A].guard.confirmed_read() is None
+    quorum.deliver(A, B, "read_probe")
+    quorum.deliver(B, A, "read_probe_response")
+    assert quorum[A].guard.confirmed_read() == quorum[A].engine.commit_index
+
+
+def test_probe_no_read_before_the_first_commit_of_the_term() -> None:
+    quorum = HandQuorum()
+    quorum.now += 700
+    quorum[A].guard.campaign()
+    quorum[A].flush()
+    quorum.deliver(A, B, "request_vote")
+    quorum.deliver(B, A, "response_vote")
+    assert quorum[A].engine.role is Role.LEADER
+    assert not quorum[A].guard.may_begin_read()
+
+
+# --- barrier
+
+
+@pytest.mark.parametrize("rule", [True, False])
+def test_barrier_no_acknowledgement_before_the_sync(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
+    """Goal: what is acknowledged survives a power cut. Method: the cut comes before B's sync."""
+    if not rule:
+        patch(monkeypatch, "barrier", lambda _guard, message: (message, None))
+    quorum = HandQuorum()
+    quorum.elect(A)
+    quorum[A].submit(b"precious")
+    quorum.syncs = False
+    quorum.deliver(A, B)
+    assert quorum[B].journal[-1][1] == 3
+    acknowledged = [letter[2]["next_node_idx"] for letter in quorum.take(B, A) if letter[2].get("success")]
+    assert (4 not in acknowledged) is rule
+    quorum[B].disk.crash(quorum[B].guard._rng)
+    quorum[B].open()
+    assert quorum[B].text == "1@0 2@1"
+
+
+@pytest.mark.parametrize("rule", [True, False])
+def test_barrier_no_vote_before_the_sync(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
+    """Goal: one vote per term across a power cut. Method: B votes for A, loses power, and is asked by C."""
+    if not rule:
+        patch(monkeypatch, "barrier", lambda _guard, message: (message, None))
+    quorum = HandQuorum()
+    quorum.now += 700
+    for candidate in (A, C):
+        quorum[candidate].guard.campaign()
+        quorum[candidate].flush()
+    quorum.syncs = False
+    quorum.deliver(A, B, "request_vote")
+    votes = quorum.take(B, A, "response_vote")
+    quorum[B].disk.crash(quorum[B].guard._rng)
+    quorum[B].open()
+    quorum.deliver(C, B, "request_vote")
+    votes += quorum.take(B, C, "response_vote")
+    assert len(votes) == (0 if rule else 2)
+
+
+def test_barrier_a_heartbeat_is_acknowledged_during_a_slow_sync() -> None:
+    quorum = HandQuorum()
+    quorum.elect(A)
+    quorum[A].submit(b"x")
+    quorum.settle()
+    quorum[A].submit(b"y")
+    quorum.syncs = False
+    quorum.deliver(A, B)
+    quorum.take()
+    quorum.beat(A)
+    quorum.deliver(A, B)
+    acknowledged = [letter[2]["next_node_idx"] for letter in quorum.take(B, A) if letter[2].get("success")]
+    assert acknowledged == [4]  # up to what B has synced
+    quorum[B].sync()
+    acknowledged = [letter[2]["next_node_idx"] for letter in quorum.take(B, A) if letter[2].get("success")]
+    assert max(acknowledged) == 5
+
+
+def test_barrier_no_entry_leaves_before_the_leaders_own_sync() -> None:
+    quorum = HandQuorum()
+    quorum.elect(A)
+    quorum.syncs = False
+    quorum[A].submit(b"x")
+    assert not [letter for letter in quorum.take(A) if letter[2].get("entries")]
+    quorum[A].sync()
+    quorum[A].pump()
+    assert [letter for letter in quorum.take(A, B) if letter[2].get("entries")]
+
+
+# --- provable violations stop the process
+
+
+def test_a_committed_entry_is_never_cut() -> None:
+    quorum = HandQuorum()
+    quorum.elect(A)
+    quorum[A].submit(b"x")
+    quorum.settle()
+    assert quorum[B].engine.commit_index == 3
+    other = messages.append_entries(term=5, commit_index=1, previous=(1, 0), entries=[(b"\x10z", 2, 5)])
+    with pytest.raises(InvariantBroken, match="cut committed entry 2"):
+        quorum[B].guard.received(C, other, quorum.now)
+
+
+def test_two_leaders_of_one_term_are_a_violation() -> None:
+    quorum = HandQuorum()
+    quorum.elect(A)
+    second = messages.append_entries(term=1, commit_index=1, previous=(1, 0), entries=[])
+    with pytest.raises(InvariantBroken, match="both lead term 1"):
+        quorum[A].guard.received(B, second, quorum.now)
+
+
+def test_an_acknowledgement_beyond_the_log_is_a_violation() -> None:
+    quorum = HandQuorum()
+    quorum.elect(A)
+    beyond = messages.next_node_idx(term=1, next_index=99, success=True)
+    with pytest.raises(InvariantBroken, match="acknowledged entry 98"):
+        quorum[A].guard.received(B, beyond, quorum.now)

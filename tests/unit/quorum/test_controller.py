@@ -1,0 +1,402 @@
+"""The write path over a model of Raft: claims, tips, waiters, and what each is answered when leadership moves."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from metadata_log.errors import (
+    InvalidRequest,
+    NotController,
+    OutcomeUnknown,
+    TopicAlreadyExists,
+)
+from metadata_log.ids import BrokerId, NodeId, Uuid
+from metadata_log.image.metadata_image import EMPTY, MetadataImage
+from metadata_log.protocol import AlterConfigs, CreateTopic, FetchRequest, RegisterBroker
+from metadata_log.records.brokers import BrokerEndpoint, FeatureRange
+from metadata_log.records.configs import BROKER
+from metadata_log.state_digest import buckets_of
+from quorum.config import ControllerSettings, TimingSettings, VoterSettings
+from quorum.controller import Controller, Outcome, Request
+from tests.support.model_raft import ModelQuorum
+
+CLUSTER = "A" * 22
+
+
+def uuid(number: int) -> Uuid:
+    return Uuid(number.to_bytes(16))
+
+
+def settings(node_id: int, *, commit_timeout_ms: int = 10_000) -> ControllerSettings:
+    voters = tuple(
+        VoterSettings(
+            id=NodeId(n),
+            raft=("127.0.0.1", 9000 + n),
+            http=f"http://127.0.0.1:{8000 + n}",
+            directory_id=uuid(500 + n),
+        )
+        for n in (1, 2, 3)
+    )
+    return ControllerSettings(
+        cluster_id=CLUSTER,
+        node_id=NodeId(node_id),
+        data_dir=Path("/nowhere"),
+        listen_http=("127.0.0.1", 8000 + node_id),
+        listen_raft=("127.0.0.1", 9000 + node_id),
+        voters=voters,
+        timing=TimingSettings(commit_timeout_ms=commit_timeout_ms),
+    )
+
+
+class Lab:
+    """Three controllers on one model quorum, and a clock that stands still."""
+
+    def __init__(self, *, commit_timeout_ms: int = 10_000) -> None:
+        self.quorum = ModelQuorum()
+        self.now_ms = 1_000_000
+        self.snapshots: dict[str, MetadataImage] = {}
+        self.controllers = {}
+        for node_id in (1, 2, 3):
+            controller = Controller(
+                settings=settings(node_id, commit_timeout_ms=commit_timeout_ms),
+                now_ms=lambda: self.now_ms,
+                unix_ms=lambda: 1_700_000_000_000 + self.now_ms,
+                rng=random.Random(node_id),
+                load_snapshot=self.snapshots.__getitem__,
+            )
+            controller.attach(self.quorum.node(node_id, controller), [])
+            self.controllers[node_id] = controller
+
+    def lead(self, node_id: int, **keep: Any) -> Controller:
+        self.quorum.elect(node_id, **keep)
+        self.quorum.commit()
+        controller = self.controllers[node_id]
+        assert controller.is_active
+        return controller
+
+    async def write(self, controller: Controller, command: Any, request: Request | None = None) -> Outcome:
+        task = asyncio.create_task(controller.submit(command, actor="User:ANONYMOUS", request=request))
+        await spin()
+        self.quorum.commit()
+        return await task
+
+    def same_everywhere(self) -> None:
+        images = [controller.committed for controller in self.controllers.values()]
+        assert images[0] == images[1] == images[2]
+        assert images[0].digest_buckets == buckets_of(images[0])
+
+
+async def spin() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def setting(value: str, name: str = "log.retention.ms") -> AlterConfigs:
+    return AlterConfigs(resource_type=BROKER, resource_name="", set={name: value}, unset=())
+
+
+def registration(broker_id: int, incarnation: int = 1) -> RegisterBroker:
+    return RegisterBroker(
+        cluster_id=CLUSTER,
+        broker_id=BrokerId(broker_id),
+        incarnation_id=uuid(1000 * incarnation + broker_id),
+        endpoints=(BrokerEndpoint("PLAINTEXT", "127.0.0.1", 9092, 0),),
+        features=(FeatureRange("metadata.version", 25, 30), FeatureRange("metaquorum.version", 1, 1)),
+        rack=None,
+        log_dirs=(uuid(2000 + broker_id),),
+        previous_broker_epoch=-1,
+    )
+
+
+def poll(broker_id: int, epoch: int, *, applied: int, incarnation: int = 1, **wishes: bool) -> FetchRequest:
+    return FetchRequest(
+        cluster_id=CLUSTER,
+        broker_id=BrokerId(broker_id),
+        broker_epoch=epoch,
+        incarnation_id=uuid(1000 * incarnation + broker_id),
+        fetch_offset=applied,
+        last_epoch=1,
+        last_crc=0,
+        applied_offset=applied,
+        want_fence=wishes.get("want_fence", False),
+        want_shut_down=wishes.get("want_shut_down", False),
+    )
+
+
+def run(story: Callable[[Lab], Awaitable[None]], **options: int) -> None:
+    async def main() -> None:
+        await story(Lab(**options))
+
+    asyncio.run(main())
+
+
+def test_the_first_claim_founds_the_cluster() -> None:
+    async def story(lab: Lab) -> None:
+        controller = lab.lead(1)
+        image = controller.committed
+        assert image.controller_epoch == 1
+        assert image.cluster_id == CLUSTER
+        assert dict(image.features) == {"metadata.version": 30, "metaquorum.version": 1}
+        assert image.kraft_version == 1
+        assert [voter.node_id for voter in image.voters or ()] == [1, 2, 3]
+        lab.same_everywhere()
+
+    run(story)
+
+
+def test_a_write_is_answered_only_when_it_is_applied() -> None:
+    async def story(lab: Lab) -> None:
+        controller = lab.lead(1)
+        task = asyncio.create_task(controller.submit(setting("1"), actor=None, request=None))
+        await spin()
+        assert not task.done()
+        before = controller.committed.end_offset
+        lab.quorum.commit()
+        outcome = await task
+        assert (outcome.base_offset, outcome.end_offset) == (before, before + 1)
+        lab.same_everywhere()
+
+    run(story)
+
+
+def test_a_newer_claim_ends_older_waiters_before_their_offset_is_filled() -> None:
+    """The deposed controller's batch was cut; another's records fill the offset it waited for: it must not hear yes."""
+
+    async def story(lab: Lab) -> None:
+        old = lab.lead(1)
+        task = asyncio.create_task(old.submit(setting("1"), actor=None, request=None))
+        await spin()
+        new = lab.lead(2, keep=0)
+        await lab.write(new, setting("2"))
+        with pytest.raises(NotController):
+            await task
+        assert new.committed.configs[BROKER, ""]["log.retention.ms"] == "2"
+        lab.same_everywhere()
+
+    run(story)
+
+
+def test_a_write_that_survives_the_change_of_leader_is_acknowledged() -> None:
+    async def story(lab: Lab) -> None:
+        old = lab.lead(1)
+        task = asyncio.create_task(old.submit(setting("1"), actor=None, request=None))
+        await spin()
+        lab.lead(2)  # the tail survives: our record commits before the claim
+        outcome = await task
+        assert outcome.end_offset == outcome.base_offset + 1
+        lab.same_everywhere()
+
+    run(story)
+
+
+def test_a_deposed_controllers_late_batch_is_refused_by_all() -> None:
+    async def story(lab: Lab) -> None:
+        lab.lead(1)
+        lab.quorum.elect(1)
+        late = lab.quorum.log[-1]  # a claim of epoch 2, not committed
+        lab.quorum.elect(2, keep=0)
+        lab.quorum.commit()
+        lab.quorum.log.append(late)
+        lab.quorum.commit()
+        assert {c.counters.batches_refused for c in lab.controllers.values()} == {1}
+        lab.same_everywhere()
+
+    run(story)
+
+
+def test_a_refusal_waits_for_the_records_it_rests_on() -> None:
+    """ "Exists" is never said of a topic that then does not commit."""
+
+    async def story(lab: Lab) -> None:
+        controller = lab.lead(1)
+        await online(lab, controller, 11)
+        command = CreateTopic(
+            name="a", partitions=1, replication_factor=1, assignment=None, configs={}, validate_only=False
+        )
+        first = asyncio.create_task(controller.submit(command, actor=None, request=None))
+        second = asyncio.create_task(controller.submit(command, actor=None, request=None))
+        await spin()
+        assert not first.done()
+        assert not second.done()
+        lab.lead(2, keep=0)
+        for task in (first, second):
+            with pytest.raises(NotController):
+                await task
+
+    run(story)
+
+
+def test_a_refusal_is_told_only_with_proof_of_leadership() -> None:
+    async def story(lab: Lab) -> None:
+        controller = lab.lead(1)
+        await online(lab, controller, 11)
+        command = CreateTopic(
+            name="a", partitions=1, replication_factor=1, assignment=None, configs={}, validate_only=False
+        )
+        await lab.write(controller, command)
+        lab.quorum.nodes[NodeId(1)].hold_reads = True
+        task = asyncio.create_task(controller.submit(command, actor=None, request=None))
+        await spin()
+        assert not task.done()
+        lab.quorum.depose()
+        with pytest.raises(NotController):
+            await task
+        lab.quorum.nodes[NodeId(1)].hold_reads = False
+        controller = lab.lead(1)
+        with pytest.raises(TopicAlreadyExists):
+            await lab.write(controller, command)
+
+    run(story)
+
+
+def test_a_request_id_gets_its_first_answer_also_from_the_next_controller() -> None:
+    async def story(lab: Lab) -> None:
+        controller = lab.lead(1)
+        await online(lab, controller, 11)
+        command = CreateTopic(
+            name="a", partitions=1, replication_factor=1, assignment=None, configs={}, validate_only=False
+        )
+        request = Request(request_id=uuid(7), sha256=b"\x01" * 32)
+        first = await lab.write(controller, command, request)
+        again = await lab.write(controller, command, request)
+        assert again == first
+        successor = lab.lead(2)
+        assert await lab.write(successor, command, request) == first
+        with pytest.raises(InvalidRequest):
+            await lab.write(successor, command, Request(request_id=uuid(7), sha256=b"\x02" * 32))
+        assert len(successor.committed.topics) == 1
+
+    run(story)
+
+
+def test_a_duplicate_in_flight_joins_the_first() -> None:
+    async def story(lab: Lab) -> None:
+        controller = lab.lead(1)
+        request = Request(request_id=uuid(7), sha256=b"\x01" * 32)
+        tasks = [
+            asyncio.create_task(controller.submit(setting("1"), actor=None, request=request))
+            for _ in range(3)
+        ]
+        await spin()
+        lab.quorum.commit()
+        outcomes = [await task for task in tasks]
+        assert outcomes[0] == outcomes[1] == outcomes[2]
+
+    run(story)
+
+
+def test_no_word_in_time_is_an_unknown_outcome() -> None:
+    async def story(lab: Lab) -> None:
+        controller = lab.lead(1)
+        with pytest.raises(OutcomeUnknown):
+            await controller.submit(setting("1"), actor=None, request=None)
+        lab.quorum.commit()
+        assert controller.committed.configs[BROKER, ""]["log.retention.ms"] == "1"
+
+    run(story, commit_timeout_ms=20)
+
+
+def test_a_snapshot_under_a_waiter_answers_from_the_stored_result() -> None:
+    async def story(lab: Lab) -> None:
+        old = lab.lead(1)
+        known = asyncio.create_task(
+            old.submit(setting("1"), actor=None, request=Request(request_id=uuid(7), sha256=b"x" * 32))
+        )
+        unknown = asyncio.create_task(old.submit(setting("2"), actor=None, request=None))
+        await spin()
+        old.on_leadership(is_leader=False)
+        del lab.quorum.nodes[NodeId(1)]
+        new = lab.lead(2)
+        lab.snapshots["s"] = new.committed
+        old.on_restore("s")
+        assert (await known).answer
+        with pytest.raises(OutcomeUnknown):
+            await unknown
+        assert old.committed == new.committed
+
+    run(story)
+
+
+async def online(lab: Lab, controller: Controller, broker_id: int) -> int:
+    """Register a broker and let it be unfenced; return its epoch."""
+    outcome = await lab.write(controller, registration(broker_id))
+    epoch: int = outcome.answer["broker_epoch"]
+    assert controller.committed.brokers[BrokerId(broker_id)].fenced
+    controller.heartbeat(poll(broker_id, epoch, applied=controller.committed.end_offset))
+    lab.quorum.commit()
+    assert not controller.committed.brokers[BrokerId(broker_id)].fenced
+    return epoch
+
+
+def test_a_silent_broker_is_fenced_and_its_leaderships_move_first() -> None:
+    async def story(lab: Lab) -> None:
+        controller = lab.lead(1)
+        epochs = {broker_id: await online(lab, controller, broker_id) for broker_id in (11, 12)}
+        assignment = ((BrokerId(11), BrokerId(12)), (BrokerId(12), BrokerId(11)))
+        command = CreateTopic(
+            name="a",
+            partitions=-1,
+            replication_factor=-1,
+            assignment=assignment,
+            configs={},
+            validate_only=False,
+        )
+        await lab.write(controller, command)
+        for _ in range(40):
+            lab.now_ms += 300
+            controller.heartbeat(poll(12, epochs[12], applied=controller.committed.end_offset))
+            controller.check_sessions()
+        lab.quorum.commit()
+        topic = controller.committed.topic_named("a")
+        assert topic is not None
+        assert [p.leader for p in topic.partitions] == [12, 12]
+        assert [p.isr for p in topic.partitions] == [(12,), (12,)]
+        assert controller.committed.brokers[BrokerId(11)].fenced
+        assert not controller.committed.brokers[BrokerId(12)].fenced
+        lab.same_everywhere()
+
+    run(story)
+
+
+def test_a_controller_that_slept_blames_no_broker() -> None:
+    async def story(lab: Lab) -> None:
+        controller = lab.lead(1)
+        await online(lab, controller, 11)
+        controller.check_sessions()
+        lab.now_ms += 60_000
+        controller.check_sessions()
+        controller.check_sessions()
+        assert not controller.tip.brokers[BrokerId(11)].fenced
+
+    run(story)
+
+
+def test_a_new_controller_grants_every_broker_a_full_session() -> None:
+    async def story(lab: Lab) -> None:
+        controller = lab.lead(1)
+        await online(lab, controller, 11)
+        lab.now_ms += 8_900
+        successor = lab.lead(2)
+        for _ in range(10):
+            lab.now_ms += 899
+            successor.check_sessions()
+        assert not successor.tip.brokers[BrokerId(11)].fenced
+        lab.now_ms += 20
+        successor.check_sessions()
+        assert successor.tip.brokers[BrokerId(11)].fenced
+
+    run(story)
+
+
+def test_nothing_is_decided_before_the_claim_is_applied() -> None:
+    async def story(lab: Lab) -> None:
+        lab.quorum.elect(1)
+        with pytest.raises(NotController):
+            await lab.controllers[1].submit(setting("1"), actor=None, request=None)
+        assert lab.controllers[1].committed == EMPTY
+
+    run(story)
