@@ -242,10 +242,11 @@ class Controller:
 
     async def _repeated(self, known: RequestResultRecord, operation: str, request: Request) -> Outcome:
         if (known.operation, known.request_sha256) != (operation, request.sha256):
-            raise InvalidRequest(
+            refusal = InvalidRequest(
                 f"this request id was used for another request ({known.operation} at offset {known.base_offset}); "
                 "draw a new id for a new request"
             )
+            return await self._carry_out(Decision(refusal=refusal), NO_ENVELOPE)
         await self.settled(known.end_offset, request_id=request.request_id, wrote=True)
         return Outcome(
             answer=msgpack.unpackb(known.response), base_offset=known.base_offset, end_offset=known.end_offset

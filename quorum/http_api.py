@@ -43,6 +43,7 @@ from metadata_log.protocol import (
     RegisterBroker,
     UnregisterBroker,
     check_depth,
+    distinct,
     unpack,
 )
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC
@@ -213,10 +214,7 @@ class HttpApi:
     # --- brokers' protocol
 
     async def _register(self, request: web.Request) -> web.Response:
-        body, _ = await _body(request)
-        if not isinstance(body, dict) or request.content_type != MSGPACK:
-            raise UnsupportedMediaType(f"brokers speak {MSGPACK}")
-        command = RegisterBroker.from_map(body)
+        command = RegisterBroker.from_map(await _broker_body(request))
         outcome = await self._controller.submit(command, actor=f"Broker:{command.broker_id}", request=None)
         committed = self._controller.committed
         timing = self._settings.timing
@@ -231,10 +229,7 @@ class HttpApi:
         return self._ok(request, answer)
 
     async def _fetch(self, request: web.Request) -> web.Response:
-        body, _ = await _body(request)
-        if request.content_type != MSGPACK:
-            raise UnsupportedMediaType(f"brokers speak {MSGPACK}")
-        answer = await self._fetches.fetch(FetchRequest.from_map(body))
+        answer = await self._fetches.fetch(FetchRequest.from_map(await _broker_body(request)))
         return web.Response(body=answer, content_type=MSGPACK, headers=self._headers())
 
     async def _snapshot_bytes(self, request: web.Request) -> web.StreamResponse:
@@ -264,7 +259,7 @@ class HttpApi:
             await response.prepare(request)
             for at in range(start, end, limits.SNAPSHOT_CHUNK_BYTES):
                 size = min(limits.SNAPSHOT_CHUNK_BYTES, end - at)
-                await response.write(await asyncio.to_thread(_read_bytes, path, at, size))
+                await _write(request, response, await asyncio.to_thread(_read_bytes, path, at, size))
             await response.write_eof()
             return response
         finally:
@@ -320,7 +315,7 @@ class HttpApi:
             resource_type=resource_type,
             resource_name=resource_name,
             set=fields.text_map("set", bytes_max=limits.CONFIG_VALUE_BYTES_MAX, default={}),
-            unset=fields.items("unset", _text, default=()),
+            unset=fields.items("unset", _name, default=()),
         )
         fields.done()
         return await self._write(request, command, raw)
@@ -442,7 +437,7 @@ class HttpApi:
             for batch, _ in decode_all(frames):
                 lines += [json.dumps(line) for line in log_lines(batch) if line["offset"] >= start]
                 at = batch.end_offset
-            await response.write(("\n".join(lines) + "\n").encode())
+            await _write(request, response, ("\n".join(lines) + "\n").encode())
         await response.write_eof()
         return response
 
@@ -477,7 +472,8 @@ class HttpApi:
 
     async def _readyz(self, request: web.Request) -> web.Response:
         reasons = self._status.reasons_not_ready()
-        return self._ok(request, {"ready": not reasons, "reasons": reasons}, status=503 if reasons else 200)
+        body = {"ready": not reasons, "reasons": reasons + self._status.warnings()}
+        return self._ok(request, body, status=503 if reasons else 200)
 
     async def _metrics(self, request: web.Request) -> web.Response:  # noqa: ARG002 (a handler's signature)
         text = metrics.exposition(self._status)
@@ -488,12 +484,16 @@ class HttpApi:
 
 
 def _encoded(request: web.Request, body: object, *, status: int, headers: Mapping[str, str]) -> web.Response:
-    """Answer in msgpack where it was asked for, or spoken, else in JSON."""
+    """Answer in msgpack where it was asked for, or spoken, else in JSON.
+
+    A refusal may quote half a surrogate pair, which no encoding of text holds: it is shown as its escape.
+    """
     accept = request.headers.get("Accept", "")
     if MSGPACK in accept or (request.content_type == MSGPACK and JSON not in accept):
-        return web.Response(body=msgpack.packb(body), status=status, content_type=MSGPACK, headers=headers)
-    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
-    return web.Response(text=text, status=status, content_type=JSON, headers=headers)
+        packed = msgpack.packb(body, unicode_errors="backslashreplace")
+        return web.Response(body=packed, status=status, content_type=MSGPACK, headers=headers)
+    text = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(errors="backslashreplace")
+    return web.Response(body=text, status=status, content_type=JSON, charset="utf-8", headers=headers)
 
 
 async def _raw_body(request: web.Request) -> bytes:
@@ -505,6 +505,13 @@ async def _raw_body(request: web.Request) -> bytes:
         raise InvalidRequest(f"the body did not arrive within {limits.HTTP_BODY_TIMEOUT_MS} ms") from error
 
 
+async def _broker_body(request: web.Request) -> Any:
+    body, _ = await _body(request)
+    if request.content_type != MSGPACK:
+        raise UnsupportedMediaType(f"brokers speak {MSGPACK}")
+    return body
+
+
 async def _body(request: web.Request) -> tuple[Any, bytes]:
     """Return the body's value and its bytes as received."""
     raw = await _raw_body(request)
@@ -513,7 +520,8 @@ async def _body(request: web.Request) -> tuple[Any, bytes]:
     if request.content_type not in (JSON, OCTETS, "text/plain"):
         raise UnsupportedMediaType(f"send {JSON} or {MSGPACK}, not {request.content_type}")
     try:
-        value = json.loads(raw)
+        # Decoded here: the parser alone would guess at UTF-16 and UTF-32, too.
+        value = json.loads(raw.decode(), object_pairs_hook=distinct)
     except (ValueError, RecursionError) as error:
         raise InvalidRequest(f"the body is not JSON: {error}") from error
     check_depth(value)
@@ -552,10 +560,8 @@ def _broker_id(text: str) -> BrokerId:
     return BrokerId(value)
 
 
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise InvalidRequest("a name must be text")
-    return value
+def _name(value: object) -> str:
+    return Fields({"name": value}, "unset").text("name")
 
 
 def _assignment(fields: Fields) -> tuple[tuple[BrokerId, ...], ...] | None:
@@ -588,6 +594,21 @@ def _resource(named: Mapping[str, Any]) -> tuple[int, str]:
             return BROKER, CLUSTER_DEFAULT
         case _:
             raise InvalidRequest('name one of "topic": NAME, "broker": ID, "cluster": true')
+
+
+async def _write(request: web.Request, response: web.StreamResponse, data: bytes) -> None:
+    """Send a part of an answer; one who does not read it holds neither a download nor memory for ever.
+
+    Raises:
+        ConnectionResetError: the reader is gone, or took nothing for HTTP_BODY_TIMEOUT_MS.
+    """
+    try:
+        async with asyncio.timeout(limits.HTTP_BODY_TIMEOUT_MS / 1000):
+            await response.write(data)
+    except TimeoutError as error:
+        if request.transport is not None:
+            request.transport.abort()
+        raise ConnectionResetError("the reader stopped reading") from error
 
 
 def _read_bytes(path: Path, at: int, size: int) -> bytes:

@@ -4,10 +4,11 @@ import asyncio
 import logging
 import os
 import random
+import resource
 import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,7 +26,15 @@ from metadata_log.data_directory import (
     remove_process_json,
     write_process_json,
 )
-from metadata_log.errors import CannotListen, DamagedFile, Fault, QuorumRefused, SnapshotNotFound
+from metadata_log.errors import (
+    CannotListen,
+    DamagedFile,
+    Fault,
+    InvalidSettings,
+    QuorumRefused,
+    Rejected,
+    SnapshotNotFound,
+)
 from metadata_log.ids import NodeId, Uuid, random_uuid, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.segments import SegmentedLog
@@ -184,12 +193,18 @@ class _Node:
             on_fault=self._on_fault,
         )
         runner = web.AppRunner(
-            api.application(), access_log=None, auto_decompress=False, shutdown_timeout=1.0
+            api.application(),
+            access_log=None,
+            auto_decompress=False,
+            shutdown_timeout=1.0,
+            # For the first request, too, and until all its headers are here.
+            keepalive_timeout=limits.HTTP_BODY_TIMEOUT_MS / 1000,
         )
         await runner.setup()
+        listener: asyncio.Server | None = None
         try:
             await self.transport.listen()
-            await _listen(runner, self.settings.listen_http)
+            listener = await _listen(runner, self.settings.listen_http)
             write_process_json(
                 self.settings.data_dir,
                 role="controller",
@@ -222,12 +237,15 @@ class _Node:
         finally:
             if self._session is not None:
                 await self._session.close()
+            if listener is not None:
+                listener.close()
             await runner.cleanup()
 
     async def _wait_for_stop(self) -> None:
         await self.stop_asked.wait()
         if self.controller.is_active and len(self.settings.voters) > 1:
-            self.raft.transfer_leadership(None)
+            with suppress(Rejected):  # nobody is there to take over
+                self.raft.transfer_leadership(None)
             deadline = monotonic_ms() + HAND_OVER_MS
             while self.controller.is_active and monotonic_ms() < deadline:
                 await asyncio.sleep(0.005)
@@ -291,15 +309,54 @@ def _now_ms() -> int:
     return int(monotonic_ms())
 
 
-async def _listen(runner: web.AppRunner, address: tuple[str, int]) -> None:
+class _Refused(asyncio.Protocol):
+    """A connection too many: closed as soon as it is made."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.abort()
+
+
+async def _listen(runner: web.AppRunner, address: tuple[str, int]) -> asyncio.Server:
     host, port = address
+    connections_max = _connections_max()
+
+    def connection() -> asyncio.BaseProtocol:
+        server = runner.server
+        assert server is not None
+        return server() if len(server.connections) < connections_max else _Refused()
+
     try:
-        await web.TCPSite(runner, host, port, backlog=1024).start()
+        return await asyncio.get_running_loop().create_server(
+            connection, host, port, backlog=limits.HTTP_BACKLOG
+        )
     except OSError as error:
         raise CannotListen(
             f"{host}:{port} cannot be listened on ({os.strerror(error.errno or 0)}): another process may have it; stop that "
             "one, or change [listen] http"
         ) from error
+
+
+def _connections_max() -> int:
+    """Return how many HTTP connections there may be, so that strangers never use up the files that the disk and the
+    quorum need; the process's limit of open files is raised towards what is wanted.
+
+    Raises:
+        InvalidSettings: the limit leaves hardly any.
+    """
+    wanted = limits.HTTP_CONNECTIONS_MAX + limits.FILES_RESERVED
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft not in (hard, resource.RLIM_INFINITY) and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return limits.HTTP_CONNECTIONS_MAX
+    if soft < 2 * limits.FILES_RESERVED:
+        raise InvalidSettings(
+            f"this process may open only {soft} files, and {2 * limits.FILES_RESERVED} are needed at least: raise the limit "
+            "(`ulimit -n`, LimitNOFILE= of a systemd unit)"
+        )
+    return soft - limits.FILES_RESERVED
 
 
 def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:

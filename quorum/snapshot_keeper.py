@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from metadata_log.batch import RecordBatch
 from metadata_log.codec import read_header
 from metadata_log.delta import Delta
-from metadata_log.errors import MetadataError, ThrottlingQuotaExceeded
+from metadata_log.errors import DiskFailed, ThrottlingQuotaExceeded
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.protocol import SnapshotOffer
 from quorum.committed_log import CommittedLog
@@ -55,8 +55,9 @@ class SnapshotKeeper(AppliedListener):
         self._clock = SnapshotClock()
         self._due: _Due | None = None
         self._wake = asyncio.Event()
-        self._taking = False
+        self._writing = asyncio.Lock()
         self.failure: str | None = None
+        """Why the last attempt came to nothing; None once one succeeded."""
         self.downloads: dict[str, int] = {}
         """How many downloads of each snapshot are under way: those files stay."""
         self._newest: SnapshotOffer | None = None
@@ -89,45 +90,49 @@ class SnapshotKeeper(AppliedListener):
         """Take a snapshot of the state as it is now.
 
         Raises:
+            NotController: nothing was committed yet.
             ThrottlingQuotaExceeded: one is being taken already, or the disk refused.
         """
-        if self._taking:
+        if self._writing.locked():
             raise ThrottlingQuotaExceeded("a snapshot is being taken; try again when it is done")
-        if not await self._attempt(
-            _Due(self._controller.committed, self._controller.raft.applied_position())
-        ):
+        image = self._controller.committed
+        if image.cluster_id is None:
+            raise self._controller.not_controller()
+        if not await self._attempt(_Due(image, self._controller.raft.applied_position())):
             raise ThrottlingQuotaExceeded(f"no snapshot could be taken: {self.failure}")
         offer = self.newest()
         assert offer is not None
         return offer
 
     async def _attempt(self, due: _Due) -> bool:
-        self._taking = True
-        try:
-            await self._take(due)
-        except MetadataError as error:
-            self._controller.counters.snapshots_failed += 1
-            self.failure = error.message
-            log.warning(
-                "snapshot_failed", extra={"end_offset": due.image.end_offset, "reason": error.message}
-            )
-            return False
-        finally:
-            self._taking = False
-        self.failure = None
-        return True
+        """Take one; False: it could not be written, which hurts nothing. All else that fails stops the process."""
+        async with self._writing:
+            try:
+                await self._write(due.image)
+            except DiskFailed as error:
+                self._controller.counters.snapshots_failed += 1
+                self.failure = error.message
+                log.warning(
+                    "snapshot_failed", extra={"end_offset": due.image.end_offset, "reason": error.message}
+                )
+                return False
+            self.failure = None
+            await self._announce(due)
+            return True
 
-    async def _take(self, due: _Due) -> None:
-        image = due.image
-        name = snapshot_id(image.end_offset, image.controller_epoch)
-        if name not in self._store.ids():
+    async def _write(self, image: MetadataImage) -> None:
+        if snapshot_id(image.end_offset, image.controller_epoch) not in self._store.ids():
             await self._run_in_thread(lambda: write_snapshot(image, self._store.directory))
             self._controller.counters.snapshots_written += 1
+
+    async def _announce(self, due: _Due) -> None:
+        name = snapshot_id(due.image.end_offset, due.image.controller_epoch)
         await self._run_in_thread(self._log.segments.sync)
         await self._run_in_thread(lambda: self._store.sha256(name))  # known before a broker asks on the loop
         self._controller.raft.compact(due.position, name)
         self._newest = None
-        self._store.retire(self._settings.snapshot.keep, pinned={name, *self.downloads})
+        pinned = {name, *self._controller.raft.pinned_snapshots(), *self.downloads}
+        self._store.retire(self._settings.snapshot.keep, pinned)
         self._retain_log()
         log.info("snapshot_taken", extra={"snapshot_id": name})
 

@@ -105,5 +105,10 @@ class QuorumStatus:
             )
         return [{"code": code, "detail": detail} for code, detail in reasons]
 
+    def warnings(self) -> list[dict[str, str]]:
+        """Return what an operator should see to although this node serves as it should."""
+        failure = self.keeper.failure
+        return [] if failure is None else [{"code": "SNAPSHOT_FAILED", "detail": failure}]
+
     def leader(self) -> NodeId | None:
         return self.raft().leader_id

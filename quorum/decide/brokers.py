@@ -9,7 +9,7 @@ among the `ineligible` of every other decision.
 Source: KIP-631, KIP-841, KIP-858; the cases are those of Kafka's ClusterControlManager and BrokerHeartbeatManager.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from metadata_log.batch import Cause
@@ -36,7 +36,13 @@ from metadata_log.records.brokers import (
 from metadata_log.records.features import KRAFT_VERSION, METADATA_VERSION, METAQUORUM_VERSION
 from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.records.registry import Record
-from quorum.decide.partitions import Electorate, changes_on_joining, changes_on_leaving, leads_any
+from quorum.decide.partitions import (
+    Electorate,
+    changes_on_joining,
+    changes_on_leaving,
+    directory_of,
+    leads_any,
+)
 from quorum.decision import Decision
 from quorum.liveness import Liveness
 
@@ -287,14 +293,17 @@ def heartbeat(
         broker.broker_id, broker.broker_epoch, now_ms=now_ms, applied_offset=request.applied_offset
     )
     decided = _Decider(image, broker, request, liveness, ineligible, records_max).decide()
-    if not decided.decision.more:
+    first = decided.decision
+    if not first.more:
         directories = _directory_records(
-            image, broker, request, decided.decision.records, ineligible=ineligible
+            image, broker, request, first.records, ineligible=ineligible, records_max=records_max
         )
-        if directories.records:
-            records = (*decided.decision.records, *directories.records)
-            decision = Decision(records=records, cause=decided.decision.cause or directories.cause)
-            decided = replace(decided, decision=decision)
+        decision = Decision(
+            records=(*first.records, *directories.records),
+            cause=first.cause or directories.cause,
+            more=directories.more,
+        )
+        decided = replace(decided, decision=decision)
     if any(isinstance(record, BrokerRegistrationChangeRecord) for record in decided.decision.records):
         liveness.registration_changed(broker.broker_id)
     return decided
@@ -330,8 +339,11 @@ class _Decider:
             return Heartbeat(decision=Decision(), state=BrokerState.FENCED)
         shutdown_offset = self.liveness.shutdown_offset(broker.broker_id, broker.broker_epoch)
         if shutdown_offset is not None:
-            everyone_knows = shutdown_offset <= self.liveness.lowest_active_offset(self.image)
-            if everyone_knows and not leads_any(self.image, broker.broker_id):
+            if leads_any(self.image, broker.broker_id):
+                # What was decided before never came into the log; begin again, at a later offset.
+                self.liveness.left_shutdown(broker.broker_id)
+                return self._begin_shutdown()
+            if shutdown_offset <= self.liveness.lowest_active_offset(self.image):
                 return self._let_go()
             return Heartbeat(decision=Decision(), state=BrokerState.STOPPING)
         if request.want_fence:
@@ -406,9 +418,10 @@ def _directory_records(
     image: MetadataImage,
     broker: BrokerImage,
     request: FetchRequest,
-    before: Iterable[Record],
+    before: Sequence[Record],
     *,
     ineligible: frozenset[BrokerId],
+    records_max: int,
 ) -> Decision:
     """Decide what failed and cordoned directories mean; `before` are the heartbeat's records so far.
 
@@ -420,15 +433,19 @@ def _directory_records(
     cause: Cause | None = None
     broker_id, broker_epoch = broker.broker_id, broker.broker_epoch
     if failed:
-        records += _changes_on_failure(image, broker_id, failed, _changed(image, before), ineligible)
-        remaining = tuple(log_dir for log_dir in broker.log_dirs if log_dir not in failed)
-        if remaining:
-            records.append(BrokerRegistrationChangeRecord(broker_id, broker_epoch, log_dirs=remaining))
         cause = Cause(
             "LOG_DIR_OFFLINE",
             broker_epoch,
             {"broker_id": broker_id, "log_dirs": [uuid_text(log_dir) for log_dir in failed]},
         )
+        changes = _changes_on_failure(image, broker_id, failed, _changed(image, before), ineligible)
+        # One record less than there is room for: a change of the cordoned directories may follow, too.
+        records, more = _part(changes, records_max - len(before) - 1)
+        if more:
+            return Decision(records=records, cause=cause, more=True)
+        remaining = tuple(log_dir for log_dir in broker.log_dirs if log_dir not in failed)
+        if remaining:
+            records.append(BrokerRegistrationChangeRecord(broker_id, broker_epoch, log_dirs=remaining))
     cordoned = request.cordoned_log_dirs
     if cordoned is not None and cordoned != broker.cordoned_log_dirs:
         records.append(BrokerRegistrationChangeRecord(broker_id, broker_epoch, cordoned_log_dirs=cordoned))
@@ -450,10 +467,7 @@ def _changes_on_failure(
     electorate = Electorate(image, leaving=broker_id, ineligible=ineligible)
     for topic_id, partition_id, stored in image.partitions_on(broker_id):
         partition = changed.get((topic_id, partition_id), stored)
-        if (
-            broker_id in partition.isr
-            and partition.directories[partition.replicas.index(broker_id)] in failed
-        ):
+        if broker_id in partition.isr and directory_of(partition, broker_id) in failed:
             record = electorate.change(topic_id, partition_id, partition)
             if record is not None:
                 yield record

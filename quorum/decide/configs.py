@@ -147,7 +147,6 @@ def alter(image: MetadataImage, command: AlterConfigs) -> Decision:
         UnknownTopicOrPartition, BrokerIdNotRegistered, InvalidConfig, InvalidRequest, PolicyViolation.
     """
     resource_type, resource_name = command.resource_type, command.resource_name
-    _check_resource(image, resource_type, resource_name)
     twice = sorted(set(command.set) & set(command.unset))
     if twice or len(set(command.unset)) != len(command.unset):
         raise InvalidRequest(f"a setting is named twice: {', '.join(twice or sorted(command.unset))}")
@@ -158,6 +157,7 @@ def alter(image: MetadataImage, command: AlterConfigs) -> Decision:
     after = {name: value for name, value in (before | changes).items() if value is not None}
     if resource_type == TOPIC:
         check_topic_configs(after)
+    _check_resource(image, resource_type, resource_name)
     records = tuple(
         ConfigRecord(resource_type, resource_name, name, value)
         for name, value in sorted(changes.items())

@@ -17,7 +17,7 @@ Source: Kafka's PartitionChangeBuilder, without the eligible leader replicas of 
 import enum
 from collections.abc import Callable, Iterator
 
-from metadata_log.ids import LOST, MIGRATING, NO_LEADER, UNASSIGNED, BrokerId, TopicId
+from metadata_log.ids import LOST, MIGRATING, NO_LEADER, UNASSIGNED, BrokerId, TopicId, Uuid
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topics import PartitionImage
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC
@@ -49,16 +49,18 @@ def change(
     leader, is_clean = _elect(partition, target, may_lead=may_lead, election=election)
     if not is_clean:
         target = (leader,)
-    record = PartitionChangeRecord(
+    is_led_anew = leader != partition.leader
+    is_other_isr = bool(target) and target != partition.isr
+    begins_recovery = not is_clean and partition.leader_recovery_state != RECOVERING
+    if not (is_led_anew or is_other_isr or begins_recovery):
+        return None
+    return PartitionChangeRecord(
         topic_id,
         partition_id,
-        leader=None if leader == partition.leader else leader,
-        isr=None if not target or target == partition.isr else target,
-        leader_recovery_state=None
-        if is_clean or partition.leader_recovery_state == RECOVERING
-        else RECOVERING,
+        leader=leader if is_led_anew else None,
+        isr=target if is_other_isr else None,
+        leader_recovery_state=RECOVERING if begins_recovery else None,
     )
-    return None if record == PartitionChangeRecord(topic_id, partition_id) else record
 
 
 def _elect(
@@ -69,14 +71,10 @@ def _elect(
     election: Election,
 ) -> tuple[BrokerId, bool]:
     """Return the leader, or NO_LEADER, and whether its election is clean."""
-
-    def is_valid(broker_id: BrokerId) -> bool:
-        return broker_id in target_isr and may_lead(broker_id)
-
     present = (partition.leader, *partition.replicas)
     candidates = present if election is not Election.PREFERRED else (partition.replicas[0], *present)
     for candidate in candidates:
-        if is_valid(candidate):
+        if candidate in target_isr and may_lead(candidate):
             return candidate, True
     if election is Election.UNCLEAN:
         for candidate in partition.replicas:
@@ -99,29 +97,27 @@ class Electorate:
         ineligible: frozenset[BrokerId] = frozenset(),
     ) -> None:
         self._image = image
-        self._joining = joining
-        self._out = ineligible if leaving is None else ineligible | {leaving}
         self._leaving = leaving
+        up = {broker_id for broker_id, broker in image.brokers.items() if broker.is_active}
+        up.update(() if joining is None else (joining,))
+        self._up = up - ineligible - {leaving}
         self._unclean: dict[TopicId, bool] = {}
 
     def change(
         self, topic_id: TopicId, partition_id: int, partition: PartitionImage
     ) -> PartitionChangeRecord | None:
         """Return the change that these brokers' coming and going means for a partition."""
-        isr = partition.isr
+        leaving = self._leaving
         return change(
             topic_id,
             partition_id,
             partition,
-            may_lead=lambda broker_id: self._may_lead(broker_id, partition),
-            isr=tuple(broker_id for broker_id in isr if broker_id != self._leaving),
+            may_lead=lambda broker_id: (
+                broker_id in self._up and has_online_directory(self._image, broker_id, partition)
+            ),
+            isr=tuple([broker_id for broker_id in partition.isr if broker_id != leaving]),
             election=Election.UNCLEAN if self._is_unclean(topic_id) else Election.ONLINE,
         )
-
-    def _may_lead(self, broker_id: BrokerId, partition: PartitionImage) -> bool:
-        if broker_id in self._out or not (broker_id == self._joining or self._image.is_active(broker_id)):
-            return False
-        return has_online_directory(self._image, broker_id, partition)
 
     def _is_unclean(self, topic_id: TopicId) -> bool:
         unclean = self._unclean.get(topic_id)
@@ -158,11 +154,14 @@ def leads_any(image: MetadataImage, broker_id: BrokerId) -> bool:
     return any(partition.leader == broker_id for _, _, partition in image.partitions_on(broker_id))
 
 
+def directory_of(partition: PartitionImage, broker_id: BrokerId) -> Uuid:
+    """Return where a broker's replica of a partition lies, MIGRATING where that was never told."""
+    return partition.directories[partition.replicas.index(broker_id)] if partition.directories else MIGRATING
+
+
 def has_online_directory(image: MetadataImage, broker_id: BrokerId, partition: PartitionImage) -> bool:
     """Answer whether the directory of a broker's replica is one the broker has, or is not known well enough to tell."""
-    directory = (
-        partition.directories[partition.replicas.index(broker_id)] if partition.directories else MIGRATING
-    )
+    directory = directory_of(partition, broker_id)
     if directory in (MIGRATING, UNASSIGNED):
         return True
     log_dirs = image.brokers[broker_id].log_dirs

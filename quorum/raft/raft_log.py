@@ -115,4 +115,7 @@ class RaftLog(Protocol):
         The caller has synced the snapshot, and the segments up to its end offset.
         """
 
+    def pinned_snapshots(self) -> frozenset[str]:
+        """Return the snapshots that a restart may need: what the pointer on disk names, or may name soon."""
+
     def status(self) -> RaftStatus: ...

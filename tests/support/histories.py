@@ -67,7 +67,11 @@ def next_step(rng: random.Random, image: MetadataImage, *, appended_at_ms: int) 
 
 
 def step_of(
-    image: MetadataImage, records: Sequence[Record], *, appended_at_ms: int = 0, envelope: Envelope | None = None
+    image: MetadataImage,
+    records: Sequence[Record],
+    *,
+    appended_at_ms: int = 0,
+    envelope: Envelope | None = None,
 ) -> Step:
     """Return the batch of `records` that continues an image; a claim among them brings its epoch."""
     first = records[0]
@@ -88,7 +92,9 @@ def claim(image: MetadataImage, *, controller_id: int = 1) -> ControllerClaimRec
 
 
 def _envelope(rng: random.Random, image: MetadataImage) -> Envelope:
-    cause = Cause("session_expired", max(image.end_offset - 1, 0), {"z": 1, "broker_id": 11, "m": {"b": 1, "a": "ü"}})
+    cause = Cause(
+        "session_expired", max(image.end_offset - 1, 0), {"z": 1, "broker_id": 11, "m": {"b": 1, "a": "ü"}}
+    )
     if rng.random() < 0.5:
         return Envelope(cause=cause if rng.random() < 0.3 else None)
     repeated = rng.random() < 0.1 and len(image.results.by_id) > 0
@@ -219,7 +225,9 @@ def _change_partition(rng: random.Random, image: MetadataImage) -> list[Record]:
                     directories=tuple(random_uuid(rng) for _ in new_replicas),
                     leader_recovery_state=1,
                 ),
-                change._replace(adding_replicas=new_replicas, removing_replicas=(), last_known_elr=replicas[:1]),
+                change._replace(
+                    adding_replicas=new_replicas, removing_replicas=(), last_known_elr=replicas[:1]
+                ),
             )
         )
     ]
@@ -233,7 +241,11 @@ def _remove_topic(rng: random.Random, image: MetadataImage) -> list[Record]:
 def _config(rng: random.Random, image: MetadataImage) -> list[Record]:
     value = rng.choice(("1", "a long värde", "", None))
     setting = rng.choice(("retention.ms", "cleanup.policy", "ssl.key.password"))
-    resources = [(BROKER, CLUSTER_DEFAULT), (BROKER, "11"), *((TOPIC, name) for name in sorted(image.topic_ids))]
+    resources = [
+        (BROKER, CLUSTER_DEFAULT),
+        (BROKER, "11"),
+        *((TOPIC, name) for name in sorted(image.topic_ids)),
+    ]
     resource_type, resource_name = rng.choice(resources)
     return [ConfigRecord(resource_type, resource_name, setting, value)]
 

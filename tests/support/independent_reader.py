@@ -2,12 +2,16 @@
 
 import hashlib
 import struct
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import google_crc32c
 import msgpack
 
 
-def frames(data, base_offset=0, crc=0):
+def frames(
+    data: bytes, base_offset: int = 0, crc: int = 0
+) -> Iterator[tuple[tuple[int, ...], list[Any], list[Any]]]:
     """Yield (header, envelope, records) of frames end to end; header is (offset, count, epoch, time_ms, crc)."""
     at = 0
     while at < len(data):
@@ -23,7 +27,7 @@ def frames(data, base_offset=0, crc=0):
         at, base_offset, crc = at + 40 + size, offset + count, own
 
 
-def snapshot_digest(data):
+def snapshot_digest(data: bytes) -> tuple[list[Any], str]:
     """Check a snapshot's frames, count and state digest; return (header fields, digest)."""
     header, *between, footer = [record for _, _, records in frames(data) for record in records]
     assert (header[0], footer[0], footer[2]) == (1002, 1003, len(between))
@@ -32,22 +36,35 @@ def snapshot_digest(data):
     return header[2:], digest
 
 
-def digest_of(lines):
+def digest_of(lines: Iterable[str]) -> str:
     buckets = [[0, 0, 0] for _ in range(256)]
     for line in lines:
         h = hashlib.sha256(line.encode()).hexdigest()
         bucket = buckets[int(h[:2], 16)]
-        bucket[0], bucket[1], bucket[2] = bucket[0] + 1, bucket[1] ^ int(h[2:17], 16), bucket[2] ^ int(h[17:32], 16)
+        bucket[0], bucket[1], bucket[2] = (
+            bucket[0] + 1,
+            bucket[1] ^ int(h[2:17], 16),
+            bucket[2] ^ int(h[17:32], 16),
+        )
     text = "".join(f"{i:02x}:{n}:{x1:015x}:{x2:015x}\n" for i, (n, x1, x2) in enumerate(buckets))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _lines(record):
+def t(text: str | None) -> str:
+    return (text or "").encode().hex()
+
+
+def n(numbers: list[int]) -> str:
+    return ",".join(map(str, numbers))
+
+
+def u(uuids: list[bytes]) -> str:
+    return ",".join(uuid.hex() for uuid in uuids)
+
+
+def _lines(record: list[Any]) -> Iterator[str]:
     """The lines of a record as it stands in a snapshot."""
     kind, _, *f = record
-    t = lambda text: (text or "").encode().hex()  # noqa: E731
-    n = lambda numbers: ",".join(map(str, numbers))  # noqa: E731
-    u = lambda uuids: ",".join(x.hex() for x in uuids)  # noqa: E731
     if kind == 0:
         ends = ",".join(f"{t(e[0])}:{t(e[1])}:{e[2]}:{e[3]}" for e in f[3])
         features = ",".join(f"{t(x[0])}:{x[1]}:{x[2]}" for x in f[4])

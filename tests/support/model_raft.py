@@ -96,6 +96,9 @@ class ModelRaft:
     def compact(self, position: RaftPosition, snapshot_id: str) -> None:
         pass
 
+    def pinned_snapshots(self) -> frozenset[str]:
+        return frozenset()
+
     def status(self) -> RaftStatus:
         return RaftStatus(
             role=Role.LEADER if self.quorum.leader is self else Role.FOLLOWER,

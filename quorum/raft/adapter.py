@@ -1,0 +1,793 @@
+"""E: PySyncObj behind RaftLog: one pump that receives, ticks, applies, sends, and syncs in a worker thread.
+
+    pump: what came in -> guard -> engine -> journal; apply what is committed; submit what waits; send what
+    may leave sync: one journal batch at a time, in a worker thread; when it returns, the pump sends what
+    waited for it
+
+Everything comes from outside (clock, chance, disk, links, thread), so this very code runs under the
+simulator. All of it runs on one event loop; the engine's code never touches a socket, a file, a thread or a
+pickle (`_Engine`).
+"""
+
+import asyncio
+import hashlib
+import logging
+import random
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from pysyncobj import SyncObj, SyncObjConf, serializer, syncobj
+from pysyncobj.node import Node
+from pysyncobj.transport import Transport
+
+from metadata_log.errors import (
+    DamagedFile,
+    DiskFailed,
+    Fault,
+    InvalidRequest,
+    InvalidSettings,
+    InvariantBroken,
+    MetadataError,
+    NotController,
+    ThrottlingQuotaExceeded,
+)
+from metadata_log.ids import NO_NODE, NodeId
+from metadata_log.limits import HEARTBEAT_MS, RAFT_ENTRY_BYTES_MAX, RAFT_UNCOMMITTED_BYTES_MAX
+from quorum.raft.guard import NEVER, Guard, RaftSettings, SnapshotNews
+from quorum.raft.journal import Journal, JournalBatch
+from quorum.raft.messages import NO_OP, PAYLOAD, Message, RaftTransport
+from quorum.raft.pointer import FILE_NAME as POINTER_FILE
+from quorum.raft.pointer import Pointer
+from quorum.raft.raft_log import (
+    PeerStatus,
+    RaftListener,
+    RaftPosition,
+    RaftStatus,
+    Role,
+    SnapshotFetcher,
+)
+
+log = logging.getLogger(__name__)
+
+EMPTY_PAYLOAD: Final = bytes([PAYLOAD])
+IDLE_ENTRY_MS: Final = 1_000
+"""A leader with nothing to do commits an empty entry this often: it proves disks and majority, and spends no
+offset.
+"""
+IDLE_MARK_MS: Final = HEARTBEAT_MS
+"""The journal counts as idle so long after a sync."""
+APPLY_BYTES_PER_PUMP: Final = 4 * RAFT_ENTRY_BYTES_MAX
+"""A long replay yields to heartbeats after so many bytes."""
+
+PROVED_SOURCES: Final = {
+    syncobj: "e8bdf06797085d734df86e24ab4802fe87893dff77268565ec036f7ad4a1cfe4",
+    serializer: "4d39fde2f15000ad8f507ec229ebd4f6a86371b6f84d4dc1439a9cccd52857ee",
+}
+"""The library's two files that hold its Raft, by SHA-256: the guard knows these line by line, and no others."""
+
+
+class PointerDisk(Protocol):
+    """Where the pointer file lies: the journal's disk."""
+
+    def read(self, name: str) -> bytes | None: ...
+    def replace(self, name: str, data: bytes) -> None: ...
+
+
+class PySyncObjLog:
+    """RaftLog on PySyncObj. `run` is the node; everything it is told before waits for it.
+
+    `now_ms` is monotonic; `run_in_thread` runs its argument off the loop, one at a time, and raises what that
+    raised. The journal and the transport belong to the caller, who closes them after `run` has ended.
+    """
+
+    def __init__(
+        self,
+        *,
+        node_id: NodeId,
+        voters: Sequence[NodeId],
+        journal: Journal,
+        transport: RaftTransport,
+        pointer_disk: PointerDisk,
+        listener: RaftListener,
+        fetcher: SnapshotFetcher,
+        settings: RaftSettings,
+        now_ms: Callable[[], float],
+        rng: random.Random,
+        run_in_thread: Callable[[Callable[[], None]], Awaitable[None]],
+    ) -> None:
+        prepare_library()
+        self._id = node_id
+        self._voters = tuple(voters)
+        self._journal = journal
+        self._transport = transport
+        self._disk = pointer_disk
+        self._listener = listener
+        self._fetcher = fetcher
+        self._settings = settings
+        self._now_ms = now_ms
+        self._run_in_thread = run_in_thread
+        self._guard = Guard(
+            node_id=node_id,
+            voters=voters,
+            log=journal,
+            settings=settings,
+            rng=rng,
+            now_ms=now_ms(),
+        )
+        self._engine: _Engine
+        self._tasks: asyncio.TaskGroup
+        self._spawned: set[asyncio.Task[None]] = set()
+        self._wake = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = float("inf")
+        self._running = False
+        self._closing = False
+        self._ended = asyncio.Event()
+        self._events: deque[Callable[[float], None]] = deque()
+        """What links and their messages bring, in order, until the pump takes it with the time."""
+        self._roles: deque[Role] = deque()
+        """Roles the engine took and the listener has not heard of."""
+        self._is_leader = False
+        self._hinted: NodeId | None = None
+        # Own frames: waiting for their entry, then in flight until applied.
+        self._waiting: deque[bytes] = deque()
+        self._in_flight: deque[tuple[int, int]] = deque()
+        self._own_bytes = 0
+        self._submitted_at = NEVER
+        # Applied.
+        self._applied = RaftPosition((1, 0))
+        self._committed_at = NEVER
+        self._committed_term = 0
+        # The barrier.
+        self._syncing_since: float | None = None
+        self._held_for_sync: list[tuple[NodeId, Message]] = []
+        self._synced_at = NEVER
+        self._syncs_total = 0
+        self._synced_bytes_total = 0
+        # Reads: those the round under way will answer, those it confirmed, those that came after it began.
+        self._reads_next: list[asyncio.Future[None]] = []
+        self._reads_asked: list[asyncio.Future[None]] = []
+        self._reads_confirmed: deque[tuple[int, list[asyncio.Future[None]]]] = deque()
+        # Snapshots.
+        self._pointer_lock = asyncio.Lock()
+        self._pinned: set[str] = set()
+        self._installing = False
+
+    # --- life
+
+    async def run(self) -> None:
+        """Be a voter until `close` is called.
+
+        Raises:
+            Fault: a violation was proved, the disk failed, or the journal is damaged: nothing further was sent.
+        """
+        self._running = True
+        try:
+            async with asyncio.TaskGroup() as self._tasks:
+                await self._start()
+                while not self._closing:
+                    self._pump()
+                    await self._wait()
+                self._lead_no_more("this node is stopping")
+                while self._syncing_since is not None:
+                    await self._wait()  # the caller may close the journal's files once we return
+                for task in self._spawned:
+                    task.cancel()
+        except BaseExceptionGroup as group:
+            # One cause is enough to stop, and names itself better without the group.
+            raise _first_cause(group) from None
+        finally:
+            self._running = False
+            self._disarm()
+            for reads in (
+                self._reads_next,
+                self._reads_asked,
+                *(reads for _, reads in self._reads_confirmed),
+            ):
+                _fail(reads, "this node has stopped")
+            self._ended.set()
+
+    async def _wait(self) -> None:
+        await self._wake.wait()
+        self._wake.clear()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._tasks.create_task(work)
+        self._spawned.add(task)
+        task.add_done_callback(self._spawned.discard)
+
+    async def close(self) -> None:
+        """End `run`; what waits for the disk is dropped, as in a crash."""
+        self._closing = True
+        self._wake.set()
+        if self._running:
+            await self._ended.wait()
+
+    async def _start(self) -> None:
+        data = self._disk.read(POINTER_FILE)
+        if data is not None:
+            try:
+                pointer = Pointer.from_bytes(data)
+            except ValueError as error:
+                raise DamagedFile(f"{POINTER_FILE} in the journal directory is damaged: {error}") from error
+            self._pinned = {pointer.snapshot_id}
+            await self._bring(pointer.snapshot_id)
+            self._stand_on(pointer)
+            self._listener.on_restore(pointer.snapshot_id)
+        elif len(self._journal) > 0 and self._journal[0][1] > 1:
+            raise DamagedFile(
+                f"the journal begins at entry {self._journal[0][1]}, but {POINTER_FILE}, which names the snapshot "
+                "before it, is missing"
+            )
+        self._make_engine()
+        self._transport.on_message = self._on_message
+        self._transport.on_connected = self._on_connected
+        self._transport.on_lost = self._on_lost
+        for peer in sorted(self._transport.connected()):
+            self._on_connected(peer)
+
+    async def _bring(self, snapshot_id: str) -> None:
+        """Make sure of the snapshot that this node stands on; one that rotted is fetched from another voter."""
+        try:
+            await self._fetcher.fetch(snapshot_id, NO_NODE)
+        except MetadataError as error:
+            if isinstance(error, DiskFailed):
+                raise
+            raise DamagedFile(
+                f"snapshot {snapshot_id}, on which this node's journal stands, is missing or damaged, and cannot be had "
+                f"from another controller ({error.message}): start this node again once they run, or replace this voter"
+            ) from error
+
+    def _stand_on(self, pointer: Pointer) -> None:
+        """Make journal and position fit a pointer that is on disk: keep what continues it, else stand on it alone."""
+        journal, index = self._journal, pointer.index
+        if len(journal) > 0 and journal[0][1] >= index:
+            raise DamagedFile(
+                f"the journal begins at entry {journal[0][1]}, behind the snapshot up to {index}"
+            )
+        held = len(journal) > 0 and index <= journal[-1][1]
+        if not held or journal[index - journal[0][1]][2] != pointer.term:
+            # The log ends before the snapshot, or differs from it there, and then nothing behind is committed.
+            journal.clear()
+            for entry in pointer.entries:
+                journal.add(*entry)
+        journal.snapshot_index = index
+        self._guard.snapshot = SnapshotNews(index, pointer.term, pointer.to_bytes())
+        self._applied = RaftPosition((index, pointer.term))
+
+    def _make_engine(self) -> None:
+        self._engine = _Engine(
+            node_id=self._id,
+            voters=self._voters,
+            journal=self._journal,
+            guard=self._guard,
+            now_ms=self._now_ms,
+            on_role=self._roles.append,
+        )
+        self._guard.installed(self._engine)
+
+    # --- what others call
+
+    def append(self, frames: bytes) -> None:
+        if not self._is_leader:
+            raise NotController("this node does not lead", controller_id=self._guard.leader)
+        if len(frames) >= RAFT_ENTRY_BYTES_MAX:
+            raise InvariantBroken(f"{len(frames)} bytes of frames exceed a Raft entry")
+        if self._own_bytes + len(frames) > RAFT_UNCOMMITTED_BYTES_MAX:
+            raise ThrottlingQuotaExceeded("too much is in flight", bytes_in_flight=self._own_bytes)
+        self._waiting.append(frames)
+        self._own_bytes += len(frames)
+        self._wake.set()
+
+    def uncommitted(self) -> Sequence[bytes]:
+        behind = self._journal[self._applied[0] + 1 - self._journal[0][1] :]
+        return [command[1:] for command, _, _ in behind if _is_payload(command)] + list(self._waiting)
+
+    async def read_index(self) -> None:
+        if not self._is_leader:
+            raise NotController("this node does not lead", controller_id=self._guard.leader)
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._reads_next.append(waiter)
+        self._wake.set()
+        await waiter
+
+    def leader_hint(self) -> NodeId | None:
+        return self._guard.leader
+
+    def transfer_leadership(self, to: NodeId | None) -> None:
+        if not self._is_leader:
+            raise NotController("this node does not lead", controller_id=self._guard.leader)
+        target = self._guard.most_caught_up() if to is None else to
+        if target is None or target not in self._voters or target == self._id:
+            raise InvalidRequest("leadership can only go to another voter that is reachable", node_id=to)
+        self._guard.transfer(target, self._now_ms())
+        self._wake.set()
+
+    def applied_position(self) -> RaftPosition:
+        return self._applied
+
+    def compact(self, position: RaftPosition, snapshot_id: str) -> None:
+        if self._closing or not self._running:
+            return  # the snapshot stands in the store; only the journal stays longer than it need
+        index, base = position[0], self._journal[0][1]
+        if index <= self._journal.snapshot_index or index <= base:
+            return  # a newer snapshot was installed meanwhile, or nothing lies behind this one
+        before, last = self._journal[index - 1 - base], self._journal[index - base]
+        self._pinned.add(snapshot_id)  # until its pointer is written, or a newer one in its stead
+        self._spawn(self._compact(Pointer.to(snapshot_id, before=before, last=last)))
+
+    def pinned_snapshots(self) -> frozenset[str]:
+        return frozenset(self._pinned)
+
+    def status(self) -> RaftStatus:
+        now, guard = self._now_ms(), self._guard
+        links, last = self._transport.connected(), self._journal[-1][1] if len(self._journal) else 0
+        syncing_since = self._syncing_since
+        return RaftStatus(
+            role=self._engine.role if self._running else Role.FOLLOWER,
+            leader_id=guard.leader,
+            peers=tuple(
+                PeerStatus(
+                    node_id=peer,
+                    reachable=peer in links,
+                    entries_behind=last - guard.peers[peer].match if peer in guard.peers else None,
+                    last_caught_up_ms_ago=_ms_ago(guard.peers[peer].caught_up_at, now)
+                    if peer in guard.peers
+                    else None,
+                )
+                for peer in sorted(self._voters)
+                if peer != self._id
+            ),
+            elections_total=guard.elections_total,
+            disk_stalled_ms=0 if syncing_since is None else round(now - syncing_since),
+            committed_ms_ago=_ms_ago(self._committed_at, now),
+            synced_bytes_total=self._synced_bytes_total,
+            syncs_total=self._syncs_total,
+        )
+
+    # --- what the transport calls
+
+    def _on_message(self, node_id: NodeId, message: Message) -> None:
+        self._events.append(partial(self._guard.received, node_id, message))
+        self._wake.set()
+
+    def _on_connected(self, node_id: NodeId) -> None:
+        self._events.append(partial(self._guard.connected, node_id))
+        self._wake.set()
+
+    def _on_lost(self, node_id: NodeId, by_peer: bool) -> None:
+        self._events.append(partial(self._guard.lost, node_id, by_peer=by_peer))
+        self._wake.set()
+
+    # --- the pump
+
+    def _pump(self) -> None:
+        now, guard = self._now_ms(), self._guard
+        while self._events:
+            self._events.popleft()(now)
+        self._watch_disk(now)
+        guard.tick(now)
+        self._tell_roles()
+        self._apply(now)
+        if self._submit(now):
+            guard.tick(now)
+            self._tell_roles()
+        self._serve_reads(now)
+        guard.replicate(now)
+        if guard.snapshot_wanted is not None:
+            self._begin_install(*guard.snapshot_wanted)
+            guard.snapshot_wanted = None
+        if guard.leader != self._hinted:
+            self._hinted = guard.leader
+            self._listener.on_leader_hint(self._hinted)
+        self._send(guard.outbox)
+        guard.outbox = []
+        self._sync(now)
+        self._arm(now)
+
+    def _tell_roles(self) -> None:
+        while self._roles:
+            is_leader = self._roles.popleft() is Role.LEADER
+            if is_leader:
+                self._is_leader = True
+                self._submitted_at = self._now_ms()
+                self._listener.on_leadership(is_leader=True)
+            elif self._is_leader:
+                self._lead_no_more("this node ceased to lead")
+
+    def _lead_no_more(self, why: str) -> None:
+        if not self._is_leader:
+            return
+        self._is_leader = False
+        self._waiting.clear()
+        self._in_flight.clear()
+        self._own_bytes = 0
+        _fail(self._reads_next, why)
+        _fail(self._reads_asked, why)
+        while self._reads_confirmed:
+            _fail(self._reads_confirmed.popleft()[1], why)
+        self._listener.on_leadership(is_leader=False)
+
+    @property
+    def commit_index(self) -> int:
+        """Index up to which entries are committed, as far as this node may act on it."""
+        if len(self._voters) == 1:
+            # The engine counts its own entries before they are synced, and here nobody's answer comes after that.
+            return min(self._engine.commit_index, self._journal.synced_index)
+        return self._engine.commit_index
+
+    def _apply(self, now: float) -> None:
+        journal, commit_index, applied_bytes = self._journal, self.commit_index, 0
+        while (index := self._applied[0] + 1) <= commit_index:
+            if applied_bytes > APPLY_BYTES_PER_PUMP:
+                self._wake.set()
+                break
+            command, _, term = journal[index - journal[0][1]]
+            if _is_payload(command):
+                self._listener.on_commit(command[1:])
+            elif command not in (NO_OP, EMPTY_PAYLOAD):
+                raise InvariantBroken(f"log entry {index} is neither ours nor the engine's")
+            applied_bytes += len(command)
+            self._applied = RaftPosition((index, term))
+            if term == self._engine.term:
+                self._committed_at, self._committed_term = now, term
+            while self._in_flight and self._in_flight[0][0] <= index:
+                self._own_bytes -= self._in_flight.popleft()[1]
+        if self._committed_term != self._engine.term:
+            self._committed_at = NEVER
+
+    def _submit(self, now: float) -> bool:
+        """Give the engine one entry with all that waits, or an empty one if nothing came for long.
+
+        Not while a sync is under way: what came now could not be written before it returns, and packs better then.
+        """
+        if not self._is_leader or self._syncing_since is not None or self._guard.transferring:
+            return False
+        if not self._engine.may_tick():
+            return False
+        frames = deque[bytes]()
+        size = len(EMPTY_PAYLOAD)
+        while self._waiting and size + len(self._waiting[0]) <= RAFT_ENTRY_BYTES_MAX:
+            size += len(self._waiting[0])
+            frames.append(self._waiting.popleft())
+        if not frames and now - self._submitted_at < IDLE_ENTRY_MS:
+            return False
+        self._submitted_at = now
+        self._in_flight.append((self._journal[-1][1] + 1, size - len(EMPTY_PAYLOAD)))
+        self._engine.submit(EMPTY_PAYLOAD + b"".join(frames))
+        return True
+
+    def _serve_reads(self, now: float) -> None:
+        if self._reads_next and self._guard.may_begin_read():
+            self._guard.begin_read(now)
+            self._reads_asked, self._reads_next = self._reads_next, []
+        index = self._guard.confirmed_read()
+        if index is not None:
+            self._reads_confirmed.append((index, self._reads_asked))
+            self._reads_asked = []
+        while self._reads_confirmed and self._reads_confirmed[0][0] <= self._applied[0]:
+            for waiter in self._reads_confirmed.popleft()[1]:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+    def _send(self, outbox: list[tuple[NodeId, Message]]) -> None:
+        for target, message in outbox:
+            self._transport.send(target, message)
+
+    def _arm(self, now: float) -> None:
+        """Set the timer to what is due next; a timer that rings early costs one idle pump."""
+        due = self._guard.deadline()
+        if self._syncing_since is not None:
+            if not self._guard.stalled:
+                due = min(due, self._syncing_since + self._settings.disk_stall_ms)
+        else:
+            if self._synced_at != NEVER:
+                due = min(due, self._synced_at + IDLE_MARK_MS)
+            if self._is_leader and not self._guard.transferring:
+                due = min(due, self._submitted_at + IDLE_ENTRY_MS)
+        if self._timer is not None and self._timer_at <= due:
+            return
+        self._disarm()
+        self._timer_at = due
+        delay = max(due - now, 0.1) / 1000
+        self._timer = asyncio.get_running_loop().call_later(delay, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._wake.set()
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # --- the barrier
+
+    def _watch_disk(self, now: float) -> None:
+        since = self._syncing_since
+        if since is not None and now - since > self._settings.disk_stall_ms and not self._guard.stalled:
+            self._guard.stalled = True
+            log.warning("disk_stalled", extra={"stalled_ms": round(now - since)})
+            if self._is_leader and len(self._voters) > 1:
+                self._guard.step_down(self._engine.term + 1)
+
+    def _sync(self, now: float) -> None:
+        """Begin to sync what the journal holds, unless a sync is under way; what waits for it waits along."""
+        guard, journal = self._guard, self._journal
+        if self._syncing_since is not None:
+            return
+        held, guard.held = guard.held, []
+        if journal.dirty:
+            batch = journal.take_batch()
+            assert batch is not None
+            self._syncing_since, self._held_for_sync = now, held
+            self._engine.syncing = True
+            self._spawn(self._write(batch))
+        else:
+            self._send(held)
+            if self._synced_at != NEVER and now - self._synced_at >= IDLE_MARK_MS:
+                self._synced_at = NEVER
+                journal.mark_idle()
+
+    async def _write(self, batch: JournalBatch) -> None:
+        try:
+            await self._run_in_thread(partial(self._journal.write, batch))
+        except Fault:
+            self._closing = True  # not one more message leaves
+            raise
+        self._journal.completed(batch)
+        self._synced_at = self._now_ms()
+        self._syncs_total += 1
+        self._synced_bytes_total += len(batch.data)
+        self._syncing_since, self._guard.stalled = None, False
+        self._engine.syncing = False
+        # What belongs to a former term is worth nothing to anyone by now.
+        term = self._engine.term
+        self._guard.outbox += [item for item in self._held_for_sync if item[1]["term"] == term]
+        self._held_for_sync = []
+        self._wake.set()
+
+    # --- snapshots
+
+    async def _compact(self, pointer: Pointer) -> None:
+        async with self._pointer_lock:
+            if pointer.index > self._journal.snapshot_index:
+                await self._replace_pointer(pointer)
+                self._trim(pointer)
+
+    async def _replace_pointer(self, pointer: Pointer) -> None:
+        """Write the pointer; until it is durable a restart may need the old snapshot as well as the new."""
+        self._pinned.add(pointer.snapshot_id)
+        await self._run_in_thread(partial(self._disk.replace, POINTER_FILE, pointer.to_bytes()))
+        self._pinned = {pointer.snapshot_id}
+
+    def _trim(self, pointer: Pointer) -> None:
+        """Drop what the pointer on disk covers, but for a tail that spares slow followers a snapshot."""
+        self._journal.snapshot_index = pointer.index
+        self._guard.snapshot = SnapshotNews(pointer.index, pointer.term, pointer.to_bytes())
+        # The entries at index - 1 and index stay in any case.
+        keep_from = pointer.index - 1 - self._settings.tail_entries
+        position = keep_from - self._journal[0][1]
+        if position > 0:
+            self._journal.deleteEntriesTo(position)
+            self._wake.set()
+
+    def _lacks(self, pointer: Pointer) -> bool:
+        """Answer whether the log is still behind a snapshot that was announced."""
+        if self._guard.holds(pointer.index, pointer.term):
+            return False
+        if self._engine.role is Role.LEADER:
+            raise InvariantBroken(f"this node leads, but lacks committed entry {pointer.index}")
+        return True
+
+    def _begin_install(self, leader: NodeId, news: SnapshotNews) -> None:
+        if self._installing:
+            return
+        try:
+            pointer = Pointer.from_bytes(news.pointer)
+            if (pointer.index, pointer.term) != (news.index, news.term):
+                raise ValueError("it differs from its own announcement")
+        except ValueError as error:
+            log.warning("snapshot_pointer_refused", extra={"peer_id": leader, "reason": str(error)})
+            return
+        self._installing = True
+        self._spawn(self._install(leader, pointer))
+
+    async def _install(self, leader: NodeId, pointer: Pointer) -> None:
+        """Fetch the snapshot a leader stands on, and stand on it too, unless the log has caught up meanwhile."""
+        self._pinned.add(pointer.snapshot_id)
+        try:
+            await self._fetcher.fetch(pointer.snapshot_id, leader)
+            async with self._pointer_lock:
+                if not self._lacks(pointer):
+                    return
+                # The pointer first: a journal that stands on a snapshot nobody names could not be opened.
+                await self._replace_pointer(pointer)
+                if self._lacks(pointer):
+                    self._stand_on(pointer)
+                    self._make_engine()
+                    self._listener.on_restore(pointer.snapshot_id)
+                    self._guard.acknowledge(leader, pointer.index)
+                    self._wake.set()
+                # Else overtaken during the write: the pointer says no more than any compaction's would.
+        except MetadataError as error:
+            if isinstance(error, Fault):
+                raise
+            # The leader will offer it again.
+            log.warning("snapshot_not_fetched", extra={"peer_id": leader, "error": error.error})
+        finally:
+            self._installing = False
+
+
+def _first_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return one exception within a group, a Fault if there is one."""
+    leaves: list[BaseException] = []
+    groups = [group]
+    while groups:
+        for error in groups.pop().exceptions:
+            if isinstance(error, BaseExceptionGroup):
+                groups.append(error)
+            else:
+                leaves.append(error)
+    return min(leaves, key=lambda leaf: not isinstance(leaf, Fault))
+
+
+def _fail(waiters: list[asyncio.Future[None]], why: str) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_exception(NotController(why))
+    waiters.clear()
+
+
+def _is_payload(command: bytes) -> bool:
+    """Answer whether an entry holds frames; the empty one that proves a majority does not."""
+    return command[0] == PAYLOAD and len(command) > 1
+
+
+def _ms_ago(then: float, now: float) -> int | None:
+    return None if then == NEVER else round(now - then)
+
+
+# --- the engine
+
+
+class _EngineClock:
+    """The engine's clock is a global of its module: this one, set before each call to the node that is called."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+_CLOCK: Final = _EngineClock()
+
+
+@cache
+def prepare_library() -> None:
+    """Check that PySyncObj is the one the guard was proved against, and set the globals it is steered by.
+
+    Raises:
+        InvalidSettings: another version is installed, or this one was changed.
+    """
+    for module, proved in PROVED_SOURCES.items():
+        path = Path(module.__file__)
+        if hashlib.sha256(path.read_bytes()).hexdigest() != proved:
+            raise InvalidSettings(
+                f"{path} is not the source that this quorum's safety was proved with; "
+                "install it again: pip install --force-reinstall pysyncobj==0.3.17"
+            )
+    syncobj.monotonicTime = _CLOCK
+    syncobj.createJournal = lambda journal: journal
+    syncobj.PIPE_NOTIFIER_ENABLED = False
+
+
+class _Links(Transport):  # type: ignore[misc]  # the library has no types
+    """The transport that the engine sees: it hands all that is sent to the guard, and knows no socket."""
+
+    def __init__(self, guard: Guard) -> None:
+        super().__init__(None, None, None)
+        self._guard = guard
+
+    def send(self, node: Node, message: Message) -> bool:
+        self._guard.sent_by_engine(node.id, message)
+        return True
+
+
+class _Engine:
+    """One SyncObj on a journal, reduced to what the guard needs.
+
+    It is told that nobody is connected, but for the one tick in which it shall stand for election: so it
+    campaigns only then, and its own send loop never runs. It has no dump file and is never asked to compact;
+    snapshots pass it by, and one that is installed gets a new engine on the journal, which holds term and vote.
+    """
+
+    def __init__(
+        self,
+        *,
+        node_id: NodeId,
+        voters: Sequence[NodeId],
+        journal: Journal,
+        guard: Guard,
+        now_ms: Callable[[], float],
+        on_role: Callable[[Role], None],
+    ) -> None:
+        self._now_ms = now_ms
+        self._guard = guard
+        self._on_role = on_role
+        self._journal = journal
+        self._alone = len(voters) == 1
+        self.syncing = False
+        self.role = Role.FOLLOWER
+        self._links = _Links(guard)
+        self._others = [Node(voter) for voter in voters if voter != node_id]
+        self._set_clock()
+        conf = SyncObjConf(
+            autoTick=False,
+            appendEntriesUseBatch=False,
+            commandsWaitLeader=False,
+            commandsQueueSize=0,
+            dynamicMembershipChange=False,
+            journalFile=journal,
+            onStateChanged=self._state_changed,
+            leaderFallbackTimeout=guard.check_quorum(),
+            logCompactionMinEntries=2**62,
+            logCompactionMinTime=2**62,
+            useFork=False,
+            # The library refuses timeouts this short only beside a longer period.
+            appendEntriesPeriod=1e-6,
+            raftMinTimeout=1e-5,
+            raftMaxTimeout=2e-5,
+        )
+        self._raft = SyncObj(Node(node_id), self._others, conf=conf, transport=self._links)
+        # The guard alone decides when to campaign: the engine's own deadline has always passed.
+        conf.raftMinTimeout = conf.raftMaxTimeout = -1.0
+
+    @property
+    def term(self) -> int:
+        return int(self._raft.raftCurrentTerm)
+
+    @property
+    def commit_index(self) -> int:
+        return int(self._raft.raftCommitIndex)
+
+    def deliver(self, source: NodeId, message: Message) -> None:
+        self._set_clock()
+        self._links._onMessageReceived(Node(source), message)  # noqa: SLF001 - the base class's way in
+
+    def tick(self) -> None:
+        if not self.may_tick():
+            return
+        self._set_clock()
+        self._raft.doTick(0.0)
+
+    def may_tick(self) -> bool:
+        """Answer whether a tick is safe: a voter that is alone would count its own entry before it is synced."""
+        return not (self._alone and (self.syncing or self._journal.dirty))
+
+    def campaign(self) -> None:
+        for node in self._others:
+            self._links._onNodeConnected(node)  # noqa: SLF001 - the base class's way in
+        self.tick()
+        for node in self._others:
+            self._links._onNodeDisconnected(node)  # noqa: SLF001 - the base class's way in
+
+    def submit(self, command: bytes) -> None:
+        """Queue one of our entries; the next tick takes it, if we still lead then."""
+        self._raft._applyCommand(command, None)  # noqa: SLF001 - the type byte is our own, so no public call fits
+
+    def _set_clock(self) -> None:
+        _CLOCK.seconds = self._now_ms() / 1000
+
+    def _state_changed(self, _old: int, new: int) -> None:
+        self.role = _ROLES[new]
+        self._guard.role_changed(self.role)
+        self._on_role(self.role)
+
+
+_ROLES: Final = {0: Role.FOLLOWER, 1: Role.CANDIDATE, 2: Role.LEADER}
+"""The library's numbers."""

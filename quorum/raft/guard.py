@@ -1,0 +1,883 @@
+"""P: the rules that make PySyncObj safe, over plain messages; sans-IO.
+
+The engine keeps what it does well: term and vote, candidacy and its log check, the follower's log, the
+leader's count of matching followers, the commit rule. Every message in either direction passes here, and each
+rule below is one method (or a few) that closes one way in which the library, as shipped, loses or invents
+committed entries:
+
+    member        only voters are heard
+    term          each answer carries its sender's term: a stale one counts for nothing, a higher one deposes
+    nack          a sender of a lower term is told ours
+    strip         what matches is taken out of append_entries, so only a true conflict truncates
+    cap           a follower vouches, and commits, for no more than the message proved
+    votes         one vote per voter and term
+    prevote       nobody campaigns before a majority would vote for it
+    stick         no vote against a leader that is being heard
+    lost_leader   a closed link to the leader begins the pre-vote at once, in order of rank
+    check_quorum  a leader without a majority's answers steps down
+    probing       until a follower's position is known one message is in flight to it; its answer carries a
+                  hint, and whole terms are skipped
+    nextidx       an acknowledgement never throws back what is sent next
+    pause         the engine's own send loop is kept still
+    snap          news of a snapshot moves no commit index and replaces nothing that is held
+    probe         a read is confirmed by a majority that answered after it came (ReadIndex)
+    barrier       what rests on un-synced bytes waits for their sync
+
+`nextidx` and `pause` are simpler here than around the bare engine: a leader's engine believes that nobody is
+connected, so its loop, which sends everything in flight again on each acknowledgement and spins while a
+snapshot is wanted, never runs. `replicate` sends instead, and only what is synced here: so an acknowledgement
+always comes after our own sync, and the engine's counting of its own node is right.
+
+A provable violation of Raft's properties raises InvariantBroken: a dead replica is safer than a wrong one.
+
+Source: Ongaro's thesis 3.6-3.10 (replication, elections, transfer), 6.4 (ReadIndex), 9.6 (pre-vote).
+"""
+
+import random
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from metadata_log.errors import InvariantBroken
+from metadata_log.ids import NodeId
+from metadata_log.limits import (
+    DISK_STALL_MS,
+    ELECTION_TIMEOUT_MAX_MS,
+    ELECTION_TIMEOUT_MIN_MS,
+    HEARTBEAT_MS,
+    KIB,
+    MIB,
+    RAFT_APPEND_BYTES_MAX,
+    RAFT_TAIL_ENTRIES,
+)
+from quorum.raft import messages
+from quorum.raft.messages import Entry, Message
+from quorum.raft.raft_log import Role
+
+NEVER: Final = float("-inf")
+
+RANK_DELAY_MS: Final = 20
+"""Survivors of a leader begin one after the other: together they would split the vote."""
+RETRY_MIN_MS: Final = 20
+RETRY_MAX_MS: Final = 60
+"""Pre-vote again after so long, while a peer may not have noticed yet that the leader is gone."""
+CANDIDACY_MS: Final = 120
+"""A candidate that lost its leader waits so long for votes, which wait for the voters' disks."""
+POSTPONE_MS: Final = 30
+"""Having granted a vote, leave that candidate the time to win."""
+PROBE_BYTES: Final = 64 * KIB
+"""Entries that ride on a probe; more would be wasted if it is refused."""
+IN_FLIGHT_BYTES: Final = 16 * MIB
+"""Entries sent to one follower and not acknowledged; below the link's own bound (RAFT_OUTBOX_BYTES_MAX)."""
+POINTER_AGAIN_MS: Final = 1_000
+"""A follower that wants a snapshot is told of it again after so long; it may have failed to fetch it."""
+PROBE_AGAIN_HEARTBEATS: Final = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaftSettings:
+    """What an operator may set, and how much of the trimmed log is kept for slow followers."""
+
+    heartbeat_ms: int = HEARTBEAT_MS
+    election_timeout_min_ms: int = ELECTION_TIMEOUT_MIN_MS
+    election_timeout_max_ms: int = ELECTION_TIMEOUT_MAX_MS
+    disk_stall_ms: int = DISK_STALL_MS
+    tail_entries: int = RAFT_TAIL_ENTRIES
+
+
+class Engine(Protocol):
+    """What the guard reads of the engine and does to it; all of it in memory."""
+
+    @property
+    def term(self) -> int: ...
+    @property
+    def commit_index(self) -> int: ...
+    @property
+    def role(self) -> Role: ...
+
+    def deliver(self, source: NodeId, message: Message) -> None:
+        """Hand in a message; what the engine sends in answer comes to `Guard.sent_by_engine` meanwhile."""
+
+    def campaign(self) -> None:
+        """Tick the engine once with the gate open, so that it becomes candidate."""
+
+    def tick(self) -> None: ...
+
+
+class GuardedLog(Protocol):
+    """What the guard reads of the journal."""
+
+    synced_index: int
+
+    def __getitem__(self, position: int, /) -> Entry: ...
+    def __len__(self) -> int: ...
+
+
+@dataclass(slots=True)
+class Progress:
+    """What a leader knows of one follower."""
+
+    probe: int
+    """While `probing`: index of the entry at which the next message asks for a match."""
+    next: int
+    """Index of the next entry to send, behind what is in flight."""
+    match: int = 0
+    """The follower holds our log up to here, synced."""
+    probing: bool = True
+    asked_at: float = NEVER
+    """When the probe in flight left; NEVER if none is."""
+    sent_at: float = NEVER
+    told_commit: int = 0
+    pointer_at: float = NEVER
+    caught_up_at: float = NEVER
+    in_flight: deque[tuple[int, int]] = field(default_factory=deque)
+    """Last index and bytes of each message not acknowledged yet."""
+    in_flight_bytes: int = 0
+
+    def ask_at(self, index: int) -> None:
+        """Begin, or go on, to look for the follower's position at `index`."""
+        self.probing, self.probe, self.next = True, index, index + 1
+        self.asked_at = NEVER
+        self.in_flight.clear()
+        self.in_flight_bytes = 0
+
+    def sent(self, last_index: int, size: int) -> None:
+        self.next = last_index + 1
+        self.in_flight.append((last_index, size))
+        self.in_flight_bytes += size
+
+    def acknowledged(self, index: int) -> None:
+        while self.in_flight and self.in_flight[0][0] <= index:
+            self.in_flight_bytes -= self.in_flight.popleft()[1]
+
+
+@dataclass(slots=True)
+class Transfer:
+    """Leadership is being handed over; given up at `until`."""
+
+    target: NodeId
+    until: float
+    asked_at: float = NEVER
+
+
+@dataclass(slots=True)
+class ReadRound:
+    """One round of probes, shared by all reads that wait for it."""
+
+    read_id: int
+    term: int
+    index: int
+    """What was committed when the round began; a read is answered once it is applied."""
+    sent_at: float
+    answers: set[NodeId]
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotNews:
+    """A leader's pointer to a snapshot that covers the log up to `index`."""
+
+    index: int
+    term: int
+    pointer: bytes
+
+
+class Guard:
+    """The rules, around one engine. Time is in milliseconds and comes in with each event.
+
+    What is to be sent gathers in `outbox` (at once) and `held` (after the sync of what the journal now
+    holds).
+    """
+
+    def __init__(
+        self,
+        *,
+        node_id: NodeId,
+        voters: Sequence[NodeId],
+        log: GuardedLog,
+        settings: RaftSettings,
+        rng: random.Random,
+        now_ms: float,
+    ) -> None:
+        if node_id not in voters:
+            raise InvariantBroken(f"node {node_id} is not among the voters {list(voters)}")
+        self._id = node_id
+        self._voters = frozenset(voters)
+        self._others = tuple(sorted(self._voters - {node_id}))
+        self._majority = len(self._voters) // 2 + 1
+        self._log = log
+        self._settings = settings
+        self._rng = rng
+        self._now = now_ms
+        self.engine: Engine
+        """Set before the first event, and again when a snapshot was installed."""
+        self.outbox: list[tuple[NodeId, Message]] = []
+        self.held: list[tuple[NodeId, Message]] = []
+        self.links: set[NodeId] = set()
+        self.stalled = False
+        """A sync has been under way for too long: this node neither leads nor campaigns."""
+        self.elections_total = 0
+        # As follower.
+        self.leader: NodeId | None = None
+        self._leader_heard_at = NEVER
+        self._commit_seen = 0
+        self._answering: Message | None = None
+        self._proved: int | None = None
+        self.snapshot_wanted: tuple[NodeId, SnapshotNews] | None = None
+        """The newest snapshot that a leader offered and we need; the adapter takes it."""
+        # Elections.
+        self._election_at = now_ms + self._election_timeout()
+        self._retry_until = NEVER
+        self._pre_votes: set[NodeId] | None = None
+        self._pre_vote_term = 0
+        self._votes: set[NodeId] = set()
+        self._votes_term = 0
+        self._force = False
+        # As leader.
+        self.peers: dict[NodeId, Progress] = {}
+        self.snapshot: SnapshotNews | None = None
+        """Our own newest snapshot, for followers whose next entry is trimmed."""
+        self._beat_at = NEVER
+        self._transfer: Transfer | None = None
+        self._round: ReadRound | None = None
+        self._read_id = 0
+
+    # --- events, each with the time it happened
+
+    def connected(self, node_id: NodeId, now_ms: float) -> None:
+        self._now = now_ms
+        if not self.member(node_id):
+            return
+        self.links.add(node_id)
+        progress = self.peers.get(node_id)
+        if progress is not None:
+            progress.ask_at(max(progress.match, progress.next - 1))
+            progress.sent_at = progress.pointer_at = NEVER
+
+    def lost(self, node_id: NodeId, now_ms: float, *, by_peer: bool) -> None:
+        self._now = now_ms
+        self.links.discard(node_id)
+        if by_peer and node_id == self.leader and self.engine.role is Role.FOLLOWER:
+            self.lost_leader(node_id)
+
+    def received(self, source: NodeId, message: Message, now_ms: float) -> None:
+        """Take one checked message from a link that belongs to `source`."""
+        self._now = now_ms
+        if not self.member(source):
+            return
+        match message["type"]:
+            case "append_entries":
+                self._on_append_entries(source, message)
+            case "next_node_idx":
+                self._on_next_node_idx(source, message)
+            case "request_vote":
+                self._on_request_vote(source, message)
+            case "response_vote":
+                if self.term(source, message) and self.votes(source, message):
+                    self._deliver(source, message)
+            case "pre_vote":
+                self._on_pre_vote(source, message)
+            case "pre_vote_response":
+                self._on_pre_vote_response(source, message)
+            case "install_snapshot":
+                self._on_install_snapshot(source, message)
+            case "read_probe":
+                if not self.nack(source, message) and message["term"] == self.engine.term:
+                    self._send(source, message | {"type": "read_probe_response"})
+            case "read_probe_response":
+                if self.term(source, message):
+                    self._on_read_probe_response(source, message)
+            case "timeout_now":
+                self._on_timeout_now(source, message)
+            case "nack":
+                self.term(source, message)
+            case kind:
+                raise InvariantBroken(f"message of kind {kind!r} passed the transport's check")
+
+    def tick(self, now_ms: float) -> None:
+        """Let the engine count and commit, and do what is due."""
+        self._now = now_ms
+        self.engine.tick()
+        self._check_commit()
+        if self.engine.role is Role.LEADER:
+            self._beat_at = now_ms + self._settings.heartbeat_ms
+            if self._transfer is not None and now_ms >= self._transfer.until:
+                self._transfer = None
+        elif now_ms >= self._election_at and self._others:
+            hurried = now_ms < self._retry_until
+            self._election_at = now_ms + (
+                self._rng.uniform(RETRY_MIN_MS, RETRY_MAX_MS) if hurried else self._election_timeout()
+            )
+            if not self.stalled:
+                self.prevote()
+
+    def deadline(self) -> float:
+        """Return when `tick` and `replicate` are next due."""
+        if not self._others:
+            return self._now + self._settings.heartbeat_ms
+        if self.engine.role is not Role.LEADER:
+            return self._election_at
+        sent_at = [progress.sent_at for peer, progress in self.peers.items() if peer in self.links]
+        if self._round is not None:
+            sent_at.append(self._round.sent_at)
+        return min(self._beat_at, min(sent_at, default=self._now) + self._settings.heartbeat_ms)
+
+    def role_changed(self, role: Role) -> None:
+        """Learn from the engine, in the midst of its own step, what it now is."""
+        self._round = self._transfer = None
+        if role is Role.LEADER:
+            last = self._log[-1][1]
+            # One message to each suffices in the usual case: it asks at our own end, and carries what follows.
+            self.peers = {peer: Progress(probe=last, next=last + 1) for peer in self._others}
+            self.leader = self._id
+            self._pre_votes = None
+            self._retry_until = NEVER
+            self._beat_at = self._now
+            self.elections_total += 1
+            return
+        if self.peers:
+            self.peers = {}
+            self._election_at = self._now + self._election_timeout()
+        if self.leader == self._id:
+            self.leader, self._leader_heard_at = None, NEVER
+
+    def sent_by_engine(self, target: NodeId, message: Message) -> None:
+        """Take what the engine sends, of its own or in answer to what is being delivered."""
+        match message["type"]:
+            case "request_vote":
+                if message["term"] != self._votes_term:
+                    # A new candidacy, perhaps without a change of state: from candidate to candidate.
+                    self._votes, self._votes_term = {self._id}, message["term"]
+                self._send(target, message | {"force": self._force})
+            case "response_vote":
+                self._postpone()
+                self._send(target, message)
+            case "next_node_idx":
+                self._send(target, self._answer(message))
+            case "append_entries":
+                if not self.pause():
+                    self._send(target, message)
+            case _:
+                pass  # a command forwarded to a leader: we submit only where we lead
+
+    # --- terms
+
+    def member(self, source: NodeId) -> bool:
+        """Hear voters only: the engine obeys whoever speaks to it."""
+        return source in self._voters and source != self._id
+
+    def term(self, source: NodeId, message: Message) -> bool:
+        """Answer whether an answer belongs to our term; step down before a higher one.
+
+        The engine's own next_node_idx has no term, so it counts an acknowledgement given to a former leadership.
+        """
+        if message["term"] > self.engine.term:
+            self.step_down(message["term"], source)
+        return bool(message["term"] == self.engine.term)
+
+    def nack(self, source: NodeId, message: Message) -> bool:
+        """Tell a sender of a lower term ours, so that it steps down; answer whether it was one."""
+        if message["term"] >= self.engine.term:
+            return False
+        self._send(source, {"type": "nack", "term": self.engine.term})
+        return True
+
+    def step_down(self, term: int, source: NodeId | None = None) -> None:
+        """Make the engine adopt `term` and follow: by a request that it can never grant."""
+        request = {"type": "request_vote", "term": term, "last_log_index": 0, "last_log_term": -1}
+        self._deliver(self._others[0] if source is None else source, request)
+
+    def _deliver(self, source: NodeId, message: Message) -> None:
+        before = self.engine.term
+        self.engine.deliver(source, message)
+        if self.engine.term != before:
+            self.leader, self._leader_heard_at = None, NEVER
+            self._pre_votes = None
+        self._check_commit()
+
+    def _check_commit(self) -> None:
+        commit_index = self.engine.commit_index
+        if commit_index < self._commit_seen:
+            raise InvariantBroken(f"the commit index fell from {self._commit_seen} to {commit_index}")
+        self._commit_seen = commit_index
+
+    # --- elections
+
+    def _election_timeout(self) -> float:
+        return self._rng.uniform(
+            self._settings.election_timeout_min_ms, self._settings.election_timeout_max_ms
+        )
+
+    def _postpone(self) -> None:
+        self._election_at = max(self._election_at, self._now + POSTPONE_MS)
+
+    def _hear(self, leader: NodeId) -> None:
+        self.leader, self._leader_heard_at = leader, self._now
+        self._election_at = self._now + self._election_timeout()
+        self._retry_until = NEVER
+        self._pre_votes = None
+
+    def lost_leader(self, leader: NodeId) -> None:
+        """Forget a leader whose process or host closed the link, and prepare to follow it; timers are for
+        black holes.
+
+        A peer that still hears the leader refuses, so one flapping link elects nobody.
+        """
+        self.leader, self._leader_heard_at = None, NEVER
+        rank = sorted(self._voters - {leader}).index(self._id)
+        self._election_at = self._now + rank * RANK_DELAY_MS
+        self._retry_until = self._now + self._settings.election_timeout_max_ms
+
+    def prevote(self) -> None:
+        """Ask whether a majority would vote for us, and only then campaign: an isolated node's term stays put."""
+        self._pre_votes, self._pre_vote_term = {self._id}, self.engine.term + 1
+        _, last_index, last_term = self._log[-1]
+        for peer in self._others:
+            self._send(
+                peer,
+                {
+                    "type": "pre_vote",
+                    "term": self._pre_vote_term,
+                    "last_log_index": last_index,
+                    "last_log_term": last_term,
+                },
+            )
+
+    def campaign(self, *, force: bool = False) -> None:
+        """Let the engine stand for election; `force` overrides the voters' loyalty to a leader that asked for it."""
+        self._pre_votes = None
+        if self.stalled:
+            return
+        self.leader, self._leader_heard_at = None, NEVER
+        hurried = self._now < self._retry_until
+        self._election_at = (
+            self._now
+            + (CANDIDACY_MS if hurried else 0)
+            + self._rng.uniform(
+                0 if hurried else self._settings.election_timeout_min_ms,
+                RETRY_MAX_MS if hurried else self._settings.election_timeout_max_ms,
+            )
+        )
+        self._force = force
+        self.engine.campaign()
+        self._force = False
+        self._check_commit()
+
+    def stick(self, message: Message) -> bool:
+        """Answer whether to refuse a vote because a leader is being heard, or because we are that leader."""
+        if message.get("force", False):
+            return False
+        if self.engine.role is Role.LEADER:
+            return True
+        return self._now - self._leader_heard_at < self._settings.election_timeout_min_ms
+
+    def votes(self, source: NodeId, message: Message) -> bool:
+        """Count one vote per voter and term: the engine counts messages."""
+        if message["term"] != self._votes_term or source in self._votes:
+            return False
+        self._votes.add(source)
+        return True
+
+    def check_quorum(self) -> float:
+        """Return after how many seconds without a majority's answers the engine gives up leading.
+
+        Not above the shortest time after which another may be elected, so that two seldom believe they lead at once.
+        """
+        return self._settings.election_timeout_min_ms / 1000
+
+    def _on_request_vote(self, source: NodeId, message: Message) -> None:
+        if not self.nack(source, message) and not self.stick(message):
+            self._deliver(source, message)
+
+    def _on_pre_vote(self, source: NodeId, message: Message) -> None:
+        if self.nack(source, message):
+            return
+        _, last_index, last_term = self._log[-1]
+        granted = (
+            message["term"] > self.engine.term
+            and (message["last_log_term"], message["last_log_index"]) >= (last_term, last_index)
+            and not self.stick(message)
+        )
+        if granted:
+            self._postpone()
+        self._send(source, {"type": "pre_vote_response", "term": message["term"], "granted": granted})
+
+    def _on_pre_vote_response(self, source: NodeId, message: Message) -> None:
+        if self._pre_votes is None or message["term"] != self._pre_vote_term or not message["granted"]:
+            return
+        self._pre_votes.add(source)
+        if len(self._pre_votes) >= self._majority:
+            self.campaign()
+
+    def _on_timeout_now(self, source: NodeId, message: Message) -> None:
+        if (
+            message["term"] == self.engine.term
+            and source == self.leader
+            and self.engine.role is Role.FOLLOWER
+        ):
+            self.campaign(force=True)
+
+    # --- the follower's log
+
+    def _term_at(self, index: int) -> int:
+        return self._log[index - self._log[0][1]][2]
+
+    def _on_append_entries(self, source: NodeId, message: Message) -> None:
+        if self.nack(source, message):
+            return
+        self._refuse_second_leader(source, message)
+        stripped, self._proved = self.strip(message)
+        self._answering = message
+        self._deliver(source, stripped)
+        self._answering = self._proved = None
+        self._hear(source)
+
+    def _refuse_second_leader(self, source: NodeId, message: Message) -> None:
+        if message["term"] == self.engine.term and self.engine.role is Role.LEADER:
+            raise InvariantBroken(f"voters {self._id} and {source} both lead term {message['term']}")
+
+    def strip(self, message: Message) -> tuple[Message, int | None]:
+        """Take out of append_entries what our log holds already: the engine cuts its log behind `prevLogIdx`.
+
+        Returns what the engine is to see, and the last index of our log that the message proves to be the
+        leader's (None: nothing; the engine will refuse, and touch nothing).
+        """
+        base, last = self._log[0][1], self._log[-1][1]
+        previous, previous_term, entries = message["prevLogIdx"], message["prevLogTerm"], message["entries"]
+        if previous < base:
+            # All up to our base is committed, so the leader's log has it too.
+            entries = entries[base - previous :]
+            previous, previous_term = base, self._term_at(base)
+        if previous > last:
+            return message, None
+        if self._term_at(previous) != previous_term:
+            if previous <= self.engine.commit_index:
+                raise InvariantBroken(
+                    f"the leader of term {message['term']} lacks committed entry {previous}"
+                )
+            return message, None
+        matching = 0
+        for _, index, term in entries:
+            if index > last or self._term_at(index) != term:
+                break
+            matching += 1
+        proved = previous + matching
+        if matching == len(entries):
+            # Wholly contained, as every heartbeat is: nothing may be cut. The entries behind may still be wrong ones.
+            commit_index = self.cap(message["commit_index"], proved)
+            kept = {"prevLogIdx": last, "prevLogTerm": self._term_at(last), "entries": []}
+            return message | kept | {"commit_index": commit_index}, proved
+        if proved < last and proved < self.engine.commit_index:
+            raise InvariantBroken(
+                f"the leader of term {message['term']} would cut committed entry {proved + 1}"
+            )
+        fresh = [(command, index, term) for command, index, term in entries[matching:]]
+        return (
+            message | {"prevLogIdx": proved, "prevLogTerm": self._term_at(proved), "entries": fresh},
+            proved + len(fresh),
+        )
+
+    def cap(self, value: int, proved: int) -> int:
+        """Bound an index by what a message proved: a stripped one would vouch for our whole, perhaps stale, tail."""
+        return min(value, proved)
+
+    def _answer(self, message: Message) -> Message:
+        """Complete the engine's answer to append_entries: our term, the cap, the hint where it refuses."""
+        next_index, hint = message["next_node_idx"], (0, 0)
+        if message["success"] and self._proved is not None:
+            next_index = self.cap(next_index, self._proved + 1)
+        if message["reset"] and self._answering is not None:
+            hint = self._hint(self._answering["prevLogIdx"], self._answering["prevLogTerm"])
+        return messages.next_node_idx(
+            term=self.engine.term,
+            next_index=next_index,
+            reset=message["reset"],
+            success=message["success"],
+            hint=hint,
+        )
+
+    def _hint(self, index: int, term: int) -> tuple[int, int]:
+        """Return index and term of our newest entry at or below `index` whose term does not exceed `term`.
+
+        Terms never fall along a log, so whatever lies behind it cannot match. (0, 0) where none is held.
+        """
+        base = self._log[0][1]
+        position = min(_newest(self._log, term), index - base)
+        if position < 0:
+            return 0, 0
+        entry = self._log[position]
+        return entry[1], entry[2]
+
+    # --- snapshots, the follower's side
+
+    def _on_install_snapshot(self, source: NodeId, message: Message) -> None:
+        if self.nack(source, message):
+            return
+        self._refuse_second_leader(source, message)
+        self._deliver(source, self.snap(message))
+        self._hear(source)
+        if self.holds(message["index"], message["index_term"]):
+            self.acknowledge(source, message["index"])
+            return
+        self.snapshot_wanted = (
+            source,
+            SnapshotNews(message["index"], message["index_term"], message["pointer"]),
+        )
+        # Neither match nor refusal: it tells the leader that we are here.
+        answer = messages.next_node_idx(term=self.engine.term, next_index=self._log[-1][1] + 1)
+        self._send(source, answer)
+
+    def snap(self, message: Message) -> Message:
+        """Return what the engine sees of a snapshot's news: a leader and its term, and our own commit index.
+
+        Any `serialized` message, even without content, moves the engine's commit index over whatever its log holds.
+        """
+        return {
+            "type": "append_entries",
+            "term": message["term"],
+            "commit_index": self.engine.commit_index,
+            "serialized": None,
+        }
+
+    def holds(self, index: int, term: int) -> bool:
+        """Answer whether a snapshot up to `index` brings nothing new, so that installing it could only lose
+        entries.
+        """
+        if self.engine.commit_index >= index:
+            return True
+        return self._log[0][1] <= index <= self._log[-1][1] and self._term_at(index) == term
+
+    def installed(self, engine: Engine) -> None:
+        """Go on with the engine that stands on an installed snapshot."""
+        self.engine = engine
+        self._pre_votes = None
+        self._check_commit()
+
+    def acknowledge(self, leader: NodeId, index: int) -> None:
+        """Tell a leader that our log holds its own up to `index`, by way of a snapshot."""
+        answer = messages.next_node_idx(term=self.engine.term, next_index=index + 1, success=True)
+        self._send(leader, answer)
+
+    # --- the leader's side
+
+    def replicate(self, now_ms: float) -> None:
+        """Send every follower what it lacks and what is synced here, news of commits, and heartbeats that are due."""
+        self._now = now_ms
+        if self.engine.role is not Role.LEADER or self.stalled:
+            return
+        for peer, progress in self.peers.items():
+            if peer in self.links:
+                self._replicate_to(peer, progress)
+        if self._round is not None and now_ms - self._round.sent_at >= self._settings.heartbeat_ms:
+            self._send_probes(self._round)
+        if self._transfer is not None:
+            self._transfer_when_ready(self._transfer)
+
+    def _replicate_to(self, peer: NodeId, progress: Progress) -> None:
+        if not progress.probing and progress.next <= self._log[0][1]:
+            progress.ask_at(progress.next - 1)
+        if progress.probing:
+            self.probing(peer, progress)
+        else:
+            while progress.next <= self._log.synced_index and progress.in_flight_bytes < IN_FLIGHT_BYTES:
+                entries = self._entries_from(progress.next, bytes_max=RAFT_APPEND_BYTES_MAX)
+                self._append(peer, progress, previous=progress.next - 1, entries=entries)
+                progress.sent(entries[-1][1], messages.entry_bytes(entries))
+        is_due = self._now - progress.sent_at >= self._settings.heartbeat_ms
+        is_news = not progress.probing and progress.told_commit < self.engine.commit_index
+        if is_due or is_news:
+            # To a known follower it asks behind all that was sent, so it also finds out what got lost.
+            previous = max(progress.probe, self._log[0][1]) if progress.probing else progress.next - 1
+            self._append(peer, progress, previous=previous, entries=[])
+
+    def probing(self, peer: NodeId, progress: Progress) -> None:
+        """Ask at one position at a time; the engine would answer each refusal of what is in flight with a retreat."""
+        if progress.probe < self._log[0][1]:
+            if self.snapshot is not None and self._now - progress.pointer_at >= POINTER_AGAIN_MS:
+                progress.pointer_at = progress.sent_at = self._now
+                news = self.snapshot
+                self._send(
+                    peer,
+                    {
+                        "type": "install_snapshot",
+                        "term": self.engine.term,
+                        "index": news.index,
+                        "index_term": news.term,
+                        "pointer": news.pointer,
+                    },
+                )
+            return
+        patience_ms = PROBE_AGAIN_HEARTBEATS * self._settings.heartbeat_ms
+        if self._now - progress.asked_at < patience_ms:
+            return
+        entries = self._entries_from(progress.probe + 1, bytes_max=PROBE_BYTES)
+        if not entries and progress.probe < self._log[-1][1]:
+            return  # its first entry is not synced yet, or too large to be risked: a heartbeat asks
+        progress.asked_at = self._now
+        self._append(peer, progress, previous=progress.probe, entries=entries)
+        progress.next = progress.probe + len(entries) + 1
+
+    def _entries_from(self, index: int, *, bytes_max: int) -> list[Entry]:
+        """Return synced entries from `index` on, up to `bytes_max` bytes; at least one if any fits."""
+        entries: list[Entry] = []
+        size, base = 0, self._log[0][1]
+        for position in range(index - base, self._log.synced_index - base + 1):
+            entry = self._log[position]
+            size += len(entry[0])
+            if size > bytes_max:
+                break
+            entries.append(entry)
+        return entries
+
+    def _append(self, peer: NodeId, progress: Progress, *, previous: int, entries: list[Entry]) -> None:
+        progress.sent_at = self._now
+        progress.told_commit = self.engine.commit_index
+        self._send(
+            peer,
+            messages.append_entries(
+                term=self.engine.term,
+                commit_index=self.engine.commit_index,
+                previous=(previous, self._term_at(previous)),
+                entries=entries,
+            ),
+        )
+
+    def _on_next_node_idx(self, source: NodeId, message: Message) -> None:
+        if not self.term(source, message) or self.engine.role is not Role.LEADER:
+            return
+        progress, acked = self.peers[source], message["next_node_idx"] - 1
+        if message["success"]:
+            if acked > self._log[-1][1]:
+                raise InvariantBroken(f"voter {source} acknowledged entry {acked}, which we never sent")
+            # A probe's answer, or an old acknowledgement: either way the position is known.
+            if progress.probing and acked < progress.probe:
+                progress.next = acked + 1
+            progress.probing, progress.asked_at = False, NEVER
+            progress.match = max(progress.match, acked)
+            progress.next = self.nextidx(progress, acked)
+            progress.acknowledged(acked)
+            if acked == self._log[-1][1]:
+                progress.caught_up_at = self._now
+        elif message["reset"]:
+            hinted = self._position_for(message["hint_index"], message["hint_term"])
+            progress.ask_at(max(hinted, progress.match))
+        self._deliver(
+            source,
+            {
+                "type": "next_node_idx",
+                "next_node_idx": progress.match + 1,
+                "reset": False,
+                "success": message["success"],
+            },
+        )
+
+    def _position_for(self, hint_index: int, hint_term: int) -> int:
+        """Return the newest index at which a follower with that hint may match; below our base: only a
+        snapshot helps.
+        """
+        base = self._log[0][1]
+        position = min(_newest(self._log, hint_term), hint_index - base)
+        return base + position if position >= 0 else base - 1
+
+    def nextidx(self, progress: Progress, acked: int) -> int:
+        """Return the next index to send after an acknowledgement: what is in flight stays in flight."""
+        return max(progress.next, acked + 1, progress.match + 1)
+
+    def pause(self) -> bool:
+        """Answer whether the engine's own append_entries are dropped: it knows neither position nor sync."""
+        return True
+
+    # --- transfer of leadership
+
+    def transfer(self, target: NodeId, now_ms: float) -> None:
+        """Hand over as soon as `target` holds all of our log; given up after an election timeout."""
+        self._now = now_ms
+        self._transfer = Transfer(target, now_ms + self._settings.election_timeout_max_ms)
+
+    @property
+    def transferring(self) -> bool:
+        """While true nothing is to be submitted: the target is to catch up."""
+        return self._transfer is not None
+
+    def _transfer_when_ready(self, transfer: Transfer) -> None:
+        is_due = self._now - transfer.asked_at >= self._settings.heartbeat_ms
+        if is_due and self.peers[transfer.target].match == self._log[-1][1]:
+            transfer.asked_at = self._now
+            self._send(transfer.target, {"type": "timeout_now", "term": self.engine.term})
+
+    def most_caught_up(self) -> NodeId | None:
+        """Return the linked follower whose log is longest, the lowest id among equals."""
+        linked = [peer for peer in self.peers if peer in self.links]
+        return max(linked, key=lambda peer: (self.peers[peer].match, -peer), default=None)
+
+    # --- reads
+
+    def may_begin_read(self) -> bool:
+        """Answer whether a read round may begin: we lead, and have committed in our own term.
+
+        Before that the commit index may be below what a former leader acknowledged. Source: Raft thesis 6.4.
+        """
+        if self._round is not None or self.engine.role is not Role.LEADER or self.stalled:
+            return False
+        return self._term_at(self.engine.commit_index) == self.engine.term
+
+    def begin_read(self, now_ms: float) -> None:
+        """Begin one round of probes for all reads that wait."""
+        self._now = now_ms
+        self._read_id += 1
+        self._round = ReadRound(self._read_id, self.engine.term, self.engine.commit_index, now_ms, {self._id})
+        self._send_probes(self._round)
+
+    def _send_probes(self, read: ReadRound) -> None:
+        read.sent_at = self._now
+        for peer in self._others:
+            if peer not in read.answers:
+                self._send(peer, {"type": "read_probe", "term": read.term, "read_id": read.read_id})
+
+    def _on_read_probe_response(self, source: NodeId, message: Message) -> None:
+        if self._round is not None and message["read_id"] == self._round.read_id:
+            self._round.answers.add(source)
+
+    def probe(self, read: ReadRound) -> bool:
+        """Answer whether a majority said, after the round began, that it knows no newer term than ours."""
+        return len(read.answers) >= self._majority
+
+    def confirmed_read(self) -> int | None:
+        """End the round if it is confirmed, and return the index its reads wait for."""
+        read = self._round
+        if read is None or not self.probe(read):
+            return None
+        self._round = None
+        return read.index
+
+    # --- the barrier
+
+    def _send(self, target: NodeId, message: Message) -> None:
+        at_once, after_sync = self.barrier(message)
+        if at_once is not None:
+            self.outbox.append((target, at_once))
+        if after_sync is not None:
+            self.held.append((target, after_sync))
+
+    def barrier(self, message: Message) -> tuple[Message | None, Message | None]:
+        """Return what of a message may leave at once, and what after the sync.
+
+        Votes and candidacies wait for the term and vote they rest on, acknowledgements for the entries. A
+        heartbeat is acknowledged at once as far as is synced, so that a slow disk does not depose a leader.
+        """
+        kind = message["type"]
+        if kind in ("request_vote", "response_vote"):
+            return None, message
+        if kind != "next_node_idx" or not message["success"]:
+            return message, None
+        synced_next = self._log.synced_index + 1
+        if message["next_node_idx"] <= synced_next:
+            return message, None
+        is_heartbeat = self._answering is not None and not self._answering["entries"]
+        return (message | {"next_node_idx": synced_next} if is_heartbeat else None), message
+
+
+def _newest(log: GuardedLog, term: int) -> int:
+    """Return the position of the newest entry whose term does not exceed `term`; -1 if there is none."""
+    return bisect_right(log, term, key=lambda entry: entry[2]) - 1

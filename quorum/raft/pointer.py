@@ -1,0 +1,83 @@
+"""P: the pointer: which snapshot covers the Raft log up to where. It is what Raft itself calls a snapshot.
+
+The snapshot's file is a pure function of the log and knows no index or term, so that every node's copy has
+the same bytes; what only Raft needs stands here. Bytes: a msgpack array, then the CRC-32C of it, big-endian.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import google_crc32c
+import msgpack
+
+from metadata_log.limits import TEXT_BYTES_MAX
+from quorum.raft.messages import NO_OP, Entry, is_entry_command
+
+FILE_NAME: Final = "snapshot.pointer"
+_VERSION: Final = 0
+_CRC_BYTES: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pointer:
+    """A snapshot that covers the log up to and including `index`."""
+
+    snapshot_id: str
+    index: int
+    term: int
+    entries: tuple[Entry, Entry]
+    """The entries at index - 1 and index, on which a trimmed log stands."""
+
+    @classmethod
+    def to(cls, snapshot_id: str, *, before: Entry, last: Entry) -> "Pointer":
+        """Make the pointer to a snapshot that covers the log up to `last`."""
+        # Of the older one only index and term are ever asked for, and two whole entries might not fit a message.
+        return cls(
+            snapshot_id=snapshot_id,
+            index=last[1],
+            term=last[2],
+            entries=((NO_OP, before[1], before[2]), last),
+        )
+
+    def to_bytes(self) -> bytes:
+        body: bytes = msgpack.packb([_VERSION, self.snapshot_id, [list(entry) for entry in self.entries]])
+        crc: int = google_crc32c.value(body)
+        return body + crc.to_bytes(_CRC_BYTES, "big")
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "Pointer":
+        """Read a pointer.
+
+        Raises:
+            ValueError: it is damaged, or no pointer.
+        """
+        body, crc = data[:-_CRC_BYTES], data[-_CRC_BYTES:]
+        if len(data) <= _CRC_BYTES or google_crc32c.value(body) != int.from_bytes(crc, "big"):
+            raise ValueError("its checksum is wrong")
+        try:
+            fields: Any = msgpack.unpackb(body, strict_map_key=True)
+        except (ValueError, msgpack.UnpackException) as error:
+            raise ValueError("it is not msgpack") from error
+        if type(fields) is not list or len(fields) != 3 or fields[0] != _VERSION:
+            raise ValueError("its version is unknown")
+        _, snapshot_id, entries = fields
+        if type(snapshot_id) is not str or not 0 < len(snapshot_id) <= TEXT_BYTES_MAX:
+            raise ValueError("it names no snapshot")
+        if type(entries) is not list or len(entries) != 2 or not all(_is_entry(entry) for entry in entries):
+            raise ValueError("it lacks the two entries")
+        before, last = (tuple(entry) for entry in entries)
+        if last[1] != before[1] + 1 or last[2] < before[2]:
+            raise ValueError("its two entries do not follow each other")
+        return cls(snapshot_id=snapshot_id, index=last[1], term=last[2], entries=(before, last))
+
+
+def _is_entry(value: object) -> bool:
+    return (
+        type(value) is list
+        and len(value) == 3
+        and is_entry_command(value[0])
+        and type(value[1]) is int
+        and value[1] >= 1
+        and type(value[2]) is int
+        and value[2] >= 0
+    )

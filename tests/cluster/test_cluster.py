@@ -1,0 +1,403 @@
+"""Real processes: killed, stopped, cut short and started again; nothing acknowledged is lost, and all agree in the end."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from metadata_log.errors import MetadataError
+from ops.client import ClusterClient
+from ops.local_cluster import LocalCluster
+from quorum.config import ControllerSettings, SnapshotSettings
+from tests.support.processes import free_port
+
+pytestmark = pytest.mark.slow
+DEADLINE_S = 30.0
+
+
+def get(url: str) -> Any:
+    with urllib.request.urlopen(url, timeout=5) as answer:
+        return json.load(answer)
+
+
+def get_or_none(url: str) -> Any:
+    try:
+        return get(url)
+    except (OSError, ValueError):
+        return None
+
+
+async def until(predicate: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -> Any:
+    last_call = time.monotonic() + deadline_s
+    while True:
+        value = await asyncio.to_thread(predicate)
+        if value:
+            return value
+        assert time.monotonic() < last_call, f"not within {deadline_s} s: {what}"
+        await asyncio.sleep(0.02)
+
+
+def digests(cluster: LocalCluster, *, brokers: bool = True) -> set[tuple[int, str]]:
+    """Return (end_offset, digest) of every running node, all at rest or not."""
+    found = set()
+    for member in cluster.controllers:
+        found.add(tuple(get(f"{member.http}/v1/quorum")["digest"].values()))
+    for member in cluster.brokers if brokers else ():
+        found.add(tuple(get(f"{member.http}/v1/status")["digest"].values()))
+    return found
+
+
+async def all_agree(cluster: LocalCluster, *, brokers: bool = True) -> tuple[int, str]:
+    def agreed() -> tuple[int, str] | None:
+        try:
+            found = digests(cluster, brokers=brokers)
+        except OSError:
+            return None
+        return found.pop() if len(found) == 1 else None
+
+    agreed_on: tuple[int, str] = await until(agreed, "one digest on all nodes")
+    return agreed_on
+
+
+async def active_id(cluster: LocalCluster) -> int:
+    last_call = time.monotonic() + DEADLINE_S
+    while (active := await cluster.active()) is None:
+        assert time.monotonic() < last_call, "no active controller"
+        await asyncio.sleep(0.02)
+    return active.controller_id
+
+
+def topic(name: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "partitions": 3, "replication_factor": 3} | more
+
+
+def run(story: Callable[[LocalCluster], Awaitable[None]], cluster: LocalCluster) -> None:
+    async def main() -> None:
+        async with cluster:
+            await story(cluster)
+
+    asyncio.run(main())
+
+
+class Writer:
+    """A client that writes without pause and remembers what was acknowledged."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self._client = cluster.client(timeout_s=20.0)
+        self.acknowledged: list[int] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._write)
+        self._thread.start()
+
+    def _write(self) -> None:
+        number = 0
+        while not self._stop.is_set():
+            try:
+                self._client.write(
+                    "PATCH", "/v1/configs", {"cluster": True, "set": {f"k{number}": str(number)}}
+                )
+            except MetadataError:
+                continue
+            self.acknowledged.append(number)
+            number += 1
+
+    def has_written(self, count: int) -> bool:
+        return len(self.acknowledged) > count
+
+    async def stop(self) -> list[int]:
+        self._stop.set()
+        await asyncio.to_thread(self._thread.join)
+        return self.acknowledged
+
+
+def test_every_acknowledged_write_survives_kill_9_of_all_controllers_at_once(tmp_path: Path) -> None:
+    async def story(cluster: LocalCluster) -> None:
+        writer = Writer(cluster)
+        try:
+            for _ in range(2):
+                goal = len(writer.acknowledged) + 20
+                await until(partial(writer.has_written, goal), "twenty more writes")
+                for member in cluster.controllers:
+                    cluster.signal(member.id, signal.SIGKILL)
+                for member in cluster.controllers:
+                    cluster.kill(member.id)
+                    await cluster.start_one(member.id)
+        finally:
+            acknowledged = await writer.stop()
+        items = cluster.client().read("/v1/configs?cluster=1")["items"]
+        values = {item["name"]: item["value"] for item in items}
+        missing = [number for number in acknowledged if values.get(f"k{number}") != str(number)]
+        assert not missing
+        assert len(acknowledged) > 40
+        await all_agree(cluster)
+
+    run(story, LocalCluster(tmp_path / "c", controllers=3, brokers=0))
+
+
+def test_a_killed_broker_is_fenced_its_leaderships_move_and_it_comes_back_with_what_it_lacked(
+    tmp_path: Path,
+) -> None:
+    async def story(cluster: LocalCluster) -> None:
+        client = cluster.client()
+        client.write("POST", "/v1/topics", topic("orders", partitions=6))
+        await all_agree(cluster)
+        cluster.kill(11)
+
+        def fenced() -> bool:
+            return bool(client.read("/v1/brokers/11")["state"] == "OFFLINE")
+
+        await until(fenced, "broker 11 is fenced")
+        partitions = client.read("/v1/topics/orders")["partitions"]
+        assert all(partition["leader"] in (12, 13) for partition in partitions)
+        assert all(11 not in partition["isr"] for partition in partitions)
+        survivor = get(f"{cluster.http(12)}/v1/metadata")
+        assert {broker["broker_id"] for broker in survivor["brokers"]} == {12, 13}
+        await cluster.start_one(11)
+        await cluster.wait_until_ready()
+        status = get(f"{cluster.http(11)}/v1/status")
+        assert status["snapshots_fetched"] == 0
+        assert 0 < status["records_fetched"] < status["applied_offset"]
+        await all_agree(cluster)
+
+    run(story, LocalCluster(tmp_path / "c", controllers=3, brokers=3))
+
+
+def test_another_controller_takes_over_and_the_old_one_rejoins(tmp_path: Path) -> None:
+    async def story(cluster: LocalCluster) -> None:
+        old = await active_id(cluster)
+        epoch = get(f"{cluster.http(old)}/v1/quorum")["controller_epoch"]
+        cluster.kill(old)
+        cluster.client(timeout_s=20).write("POST", "/v1/topics", topic("a"))
+        new = await active_id(cluster)
+        assert new != old
+        assert get(f"{cluster.http(new)}/v1/quorum")["controller_epoch"] == epoch + 1
+        await cluster.start_one(old)
+        await all_agree(cluster)
+        states = {item["state"] for item in cluster.client().read("/v1/brokers")["items"]}
+        assert states == {"ONLINE"}, "no broker was fenced for the controllers' own trouble"
+
+    run(story, LocalCluster(tmp_path / "c", controllers=3, brokers=3))
+
+
+def test_a_controller_that_slept_answers_nothing_from_the_past(tmp_path: Path) -> None:
+    async def story(cluster: LocalCluster) -> None:
+        old = await active_id(cluster)
+        cluster.signal(old, signal.SIGSTOP)
+        others = [member.http for member in cluster.controllers if member.id != old]
+        body = json.dumps({"cluster": True, "set": {"k": "new"}}).encode()
+
+        def written() -> bool:
+            for url in others:
+                request = urllib.request.Request(
+                    f"{url}/v1/configs", body, {"Content-Type": "application/json"}, method="PATCH"
+                )
+                try:
+                    with urllib.request.urlopen(request, timeout=5):
+                        return True
+                except OSError:
+                    continue
+            return False
+
+        await until(written, "a survivor writes")
+        cluster.signal(old, signal.SIGCONT)
+        told = get_or_none(f"{cluster.http(old)}/v1/configs?cluster=1")  # None: it refused
+        assert told is None or [item["value"] for item in told["items"]] == ["new"]
+        await all_agree(cluster)
+
+    run(story, LocalCluster(tmp_path / "c", controllers=3, brokers=0))
+
+
+def small_snapshots(settings: ControllerSettings) -> ControllerSettings:
+    return replace(settings, snapshot=SnapshotSettings(bytes=20_000, keep=1))
+
+
+def test_a_controller_that_lags_far_behind_catches_up_through_a_snapshot(tmp_path: Path) -> None:
+    async def story(cluster: LocalCluster) -> None:
+        behind = next(member.id for member in cluster.controllers if member.id != await_leader(cluster))
+        cluster.kill(behind)
+        client = cluster.client()
+        for number in range(400):
+            client.write("PATCH", "/v1/configs", {"cluster": True, "set": {f"k{number % 10}": "x" * 600}})
+        leader = await active_id(cluster)
+        snapshots = f"{cluster.http(leader)}/v1/snapshots"
+        await until(lambda: get(snapshots)["items"], "a snapshot")
+        await cluster.start_one(behind)
+        await all_agree(cluster, brokers=False)
+        for member in cluster.controllers:
+            cluster.kill(member.id)
+        for member in cluster.controllers:
+            await cluster.start_one(member.id)
+        await all_agree(cluster, brokers=False)
+
+    run(story, LocalCluster(tmp_path / "c", controllers=3, brokers=0, adjust=small_snapshots))
+
+
+def await_leader(cluster: LocalCluster) -> int:
+    for member in cluster.controllers:
+        leader = int(get(f"{member.http}/v1/quorum")["leader_id"])
+        if leader >= 0:
+            return leader
+    raise AssertionError("no leader")
+
+
+def test_an_outside_broker_needs_only_msgpack_and_http(tmp_path: Path) -> None:
+    """It registers, follows, is told to go, and has the state of the offset where it stopped."""
+
+    async def story(cluster: LocalCluster) -> None:
+        script = Path(__file__).parents[1] / "support" / "outside_broker.py"
+        outside = subprocess.Popen(
+            [sys.executable, str(script), cluster.cluster_id, "40", *cluster.bootstrap],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        client = cluster.client()
+        try:
+            await until(lambda: state_of(client, 40) == "ONLINE", "the outside broker is online")
+            client.write(
+                "POST",
+                "/v1/topics",
+                topic("a", assignment=[[40, 11], [11, 40]], partitions=-1, replication_factor=-1),
+            )
+            told, _ = await asyncio.to_thread(outside.communicate, "", DEADLINE_S)
+        finally:
+            outside.kill()
+        last = json.loads(told)
+        state = client.read(f"/v1/state?at={last['end_offset']}")
+        assert (state["end_offset"], state["digest"]) == (last["end_offset"], last["digest"])
+        leaders = [partition["leader"] for partition in client.read("/v1/topics/a")["partitions"]]
+        assert leaders == [11, 11]
+        await all_agree(cluster)
+
+    run(story, LocalCluster(tmp_path / "c", controllers=3, brokers=1))
+
+
+def state_of(client: ClusterClient, broker_id: int) -> str | None:
+    items = client.read("/v1/brokers")["items"]
+    return next((item["state"] for item in items if item["broker_id"] == broker_id), None)
+
+
+def run_node(role: str, config: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "ops.cli", role, "run", "--config", str(config)],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+        env={**os.environ, "METAQUORUM_LOG": "none"},
+    )
+
+
+def test_a_node_that_cannot_run_says_why_in_one_line(tmp_path: Path) -> None:
+    """Each wrong directory, address or file: exit 6, one line that says what to do, no traceback."""
+
+    async def story(cluster: LocalCluster) -> None:
+        one = cluster.directory / cluster.member(1).config
+        other = cluster.directory / "other.toml"
+        text = one.read_text()
+
+        def refused(config: Path, *words: str) -> None:
+            ended = run_node("controller", config)
+            assert ended.returncode == 6, ended.stderr
+            assert "Traceback" not in ended.stderr
+            for word in words:
+                assert word in ended.stderr, ended.stderr
+
+        refused(one, "in use", "stop it first")  # a second process on the same directory
+
+        wrong = text.replace(cluster.cluster_id, "B" * 22)
+        other.write_text(wrong)
+        refused(other, "cluster")
+
+        other.write_text(text.replace('data_dir = "', 'data_dir = "/nonexistent/'))
+        refused(other, "storage format")
+
+        other.write_text(text + "\nnonsense = 1\n")
+        refused(other, "nonsense")
+
+        cluster.kill(2)  # a voter whose disk was wiped and formatted anew
+        two = cluster.directory / cluster.member(2).config
+        data = cluster.data(2)
+        data.rename(cluster.directory / "kept")
+        formatted = await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-m", "ops.cli", "storage", "format", "--config", str(two)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if formatted.returncode == 0:
+            refused(two, "VOTER_DIRECTORY_CHANGED")
+            subprocess.run(["rm", "-rf", str(data)], check=True)
+        (cluster.directory / "kept").rename(data)
+
+        journal = next(path for path in sorted((data / "journal").iterdir()) if path.suffix == ".journal")
+        kept = journal.read_bytes()
+        damaged = bytearray(kept)
+        damaged[60] ^= 0x40
+        journal.write_bytes(damaged)
+        refused(two, journal.name)
+        journal.write_bytes(kept)
+
+        await cluster.start_one(2)
+        await all_agree(cluster, brokers=False)
+
+    run(story, LocalCluster(tmp_path / "c", controllers=3, brokers=0))
+
+
+def test_a_second_broker_of_the_same_id_ends_and_names_the_first(tmp_path: Path) -> None:
+    async def story(cluster: LocalCluster) -> None:
+        twin = cluster.directory / "twin.toml"
+        text = (cluster.directory / cluster.member(11).config).read_text()
+        port = free_port()
+        text = re.sub(r"^data_dir = .*$", f'data_dir = "{tmp_path / "twin"}"', text, flags=re.MULTILINE)
+        text = re.sub(r"^http = .*$", f'http = "127.0.0.1:{port}"', text, flags=re.MULTILINE)
+        text = re.sub(r"^registration_timeout_ms = .*$", "", text, flags=re.MULTILINE)
+        twin.write_text("registration_timeout_ms = 500\n" + text)
+        formatted = ["storage", "format", "--config", str(twin)]
+        await asyncio.to_thread(
+            subprocess.run, [sys.executable, "-m", "ops.cli", *formatted], check=True, capture_output=True
+        )
+        ended = await asyncio.to_thread(run_node, "broker", twin)
+        assert ended.returncode == 3, ended.stderr
+        assert "broker 11" in ended.stderr
+        assert "Traceback" not in ended.stderr
+        assert get(f"{cluster.http(11)}/v1/status")["state"] == "ONLINE"
+
+    run(story, LocalCluster(tmp_path / "c", controllers=1, brokers=1))
+
+
+def test_sigterm_stops_brokers_and_controllers_cleanly(tmp_path: Path) -> None:
+    async def story(cluster: LocalCluster) -> None:
+        client = cluster.client()
+        client.write("POST", "/v1/topics", topic("a", partitions=8))
+        cluster.signal(11, signal.SIGTERM)
+        await until(lambda: cluster.exit_code(11) is not None, "broker 11 ends")
+        assert cluster.exit_code(11) == 0
+        assert not (cluster.data(11) / "process.json").exists()
+        partitions = client.read("/v1/topics/a")["partitions"]
+        assert all(partition["leader"] in (12, 13) for partition in partitions)
+        leader = await active_id(cluster)
+        cluster.signal(leader, signal.SIGTERM)
+        await until(lambda: cluster.exit_code(leader) is not None, "the active controller ends")
+        assert cluster.exit_code(leader) == 0
+        client.write("POST", "/v1/topics", topic("b", replication_factor=2))
+        await cluster.start_one(leader)
+        await cluster.start_one(11)
+        await cluster.wait_until_ready()
+        await all_agree(cluster)
+
+    run(story, LocalCluster(tmp_path / "c", controllers=3, brokers=3))

@@ -1,0 +1,197 @@
+"""Links between simulated nodes: delay, order, loss, duplicates, stragglers, partitions, and connections that end."""
+
+import asyncio
+import random
+import zlib
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+import msgpack
+
+from metadata_log.ids import NodeId
+from quorum.raft import messages
+from quorum.raft.messages import Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkFaults:
+    """Probabilities per message. Where all are 0, each link is ordered, as TCP is."""
+
+    lost: float = 0.0
+    duplicated: float = 0.0
+    late: float = 0.0
+    """Delayed by up to two seconds, beyond connections and restarts."""
+
+
+class SimulatedTransport:
+    """One incarnation of one node's transport."""
+
+    def __init__(self, network: "Network", node_id: NodeId) -> None:
+        self._network = network
+        self.node_id = node_id
+        self.alive = True
+        self.on_message: Callable[[NodeId, Message], None] = lambda _node, _message: None
+        self.on_connected: Callable[[NodeId], None] = lambda _node: None
+        self.on_lost: Callable[[NodeId, bool], None] = lambda _node, _by_peer: None
+        self.links: set[NodeId] = set()
+
+    def send(self, node_id: NodeId, message: Message) -> None:
+        if self.alive and node_id in self.links:
+            self._network.carry(self, node_id, message)
+
+    def connected(self) -> AbstractSet[NodeId]:
+        return self.links
+
+
+class Network:
+    def __init__(self, loop: asyncio.AbstractEventLoop, rng: random.Random, faults: LinkFaults) -> None:
+        self._loop = loop
+        self._rng = rng
+        self.faults = faults
+        self._transports: dict[NodeId, SimulatedTransport] = {}
+        self._blocked: set[tuple[NodeId, NodeId]] = set()
+        self._arrives: dict[tuple[NodeId, NodeId], float] = {}
+        self._epochs: dict[frozenset[NodeId], int] = {}
+        self.trace = 0
+        self.messages_total = 0
+
+    # --- life of nodes
+
+    def attach(self, node_id: NodeId) -> SimulatedTransport:
+        transport = SimulatedTransport(self, node_id)
+        self._transports[node_id] = transport
+        for peer in sorted(self._transports):
+            if peer != node_id:
+                self._connect_later(frozenset((node_id, peer)))
+        return transport
+
+    def detach(self, node_id: NodeId) -> None:
+        """End a node's process: its peers read EOF, unless a partition hides it."""
+        gone = self._transports.pop(node_id)
+        gone.alive = False
+        for peer in sorted(gone.links):
+            survivor = self._transports.get(peer)
+            if survivor is None:
+                continue
+            hidden = (node_id, peer) in self._blocked
+            delay = self._rng.uniform(0.2, 1.5) if hidden else self._delay()
+            epoch = self._epoch(node_id, peer)
+            self._loop.call_later(delay, self._notice, survivor, node_id, epoch, not hidden)
+        gone.links.clear()
+
+    # --- partitions
+
+    def block(self, source: NodeId, target: NodeId) -> None:
+        """Let nothing pass from `source` to `target`; after a while both ends give the connection up."""
+        if (source, target) in self._blocked:
+            return
+        self._blocked.add((source, target))
+        pair = frozenset((source, target))
+        self._loop.call_later(self._rng.uniform(0.1, 2.0), self._give_up, pair, self._epochs.get(pair, 0))
+
+    def heal(self) -> None:
+        self._blocked.clear()
+        for node_id in sorted(self._transports):
+            for peer in sorted(self._transports):
+                if peer > node_id:
+                    self._connect_later(frozenset((node_id, peer)))
+
+    def flap(self, one: NodeId, other: NodeId) -> None:
+        """Reset one connection: both ends see it closed by their peer."""
+        self._end(frozenset((one, other)), by_peer=True)
+
+    def is_open(self, source: NodeId, target: NodeId) -> bool:
+        return (
+            target in self._transports
+            and source in self._transports
+            and (source, target) not in self._blocked
+        )
+
+    # --- messages
+
+    def carry(self, sender: SimulatedTransport, target: NodeId, message: Message) -> None:
+        packed = msgpack.packb(message)
+        faults, rng, source = self.faults, self._rng, sender.node_id
+        if (source, target) in self._blocked:
+            return
+        if faults.lost and rng.random() < faults.lost:
+            return
+        copies = 2 if faults.duplicated and rng.random() < faults.duplicated else 1
+        for _ in range(copies):
+            delay = self._delay()
+            if faults.late and rng.random() < faults.late:
+                delay += rng.uniform(0.0, 2.0)
+            epoch: int | None = None
+            if not faults.late:
+                delay = max(delay, self._arrives.get((source, target), 0.0) - self._loop.time())
+                self._arrives[source, target] = self._loop.time() + delay
+                epoch = self._epoch(source, target)
+            self._loop.call_later(delay, self._deliver, source, target, packed, epoch)
+
+    def _deliver(self, source: NodeId, target: NodeId, packed: bytes, epoch: int | None) -> None:
+        receiver = self._transports.get(target)
+        if receiver is None or (source, target) in self._blocked:
+            return
+        if epoch is not None and epoch != self._epoch(source, target):
+            return
+        message = msgpack.unpackb(packed)
+        messages.check(message)
+        self.messages_total += 1
+        self.note("message", source, target, message["type"], message["term"])
+        receiver.on_message(source, message)
+
+    def note(self, *event: object) -> None:
+        """Add an event to the trace: the same seed must give the same sum."""
+        self.trace = zlib.crc32(repr((self._loop.time(), event)).encode(), self.trace)
+
+    def _delay(self) -> float:
+        return self._rng.uniform(0.0001, 0.0008) + self._rng.expovariate(1 / 0.0003)
+
+    def _epoch(self, one: NodeId, other: NodeId) -> int:
+        return self._epochs.get(frozenset((one, other)), 0)
+
+    # --- connections
+
+    def _connect_later(self, pair: frozenset[NodeId]) -> None:
+        self._loop.call_later(self._rng.uniform(0.001, 0.1), self._connect, pair)
+
+    def _connect(self, pair: frozenset[NodeId]) -> None:
+        one, other = sorted(pair)
+        if one not in self._transports or other not in self._transports:
+            return
+        if other in self._transports[one].links:
+            return
+        if (one, other) in self._blocked or (other, one) in self._blocked:
+            return
+        self._epochs[pair] = self._epochs.get(pair, 0) + 1
+        for node_id, peer in ((one, other), (other, one)):
+            self._transports[node_id].links.add(peer)
+            self._transports[node_id].on_connected(peer)
+
+    def _give_up(self, pair: frozenset[NodeId], epoch: int) -> None:
+        if self._epochs.get(pair, 0) == epoch and any(frozenset(way) == pair for way in self._blocked):
+            self._end(pair, by_peer=False)
+
+    def _end(self, pair: frozenset[NodeId], *, by_peer: bool) -> None:
+        one, other = sorted(pair)
+        self._epochs[pair] = self._epochs.get(pair, 0) + 1
+        for node_id, peer in ((one, other), (other, one)):
+            transport = self._transports.get(node_id)
+            if transport is not None and peer in transport.links:
+                self._lose(transport, peer, by_peer)
+        self._connect_later(pair)
+
+    def _notice(self, survivor: SimulatedTransport, gone: NodeId, epoch: int, by_peer: bool) -> None:
+        """Let a survivor see that a connection has ended, unless it knows already."""
+        if self._epoch(survivor.node_id, gone) == epoch:
+            self._lose(survivor, gone, by_peer)
+
+    def _lose(self, transport: SimulatedTransport, peer: NodeId, by_peer: bool) -> None:
+        if transport.alive and peer in transport.links:
+            transport.links.discard(peer)
+            # What was sent before the end may have arrived before it; nothing of this connection comes after.
+            self._epochs[frozenset((transport.node_id, peer))] = self._epoch(transport.node_id, peer) + 1
+            transport.on_lost(peer, by_peer)
+            if peer in self._transports:
+                self._connect_later(frozenset((transport.node_id, peer)))

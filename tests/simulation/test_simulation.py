@@ -1,0 +1,61 @@
+"""Raft's properties, durability, exactly-once and linearizable reads, in simulated weather: see `world`."""
+
+import pytest
+
+from quorum.raft.guard import Guard
+from tests.simulation.world import PROFILES, World
+
+
+def _replay(seed: int, seconds: float, profile: str, voters: int) -> str:
+    return (
+        f"python -m tests.simulation --seeds {seed} --seconds {seconds} --profile {profile} --voters {voters}"
+    )
+
+
+def _check(seed: int, seconds: float, profile: str, voters: int = 3) -> World:
+    world = World(seed=seed, profile=PROFILES[profile], voters=voters)
+    violations = world.run(seconds)
+    assert not violations, f"{violations[0]}\n{_replay(seed, seconds, profile, voters)}"
+    return world
+
+
+@pytest.mark.parametrize("profile", ["calm", "fifo", "wild"])
+def test_a_short_life(profile: str) -> None:
+    world = _check(7, 4.0, profile)
+    assert world.writes_acknowledged > 50
+    assert world.reads_answered > 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 108))
+@pytest.mark.parametrize("profile", ["fifo", "wild", "nasty"])
+def test_rough_weather(seed: int, profile: str) -> None:
+    _check(seed, 10.0, profile)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("seed", "profile", "voters"),
+    [(1, "nasty", 5), (2, "storm", 5), (3, "wild", 5), (4, "wild", 1), (5, "nasty", 1), (6, "calm", 3)],
+)
+def test_other_quorums(seed: int, profile: str, voters: int) -> None:
+    _check(seed, 12.0, profile, voters)
+
+
+def test_the_same_seed_is_the_same_life() -> None:
+    one, two, other = (_check(seed, 4.0, "wild") for seed in (11, 11, 12))
+    assert one.network.trace == two.network.trace
+    assert one.checks.history == two.checks.history
+    assert one.network.trace != other.network.trace
+
+
+@pytest.mark.parametrize(("rule", "profile"), [("barrier", "calm"), ("strip", "wild")])
+def test_the_simulation_finds_a_missing_rule(
+    monkeypatch: pytest.MonkeyPatch, rule: str, profile: str
+) -> None:
+    """The checks have teeth: without one of the guard's rules some seed fails."""
+    monkeypatch.setattr(Guard, rule, lambda _guard, message: (message, None))
+    for seed in range(20):
+        if World(seed=seed, profile=PROFILES[profile]).run(8.0):
+            return
+    raise AssertionError(f"20 lives without {rule}, and nothing was violated")

@@ -1,0 +1,295 @@
+"""E: what the transcripts leave out: refusals by kind, parts, bystanders of a fencing, what is answered and why."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from metadata_log.ids import BrokerId
+from metadata_log.protocol import BrokerState, UnregisterBroker
+from metadata_log.records.brokers import (
+    BrokerEndpoint,
+    BrokerRegistrationChangeRecord,
+    FeatureRange,
+    RegisterBrokerRecord,
+)
+from metadata_log.records.features import FeatureLevelRecord
+from metadata_log.records.partitions import PartitionChangeRecord
+from quorum.decide.brokers import fence, heartbeat, register, state_of, unregister
+from tests.support.decisions import CLUSTER_ID, FEATURES, World, invariants_hold, registration, word_uuid
+
+METADATA, OURS = FEATURES
+
+
+def online(*broker_ids: int, **options: int) -> World:
+    world = World(**options)
+    for broker_id in broker_ids:
+        world.run(f"register {broker_id}")
+        world.run(f"heartbeat {broker_id}")
+    return world
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"cluster_id": "B" * 22}, "INCONSISTENT_CLUSTER_ID"),
+        ({"broker_id": BrokerId(9000)}, "INVALID_REGISTRATION"),
+        ({"log_dirs": ()}, "INVALID_REGISTRATION"),
+        ({"log_dirs": (bytes(15) + b"\x63",)}, "INVALID_REGISTRATION"),
+        ({"log_dirs": (word_uuid("x"), word_uuid("x"))}, "INVALID_REGISTRATION"),
+        ({"log_dirs": (word_uuid("d1a"),)}, "INVALID_REGISTRATION"),
+        ({"features": ()}, "INVALID_REGISTRATION"),
+        ({"features": (METADATA, METADATA)}, "INVALID_REGISTRATION"),
+        (
+            {"endpoints": (BrokerEndpoint("A", "a", 1, 0), BrokerEndpoint("A", "b", 2, 0))},
+            "INVALID_REGISTRATION",
+        ),
+        ({"features": (FeatureRange("metadata.version", 7, 29), OURS)}, "UNSUPPORTED_VERSION"),
+        ({"features": (FeatureRange("metadata.version", 30, 30), OURS)}, None),
+        ({"features": (METADATA,)}, None),
+        ({"features": (METADATA, FeatureRange("metaquorum.version", 2, 3))}, "UNSUPPORTED_VERSION"),
+        ({"features": (METADATA, FeatureRange("kraft.version", 0, 1))}, None),
+        ({"features": (METADATA, FeatureRange("kraft.version", 0, 0))}, "UNSUPPORTED_VERSION"),
+        (
+            {"features": (METADATA, FeatureRange("eligible.leader.replicas.version", 1, 1))},
+            "UNSUPPORTED_VERSION",
+        ),
+        ({"features": (METADATA, FeatureRange("eligible.leader.replicas.version", 0, 1))}, None),
+    ],
+)
+def test_a_registration_is_refused_by_name(changes: dict[str, Any], error: str | None) -> None:
+    world = online(1)
+    decision = world.decide(replace(registration(2), **changes))
+    assert (decision.refusal and decision.refusal.error) == error
+    assert (BrokerId(2) in world.image.brokers) == (error is None)
+
+
+def test_a_finalized_feature_must_be_named() -> None:
+    world = online(1)
+    world.write([FeatureLevelRecord("transaction.version", 2)])
+    refusal = world.decide(registration(2)).refusal
+    assert refusal is not None and refusal.error == "UNSUPPORTED_VERSION"
+
+
+def test_the_epoch_is_the_offset_of_the_record() -> None:
+    world = online(1, 2)
+    world.run("create t on=1,2/2,1")
+    world.now_ms += 9001
+    decision = world.decide(registration(1, incarnation_id=word_uuid("b1-2")))
+    assert [type(record) for record in decision.records] == [PartitionChangeRecord] * 2 + [
+        RegisterBrokerRecord
+    ]
+    assert decision.answer == {"broker_epoch": world.image.end_offset - 1}
+    assert world.image.brokers[BrokerId(1)].broker_epoch == world.image.end_offset - 1
+
+
+def test_a_new_registration_forgets_cordoned_directories_and_shutdown() -> None:
+    world = online(1, 2)
+    world.run("create t on=1,2")
+    world.run("heartbeat 1 cordoned=d1a")
+    world.run("heartbeat 1 shutdown")
+    world.run("expire 1")
+    world.run("register 1 incarnation=b1-2")
+    broker = world.image.brokers[BrokerId(1)]
+    assert (broker.fenced, broker.in_controlled_shutdown, broker.cordoned_log_dirs) == (True, False, None)
+
+
+@pytest.mark.parametrize(("previous", "clean"), [(-1, False), (0, False), (None, True)])
+def test_the_cause_says_whether_the_stop_was_clean(previous: int | None, clean: bool) -> None:
+    world = online(1)
+    epoch = world.image.brokers[BrokerId(1)].broker_epoch
+    world.run("expire 1")
+    again = registration(
+        1, incarnation_id=word_uuid("b1-2"), previous_broker_epoch=epoch if previous is None else previous
+    )
+    cause = world.decide(again).cause
+    assert cause == ("BROKER_REGISTERED", epoch, {"broker_id": 1, "clean": clean})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"broker_epoch": 0}, {"broker_id": BrokerId(7)}, {"incarnation_id": word_uuid("another")}],
+)
+def test_a_stale_heartbeat_is_refused_and_renews_nothing(changes: dict[str, Any]) -> None:
+    world = online(1)
+    world.now_ms += 5000
+    decided = heartbeat(
+        world.image, replace(world.request(1), **changes), liveness=world.liveness, now_ms=world.now_ms
+    )
+    assert decided.decision.refusal is not None
+    assert decided.decision.refusal.error == "STALE_BROKER_EPOCH"
+    assert world.liveness.last_contact_ms_ago(BrokerId(1), now_ms=world.now_ms) == 5000
+
+
+def test_a_broker_that_registered_anew_is_not_fenced() -> None:
+    world = online(1)
+    decision = fence(world.image, broker_id=BrokerId(1), broker_epoch=world.image.end_offset + 5)
+    assert decision.refusal is not None and decision.refusal.error == "STALE_BROKER_EPOCH"
+    assert not decision.records
+
+
+def many_partitions(world: World, count: int, assignment: str) -> None:
+    world.run("create many on=" + "/".join([assignment] * count))
+
+
+def test_a_fencing_in_parts_ends_with_the_fencing_record() -> None:
+    world = online(1, 2, records_max=10)
+    many_partitions(world, 25, "1,2")
+    parts = world.expire(1, world.image.brokers[BrokerId(1)].broker_epoch)
+    assert [len(part.records) for part in parts] == [9, 9, 8]
+    assert [part.more for part in parts] == [True, True, False]
+    assert isinstance(parts[-1].records[-1], BrokerRegistrationChangeRecord)
+    assert {p.leader for p in world.image.topics[world.image.topic_ids["many"]].partitions} == {2}
+    invariants_hold(world.image)
+
+
+def test_a_broker_halfway_fenced_is_elected_nowhere_and_gets_no_replica() -> None:
+    world = online(1, 2, 3)
+    world.run("create t on=2,1")
+    halfway = frozenset({BrokerId(1)})
+    epoch = world.image.brokers[BrokerId(2)].broker_epoch
+    decision = fence(world.image, broker_id=BrokerId(2), broker_epoch=epoch, ineligible=halfway)
+    first = decision.records[0]
+    assert isinstance(first, PartitionChangeRecord) and first.leader == -1
+
+
+def test_a_shutdown_in_parts_moves_everything_before_it_counts() -> None:
+    world = online(1, 2, records_max=10)
+    many_partitions(world, 25, "1,2")
+    states = [world.heartbeat(1, want_shut_down=True) for _ in range(3)]
+    assert [len(beat.decision.records) for beat in states] == [9 + 1 - 1, 9, 8]
+    assert [beat.decision.more for beat in states] == [True, True, False]
+    assert {beat.state for beat in states} == {BrokerState.STOPPING}
+    epoch = world.image.brokers[BrokerId(1)].broker_epoch
+    assert world.liveness.shutdown_offset(BrokerId(1), epoch) == world.image.end_offset
+    assert not world.heartbeat(1, want_shut_down=True).should_shut_down
+    world.heartbeat(2)
+    assert world.heartbeat(1, want_shut_down=True).should_shut_down
+
+
+def test_an_unfencing_in_parts_elects_everywhere() -> None:
+    world = online(1, 2, records_max=10)
+    many_partitions(world, 25, "1")
+    world.expire(1, world.image.brokers[BrokerId(1)].broker_epoch)
+    beats = [world.heartbeat(1)]
+    while beats[-1].decision.more:
+        beats.append(world.heartbeat(1))
+    assert [len(beat.decision.records) for beat in beats] == [9, 9, 8]
+    assert {p.leader for p in world.image.topics[world.image.topic_ids["many"]].partitions} == {1}
+    assert not world.heartbeat(1).decision.records
+
+
+def test_a_directory_fails_in_parts() -> None:
+    world = online(2, records_max=10)
+    world.run("register 1 dirs=a,b")
+    world.heartbeat(1)
+    many_partitions(world, 25, "1,2")
+    topic_id = world.image.topic_ids["many"]
+    directories = (word_uuid("a"), word_uuid("d2a"))
+    world.write([PartitionChangeRecord(topic_id, n, directories=directories) for n in range(25)])
+    changes: dict[str, Any] = {"offline_log_dirs": (word_uuid("a"),), "cordoned_log_dirs": (word_uuid("b"),)}
+    beats = [world.heartbeat(1, **changes)]
+    while beats[-1].decision.more:
+        beats.append(world.heartbeat(1, **changes))
+    assert [len(beat.decision.records) for beat in beats] == [8, 8, 8, 3]
+    broker = world.image.brokers[BrokerId(1)]
+    assert (broker.log_dirs, broker.cordoned_log_dirs) == ((word_uuid("b"),),) * 2
+    assert {p.leader for p in world.image.topics[topic_id].partitions} == {2}
+    assert not world.heartbeat(1, **changes).decision.records
+
+
+def test_a_shutdown_and_a_failed_directory_share_their_parts() -> None:
+    world = online(1, 2, records_max=10)
+    many_partitions(world, 25, "1,2")
+    changes: dict[str, Any] = {"offline_log_dirs": (word_uuid("d1a"),), "want_shut_down": True}
+    beats = [world.heartbeat(1, **changes)]
+    while beats[-1].decision.more:
+        beats.append(world.heartbeat(1, **changes))
+    assert max(len(beat.decision.records) for beat in beats) <= 10
+    assert {p.isr for p in world.image.topics[world.image.topic_ids["many"]].partitions} == {(2,)}
+
+
+def test_registration_and_removal_come_in_parts_too() -> None:
+    world = online(1, 2)
+    many_partitions(world, 25, "1,2")
+    world.now_ms += 9001
+    again = registration(1, incarnation_id=word_uuid("b1-2"))
+    sizes = []
+    more = True
+    while more:
+        decision = register(
+            world.image,
+            again,
+            liveness=world.liveness,
+            now_ms=world.now_ms,
+            cluster_id=CLUSTER_ID,
+            records_max=10,
+        )
+        world.write(decision.records)
+        sizes.append(len(decision.records))
+        more = decision.more
+    assert sizes == [9, 9, 8]
+    assert decision.answer == {"broker_epoch": world.image.end_offset - 1}
+    removal = unregister(world.image, UnregisterBroker(broker_id=BrokerId(2)), records_max=10)
+    assert removal.more and removal.answer is None
+
+
+def test_a_part_fits_into_a_batch_by_its_bytes() -> None:
+    """Goal: fencing never fails for the size of its batch. Method: ISRs of 400 members with long ids."""
+    world = World()
+    members = range(1_000_000, 1_000_400)
+    for broker_id in members:
+        world.decide(registration(broker_id))
+        world.heartbeat(broker_id)
+    assignment = "/".join([",".join(map(str, members))] * 80)
+    for number in range(7):
+        world.run(f"create t{number} on={assignment}")
+    parts = world.expire(1_000_000, world.image.brokers[BrokerId(1_000_000)].broker_epoch)
+    assert len(parts) == 2
+    invariants_hold(world.image)
+
+
+def test_the_state_of_a_broker() -> None:
+    world = online(1, 2)
+    world.run("create t on=1,2")
+    one = BrokerId(1)
+    assert state_of(world.image, one, has_session=True) is BrokerState.ONLINE
+    world.run("heartbeat 1 shutdown")
+    assert state_of(world.image, one, has_session=True) is BrokerState.STOPPING
+    world.run("expire 1")
+    assert state_of(world.image, one, has_session=True) is BrokerState.FENCED
+    assert state_of(world.image, one, has_session=False) is BrokerState.OFFLINE
+    assert state_of(world.image, BrokerId(7), has_session=False) is BrokerState.OFFLINE
+
+
+def test_a_stopping_broker_goes_on_after_a_change_of_controllers() -> None:
+    """Goal: a new controller, which knows no shutdown offset, neither forgets the shutdown nor lets go too early."""
+    world = online(1, 2)
+    world.run("create t on=1,2")
+    world.run("heartbeat 1 shutdown")
+    world.liveness.clear()
+    world.liveness.grant_all(world.image, world.now_ms)
+    decided = world.heartbeat(1, want_shut_down=True)
+    assert decided.should_shut_down, "it leads nothing, and says so itself"
+    assert world.image.brokers[BrokerId(1)].fenced
+
+
+def test_a_shutdown_whose_records_were_lost_is_tried_again() -> None:
+    """Goal: a broker is not left leading for ever. Method: decide the shutdown, and drop what was decided."""
+    world = online(1, 2)
+    world.run("create t on=1,2")
+    request = world.request(1, want_shut_down=True)
+    lost = heartbeat(world.image, request, liveness=world.liveness, now_ms=world.now_ms)
+    world.run("create u on=2")
+    again = world.heartbeat(1, want_shut_down=True)
+    assert again.decision.records == lost.decision.records
+    epoch = world.image.brokers[BrokerId(1)].broker_epoch
+    assert world.liveness.shutdown_offset(BrokerId(1), epoch) == world.image.end_offset
+
+
+def test_heartbeat_asks_for_no_more_than_it_is_given() -> None:
+    world = online(1)
+    request = replace(world.request(1), want_fence=True)
+    before = world.image
+    heartbeat(world.image, request, liveness=world.liveness, now_ms=world.now_ms)
+    assert world.image is before

@@ -1,0 +1,105 @@
+"""E: settings: names, values, secrets, and what is written."""
+
+import hashlib
+
+import pytest
+
+from metadata_log.errors import InvalidConfig
+from metadata_log.protocol import AlterConfigs
+from metadata_log.records.configs import BROKER, TOPIC, ConfigRecord
+from quorum.decide.configs import TOPIC_CONFIGS, check_topic_configs
+from tests.support.decisions import World
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        (
+            "cleanup.policy",
+            ("compact", "delete", "compact,delete", "compact , delete", ""),
+            ("x", "compact,", "delete,delete"),
+        ),
+        ("compression.gzip.level", ("-1", "1", "9"), ("0", "10", "")),
+        ("compression.type", ("zstd", "producer"), ("ZSTD", "none")),
+        ("min.cleanable.dirty.ratio", ("0", "1", "0.5", ".5", "1e-1"), ("1.1", "-0.1", "nan", "half", "٠")),
+        ("min.insync.replicas", ("1", "+2", " 3 "), ("0", "1.5", "2147483648", "1_000", "٣")),
+        ("retention.ms", ("-1", "9223372036854775807"), ("-2", "9223372036854775808", "1h")),
+        ("retention.bytes", ("-1", "-5"), ("x",)),
+        ("segment.bytes", ("1048576",), ("1048575",)),
+        ("message.timestamp.type", ("CreateTime",), ("createtime",)),
+        ("preallocate", ("true", "FALSE"), ("yes", "1")),
+        ("leader.replication.throttled.replicas", ("", "*", "0:1,1:2"), ("0", "0:1;1:2", "*,0:1")),
+    ],
+)
+def test_values(name: str, good: tuple[str, ...], bad: tuple[str, ...]) -> None:
+    for value in good:
+        check_topic_configs({name: value})
+    for value in bad:
+        with pytest.raises(InvalidConfig, match=name):
+            check_topic_configs({name: value})
+
+
+def test_an_unknown_name_is_refused() -> None:
+    with pytest.raises(InvalidConfig, match=r"no\.such"):
+        check_topic_configs({"no.such": "1"})
+    assert len(TOPIC_CONFIGS) > 30
+
+
+def test_settings_that_contradict_each_other() -> None:
+    with pytest.raises(InvalidConfig):
+        check_topic_configs({"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "9"})
+
+
+def world_with_topic() -> World:
+    world = World()
+    for line in ("register 1", "heartbeat 1", "create t on=1 retention.ms=5"):
+        world.run(line)
+    return world
+
+
+def altered(kind: int, name: str, set_: dict[str, str], *unset: str) -> AlterConfigs:
+    return AlterConfigs(resource_type=kind, resource_name=name, set=set_, unset=unset)
+
+
+def test_a_change_answers_with_all_settings_after_it() -> None:
+    world = world_with_topic()
+    decision = world.decide(altered(TOPIC, "t", {"segment.ms": "7", "flush.ms": "1"}, "retention.ms"))
+    assert decision.records == (
+        ConfigRecord(TOPIC, "t", "flush.ms", "1"),
+        ConfigRecord(TOPIC, "t", "retention.ms", None),
+        ConfigRecord(TOPIC, "t", "segment.ms", "7"),
+    )
+    assert decision.answer is not None
+    assert decision.answer["items"] == [
+        {"resource_type": "topic", "resource_name": "t", "name": "flush.ms", "value": "1"},
+        {"resource_type": "topic", "resource_name": "t", "name": "segment.ms", "value": "7"},
+    ]
+
+
+def test_a_secret_is_told_as_its_hash() -> None:
+    world = world_with_topic()
+    decision = world.decide(altered(BROKER, "", {"ssl.keystore.password": "open sesame"}))
+    assert decision.answer is not None
+    shown = decision.answer["items"][0]["value"]
+    assert shown == "sha256:" + hashlib.sha256(b"open sesame").hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("command", "error"),
+    [
+        (altered(TOPIC, "t", {"flush.ms": "1"}, "flush.ms"), "INVALID_REQUEST"),
+        (altered(TOPIC, "t", {}, "flush.ms", "flush.ms"), "INVALID_REQUEST"),
+        (altered(TOPIC, "t", {"": "1"}), "INVALID_REQUEST"),
+        (altered(TOPIC, "no", {"flush.ms": "x"}), "INVALID_CONFIG"),
+        (altered(TOPIC, "no", {"flush.ms": "1"}), "UNKNOWN_TOPIC_OR_PARTITION"),
+        (altered(TOPIC, "no", {}), "UNKNOWN_TOPIC_OR_PARTITION"),
+        (altered(BROKER, "01", {"a": "1"}), "INVALID_REQUEST"),
+        (altered(BROKER, "2", {"a": "1"}), "BROKER_ID_NOT_REGISTERED"),
+        (altered(BROKER, "9000", {"a": "1"}), None),
+        (altered(3, "t", {"a": "1"}), "INVALID_REQUEST"),
+        (altered(BROKER, "1", {f"n{n}": "" for n in range(10_001)}), "POLICY_VIOLATION"),
+    ],
+)
+def test_refusals(command: AlterConfigs, error: str | None) -> None:
+    decision = world_with_topic().decide(command)
+    assert (decision.refusal and decision.refusal.error) == error

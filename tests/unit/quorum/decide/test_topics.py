@@ -1,0 +1,140 @@
+"""E: creation and end of topics beside the transcripts: manual assignments, bounds, answers."""
+
+import pytest
+
+from metadata_log.ids import MIGRATING, UNASSIGNED, BrokerId, uuid_text
+from metadata_log.limits import PARTITIONS_PER_TOPIC_MAX
+from metadata_log.records.brokers import RegisterBrokerRecord
+from metadata_log.records.topics import TopicRecord
+from quorum.decide.topics import directory_of_new_replica
+from quorum.decision import Decision
+from quorum.views import describe_topic
+from tests.support.decisions import World, creation, ids, word_uuid
+
+
+def cluster(*broker_ids: int) -> World:
+    world = World()
+    for broker_id in broker_ids:
+        world.run(f"register {broker_id}")
+        world.run(f"heartbeat {broker_id}")
+    return world
+
+
+def error_of(decision: Decision) -> str | None:
+    return None if decision.refusal is None else decision.refusal.error
+
+
+@pytest.mark.parametrize(
+    ("assignment", "error"),
+    [
+        ("0,1/", "INVALID_REPLICA_ASSIGNMENT"),
+        ("0,9", "INVALID_REPLICA_ASSIGNMENT"),
+        ("0,0", "INVALID_REPLICA_ASSIGNMENT"),
+        ("0,1/0", "INVALID_REPLICA_ASSIGNMENT"),
+        ("3", "INVALID_REPLICA_ASSIGNMENT"),
+        ("3,0", None),
+    ],
+)
+def test_a_manual_assignment(assignment: str, error: str | None) -> None:
+    world = cluster(0, 1, 2)
+    world.run("register 3")
+    decision = world.decide(creation("t", assignment=tuple(map(ids, assignment.split("/")))))
+    assert error_of(decision) == error
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("", "INVALID_TOPIC_EXCEPTION"),
+        (".", "INVALID_TOPIC_EXCEPTION"),
+        ("..", "INVALID_TOPIC_EXCEPTION"),
+        ("a b", "INVALID_TOPIC_EXCEPTION"),
+        ("a/b", "INVALID_TOPIC_EXCEPTION"),
+        ("ä", "INVALID_TOPIC_EXCEPTION"),
+        ("a\n", "INVALID_TOPIC_EXCEPTION"),
+        ("x" * 249, None),
+        ("x" * 250, "INVALID_TOPIC_EXCEPTION"),
+        ("a.b", "INVALID_TOPIC_EXCEPTION"),
+        ("a_b", "TOPIC_ALREADY_EXISTS"),
+        ("a-b", None),
+        ("a_b_c", None),
+        ("._" * 30, None),
+    ],
+)
+def test_names(name: str, error: str | None) -> None:
+    world = cluster(0)
+    world.run("create a_b on=0")
+    assert error_of(world.decide(creation(name, assignment=(ids("0"),)))) == error
+
+
+@pytest.mark.parametrize("topics", [1, 40])
+def test_a_collision_is_found_by_either_way_of_looking(topics: int) -> None:
+    world = cluster(0)
+    world.run("create a.b_c on=0")
+    for number in range(topics):
+        world.run(f"create t{number} on=0")
+    for name in ("a_b.c", "a.b.c", "a_b_c"):
+        assert error_of(world.decide(creation(name, assignment=(ids("0"),)))) == "INVALID_TOPIC_EXCEPTION"
+
+
+def test_defaults_are_one_partition_and_three_replicas() -> None:
+    world = cluster(0, 1)
+    assert error_of(world.decide(creation("t"))) == "INVALID_REPLICATION_FACTOR"
+    world.run("register 2")
+    decision = world.decide(creation("t"))
+    assert decision.answer is not None
+    (partition,) = decision.answer["partitions"]
+    assert len(partition["replicas"]) == 3 and partition["replicas"][2] == 2
+    assert partition["isr"] == partition["replicas"][:2], "a fenced replica joins no ISR"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"partitions": PARTITIONS_PER_TOPIC_MAX + 1, "replication_factor": 1},
+        {"partitions": PARTITIONS_PER_TOPIC_MAX, "replication_factor": 1},
+        {"assignment": (ids("0"),) * (PARTITIONS_PER_TOPIC_MAX + 1)},
+    ],
+)
+def test_more_than_a_batch_holds_is_refused(changes: dict[str, object]) -> None:
+    assert error_of(cluster(0).decide(creation("t", **changes))) == "POLICY_VIOLATION"
+
+
+def test_the_answer_describes_the_topic_as_it_then_is() -> None:
+    world = cluster(0, 1)
+    decision = world.decide(creation("t", partitions=3, replication_factor=2, configs={"retention.ms": "5"}))
+    topic = world.image.topic_named("t")
+    assert topic is not None
+    assert decision.answer == describe_topic(world.image, topic)
+    first = decision.records[0]
+    assert isinstance(first, TopicRecord) and decision.answer["topic_id"] == uuid_text(first.topic_id)
+    assert decision.cause is None
+
+
+def test_validate_only_writes_nothing_and_names_no_id() -> None:
+    world = cluster(0)
+    decision = world.decide(creation("t", partitions=2, replication_factor=1, validate_only=True))
+    assert not decision.records
+    assert decision.answer is not None and decision.answer["topic_id"] is None
+    assert len(decision.answer["partitions"]) == 2
+
+
+def test_the_directory_of_a_new_replica() -> None:
+    world = World()
+    world.run("register 1")
+    world.run("register 2 dirs=x,y")
+    assert directory_of_new_replica(world.image, BrokerId(1)) == word_uuid("d1a")
+    assert directory_of_new_replica(world.image, BrokerId(2)) == UNASSIGNED
+    world.write([RegisterBrokerRecord._make(world.image.brokers[BrokerId(1)])._replace(log_dirs=())])
+    assert directory_of_new_replica(world.image, BrokerId(1)) == MIGRATING
+
+
+def test_deletion_names_the_id_that_ended() -> None:
+    world = cluster(0)
+    created = world.decide(creation("t", assignment=(ids("0"),)))
+    told = world.run("delete t")
+    assert told == ["topic t removed"]
+    assert world.run("delete t")[0].startswith("! UNKNOWN_TOPIC_OR_PARTITION")
+    again = world.decide(creation("t", assignment=(ids("0"),)))
+    assert created.answer is not None and again.answer is not None
+    assert created.answer["topic_id"] != again.answer["topic_id"]

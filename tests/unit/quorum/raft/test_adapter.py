@@ -1,0 +1,380 @@
+"""The adapter as its owner sees it, on simulated time, disks and links."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from pysyncobj import syncobj
+
+from metadata_log.errors import (
+    DamagedFile,
+    InvalidRequest,
+    InvalidSettings,
+    NotController,
+    ThrottlingQuotaExceeded,
+)
+from metadata_log.ids import NodeId
+from quorum.raft import adapter
+from quorum.raft.pointer import FILE_NAME, Pointer
+from quorum.raft.raft_log import Role
+from tests.simulation.world import PROFILES, SNAPSHOT_FRAMES, Model, SimulatedNode, World
+
+
+class Quorum:
+    """A world without weather that a test steps through."""
+
+    def __init__(self, voters: int = 3, seed: int = 1) -> None:
+        self.world = World(seed=seed, profile=PROFILES["calm"], voters=voters)
+        self.loop = self.world.loop
+
+    def start(self) -> None:
+        self.run(self._start())
+
+    async def _start(self) -> None:
+        for node in self.world.nodes.values():
+            node.start()
+
+    def run(self, work: Any) -> Any:
+        return self.loop.run_until_complete(work)
+
+    def wait(self, seconds: float) -> None:
+        self.run(asyncio.sleep(seconds))
+
+    def until(self, condition: Callable[[], bool], seconds: float = 20.0) -> None:
+        deadline = self.loop.time() + seconds
+        while not condition():
+            assert self.loop.time() < deadline, "the condition never came true"
+            self.wait(0.001)
+
+    @property
+    def nodes(self) -> list[SimulatedNode]:
+        return list(self.world.nodes.values())
+
+    def leader(self) -> SimulatedNode:
+        self.until(lambda: sum(node.is_leader() for node in self.nodes) == 1)
+        node = next(node for node in self.nodes if node.is_leader())
+        self.until(lambda: node.listener.is_leader)  # type: ignore[attr-defined]
+        return node
+
+    def write(self, count: int = 1) -> None:
+        """Append frames at the leader, and wait until they are applied everywhere."""
+        node = self.leader()
+        assert node.log is not None and isinstance(node.listener, Model)
+        for _ in range(count):
+            node.log.append(self.world.next_frame())
+        self.until(lambda: node.log is not None and not node.log.uncommitted())
+        goal = node.listener.frames
+        self.until(lambda: all(frames_of(other) >= goal for other in self.nodes if other.log is not None))
+
+    def end(self) -> None:
+        for task in asyncio.all_tasks(self.loop):
+            task.cancel()
+        self.wait(0.001)
+        self.loop.close()
+
+
+def frames_of(node: SimulatedNode) -> int:
+    assert isinstance(node.listener, Model)
+    return node.listener.frames
+
+
+@pytest.fixture
+def quorum() -> Iterator[Quorum]:
+    made = Quorum()
+    made.start()
+    yield made
+    made.end()
+    assert made.world.violations == []
+
+
+def test_what_is_appended_is_applied_everywhere_in_order(quorum: Quorum) -> None:
+    quorum.write(50)
+    assert len({frames_of(node) for node in quorum.nodes}) == 1
+
+
+def test_frames_that_wait_share_one_entry(quorum: Quorum) -> None:
+    quorum.write()
+    leader = quorum.leader()
+    assert leader.log is not None
+    before = len(leader.journal)
+    for _ in range(40):
+        leader.log.append(quorum.world.next_frame())
+    assert len(leader.log.uncommitted()) == 40
+    quorum.until(lambda: not leader.log.uncommitted())  # type: ignore[union-attr]
+    assert len(leader.journal) == before + 1
+
+
+def test_the_claim_leaves_with_the_elections_own_entry() -> None:
+    """One round: the first append_entries that holds the engine's no-op holds the claim as well."""
+    quorum = Quorum()
+    seen: list[int] = []
+    carry = quorum.world.network.carry
+
+    def watch(sender: Any, target: NodeId, message: Any) -> None:
+        if message["type"] == "append_entries" and message["entries"]:
+            seen.append(len(message["entries"]))
+        carry(sender, target, message)
+
+    quorum.world.network.carry = watch  # type: ignore[method-assign]
+    quorum.start()
+    quorum.leader()
+    quorum.until(lambda: bool(seen))
+    assert seen[0] == 2
+    quorum.end()
+
+
+def test_a_follower_accepts_nothing(quorum: Quorum) -> None:
+    leader = quorum.leader()
+    quorum.write()
+    follower = next(node for node in quorum.nodes if node is not leader)
+    assert follower.log is not None
+    with pytest.raises(NotController):
+        follower.log.append(b"12345678")
+    with pytest.raises(NotController):
+        quorum.run(follower.log.read_index())
+    with pytest.raises(NotController):
+        follower.log.transfer_leadership(None)
+    assert follower.log.leader_hint() == leader.node_id
+
+
+def test_what_is_in_flight_is_bounded(quorum: Quorum, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adapter, "RAFT_UNCOMMITTED_BYTES_MAX", 20)
+    quorum.write()
+    leader = quorum.leader()
+    assert leader.log is not None
+    for _ in range(2):
+        leader.log.append(quorum.world.next_frame())
+    with pytest.raises(ThrottlingQuotaExceeded):
+        leader.log.append(quorum.world.next_frame())
+    quorum.until(lambda: not leader.log.uncommitted())  # type: ignore[union-attr]
+    leader.log.append(quorum.world.next_frame())
+    quorum.until(lambda: not leader.log.uncommitted())  # type: ignore[union-attr]
+
+
+def test_a_read_waits_for_a_majority(quorum: Quorum) -> None:
+    quorum.write()
+    leader = quorum.leader()
+    assert leader.log is not None
+    quorum.run(leader.log.read_index())
+    for node in quorum.nodes:
+        if node is not leader:
+            quorum.world.network.block(node.node_id, leader.node_id)
+    with pytest.raises(NotController):
+        quorum.run(leader.log.read_index())
+    quorum.world.network.heal()
+
+
+def test_leadership_is_handed_over(quorum: Quorum) -> None:
+    quorum.write()
+    old = quorum.leader()
+    assert old.log is not None
+    target = next(node for node in quorum.nodes if node is not old)
+    with pytest.raises(InvalidRequest):
+        old.log.transfer_leadership(old.node_id)
+    with pytest.raises(InvalidRequest):
+        old.log.transfer_leadership(NodeId(77))
+    asked_at = quorum.loop.time()
+    old.log.transfer_leadership(target.node_id)
+    quorum.until(target.is_leader)
+    assert quorum.loop.time() - asked_at < 0.3, "simulated time: no election timeout passed"
+    quorum.write()
+
+
+def test_a_lost_leader_is_followed_without_a_timeout() -> None:
+    """Simulated time from the crash to the next leader, over many seeds: most need no election timeout."""
+    gaps = []
+    for seed in range(12):
+        quorum = Quorum(seed=seed)
+        quorum.start()
+        quorum.write(3)
+        leader = quorum.leader()
+        crashed_at = quorum.loop.time()
+        leader.crash()
+        quorum.until(lambda quorum=quorum: any(node.is_leader() for node in quorum.nodes))  # type: ignore[misc]
+        gaps.append(quorum.loop.time() - crashed_at)
+        quorum.end()
+    assert sorted(gaps)[6] < 0.05
+
+
+def test_an_idle_leader_proves_disk_and_majority(quorum: Quorum) -> None:
+    quorum.write()
+    frames = [frames_of(node) for node in quorum.nodes]
+    quorum.wait(5.0)
+    for node in quorum.nodes:
+        assert node.log is not None
+        age = node.log.status().committed_ms_ago
+        assert age is not None and age < 1_500
+    assert [frames_of(node) for node in quorum.nodes] == frames, "an empty entry reaches no listener"
+
+
+def test_status_knows_the_followers(quorum: Quorum) -> None:
+    quorum.write(5)
+    leader = quorum.leader()
+    assert leader.log is not None
+    quorum.wait(0.2)
+    status = leader.log.status()
+    assert status.role is Role.LEADER and status.leader_id == leader.node_id
+    assert [peer.node_id for peer in status.peers] == [n.node_id for n in quorum.nodes if n is not leader]
+    assert all(peer.reachable and peer.entries_behind == 0 for peer in status.peers)
+    assert status.syncs_total > 0 and status.synced_bytes_total > 0 and status.elections_total == 1
+
+
+def test_a_failing_sync_ends_the_node_and_nothing_leaves_after_it(quorum: Quorum) -> None:
+    quorum.write()
+    leader = quorum.leader()
+    assert leader.log is not None
+    leader.disk.fails = True
+    leader.log.append(quorum.world.next_frame())
+    sent: list[Any] = []
+    quorum.until(lambda: leader.journal.dirty or leader.log._syncing_since is not None)  # type: ignore[union-attr]
+    leader.transport.send = lambda *letter: sent.append(letter)  # type: ignore[method-assign]
+    quorum.until(lambda: bool(quorum.world.violations))
+    assert "DiskFailed" in quorum.world.violations.pop()
+    assert not any(message.get("entries") for _, message in sent)
+
+
+def test_a_stalled_disk_deposes_the_leader(quorum: Quorum) -> None:
+    quorum.write()
+    leader = quorum.leader()
+    assert leader.log is not None
+    leader._sync_seconds = lambda: 30.0  # type: ignore[method-assign]
+    leader.log.append(quorum.world.next_frame())
+    quorum.until(lambda: not leader.is_leader())
+    quorum.until(lambda: any(node.is_leader() for node in quorum.nodes if node is not leader))
+    assert leader.log.status().disk_stalled_ms > 2_000
+    assert not leader.is_leader()
+
+
+def test_a_slow_sync_deposes_nobody(quorum: Quorum) -> None:
+    """Heartbeats and their answers do not wait for the disk."""
+    quorum.write()
+    leader = quorum.leader()
+    elections = [node.log.status().elections_total for node in quorum.nodes if node.log is not None]
+    for node in quorum.nodes:
+        node._sync_seconds = lambda: 1.5  # type: ignore[method-assign]
+    quorum.write()
+    assert leader.is_leader()
+    assert elections == [node.log.status().elections_total for node in quorum.nodes if node.log is not None]
+
+
+def test_the_journal_is_trimmed_behind_a_snapshot_and_a_late_node_fetches_it(quorum: Quorum) -> None:
+    quorum.write()
+    late = next(node for node in quorum.nodes if not node.is_leader())
+    late.crash()
+    for _ in range(4 * SNAPSHOT_FRAMES):
+        quorum.write()
+    leader = quorum.leader()
+    quorum.until(lambda: leader.journal[0][1] > 100)
+    quorum.run(_start(late))
+    quorum.until(lambda: frames_of(late) == frames_of(leader))
+    assert quorum.world.snapshots_fetched >= 1
+    assert late.journal[0][1] > 100
+    # And it stands on it after a restart.
+    late.crash()
+    quorum.run(_start(late))
+    assert frames_of(late) >= SNAPSHOT_FRAMES
+    quorum.write()
+
+
+async def _start(node: SimulatedNode) -> None:
+    node.start()
+    await asyncio.sleep(0)
+
+
+def test_a_voter_that_is_alone_acknowledges_only_what_is_synced() -> None:
+    quorum = Quorum(voters=1)
+    quorum.start()
+    quorum.write(10)
+    node = quorum.nodes[0]
+    quorum.write(10)
+    frames = frames_of(node)
+    node.crash()
+    quorum.run(_start(node))
+    quorum.leader()
+    quorum.until(lambda: frames_of(node) >= frames)
+    quorum.end()
+    assert quorum.world.violations == []
+
+
+def test_close_ends_the_node_and_fails_its_reads(quorum: Quorum) -> None:
+    quorum.write()
+    leader = quorum.leader()
+    log = leader.log
+    assert log is not None and leader.task is not None
+
+    async def read_while_closing() -> None:
+        for node in quorum.nodes:
+            if node is not leader:
+                quorum.world.network.block(node.node_id, leader.node_id)
+        read = asyncio.ensure_future(log.read_index())
+        await asyncio.sleep(0.001)
+        await log.close()
+        with pytest.raises(NotController):
+            await read
+
+    quorum.run(read_while_closing())
+    quorum.until(leader.task.done)
+    assert not leader.listener.is_leader  # type: ignore[attr-defined]
+    quorum.run(log.close())
+
+
+# --- what stands on disk
+
+
+def _pointer() -> Pointer:
+    return Pointer.to("00000000000000000060", before=(b"\x10before", 7, 2), last=(b"\x10last", 8, 3))
+
+
+def test_a_pointer_survives_its_bytes() -> None:
+    pointer = _pointer()
+    assert Pointer.from_bytes(pointer.to_bytes()) == pointer
+    assert (pointer.index, pointer.term) == (8, 3)
+
+
+def test_any_flipped_bit_of_a_pointer_is_noticed() -> None:
+    data = _pointer().to_bytes()
+    for position in range(len(data)):
+        for bit in range(8):
+            damaged = bytearray(data)
+            damaged[position] ^= 1 << bit
+            with pytest.raises(ValueError, match=r"its|it "):
+                Pointer.from_bytes(bytes(damaged))
+    for length in range(len(data)):
+        with pytest.raises(ValueError, match=r"its|it "):
+            Pointer.from_bytes(data[:length])
+
+
+@pytest.mark.parametrize("change", [b"rubbish", b""])
+def test_a_damaged_pointer_stops_the_node(change: bytes) -> None:
+    quorum = Quorum()
+    node = quorum.nodes[0]
+    node.disk.replace(FILE_NAME, change)
+    node.disk.settle()
+    quorum.run(_start(node))
+    assert quorum.world.violations and DamagedFile.__name__ in quorum.world.violations[0]
+    quorum.end()
+
+
+def test_a_trimmed_journal_without_its_pointer_stops_the_node(quorum: Quorum) -> None:
+    for _ in range(2 * SNAPSHOT_FRAMES):
+        quorum.write()
+    node = quorum.nodes[0]
+    quorum.until(lambda: node.journal[0][1] > 1)
+    quorum.wait(0.5)
+    node.crash()
+    node.disk.remove(FILE_NAME)
+    node.disk.settle()
+    quorum.run(_start(node))
+    assert DamagedFile.__name__ in quorum.world.violations.pop()
+    node.log = None
+
+
+def test_another_library_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    adapter.prepare_library.cache_clear()
+    monkeypatch.setattr(adapter, "PROVED_SOURCES", {syncobj: "0" * 64})
+    with pytest.raises(InvalidSettings, match=r"pysyncobj==0\.3\.17"):
+        adapter.prepare_library()
+    adapter.prepare_library.cache_clear()
+    monkeypatch.undo()
+    adapter.prepare_library()
