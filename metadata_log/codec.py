@@ -26,6 +26,8 @@ FORMAT: Final = 1
 HEADER_BYTES: Final = 40
 _HEADER: Final = struct.Struct(">HBBIqIiqII")
 _CRC: Final = struct.Struct(">I")
+_PAIR: Final = b"\x92"
+"""How msgpack begins an array of two."""
 
 
 class FrameHeader(NamedTuple):
@@ -69,16 +71,24 @@ def encode(
     """Return a batch and its frame.
 
     Raises:
-        PolicyViolation: more than RECORDS_PER_BATCH_MAX records or BATCH_BYTES_MAX bytes.
+        PolicyViolation: more than RECORDS_PER_BATCH_MAX records, BATCH_BYTES_MAX bytes of them, or FRAME_BYTES_MAX in all.
     """
     assert records, "a batch holds at least one record"
     if len(records) > RECORDS_PER_BATCH_MAX:
         raise PolicyViolation(
             f"{len(records)} records in one batch; at most {RECORDS_PER_BATCH_MAX} are allowed"
         )
-    body: bytes = msgpack.packb([_envelope_row(envelope), [to_row(record) for record in records]])
-    if len(body) > BATCH_BYTES_MAX:
-        raise PolicyViolation(f"a batch of {len(body)} bytes; at most {BATCH_BYTES_MAX} are allowed")
+    rows: bytes = msgpack.packb([to_row(record) for record in records])
+    if len(rows) > BATCH_BYTES_MAX:
+        raise PolicyViolation(
+            f"{len(records)} records of {len(rows)} bytes; at most {BATCH_BYTES_MAX} bytes are allowed"
+        )
+    body = b"".join((_PAIR, msgpack.packb(_envelope_row(envelope)), rows))
+    if HEADER_BYTES + len(body) > FRAME_BYTES_MAX:
+        raise PolicyViolation(
+            f"{len(records)} records and an answer of {len(body) - len(rows)} bytes to keep for repetitions; "
+            f"at most {FRAME_BYTES_MAX} bytes are allowed: ask for less at once"
+        )
     frame, crc = frame_of(
         body,
         base_offset=base_offset,

@@ -12,7 +12,7 @@ MIB: Final = 1024 * 1024
 RECORDS_PER_BATCH_MAX: Final = 10_000
 """Kafka's bound for a batch and for one user operation (QuorumController.MAX_RECORDS_PER_USER_OP)."""
 BATCH_BYTES_MAX: Final = 1 * MIB
-"""A batch is one Raft entry at least; larger ones would hold up heartbeats on a slow link."""
+"""A batch's records; larger ones would hold up heartbeats on a slow link. Its envelope comes on top."""
 FRAME_BYTES_MAX: Final = 2 * MIB
 """What a reader accepts: a batch plus its envelope, with room for Kafka's larger ones taken over."""
 SEGMENT_BYTES: Final = 64 * MIB
@@ -71,6 +71,13 @@ STOP_TIMEOUT_MS: Final = 10_000
 HTTP_BODY_BYTES_MAX: Final = 2 * MIB
 HTTP_BODY_TIMEOUT_MS: Final = 15_000
 """Headers and body must be here by then: one slow sender may not hold a connection for ever."""
+HTTP_CONNECTIONS_MAX: Final = 24_000
+"""Every broker and observer parked on one of its own, and some thousands for the rest; fewer where the process may not
+open so many files."""
+HTTP_BACKLOG: Final = 256
+"""Connections accepted in one round of the loop; so many may stand above the bound for a moment."""
+FILES_RESERVED: Final = 512
+"""Open files kept free of HTTP: journal, segments, snapshots, Raft's links, and HTTP_BACKLOG."""
 FETCH_BYTES_DEFAULT: Final = 1 * MIB
 FETCH_BYTES_MAX: Final = 8 * MIB
 PARKED_OBSERVERS_MAX: Final = 10_000
@@ -111,4 +118,6 @@ def check_relations() -> None:
     assert FRAME_BYTES_MAX < SEGMENT_BYTES
     assert 3 * HEARTBEAT_MS <= ELECTION_TIMEOUT_MIN_MS < ELECTION_TIMEOUT_MAX_MS
     assert FRAME_BYTES_MAX <= FETCH_BYTES_MAX
+    assert PARKED_OBSERVERS_MAX + BROKERS_MAX < HTTP_CONNECTIONS_MAX
+    assert HTTP_BACKLOG + RAFT_HANDSHAKES_MAX < FILES_RESERVED
     assert ELECTION_TIMEOUT_MAX_MS < COMMIT_TIMEOUT_MS

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from metadata_log import limits
 from metadata_log.batch import RecordBatch
@@ -71,7 +72,13 @@ class FetchService(AppliedListener):
             )
         heartbeat = None
         if request.broker_id != OBSERVER:
-            heartbeat, written_end = controller.heartbeat(request)
+            # What it claims to have applied counts only in a history that is ours.
+            diverges = isinstance(self._judge(request), SendDiverging)
+            heartbeat, written_end = controller.heartbeat(
+                replace(request, want_fence=True) if diverges else request
+            )
+            for broker_id in controller.liveness.ready_to_go(controller.tip):
+                self._release(broker_id)
             if written_end is not None:
                 await controller.settled(written_end, request_id=None, wrote=False)
         verdict = self._judge(request)
@@ -159,9 +166,7 @@ class FetchService(AppliedListener):
                 raise ThrottlingQuotaExceeded(f"{limits.PARKED_OBSERVERS_MAX} observers wait here already")
             self._observers.add(woken)
         else:
-            older = self._brokers.get(request.broker_id)
-            if older is not None and not older.done():
-                older.set_result(False)
+            self._release(request.broker_id)
             self._brokers[request.broker_id] = woken
         try:
             yield woken
@@ -170,6 +175,12 @@ class FetchService(AppliedListener):
             self._observers.discard(woken)
             if self._brokers.get(request.broker_id) is woken:
                 del self._brokers[request.broker_id]
+
+    def _release(self, broker_id: BrokerId) -> None:
+        """Answer a broker's parked poll now, so that its next one is heard."""
+        parked = self._brokers.get(broker_id)
+        if parked is not None and not parked.done():
+            parked.set_result(False)
 
     def _everyone(self) -> list[asyncio.Future[bool]]:
         return [future for future in (*self._brokers.values(), *self._observers) if not future.done()]

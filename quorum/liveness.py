@@ -34,6 +34,7 @@ class Liveness:
         self.session_timeout_ms = session_timeout_ms
         self._sessions: dict[BrokerId, _Session] = {}
         self._registered_at: dict[BrokerId, tuple[int, int]] = {}
+        self._stopping: set[BrokerId] = set()
         self._electing: set[BrokerId] = set()
 
     # --- sessions
@@ -69,6 +70,7 @@ class Liveness:
     def clear(self) -> None:
         self._sessions.clear()
         self._registered_at.clear()
+        self._stopping.clear()
         self._electing.clear()
 
     def grant_all(self, image: MetadataImage, now_ms: int) -> None:
@@ -135,12 +137,24 @@ class Liveness:
         session = self._session(broker_id, broker_epoch)
         if session is not None and session.shutdown_offset is None:
             session.shutdown_offset = offset
+            self._stopping.add(broker_id)
 
     def left_shutdown(self, broker_id: BrokerId) -> None:
         """Forget the shutdown of a broker that was fenced."""
         session = self._sessions.get(broker_id)
         if session is not None:
             session.shutdown_offset = None
+
+    def ready_to_go(self, image: MetadataImage) -> list[BrokerId]:
+        """Return the stopping brokers that every active broker has caught up with: their next heartbeat lets them go."""
+        ready: list[BrokerId] = []
+        for broker_id in sorted(self._stopping):
+            session = self._sessions.get(broker_id)
+            if session is None or session.shutdown_offset is None:
+                self._stopping.discard(broker_id)
+            elif session.shutdown_offset <= self.lowest_active_offset(image):
+                ready.append(broker_id)
+        return ready
 
     # --- elections in parts
 

@@ -429,6 +429,10 @@ def _directory_records(
     stays listed: a broker without any directory ends by itself.
     """
     failed = tuple(log_dir for log_dir in broker.log_dirs if log_dir in request.offline_log_dirs)
+    cordoned = request.cordoned_log_dirs
+    is_cordoned_anew = cordoned is not None and cordoned != broker.cordoned_log_dirs
+    if (failed or is_cordoned_anew) and len(before) > records_max - 2:
+        return Decision(more=True)
     records: list[Record] = []
     cause: Cause | None = None
     broker_id, broker_epoch = broker.broker_id, broker.broker_epoch
@@ -439,15 +443,14 @@ def _directory_records(
             {"broker_id": broker_id, "log_dirs": [uuid_text(log_dir) for log_dir in failed]},
         )
         changes = _changes_on_failure(image, broker_id, failed, _changed(image, before), ineligible)
-        # One record less than there is room for: a change of the cordoned directories may follow, too.
+        # One less than there is room for: the cordoned directories may follow.
         records, more = _part(changes, records_max - len(before) - 1)
         if more:
             return Decision(records=records, cause=cause, more=True)
         remaining = tuple(log_dir for log_dir in broker.log_dirs if log_dir not in failed)
         if remaining:
             records.append(BrokerRegistrationChangeRecord(broker_id, broker_epoch, log_dirs=remaining))
-    cordoned = request.cordoned_log_dirs
-    if cordoned is not None and cordoned != broker.cordoned_log_dirs:
+    if cordoned is not None and is_cordoned_anew:
         records.append(BrokerRegistrationChangeRecord(broker_id, broker_epoch, cordoned_log_dirs=cordoned))
         cause = cause or Cause(
             "LOG_DIR_CORDONED",

@@ -1,10 +1,11 @@
-"""Run many seeds: `python -m tests.simulation --seeds 1..300 --seconds 37 --profile wild`."""
+"""Run many seeds: `python -m tests.simulation --seeds 1..300 --seconds 37 --profile wild [--cluster]`."""
 
 import argparse
 import logging
 import sys
 import time
 
+from tests.simulation.cluster import ClusterWorld
 from tests.simulation.world import PROFILES, World
 
 
@@ -14,12 +15,16 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=20.0, help="simulated seconds of weather per seed")
     parser.add_argument("--profile", choices=sorted(PROFILES), default="fifo")
     parser.add_argument("--voters", type=int, default=3)
+    parser.add_argument(
+        "--cluster", action="store_true", help="shipped controllers, brokers and clients on top"
+    )
     args = parser.parse_args()
     logging.disable(logging.CRITICAL)
     first, _, last = args.seeds.partition("..")
     began, simulated, failed = time.monotonic(), 0.0, 0
     for seed in range(int(first), int(last or first) + 1):
-        world = World(seed=seed, profile=PROFILES[args.profile], voters=args.voters)
+        make = ClusterWorld if args.cluster else World
+        world = make(seed=seed, profile=PROFILES[args.profile], voters=args.voters)
         violations = world.run(args.seconds)
         simulated += world.loop.time()
         if violations:
@@ -27,7 +32,7 @@ def main() -> int:
             print(f"seed {seed}: {violations[0]}")
             print(
                 f"  replay: python -m tests.simulation --seeds {seed} --seconds {args.seconds} "
-                f"--profile {args.profile} --voters {args.voters}"
+                f"--profile {args.profile} --voters {args.voters}{' --cluster' if args.cluster else ''}"
             )
         else:
             print(

@@ -96,3 +96,22 @@ def test_the_registration_offset_is_the_epoch_until_it_registers_again() -> None
     assert liveness.registration_offset(ONE, 5) == 12
     assert liveness.applied_offset(ONE) == 0
     assert liveness.registration_offset(ONE, 20) == 20
+
+
+def test_a_stopping_broker_is_ready_once_the_others_have_caught_up() -> None:
+    world = World()
+    for line in (
+        "register 1",
+        "register 2",
+        "heartbeat 1",
+        "heartbeat 2",
+        "create t on=1,2",
+        "heartbeat 1 shutdown",
+    ):
+        world.run(line)
+    assert world.liveness.ready_to_go(world.image) == []
+    world.run("heartbeat 2")
+    assert world.liveness.ready_to_go(world.image) == [ONE]
+    world.run("heartbeat 1 shutdown")
+    assert world.image.brokers[ONE].fenced
+    assert world.liveness.ready_to_go(world.image) == []
