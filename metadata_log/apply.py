@@ -1,6 +1,7 @@
 """P: the only maker of images: what an image is after a batch. Controllers, brokers, snapshots and restarts run this."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -42,7 +43,7 @@ from metadata_log.state_digest import (
     partition_line,
     producer_ids_line,
     quorum_version_line,
-    topic_line,
+    topic_lines,
     voter_line,
 )
 
@@ -173,24 +174,24 @@ class _Builder:
     # --- one method a record type
 
     def partition_change(self, record: PartitionChangeRecord) -> None:
-        partitions, touched = self._open(record.topic_id)
-        partition_id = record.partition_id
+        topic_id, partition_id = record.topic_id, record.partition_id
+        partitions, touched = self.open_topics.get(topic_id) or self._open(topic_id)
         if partition_id < 0:
             raise IndexError(partition_id)
         partitions[partition_id] = partitions[partition_id].changed_by(record)
         touched.add(partition_id)
         if record.replicas is not None:
-            self.moved_topics.add(record.topic_id)
+            self.moved_topics.add(topic_id)
 
     def partition(self, record: PartitionRecord) -> None:
-        partitions, touched = self._open(record.topic_id)
-        if record.partition_id != len(partitions):
-            raise ValueError(f"partition {record.partition_id} follows partition {len(partitions) - 1}")
-        touched.add(len(partitions))
-        partitions.append(
-            tuple.__new__(PartitionImage, record[2:])
-        )  # `_make` without its call: there are many
-        self.moved_topics.add(record.topic_id)
+        topic_id, partition_id = record.topic_id, record.partition_id
+        partitions, touched = self.open_topics.get(topic_id) or self._open(topic_id)
+        if partition_id != len(partitions):
+            raise ValueError(f"partition {partition_id} follows partition {len(partitions) - 1}")
+        touched.add(partition_id)
+        # `_make` without its call: a cluster has a million of them.
+        partitions.append(tuple.__new__(PartitionImage, record[2:]))
+        self.moved_topics.add(topic_id)
 
     def topic(self, record: TopicRecord) -> None:
         if record.topic_id in self.topics or record.name in self.topic_ids:
@@ -263,9 +264,7 @@ class _Builder:
         """Change nothing: it is there for its offset."""
 
     def _open(self, topic_id: TopicId) -> _OpenTopic:
-        topic = self.open_topics.get(topic_id)
-        if topic is None:
-            topic = self.open_topics[topic_id] = _OpenTopic(list(self.topics[topic_id].partitions), set())
+        topic = self.open_topics[topic_id] = _OpenTopic(list(self.topics[topic_id].partitions), set())
         return topic
 
     def _registered(self, broker_id: BrokerId, broker_epoch: int) -> BrokerImage:
@@ -324,51 +323,55 @@ class _Builder:
 
     def _digest_buckets(self, after: MetadataImage) -> Buckets:
         """Count out the line of every touched key as it was, and count in the one it has now."""
-        before = self.before
-        builder = DigestBuilder(before.digest_buckets)
-        for image, count in ((before, builder.remove), (after, builder.add)):
-            for broker_id in self.touched_brokers:
-                if (broker := image.brokers.get(broker_id)) is not None:
-                    count(broker_line(broker))
-            for topic_id in self.touched_topics:
-                if (topic := image.topics.get(topic_id)) is not None:
-                    count(topic_line(topic_id, topic.name))
-                    topic_id_hex = topic_id.hex()
-                    for partition_id, partition in enumerate(topic.partitions):
-                        count(partition_line(topic_id_hex, partition_id, partition))
-            for topic_id, (_, touched) in self.open_topics.items():
-                if topic_id not in self.touched_topics:
-                    topic_id_hex = topic_id.hex()
-                    partitions = image.topics[topic_id].partitions
-                    for partition_id in touched:
-                        if partition_id < len(partitions):
-                            count(partition_line(topic_id_hex, partition_id, partitions[partition_id]))
-            for resource_type, resource_name, name in self.touched_configs:
-                settings = image.configs.get((resource_type, resource_name))
-                if settings is not None and name in settings:
-                    count(config_line(resource_type, resource_name, name, settings[name]))
-            for feature in self.touched_features:
-                if feature in image.features:
-                    count(feature_line(feature, image.features[feature]))
-            if _quorum(before) != _quorum(after):
-                if image.kraft_version is not None:
-                    count(quorum_version_line(image.kraft_version))
-                for voter in image.voters or ():
-                    count(voter_line(voter))
-            if before.next_producer_id != after.next_producer_id and image.next_producer_id is not None:
-                count(producer_ids_line(image.next_producer_id))
+        builder = DigestBuilder(self.before.digest_buckets)
+        is_quorum = _quorum(self.before) != _quorum(after)
+        is_producer_ids = self.before.next_producer_id != after.next_producer_id
+        for image, count in ((self.before, builder.remove_all), (after, builder.add_all)):
+            count(self._touched_lines(image, is_quorum=is_quorum, is_producer_ids=is_producer_ids))
         return builder.buckets()
 
+    def _touched_lines(
+        self, image: MetadataImage, *, is_quorum: bool, is_producer_ids: bool
+    ) -> Iterator[str]:
+        for broker_id in self.touched_brokers:
+            if (broker := image.brokers.get(broker_id)) is not None:
+                yield broker_line(broker)
+        for topic_id in self.touched_topics:
+            if (topic := image.topics.get(topic_id)) is not None:
+                yield from topic_lines(topic)
+        for topic_id, (_, touched) in self.open_topics.items():
+            if topic_id not in self.touched_topics:
+                topic_id_hex = topic_id.hex()
+                partitions = image.topics[topic_id].partitions
+                for partition_id in touched:
+                    if partition_id < len(partitions):
+                        yield partition_line(topic_id_hex, partition_id, partitions[partition_id])
+        for resource_type, resource_name, name in self.touched_configs:
+            settings = image.configs.get((resource_type, resource_name))
+            if settings is not None and name in settings:
+                yield config_line(resource_type, resource_name, name, settings[name])
+        for feature in self.touched_features:
+            if feature in image.features:
+                yield feature_line(feature, image.features[feature])
+        if is_quorum:
+            if image.kraft_version is not None:
+                yield quorum_version_line(image.kraft_version)
+            yield from map(voter_line, image.voters or ())
+        if is_producer_ids and image.next_producer_id is not None:
+            yield producer_ids_line(image.next_producer_id)
+
     def _topics_on(self, after: MetadataImage) -> immutables.Map[BrokerId, immutables.Map[TopicId, None]]:
-        joined: dict[BrokerId, dict[TopicId, None]] = {}
-        left: dict[BrokerId, list[TopicId]] = {}
+        if not self.moved_topics:
+            return self.before.topics_on
+        joined: defaultdict[BrokerId, dict[TopicId, None]] = defaultdict(dict)
+        left: defaultdict[BrokerId, list[TopicId]] = defaultdict(list)
         for topic_id in self.moved_topics:
             was = _brokers_of(self.before.topics.get(topic_id))
             now = _brokers_of(after.topics.get(topic_id))
             for broker_id in now - was:
-                joined.setdefault(broker_id, {})[topic_id] = None
+                joined[broker_id][topic_id] = None
             for broker_id in was - now:
-                left.setdefault(broker_id, []).append(topic_id)
+                left[broker_id].append(topic_id)
         topics_on = self.before.topics_on.mutate()
         for broker_id in joined.keys() | left.keys():
             before = topics_on.get(broker_id)
@@ -376,8 +379,8 @@ class _Builder:
                 topics_on[broker_id] = immutables.Map(joined[broker_id])
                 continue
             topics = before.mutate()
-            topics.update(joined.get(broker_id, {}))
-            for topic_id in left.get(broker_id, ()):
+            topics.update(joined[broker_id])
+            for topic_id in left[broker_id]:
                 del topics[topic_id]
             if len(topics):
                 topics_on[broker_id] = topics.finish()
@@ -386,10 +389,12 @@ class _Builder:
         return topics_on.finish()
 
 
-def _brokers_of(topic: TopicImage | None) -> frozenset[BrokerId]:
-    if topic is None:
-        return frozenset()
-    return frozenset().union(*[partition.replicas for partition in topic.partitions])
+def _brokers_of(topic: TopicImage | None) -> set[BrokerId]:
+    brokers: set[BrokerId] = set()
+    if topic is not None:
+        for partition in topic.partitions:
+            brokers.update(partition.replicas)
+    return brokers
 
 
 def _quorum(image: MetadataImage) -> tuple[int | None, tuple[Voter, ...] | None]:

@@ -5,7 +5,7 @@ Maps as they travel are plain dicts with text keys; `from_map` checks every fiel
 
 import enum
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -340,10 +340,23 @@ def unpack(data: bytes) -> Any:
         InvalidRequest: they are not one value of msgpack, or nested deeper than PROTOCOL_DEPTH_MAX.
     """
     try:
-        value = msgpack.unpackb(data, strict_map_key=True)
+        value = msgpack.unpackb(data, strict_map_key=True, object_pairs_hook=distinct)
     except (ValueError, TypeError, msgpack.UnpackException, RecursionError) as error:
-        raise InvalidRequest(f"the body is not msgpack: {error}") from error
+        said = str(error) or type(error).__name__
+        raise InvalidRequest(f"the body is not msgpack: {said}") from error
     check_depth(value)
+    return value
+
+
+def distinct(pairs: Sequence[tuple[Any, Any]]) -> dict[Any, Any]:
+    """Return a map as a parser read it; a key named twice leaves open which value was meant.
+
+    Raises:
+        ValueError: a key stands there twice.
+    """
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise ValueError("a key stands twice in one map")
     return value
 
 

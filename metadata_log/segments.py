@@ -111,6 +111,15 @@ class _Start(NamedTuple):
     time_max_ms: int
 
 
+class _Recovered(NamedTuple):
+    """What `open` found and made of it."""
+
+    start: _Start
+    segments: list[_Segment]
+    discarded: tuple[Path, ...]
+    torn_bytes: int
+
+
 class Verified(NamedTuple):
     """What a check of every byte found; `torn_bytes` at the end of the last file are what a crash left."""
 
@@ -125,28 +134,22 @@ class Verified(NamedTuple):
 class SegmentedLog:
     """The committed log. What writes belongs to the event loop; `sync` and what reads may run in other threads beside it."""
 
-    def __init__(
-        self,
-        directory: Path,
-        *,
-        segment_bytes: int,
-        start: _Start,
-        segments: list[_Segment],
-        discarded: list[Path],
-    ) -> None:
+    def __init__(self, directory: Path, *, segment_bytes: int, recovered: "_Recovered") -> None:
         """Use `open`."""
         self._directory = directory
         self._segment_bytes = segment_bytes
-        self._start = start
-        self._segments = segments
+        self._start = recovered.start
+        self._segments = recovered.segments
         self._fd: int | None = None
         self._rolled: deque[tuple[int, _Segment | None]] = deque()
         self._directory_is_new = False
         self._syncing = threading.Lock()
         """Two worker threads may want to sync at once; the event loop never waits for it."""
         self._next_read: tuple[int, Path, int] | None = None
-        self.discarded = tuple(discarded)
-        """Files moved to quarantine while opening: what lay behind a tear, or before the log's start."""
+        self.torn_bytes = recovered.torn_bytes
+        """What `open` cut off."""
+        self.discarded = recovered.discarded
+        """Files that `open` moved to quarantine: what lay behind a tear, or before the log's start."""
         self.synced_end_offset = self.end_offset
 
     @classmethod
@@ -159,45 +162,11 @@ class SegmentedLog:
         """
         with renamed_os_errors(directory):
             directory.mkdir(parents=True, exist_ok=True)
-            discarded: list[Path] = []
-            paths = _segment_paths(directory)
-            start = _read_start(directory)
-            while start is not None and paths and paths[0][0] < start.offset:
-                # A retention or a restart of the log did not come to its end.
-                discarded += _set_aside(paths.pop(0)[1])
-            if start is None:
-                start = _start_of(paths)
-            segments: list[_Segment] = []
-            before, time_max_ms, end_offset = start.before, start.time_max_ms, start.offset
-            for place, (base_offset, path) in enumerate(paths):
-                if base_offset != end_offset:
-                    raise DamagedFile(
-                        f"{path}: byte 0: begins at offset {base_offset}, but the log before it ends at {end_offset}",
-                        path=str(path),
-                        position=0,
-                    )
-                segment = _Segment(path, base_offset, before, time_max_ms)
-                segments.append(segment)
-                is_last = place == len(paths) - 1
-                if is_last or not _read_index(segment):
-                    torn = _scan(segment, may_be_torn=True, is_last=is_last)
-                    if torn:
-                        os.truncate(path, segment.size)
-                    if torn or is_last:
-                        _sync_file(path)
-                    if torn and not is_last:
-                        for _, later in paths[place + 1 :]:
-                            discarded += _set_aside(later)
-                        break
-                    if not is_last:
-                        _write_index(segment)
-                before, time_max_ms, end_offset = segment.last, segment.time_max_ms, segment.end_offset
-            log = cls(
-                directory, segment_bytes=segment_bytes, start=start, segments=segments, discarded=discarded
-            )
-            if segments:
-                segments[-1].index_path.unlink(missing_ok=True)  # it is written again when the file is closed
-                log._fd = os.open(segments[-1].path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            log = cls(directory, segment_bytes=segment_bytes, recovered=_recover(directory))
+            if log._segments:
+                last = log._segments[-1]
+                last.index_path.unlink(missing_ok=True)  # it is written again when the file is closed
+                log._fd = os.open(last.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
             sync_directory(directory)
             return log
 
@@ -493,8 +462,9 @@ class SegmentedLog:
 
     def _position_of(self, segment: _Segment, file: BinaryIO, offset: int) -> int:
         """Return where in the file the frame that contains `offset` begins."""
-        if self._next_read is not None and self._next_read[:2] == (offset, segment.path):
-            return self._next_read[2]
+        hint = self._next_read
+        if hint is not None and hint[:2] == (offset, segment.path):
+            return hint[2]
         position = _hop(segment, file, offset)
         if position is None:
             # The index is wrong, or the file is: the scan tells which, and refuses the file by its byte.
@@ -530,10 +500,7 @@ def verify(path: Path) -> Verified:
         frames = size = torn_bytes = 0
         before, end_offset = start.before, start.offset
         for place, (base_offset, file_path) in enumerate(paths):
-            if base_offset != end_offset:
-                raise DamagedFile(
-                    f"{file_path}: byte 0: begins at offset {base_offset}, but the log before it ends at {end_offset}"
-                )
+            _check_no_gap(file_path, base_offset, end_offset)
             segment = _Segment(file_path, base_offset, before, 0)
             is_last = place == len(paths) - 1
             if _scan(segment, may_be_torn=is_last, is_last=is_last):
@@ -554,6 +521,47 @@ def verify(path: Path) -> Verified:
 
 
 # --- files
+
+
+def _recover(directory: Path) -> _Recovered:
+    """Learn all files, cut off a tear, and make durable whatever has no index to say that it is."""
+    discarded: list[Path] = []
+    paths = _segment_paths(directory)
+    start = _read_start(directory)
+    while start is not None and paths and paths[0][0] < start.offset:
+        # A retention or a restart of the log did not come to its end.
+        discarded += _set_aside(paths.pop(0)[1])
+    if start is None:
+        start = _start_of(paths)
+    segments: list[_Segment] = []
+    torn_bytes = 0
+    before, time_max_ms, end_offset = start.before, start.time_max_ms, start.offset
+    for place, (base_offset, path) in enumerate(paths):
+        if torn_bytes:
+            discarded += _set_aside(path)
+            continue
+        _check_no_gap(path, base_offset, end_offset)
+        segment = _Segment(path, base_offset, before, time_max_ms)
+        is_last = place == len(paths) - 1
+        if is_last or not _read_index(segment):
+            if _scan(segment, may_be_torn=True, is_last=is_last):
+                torn_bytes = path.stat().st_size - segment.size
+                os.truncate(path, segment.size)
+            _sync_file(path)
+            if not is_last and not torn_bytes:
+                _write_index(segment)
+        segments.append(segment)
+        before, time_max_ms, end_offset = segment.last, segment.time_max_ms, segment.end_offset
+    return _Recovered(start, segments, tuple(discarded), torn_bytes)
+
+
+def _check_no_gap(path: Path, base_offset: int, end_offset: int) -> None:
+    if base_offset != end_offset:
+        raise DamagedFile(
+            f"{path}: byte 0: begins at offset {base_offset}, but the log before it ends at {end_offset}",
+            path=str(path),
+            position=0,
+        )
 
 
 def _segment_paths(directory: Path) -> list[tuple[int, Path]]:
@@ -602,12 +610,16 @@ def _scan(segment: _Segment, *, may_be_torn: bool, is_last: bool) -> bool:
             try:
                 frame = head + file.read(read_header(head).body_bytes)
                 header = check_frame(frame)
-                if header.base_offset != segment.end_offset or header.previous_crc != segment.last.crc:
-                    raise DamagedFrame("a frame does not continue the one before it", at=0, torn=False)
             except DamagedFrame as error:
                 if may_be_torn and _may_be_torn(segment, file, error, is_last=is_last):
                     return True
                 raise damaged_file(segment.path, error, base=segment.size) from error
+            if header.base_offset != segment.end_offset or header.previous_crc != segment.last.crc:
+                # Sound, so no tear: another program, or an old file put back.
+                foreign = DamagedFrame(
+                    "a frame does not continue the one before it", at=segment.size, torn=False
+                )
+                raise damaged_file(segment.path, foreign)
             segment.add(header)
     return False
 

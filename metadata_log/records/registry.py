@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias, get_args
 
 from metadata_log.errors import UnsupportedVersion
-from metadata_log.ids import uuid_text
+from metadata_log.ids import TopicId, uuid_text
 from metadata_log.records.brokers import (
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
@@ -12,7 +12,7 @@ from metadata_log.records.brokers import (
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
-from metadata_log.records.configs import ConfigRecord, shown_value
+from metadata_log.records.configs import TOPIC, ConfigRecord, shown_value
 from metadata_log.records.features import FeatureLevelRecord
 from metadata_log.records.partitions import PartitionChangeRecord, PartitionRecord
 from metadata_log.records.producer_ids import ProducerIdsRecord
@@ -168,16 +168,19 @@ def type_name(record: Record) -> str:
     return type(record).__name__.removesuffix("Record")
 
 
-def entity_key(record: Record) -> tuple[object, ...]:
+def entity_key(record: Record, *, topic_ids: Mapping[str, TopicId]) -> tuple[object, ...]:
     """Return the one entity a record is about: folding per entity equals folding in order.
 
-    A topic is one entity with its partitions and configs; what concerns all is the entity ("cluster",).
+    A topic is one entity with its partitions and settings; `topic_ids` holds, by name, the topics living at the
+    record's offset. What concerns all is the entity ("cluster",).
     """
     match record:
         case RegisterBrokerRecord() | UnregisterBrokerRecord() | BrokerRegistrationChangeRecord():
             return ("broker", record.broker_id)
         case TopicRecord() | PartitionRecord() | PartitionChangeRecord() | RemoveTopicRecord():
             return ("topic", record.topic_id)
+        case ConfigRecord() if record.resource_type == TOPIC:
+            return ("topic", topic_ids[record.resource_name])
         case ConfigRecord():
             return ("config", record.resource_type, record.resource_name)
         case _:

@@ -1,0 +1,165 @@
+"""E: a snapshot from whoever has it, by range: what an interrupted download brought is not fetched again.
+
+The bytes of a snapshot are the same on every node, so a download goes on at the next address where one fails. Nothing is
+believed before the whole file is: its hash, each frame, and the state digest.
+"""
+
+import asyncio
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import aiohttp
+
+from metadata_log.data_directory import renamed_os_errors, sync_directory
+from metadata_log.errors import DamagedFile, MetadataError, SnapshotNotFound
+from metadata_log.limits import SNAPSHOT_CHUNK_BYTES
+from snapshots.snapshot_file import SUFFIX, position_of, read_snapshot
+from snapshots.store import sha256_of
+
+CHUNK_TIMEOUT_S: Final = 15.0
+"""One range of SNAPSHOT_CHUNK_BYTES has arrived by then, or the next address is asked."""
+_CONTENT_RANGE: Final = re.compile(r"^bytes (\d+)-(\d+)/(\d+)$")
+_PIECE_BYTES: Final = 64 * 1024
+
+
+class _TryNext(Exception):
+    """This address did not give it; the message says why."""
+
+
+async def download_snapshot(
+    session: aiohttp.ClientSession,
+    urls: Sequence[str],
+    snapshot_id: str,
+    directory: Path,
+    *,
+    chunk_bytes: int = SNAPSHOT_CHUNK_BYTES,
+    timeout_s: float = CHUNK_TIMEOUT_S,
+) -> Path:
+    """Fetch a snapshot from the first of `urls` (of controllers) that has it, and return its path in `directory`.
+
+    It is verified and durable. What an earlier attempt left in `directory` is gone on with; leftovers of other
+    snapshots are removed. One download of a snapshot runs at a time.
+
+    Raises:
+        SnapshotNotFound: none of them has it, or none could be reached.
+        DamagedFile: what they sent is no sound snapshot.
+        DiskFailed: it could not be written.
+    """
+    position_of(snapshot_id)
+    partial = directory / f"{snapshot_id}{SUFFIX}.download"
+    is_resumed = await asyncio.to_thread(_leftover_of, partial)
+    failure: MetadataError = SnapshotNotFound("no address to fetch a snapshot from", snapshot_id=snapshot_id)
+    for url in urls:
+        # Twice at most: what was gone on with may be the wrong part.
+        for is_again in (is_resumed, False):
+            try:
+                sha256 = await _download(
+                    session, f"{url}/v1/metadata/snapshots/{snapshot_id}", partial, chunk_bytes, timeout_s
+                )
+                return await asyncio.to_thread(_take_in, partial, snapshot_id, sha256)
+            except _TryNext as error:
+                failure = SnapshotNotFound(
+                    f"no snapshot {snapshot_id} from {url}: {error}", snapshot_id=snapshot_id
+                )
+                is_resumed = True
+                break
+            except DamagedFile as error:
+                failure = error
+                with renamed_os_errors(partial):
+                    partial.unlink(missing_ok=True)
+                is_resumed = False
+                if not is_again:
+                    break
+    raise failure
+
+
+def _leftover_of(partial: Path) -> bool:
+    """Answer whether an earlier attempt left its part; remove those of other snapshots."""
+    with renamed_os_errors(partial):
+        for leftover in partial.parent.glob("*.download"):
+            if leftover != partial:
+                leftover.unlink()
+        return partial.exists()
+
+
+async def _download(
+    session: aiohttp.ClientSession, url: str, partial: Path, chunk_bytes: int, timeout_s: float
+) -> str:
+    """Complete the partial file and return the SHA-256 its sender names."""
+    with renamed_os_errors(partial), partial.open("ab") as file:
+        # The last byte is fetched again: a file that was complete already is then told from one too long.
+        position = max(0, file.tell() - 1)
+        etag: str | None = None
+        total = position + 1
+        while position < total:
+            headers = {"Range": f"bytes={position}-{position + chunk_bytes - 1}"}
+            if etag is not None:
+                headers["If-Range"] = etag
+            try:
+                timeout = aiohttp.ClientTimeout(total=timeout_s)
+                async with session.get(url, headers=headers, timeout=timeout) as response:
+                    _check(response, partial, etag)
+                    etag = response.headers["ETag"]
+                    begin, total = _range_of(response, asked=position)
+                    file.truncate(begin)
+                    position = begin + await _copy(response, file, bytes_max=total - begin)
+            except (aiohttp.ClientError, TimeoutError) as error:
+                # Both are OSErrors at times, and not of the disk.
+                raise _TryNext(str(error) or type(error).__name__) from error
+    assert etag is not None
+    return etag.removeprefix("W/").strip('"')
+
+
+def _check(response: aiohttp.ClientResponse, partial: Path, etag: str | None) -> None:
+    if response.status == 416:
+        raise DamagedFile(f"{partial}: longer than the snapshot it was to become", path=str(partial))
+    if response.status not in (200, 206):
+        raise _TryNext(f"HTTP {response.status}")
+    named = response.headers.get("ETag")
+    if named is None:
+        raise _TryNext("an answer without ETag")
+    if etag is not None and named != etag:
+        raise DamagedFile(f"{partial}: the snapshot changed while it was sent, from {etag} to {named}")
+
+
+def _range_of(response: aiohttp.ClientResponse, *, asked: int) -> tuple[int, int]:
+    """Return where the answer's bytes begin, and how many the whole file has."""
+    if response.status == 200:
+        if response.content_length is None:
+            raise _TryNext("an answer without Content-Length")
+        return 0, response.content_length
+    match = _CONTENT_RANGE.match(response.headers.get("Content-Range", ""))
+    if match is None or int(match[1]) != asked:
+        raise _TryNext(f"asked for bytes from {asked}, got {response.headers.get('Content-Range')!r}")
+    return asked, int(match[3])
+
+
+async def _copy(response: aiohttp.ClientResponse, file: BinaryIO, *, bytes_max: int) -> int:
+    copied = 0
+    async for piece in response.content.iter_chunked(_PIECE_BYTES):
+        copied += len(piece)
+        if copied > bytes_max:
+            raise _TryNext(f"more than the {bytes_max} bytes announced")
+        file.write(piece)
+    file.flush()
+    if not copied:
+        raise _TryNext("an empty answer")
+    return copied
+
+
+def _take_in(partial: Path, snapshot_id: str, sha256: str) -> Path:
+    """Check a complete download, make it durable, and give it its name."""
+    path = partial.with_name(f"{snapshot_id}{SUFFIX}")
+    found = sha256_of(partial)
+    if found != sha256:
+        raise DamagedFile(f"{partial}: its SHA-256 is {found}, the sender's {sha256}", path=str(partial))
+    read_snapshot(partial, expected_id=snapshot_id)
+    with renamed_os_errors(partial):
+        with partial.open("rb+") as file:
+            os.fsync(file.fileno())
+        partial.replace(path)
+        sync_directory(path.parent)
+    return path

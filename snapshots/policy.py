@@ -1,0 +1,61 @@
+"""P: when to take a snapshot, and which to keep.
+
+A snapshot is due at the first batch end where the bytes since the last one reach a bound, or where the batch's own time is
+long past the last one's. Both are read off the log alone, so every node takes the same snapshots at the same offsets,
+whenever it started: whoever begins at a snapshot begins where all others stood when they took it.
+"""
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+
+from metadata_log.codec import FrameHeader
+from metadata_log.ids import SnapshotId
+from metadata_log.limits import SNAPSHOT_AGE_MS, SNAPSHOT_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotPolicy:
+    """An operator's bounds; the same on all nodes of a cluster, or they take different snapshots."""
+
+    bytes: int = SNAPSHOT_BYTES
+    age_ms: int = SNAPSHOT_AGE_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotClock:
+    """What has passed since the last snapshot was due, fed frame by frame in log order.
+
+    `due_time_ms` is the appended_at_ms of the batch at whose end that was; before the first snapshot, that of the
+    log's first batch.
+    """
+
+    bytes_since: int = 0
+    due_time_ms: int | None = None
+
+    @staticmethod
+    def at_snapshot(last_time_ms: int) -> "SnapshotClock":
+        """Return the clock of a node that begins at a snapshot, whose last batch is of this time."""
+        return SnapshotClock(due_time_ms=last_time_ms)
+
+    def after(self, header: FrameHeader) -> "SnapshotClock":
+        """Return the clock behind a frame."""
+        return replace(
+            self,
+            bytes_since=self.bytes_since + header.frame_bytes,
+            due_time_ms=header.appended_at_ms if self.due_time_ms is None else self.due_time_ms,
+        )
+
+    def is_due(self, policy: SnapshotPolicy, *, appended_at_ms: int) -> bool:
+        """Answer whether a snapshot is due behind the last frame fed, which is of `appended_at_ms`.
+
+        If so, the clock goes on from `at_snapshot(appended_at_ms)`, whether or not the snapshot can be written.
+        """
+        assert self.due_time_ms is not None, "at least one frame was fed"
+        return self.bytes_since >= policy.bytes or appended_at_ms - self.due_time_ms >= policy.age_ms
+
+
+def to_retire(ids: Sequence[SnapshotId], *, keep: int, pinned: AbstractSet[str]) -> list[SnapshotId]:
+    """Return which of `ids` (oldest first) may go: all but the newest `keep` and those pinned."""
+    assert keep >= 1, "a node keeps at least its newest snapshot"
+    return [snapshot_id for snapshot_id in ids[:-keep] if snapshot_id not in pinned]

@@ -1,0 +1,234 @@
+"""E: one snapshot as a file: what the log below an offset adds up to, in the log's own frames.
+
+    <end_offset, 20 digits>-<controller_epoch, 10 digits>.snapshot
+
+The first frame holds the header, the last the footer, those between the records of `MetadataImage.to_records`. A frame
+takes records while they number at most 10,000 and its body stays within 1 MiB (one record larger than that stands
+alone). base_offset counts from 0 inside the file, previous_crc is chained from 0, epoch and time are those of the last
+batch contained. So the file is a pure function of the log below its end: the same bytes on every node, and a download
+that began at one node goes on at another.
+"""
+
+import gc
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import msgpack
+
+from metadata_log.apply import image_of
+from metadata_log.codec import DamagedFrame, damaged_file, decode, frame_of
+from metadata_log.data_directory import renamed_os_errors, sync_directory
+from metadata_log.errors import DamagedFile, InvariantBroken
+from metadata_log.ids import SnapshotId
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.limits import BATCH_BYTES_MAX, RECORDS_PER_BATCH_MAX
+from metadata_log.records.registry import Record, to_row
+from metadata_log.records.snapshots import SnapshotFooterRecord, SnapshotHeaderRecord
+from metadata_log.state_digest import digest
+
+SUFFIX: Final = ".snapshot"
+_ID: Final = re.compile(r"^(\d{20})-(\d{10})$")
+_BODY_BEGINS: Final = b"\x92\x96" + b"\xc0" * 6
+"""An array of two: the envelope, six nils, and the records."""
+_ROWS_BYTES_MAX: Final = BATCH_BYTES_MAX - len(_BODY_BEGINS) - 5
+"""5: the longest head of an array."""
+
+
+def snapshot_id(end_offset: int, epoch: int) -> SnapshotId:
+    """Return the id of the snapshot of the log below `end_offset`, whose last batch is of `epoch`."""
+    return SnapshotId(f"{end_offset:020d}-{epoch:010d}")
+
+
+def position_of(snapshot_id: str) -> tuple[int, int]:
+    """Return (end_offset, controller_epoch) of a snapshot's id.
+
+    Raises:
+        ValueError: it is no such id.
+    """
+    match = _ID.match(snapshot_id)
+    if match is None:
+        raise ValueError(f"not the id of a snapshot: {snapshot_id!r}")
+    return int(match[1]), int(match[2])
+
+
+def write_snapshot(image: MetadataImage, directory: Path) -> Path:
+    """Write the snapshot of an image, durably, and return its path; for a worker thread.
+
+    Raises:
+        DiskFailed: it could not be written; nothing is left of it, and it may be tried again.
+    """
+    path = directory / f"{snapshot_id(image.end_offset, image.controller_epoch)}{SUFFIX}"
+    partial = path.with_name(path.name + ".part")
+    with renamed_os_errors(partial):
+        try:
+            with partial.open("wb") as file:
+                for frame in snapshot_frames(image):
+                    file.write(frame)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError:
+            partial.unlink(missing_ok=True)
+            raise
+        partial.replace(path)
+        sync_directory(directory)
+    return path
+
+
+def snapshot_frames(image: MetadataImage) -> Iterator[bytes]:
+    """Yield the frames of an image's snapshot, header to footer."""
+    assert image.cluster_id is not None, "a snapshot of the empty log says nothing"
+    base_offset = previous_crc = 0
+    header = SnapshotHeaderRecord(
+        image.cluster_id, image.end_offset, image.controller_epoch, image.last_time_ms, image.last_crc
+    )
+    for rows in _grouped(image, header):
+        frame, previous_crc = frame_of(
+            b"".join((_BODY_BEGINS, msgpack.Packer().pack_array_header(len(rows)), *rows)),
+            base_offset=base_offset,
+            record_count=len(rows),
+            controller_epoch=image.controller_epoch,
+            appended_at_ms=image.last_time_ms,
+            previous_crc=previous_crc,
+        )
+        base_offset += len(rows)
+        yield frame
+
+
+def _grouped(image: MetadataImage, header: SnapshotHeaderRecord) -> Iterator[list[bytes]]:
+    """Yield the packed records, frame by frame."""
+    packer = msgpack.Packer()
+    yield [packer.pack(to_row(header))]
+    rows: list[bytes] = []
+    size = record_count = 0
+    for record in image.to_records():
+        row = packer.pack(to_row(record))
+        if rows and (len(rows) == RECORDS_PER_BATCH_MAX or size + len(row) > _ROWS_BYTES_MAX):
+            yield rows
+            rows, size = [], 0
+        rows.append(row)
+        size += len(row)
+        record_count += 1
+    if rows:
+        yield rows
+    yield [packer.pack(to_row(SnapshotFooterRecord(record_count, digest(image))))]
+
+
+def read_snapshot(path: Path, *, expected_id: str | None = None) -> MetadataImage:
+    """Return the image of a snapshot file, after checking every crc, their chain, the count and the state digest.
+
+    The header must stand where `expected_id` says, or else the file's name, if that is the name of a snapshot.
+
+    Raises:
+        DamagedFile: it is not what was written, by file and byte.
+        DiskFailed: it cannot be read.
+    """
+    with renamed_os_errors(path):
+        data = path.read_bytes()
+    with _collector_at_rest():
+        records = _Records(path, data)
+        header = records.header()
+        try:
+            image = image_of(records, header=header)
+        except InvariantBroken as error:
+            raise records.damaged(f"its records contradict each other: {error.message}") from error
+        footer = records.footer
+        assert footer is not None
+        if footer.record_count != records.count:
+            raise records.damaged(
+                f"the footer counts {footer.record_count} records, there are {records.count}"
+            )
+        if footer.digest != digest(image):
+            raise records.damaged(
+                f"the footer's state digest is {footer.digest}, the records add up to {digest(image)}"
+            )
+    wanted = expected_id or path.name.removesuffix(SUFFIX)
+    found = snapshot_id(header.end_offset, header.controller_epoch)
+    if wanted != found and (expected_id is not None or _ID.match(wanted)):
+        raise records.damaged(f"the header is that of snapshot {found}", at=0)
+    return image
+
+
+def read_header(path: Path) -> SnapshotHeaderRecord:
+    """Return a snapshot's header alone; only its own frame is checked.
+
+    Raises:
+        DamagedFile: it is not what was written.
+        DiskFailed: it cannot be read.
+    """
+    with renamed_os_errors(path), path.open("rb") as file:
+        return _Records(path, file.read(4096)).header()
+
+
+class _Records:
+    """The records between header and footer, checked frame by frame as they are asked for."""
+
+    def __init__(self, path: Path, data: bytes) -> None:
+        self._path = path
+        self._data = data
+        self._at = 0
+        self._offset = 0
+        self._crc = 0
+        self._epoch_and_time = (0, 0)
+        self.count = 0
+        self.footer: SnapshotFooterRecord | None = None
+
+    def header(self) -> SnapshotHeaderRecord:
+        (record, *others) = self._next_frame()
+        if others or not isinstance(record, SnapshotHeaderRecord):
+            raise self.damaged("a snapshot begins with its header", at=0)
+        if self._epoch_and_time != (record.controller_epoch, record.last_time_ms):
+            raise self.damaged("the header's epoch and time are not its frame's", at=0)
+        return record
+
+    def __iter__(self) -> Iterator[Record]:
+        while True:
+            at = self._at
+            records = self._next_frame()
+            last = records[-1]
+            if isinstance(last, SnapshotFooterRecord):
+                if len(records) != 1:
+                    raise self.damaged("the footer stands alone in its frame", at=at)
+                if self._at != len(self._data):
+                    raise self.damaged("bytes follow the footer")
+                self.footer = last
+                return
+            self.count += len(records)
+            yield from records
+
+    def _next_frame(self) -> tuple[Record, ...]:
+        at = self._at
+        try:
+            batch, self._at = decode(self._data, at)
+        except DamagedFrame as error:
+            raise damaged_file(self._path, error) from error
+        if batch.base_offset != self._offset or batch.previous_crc != self._crc:
+            raise self.damaged("a frame does not continue the one before it", at=at)
+        if at and self._epoch_and_time != (batch.controller_epoch, batch.appended_at_ms):
+            raise self.damaged("a frame's epoch and time are not the header's", at=at)
+        self._offset, self._crc = batch.end_offset, batch.crc
+        self._epoch_and_time = (batch.controller_epoch, batch.appended_at_ms)
+        return tuple(batch.records)
+
+    def damaged(self, reason: str, *, at: int | None = None) -> DamagedFile:
+        return damaged_file(self._path, DamagedFrame(reason, at=self._at if at is None else at, torn=False))
+
+
+@contextmanager
+def _collector_at_rest() -> Iterator[None]:
+    """Keep the cycle collector from walking an image under construction again and again: it holds no cycles.
+
+    What is alive afterwards, the new image foremost, is also left out of later full collections: with a million
+    partitions each would stop the process for a second.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.freeze()
+            gc.enable()

@@ -1,0 +1,172 @@
+"""E: the directory of a node's snapshots: the newest, one by id, which to keep, and where damaged ones go."""
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from metadata_log.data_directory import quarantine, renamed_os_errors, sync_directory
+from metadata_log.errors import DamagedFile, SnapshotNotFound
+from metadata_log.ids import SnapshotId
+from metadata_log.image.metadata_image import MetadataImage
+from snapshots.policy import to_retire
+from snapshots.snapshot_file import SUFFIX, position_of, read_snapshot
+
+
+class Quarantined(NamedTuple):
+    """A damaged snapshot, where it went, and what is wrong with it."""
+
+    snapshot_id: SnapshotId
+    moved_to: Path
+    error: DamagedFile
+
+
+class Loaded(NamedTuple):
+    """The newest sound snapshot asked for, None if there is none, and the damaged ones met on the way to it."""
+
+    snapshot_id: SnapshotId | None
+    image: MetadataImage | None
+    quarantined: tuple[Quarantined, ...]
+
+
+class SnapshotStore:
+    """Every method but the small ones reads or writes whole snapshots: call those in a worker thread."""
+
+    def __init__(self, directory: Path, quarantine: Path | None = None) -> None:
+        """Make `directory` if it is missing, and remove what an interrupted write left.
+
+        Damaged files go to `quarantine`, by default the folder of that name beside `directory`.
+
+        Raises:
+            DiskFailed: the disk refuses.
+        """
+        self.directory = directory
+        self._quarantine = quarantine
+        self._sha256: dict[SnapshotId, str] = {}
+        with renamed_os_errors(directory):
+            directory.mkdir(parents=True, exist_ok=True)
+            for partial in directory.glob("*.part"):
+                partial.unlink()
+
+    def ids(self) -> list[SnapshotId]:
+        """Return the ids of all snapshots here, oldest first."""
+        with renamed_os_errors(self.directory):
+            names = sorted(path.name.removesuffix(SUFFIX) for path in self.directory.glob(f"*{SUFFIX}"))
+        return [SnapshotId(name) for name in names if _is_id(name)]
+
+    def latest(self) -> SnapshotId | None:
+        ids = self.ids()
+        return ids[-1] if ids else None
+
+    def path(self, snapshot_id: str) -> Path:
+        """Return the path of a snapshot.
+
+        Raises:
+            SnapshotNotFound: it is not here.
+        """
+        path = self.directory / f"{snapshot_id}{SUFFIX}"
+        # The id may come from a request: only a well-formed one is ever made into a path.
+        if not _is_id(snapshot_id) or not path.exists():
+            raise SnapshotNotFound(f"no snapshot {snapshot_id} here", snapshot_id=snapshot_id)
+        return path
+
+    def load(self, snapshot_id: str) -> MetadataImage:
+        """Return the image of a snapshot; a damaged one goes to quarantine.
+
+        Raises:
+            SnapshotNotFound: it is not here.
+            DamagedFile: it is not what was written; `moved_to` in the context is where it is now.
+            DiskFailed: it cannot be read.
+        """
+        path = self.path(snapshot_id)
+        try:
+            return read_snapshot(path)
+        except DamagedFile as error:
+            error.context["moved_to"] = quarantine(path, into=self._quarantine)
+            self._sha256.pop(SnapshotId(snapshot_id), None)
+            raise
+
+    def load_newest_at_or_below(self, offset: int | None = None) -> Loaded:
+        """Return the newest sound snapshot whose end offset is at most `offset`; damaged ones go to quarantine.
+
+        Raises:
+            DiskFailed: one cannot be read.
+        """
+        quarantined: list[Quarantined] = []
+        for snapshot_id in reversed(self.ids()):
+            if offset is not None and position_of(snapshot_id)[0] > offset:
+                continue
+            try:
+                return Loaded(snapshot_id, self.load(snapshot_id), tuple(quarantined))
+            except DamagedFile as error:
+                moved_to = error.context["moved_to"]
+                assert isinstance(moved_to, Path)
+                quarantined.append(Quarantined(snapshot_id, moved_to, error))
+        return Loaded(None, None, tuple(quarantined))
+
+    def retire(self, keep: int, pinned: Iterable[str] = ()) -> list[SnapshotId]:
+        """Remove all but the newest `keep` and the `pinned`; return what went.
+
+        Raises:
+            DiskFailed: the disk refuses.
+        """
+        retired = to_retire(self.ids(), keep=keep, pinned=frozenset(pinned))
+        with renamed_os_errors(self.directory):
+            for snapshot_id in retired:
+                (self.directory / f"{snapshot_id}{SUFFIX}").unlink()
+                self._sha256.pop(snapshot_id, None)
+        return retired
+
+    def sha256(self, snapshot_id: str) -> str:
+        """Return the SHA-256 of a snapshot's bytes, as hex; computed once.
+
+        Raises:
+            SnapshotNotFound: it is not here.
+            DiskFailed: it cannot be read.
+        """
+        path = self.path(snapshot_id)
+        known = self._sha256.get(SnapshotId(snapshot_id))
+        if known is None:
+            known = self._sha256[SnapshotId(snapshot_id)] = sha256_of(path)
+        return known
+
+    def size(self, snapshot_id: str) -> int:
+        """Return a snapshot's bytes.
+
+        Raises:
+            SnapshotNotFound: it is not here.
+        """
+        path = self.path(snapshot_id)
+        with renamed_os_errors(path):
+            return path.stat().st_size
+
+    def install(self, downloaded: Path, snapshot_id: str) -> Path:
+        """Take a verified and synced file in under its id, durably.
+
+        Raises:
+            DiskFailed: the disk refuses.
+        """
+        position_of(snapshot_id)
+        path = self.directory / f"{snapshot_id}{SUFFIX}"
+        with renamed_os_errors(path):
+            downloaded.replace(path)
+            sync_directory(self.directory)
+        return path
+
+
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file, as hex.
+
+    Raises:
+        DiskFailed: it cannot be read.
+    """
+    with renamed_os_errors(path), path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _is_id(text: str) -> bool:
+    try:
+        position_of(text)
+    except ValueError:
+        return False
+    return True
