@@ -1,0 +1,110 @@
+"""E: HTTP to the controllers: one call, one outcome; nothing that a network or a peer can do raises."""
+
+from types import TracebackType
+from typing import Any, Final, Self
+
+import aiohttp
+import msgpack
+
+from broker_agent.session import Call, Fetched, Outcome, Refused, Unreachable
+from metadata_log.errors import InvalidRequest, MetadataError, error_named
+from metadata_log.fields import Fields
+from metadata_log.limits import FETCH_BYTES_MAX, HTTP_BODY_TIMEOUT_MS, MIB
+from metadata_log.protocol import FetchRequest, Registered, decode_fetch_body, unpack
+
+MSGPACK: Final = "application/msgpack"
+CONNECT_MAX_MS: Final = 500
+"""A controller that does not even accept a connection by then is black-holed; the next one is asked."""
+ANSWER_BYTES_MAX: Final = FETCH_BYTES_MAX + MIB
+"""Frames of one fetch and the head before them; a longer answer is none of ours."""
+
+
+class ControllerClient:
+    """Keeps one connection to each controller alive; one call is under way at a time."""
+
+    def __init__(self) -> None:
+        self._http: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        self._http = aiohttp.ClientSession(
+            headers={"Content-Type": MSGPACK, "Accept": MSGPACK},
+            # Frames come as stored; a controller compresses nothing.
+            auto_decompress=False,
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.http.close()
+
+    @property
+    def http(self) -> aiohttp.ClientSession:
+        """The session, for downloads beside our own calls."""
+        assert self._http is not None, "the client is used inside its `async with`"
+        return self._http
+
+    async def perform(self, call: Call) -> Outcome:
+        """Send one request and return what came of it."""
+        path = "/v1/metadata/fetch" if isinstance(call.request, FetchRequest) else "/v1/brokers/register"
+        timeout = aiohttp.ClientTimeout(
+            total=(call.silence_max_ms + HTTP_BODY_TIMEOUT_MS) / 1000,
+            sock_connect=min(CONNECT_MAX_MS, call.silence_max_ms) / 1000,
+            sock_read=call.silence_max_ms / 1000,
+        )
+        try:
+            async with self.http.post(
+                call.url + path,
+                data=msgpack.packb(call.request.to_map()),
+                timeout=timeout,
+                allow_redirects=False,
+            ) as response:
+                body = await _body(response)
+                if response.status != 200:
+                    return Refused(
+                        error=_error(response.status, body),
+                        controller_url=response.headers.get("X-Controller"),
+                    )
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            return Unreachable(reason=str(error) or type(error).__name__)
+        except InvalidRequest as error:
+            return Unreachable(reason=error.message)
+        try:
+            if isinstance(call.request, FetchRequest):
+                answer, frames = decode_fetch_body(body)
+                return Fetched(answer=answer, frames=frames)
+            return Registered.from_map(unpack(body))
+        except InvalidRequest as error:
+            return Unreachable(reason=f"its answer is not understood: {error.message}")
+
+
+async def _body(response: aiohttp.ClientResponse) -> bytes:
+    """Return a body of bounded size.
+
+    Raises:
+        InvalidRequest: it is larger than any answer of ours.
+    """
+    parts: list[bytes] = []
+    size = 0
+    async for part in response.content.iter_any():
+        size += len(part)
+        if size > ANSWER_BYTES_MAX:
+            raise InvalidRequest(f"its answer exceeds {ANSWER_BYTES_MAX} bytes")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _error(status: int, body: bytes) -> MetadataError:
+    """Return the error that a controller sent as a map.
+
+    Raises:
+        InvalidRequest: it is no such map; something between us and the controller answered.
+    """
+    try:
+        value: Any = unpack(body)
+        fields = Fields(value, "error")
+        return error_named(fields.text("error"), fields.text("message", bytes_max=MIB))
+    except InvalidRequest as error:
+        raise InvalidRequest(
+            f"it answered HTTP {status} without an error of ours: {error.message}"
+        ) from error

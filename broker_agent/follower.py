@@ -1,0 +1,92 @@
+"""P: the local image, where it stands in the log, and the frames that carry it on."""
+
+from typing import NamedTuple
+
+from metadata_log.apply import Applied, apply, is_next
+from metadata_log.batch import RecordBatch
+from metadata_log.codec import DamagedFrame, FrameHeader, check_frame, decode
+from metadata_log.errors import InvariantBroken
+from metadata_log.image.metadata_image import EMPTY, MetadataImage
+
+
+class Position(NamedTuple):
+    """Where a fetch goes on: the next offset wanted, epoch and crc of the frame before (-1 and 0 at 0)."""
+
+    fetch_offset: int
+    last_epoch: int
+    last_crc: int
+
+
+def position_of(image: MetadataImage) -> Position:
+    return Position(image.end_offset, image.controller_epoch if image.end_offset else -1, image.last_crc)
+
+
+class ReceivedFrame(NamedTuple):
+    """A sound frame from a controller: its bytes as stored there, and what they mean."""
+
+    frame: bytes
+    header: FrameHeader
+    batch: RecordBatch
+
+
+def read_frames(frames: bytes) -> list[ReceivedFrame]:
+    """Return the frames of an answer, each checked.
+
+    Raises:
+        DamagedFrame: bytes were lost or changed on the way; nothing of this answer may be used.
+        InvariantBroken: a sound frame holds what this release does not know: it is too old for its cluster.
+    """
+    received: list[ReceivedFrame] = []
+    at = 0
+    while at < len(frames):
+        header = check_frame(frames, at)
+        try:
+            batch, end = decode(frames, at)
+        except DamagedFrame as error:
+            raise InvariantBroken(
+                f"the frame at offset {header.base_offset} is sound, but this release cannot read it: "
+                f"{error.reason}; run the release that the cluster's controllers run",
+                offset=header.base_offset,
+            ) from error
+        received.append(ReceivedFrame(frames[at:end], header, batch))
+        at = end
+    return received
+
+
+class Follower:
+    """Owns the image; it changes only here, one batch at a time or replaced whole."""
+
+    def __init__(self, image: MetadataImage = EMPTY) -> None:
+        self.image = image
+        self.records_fetched = 0
+        """Of this process, from controllers; what the cache held is not counted."""
+        self.snapshots_fetched = 0
+
+    @property
+    def position(self) -> Position:
+        return position_of(self.image)
+
+    def check_next(self, batch: RecordBatch) -> None:
+        """Check that a batch continues the image.
+
+        Raises:
+            InvariantBroken: it does not, though the controller was told where we stand.
+        """
+        if not is_next(self.image, batch):
+            raise InvariantBroken(
+                f"a batch at offset {batch.base_offset} of epoch {batch.controller_epoch} does not continue "
+                f"the image at offset {self.image.end_offset} of epoch {self.image.controller_epoch}",
+                offset=batch.base_offset,
+            )
+
+    def take(self, batch: RecordBatch) -> Applied:
+        """Apply a batch that was fetched and return what it did."""
+        self.check_next(batch)
+        applied = apply(self.image, batch)
+        self.image = applied.image
+        self.records_fetched += len(batch.records)
+        return applied
+
+    def replace(self, image: MetadataImage) -> None:
+        """Go on from another image, whatever was here."""
+        self.image = image

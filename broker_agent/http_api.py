@@ -1,0 +1,271 @@
+"""E: a broker's own endpoint: what clients may ask while it serves, and what operators may ask always."""
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import msgpack
+from aiohttp import web
+
+from broker_agent import metrics
+from broker_agent.lifecycle import State
+from metadata_log.errors import (
+    BrokerNotAvailable,
+    CannotListen,
+    MetadataError,
+    MethodNotAllowed,
+    UnknownRoute,
+    UnknownTopicOrPartition,
+)
+from metadata_log.ids import uuid_text
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.image.topics import TopicImage
+from metadata_log.records.configs import TOPIC, shown_value
+from metadata_log.records.partitions import RECOVERED
+from metadata_log.records.registry import json_rows
+from metadata_log.state_digest import digest
+
+if TYPE_CHECKING:
+    from broker_agent.agent import BrokerAgent
+
+JSON: Final = "application/json"
+MSGPACK: Final = "application/msgpack"
+STATUS: Final[Mapping[type[MetadataError], int]] = {
+    BrokerNotAvailable: 503,
+    UnknownTopicOrPartition: 404,
+    UnknownRoute: 404,
+    MethodNotAllowed: 405,
+}
+BODY_BYTES_MAX: Final = 4096
+"""Nothing here is told by a body."""
+CLOSING_MAX_S: Final = 1.0
+"""How long a stopping broker waits for answers that are still being sent."""
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@asynccontextmanager
+async def listening(agent: "BrokerAgent") -> AsyncIterator[str]:
+    """Serve an agent's endpoint inside the block, from its URL.
+
+    Raises:
+        CannotListen: the address is in use or not ours.
+    """
+    host, port = agent.settings.listen_http
+    runner = web.AppRunner(HttpApi(agent).application(), access_log=None, shutdown_timeout=CLOSING_MAX_S)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, host, port)
+        try:
+            await site.start()
+        except OSError as error:
+            raise CannotListen(
+                f"{host}:{port} cannot be listened on ({os.strerror(error.errno or 0)}): another process may have "
+                "it; stop that one, or change [listen] http"
+            ) from error
+        bound_port = port or runner.addresses[0][1]
+        yield f"http://[{host}]:{bound_port}" if ":" in host else f"http://{host}:{bound_port}"
+    finally:
+        await runner.cleanup()
+
+
+class HttpApi:
+    """Reads the agent; changes nothing."""
+
+    def __init__(self, agent: "BrokerAgent") -> None:
+        self._agent = agent
+
+    def application(self) -> web.Application:
+        app = web.Application(middlewares=[self._answer_errors], client_max_size=BODY_BYTES_MAX)
+        app.add_routes(
+            [
+                web.get("/v1/metadata", self._metadata),
+                web.get("/v1/status", self._status),
+                web.get("/healthz", self._healthz),
+                web.get("/readyz", self._readyz),
+                web.get("/metrics", self._metrics),
+            ]
+        )
+        return app
+
+    # --- what every answer has
+
+    @web.middleware
+    async def _answer_errors(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except MetadataError as error:
+            return self._error(request, error)
+        except web.HTTPNotFound:
+            return self._error(request, UnknownRoute(f"no such path: {request.path}"))
+        except web.HTTPMethodNotAllowed as error:
+            allowed = ", ".join(sorted(error.allowed_methods))
+            response = self._error(
+                request, MethodNotAllowed(f"{request.method} is not allowed here, only {allowed}")
+            )
+            response.headers["Allow"] = allowed
+            return response
+
+    def _headers(self) -> dict[str, str]:
+        image = self._agent.image
+        return {
+            "X-Controller-Epoch": str(image.controller_epoch),
+            "X-High-Watermark": str(self._agent.high_watermark),
+        }
+
+    def _ok(self, request: web.Request, body: object, *, status: int = 200) -> web.Response:
+        content_type, encode = _encoding(request)
+        return web.Response(
+            body=encode(body), status=status, content_type=content_type, headers=self._headers()
+        )
+
+    def _error(self, request: web.Request, error: MetadataError) -> web.Response:
+        body = {
+            "error": error.error,
+            "code": error.code,
+            "family": error.family,
+            "message": error.message,
+            "retryable": error.retryable,
+            "controller_id": self._agent.controller_id,
+            "controller_epoch": self._agent.image.controller_epoch,
+        }
+        return self._ok(request, body, status=STATUS.get(type(error), 400))
+
+    # --- for clients
+
+    async def _metadata(self, request: web.Request) -> web.Response:
+        agent = self._agent
+        if not agent.may_serve():
+            raise BrokerNotAvailable(
+                f"broker {agent.settings.broker_id} is {agent.state.value}; ask another broker"
+            )
+        image = agent.image
+        wanted = request.query.get("topics")
+        content_type, encode = _encoding(request)
+        if wanted is None:
+            # A large cluster's metadata takes seconds to write down: off the loop, or the session would lapse
+            # meanwhile. The image is immutable, so the answer is of one offset all the same.
+            body = await asyncio.to_thread(lambda: encode(metadata_of(image, list(image.topics.values()))))
+        else:
+            body = encode(metadata_of(image, _named(image, wanted.split(","))))
+        return web.Response(body=body, content_type=content_type, headers=self._headers())
+
+    # --- for operators
+
+    async def _status(self, request: web.Request) -> web.Response:
+        agent = self._agent
+        agent.may_serve()  # so that a session which just ended shows
+        image = agent.image
+        return self._ok(
+            request,
+            {
+                "broker_id": agent.settings.broker_id,
+                "state": agent.state.value,
+                "broker_epoch": -1 if agent.broker_epoch is None else agent.broker_epoch,
+                "incarnation_id": uuid_text(agent.incarnation_id),
+                "applied_offset": image.end_offset,
+                "high_watermark": agent.high_watermark,
+                "digest": {"end_offset": image.end_offset, "value": digest(image)},
+                "controller_id": agent.controller_id,
+                "session_left_ms": agent.session_left_ms,
+                "records_fetched": agent.follower.records_fetched,
+                "snapshots_fetched": agent.follower.snapshots_fetched,
+            },
+        )
+
+    async def _healthz(self, request: web.Request) -> web.Response:
+        return self._ok(request, {"ok": True})
+
+    async def _readyz(self, request: web.Request) -> web.Response:
+        reasons = [] if self._agent.may_serve() else [{"code": "NOT_SERVING", "detail": self._why_not()}]
+        return self._ok(request, {"ready": not reasons, "reasons": reasons}, status=503 if reasons else 200)
+
+    def _why_not(self) -> str:
+        agent = self._agent
+        if agent.state is State.OFFLINE:
+            return "local start-up work"
+        if agent.broker_epoch is None:
+            return "not registered yet; is a controller active, and reachable from here?"
+        if agent.session_left_ms == 0:
+            return "out of contact with the controllers"
+        if agent.image.end_offset < agent.high_watermark:
+            return f"catching up: applied {agent.image.end_offset} of {agent.high_watermark}"
+        return "the controllers have it fenced"
+
+    async def _metrics(self, request: web.Request) -> web.Response:  # noqa: ARG002 (a handler's signature)
+        self._agent.may_serve()
+        text = metrics.exposition(self._agent.numbers())
+        return web.Response(body=text, headers={**self._headers(), "Content-Type": metrics.CONTENT_TYPE})
+
+
+def _encoding(request: web.Request) -> tuple[str, Callable[[object], bytes]]:
+    """Return content type and encoder: msgpack where it was asked for, or spoken, else JSON."""
+    accept = request.headers.get("Accept", "")
+    if MSGPACK in accept or (request.content_type == MSGPACK and JSON not in accept):
+        return MSGPACK, msgpack.packb
+    return JSON, _json
+
+
+def _json(body: object) -> bytes:
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _named(image: MetadataImage, names: Sequence[str]) -> list[TopicImage]:
+    topics: list[TopicImage] = []
+    for name in names:
+        topic = image.topic_named(name)
+        if topic is None:
+            raise UnknownTopicOrPartition(f"topic {name!r} does not exist")
+        topics.append(topic)
+    return topics
+
+
+# --- what clients see
+
+
+def metadata_of(image: MetadataImage, topics: Sequence[TopicImage]) -> dict[str, Any]:
+    """Return the metadata of some topics. Brokers that are fenced do not appear; one that is stopping still serves."""
+    return {
+        "end_offset": image.end_offset,
+        "brokers": [
+            {
+                "broker_id": broker_id,
+                "rack": image.brokers[broker_id].rack,
+                "endpoints": json_rows(image.brokers[broker_id].endpoints),
+            }
+            for broker_id in sorted(image.brokers)
+            if not image.brokers[broker_id].fenced
+        ],
+        "topics": [_topic(image, topic) for topic in sorted(topics, key=lambda topic: topic.name)],
+    }
+
+
+def _topic(image: MetadataImage, topic: TopicImage) -> dict[str, Any]:
+    settings: Mapping[str, str] = image.configs.get((TOPIC, topic.name)) or {}
+    return {
+        "name": topic.name,
+        "topic_id": uuid_text(topic.topic_id),
+        "configs": {name: shown_value(name, settings[name]) for name in sorted(settings)},
+        "partitions": [
+            {
+                "partition": partition_id,
+                "leader": partition.leader,
+                "leader_epoch": partition.leader_epoch,
+                "partition_epoch": partition.partition_epoch,
+                "replicas": partition.replicas,
+                "isr": partition.isr,
+                "adding_replicas": partition.adding_replicas,
+                "removing_replicas": partition.removing_replicas,
+                "leader_recovery_state": "RECOVERED"
+                if partition.leader_recovery_state == RECOVERED
+                else "RECOVERING",
+                "eligible_leader_replicas": partition.eligible_leader_replicas,
+                "last_known_elr": partition.last_known_elr,
+                "directories": [uuid_text(directory) for directory in partition.directories],
+            }
+            for partition_id, partition in enumerate(topic.partitions)
+        ],
+    }

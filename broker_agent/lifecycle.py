@@ -1,0 +1,78 @@
+"""P: what a broker is to its clients, as one table.
+
+Offline: not running, or at local start-up work. Fenced: registering, catching up, or out of contact; it
+serves nobody. Online: serves. Stopping: asked to stop, it serves on while its leaderships move away.
+
+`Session.may_serve` is the one predicate behind MAY_SERVE and MUST_NOT_SERVE. Source: KIP-500, Broker States.
+"""
+
+import enum
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+from metadata_log.errors import Fault
+from metadata_log.protocol import BrokerState
+
+State: TypeAlias = BrokerState
+
+
+class Event(enum.Enum):
+    STARTED = enum.auto()
+    """Local start-up work is done."""
+    MAY_SERVE = enum.auto()
+    MUST_NOT_SERVE = enum.auto()
+    STOP_REQUESTED = enum.auto()
+    STOP_GRANTED = enum.auto()
+    """The controller said that nothing is led here any more."""
+    STOP_OVERDUE = enum.auto()
+    """Leaderships did not move within shutdown_timeout_ms."""
+
+
+class Action(enum.Enum):
+    SERVE_CLIENTS = enum.auto()
+    REFUSE_CLIENTS = enum.auto()
+    EXIT = enum.auto()
+
+
+class IllegalTransition(Fault):
+    """An event came in a state whose row does not know it: a bug."""
+
+
+TRANSITIONS: Final[Mapping[State, Mapping[Event, State]]] = {
+    State.OFFLINE: {
+        Event.STARTED: State.FENCED,
+        Event.STOP_REQUESTED: State.OFFLINE,  # main then ends the process
+    },
+    State.FENCED: {
+        Event.MAY_SERVE: State.ONLINE,
+        Event.STOP_REQUESTED: State.OFFLINE,  # serves nobody: nothing to hand over
+    },
+    State.ONLINE: {
+        Event.MUST_NOT_SERVE: State.FENCED,
+        Event.STOP_REQUESTED: State.STOPPING,
+    },
+    State.STOPPING: {
+        Event.STOP_REQUESTED: State.STOPPING,
+        Event.MUST_NOT_SERVE: State.OFFLINE,  # others lead by now, or nobody may ask us any more
+        Event.STOP_GRANTED: State.OFFLINE,
+        Event.STOP_OVERDUE: State.OFFLINE,
+    },
+}
+ON_ENTRY: Final[Mapping[State, tuple[Action, ...]]] = {
+    State.OFFLINE: (Action.REFUSE_CLIENTS, Action.EXIT),
+    State.FENCED: (Action.REFUSE_CLIENTS,),
+    State.ONLINE: (Action.SERVE_CLIENTS,),
+    State.STOPPING: (),  # clients are served as before; the listener itself is open from start to exit
+}
+
+
+def step(state: State, event: Event) -> tuple[State, tuple[Action, ...]]:
+    """Return the state after `event` and what the shell must now do, in order.
+
+    Raises:
+        IllegalTransition: the table has no such row.
+    """
+    entered = TRANSITIONS[state].get(event)
+    if entered is None:
+        raise IllegalTransition(f"{event.name} in {state.name}")
+    return entered, () if entered is state else ON_ENTRY[entered]

@@ -1,0 +1,79 @@
+"""P: a broker's numbers under the words Kafka's operators know, in Prometheus' text format."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
+
+from broker_agent.lifecycle import State
+from metadata_log.image.metadata_image import MetadataImage
+
+CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerNumbers:
+    """What is counted of one broker, at one moment; `lag_ms` 0 where all that is known is applied."""
+
+    state: State
+    image: MetadataImage
+    high_watermark: int
+    broker_epoch: int | None
+    session_left_ms: int
+    lag_ms: int
+    records_fetched: int
+    snapshots_fetched: int
+    load_errors: int
+    snapshots_failed: int
+    calls_failed: int
+
+
+def exposition(numbers: BrokerNumbers) -> bytes:
+    """Return all numbers of one broker as `/metrics` answers them."""
+    registry = CollectorRegistry()
+    registry.register(_Collector(numbers))
+    text: bytes = generate_latest(registry)
+    return text
+
+
+class _Collector(Collector):
+    def __init__(self, numbers: BrokerNumbers) -> None:
+        self._numbers = numbers
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        n, image = self._numbers, self._numbers.image
+        for name, help_text, gauge in (
+            ("last_applied_record_offset", "Offset of the last applied record, -1 before the first.",
+             image.end_offset - 1),
+            ("last_applied_record_timestamp", "Its appended_at_ms.", image.last_time_ms),
+            ("last_applied_record_lag_ms", "Its age while newer ones are known, else 0.", n.lag_ms),
+            ("high_watermark", "First offset not committed, as last heard.", n.high_watermark),
+            ("broker_epoch", "Offset of this run's registration, -1 before it.",
+             -1 if n.broker_epoch is None else n.broker_epoch),
+            ("session_left_milliseconds", "How long this broker may serve unless it hears again.",
+             n.session_left_ms),
+            ("global_topic_count", "Topics in the local image.", len(image.topics)),
+        ):  # fmt: skip
+            yield GaugeMetricFamily(name, help_text, value=gauge)
+        for name, help_text, count in (
+            ("records_fetched", "Records that came from controllers.", n.records_fetched),
+            ("snapshots_fetched", "Snapshots that came from controllers.", n.snapshots_fetched),
+            ("metadata_load_error_count", "Damaged files and frames met.", n.load_errors),
+            ("snapshot_error_count", "Snapshots that could not be written.", n.snapshots_failed),
+            ("controller_call_failed_count", "Calls that a controller refused or did not answer.",
+             n.calls_failed),
+        ):  # fmt: skip
+            yield CounterMetricFamily(name, help_text, value=count)
+        state = GaugeMetricFamily(
+            "broker_registration_state", "1 for the state this broker is in.", labels=["state"]
+        )
+        for each in State:
+            state.add_metric([each.value], float(n.state is each))
+        yield state
