@@ -148,19 +148,26 @@ class TopicName(NamedTuple):
 class Columns:
     """Turns batches, fed in order, into tables of SCHEMA; remembers whose claim is in force and how topics are named."""
 
-    def __init__(self, *, controller_id: int | None = None, topics: Mapping[bytes, TopicName] | None = None) -> None:
+    def __init__(
+        self, *, controller_id: int | None = None, topics: Mapping[bytes, TopicName] | None = None
+    ) -> None:
         self.controller_id = controller_id
         self._topics: dict[bytes, TopicName] = dict(topics or {})
         self._uuids = _UuidTexts()
 
-    def table(self, batches: Sequence[RecordBatch]) -> pa.Table:
-        """Return the records of `batches`, one row each, in order of offset."""
-        records = [record for batch in batches for record in batch.records]
+    def table(self, batches: Sequence[RecordBatch], records: Sequence[Record]) -> pa.Table:
+        """Return the records of `batches`, one row each, in order of offset; `records` are `shown_records` of them."""
         counts = np.fromiter((len(batch.records) for batch in batches), np.int64, len(batches))
         first = batches[0].base_offset
         columns = self._batch_columns(batches, counts)
         columns["log_offset"] = pa.array(np.arange(first, first + len(records), dtype=np.int64))
         return self._assembled(records, columns)
+
+    def pass_over(self, batches: Iterable[RecordBatch]) -> None:
+        """Learn from batches that get no rows whose claim is in force."""
+        for batch in batches:
+            if batch.claim is not None:
+                self.controller_id = batch.claim.controller_id
 
     def snapshot_table(self, records: Sequence[Record], *, time_ms: int) -> pa.Table:
         """Return a snapshot's records as rows of a state whose history is not told.
@@ -222,7 +229,10 @@ class Columns:
         for name, parts in pieces.items():
             columns[name] = _spread(parts, count)
         return pa.Table.from_arrays(
-            [columns[field.name] if field.name in columns else pa.nulls(count, field.type) for field in SCHEMA],
+            [
+                columns[field.name] if field.name in columns else pa.nulls(count, field.type)
+                for field in SCHEMA
+            ],
             schema=SCHEMA,
         )
 
@@ -231,8 +241,6 @@ class Columns:
             self._topics[record.topic_id] = TopicName(offset, record.name)
 
     def _transposed(self, type_id: int, records: Sequence[Any]) -> Iterator[tuple[str, Sequence[Any]]]:
-        if type_id == TYPE_IDS[ConfigRecord]:
-            records = [with_shown_value(record) for record in records]
         for name, values in zip(_COLUMNS[type_id], zip(*records, strict=True), strict=True):
             if name is not None and name not in _POSITION_COLUMNS:
                 to_column = _TO_COLUMN.get(name)
@@ -244,13 +252,23 @@ class Columns:
                 yield "topic_name", [topic.name for topic in topics]
 
 
-def with_shown_value(record: ConfigRecord) -> ConfigRecord:
-    """Return a setting without its secret: no exported byte holds one."""
+def shown_records(records: Iterable[Record]) -> list[Record]:
+    """Return records without the secrets of settings: no exported byte holds one."""
+    return [_shown(record) if type(record) is ConfigRecord else record for record in records]
+
+
+def _shown(record: ConfigRecord) -> ConfigRecord:
     return record if record.value is None else record._replace(value=shown_value(record.name, record.value))
 
 
 def position_row(
-    *, end_offset: int, controller_epoch: int, controller_id: int | None, last_time_ms: int, last_crc: int, cluster_id: str
+    *,
+    end_offset: int,
+    controller_epoch: int,
+    controller_id: int | None,
+    last_time_ms: int,
+    last_crc: int,
+    cluster_id: str,
 ) -> pa.Table:
     """Return the row of a snapshot that says where it stands."""
     values: dict[str, Any] = {
@@ -300,7 +318,9 @@ def topic_names(table: pa.Table) -> dict[bytes, TopicName]:
 
 
 def _times(values: Sequence[int]) -> pa.Array:
-    return pa.array(np.asarray(values, dtype="datetime64[ms]").astype("datetime64[us]")).cast(SCHEMA.field("ts").type)
+    return pa.array(np.asarray(values, dtype="datetime64[ms]").astype("datetime64[us]")).cast(
+        SCHEMA.field("ts").type
+    )
 
 
 def _json(detail: Mapping[str, object]) -> str:
@@ -367,7 +387,7 @@ _TO_COLUMN: Final[Mapping[str, Callable[[Sequence[Any], _UuidTexts], Sequence[An
 
 def _field_values(rows: pa.Table, name: str | None) -> list[Any]:
     assert name is not None
-    column = rows.column(name).to_pylist()
+    column: list[Any] = rows.column(name).to_pylist()
     from_column = _FROM_COLUMN.get(name)
     if from_column is not None:
         return [None if value is None else from_column(value) for value in column]

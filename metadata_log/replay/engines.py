@@ -1,6 +1,6 @@
 """E: the two SQL engines behind one face: Spark, and DuckDB for answers in milliseconds."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
@@ -24,8 +24,18 @@ class Engine(Protocol[Table]):
         """Return the rows of files that share one schema."""
         ...
 
-    def analysis(self, name: str, **tables: Table) -> Table:
-        """Return the answer of one of the analyses on the tables it names."""
+    def where(self, table: Table, condition: str) -> Table: ...
+
+    def kept(self, table: Table) -> Table:
+        """Return a table that is computed once and kept until `release`."""
+        ...
+
+    def release(self) -> None:
+        """Let go of what was kept."""
+        ...
+
+    def analysis(self, name: str, numbers: Mapping[str, int] = {}, /, **tables: Table) -> Table:
+        """Return the answer of one of the analyses on the tables, and with the numbers, that it names."""
         ...
 
     def arrow(self, table: Table) -> pa.Table:
@@ -52,10 +62,11 @@ class DuckDb:
         self._connection = duckdb.connect(config={"threads": threads, "autoinstall_known_extensions": False})
         self._connection.execute(_MACROS)
         self._views = 0
+        self._kept: list[str] = []
 
     def parquet(self, files: Sequence[Path], *, where: str = "true") -> str:
         paths = ", ".join("'" + str(path).replace("'", "''") + "'" for path in files)
-        return self._view(f"SELECT * FROM read_parquet([{paths}], hive_partitioning = false) WHERE {where}")
+        return self._view(f"SELECT * FROM read_parquet([{paths}], hive_partitioning = false) WHERE {where}")  # noqa: S608 paths are quoted
 
     def of_arrow(self, table: pa.Table) -> str:
         """Return a table of rows in memory."""
@@ -64,12 +75,25 @@ class DuckDb:
         self._connection.register(name, table)
         return name
 
+    def where(self, table: str, condition: str) -> str:
+        return self._view(f"SELECT * FROM {table} WHERE {condition}")  # noqa: S608 both are our own
+
+    def kept(self, table: str) -> str:
+        self._connection.execute(f"CREATE TEMP TABLE kept_{table} AS FROM {table}")
+        self._kept.append(f"kept_{table}")
+        return self._kept[-1]
+
+    def release(self) -> None:
+        for table in self._kept:
+            self._connection.execute(f"DROP TABLE {table}")
+        self._kept.clear()
+
     def union(self, *tables: str) -> str:
         """Return the rows of tables that share one schema."""
         return self._view(" UNION ALL ".join(f"FROM {table}" for table in tables))
 
-    def analysis(self, name: str, **tables: str) -> str:
-        return self._view(duckdb_text(name).format(**tables))
+    def analysis(self, name: str, numbers: Mapping[str, int] = {}, /, **tables: str) -> str:
+        return self._view(duckdb_text(name).format(**numbers, **tables))
 
     def arrow(self, table: str) -> pa.Table:
         return self._connection.sql(f"FROM {table}").to_arrow_table()
@@ -88,15 +112,33 @@ class Spark:
 
     def __init__(self, session: "SparkSession") -> None:
         self._session = session
+        self._kept: list[DataFrame] = []
 
     def parquet(self, files: Sequence[Path], *, where: str = "true") -> "DataFrame":
         return self._session.read.parquet(*(str(path) for path in files)).where(where)
 
-    def analysis(self, name: str, **tables: "DataFrame") -> "DataFrame":
-        return self._session.sql(spark_text(name), **tables)
+    def where(self, table: "DataFrame", condition: str) -> "DataFrame":
+        return table.where(condition)
+
+    def kept(self, table: "DataFrame") -> "DataFrame":
+        self._kept.append(table.persist())
+        return self._kept[-1]
+
+    def release(self) -> None:
+        for table in self._kept:
+            table.unpersist()
+        self._kept.clear()
+
+    def analysis(self, name: str, numbers: Mapping[str, int] = {}, /, **tables: "DataFrame") -> "DataFrame":
+        return self._session.sql(spark_text(name), **numbers, **tables)
 
     def arrow(self, table: "DataFrame") -> pa.Table:
         return table.toArrow()
+
+
+def engine_of(of: "SparkSession | DuckDb") -> "Spark | DuckDb":
+    """Return the engine of a Spark session; DuckDb stands for itself."""
+    return of if isinstance(of, DuckDb) else Spark(of)
 
 
 def rows(table: pa.Table) -> list[tuple[Any, ...]]:

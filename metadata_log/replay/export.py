@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,9 +34,8 @@ from metadata_log.errors import (
     PositionOutOfRange,
 )
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
-from metadata_log.records.configs import ConfigRecord
 from metadata_log.records.snapshots import RequestResultRecord, SnapshotHeaderRecord
-from metadata_log.replay.columns import SCHEMA, Columns, position_row, topic_names, with_shown_value
+from metadata_log.replay.columns import SCHEMA, Columns, position_row, shown_records, topic_names
 from metadata_log.replay.digest import apply_all, digest_of, exported_digest, image_of_snapshot
 from metadata_log.replay.engines import DuckDb
 from metadata_log.replay.state import State, state_of
@@ -109,7 +108,9 @@ def export_log(
             run.take(batch)
         run.close_segment()
     if not run.files:
-        raise InvalidRequest(f"the log holds no whole batch from {run.image.end_offset} on: nothing to export")
+        raise InvalidRequest(
+            f"the log holds no whole batch from {run.image.end_offset} on: nothing to export"
+        )
     export = run.export()
     if export != before:
         replace_file(to / MANIFEST, (json.dumps(export.manifest(), indent=1) + "\n").encode())
@@ -141,7 +142,8 @@ def _batches(
             )
         if claim is not None and claim.cluster_id != cluster_id:
             raise InconsistentClusterId(
-                f"the log is that of cluster {claim.cluster_id}, not of {cluster_id}", cluster_id=claim.cluster_id
+                f"the log is that of cluster {claim.cluster_id}, not of {cluster_id}",
+                cluster_id=claim.cluster_id,
             )
         yield batch
         end_offset, crc, epoch = batch.end_offset, batch.crc, batch.controller_epoch
@@ -198,7 +200,11 @@ class _Run:
 
     def take(self, batch: RecordBatch) -> None:
         """Add a batch; it is written once enough of them wait."""
-        if batch.end_offset > self._first_offset >= batch.base_offset and not self.files:
+        if (
+            not self.files
+            and self._segment is None
+            and batch.base_offset <= self._first_offset < batch.end_offset
+        ):
             self._begin_export(batch.base_offset)
         self._waiting.append(batch)
         self._waiting_records += len(batch.records)
@@ -209,52 +215,46 @@ class _Run:
 
     def _begin_export(self, first_offset: int) -> None:
         """Fold what came before the first batch, and write the state there: later ones rest on it."""
-        for_state_only, self._waiting, self._waiting_records = self._waiting, [], 0
-        self._fold(for_state_only)
+        self._write_waiting()
         self._first_offset = first_offset
         if first_offset > 0:
-            self._take_image(self.image)
+            self._state = self._rows_of(self.image)
             self._write_snapshot()
 
     def _take_image(self, image: MetadataImage) -> None:
-        """Go on from an image: rows of its records, at offsets before all others."""
-        if image.end_offset == 0:
-            return
-        records = [
-            with_shown_value(record) if isinstance(record, ConfigRecord) else record
-            for record in image.to_records()
-            if not isinstance(record, RequestResultRecord)
-        ]
+        """Go on from an image, its secrets hidden from here on."""
+        records = shown_records(
+            record for record in image.to_records() if not isinstance(record, RequestResultRecord)
+        )
         header = SnapshotHeaderRecord(
             self._cluster_id, image.end_offset, image.controller_epoch, image.last_time_ms, image.last_crc
         )
         self.image = image_of(records, header=header)
-        self._state = pa.concat_tables(
-            [self._columns.snapshot_table(records, time_ms=image.last_time_ms), self._position(None)]
-        )
+
+    def _rows_of(self, image: MetadataImage) -> pa.Table:
+        """Return an image's records as rows, at offsets before all others."""
+        records = [record for record in image.to_records() if not isinstance(record, RequestResultRecord)]
+        rows = self._columns.snapshot_table(records, time_ms=image.last_time_ms)
+        return pa.concat_tables([rows, self._position(self._columns.controller_id)])
 
     def _write_waiting(self) -> None:
-        if not self._waiting:
-            return
+        """Write and fold the waiting batches; those before the export's beginning are only folded."""
         batches, self._waiting, self._waiting_records = self._waiting, [], 0
-        if self._segment is None:
-            self._segment = self._begin_segment(batches[0].base_offset)
-        table = self._columns.table(batches)
-        self._segment.writer.write_table(table)
-        self._segment.rows += table.num_rows
-        self._fold(batches)
-
-    def _fold(self, batches: Sequence[RecordBatch]) -> None:
         if not batches:
             return
+        records = shown_records(record for batch in batches for record in batch.records)
+        if batches[0].base_offset < self._first_offset:
+            self._columns.pass_over(batches)
+        else:
+            table = self._columns.table(batches, records)
+            if self._segment is None:
+                self._segment = self._begin_segment(batches[0].base_offset)
+            self._segment.writer.write_table(table)
+            self._segment.rows += table.num_rows
         last = batches[-1]
         self.image = apply_all(
             self.image,
-            [
-                with_shown_value(record) if type(record) is ConfigRecord else record
-                for batch in batches
-                for record in batch.records
-            ],
+            records,
             controller_epoch=last.controller_epoch,
             time_ms=last.appended_at_ms,
             crc=last.crc,
@@ -277,8 +277,10 @@ class _Run:
         duckdb = DuckDb()
         records = duckdb.union(duckdb.of_arrow(self._state), duckdb.parquet([segment.path]))
         for family in (PARTITION_CHANGES, BROKER_CHANGES):
-            changes = duckdb.arrow(duckdb.analysis(family, records=records, from_offset=str(first)))
-            self._write_table(family, f"seg={first:020d}.parquet", changes, first_offset=first, last_offset=last)
+            changes = duckdb.arrow(duckdb.analysis(family, {"from_offset": first}, records=records))
+            self._write_table(
+                family, f"seg={first:020d}.parquet", changes, first_offset=first, last_offset=last
+            )
         state = state_of(duckdb, records, end_offset=last + 1)
         self._state = self._state_table(duckdb, state)
         self._check_state()
@@ -364,7 +366,9 @@ def _with_all_columns(table: pa.Table) -> pa.Table:
     names = set(table.column_names)
     return pa.Table.from_arrays(
         [
-            table.column(field.name).cast(field.type) if field.name in names else pa.nulls(table.num_rows, field.type)
+            table.column(field.name).cast(field.type)
+            if field.name in names
+            else pa.nulls(table.num_rows, field.type)
             for field in SCHEMA
         ],
         schema=SCHEMA,

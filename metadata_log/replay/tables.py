@@ -90,10 +90,13 @@ class Export:
             return self.end_offset
         if at > self.end_offset:
             raise OffsetInFuture(
-                f"offset {at} lies beyond this export, which ends at {self.end_offset}: export again", offset=at
+                f"offset {at} lies beyond this export, which ends at {self.end_offset}: export again",
+                offset=at,
             )
         if at < self.first_offset:
-            raise OffsetCompacted(f"offset {at} lies before this export, which begins at {self.first_offset}", offset=at)
+            raise OffsetCompacted(
+                f"offset {at} lies before this export, which begins at {self.first_offset}", offset=at
+            )
         for file in self.files:
             if file.family == RECORDS and file.first_offset <= at <= file.last_offset:
                 found = pq.read_table(
@@ -113,7 +116,9 @@ def open_export(directory: Path) -> Export:
     """
     export = read_manifest(directory)
     if export is None:
-        raise InvalidRequest(f"{directory} holds no export: write one with `metaquorum log export --to {directory}`")
+        raise InvalidRequest(
+            f"{directory} holds no export: write one with `metaquorum log export --to {directory}`"
+        )
     for file in export.files:
         path = directory / file.path
         size = path.stat().st_size if path.is_file() else None
@@ -145,7 +150,9 @@ def read_manifest(directory: Path) -> Export | None:
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:
-        raise DamagedFile(f"{path}: no manifest of ours: {error}; remove {directory} and export again") from error
+        raise DamagedFile(
+            f"{path}: no manifest of ours: {error}; remove {directory} and export again"
+        ) from error
 
 
 def records_below(engine: Engine[Table], export: Export, end_offset: int) -> Table:
@@ -153,7 +160,7 @@ def records_below(engine: Engine[Table], export: Export, end_offset: int) -> Tab
 
     So a state made from it rests on nothing that was derived from these records.
     """
-    files = export.paths(RECORDS, below=end_offset)
+    files = export.paths(RECORDS, below=max(end_offset, 1))  # at least one: it tells the engine the columns
     if export.first_offset > 0:
         files += export.paths(SNAPSHOTS, below=None)[:1]
     return engine.parquet(files, where=f"log_offset < {end_offset}")

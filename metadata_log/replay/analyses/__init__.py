@@ -11,8 +11,12 @@ from typing import Final
 
 _LAMBDA: Final = re.compile(r"\b(\w+) -> ")
 _IGNORE_NULLS: Final = re.compile(r"\) IGNORE NULLS")
-_TRANSFORM: Final = re.compile(r"\btransform\(")
-_EXPLODE: Final = re.compile(r"\bexplode\(")
+_WORDS: Final = (
+    ("transform(", "list_transform("),
+    ("explode(", "unnest("),
+    ("array(", "list_value("),
+    ("[0]", "[1]"),
+)
 
 
 @cache
@@ -26,5 +30,6 @@ def duckdb_text(name: str) -> str:
     """Return the analysis of that name in DuckDB's words."""
     text = _LAMBDA.sub(r"lambda \1: ", spark_text(name))
     text = _IGNORE_NULLS.sub(" IGNORE NULLS)", text)
-    text = _EXPLODE.sub("unnest(", _TRANSFORM.sub("list_transform(", text))
-    return text.replace("[0]", "[1]")
+    for ours, theirs in _WORDS:
+        text = text.replace(ours, theirs)
+    return text

@@ -27,7 +27,7 @@ stated AS (
         *,
         CASE
             WHEN type = 1 THEN 'OFFLINE'
-            WHEN is_fenced AND (is_stopping OR fenced_for = 'SESSION_EXPIRED') THEN 'OFFLINE'
+            WHEN is_fenced AND (is_stopping OR fenced_for IN ('SESSION_EXPIRED', 'SHUTDOWN_GRANTED')) THEN 'OFFLINE'
             WHEN is_fenced THEN 'FENCED'
             WHEN is_stopping THEN 'STOPPING'
             ELSE 'ONLINE'
@@ -38,8 +38,9 @@ compared AS (
     SELECT
         *,
         coalesce(lag(state) OVER known, 'OFFLINE') AS prev_state,
-        lag(log_offset) OVER known AS prev_offset,
-        lag(ts) OVER known AS prev_ts
+        -- A broker that was removed has no before: it is as if it had never been.
+        lag(CASE WHEN type <> 1 THEN log_offset END) OVER known AS prev_offset,
+        lag(CASE WHEN type <> 1 THEN ts END) OVER known AS prev_ts
     FROM stated
     WINDOW known AS (PARTITION BY broker_id ORDER BY log_offset)
 )

@@ -4,7 +4,7 @@
 -- 8 not led by the preferred replica, 16 being reassigned.
 WITH events AS (
     SELECT
-        log_offset, ts, controller_epoch, controller_id, cause_code, type,
+        log_offset, batch_base, ts, controller_epoch, controller_id, cause_code, cause_detail, type,
         CASE type WHEN 3 THEN 'create' ELSE 'change' END AS op,
         topic_seq * 16777216 + partition AS pkey,
         topic_id, topic_name, partition,
@@ -13,7 +13,8 @@ WITH events AS (
     WHERE type IN (3, 5)
     UNION ALL
     SELECT
-        gone.log_offset, gone.ts, gone.controller_epoch, gone.controller_id, gone.cause_code, gone.type,
+        gone.log_offset, gone.batch_base, gone.ts, gone.controller_epoch, gone.controller_id,
+        gone.cause_code, gone.cause_detail, gone.type,
         'delete' AS op,
         p.topic_seq * 16777216 + p.partition AS pkey,
         p.topic_id, p.topic_name, p.partition,
@@ -23,7 +24,8 @@ WITH events AS (
 ),
 afterwards AS (
     SELECT
-        log_offset, ts, controller_epoch, controller_id, cause_code, op, pkey, topic_id, topic_name, partition,
+        log_offset, batch_base, ts, controller_epoch, controller_id, cause_code, cause_detail, op,
+        pkey, topic_id, topic_name, partition,
         leader IS NOT NULL AS leader_told,
         isr IS NOT NULL AS isr_told,
         replicas IS NOT NULL AS replicas_told,
@@ -65,7 +67,8 @@ compared AS (
     WINDOW life AS (PARTITION BY pkey ORDER BY log_offset)
 )
 SELECT
-    log_offset, ts, controller_epoch, controller_id, cause_code, op, pkey, topic_id, topic_name, partition,
+    log_offset, batch_base, ts, controller_epoch, controller_id, cause_code, cause_detail, op,
+    pkey, topic_id, topic_name, partition,
     CASE WHEN op = 'delete' THEN 15 ELSE
         CASE WHEN leader_told AND (prev_leader IS NULL OR leader <> prev_leader) THEN 1 ELSE 0 END
         + CASE WHEN isr_told THEN 2 ELSE 0 END
