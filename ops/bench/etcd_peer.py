@@ -1,0 +1,203 @@
+"""E: three etcd processes on 127.0.0.1, written to through the JSON gateway: the peer of our benchmarks."""
+
+import asyncio
+import base64
+import os
+import signal
+import socket
+import time
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+
+from ops.bench.measure import VALUE_BYTES, WRITE_TIMEOUT_S, BenchmarkFailed, NotAcknowledged
+from ops.toolchain import etcd_binary, version_of
+
+HEARTBEAT_MS: Final = 20
+ELECTION_TIMEOUT_MS: Final = 150
+"""The quickest timers etcd is run with in earnest; by default (100 and 1,000) its failover takes seven times
+as long."""
+_MEMBERS: Final = 3
+_START_TIMEOUT_S: Final = 30.0
+_POLL_S: Final = 0.02
+
+
+@dataclass(slots=True, kw_only=True)
+class _Member:
+    name: str
+    client_url: str
+    peer_url: str
+    data: Path
+    process: asyncio.subprocess.Process | None = None
+
+    @property
+    def log(self) -> Path:
+        return self.data.parent / f"{self.name}.log"
+
+
+@dataclass(slots=True, kw_only=True)
+class EtcdPeer:
+    """A running group of three; made by `etcd_peer` alone."""
+
+    binary: Path
+    version: str
+    members: tuple[_Member, ...]
+    http: aiohttp.ClientSession
+    heartbeat_ms: int
+    election_timeout_ms: int
+    _writes: int = 0
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        return tuple(member.client_url for member in self.members)
+
+    async def leader(self) -> str:
+        """Return the client URL of the member that a majority of the reachable ones calls leader."""
+        return await self._agreed(among_all=False)
+
+    async def write(self, endpoint: str) -> None:
+        self._writes += 1
+        await self.put(endpoint, b"bench", b"%0*d" % (VALUE_BYTES, self._writes))
+
+    async def put(self, endpoint: str, key: bytes, value: bytes) -> None:
+        """Put one key; acknowledged means durable on a majority."""
+        body = {"key": base64.b64encode(key).decode(), "value": base64.b64encode(value).decode()}
+        await self._post(endpoint, "/v3/kv/put", body)
+
+    async def kill(self, endpoint: str) -> None:
+        process = self._member(endpoint).process
+        assert process is not None
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+
+    async def restart(self, endpoint: str) -> None:
+        await self.start(self._member(endpoint))
+        await self.wait_until_whole()
+
+    async def wait_until_whole(self) -> None:
+        """Wait until all members are reachable, name one leader, and have applied the same."""
+        await self._agreed(among_all=True)
+
+    async def start(self, member: _Member) -> None:
+        """Start one member on its data directory; its log goes beside it."""
+        cluster = ",".join(f"{each.name}={each.peer_url}" for each in self.members)
+        with member.log.open("ab") as log:
+            member.process = await asyncio.create_subprocess_exec(
+                self.binary,
+                *("--name", member.name, "--data-dir", str(member.data)),
+                *("--listen-client-urls", member.client_url, "--advertise-client-urls", member.client_url),
+                *("--listen-peer-urls", member.peer_url, "--initial-advertise-peer-urls", member.peer_url),
+                *("--initial-cluster", cluster, "--initial-cluster-state", "new"),
+                *("--heartbeat-interval", str(self.heartbeat_ms)),
+                *("--election-timeout", str(self.election_timeout_ms), "--log-level", "warn"),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={"PATH": os.environ.get("PATH", ""), "HOME": str(member.data.parent)},
+                start_new_session=True,
+            )
+
+    async def stop(self) -> None:
+        """Kill what runs: nobody reads these data directories again."""
+        for member in self.members:
+            if member.process is not None and member.process.returncode is None:
+                member.process.kill()
+                await member.process.wait()
+
+    def _member(self, endpoint: str) -> _Member:
+        return next(member for member in self.members if member.client_url == endpoint)
+
+    async def _agreed(self, *, among_all: bool) -> str:
+        """Wait until two members (or all, caught up) name one leader; return its client URL."""
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            statuses = await self._statuses()
+            leaders = {status["leader"] for status in statuses.values()}
+            applied = {status["raftAppliedIndex"] for status in statuses.values()}
+            enough = (
+                len(statuses) == _MEMBERS and len(applied) == 1
+                if among_all
+                else len(statuses) > _MEMBERS // 2
+            )
+            if enough and len(leaders) == 1:
+                for endpoint, status in statuses.items():
+                    if status["header"]["member_id"] == status["leader"]:
+                        return endpoint
+            await asyncio.sleep(_POLL_S)
+        member = self.members[0]
+        end = member.log.read_text(errors="replace")[-2_000:]
+        raise BenchmarkFailed(f"etcd found no leader; {member.name} said:\n{end}")
+
+    async def _statuses(self) -> dict[str, Any]:
+        statuses: dict[str, Any] = {}
+        for endpoint in self.endpoints:
+            try:
+                statuses[endpoint] = await self._post(endpoint, "/v3/maintenance/status", {})
+            except NotAcknowledged:
+                continue
+        return {endpoint: status for endpoint, status in statuses.items() if "leader" in status}
+
+    async def _post(self, endpoint: str, path: str, body: dict[str, str]) -> Any:
+        try:
+            async with self.http.post(endpoint + path, json=body) as answer:
+                if answer.status != 200:
+                    raise NotAcknowledged(f"{endpoint}{path}: {answer.status} {await answer.text()}")
+                return await answer.json(content_type=None)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise NotAcknowledged(f"{endpoint}{path}: {error!r}") from error
+
+
+@asynccontextmanager
+async def etcd_peer(
+    directory: Path,
+    *,
+    heartbeat_ms: int = HEARTBEAT_MS,
+    election_timeout_ms: int = ELECTION_TIMEOUT_MS,
+) -> AsyncIterator[EtcdPeer]:
+    """Run three etcd with their data under `directory`; they are killed when the block ends.
+
+    Raises:
+        ToolMissing: there is no etcd and none can be built.
+        BenchmarkFailed: they found no leader within 30 s.
+    """
+    binary = etcd_binary()
+    ports = iter(_free_ports(2 * _MEMBERS))
+    members = tuple(
+        _Member(
+            name=f"etcd{number}",
+            client_url=f"http://127.0.0.1:{next(ports)}",
+            peer_url=f"http://127.0.0.1:{next(ports)}",
+            data=directory / f"etcd{number}",
+        )
+        for number in range(1, _MEMBERS + 1)
+    )
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(
+        connector=connector, timeout=aiohttp.ClientTimeout(total=WRITE_TIMEOUT_S)
+    ) as http:
+        peer = EtcdPeer(
+            binary=binary,
+            version=version_of(binary).removeprefix("etcd Version: "),
+            members=members,
+            http=http,
+            heartbeat_ms=heartbeat_ms,
+            election_timeout_ms=election_timeout_ms,
+        )
+        try:
+            for member in members:
+                await peer.start(member)
+            await peer.wait_until_whole()
+            yield peer
+        finally:
+            await peer.stop()
+
+
+def _free_ports(count: int) -> list[int]:
+    """Return so many ports nobody listens on; all are held while the last is found."""
+    with ExitStack() as held:
+        servers = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [server.getsockname()[1] for server in servers]

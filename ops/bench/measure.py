@@ -1,0 +1,197 @@
+"""E: what the benchmarks measure, written once against `Peer`: our cluster and others run through this code.
+
+One client process, JSON over HTTP through aiohttp, values of one size: what differs is the system measured.
+Times are milliseconds. A single run on a shared machine can be off by a factor of two, so systems take turns
+within one run and only their ratios are worth quoting.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from metadata_log.errors import Fault, Unavailable
+
+VALUE_BYTES: Final = 256
+WRITE_TIMEOUT_S: Final = 2.0
+"""What one write is allowed."""
+FAILOVER_PACE_S: Final = 0.01
+FAILOVER_TIMEOUT_S: Final = 30.0
+SETTLE_S: Final = 0.3
+"""Writers run so long before a kill: their connections stand, and the group is seen to work."""
+
+
+class NotAcknowledged(Unavailable):
+    """A write was refused, lost its connection, or had no answer in time; it may have happened."""
+
+
+class BenchmarkFailed(Fault):
+    """A system did not do what the benchmark rests on: no figure is better than a wrong one."""
+
+
+class Peer(Protocol):
+    """A group of processes that agree on writes; endpoints are URLs, one per process."""
+
+    @property
+    def version(self) -> str: ...
+    @property
+    def endpoints(self) -> Sequence[str]: ...
+    async def leader(self) -> str:
+        """Return the endpoint of the leader; wait for one."""
+
+    async def write(self, endpoint: str) -> None:
+        """Overwrite one key durably with a new value of VALUE_BYTES.
+
+        Raises:
+            NotAcknowledged: no yes within WRITE_TIMEOUT_S.
+        """
+
+    async def kill(self, endpoint: str) -> None:
+        """Kill -9 the process behind `endpoint`."""
+
+    async def restart(self, endpoint: str) -> None:
+        """Start it again; wait until the group is whole: all reachable, agreed on the leader, caught up."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """What a turn of writing came to; a write that failed is counted and has no latency."""
+
+    latencies_ms: list[float] = field(default_factory=list)
+    failed: int = 0
+    seconds: float = 0.0
+
+    def add(self, other: "Run") -> None:
+        self.latencies_ms += other.latencies_ms
+        self.failed += other.failed
+        self.seconds += other.seconds
+
+    @property
+    def per_second(self) -> float:
+        return round(len(self.latencies_ms) / self.seconds, 1)
+
+
+async def sequential(peer: Peer, *, writes: int, warm_up: int) -> Run:
+    """Write so many times to the leader, one after the other; the warm-up is not counted."""
+    await _client(peer, Run(), lambda done: done < warm_up)
+    run = Run()
+    began = time.perf_counter()
+    await _client(peer, run, lambda done: done < writes)
+    run.seconds = time.perf_counter() - began
+    return run
+
+
+async def load(peer: Peer, *, clients: int, seconds: float) -> Run:
+    """Let `clients` clients write to the leader for `seconds`, each as fast as it is answered."""
+    run = Run()
+    began = time.perf_counter()
+    async with asyncio.TaskGroup() as group:
+        for _ in range(clients):
+            group.create_task(_client(peer, run, lambda _done: time.perf_counter() - began < seconds))
+    run.seconds = time.perf_counter() - began
+    return run
+
+
+async def _client(peer: Peer, run: Run, goes_on: Callable[[int], bool]) -> None:
+    """Write to the leader while `goes_on(writes tried)`; one that fails has the leader looked up anew."""
+    endpoint = await peer.leader()
+    tried = 0
+    while goes_on(tried):
+        tried += 1
+        began = time.perf_counter()
+        try:
+            await peer.write(endpoint)
+        except NotAcknowledged:
+            run.failed += 1
+            endpoint = await peer.leader()
+        else:
+            run.latencies_ms.append((time.perf_counter() - began) * 1000)
+
+
+async def write_gap_ms(peer: Peer) -> float:
+    """Kill the leader and return the time to the first acknowledged write sent after the kill.
+
+    A new write goes to each survivor every 10 ms, whatever became of the ones before.
+    """
+    victim = await peer.leader()
+    survivors = [endpoint for endpoint in peer.endpoints if endpoint != victim]
+    killed_at: float | None = None
+    acknowledged: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+
+    async def write(endpoint: str) -> None:
+        sent_at = time.perf_counter()
+        try:
+            await peer.write(endpoint)
+        except NotAcknowledged:
+            return
+        if killed_at is not None and sent_at >= killed_at and not acknowledged.done():
+            acknowledged.set_result(time.perf_counter())
+
+    async with asyncio.TaskGroup() as group:
+
+        async def pace() -> None:
+            due = time.perf_counter()
+            while not acknowledged.done():
+                for endpoint in survivors:
+                    group.create_task(write(endpoint))
+                due += FAILOVER_PACE_S
+                await asyncio.sleep(due - time.perf_counter())
+
+        group.create_task(pace())
+        await asyncio.sleep(SETTLE_S)
+        # Before the signal is sent: what the kill itself takes counts against the system.
+        killed_at = time.perf_counter()
+        await peer.kill(victim)
+        await asyncio.wait([acknowledged], timeout=FAILOVER_TIMEOUT_S)
+        acknowledged.cancel()  # ends the pace; does nothing to a result
+    if acknowledged.cancelled():
+        raise BenchmarkFailed(f"no write in {FAILOVER_TIMEOUT_S} s after the leader was killed")
+    await peer.restart(victim)
+    return (acknowledged.result() - killed_at) * 1000
+
+
+def percentile(samples: Sequence[float], percent: float) -> float:
+    """Return the nearest-rank percentile: a value that was measured, the larger one in doubt."""
+    if not samples:
+        raise BenchmarkFailed("not one write was acknowledged")
+    ordered = sorted(samples)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
+
+
+def figures(samples: Sequence[float], *, prefix: str = "") -> dict[str, float]:
+    """Return p50, p99 and max under names that begin with `prefix`."""
+    return {
+        f"{prefix}p50": round(percentile(samples, 50), 3),
+        f"{prefix}p99": round(percentile(samples, 99), 3),
+        f"{prefix}max": round(max(samples), 3),
+    }
+
+
+def report(
+    name: str,
+    *,
+    params: Mapping[str, object],
+    ours: Mapping[str, object],
+    peers: Mapping[str, Mapping[str, object]],
+    rounds: int,
+    probes: Mapping[str, float],
+) -> dict[str, Any]:
+    """Return a benchmark's answer; a ratio is ours divided by the peer's, for every figure both have."""
+    return {
+        "name": name,
+        "params": dict(params),
+        "ours": dict(ours),
+        "peers": {peer: dict(theirs) for peer, theirs in peers.items()},
+        "ratios": {peer: _ratios(ours, theirs) for peer, theirs in peers.items()},
+        "rounds": rounds,
+        "probes": dict(probes),
+    }
+
+
+def _ratios(ours: Mapping[str, object], theirs: Mapping[str, object]) -> dict[str, float]:
+    return {
+        name: round(mine / other, 3)
+        for name, mine in ours.items()
+        if isinstance(mine, float) and isinstance(other := theirs.get(name), float) and other > 0
+    }

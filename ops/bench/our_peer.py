@@ -1,0 +1,116 @@
+"""E: our cluster as a `Peer`: real processes, asked through HTTP as any program would ask them."""
+
+import asyncio
+import json
+import time
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+
+from ops.bench.measure import VALUE_BYTES, WRITE_TIMEOUT_S, BenchmarkFailed, NotAcknowledged
+from ops.local_cluster import LocalCluster, Member
+
+_START_TIMEOUT_S: Final = 60.0
+_POLL_S: Final = 0.02
+
+
+@dataclass(slots=True, kw_only=True)
+class OurPeer:
+    """A running cluster; made by `our_peer` alone."""
+
+    cluster: LocalCluster
+    http: aiohttp.ClientSession
+    version: str
+    _writes: int = 0
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        return self.cluster.bootstrap
+
+    async def leader(self) -> str:
+        """Return the URL of the controller that says it is the active one."""
+        return await self._leader(among_whole=False)
+
+    async def write(self, endpoint: str) -> None:
+        """Set a cluster-wide broker config, whose name nobody checks, anew: one record, batch and entry.
+
+        Always the same one: the answer lists all settings of the resource, and is kept in the log.
+        """
+        self._writes += 1
+        body = {"cluster": True, "set": {"bench": f"{self._writes:0{VALUE_BYTES}d}"}}
+        await self.request("PATCH", f"{endpoint}/v1/configs", body)
+
+    async def request(self, method: str, url: str, body: dict[str, Any] | None = None) -> Any:
+        """Return the JSON answer, as the CLI would ask for it: writes carry a request id.
+
+        Raises:
+            NotAcknowledged: another status than 2xx, no connection, or no answer within WRITE_TIMEOUT_S.
+        """
+        headers = {} if method == "GET" else {"X-Request-Id": str(uuid.uuid4())}
+        return json.loads(await self._text(method, url, body, headers))
+
+    async def records(self, endpoint: str, *, from_offset: int) -> list[dict[str, Any]]:
+        """Return the committed records from an offset, as `log dump` shows them."""
+        url = f"{endpoint}/v1/log?from={from_offset}"
+        lines = await self._text("GET", url, None, {"Accept": "application/x-ndjson"})
+        return [json.loads(line) for line in lines.splitlines()]
+
+    async def _text(self, method: str, url: str, body: dict[str, Any] | None, headers: dict[str, str]) -> str:
+        try:
+            async with self.http.request(method, url, json=body, headers=headers) as answer:
+                text = await answer.text()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise NotAcknowledged(f"{method} {url}: {error!r}") from error
+        if answer.status >= 300:
+            raise NotAcknowledged(f"{method} {url}: {answer.status} {text}")
+        return text
+
+    async def kill(self, endpoint: str) -> None:
+        await asyncio.to_thread(self.cluster.kill, self._member(endpoint).id)
+
+    async def restart(self, endpoint: str) -> None:
+        await self.cluster.start_one(self._member(endpoint).id)
+        await self.wait_until_whole()
+
+    async def wait_until_whole(self) -> None:
+        """Wait until the active controller sees every voter reachable and caught up."""
+        await self._leader(among_whole=True)
+
+    def _member(self, endpoint: str) -> Member:
+        return next(member for member in self.cluster.members if member.http == endpoint)
+
+    async def _leader(self, *, among_whole: bool) -> str:
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            for controller in self.cluster.controllers:
+                try:
+                    status = await self.request("GET", f"{controller.http}/v1/quorum")
+                except NotAcknowledged:
+                    continue
+                if status["leader_id"] == controller.id and (not among_whole or _is_whole(status)):
+                    return controller.http
+            await asyncio.sleep(_POLL_S)
+        raise BenchmarkFailed(f"the cluster in {self.cluster.directory} found no active controller")
+
+
+def _is_whole(status: dict[str, Any]) -> bool:
+    return all(voter["reachable"] and voter["lag_records"] == 0 for voter in status["voters"])
+
+
+@asynccontextmanager
+async def our_peer(directory: Path, *, brokers: int = 0) -> AsyncIterator[OurPeer]:
+    """Run three controllers, and brokers, with their data in `directory`; all stop when the block ends."""
+    timeout = aiohttp.ClientTimeout(total=WRITE_TIMEOUT_S)
+    async with (
+        LocalCluster(directory, brokers=brokers) as cluster,
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout) as http,
+    ):
+        peer = OurPeer(cluster=cluster, http=http, version=version("metaquorum"))
+        await peer.wait_until_whole()
+        yield peer

@@ -1,0 +1,37 @@
+"""E: the systems a benchmark compares, started side by side on one disk."""
+
+import tempfile
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from ops.bench.etcd_peer import etcd_peer
+from ops.bench.measure import Peer
+from ops.bench.our_peer import our_peer
+
+OURS: Final = "ours"
+PEERS: Final[dict[str, Callable[[Path], AbstractAsyncContextManager[Peer]]]] = {"etcd": etcd_peer}
+
+
+DIRECTORY: Final = Path("/var/tmp")  # noqa: S108 /tmp may lie in memory, where a sync costs and proves nothing
+"""On the disk that is measured; what a benchmark writes there it removes."""
+
+
+@asynccontextmanager
+async def systems(
+    peers: Sequence[str], *, directory: Path = DIRECTORY
+) -> AsyncIterator[tuple[Path, dict[str, Peer]]]:
+    """Run our cluster (under the name OURS) and the peers asked for; yield the directory they write in too.
+
+    All of them run throughout and are measured in turns: what else the machine does meets all alike, and an
+    idle group costs the other a few heartbeats.
+    """
+    with tempfile.TemporaryDirectory(prefix="metaquorum-bench-", dir=directory) as scratch:
+        own = Path(scratch)
+        async with AsyncExitStack() as stack:
+            running: dict[str, Peer] = {OURS: await stack.enter_async_context(our_peer(own / OURS))}
+            for name in dict.fromkeys(peers):
+                (own / name).mkdir()
+                running[name] = await stack.enter_async_context(PEERS[name](own / name))
+            yield own, running

@@ -1,0 +1,311 @@
+"""E: the HTTP client of the CLI: finds the active controller and repeats what may be repeated.
+
+A request goes round the bootstrap list until somebody answers it or the time is up. Redirects (421 with
+X-Controller) are followed at once; between two rounds it pauses, longer each time. A write carries one
+request id through all of this, so that it happens once however often it is sent. If the time ends after it
+was sent and before an answer, its outcome is unknown, and the error names the id to repeat it with.
+"""
+
+import argparse
+import http.client
+import json
+import os
+import random
+import socket
+import ssl
+import time
+import urllib.parse
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from metadata_log.errors import (
+    Fault,
+    InvalidRequest,
+    MetadataError,
+    NotController,
+    OutcomeUnknown,
+    Rejected,
+    Unavailable,
+    error_named,
+)
+from metadata_log.ids import Uuid, random_uuid, uuid_text
+from metadata_log.limits import MIB
+
+BOOTSTRAP_VARIABLE: Final = "METAQUORUM_BOOTSTRAP"
+DEFAULT_CLUSTER_FILE: Final = Path("metaquorum-data/cluster.json")
+PAUSE_S: Final = 0.02
+"""Between two rounds; doubled up to PAUSE_MAX_S. An election takes about as long as the first."""
+PAUSE_MAX_S: Final = 0.5
+ANSWER_BYTES_MAX: Final = 1024 * MIB
+"""The whole state of a million partitions is some 400 MB of JSON; what is larger is not an answer of ours."""
+
+_JSON: Final = "application/json"
+
+
+class Unreachable(Unavailable):
+    """Nobody answered in time; nothing was written."""
+
+    error, code = "NETWORK_EXCEPTION", 13
+
+
+class NoBootstrap(Unavailable):
+    """No controller is named, and no cluster runs here."""
+
+    error, code = "NETWORK_EXCEPTION", 13
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What one node said. `url` is its address; `headers` are keyed in lower case."""
+
+    url: str
+    status: int
+    headers: Mapping[str, str]
+    body: bytes = field(repr=False)
+
+    @property
+    def ok(self) -> bool:
+        return 200 <= self.status < 300
+
+    def json(self) -> Any:
+        """Return the body as JSON.
+
+        Raises:
+            Unreachable: it is not JSON: something else than a node of ours answers there.
+        """
+        try:
+            return json.loads(self.body)
+        except ValueError as error:
+            raise Unreachable(f"{self.url} answered {self.status} with something that is not JSON") from error
+
+    def error(self) -> MetadataError:
+        """Return the error of an answer that is not ok."""
+        value = self.json()
+        match value:
+            case {"error": str(name), "message": str(message)}:
+                facts = {key: value[key] for key in ("controller_id", "controller_epoch") if key in value}
+                return error_named(name, message, **facts)
+        raise Unreachable(f"{self.url} answered {self.status} without an error of ours")
+
+
+class _NoAnswer(Exception):
+    """One attempt got none; `sent` says whether the node may have received the request."""
+
+    def __init__(self, reason: str, *, sent: bool) -> None:
+        super().__init__(reason)
+        self.sent = sent
+
+
+class ClusterClient:
+    """Asks the controllers of one cluster; `timeout_s` bounds each request with all its repetitions."""
+
+    def __init__(self, bootstrap: Sequence[str], *, timeout_s: float, rng: random.Random) -> None:
+        assert bootstrap, "a client needs somebody to ask"
+        self.bootstrap = tuple(bootstrap)
+        self.timeout_s = timeout_s
+        self.rng = rng
+        self._last_good: str | None = None
+
+    def get(self, path: str, *, accept: str = _JSON) -> Answer:
+        """Read from the active controller.
+
+        Raises:
+            Rejected: the answer was an error that asking again will not change.
+            Unavailable: nobody could answer within the timeout.
+        """
+        return self._ask_around("GET", path, body=b"", accept=accept, request_id=None)
+
+    def read(self, path: str) -> Any:
+        """Return what `get` found, as JSON."""
+        return self.get(path).json()
+
+    def write(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """Write through the active controller, once, and return its answer as JSON.
+
+        Raises:
+            Rejected: it was refused; nothing was written.
+            Unavailable: nobody took it within the timeout; nothing was written.
+            OutcomeUnknown: it was sent and not answered; the context has its `request_id`.
+        """
+        data = b"" if body is None else json.dumps(body, sort_keys=True).encode()
+        request_id = random_uuid(self.rng)
+        return self._ask_around(method, path, body=data, accept=_JSON, request_id=request_id).json()
+
+    def ask_one(self, url: str, path: str, *, accept: str = _JSON, timeout_s: float | None = None) -> Answer:
+        """Ask one node once, whatever it answers.
+
+        Raises:
+            Unreachable: it gave no answer.
+        """
+        try:
+            return _exchange(
+                url, "GET", path, body=b"", headers={"Accept": accept}, timeout_s=timeout_s or self.timeout_s
+            )
+        except _NoAnswer as error:
+            raise Unreachable(f"{url}: {error}") from error
+
+    def _ask_around(
+        self, method: str, path: str, *, body: bytes, accept: str, request_id: Uuid | None
+    ) -> Answer:
+        headers = {"Accept": accept}
+        if body:
+            headers["Content-Type"] = _JSON
+        if request_id is not None:
+            headers["X-Request-Id"] = uuid_text(request_id)
+        deadline = time.monotonic() + self.timeout_s
+        # One node that hangs must leave time for the others.
+        attempt_s = self.timeout_s / len(self.bootstrap)
+        failures: dict[str, str] = {}
+        last_error: MetadataError | None = None
+        may_be_written = False
+        for url, followed in self._candidates(deadline):
+            left_s = min(attempt_s, deadline - time.monotonic())
+            if left_s <= 0:
+                break
+            try:
+                answer = _exchange(url, method, path, body=body, headers=headers, timeout_s=left_s)
+                if answer.ok:
+                    self._last_good = url
+                    return answer
+                error = answer.error()
+            except (_NoAnswer, Unreachable) as no_answer:
+                failures[url] = str(no_answer).removeprefix(f"{url} ")
+                may_be_written |= request_id is not None and getattr(no_answer, "sent", True)
+                self._forget(url)
+                continue
+            if isinstance(error, Rejected | Fault):
+                raise error
+            failures[url], last_error = error.message, error
+            may_be_written |= isinstance(error, OutcomeUnknown)
+            if isinstance(error, NotController):
+                followed(answer.headers.get("x-controller"))
+        said = "; ".join(f"{url}: {failure}" for url, failure in failures.items())
+        if may_be_written and request_id is not None:
+            raise OutcomeUnknown(
+                f"no answer within {self.timeout_s:g} s, and it may still take effect ({said})",
+                request_id=uuid_text(request_id),
+            )
+        kind = Unreachable if last_error is None else type(last_error)
+        raise kind(f"not within {self.timeout_s:g} s ({said or 'no time to ask anybody'})")
+
+    def _candidates(self, deadline: float) -> "Iterator[tuple[str, _Follow]]":
+        """Yield whom to ask next, each at most once a round; `followed` puts a redirect's target first."""
+        pause_s = PAUSE_S
+        while True:
+            known = [self._last_good, *self.bootstrap] if self._last_good else list(self.bootstrap)
+            follow = _Follow(deque(dict.fromkeys(known)))
+            while follow.waiting:
+                url = follow.waiting.popleft()
+                follow.asked.add(url)
+                yield url, follow
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                return
+            time.sleep(min(pause_s * self.rng.uniform(0.5, 1.0), left_s))
+            pause_s = min(2 * pause_s, PAUSE_MAX_S)
+
+    def _forget(self, url: str) -> None:
+        if self._last_good == url:
+            self._last_good = None
+
+
+@dataclass(slots=True)
+class _Follow:
+    """One round: who is still to be asked, and who was."""
+
+    waiting: deque[str]
+    asked: set[str] = field(default_factory=set)
+
+    def __call__(self, url: str | None) -> None:
+        """Ask `url` next, unless it was asked in this round: two nodes that name each other end the round."""
+        if url is not None and url not in self.asked and is_node_url(url):
+            if url in self.waiting:
+                self.waiting.remove(url)
+            self.waiting.appendleft(url)
+
+
+def is_node_url(url: str) -> bool:
+    """Answer whether this is how a node's HTTP address is written: a URL without path or trailing slash."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return False
+    bare = not (parts.path or parts.query or parts.fragment or parts.username)
+    return parts.scheme in {"http", "https"} and bool(parts.hostname) and bare and port != 0
+
+
+def bootstrap_from(option: str | None) -> tuple[str, ...]:
+    """Return the controllers to ask, by flag, environment, or ./metaquorum-data/cluster.json.
+
+    Raises:
+        InvalidRequest: what was given is no list of URLs.
+        NoBootstrap: nothing was given and no cluster is here.
+    """
+    given = option or os.environ.get(BOOTSTRAP_VARIABLE)
+    if given:
+        urls = tuple(url.strip().removesuffix("/") for url in given.split(",") if url.strip())
+        if not urls or not all(is_node_url(url) for url in urls):
+            raise InvalidRequest(f"--bootstrap {given!r}: wanted http://HOST:PORT[,http://HOST:PORT...]")
+        return urls
+    return bootstrap_of_cluster_file(DEFAULT_CLUSTER_FILE)
+
+
+def bootstrap_of_cluster_file(path: Path) -> tuple[str, ...]:
+    """Return the controllers that a cluster.json names.
+
+    Raises:
+        NoBootstrap: it is not there, or not one of ours.
+    """
+    how = f"name controllers (--bootstrap URL,... or {BOOTSTRAP_VARIABLE}) or start some (metaquorum up)"
+    try:
+        cluster = json.loads(path.read_bytes())
+    except OSError as error:
+        raise NoBootstrap(f"{path}: {error.strerror}; {how}") from error
+    except ValueError as error:
+        raise NoBootstrap(f"{path} is not JSON; {how}") from error
+    match cluster:
+        case {"bootstrap": [*urls]} if urls and all(isinstance(u, str) and is_node_url(u) for u in urls):
+            return tuple(urls)
+    raise NoBootstrap(f"{path} names no controllers; {how}")
+
+
+def _exchange(
+    url: str, method: str, path: str, *, body: bytes, headers: Mapping[str, str], timeout_s: float
+) -> Answer:
+    """Send one request on a connection of its own; `timeout_s` bounds connecting and each wait for bytes."""
+    parts = urllib.parse.urlsplit(url)
+    assert parts.hostname is not None
+    make = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = make(parts.hostname, parts.port, timeout=timeout_s)
+    sent = False
+    try:
+        connection.connect()
+        sent = True
+        connection.request(method, path, body=body or None, headers=dict(headers))
+        response = connection.getresponse()
+        data = response.read(ANSWER_BYTES_MAX + 1)
+        if len(data) > ANSWER_BYTES_MAX:
+            raise _NoAnswer(f"answered with more than {ANSWER_BYTES_MAX} bytes", sent=True)
+        named = {name.lower(): value for name, value in response.getheaders()}
+        return Answer(url=url, status=response.status, headers=named, body=data)
+    except TimeoutError as error:
+        raise _NoAnswer(f"no answer within {timeout_s:.1f} s", sent=sent) from error
+    except ssl.SSLError as error:
+        raise _NoAnswer(f"TLS failed: {error.reason}", sent=sent) from error
+    except socket.gaierror as error:
+        raise _NoAnswer(f"{parts.hostname} is not known: {error.strerror}", sent=False) from error
+    except OSError as error:
+        raise _NoAnswer(error.strerror or str(error) or type(error).__name__, sent=sent) from error
+    except http.client.HTTPException as error:
+        raise _NoAnswer(f"broke off its answer ({type(error).__name__})", sent=sent) from error
+    finally:
+        connection.close()
+
+
+def client_from(args: argparse.Namespace) -> ClusterClient:
+    """Return the client that the flags of a network verb ask for."""
+    return ClusterClient(bootstrap_from(args.bootstrap), timeout_s=args.timeout, rng=random.SystemRandom())

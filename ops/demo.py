@@ -1,0 +1,263 @@
+"""E: `up --demo`: what a cluster does when parts of it are lost, told step by step and replayed in Spark."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, TypeVar
+
+from metadata_log.codec import decode
+from metadata_log.errors import Fault, Unavailable
+from metadata_log.state_digest import digest
+from ops import render
+from ops.client import Unreachable
+from ops.local_cluster import LocalCluster
+from ops.log_commands import export_cluster, file_frames
+from ops.topics_commands import topic_table
+
+Seen = TypeVar("Seen")
+SETTLE_S: Final = 30.0
+"""Far beyond a session timeout and an election: what has not come by then will not come."""
+POLL_S: Final = 0.02
+CLIENT_TIMEOUT_S: Final = 20.0
+VERDICT: Final = "state digest: controllers = brokers = snapshot + tail = Spark"
+
+
+class DigestsDiffer(Fault):
+    """Two ways to the same state led to different ones; the message says which."""
+
+
+class DidNotHappen(Unavailable):
+    """A step of the demo did not come to what it shows in time."""
+
+    error, code = "BROKER_NOT_AVAILABLE", 8
+
+
+async def run_demo(cluster: LocalCluster, tell: Callable[[str], None]) -> None:
+    """Tell the story of a cluster that is ready.
+
+    Raises:
+        DidNotHappen: a step did not come to its end in time.
+        DigestsDiffer: the state is not the same everywhere.
+    """
+    await _Demo(cluster, tell).run()
+
+
+class _Demo:
+    def __init__(self, cluster: LocalCluster, tell: Callable[[str], None]) -> None:
+        self._cluster = cluster
+        self._client = cluster.client(timeout_s=CLIENT_TIMEOUT_S)
+        self._tell = tell
+        self._steps = 0
+
+    async def run(self) -> None:
+        if not self._cluster.brokers:
+            raise DidNotHappen("a demo needs brokers: leave --brokers 0 out")
+        await self._create_topics()
+        await self._lose_and_return_a_broker()
+        await self._lose_and_return_the_active_controller()
+        await self._snapshot_and_tail()
+        await self._replay()
+
+    def _step(self, what: str, why: str) -> None:
+        self._steps += 1
+        self._tell(f"\n--- {self._steps}. {what}\n    {why}\n")
+
+    async def _create_topics(self) -> None:
+        self._step(
+            "create topics",
+            "each request is decided on the active controller, agreed by a majority, synced to disk, then answered",
+        )
+        replicas = min(3, len(self._cluster.brokers))
+        for name, partitions in (("orders", 6), ("payments", 3)):
+            if name in [topic["name"] for topic in await self._items("/v1/topics")]:
+                continue
+            started = time.monotonic()
+            body = {"name": name, "partitions": partitions, "replication_factor": replicas, "configs": {}}
+            body |= {"assignment": None, "validate_only": False}
+            await self._write("POST", "/v1/topics", body)
+            self._tell(f"{name}: {partitions} partitions, {_ms(started)}")
+        self._tell("\n" + topic_table(await self._read("/v1/topics/orders")))
+
+    async def _lose_and_return_a_broker(self) -> None:
+        victim = self._cluster.brokers[-1].id
+        before = Counter(await self._leaders())
+        self._step(
+            f"kill -9 broker {victim}",
+            "its session runs out, the controllers fence it, and its leaderships move in the same stroke",
+        )
+        applied = await self._broker_status(victim)
+        self._cluster.kill(victim)
+        killed = time.monotonic()
+        await self._until(f"broker {victim} is fenced", lambda: self._state_is(victim, "OFFLINE"))
+        after = Counter(await self._leaders())
+        self._tell(f"fenced after {_ms(killed)}; leaderships per broker (-1: nobody):")
+        self._tell(f"  before {_counted(before)}\n  after  {_counted(after)}")
+        await self._set_config("min.insync.replicas", "1")
+
+        self._step(
+            f"start broker {victim} again",
+            "it opens its cache and asks for what is new only, beginning where it was when it died",
+        )
+        await self._cluster.start_one(victim)
+        await self._until(f"broker {victim} is online", lambda: self._state_is(victim, "ONLINE"))
+        status = await self._broker_status(victim)
+        self._tell(
+            f"Online again: it had applied {applied['applied_offset']} records, now {status['applied_offset']}; "
+            f"it fetched {status['records_fetched']} records and {status['snapshots_fetched']} snapshots"
+        )
+        fetched_at_most = status["applied_offset"] - applied["applied_offset"]
+        if status["records_fetched"] > fetched_at_most:
+            # It may have died before the last it applied was on disk; then it fetches that again, and says so.
+            again = status["records_fetched"] - fetched_at_most
+            self._tell(f"(of them {again} a second time: it died before they were on its disk)")
+
+    async def _lose_and_return_the_active_controller(self) -> None:
+        active = await self._until("a controller is active", self._cluster.active)
+        if len(self._cluster.controllers) < 3:
+            self._tell("\n(with fewer than three controllers none of them can be lost)")
+            return
+        self._step(
+            f"kill -9 controller {active.controller_id}, the active one",
+            "the others see its connections break and elect at once, without waiting for a timeout",
+        )
+        self._cluster.kill(active.controller_id)
+        killed = time.monotonic()
+        await self._set_config("retention.ms", "3600000")
+        gap = _ms(killed)
+        successor = await self._until("another controller is active", self._cluster.active)
+        self._tell(
+            f"the next write was acknowledged {gap} after the kill; controller {successor.controller_id} is active, "
+            f"epoch {successor.controller_epoch}, before it was epoch {active.controller_epoch}"
+        )
+        await self._cluster.start_one(active.controller_id)
+        self._tell(f"controller {active.controller_id} is started again and catches up")
+
+    async def _snapshot_and_tail(self) -> None:
+        self._step("take a snapshot, and write on", "a snapshot is the log folded; what follows is the tail")
+        taken = await self._write("POST", "/v1/snapshots", None)
+        self._tell(f"snapshot {taken['id']}: {render.bytes_text(taken['bytes'])}")
+        await self._set_config("retention.ms", "7200000")
+
+    async def _replay(self) -> None:
+        from metadata_log.replay.report import report
+        from metadata_log.replay.session import session
+
+        from metadata_log.replay.digest import state_digest
+
+        self._step(
+            "export the log and replay it in Spark",
+            "the analyst's engine knows only the records, and must come to the state that everybody else has",
+        )
+        target = self._cluster.directory / "export"
+        started = time.monotonic()
+        manifest = await asyncio.to_thread(export_cluster, self._client, to=target)
+        end_offset = manifest["end_offset"]
+        self._tell(f"exported {end_offset} records to {target} in {_ms(started)}; starting Spark")
+        spark = await asyncio.to_thread(session)
+        started = time.monotonic()
+        replayed = await asyncio.to_thread(state_digest, target, engine="spark", spark=spark)
+        self._tell(f"Spark replayed it in {_ms(started)}\n")
+        self._tell(await asyncio.to_thread(report, target, spark=spark))
+        digests = await self._digests_at(end_offset)
+        digests["Spark"] = replayed["digest"]
+        digests["the export's manifest"] = manifest["digest"]
+        self._tell(render.fields((who, value) for who, value in digests.items()))
+        if len(set(digests.values())) != 1 or replayed["end_offset"] != end_offset:
+            raise DigestsDiffer(f"at end offset {end_offset} the state is not the same everywhere: {digests}")
+        self._tell(f"\nat end offset {end_offset}, {replayed['digest']}\n{VERDICT}")
+
+    async def _digests_at(self, end_offset: int) -> dict[str, str]:
+        """Return everybody's digest at one offset; nothing is written meanwhile, so all of them come there."""
+        digests: dict[str, str] = {}
+        for member in self._cluster.members:
+            path = "/v1/quorum" if member.role == "controller" else "/v1/status"
+
+            async def told(url: str = member.http, path: str = path) -> Mapping[str, Any] | None:
+                answer = await self._ask(url, path)
+                return answer if answer is not None and answer["digest"]["end_offset"] >= end_offset else None
+
+            answer = await self._until(f"{member.role} {member.id} applied {end_offset} records", told)
+            if answer["digest"]["end_offset"] != end_offset:
+                raise DidNotHappen(
+                    f"records were written during the comparison at {end_offset}; run the demo again"
+                )
+            digests[f"{member.role} {member.id}"] = answer["digest"]["value"]
+        digests["snapshot + tail"] = await asyncio.to_thread(self._folded, end_offset)
+        return digests
+
+    def _folded(self, end_offset: int) -> str:
+        """Return the digest of the newest snapshot on disk with the log behind it, folded here."""
+        from snapshots.fold import fold
+        from snapshots.snapshot_file import read_snapshot
+
+        newest = max(
+            self._cluster.directory.glob("controller-*/snapshots/*.snapshot"), key=lambda path: path.name
+        )
+        image = read_snapshot(newest)
+        tail = (
+            decode(frame)[0]
+            for header, frame in file_frames(newest.parents[1])
+            if image.end_offset <= header.base_offset and header.end_offset <= end_offset
+        )
+        return digest(fold(tail, onto=image))
+
+    # --- small steps
+
+    async def _leaders(self) -> list[int]:
+        topics = [
+            await self._read(f"/v1/topics/{topic['name']}") for topic in await self._items("/v1/topics")
+        ]
+        return [partition["leader"] for topic in topics for partition in topic["partitions"]]
+
+    async def _set_config(self, name: str, value: str) -> None:
+        await self._write("PATCH", "/v1/configs", {"topic": "orders", "set": {name: value}, "unset": []})
+
+    async def _state_is(self, broker_id: int, state: str) -> bool:
+        active = await self._cluster.active()
+        return active is not None and active.broker_states.get(broker_id) == state
+
+    async def _broker_status(self, broker_id: int) -> Mapping[str, Any]:
+        status = await self._ask(self._cluster.http(broker_id), "/v1/status")
+        if status is None:
+            raise DidNotHappen(f"broker {broker_id} does not tell its status")
+        return status
+
+    async def _ask(self, url: str, path: str) -> Mapping[str, Any] | None:
+        try:
+            answer = await asyncio.to_thread(self._client.ask_one, url, path)
+            value: Mapping[str, Any] = answer.json()
+        except Unreachable:
+            return None
+        return value
+
+    async def _read(self, path: str) -> Any:
+        return await asyncio.to_thread(self._client.read, path)
+
+    async def _items(self, path: str) -> list[Mapping[str, Any]]:
+        items: list[Mapping[str, Any]] = (await self._read(path))["items"]
+        return items
+
+    async def _write(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
+        return await asyncio.to_thread(self._client.write, method, path, body)
+
+    async def _until(self, what: str, look: Callable[[], Awaitable[Seen | None]]) -> Seen:
+        """Return the first true thing that `look` sees.
+
+        Raises:
+            DidNotHappen: nothing within SETTLE_S.
+        """
+        deadline = time.monotonic() + SETTLE_S
+        while not (seen := await look()):
+            if time.monotonic() > deadline:
+                raise DidNotHappen(f"not within {SETTLE_S:g} s: {what}")
+            await asyncio.sleep(POLL_S)
+        return seen
+
+
+def _ms(since: float) -> str:
+    return f"{(time.monotonic() - since) * 1_000:.0f} ms"
+
+
+def _counted(leaders: Counter[int]) -> str:
+    return "  ".join(f"{broker_id}: {count}" for broker_id, count in sorted(leaders.items()))

@@ -1,0 +1,140 @@
+"""P: how well a cluster is, from what its nodes say of it: green, yellow or red, and why."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+Health: TypeAlias = Literal["green", "yellow", "red"]
+EXIT_CODES: Final[Mapping[Health, int]] = {"green": 0, "yellow": 10, "red": 20}
+BEHIND_MS: Final = 5_000
+"""A voter that caught up so long ago is behind: an idle leader commits every second, so a sound one is never."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeAnswers:
+    """What one controller said: `quorum` of /v1/quorum, `ready` of /readyz; None: it did not answer."""
+
+    url: str
+    quorum: Mapping[str, Any] | None
+    ready: Mapping[str, Any] | None
+
+
+class Reason(NamedTuple):
+    health: Health
+    code: str
+    detail: str
+
+
+def judge(
+    nodes: Sequence[NodeAnswers], brokers: Sequence[Mapping[str, Any]] | None, *, expect_brokers: int | None
+) -> dict[str, Any]:
+    """Return {"health", "reasons"}; `brokers` are the items of /v1/brokers, None where no controller is active."""
+    reasons = [*_of_controllers(nodes), *_of_brokers(brokers, expect_brokers)]
+    colours = {reason.health for reason in reasons}
+    health: Health = "red" if "red" in colours else "yellow" if colours else "green"
+    reasons.sort(key=lambda reason: reason.health != "red")
+    return {
+        "health": health,
+        "reasons": [{"code": reason.code, "detail": reason.detail} for reason in reasons],
+    }
+
+
+def merged_status(nodes: Sequence[NodeAnswers]) -> dict[str, Any] | None:
+    """Return the quorum's status: the leader's view where one leads, completed by what the others say of themselves.
+
+    Without a leader it is the view of the node that is furthest. None: nobody answered.
+    """
+    told = [node.quorum for node in nodes if node.quorum is not None]
+    if not told:
+        return None
+    own = {quorum["node_id"]: quorum for quorum in told}
+    view = max(
+        told,
+        key=lambda q: (q["leader_id"] == q["node_id"], q["controller_epoch"], q["high_watermark"]),
+    )
+    return {key: value for key, value in view.items() if key not in {"node_id", "voters"}} | {
+        "voters": [_completed(voter, own.get(voter["id"]), view) for voter in view["voters"]]
+    }
+
+
+def disagreements(nodes: Sequence[NodeAnswers]) -> list[str]:
+    """Return what the answers contradict each other in, in a sentence each."""
+    told = [node.quorum for node in nodes if node.quorum is not None]
+    found: list[str] = []
+    if len({quorum["leader_id"] for quorum in told}) > 1:
+        views = ", ".join(f"controller {q['node_id']} says {_leader(q['leader_id'])}" for q in told)
+        found.append(f"they do not agree on who leads: {views}")
+    if len({quorum["cluster_id"] for quorum in told}) > 1:
+        found.append("they belong to different clusters: " + ", ".join(q["cluster_id"] for q in told))
+    return found + [reason.detail for reason in _digests(told)]
+
+
+def _leader(leader_id: int) -> str:
+    return "nobody" if leader_id == -1 else f"controller {leader_id}"
+
+
+def _completed(
+    voter: Mapping[str, Any], own: Mapping[str, Any] | None, view: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return a voter's row with what it said itself where the view does not know."""
+    row = dict(voter)
+    if own is None:
+        return row
+    mine = next(item for item in own["voters"] if item["id"] == voter["id"])
+    for key in ("end_offset", "log_start_offset", "role"):
+        row[key] = mine[key] if row[key] is None or key == "end_offset" else row[key]
+    if row["lag_records"] is None and row["end_offset"] is not None:
+        row["lag_records"] = max(0, view["high_watermark"] - row["end_offset"])
+    return row
+
+
+def _of_controllers(nodes: Sequence[NodeAnswers]) -> Iterator[Reason]:
+    for node in nodes:
+        if node.quorum is None:
+            yield Reason("yellow", "CONTROLLER_UNREACHABLE", f"{node.url} does not answer")
+        elif node.ready is not None:
+            for reason in node.ready["reasons"]:  # a ready node may have some, too: a snapshot that failed
+                said = f"controller {node.quorum['node_id']}: {reason['detail']}"
+                yield Reason("yellow", reason["code"], said)
+    told = [node.quorum for node in nodes if node.quorum is not None]
+    if len({quorum["cluster_id"] for quorum in told}) > 1:
+        yield Reason("red", "INCONSISTENT_CLUSTER_ID", "the controllers asked belong to different clusters")
+    yield from _digests(told)
+    leader = next((quorum for quorum in told if quorum["leader_id"] == quorum["node_id"]), None)
+    for voter in [] if leader is None else leader["voters"]:
+        if not voter["reachable"]:
+            yield Reason("yellow", "VOTER_UNREACHABLE", f"the leader does not reach controller {voter['id']}")
+        elif (voter["last_caught_up_ms_ago"] or 0) > BEHIND_MS:
+            behind = f"controller {voter['id']} last caught up {voter['last_caught_up_ms_ago']} ms ago"
+            yield Reason("yellow", "VOTER_BEHIND", behind)
+
+
+def _digests(told: Sequence[Mapping[str, Any]]) -> Iterator[Reason]:
+    """Yield where two controllers hold different states of the same log prefix, which cannot be."""
+    at: dict[int, Mapping[str, Any]] = {}
+    for quorum in told:
+        digest = quorum["digest"]
+        first = at.setdefault(digest["end_offset"], quorum)
+        if first["digest"]["value"] != digest["value"]:
+            yield Reason(
+                "red",
+                "DIGESTS_DIFFER",
+                f"controllers {first['node_id']} and {quorum['node_id']} hold different states at end offset "
+                f"{digest['end_offset']}",
+            )
+
+
+def _of_brokers(brokers: Sequence[Mapping[str, Any]] | None, expect_brokers: int | None) -> Iterator[Reason]:
+    if brokers is None:
+        yield Reason("red", "NO_ACTIVE_CONTROLLER", "no controller is active: nothing can be written")
+        return
+    online = [broker["broker_id"] for broker in brokers if broker["state"] == "ONLINE"]
+    for broker in brokers:
+        if broker["state"] != "ONLINE":
+            said = f"broker {broker['broker_id']} is {broker['state']}"
+            yield Reason("yellow", f"BROKER_{broker['state']}", said)
+    if brokers and not online:
+        yield Reason("red", "NO_BROKER_ONLINE", f"none of {len(brokers)} registered brokers is online")
+    if expect_brokers is not None and len(online) < expect_brokers:
+        said = f"{len(online)} of {expect_brokers} expected brokers are online"
+        yield Reason("yellow", "BROKERS_MISSING", said)

@@ -1,0 +1,586 @@
+"""E: a cluster on this machine: controllers and brokers as real processes, below one directory.
+
+    DIR/cluster.json   what runs where, for outside programs; replaced by rename at every change
+    DIR/lock           held (flock) by the one who runs the cluster
+    DIR/NODE.toml      settings of one node
+    DIR/NODE/          its data directory, with its text log
+
+Nodes run in sessions of their own, so that Ctrl-C reaches the starter alone, and outlive it if it is killed;
+the next start finds them by process.json and the lock on their data directory. Nothing that dies is restarted.
+"""
+
+import asyncio
+import fcntl
+import json
+import os
+import random
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Literal, Self, TypeAlias
+
+from broker_agent.config import BrokerSettings
+from metadata_log import limits
+from metadata_log.data_directory import (
+    Role,
+    format_directory,
+    renamed_os_errors,
+    replace_file,
+)
+from metadata_log.errors import DirectoryInUse, Fault, InvalidSettings, Rejected, Unavailable
+from metadata_log.ids import BrokerId, NodeId, Uuid, random_uuid, uuid_from_text, uuid_text
+from ops.client import ClusterClient, Unreachable
+from ops.log_format import STREAM_VARIABLE
+from ops.processes import running_process
+from ops.settings import broker_toml, controller_toml, host_port, listen_url
+from quorum.config import ControllerSettings, HostPort, TimingSettings, VoterSettings
+
+HOST: Final = "127.0.0.1"
+PORT_MIN: Final = 10_000
+EPHEMERAL_MIN: Final = 32_768
+"""Where the range of outgoing connections begins on Linux unless set otherwise; ports above may vanish under us."""
+READY_TIMEOUT_S: Final = 60.0
+BROKER_SHUTDOWN_TIMEOUT_MS: Final = 10_000
+"""A local broker has no clients to drain; it waits so long for its leaderships to move, then ends anyway."""
+STOP_TIMEOUT_S: Final = BROKER_SHUTDOWN_TIMEOUT_MS / 1_000 + limits.STOP_TIMEOUT_MS / 1_000
+POLL_S: Final = 0.05
+ASK_TIMEOUT_S: Final = 1.0
+
+_ROOT: Final = Path(__file__).resolve().parents[1]
+
+State: TypeAlias = Literal["starting", "ready", "stopping", "stopped"]
+
+
+class ClusterMismatch(Rejected):
+    """The directory holds a cluster of another shape than the one asked for."""
+
+    error, code = "INVALID_REQUEST", 42
+
+
+class NodeFailed(Fault):
+    """A node ended as it started. `exit_code` in the context is what it ended with."""
+
+
+class NotReady(Unavailable):
+    """The cluster did not become ready in time."""
+
+    error, code = "BROKER_NOT_AVAILABLE", 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One node as cluster.json has it; `config` and `data` are relative to its directory."""
+
+    role: Role
+    id: int
+    http: str
+    raft: str | None
+    directory_id: str | None
+    config: str
+    data: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.role}-{self.id}"
+
+    def to_json(self) -> dict[str, Any]:
+        told: dict[str, Any] = {"id": self.id, "http": self.http}
+        if self.role == "controller":
+            told |= {"raft": self.raft, "directory_id": self.directory_id}
+        return told | {"config": self.config, "data": self.data}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Active:
+    """The active controller, and the state it gives each registered broker."""
+
+    controller_id: int
+    controller_epoch: int
+    broker_states: Mapping[int, str]
+
+
+def _as_it_is(settings: ControllerSettings) -> ControllerSettings:
+    return settings
+
+
+class LocalCluster:
+    """A cluster below `directory`, made there if it is not yet.
+
+    `controllers` and `brokers` None: as many as there are, three in a new one. `adjust` changes the settings of
+    controllers when their files are first written.
+
+        async with LocalCluster(path, brokers=1) as cluster:
+            cluster.kill(cluster.controllers[0].id)
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        controllers: int | None = None,
+        brokers: int | None = None,
+        adjust: Callable[[ControllerSettings], ControllerSettings] = _as_it_is,
+    ) -> None:
+        self.directory = directory.resolve()
+        self.cluster_id = ""
+        self.controllers: tuple[Member, ...] = ()
+        self.brokers: tuple[Member, ...] = ()
+        self._wanted = (controllers, brokers)
+        self._adjust = adjust
+        self._rng = random.SystemRandom()
+        self._children: dict[int, subprocess.Popen[bytes]] = {}
+        self._lock_fd: int | None = None
+        self._state: State = "starting"
+        self._started_at_ms = 0
+
+    # --- what others ask
+
+    @property
+    def bootstrap(self) -> tuple[str, ...]:
+        return tuple(member.http for member in self.controllers)
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        return (*self.controllers, *self.brokers)
+
+    def member(self, node_id: int) -> Member:
+        return next(member for member in self.members if member.id == node_id)
+
+    def data(self, node_id: int) -> Path:
+        return self.directory / self.member(node_id).data
+
+    def http(self, node_id: int) -> str:
+        return self.member(node_id).http
+
+    def pid(self, node_id: int) -> int | None:
+        """Return the process of a node, ours or started by hand; None if none runs."""
+        child = self._children.get(node_id)
+        if child is not None and child.poll() is None:
+            return child.pid
+        process = running_process(self.data(node_id))
+        return None if process is None else int(process["pid"])
+
+    def exit_code(self, node_id: int) -> int | None:
+        """Return what the child of ours ended with: minus the signal's number if one ended it; None: it runs."""
+        child = self._children.get(node_id)
+        return None if child is None else child.poll()
+
+    def client(self, *, timeout_s: float = 10.0) -> ClusterClient:
+        return ClusterClient(self.bootstrap, timeout_s=timeout_s, rng=self._rng)
+
+    def start_command(self, node_id: int) -> str:
+        """Return the line for a shell that starts a node again."""
+        member = self.member(node_id)
+        config = shlex.quote(str(self.directory / member.config))
+        return f"{metaquorum_command()} {member.role} run --config {config}"
+
+    def last_words(self, node_id: int) -> str:
+        """Return the last line that a node wrote, for the one who asks why it ended."""
+        member = self.member(node_id)
+        for file in (self._stderr(member), self.data(node_id) / f"{member.role}.log"):
+            with suppress(OSError):
+                lines = file.read_bytes()[-4_096:].decode(errors="replace").split("\n")
+                said = [line.strip() for line in lines if line.strip()]
+                if said:
+                    return said[-1]
+        return "it said nothing"
+
+    # --- life
+
+    async def start(self, *, timeout_s: float = READY_TIMEOUT_S) -> None:
+        """Format what is not there, start what does not run, and wait until the cluster is ready.
+
+        Raises:
+            DirectoryInUse: somebody runs this cluster already.
+            ClusterMismatch: other numbers of nodes than the directory has.
+            NodeFailed: a node ended instead of starting.
+            NotReady: no active controller, or a broker not online, within `timeout_s`.
+        """
+        self.prepare()
+        for member in self.members:
+            await self.start_one(member.id)
+        await self.wait_until_ready(timeout_s=timeout_s)
+
+    def prepare(self) -> None:
+        """Take the directory, and make or complete what belongs there; nothing is started yet."""
+        with renamed_os_errors(self.directory):
+            self.directory.mkdir(parents=True, exist_ok=True)
+        self._take_lock()
+        try:
+            self._started_at_ms = time.time_ns() // 1_000_000
+            file = self.directory / "cluster.json"
+            if file.exists():
+                self._read(file)
+            else:
+                self.cluster_id = uuid_text(random_uuid(self._rng))
+            self._plan()
+            # The plan is on disk before anything is formatted by it: a start cut short can be taken up again.
+            self.set_state("starting")
+            for member in self.controllers:
+                self._complete_controller(member)
+            for member in self.brokers:
+                self._complete_broker(member)
+        except BaseException:
+            # What was not prepared is not ours to stop: it may be somebody's running cluster.
+            self._release()
+            raise
+
+    async def start_one(self, node_id: int) -> None:
+        """Start one node, unless it runs."""
+        if self.pid(node_id) is not None:
+            return
+        member = self.member(node_id)
+        environment = {
+            **os.environ,
+            STREAM_VARIABLE: "none",
+            # -P keeps a folder named `ops` in the current directory from being taken for ours.
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")])),
+        }
+        config = str(self.directory / member.config)
+        with renamed_os_errors(self._stderr(member)), self._stderr(member).open("wb") as output:
+            self._children[node_id] = subprocess.Popen(  # noqa: S603, ASYNC220 fork and exec: a millisecond
+                [sys.executable, "-P", "-m", "ops.cli", member.role, "run", "--config", config],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+
+    async def wait_until_ready(self, *, timeout_s: float = READY_TIMEOUT_S) -> None:
+        """Wait for one active controller and every broker Online.
+
+        Raises:
+            NodeFailed: a node ended meanwhile.
+            NotReady: it did not come to that within `timeout_s`.
+        """
+        deadline = time.monotonic() + timeout_s
+        while missing := await self.missing():
+            for member in self.members:
+                code = self.exit_code(member.id)
+                if code is not None and self.pid(member.id) is None:
+                    raise NodeFailed(
+                        f"{member.role} {member.id} ended with {ended_with(code)}: {self.last_words(member.id)}",
+                        exit_code=code,
+                    )
+            if time.monotonic() > deadline:
+                raise NotReady(f"not ready within {timeout_s:g} s: {missing}")
+            await asyncio.sleep(POLL_S)
+        self.set_state("ready")
+
+    async def missing(self) -> str | None:
+        """Return what the cluster still lacks to be ready; None: it is."""
+        active = await self.active()
+        if active is None:
+            return "there is no active controller"
+        waiting = [member.id for member in self.brokers if active.broker_states.get(member.id) != "ONLINE"]
+        return f"brokers {waiting} are not online" if waiting else None
+
+    async def active(self) -> "Active | None":
+        """Return the active controller and what it says of the brokers; None: there is none now."""
+        answers = await asyncio.gather(
+            *(self._ask(member.http, "/v1/brokers") for member in self.controllers)
+        )
+        for member, answer in zip(self.controllers, answers, strict=True):
+            if answer is not None:
+                return Active(
+                    controller_id=member.id,
+                    controller_epoch=answer["controller_epoch"],
+                    broker_states={item["broker_id"]: item["state"] for item in answer["items"]},
+                )
+        return None
+
+    async def _ask(self, url: str, path: str) -> dict[str, Any] | None:
+        client = ClusterClient((url,), timeout_s=ASK_TIMEOUT_S, rng=self._rng)
+        try:
+            answer = await asyncio.to_thread(client.ask_one, url, path)
+            value = answer.json() if answer.ok else None
+        except Unreachable:
+            return None
+        return value if isinstance(value, dict) else None
+
+    def kill(self, node_id: int) -> None:
+        """Kill -9 one node, and return once it is gone."""
+        self.signal(node_id, signal.SIGKILL)
+        child = self._children.get(node_id)
+        if child is not None:
+            child.wait()
+        while running_process(self.data(node_id)) is not None:
+            time.sleep(POLL_S / 10)
+
+    def signal(self, node_id: int, number: signal.Signals) -> None:
+        """Send a signal to one node; one that does not run gets none."""
+        pid = self.pid(node_id)
+        if pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    async def stop(self) -> None:
+        """Stop brokers, then controllers, also those started by hand; what does not end in time is killed."""
+        if self._lock_fd is None:
+            return
+        self.set_state("stopping")
+        for group in (self.brokers, self.controllers):
+            await self._stop_all(group)
+        self.set_state("stopped")
+        self._release()
+
+    async def _stop_all(self, members: Sequence[Member]) -> None:
+        for member in members:
+            self.signal(member.id, signal.SIGTERM)
+            # One that is stopped (SIGSTOP) hears of its end only when it runs again.
+            self.signal(member.id, signal.SIGCONT)
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        while any(self.pid(member.id) is not None for member in members):
+            if time.monotonic() > deadline:
+                self.kill_all()
+            await asyncio.sleep(POLL_S)
+
+    def kill_all(self) -> None:
+        """Kill -9 every node; `stop` then finds nothing to wait for."""
+        for member in self.members:
+            self.signal(member.id, signal.SIGKILL)
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            await self.stop()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    # --- files
+
+    def set_state(self, state: State) -> None:
+        """Replace cluster.json."""
+        self._state = state
+        told = {
+            "version": 1,
+            "cluster_id": self.cluster_id,
+            "state": state,
+            "pid": os.getpid(),
+            "started_at_ms": self._started_at_ms,
+            "bootstrap": list(self.bootstrap),
+            "controllers": [member.to_json() for member in self.controllers],
+            "brokers": [member.to_json() for member in self.brokers],
+        }
+        replace_file(self.directory / "cluster.json", json.dumps(told, indent=2).encode() + b"\n")
+
+    def _stderr(self, member: Member) -> Path:
+        return self.directory / f"{member.name}.stderr"
+
+    def _take_lock(self) -> None:
+        with renamed_os_errors(self.directory):
+            fd = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(fd)
+            raise DirectoryInUse(
+                f"{self.directory}: another `metaquorum up` runs this cluster: stop it, or take another --dir"
+            ) from error
+        self._lock_fd = fd
+
+    def _release(self) -> None:
+        if self._lock_fd is not None:
+            os.close(self._lock_fd)
+            self._lock_fd = None
+
+    def _read(self, file: Path) -> None:
+        """Take over the members of an existing cluster.json."""
+        try:
+            told = json.loads(file.read_bytes())
+            if told["version"] != 1:
+                raise ValueError(f"version {told['version']} is unknown to this release")
+            self.cluster_id = str(told["cluster_id"])
+            self.controllers = tuple(_member("controller", member) for member in told["controllers"])
+            self.brokers = tuple(_member("broker", member) for member in told["brokers"])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InvalidSettings(
+                f"{file}: does not describe a cluster ({error}); restore it, or move it away"
+            ) from error
+
+    def _plan(self) -> None:
+        """Number nodes that are wanted and not there yet, and choose their ports."""
+        controllers, brokers = self._wanted
+        fresh = not self.controllers
+        controllers = controllers or (3 if fresh else len(self.controllers))
+        brokers = (3 if fresh else len(self.brokers)) if brokers is None else brokers
+        if not fresh and controllers != len(self.controllers):
+            raise ClusterMismatch(
+                f"{self.directory} holds {len(self.controllers)} controllers; voters do not change by a restart: "
+                f"leave --controllers out, or take another --dir"
+            )
+        if brokers < len(self.brokers):
+            raise ClusterMismatch(f"{self.directory} holds {len(self.brokers)} brokers: leave --brokers out")
+        taken = {host_port(member.http.removeprefix("http://"))[1] for member in self.members}
+        taken |= {host_port(member.raft)[1] for member in self.members if member.raft}
+        ports = free_ports(taken, self._rng)
+        if fresh:
+            self.controllers = tuple(
+                _member(
+                    "controller",
+                    {
+                        "id": node_id,
+                        "http": listen_url((HOST, next(ports))),
+                        "raft": f"{HOST}:{next(ports)}",
+                        "directory_id": uuid_text(random_uuid(self._rng)),
+                        "config": f"controller-{node_id}.toml",
+                        "data": f"controller-{node_id}",
+                    },
+                )
+                for node_id in range(1, controllers + 1)
+            )
+        self.brokers += tuple(
+            _member(
+                "broker",
+                {
+                    "id": broker_id,
+                    "http": listen_url((HOST, next(ports))),
+                    "config": f"broker-{broker_id}.toml",
+                    "data": f"broker-{broker_id}",
+                },
+            )
+            for broker_id in range(
+                limits.FIRST_BROKER_ID + len(self.brokers), limits.FIRST_BROKER_ID + brokers
+            )
+        )
+
+    def _complete_controller(self, member: Member) -> None:
+        """Format a controller that never was; one that was formatted and is gone stays gone.
+
+        Its settings file, written last, tells the two apart. A voter that lost its disk may have promised what it no
+        longer knows: it must not come back under its old directory id, nor without an operator's word.
+        """
+        config = self.directory / member.config
+        if config.exists():
+            return
+        assert member.directory_id is not None
+        self._format(member, uuid_from_text(member.directory_id))
+        settings = ControllerSettings(
+            cluster_id=self.cluster_id,
+            node_id=NodeId(member.id),
+            data_dir=self.directory / member.data,
+            listen_http=_listen(member),
+            listen_raft=_raft(member),
+            voters=tuple(
+                VoterSettings(
+                    id=NodeId(voter.id),
+                    raft=_raft(voter),
+                    http=voter.http,
+                    directory_id=uuid_from_text(voter.directory_id or ""),
+                )
+                for voter in self.controllers
+            ),
+            timing=TimingSettings(session_timeout_ms=limits.LOCAL_CLUSTER_SESSION_TIMEOUT_MS),
+        )
+        settings = self._adjust(settings)
+        settings.validate()
+        replace_file(config, controller_toml(settings, data_dir=member.data).encode())
+
+    def _complete_broker(self, member: Member) -> None:
+        """Format a broker that is not there: all it holds can be fetched again."""
+        config = self.directory / member.config
+        self._format(member, None)
+        if config.exists():
+            return
+        settings = BrokerSettings(
+            cluster_id=self.cluster_id,
+            broker_id=BrokerId(member.id),
+            data_dir=self.directory / member.data,
+            rack=None,
+            controllers=self.bootstrap,
+            listen_http=_listen(member),
+            shutdown_timeout_ms=BROKER_SHUTDOWN_TIMEOUT_MS,
+        )
+        settings.validate()
+        replace_file(config, broker_toml(settings, data_dir=member.data).encode())
+
+    def _format(self, member: Member, directory_id: Uuid | None) -> None:
+        data = self.directory / member.data
+        if not (data / "meta.json").exists():
+            format_directory(
+                data,
+                role=member.role,
+                node_id=NodeId(member.id),
+                cluster_id=self.cluster_id,
+                rng=self._rng,
+                directory_id=directory_id,
+            )
+
+
+def _member(role: Role, told: Mapping[str, Any]) -> Member:
+    return Member(
+        role=role,
+        id=int(told["id"]),
+        http=str(told["http"]),
+        raft=told.get("raft"),
+        directory_id=told.get("directory_id"),
+        config=str(told["config"]),
+        data=str(told["data"]),
+    )
+
+
+def _listen(member: Member) -> HostPort:
+    return host_port(member.http.removeprefix("http://"))
+
+
+def _raft(member: Member) -> HostPort:
+    assert member.raft is not None, "a controller has a raft address"
+    return host_port(member.raft)
+
+
+def free_ports(taken: set[int], rng: random.Random) -> Iterator[int]:
+    """Yield ports nobody listens on, none of them in `taken`, below what the system gives to outgoing connections."""
+    top = _ephemeral_low()
+    if top < PORT_MIN + 1_000:
+        top = EPHEMERAL_MIN
+    for port in rng.sample(range(PORT_MIN, top), top - PORT_MIN):
+        if port not in taken and _is_free(port):
+            yield port
+
+
+def _ephemeral_low() -> int:
+    try:
+        return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii").split()[0])
+    except (OSError, ValueError, IndexError):
+        return EPHEMERAL_MIN
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def metaquorum_command() -> str:
+    """Return how a shell calls this very installation."""
+    beside = Path(sys.executable).with_name("metaquorum")
+    return shlex.quote(str(beside)) if beside.exists() else f"{shlex.quote(sys.executable)} -m ops.cli"
+
+
+def ended_with(code: int) -> str:
+    """Return an exit code for people; a negative one is the signal that ended the process."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"

@@ -1,0 +1,97 @@
+"""E: how a process logs: text on a terminal and in its log file, JSON elsewhere.
+
+One event per line: a name in the past tense and facts as fields, as in
+`log.info("broker_fenced", extra={"broker_id": 3})`.
+"""
+
+import json
+import logging
+import logging.handlers
+import os
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from metadata_log.limits import MIB
+from ops.when import time_text
+
+LOG_FILE_BYTES_MAX: Final = 16 * MIB
+"""A text log is moved aside (one predecessor kept) when it grows beyond: at most twice this on disk."""
+STREAM_VARIABLE: Final = "METAQUORUM_LOG"
+"""What goes to stderr: text, json or none; unset: text on a terminal, JSON elsewhere."""
+
+_STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+
+
+def setup_logging(log_file: Path | None, *, level: int = logging.INFO) -> None:
+    """Send the log of this process to stderr, and as text to `log_file` where one is named.
+
+    Raises:
+        OSError: the file cannot be opened.
+    """
+    handlers: list[logging.Handler] = []
+    style = os.environ.get(STREAM_VARIABLE) or ("text" if sys.stderr.isatty() else "json")
+    if style != "none":
+        stream = logging.StreamHandler(sys.stderr)
+        stream.setFormatter(TextFormatter() if style == "text" else JsonFormatter())
+        handlers.append(stream)
+    if log_file is not None:
+        file = logging.handlers.RotatingFileHandler(
+            log_file, maxBytes=LOG_FILE_BYTES_MAX, backupCount=1, encoding="utf-8"
+        )
+        file.setFormatter(TextFormatter())
+        handlers.append(file)
+    # A full disk may stop the log, never the process that writes it; logging's own report is a traceback.
+    logging.raiseExceptions = False
+    root = logging.getLogger()
+    for old in list(root.handlers):
+        root.removeHandler(old)
+        old.close()
+    root.setLevel(level)
+    for handler in handlers:
+        root.addHandler(handler)
+    # The engine and the HTTP library tell of every connection; what matters of that, we say ourselves.
+    for noisy in ("asyncio", "aiohttp", "pysyncobj"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+
+
+class TextFormatter(logging.Formatter):
+    """`2026-01-01T10:00:00.000Z INFO quorum.controller broker_fenced broker_id=3 silent_ms=9001`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        time = time_text(int(record.created * 1000))
+        line = f"{time} {record.levelname} {record.name} {record.getMessage()}"
+        facts = "".join(f" {name}={_fact(value)}" for name, value in _facts(record).items())
+        return "\n".join([_one_line(line + facts), *_traceback(self, record)])
+
+
+class JsonFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": time_text(int(record.created * 1000)),
+            "level": record.levelname,
+            "logger": record.name,
+            "event": record.getMessage(),
+            **_facts(record),
+        }
+        if traceback := _traceback(self, record):
+            line["traceback"] = "\n".join(traceback)
+        return json.dumps(line, ensure_ascii=False, default=str)
+
+
+def _facts(record: logging.LogRecord) -> dict[str, Any]:
+    return {name: value for name, value in record.__dict__.items() if name not in _STANDARD}
+
+
+def _fact(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return json.dumps(text, ensure_ascii=False) if " " in text and isinstance(value, str) else text
+
+
+def _one_line(text: str) -> str:
+    """Keep a stranger's newline from beginning a line of its own."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
+def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]:
+    return formatter.formatException(record.exc_info).splitlines() if record.exc_info else []

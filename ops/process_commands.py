@@ -1,0 +1,60 @@
+"""E: `controller run` and `broker run`: one process in the foreground, its log in its data directory."""
+
+import argparse
+import asyncio
+import logging
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+from metadata_log.data_directory import Role, read_meta
+from metadata_log.errors import DirectoryInUse, MetadataError
+from ops.log_format import setup_logging
+from ops.processes import running_process
+from ops.settings import load_broker_settings, load_controller_settings
+
+log = logging.getLogger(__name__)
+
+
+def run_controller_process(args: argparse.Namespace) -> int:
+    from quorum.server import run_controller
+
+    settings = load_controller_settings(args.config)
+    read_meta(settings.data_dir, "controller", settings.node_id, settings.cluster_id)
+    text_log = text_log_of(settings.data_dir, "controller")
+    return _run(run_controller(settings, text_log=text_log), text_log)
+
+
+def run_broker_process(args: argparse.Namespace) -> int:
+    from broker_agent.agent import run_broker
+
+    settings = load_broker_settings(args.config)
+    read_meta(settings.data_dir, "broker", settings.broker_id, settings.cluster_id)
+    text_log = text_log_of(settings.data_dir, "broker")
+    return _run(run_broker(settings, text_log=text_log), text_log)
+
+
+def text_log_of(data_dir: Path, role: Role) -> Path:
+    """Return the text log that process.json names; a process that will be refused does not write into another's.
+
+    Raises:
+        DirectoryInUse: another process runs here.
+    """
+    process = running_process(data_dir)
+    if process is not None:
+        raise DirectoryInUse(f"{data_dir}: is in use by process {process['pid']}: stop it first")
+    return data_dir.resolve() / f"{role}.log"
+
+
+def _run(process: Coroutine[Any, Any, None], text_log: Path) -> int:
+    setup_logging(text_log)
+    try:
+        asyncio.run(process)
+    except BaseException as error:
+        # The last line of the log says why it ended; the traceback of a bug is kept there, not shown.
+        foreseen = isinstance(error, MetadataError)
+        log.critical(
+            "process_failed", exc_info=not foreseen, extra={"reason": f"{type(error).__name__}: {error}"}
+        )
+        raise
+    return 0

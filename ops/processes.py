@@ -1,0 +1,40 @@
+"""E: which process runs in a data directory, found without disturbing it."""
+
+import fcntl
+import os
+from pathlib import Path
+from typing import Any
+
+from metadata_log.data_directory import read_process_json
+
+
+def running_process(data: Path) -> dict[str, Any] | None:
+    """Return process.json of the process that runs in a data directory; None if none does.
+
+    A process that was killed left the file behind, but not the lock. The lock is tried only where the named process
+    lives, so that a node about to start is not refused because somebody looked.
+    """
+    process = read_process_json(data)
+    if process is None or not _is_alive(process["pid"]):
+        return None
+    try:
+        fd = os.open(data / "lock", os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return process
+    finally:
+        os.close(fd)
+    return None
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

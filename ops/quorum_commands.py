@@ -1,0 +1,103 @@
+"""E: `quorum status|health`: every controller is asked, and none needs to lead."""
+
+import argparse
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+from metadata_log.errors import Unavailable
+from ops import render
+from ops.client import ClusterClient, Unreachable, client_from
+from ops.health import EXIT_CODES, NodeAnswers, disagreements, judge, merged_status
+from ops.render import Column
+from ops.talk import say, show
+from ops.when import duration_text
+
+ONE_NODE_S: Final = 2.0
+"""A node that takes longer counts as not answering: one that hangs must not hide what the others say."""
+LOOK_AGAIN_S: Final = 0.25
+
+
+def _ago(ms: Any) -> str:
+    return "-" if ms is None else f"{duration_text(ms)} ago"
+
+
+VOTERS: Final = (
+    Column("id"),
+    Column("role"),
+    Column("address"),
+    Column("end_offset"),
+    Column("lag_records", "LAG"),
+    Column("last_caught_up_ms_ago", "CAUGHT UP", _ago),
+    Column("reachable"),
+)
+
+
+def run_status(args: argparse.Namespace) -> int:
+    """Show the leader's view, or without one that of the controller that is furthest."""
+    client = client_from(args)
+    nodes = ask_all(client)
+    status = merged_status(nodes)
+    if status is None:
+        raise Unreachable(f"no controller answers: {', '.join(client.bootstrap)}")
+    for node in nodes:
+        if node.quorum is None:
+            say(f"{node.url} does not answer")
+    for disagreement in disagreements(nodes):
+        say(disagreement)
+    show(args, status, table=lambda: _table(status))
+    return 0
+
+
+def _table(status: dict[str, Any]) -> str:
+    digest = status["digest"]
+    head = render.fields(
+        [
+            ("cluster", status["cluster_id"]),
+            ("leader", "none known" if status["leader_id"] == -1 else f"controller {status['leader_id']}"),
+            ("controller epoch", str(status["controller_epoch"])),
+            ("high watermark", f"{status['high_watermark']} (log begins at {status['log_start_offset']})"),
+            ("state digest", f"{digest['value']} at {digest['end_offset']}"),
+        ]
+    )
+    return f"{head}\n\n{render.table(VOTERS, status['voters'], empty='no voters')}"
+
+
+def run_health(args: argparse.Namespace) -> int:
+    """Judge the cluster, with --wait until it is green or the time is over."""
+    client = client_from(args)
+    deadline = time.monotonic() + args.wait_s
+    while True:
+        judged = judge(ask_all(client), _brokers(client), expect_brokers=args.expect_brokers)
+        if not args.wait or judged["health"] == "green" or time.monotonic() >= deadline:
+            break
+        time.sleep(LOOK_AGAIN_S)
+    reasons = (f"\n  {reason['code']}: {reason['detail']}" for reason in judged["reasons"])
+    show(args, judged, table=lambda: judged["health"] + "".join(reasons))
+    return EXIT_CODES[judged["health"]]
+
+
+def ask_all(client: ClusterClient) -> list[NodeAnswers]:
+    """Ask all controllers at once."""
+    timeout_s = min(client.timeout_s, ONE_NODE_S)
+
+    def ask(url: str) -> NodeAnswers:
+        try:
+            quorum = client.ask_one(url, "/v1/quorum", timeout_s=timeout_s)
+            ready = client.ask_one(url, "/readyz", timeout_s=timeout_s)
+            return NodeAnswers(url=url, quorum=quorum.json() if quorum.ok else None, ready=ready.json())
+        except Unreachable:
+            return NodeAnswers(url=url, quorum=None, ready=None)
+
+    with ThreadPoolExecutor(len(client.bootstrap)) as threads:
+        return list(threads.map(ask, client.bootstrap))
+
+
+def _brokers(client: ClusterClient) -> list[dict[str, Any]] | None:
+    """Return the brokers as the active controller has them; None where none answers."""
+    asked = ClusterClient(client.bootstrap, timeout_s=min(client.timeout_s, ONE_NODE_S), rng=client.rng)
+    try:
+        items: list[dict[str, Any]] = asked.read("/v1/brokers")["items"]
+    except Unavailable:
+        return None
+    return items

@@ -1,0 +1,361 @@
+"""E: settings files: TOML to the frozen settings of a controller or a broker, and back.
+
+Paths in a file are relative to the file. Every key is checked: one that is missing, unknown or of another kind is
+named with its file. `http` is a URL without trailing slash, `raft` is host:port.
+"""
+
+import difflib
+import json
+import re
+import tomllib
+import urllib.parse
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from broker_agent.config import BrokerSettings
+from metadata_log.data_directory import Role
+from metadata_log.errors import InvalidSettings
+from metadata_log.ids import BrokerId, NodeId, Uuid, is_reserved, uuid_from_text, uuid_text
+from quorum.config import (
+    ControllerSettings,
+    HostPort,
+    LogSettings,
+    SnapshotSettings,
+    TimingSettings,
+    VoterSettings,
+)
+
+T = TypeVar("T")
+SETTINGS_BYTES_MAX: Final = 1024 * 1024
+_MISSING: Final = object()
+_CLUSTER_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
+
+
+def load_controller_settings(path: Path) -> ControllerSettings:
+    """Return a controller's settings, validated.
+
+    Raises:
+        InvalidSettings: names the file and the key.
+    """
+    top = _Table.read(path)
+    listen, timing = top.table("listen"), top.table("timing", default={})
+    log, snapshot = top.table("log", default={}), top.table("snapshot", default={})
+    settings = ControllerSettings(
+        cluster_id=top.take("cluster_id", cluster_id),
+        node_id=NodeId(top.take("node_id", whole_number)),
+        data_dir=path.parent / top.take("data_dir", text),
+        listen_http=listen.take("http", listen_address),
+        listen_raft=listen.take("raft", host_port),
+        voters=tuple(_voter(table) for table in top.tables("voters")),
+        timing=TimingSettings(**timing.given(TimingSettings.__slots__, whole_number)),
+        log=LogSettings(**log.given(LogSettings.__slots__, whole_number)),
+        snapshot=SnapshotSettings(**snapshot.given(SnapshotSettings.__slots__, whole_number)),
+    )
+    for table in (listen, timing, log, snapshot, top):
+        table.done()
+    _validate(path, settings.validate)
+    _check_same_port(path, settings)
+    return settings
+
+
+def load_broker_settings(path: Path) -> BrokerSettings:
+    """Return a broker's settings, validated.
+
+    Raises:
+        InvalidSettings: names the file and the key.
+    """
+    top = _Table.read(path)
+    listen = top.table("listen")
+    optional: dict[str, Any] = top.given(("rack",), text)
+    optional |= top.given(("registration_timeout_ms", "shutdown_timeout_ms"), whole_number)
+    settings = BrokerSettings(
+        cluster_id=top.take("cluster_id", cluster_id),
+        broker_id=BrokerId(top.take("broker_id", whole_number)),
+        data_dir=path.parent / top.take("data_dir", text),
+        controllers=tuple(top.take("controllers", _list_of(url))),
+        listen_http=listen.take("http", listen_address),
+        **optional,
+    )
+    listen.done()
+    top.done()
+    _validate(path, settings.validate)
+    return settings
+
+
+def load_for_format(path: Path) -> tuple[Role, int, Path, str | None]:
+    """Return role, id, data directory and cluster id (None: not said) of a file that may lack what format finds out.
+
+    Raises:
+        InvalidSettings: names the file and the key.
+    """
+    top = _Table.read(path)
+    role: Role = "broker" if top.has("broker_id") else "controller"
+    node_id = top.take("broker_id" if role == "broker" else "node_id", whole_number)
+    return (
+        role,
+        node_id,
+        path.parent / top.take("data_dir", text),
+        top.take("cluster_id", cluster_id, default=None),
+    )
+
+
+def controller_toml(settings: ControllerSettings, *, data_dir: str) -> str:
+    """Return the file that `load_controller_settings` reads as `settings`; `data_dir` is relative to the file."""
+    optional = [
+        (name, getattr(settings.log, name))
+        for name in ("retention_bytes", "retention_ms")
+        if getattr(settings.log, name) is not None
+    ]
+    tables: list[tuple[str, Sequence[tuple[str, Any]]]] = [
+        ("", (("cluster_id", settings.cluster_id), ("node_id", settings.node_id), ("data_dir", data_dir))),
+        ("[listen]", (("http", listen_url(settings.listen_http)), ("raft", _address(settings.listen_raft)))),
+    ]
+    tables += [
+        (
+            "[[voters]]",
+            (
+                ("id", voter.id),
+                ("raft", _address(voter.raft)),
+                ("http", voter.http),
+                ("directory_id", uuid_text(voter.directory_id)),
+            ),
+        )
+        for voter in settings.voters
+    ]
+    tables += [
+        ("[timing]", [(name, getattr(settings.timing, name)) for name in TimingSettings.__slots__]),
+        ("[log]", [("segment_bytes", settings.log.segment_bytes), *optional]),
+        ("[snapshot]", [(name, getattr(settings.snapshot, name)) for name in SnapshotSettings.__slots__]),
+    ]
+    return _toml(tables)
+
+
+def broker_toml(settings: BrokerSettings, *, data_dir: str) -> str:
+    """Return the file that `load_broker_settings` reads as `settings`; `data_dir` is relative to the file."""
+    rack = [] if settings.rack is None else [("rack", settings.rack)]
+    return _toml(
+        [
+            (
+                "",
+                [
+                    ("cluster_id", settings.cluster_id),
+                    ("broker_id", settings.broker_id),
+                    ("data_dir", data_dir),
+                    *rack,
+                    ("controllers", list(settings.controllers)),
+                    ("registration_timeout_ms", settings.registration_timeout_ms),
+                    ("shutdown_timeout_ms", settings.shutdown_timeout_ms),
+                ],
+            ),
+            ("[listen]", [("http", listen_url(settings.listen_http))]),
+        ]
+    )
+
+
+def listen_url(address: HostPort) -> str:
+    return f"http://{_address(address)}"
+
+
+def _address(address: HostPort) -> str:
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _toml(tables: Sequence[tuple[str, Sequence[tuple[str, Any]]]]) -> str:
+    """Return TOML; a JSON string, number or list of strings is written in TOML the same way."""
+    return "\n".join(
+        "".join([f"{head}\n" if head else "", *(f"{name} = {json.dumps(value)}\n" for name, value in rows)])
+        for head, rows in tables
+    )
+
+
+def _voter(table: "_Table") -> VoterSettings:
+    voter = VoterSettings(
+        id=NodeId(table.take("id", whole_number)),
+        raft=table.take("raft", host_port),
+        http=table.take("http", url),
+        directory_id=table.take("directory_id", directory_id),
+    )
+    table.done()
+    return voter
+
+
+def _check_same_port(path: Path, settings: ControllerSettings) -> None:
+    """Refuse a node that tells others a port of its listening host on which it does not listen.
+
+    Host and port may both differ: where a node listens on all interfaces, or behind a translation of addresses.
+    """
+    said = host_port(urllib.parse.urlsplit(settings.own.http).netloc)
+    for key, told, listens in (
+        ("http", said, settings.listen_http),
+        ("raft", settings.own.raft, settings.listen_raft),
+    ):
+        if told[0] == listens[0] and told[1] != listens[1]:
+            raise InvalidSettings(
+                f"{path}: listen.{key} is port {listens[1]}, but the [[voters]] entry of node {settings.node_id} "
+                f"tells the others port {told[1]}"
+            )
+
+
+def _validate(path: Path, validate: Callable[[], None]) -> None:
+    try:
+        validate()
+    except InvalidSettings as error:
+        raise InvalidSettings(f"{path}: {error.message}") from error
+
+
+# --- kinds of values: each returns the value, or raises ValueError with what is wanted
+
+
+def text(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError("wanted text in quotes")
+    return value
+
+
+def whole_number(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
+        raise ValueError("wanted a whole number, not negative")
+    return value
+
+
+def cluster_id(value: object) -> str:
+    if not isinstance(value, str) or not _CLUSTER_ID.fullmatch(value):
+        raise ValueError("wanted the 22 characters of a cluster id")
+    return value
+
+
+def directory_id(value: object) -> Uuid:
+    wanted = "wanted the 22 characters that `metaquorum storage format` printed"
+    try:
+        uuid = uuid_from_text(text(value))
+    except ValueError:
+        raise ValueError(wanted) from None
+    if is_reserved(uuid):
+        raise ValueError(wanted)
+    return uuid
+
+
+def host_port(value: object) -> HostPort:
+    """Read HOST:PORT; an IPv6 host stands in brackets."""
+    wanted = "wanted HOST:PORT"
+    try:
+        parts = urllib.parse.urlsplit(f"//{text(value)}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise ValueError(wanted) from None
+    if not host or port is None or parts.path or parts.query or parts.fragment or parts.username is not None:
+        raise ValueError(wanted)
+    return host, port
+
+
+def url(value: object) -> str:
+    """Check http://HOST:PORT, as others are told it."""
+    wanted = "wanted http://HOST:PORT without trailing slash"
+    said = text(value) if isinstance(value, str) else ""
+    scheme, separator, rest = said.partition("://")
+    if scheme not in {"http", "https"} or not separator:
+        raise ValueError(wanted)
+    try:
+        _, port = host_port(rest)
+    except ValueError:
+        raise ValueError(wanted) from None
+    if port == 0:
+        raise ValueError(wanted)
+    return said
+
+
+def listen_address(value: object) -> HostPort:
+    """Read http://HOST:PORT as what to listen on; port 0 is any free one."""
+    wanted = "wanted http://HOST:PORT without trailing slash"
+    said = value if isinstance(value, str) else ""
+    if not said.startswith("http://"):
+        raise ValueError(wanted)
+    try:
+        return host_port(said.removeprefix("http://"))
+    except ValueError:
+        raise ValueError(wanted) from None
+
+
+def _list_of(kind: Callable[[object], T]) -> Callable[[object], list[T]]:
+    def read(value: object) -> list[T]:
+        if not isinstance(value, list):
+            raise ValueError("wanted a list in brackets")  # noqa: TRY004 as every kind does
+        return [kind(item) for item in value]
+
+    return read
+
+
+class _Table:
+    """One table of a settings file, whose values are taken one by one; `done` refuses what nobody took."""
+
+    def __init__(self, path: Path, name: str, values: Mapping[str, Any]) -> None:
+        self._path = path
+        self._name = name
+        self._values = dict(values)
+        self._known: set[str] = set()
+
+    @classmethod
+    def read(cls, path: Path) -> "_Table":
+        try:
+            with path.open("rb") as file:
+                content = file.read(SETTINGS_BYTES_MAX + 1)
+        except OSError as error:
+            raise InvalidSettings(f"{path}: {error.strerror}") from error
+        if len(content) > SETTINGS_BYTES_MAX:
+            raise InvalidSettings(f"{path}: larger than {SETTINGS_BYTES_MAX} bytes: not a settings file")
+        try:
+            return cls(path, "", tomllib.loads(content.decode()))
+        except UnicodeDecodeError as error:
+            raise InvalidSettings(f"{path}: byte {error.start} is not UTF-8") from error
+        except tomllib.TOMLDecodeError as error:
+            raise InvalidSettings(f"{path}: not TOML: {error}") from error
+        except RecursionError as error:
+            raise InvalidSettings(f"{path}: nested too deeply") from error
+
+    def has(self, key: str) -> bool:
+        return key in self._values
+
+    def take(self, key: str, kind: Callable[[object], T], *, default: Any = _MISSING) -> T:
+        self._known.add(key)
+        if key not in self._values:
+            if default is _MISSING:
+                raise self._wrong(key, "is missing")
+            return default  # type: ignore[no-any-return]  # the caller's own
+        value = self._values.pop(key)
+        try:
+            return kind(value)
+        except ValueError as error:
+            raise self._wrong(key, f"= {_shown(value)}: {error}") from error
+
+    def given(self, keys: Sequence[str], kind: Callable[[object], T]) -> dict[str, T]:
+        """Take those of `keys` that are there; the others keep their defaults."""
+        self._known |= set(keys)
+        return {key: self.take(key, kind) for key in keys if key in self._values}
+
+    def table(self, key: str, *, default: Any = _MISSING) -> "_Table":
+        return _Table(self._path, f"{self._name}{key}.", self.take(key, _mapping, default=default))
+
+    def tables(self, key: str) -> list["_Table"]:
+        found = self.take(key, _list_of(_mapping))
+        return [_Table(self._path, f"{self._name}{key}[{at}].", values) for at, values in enumerate(found)]
+
+    def done(self) -> None:
+        for key in self._values:
+            near = difflib.get_close_matches(key, self._known, n=1)
+            raise self._wrong(key, "is unknown" + (f"; did you mean {near[0]}?" if near else ""))
+
+    def _wrong(self, key: str, what: str) -> InvalidSettings:
+        return InvalidSettings(f"{self._path}: {self._name}{key} {what}", path=str(self._path), key=key)
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ValueError("wanted a table")  # noqa: TRY004 as every kind does
+    return value
+
+
+def _shown(value: object) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 60 else f"{shown[:57]}..."

@@ -1,0 +1,70 @@
+# shellcheck shell=bash
+# Sourced by ops/check and ops/up: the virtual environment that both run in. It writes nothing outside the
+# checkout but the caches of pip and Go.
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+VENV=$ROOT/.venv
+# Another project's modules must not stand in for ours: `ops` and `quorum` are common names.
+unset PYTHONPATH PYTHONHOME
+
+say() { printf '%s\n' "$*" >&2; }
+
+# die WHAT CURE
+die() {
+    say "ops/$(basename "$0"): $1"
+    say "  what to do: $2"
+    exit 1
+}
+
+is_new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; }
+
+find_python() {
+    local name
+    for name in ${PYTHON:+"$PYTHON"} python3 python3.14 python3.13 python3.12 python3.11 python; do
+        if is_new_enough "$name"; then
+            printf '%s' "$name"
+            return
+        fi
+    done
+    return 1
+}
+
+# install EXTRAS: make .venv hold this project and its extras. Instant when pyproject.toml has not changed since.
+install() {
+    local extras=$1 python stamp key
+    if ! is_new_enough "$VENV/bin/python"; then
+        python=$(find_python) || die "no Python 3.11 or newer found" \
+            "install one (Debian: apt-get install python3 python3-pip), or name one: PYTHON=/path/to/python3 $0"
+        say "making $VENV with $($python --version)"
+        make_venv "$python"
+    fi
+    stamp=$VENV/.installed-$extras
+    key=$("$VENV/bin/python" - "$ROOT" <<'PYTHON'
+import hashlib, pathlib, sys
+root = pathlib.Path(sys.argv[1])
+pyproject = hashlib.sha256((root / "pyproject.toml").read_bytes()).hexdigest()
+# The root too: an editable install knows where it is, so a moved checkout is installed anew.
+print(pyproject, sys.version_info[:3], root)
+PYTHON
+    )
+    if [ "$(cat "$stamp" 2>/dev/null)" = "$key" ] || [ "$(cat "$VENV/.installed-replay,dev" 2>/dev/null)" = "$key" ]; then
+        return
+    fi
+    say "installing into $VENV (the first time about 1 GB and some minutes)"
+    pip_install --editable "$ROOT[$extras]" || die "pip could not install the project" \
+        "see pip's words above; if the network was at fault, run this again; to start over: rm -r $VENV"
+    printf '%s' "$key" >"$stamp"
+}
+
+make_venv() {
+    local python=$1
+    # Debian ships venv without ensurepip unless python3-venv is installed; then the outer pip fills the inside.
+    if "$python" -c 'import ensurepip' 2>/dev/null; then
+        "$python" -m venv --clear "$VENV"
+    else
+        "$python" -m venv --clear --without-pip "$VENV" && "$python" -m pip --python "$VENV/bin/python" install -q pip
+    fi || die "cannot make a virtual environment in $VENV" \
+        "install venv and pip for $python (Debian: apt-get install python3-venv python3-pip) and run this again"
+}
+
+pip_install() { "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --no-input "$@"; }

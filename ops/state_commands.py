@@ -1,0 +1,35 @@
+"""E: `state`: everything, now or as it was."""
+
+import argparse
+from collections.abc import Mapping
+from typing import Any
+
+from ops import render
+from ops.client import client_from
+from ops.talk import show
+from ops.when import time_text
+
+
+def run_state(args: argparse.Namespace) -> int:
+    state = client_from(args).read("/v1/state" + ("" if args.at is None else f"?at={args.at.query}"))
+    show(args, state, table=lambda: _table(state))
+    return 0
+
+
+def _table(state: Mapping[str, Any]) -> str:
+    """Return the state in short; JSON has the whole of it."""
+    partitions = sum(len(topic["partitions"]) for topic in state["topics"])
+    return render.fields(
+        [
+            ("end_offset", str(state["end_offset"])),
+            ("controller_epoch", str(state["controller_epoch"])),
+            ("time", time_text(state["time_ms"]) if state["time_ms"] else "-"),
+            ("digest", state["digest"]),
+            ("voters", render.plain([voter["id"] for voter in state["voters"]])),
+            ("brokers", render.plain([broker["broker_id"] for broker in state["brokers"]])),
+            ("topics", f"{len(state['topics'])} with {partitions} partitions"),
+            ("configs", str(len(state["configs"]))),
+            ("features", render.plain(state["features"])),
+            ("next_producer_id", render.plain(state["next_producer_id"])),
+        ]
+    )

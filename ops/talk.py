@@ -1,0 +1,32 @@
+"""E: what a verb says: results on stdout, talk on stderr."""
+
+import argparse
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from ops import render
+
+
+def show(args: argparse.Namespace, value: Any, *, table: Callable[[], str]) -> None:
+    """Print a result as the flags ask for it."""
+    if shown := render.rendered(value, output=args.output, table=table):
+        print(shown)
+
+
+def say(message: str) -> None:
+    """Tell the operator one line that is no result."""
+    print(f"metaquorum: {one_line(message)}", file=sys.stderr, flush=True)
+
+
+def fail_usage(args: argparse.Namespace, message: str) -> NoReturn:
+    """End in a usage error of the verb that was called: exit code 2."""
+    args.fail(message)
+    raise AssertionError("an argument parser's error does not return")
+
+
+def one_line(text: str) -> str:
+    """Return text without line breaks and without what would draw on the screen."""
+    return "".join(
+        letter if letter.isprintable() else repr(letter)[1:-1] for letter in " ".join(text.split())
+    )

@@ -1,0 +1,104 @@
+"""E: `topics create|list|describe|delete`."""
+
+import argparse
+import json
+import urllib.parse
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ops import render
+from ops.client import client_from
+from ops.render import Column
+from ops.talk import fail_usage, show
+
+TOPICS = (
+    Column("name"),
+    Column("topic_id"),
+    Column("partition_count", "PARTITIONS"),
+    Column("replication_factor"),
+)
+PARTITIONS = (
+    Column("partition"),
+    Column("leader", show=lambda leader: "none" if leader == -1 else str(leader)),
+    Column("leader_epoch", "EPOCH"),
+    Column("replicas"),
+    Column("isr"),
+    Column("leader_recovery_state", "RECOVERY"),
+)
+
+
+def run_create(args: argparse.Namespace) -> int:
+    """Create a topic by counts, or by the replicas of each partition."""
+    assignment = None if args.assignment is None else _assignment(args)
+    if assignment is None and (args.partitions is None or args.replication_factor is None):
+        fail_usage(args, "--partitions and --replication-factor, or --assignment, are needed")
+    if assignment is not None and (args.partitions is not None or args.replication_factor is not None):
+        fail_usage(args, "--assignment says how many partitions and replicas; leave the two counts out")
+    body = {
+        "name": args.name,
+        "partitions": -1 if args.partitions is None else args.partitions,
+        "replication_factor": -1 if args.replication_factor is None else args.replication_factor,
+        "assignment": assignment,
+        "configs": key_values(args, args.config),
+        "validate_only": args.validate_only,
+    }
+    topic = client_from(args).write("POST", "/v1/topics", body)
+    show(args, topic, table=lambda: topic_table(topic))
+    return 0
+
+
+def run_list(args: argparse.Namespace) -> int:
+    items = client_from(args).read("/v1/topics")["items"]
+    show(args, items, table=lambda: render.table(TOPICS, items, empty="no topics"))
+    return 0
+
+
+def run_describe(args: argparse.Namespace) -> int:
+    topic = client_from(args).read(f"/v1/topics/{quoted(args.name)}")
+    show(args, topic, table=lambda: topic_table(topic))
+    return 0
+
+
+def run_delete(args: argparse.Namespace) -> int:
+    deleted = client_from(args).write("DELETE", f"/v1/topics/{quoted(args.name)}")
+    show(args, deleted, table=lambda: f"deleted {render.plain(deleted['name'])} ({deleted['topic_id']})")
+    return 0
+
+
+def topic_table(topic: Mapping[str, Any]) -> str:
+    head = render.fields((key, render.plain(topic[key])) for key in ("name", "topic_id", "configs"))
+    return f"{head}\n\n{render.table(PARTITIONS, topic['partitions'], empty='no partitions')}"
+
+
+def quoted(name: str) -> str:
+    """Return a name as one segment of a path; dots alone would be taken for a folder."""
+    segment = urllib.parse.quote(name, safe="")
+    return segment.replace(".", "%2E") if set(segment) == {"."} else segment
+
+
+def key_values(args: argparse.Namespace, pairs: Sequence[str]) -> dict[str, str]:
+    """Return K=V pairs as a map; the value is what follows the first `=`."""
+    found: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            fail_usage(args, f"{pair!r} is not K=V")
+        if key in found:
+            fail_usage(args, f"{key} is given twice")
+        found[key] = value
+    return found
+
+
+def _assignment(args: argparse.Namespace) -> list[list[int]]:
+    try:
+        assignment = json.loads(args.assignment)
+    except ValueError:
+        assignment = None
+    if not isinstance(assignment, list) or not assignment or not all(map(_is_replicas, assignment)):
+        wanted = "wanted the broker ids of each partition: [[11,12],[12,13]]"
+        fail_usage(args, f"--assignment {args.assignment!r}: {wanted}")
+    return assignment
+
+
+def _is_replicas(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, int) and item is not True for item in value)

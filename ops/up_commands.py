@@ -1,0 +1,227 @@
+"""E: `up`: a local cluster in the foreground, and one line for whatever happens to it."""
+
+import argparse
+import asyncio
+import shlex
+import signal
+import time
+from typing import Any
+
+from ops import render
+from ops.client import BOOTSTRAP_VARIABLE
+from ops.local_cluster import (
+    Active,
+    ClusterMismatch,
+    LocalCluster,
+    Member,
+    NodeFailed,
+    ended_with,
+    metaquorum_command,
+)
+from ops.talk import fail_usage, say
+from ops.when import time_text
+
+LOOK_S = 0.25
+"""How often the cluster is looked at; a change is told while the one who caused it still watches."""
+FAILED = 6
+
+
+def run_up(args: argparse.Namespace) -> int:
+    """Run until SIGINT or SIGTERM, then stop all nodes; a second signal kills them.
+
+    Returns 0, or what a node that failed to start ended with.
+    """
+    cluster = LocalCluster(args.dir, controllers=args.controllers, brokers=args.brokers)
+    try:
+        asyncio.run(_run(cluster, Events(args.output), demo=args.demo))
+    except ClusterMismatch as error:
+        fail_usage(args, error.message)
+    except NodeFailed as error:
+        say(error.message)
+        code = error.context["exit_code"]
+        return code if isinstance(code, int) and code > 0 else FAILED
+    return 0
+
+
+class Events:
+    """Tells what happens: a line of text each, or an object of JSON."""
+
+    def __init__(self, output: render.Output) -> None:
+        self._as_text = output == "table"
+
+    def tell(self, event: str, text: str, /, **facts: Any) -> None:
+        now_ms = time.time_ns() // 1_000_000
+        if self._as_text:
+            print(f"{time_text(now_ms)[11:23]}  {text}", flush=True)
+        else:
+            print(render.json_line({"event": event, "time_ms": now_ms, **facts}), flush=True)
+
+    def explain(self, text: str) -> None:
+        """Print what only people want."""
+        if self._as_text:
+            print(text, flush=True)
+
+    def narrate(self, text: str) -> None:
+        """Tell a piece of the demo."""
+        if self._as_text:
+            print(text, flush=True)
+        else:
+            self.tell("demo", text, text=text)
+
+
+async def _run(cluster: LocalCluster, events: Events, *, demo: bool) -> None:
+    main = asyncio.current_task()
+    assert main is not None
+    asked_to_stop = False
+
+    def on_signal() -> None:
+        nonlocal asked_to_stop
+        if asked_to_stop:
+            cluster.kill_all()
+        else:
+            asked_to_stop = True
+            main.cancel()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, on_signal)
+    try:
+        await _start(cluster, events, demo=demo)
+        if demo:
+            from ops.demo import run_demo
+
+            await run_demo(cluster, events.narrate)
+        else:
+            await _follow(cluster, events)
+    except asyncio.CancelledError:
+        if not asked_to_stop:
+            raise
+        main.uncancel()
+        events.explain("\nstopping brokers, then controllers; once more kills them")
+    finally:
+        asked_to_stop = True
+        await cluster.stop()
+    events.tell("stopped", "stopped", dir=str(cluster.directory))
+
+
+async def _start(cluster: LocalCluster, events: Events, *, demo: bool) -> None:
+    cluster.prepare()
+    for member in cluster.members:
+        runs_already = cluster.pid(member.id) is not None
+        await cluster.start_one(member.id)
+        pid = cluster.pid(member.id)
+        text = f"{member.role} {member.id} {'runs already' if runs_already else 'started'}, process {pid}"
+        events.tell("started", text, role=member.role, id=member.id, pid=pid, http=member.http)
+    await cluster.wait_until_ready()
+    active = await cluster.active()
+    events.tell(
+        "ready",
+        f"ready: cluster {cluster.cluster_id} in {cluster.directory}",
+        dir=str(cluster.directory),
+        cluster_id=cluster.cluster_id,
+        bootstrap=list(cluster.bootstrap),
+        controllers=[member.to_json() for member in cluster.controllers],
+        brokers=[member.to_json() for member in cluster.brokers],
+        controller_id=-1 if active is None else active.controller_id,
+        metaquorum=metaquorum_command(),
+    )
+    events.explain(f"\n{_where(cluster, active)}")
+    if not demo:
+        events.explain(f"\n{_what_next(cluster, active)}\n")
+
+
+def _where(cluster: LocalCluster, active: Active | None) -> str:
+    rows = [
+        {
+            "node": f"{member.role} {member.id}"
+            + (" (active)" if active and active.controller_id == member.id else ""),
+            "listens": member.http,
+            "process": cluster.pid(member.id),
+            "log": str(cluster.data(member.id) / f"{member.role}.log"),
+        }
+        for member in cluster.members
+    ]
+    columns = [
+        render.Column("node"),
+        render.Column("listens"),
+        render.Column("process"),
+        render.Column("log"),
+    ]
+    return render.table(columns, rows, empty="")
+
+
+def _what_next(cluster: LocalCluster, active: Active | None) -> str:
+    command = metaquorum_command()
+    replication = min(3, len(cluster.brokers))
+    export = shlex.quote(str(cluster.directory / "export"))
+    tries = [f"export {BOOTSTRAP_VARIABLE}={','.join(cluster.bootstrap)}"]
+    if cluster.brokers:
+        last = cluster.brokers[-1]
+        tries += [
+            f"{command} topics create orders --partitions 6 --replication-factor {replication}",
+            f"{command} topics describe orders",
+            f"kill -9 {cluster.pid(last.id)}    # broker {last.id}: it is fenced, its leaderships move",
+            cluster.start_command(last.id),
+        ]
+    if active is not None and len(cluster.controllers) > 1:
+        pid = cluster.pid(active.controller_id)
+        tries.append(
+            f"kill -9 {pid}    # controller {active.controller_id}, the active one: another takes over"
+        )
+    tries += [
+        f"{command} quorum health",
+        f"{command} log dump --from -10m",
+        f"{command} log export --to {export}",
+        f"{command} replay report --export {export}",
+    ]
+    lines = "".join(f"  {line}\n" for line in tries)
+    return f"try, in a second terminal:\n{lines}\nCtrl-C stops all of it. What happens meanwhile:"
+
+
+async def _follow(cluster: LocalCluster, events: Events) -> None:
+    """Tell exits, returns, changes of the active controller and of brokers' states, until cancelled."""
+    pids = {member.id: cluster.pid(member.id) for member in cluster.members}
+    known = await cluster.active()
+    states = {} if known is None else dict(known.broker_states)
+    while True:
+        await asyncio.sleep(LOOK_S)
+        for member in cluster.members:
+            pid, before = cluster.pid(member.id), pids[member.id]
+            if pid != before and before is not None:
+                _tell_exit(cluster, events, member, before)
+            if pid != before and pid is not None:
+                text = f"{member.role} {member.id} runs again, process {pid}"
+                events.tell("returned", text, role=member.role, id=member.id, pid=pid)
+            pids[member.id] = pid
+        active = await cluster.active()
+        if active is None:
+            if known is not None:
+                events.tell("no_controller", "no controller is active")
+        elif known is None or known.controller_epoch != active.controller_epoch:
+            text = f"controller {active.controller_id} is active, epoch {active.controller_epoch}"
+            facts = {"controller_id": active.controller_id, "controller_epoch": active.controller_epoch}
+            events.tell("controller", text, **facts)
+        known = active
+        for broker_id, state in ({} if active is None else active.broker_states).items():
+            if state != states.get(broker_id):
+                was = states.get(broker_id)
+                text = f"broker {broker_id} is {state}" + (f", was {was}" if was else "")
+                events.tell("broker_state", text, broker_id=broker_id, state=state, previous=was)
+                states[broker_id] = state
+
+
+def _tell_exit(cluster: LocalCluster, events: Events, member: Member, pid: int) -> None:
+    code = cluster.exit_code(member.id)
+    again = cluster.start_command(member.id)
+    how = "ended" if code is None else f"ended with {ended_with(code)}"
+    said = cluster.last_words(member.id) if code is not None and code > 0 else None
+    events.tell(
+        "exited",
+        f"{member.role} {member.id} {how}" + (f": {said}" if said else "") + f"\n    start it again: {again}",
+        role=member.role,
+        id=member.id,
+        pid=pid,
+        exit_code=code,
+        last_words=said,
+        start_again=again,
+    )
