@@ -273,7 +273,8 @@ def frames(
 def write_log(directory: Path, record_count: int, *, seed: int = 0, partitions: int = 20_000) -> int:
     """Write such a log as segment files, and return its end offset."""
     directory.mkdir(parents=True, exist_ok=True)
-    end_offset, waiting, size, base = 0, [], 0, 0
+    end_offset = size = base = 0
+    waiting: list[bytes] = []
 
     def flush() -> None:
         (directory / f"{base:020d}.log").write_bytes(b"".join(waiting))

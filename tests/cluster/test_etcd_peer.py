@@ -1,0 +1,39 @@
+"""E: the benchmarks' peer is a real three-node etcd that survives what is done to it."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from ops.bench.etcd_peer import etcd_peer
+from ops.bench.measure import NotAcknowledged, load, sequential, write_gap_ms
+from ops.bench.probes import probes
+
+
+@pytest.mark.slow
+def test_etcd_is_written_to_killed_and_whole_again(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with etcd_peer(tmp_path) as etcd:
+            assert etcd.version.startswith("3.")
+            assert len((await sequential(etcd, writes=20, warm_up=2)).latencies_ms) == 20
+            assert (await load(etcd, clients=8, seconds=0.2)).latencies_ms
+            killed = await etcd.leader()
+            assert await write_gap_ms(etcd) > 0
+            await etcd.wait_until_whole()
+            await etcd.write(killed)
+            await etcd.kill(killed)
+            with pytest.raises(NotAcknowledged):
+                await etcd.write(killed)
+        assert all(
+            member.process is not None and member.process.returncode is not None for member in etcd.members
+        )
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.slow
+def test_the_probes_measure_something(tmp_path: Path) -> None:
+    floors = probes(tmp_path)
+    assert set(floors) == {"fdatasync_p50_us", "loopback_rtt_p50_us"}
+    assert all(value > 0 for value in floors.values())
+    assert list(tmp_path.iterdir()) == []

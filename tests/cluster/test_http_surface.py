@@ -1,0 +1,667 @@
+"""The HTTP surface as docs/formats.md has it, asked of real controllers by one who knows only that page."""
+
+import base64
+import concurrent.futures
+import hashlib
+import itertools
+import json
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import msgpack
+import pytest
+
+from quorum.config import ControllerSettings
+from tests.support.processes import poll_until
+from tests.support.wire import (
+    MSGPACK,
+    NDJSON,
+    START,
+    Position,
+    Quorum,
+    StandingBroker,
+    ask,
+    controllers,
+    fetch_request,
+    fetched,
+    frames_of,
+    registration,
+)
+
+pytestmark = pytest.mark.slow
+SESSION_MS = 6_000
+"""Longer than a local cluster's, so that a busy machine fences nobody; short enough to see one session end."""
+STANDING = 50
+
+
+def _patient(settings: ControllerSettings) -> ControllerSettings:
+    return replace(settings, timing=replace(settings.timing, session_timeout_ms=SESSION_MS))
+
+
+@pytest.fixture(scope="module")
+def quorum(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quorum]:
+    """Three controllers and one broker that stands by, so that topics have somewhere to be."""
+    directory = tmp_path_factory.mktemp("surface") / "c"
+    with controllers(directory, adjust=_patient) as running, StandingBroker(running, STANDING) as broker:
+        broker.wait_until_online()
+        yield running
+
+
+def topic(name: str, **other: Any) -> dict[str, Any]:
+    return {"name": name, "partitions": 2, "replication_factor": 1} | other
+
+
+PARTITION_KEYS = {
+    "partition",
+    "leader",
+    "leader_epoch",
+    "partition_epoch",
+    "replicas",
+    "isr",
+    "adding_replicas",
+    "removing_replicas",
+    "leader_recovery_state",
+    "eligible_leader_replicas",
+    "last_known_elr",
+    "directories",
+}
+
+
+# --- topics and configs
+
+
+def test_a_topic_is_created_described_listed_and_deleted(quorum: Quorum) -> None:
+    made = quorum.ask("POST", "/v1/topics", topic("life", configs={"retention.ms": "1000"})).ok(201)
+    offsets = made.pop("offsets")
+    assert offsets["end"] - offsets["base"] == 4  # the topic, its config, two partitions
+    assert set(made) == {"name", "topic_id", "configs", "partitions"}
+    assert made["configs"] == {"retention.ms": "1000"}
+    assert [set(partition) for partition in made["partitions"]] == [PARTITION_KEYS, PARTITION_KEYS]
+    assert [partition["leader"] for partition in made["partitions"]] == [STANDING, STANDING]
+    assert quorum.ask("GET", "/v1/topics/life").ok() == made
+    listed = quorum.ask("GET", "/v1/topics").ok()
+    assert set(listed) == {"end_offset", "controller_epoch", "items"}
+    assert {
+        "name": "life",
+        "topic_id": made["topic_id"],
+        "partition_count": 2,
+        "replication_factor": 1,
+    } in listed["items"]
+    quorum.ask("POST", "/v1/topics", topic("life")).error(409, "TOPIC_ALREADY_EXISTS")
+    gone = quorum.ask("DELETE", "/v1/topics/life").ok()
+    assert (gone["name"], gone["topic_id"]) == ("life", made["topic_id"])
+    assert gone["offsets"]["end"] - gone["offsets"]["base"] == 1
+    quorum.ask("GET", "/v1/topics/life").error(404, "UNKNOWN_TOPIC_OR_PARTITION")
+    quorum.ask("DELETE", "/v1/topics/life").error(404, "UNKNOWN_TOPIC_OR_PARTITION")
+
+
+def test_validate_only_says_what_would_be_and_writes_nothing(quorum: Quorum) -> None:
+    before = quorum.position().offset
+    told = quorum.ask("POST", "/v1/topics", topic("would", validate_only=True)).ok()
+    assert told["topic_id"] is None
+    assert told["offsets"]["base"] == told["offsets"]["end"] >= before
+    quorum.ask("GET", "/v1/topics/would").error(404, "UNKNOWN_TOPIC_OR_PARTITION")
+    refused = quorum.ask("POST", "/v1/topics", topic("would", replication_factor=2, validate_only=True))
+    refused.error(400, "INVALID_REPLICATION_FACTOR")
+
+
+def test_configs_are_set_unset_and_listed_for_each_kind_of_resource(quorum: Quorum) -> None:
+    quorum.ask("POST", "/v1/topics", topic("settled")).ok(201)
+    for named, query, kind, name in (
+        ({"topic": "settled"}, "topic=settled", "topic", "settled"),
+        ({"broker": STANDING}, f"broker={STANDING}", "broker", str(STANDING)),
+        ({"cluster": True}, "cluster=1", "broker", ""),
+    ):
+        item = {"resource_type": kind, "resource_name": name, "name": "retention.ms", "value": "5"}
+        after = quorum.ask("PATCH", "/v1/configs", {**named, "set": {"retention.ms": "5"}}).ok()
+        assert set(after) == {"items", "offsets"}
+        assert item in after["items"]
+        listed = quorum.ask("GET", f"/v1/configs?{query}").ok()
+        assert set(listed) == {"end_offset", "controller_epoch", "items"}
+        assert item in listed["items"]
+        after = quorum.ask("PATCH", "/v1/configs", {**named, "unset": ["retention.ms"]}).ok()
+        assert item not in after["items"]
+    again = quorum.ask("PATCH", "/v1/configs", {"topic": "settled", "unset": ["retention.ms"]}).ok()
+    assert again["offsets"]["base"] == again["offsets"]["end"]
+
+
+def test_a_secret_is_never_shown(quorum: Quorum) -> None:
+    shown = "sha256:" + hashlib.sha256(b"hunter2").hexdigest()
+    body = {"broker": STANDING, "set": {"ssl.keystore.password": "hunter2"}}
+    for reply in (
+        quorum.ask("PATCH", "/v1/configs", body),
+        quorum.ask("GET", f"/v1/configs?broker={STANDING}"),
+        quorum.ask("GET", "/v1/state"),
+    ):
+        reply.ok()
+        assert b"hunter2" not in reply.body
+        assert shown.encode() in reply.body
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "error"),
+    [
+        ("", 400, "INVALID_REQUEST"),
+        ("?topic=a&cluster=1", 400, "INVALID_REQUEST"),
+        ("?cluster=0", 400, "INVALID_REQUEST"),
+        ("?broker=-1", 400, "INVALID_REQUEST"),
+        ("?broker=x", 400, "INVALID_REQUEST"),
+        ("?topic=nowhere", 404, "UNKNOWN_TOPIC_OR_PARTITION"),
+    ],
+)
+def test_configs_name_one_resource(quorum: Quorum, query: str, status: int, error: str) -> None:
+    quorum.ask("GET", f"/v1/configs{query}").error(status, error)
+
+
+# --- request ids
+
+
+def test_a_request_id_gives_the_first_answer_in_both_spellings(quorum: Quorum) -> None:
+    request_id = uuid.uuid4()
+    short = base64.urlsafe_b64encode(request_id.bytes).decode().rstrip("=")
+    first = quorum.ask("POST", "/v1/topics", topic("once"), headers={"X-Request-Id": str(request_id)}).ok(201)
+    for spelling in (str(request_id), str(request_id).upper(), short):
+        again = quorum.ask("POST", "/v1/topics", topic("once"), headers={"X-Request-Id": spelling}).ok(201)
+        assert again == first
+    for other in (topic("twice"), topic("once", partitions=3)):
+        reply = quorum.ask("POST", "/v1/topics", other, headers={"X-Request-Id": short})
+        reply.error(400, "INVALID_REQUEST")
+    reply = quorum.ask("DELETE", "/v1/topics/once", headers={"X-Request-Id": short})
+    reply.error(400, "INVALID_REQUEST")
+    reply = quorum.ask("POST", "/v1/topics?x=1", topic("once"), headers={"X-Request-Id": short})
+    reply.error(400, "INVALID_REQUEST")
+    quorum.ask("GET", "/v1/topics/once").ok()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "0" * 32, "{00000000-0000-4000-8000-000000000000}", "A" * 21 + "!", "A" * 21 + "B"]
+)
+def test_a_malformed_request_id_is_refused(quorum: Quorum, text: str) -> None:
+    reply = quorum.ask("POST", "/v1/topics", topic("never"), headers={"X-Request-Id": text})
+    assert "X-Request-Id" in reply.error(400, "INVALID_REQUEST")["message"]
+
+
+def test_one_request_sent_by_many_at_once_is_done_once(quorum: Quorum) -> None:
+    headers = {"X-Request-Id": str(uuid.uuid4())}
+    body = {"cluster": True, "set": {"raced": "yes"}}
+
+    def send(_: int) -> tuple[int, int]:
+        offsets = quorum.ask("PATCH", "/v1/configs", body, headers=headers).ok()["offsets"]
+        return offsets["base"], offsets["end"]
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        answers = set(pool.map(send, range(16)))
+    ((base, end),) = answers
+    assert end == base + 1
+
+
+# --- encodings
+
+
+def test_msgpack_goes_both_ways(quorum: Quorum) -> None:
+    made = quorum.ask("POST", "/v1/topics", topic("packed"), encoding=MSGPACK)
+    assert made.headers["content-type"] == MSGPACK
+    assert made.ok(201)["name"] == "packed"
+    listed = quorum.ask("GET", "/v1/topics", headers={"Accept": MSGPACK})
+    assert listed.headers["content-type"] == MSGPACK
+    assert listed.ok()["items"] == quorum.ask("GET", "/v1/topics").ok()["items"]
+    refused = quorum.ask("POST", "/v1/topics", topic("packed"), encoding=MSGPACK)
+    assert refused.headers["content-type"] == MSGPACK
+    refused.error(409, "TOPIC_ALREADY_EXISTS")
+    packed = msgpack.packb(topic("packed"))
+    as_json = quorum.ask(
+        "POST", "/v1/topics", packed, encoding=MSGPACK, headers={"Accept": "application/json"}
+    )
+    assert as_json.headers["content-type"].startswith("application/json")
+    as_json.error(409, "TOPIC_ALREADY_EXISTS")
+
+
+# --- who answers
+
+
+def test_a_follower_names_the_active_controller(quorum: Quorum) -> None:
+    follower = quorum.others[0]
+    for method, path, body in (
+        ("GET", "/v1/topics", None),
+        ("GET", "/v1/state?at=0", None),
+        ("GET", "/v1/log", None),
+        ("POST", "/v1/topics", topic("elsewhere")),
+        ("DELETE", "/v1/brokers/7", None),
+    ):
+        reply = ask(follower, method, path, body)
+        told = reply.error(421, "NOT_CONTROLLER")
+        assert (told["code"], told["family"], told["retryable"]) == (41, "Unavailable", True)
+        assert reply.headers["x-controller"] == quorum.cluster.http(told["controller_id"])
+    for path, value in (
+        ("/v1/brokers/register", registration(quorum.cluster_id, 61)),
+        ("/v1/metadata/fetch", fetch_request(quorum.cluster_id)),
+    ):
+        reply = ask(follower, "POST", path, value, encoding=MSGPACK)
+        assert reply.headers["content-type"] == MSGPACK
+        reply.error(421, "NOT_CONTROLLER")
+
+
+def test_a_follower_answers_what_needs_no_leader(quorum: Quorum) -> None:
+    follower = quorum.others[0]
+    for path in ("/v1/topics", "/v1/brokers", "/v1/configs?cluster=1"):
+        listed = ask(follower, "GET", f"{path}?consistency=stale".replace("1?", "1&")).ok()
+        assert set(listed) == {"end_offset", "controller_epoch", "items"}
+    told = ask(follower, "GET", "/v1/quorum").ok()
+    assert set(told) >= {
+        "cluster_id",
+        "leader_id",
+        "controller_epoch",
+        "high_watermark",
+        "log_start_offset",
+        "digest",
+        "voters",
+    }
+    assert [voter["id"] for voter in told["voters"]] == [1, 2, 3]
+    assert all(
+        set(voter)
+        == {
+            "id",
+            "address",
+            "role",
+            "end_offset",
+            "log_start_offset",
+            "lag_records",
+            "last_caught_up_ms_ago",
+            "reachable",
+        }
+        for voter in told["voters"]
+    )
+    assert ask(follower, "GET", "/healthz").ok()
+    ready = ask(follower, "GET", "/readyz").ok()
+    assert ready == {"ready": True, "reasons": []}
+    metrics = ask(follower, "GET", "/metrics")
+    assert metrics.status == 200
+    assert b"\nlast_applied_record_offset " in metrics.body
+    ask(follower, "GET", "/v1/topics?consistency=eventual").error(400, "INVALID_REQUEST")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("PUT", "/v1/topics", {"GET", "HEAD", "POST"}),
+        ("DELETE", "/v1/topics", {"GET", "HEAD", "POST"}),
+        ("POST", "/v1/topics/a", {"GET", "HEAD", "DELETE"}),
+        ("GET", "/v1/metadata/fetch", {"POST"}),
+        ("OPTIONS", "/v1/configs", {"GET", "HEAD", "PATCH"}),
+    ],
+)
+def test_another_method_is_405_and_told_which(
+    quorum: Quorum, method: str, path: str, allowed: set[str]
+) -> None:
+    reply = quorum.ask(method, path)
+    reply.error(405, "INVALID_REQUEST")
+    assert set(reply.headers["allow"].split(", ")) == allowed
+
+
+@pytest.mark.parametrize("path", ["/", "/v1", "/v1/nothing", "/v1/topics/", "//v1/topics", "/v1/quorum/1"])
+def test_another_path_is_404(quorum: Quorum, path: str) -> None:
+    quorum.ask("GET", path).error(404, "INVALID_REQUEST")
+
+
+# --- the log and the state
+
+
+def test_raw_frames_begin_with_the_one_that_contains_from(quorum: Quorum) -> None:
+    for number in range(3):
+        quorum.ask(
+            "PATCH", "/v1/configs", {"cluster": True, "set": {f"log{number}": "x", f"more{number}": "y"}}
+        ).ok()
+    reply = quorum.ask("GET", "/v1/log?max_bytes=8388608")
+    assert reply.headers["content-type"] == "application/octet-stream"
+    reply.check_position()
+    everything = frames_of(reply.body)
+    assert everything[0].base_offset == 0
+    assert all(
+        a.end_offset == b.base_offset and a.crc == b.previous_crc for a, b in itertools.pairwise(everything)
+    )
+    wide = next(frame for frame in reversed(everything) if frame.end_offset - frame.base_offset > 1)
+    inside = wide.base_offset + 1
+    assert frames_of(quorum.ask("GET", f"/v1/log?from={inside}").body)[0] == wide
+    assert (
+        frames_of(quorum.ask("GET", f"/v1/log?until={inside}&max_bytes=8388608").body)[-1].end_offset
+        == wide.base_offset
+    )
+    assert len(frames_of(quorum.ask("GET", f"/v1/log?from={inside}&max_bytes=1").body)) == 1
+    assert quorum.ask("GET", f"/v1/log?from={inside}&until={inside}").body == b""
+    assert (
+        quorum.ask("GET", f"/v1/log?from={everything[-1].end_offset + 1}").error(409, "OFFSET_IN_FUTURE")[
+            "code"
+        ]
+        == 10001
+    )
+    quorum.ask("GET", f"/v1/log?until={everything[-1].end_offset + 1_000}").error(409, "OFFSET_IN_FUTURE")
+    for query in (
+        "max_bytes=0",
+        "max_bytes=8388609",
+        "from=-1",
+        "from=x",
+        "until=1.5",
+        "from=t",
+        "from=99999999999999999999",
+    ):
+        quorum.ask("GET", f"/v1/log?{query}").error(400, "INVALID_REQUEST")
+
+
+def test_a_time_finds_its_batch(quorum: Quorum) -> None:
+    quorum.ask("PATCH", "/v1/configs", {"cluster": True, "set": {"timed": "x"}}).ok()
+    everything = frames_of(quorum.ask("GET", "/v1/log?max_bytes=8388608").body)
+    moment = everything[-1].time_ms
+    from_there = frames_of(quorum.ask("GET", f"/v1/log?from=t{moment}").body)
+    assert from_there[0].time_ms == moment
+    assert from_there[0].base_offset == next(f.base_offset for f in everything if f.time_ms >= moment)
+    until = frames_of(quorum.ask("GET", f"/v1/log?until=t{moment - 1}&max_bytes=8388608").body)
+    assert until[-1].end_offset == from_there[0].base_offset
+    assert quorum.ask("GET", "/v1/log?until=t0").body == b""
+    assert quorum.ask("GET", "/v1/log?from=t9999999999999").body == b""
+    assert quorum.ask("GET", "/v1/state?at=t1").ok()["end_offset"] == 0
+
+
+def test_ndjson_begins_at_the_record_itself(quorum: Quorum) -> None:
+    reply = quorum.ask("GET", "/v1/log?from=1&max_bytes=1", headers={"Accept": NDJSON})
+    assert (reply.status, reply.headers["content-type"]) == (200, NDJSON)
+    lines = [json.loads(line) for line in reply.body.splitlines()]
+    assert [line["offset"] for line in lines] == list(range(1, len(lines) + 1))
+    assert all(
+        set(line)
+        == {
+            "offset",
+            "controller_epoch",
+            "time_ms",
+            "type",
+            "version",
+            "actor",
+            "request_id",
+            "operation",
+            "cause",
+            "record",
+        }
+        for line in lines
+    )
+    assert lines[0]["type"] == "QuorumVersion"
+    assert lines[0]["record"] == {"kraft_version": 1}
+
+
+def test_the_state_at_an_offset_is_that_of_the_last_whole_batch(quorum: Quorum) -> None:
+    quorum.ask("PATCH", "/v1/configs", {"cluster": True, "set": {"s1": "x", "s2": "y"}}).ok()
+    frames = frames_of(quorum.ask("GET", "/v1/log?max_bytes=8388608").body)
+    wide = next(frame for frame in reversed(frames) if frame.end_offset - frame.base_offset > 1)
+    before, inside, after = (
+        quorum.ask("GET", f"/v1/state?at={at}").ok()
+        for at in (wide.base_offset, wide.base_offset + 1, wide.end_offset)
+    )
+    assert inside == before
+    assert (before["end_offset"], after["end_offset"]) == (wide.base_offset, wide.end_offset)
+    assert before["digest"] != after["digest"]
+    assert set(after) == {
+        "end_offset",
+        "controller_epoch",
+        "time_ms",
+        "digest",
+        "brokers",
+        "topics",
+        "configs",
+        "features",
+        "next_producer_id",
+        "kraft_version",
+        "voters",
+    }
+    empty = quorum.ask("GET", "/v1/state?at=0").ok()
+    assert (empty["time_ms"], empty["controller_epoch"], empty["kraft_version"]) == (0, 0, None)
+    assert empty["digest"] == "8fff1ee8114d122380b437c5e03a9210abd50271b1f4f5262f8330f1e2b3d186"
+    quorum.ask("GET", "/v1/state?at=999999999").error(409, "OFFSET_IN_FUTURE")
+    quorum.ask("GET", "/v1/state?at=").error(400, "INVALID_REQUEST")
+
+
+# --- brokers
+
+
+def test_brokers_are_listed_described_and_unregistered(quorum: Quorum) -> None:
+    epoch = quorum.register(62, rack="r1").ok()["broker_epoch"]
+    told = quorum.ask("GET", "/v1/brokers/62").ok()
+    assert set(told) == {
+        "broker_id",
+        "state",
+        "broker_epoch",
+        "incarnation_id",
+        "rack",
+        "endpoints",
+        "applied_offset",
+        "lag_records",
+        "last_contact_ms_ago",
+    }
+    assert (told["broker_epoch"], told["state"], told["rack"]) == (epoch, "OFFLINE", "r1")
+    assert told["endpoints"] == [
+        {"name": "PLAINTEXT", "host": "127.0.0.1", "port": 9092, "security_protocol": 0}
+    ]
+    listed = quorum.ask("GET", "/v1/brokers").ok()["items"]
+    assert [item["broker_id"] for item in listed] == sorted(item["broker_id"] for item in listed)
+    assert told["broker_id"] in [item["broker_id"] for item in listed]
+    gone = quorum.ask("DELETE", "/v1/brokers/62").ok()
+    assert gone["broker_id"] == 62
+    assert gone["offsets"]["end"] == gone["offsets"]["base"] + 1
+    for method in ("GET", "DELETE"):
+        quorum.ask(method, "/v1/brokers/62").error(404, "BROKER_ID_NOT_REGISTERED")
+        quorum.ask(method, "/v1/brokers/x").error(400, "INVALID_REQUEST")
+
+
+def test_what_a_registration_may_not_say(quorum: Quorum) -> None:
+    def refused(status: int, error: str, broker_id: int = 63, **other: Any) -> None:
+        reply = quorum.register(broker_id, **other)
+        assert reply.headers["content-type"] == MSGPACK
+        reply.error(status, error)
+
+    refused(409, "INCONSISTENT_CLUSTER_ID", cluster_id="A" * 22)
+    refused(400, "INVALID_REGISTRATION", broker_id=1)
+    refused(400, "INVALID_REGISTRATION", features=[])
+    refused(400, "UNSUPPORTED_VERSION", features=[["metadata.version", 25, 29]])
+    refused(400, "INVALID_REGISTRATION", log_dirs=[])
+    refused(400, "INVALID_REGISTRATION", log_dirs=[bytes(15) + b"\x01"])
+    refused(400, "INVALID_REGISTRATION", log_dirs=[b"d" * 16, b"d" * 16])
+    standing = registration(quorum.cluster_id, STANDING)
+    refused(400, "INVALID_REGISTRATION", log_dirs=standing["log_dirs"])
+    told = quorum.register(STANDING).error(409, "DUPLICATE_BROKER_REGISTRATION")
+    assert told["retryable"] is True
+    quorum.ask("GET", "/v1/brokers/63").error(404, "BROKER_ID_NOT_REGISTERED")
+
+
+def test_a_session_from_registration_to_its_end(quorum: Quorum) -> None:
+    me = registration(quorum.cluster_id, 64)
+    told = quorum.post("/v1/brokers/register", me).ok()
+    assert set(told) == {
+        "broker_epoch",
+        "controller_id",
+        "controller_epoch",
+        "high_watermark",
+        "session_timeout_ms",
+        "max_wait_ms",
+    }
+    assert (told["session_timeout_ms"], told["max_wait_ms"]) == (SESSION_MS, SESSION_MS // 3)
+    assert quorum.post("/v1/brokers/register", me).ok()["broker_epoch"] == told["broker_epoch"]
+    who = {"broker_id": 64, "broker_epoch": told["broker_epoch"], "incarnation_id": me["incarnation_id"]}
+    # A fetch that has not got beyond its own registration: known, but fenced.
+    behind = fetched(quorum.fetch(START, **who))
+    assert behind.head["broker_state"] == "FENCED"
+    assert fetched(quorum.fetch(quorum.position(), **who)).head["broker_state"] == "ONLINE"
+    quorum.fetch(quorum.position(), **who | {"incarnation_id": b"i" * 16}).error(409, "STALE_BROKER_EPOCH")
+    quorum.fetch(quorum.position(), **who | {"broker_epoch": told["broker_epoch"] - 1}).error(
+        409, "STALE_BROKER_EPOCH"
+    )
+    quorum.fetch(quorum.position(), **who | {"broker_id": 65}).error(409, "STALE_BROKER_EPOCH")
+    quorum.register(64).error(409, "DUPLICATE_BROKER_REGISTRATION")
+    assert fetched(quorum.fetch(quorum.position(), **who, want_fence=True)).head["broker_state"] == "FENCED"
+    assert fetched(quorum.fetch(quorum.position(), **who)).head["broker_state"] == "ONLINE"
+
+    def is_offline() -> bool:
+        return bool(quorum.ask("GET", "/v1/brokers/64").ok()["state"] == "OFFLINE")
+
+    poll_until(is_offline, deadline_s=4 * SESSION_MS / 1000, what="the silent broker is offline")
+    anew = quorum.register(64).ok()["broker_epoch"]
+    assert anew > told["broker_epoch"]
+    quorum.fetch(quorum.position(), **who).error(409, "STALE_BROKER_EPOCH")
+    quorum.ask("DELETE", "/v1/brokers/64").ok()
+
+
+def test_a_broker_that_asks_to_shut_down_may_go_once_it_leads_nothing(quorum: Quorum) -> None:
+    me = registration(quorum.cluster_id, 66)
+    epoch = quorum.post("/v1/brokers/register", me).ok()["broker_epoch"]
+    who = {"broker_id": 66, "broker_epoch": epoch, "incarnation_id": me["incarnation_id"]}
+    assert fetched(quorum.fetch(quorum.position(), **who)).head["broker_state"] == "ONLINE"
+    leaving = fetched(quorum.fetch(quorum.position(), **who, want_shut_down=True))
+    assert leaving.head["should_shut_down"] is True
+    assert leaving.head["broker_state"] == "FENCED"
+    quorum.ask("DELETE", "/v1/brokers/66").ok()
+
+
+# --- fetching
+
+
+def test_an_observer_gets_whole_frames_within_its_bytes(quorum: Quorum) -> None:
+    position, seen = START, 0
+    while (answer := fetched(quorum.fetch(position, max_bytes=1))).frames:
+        assert answer.head["kind"] == "DELTA"
+        assert answer.head["broker_state"] is None
+        (frame,) = answer.frames
+        assert frame.base_offset == position.offset
+        position, seen = Position(frame.end_offset, frame.epoch, frame.crc), seen + 1
+        if seen == 3:
+            break
+    rest = fetched(quorum.fetch(position))
+    assert rest.frames[0].previous_crc == position.crc
+    assert rest.frames[-1].end_offset == rest.head["high_watermark"]
+    quorum.fetch(cluster_id="A" * 22).error(409, "INCONSISTENT_CLUSTER_ID")
+
+
+def test_a_position_that_is_not_ours_diverges(quorum: Quorum) -> None:
+    end = quorum.position()
+    for wrong in (
+        end._replace(crc=end.crc ^ 1),
+        end._replace(epoch=end.epoch + 1),
+        end._replace(offset=2),  # inside the first batch
+        end._replace(offset=end.offset + 1_000_000),
+    ):
+        answer = fetched(quorum.fetch(wrong))
+        assert (answer.head["kind"], answer.frames) == ("DIVERGING", [])
+        told = answer.head["diverging"]
+        assert set(told) == {"offset", "controller_epoch"}
+        assert told["offset"] < wrong.offset
+
+
+def test_a_parked_fetch_wakes_on_commit_and_yields_to_a_newer_one(quorum: Quorum) -> None:
+    me = registration(quorum.cluster_id, 67)
+    epoch = quorum.post("/v1/brokers/register", me).ok()["broker_epoch"]
+    who = {"broker_id": 67, "broker_epoch": epoch, "incarnation_id": me["incarnation_id"]}
+    fetched(quorum.fetch(quorum.position(), **who))  # online now: the next one is parked
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        position = quorum.position()
+        older = pool.submit(quorum.fetch, position, **who, max_wait_ms=60_000)
+        _wait_until_parked(quorum, 67)
+        begun = time.monotonic()
+        newer = pool.submit(quorum.fetch, position, **who, max_wait_ms=60_000)
+        released = fetched(older.result())
+        assert (released.head["kind"], released.frames) == ("DELTA", [])
+        assert time.monotonic() - begun < SESSION_MS / 3000, (
+            "released by the newer one, not by its own deadline"
+        )
+        wrote = quorum.ask("PATCH", "/v1/configs", {"cluster": True, "set": {"wake": "up"}}).ok()
+        woken = fetched(newer.result())
+        assert [frame.base_offset for frame in woken.frames] == [position.offset]
+        assert woken.frames[-1].end_offset <= wrote["offsets"]["end"]
+    quorum.ask("DELETE", "/v1/brokers/67").ok()
+
+
+def _wait_until_parked(quorum: Quorum, broker_id: int) -> None:
+    """The poll has arrived once it renewed its broker's session."""
+    asked_at = time.monotonic()
+
+    def arrived() -> bool:
+        ago_ms = quorum.ask("GET", f"/v1/brokers/{broker_id}").ok()["last_contact_ms_ago"]
+        return bool(ago_ms <= (time.monotonic() - asked_at) * 1000)
+
+    poll_until(arrived, deadline_s=SESSION_MS / 1000, what="the fetch is parked")
+
+
+# --- snapshots
+
+
+def test_a_snapshot_is_served_by_range_from_any_controller(quorum: Quorum) -> None:
+    offer = quorum.ask("POST", "/v1/snapshots").ok(201)
+    assert set(offer) == {"id", "end_offset", "controller_epoch", "bytes", "sha256"}
+    listed = quorum.ask("GET", "/v1/snapshots").ok()
+    assert offer in listed["items"]
+    path = f"/v1/metadata/snapshots/{offer['id']}"
+    assert offer["id"] == f"{offer['end_offset']:020d}-{offer['controller_epoch']:010d}"
+    whole = quorum.ask("GET", path)
+    assert (whole.status, len(whole.body)) == (200, offer["bytes"])
+    assert hashlib.sha256(whole.body).hexdigest() == offer["sha256"]
+    assert whole.headers["etag"] == f'"{offer["sha256"]}"'
+    size = offer["bytes"]
+    for wanted, start, end in (
+        ("bytes=0-9", 0, 10),
+        (f"bytes={size - 7}-", size - 7, size),
+        ("bytes=-5", size - 5, size),
+        (f"bytes=10-{size * 2}", 10, size),
+    ):
+        part = quorum.ask("GET", path, headers={"Range": wanted, "If-Range": whole.headers["etag"]})
+        assert (part.status, part.body) == (206, whole.body[start:end])
+        assert part.headers["content-range"] == f"bytes {start}-{end - 1}/{size}"
+    other = quorum.ask("GET", path, headers={"Range": "bytes=0-9", "If-Range": '"another"'})
+    assert (other.status, other.body) == (200, whole.body)
+    for beyond in (f"bytes={size}-", "bytes=5-2", "bytes=a-b", "bytes=0-1,3-4", "items=0-1"):
+        quorum.ask("GET", path, headers={"Range": beyond}).error(416, "POSITION_OUT_OF_RANGE")
+    follower = quorum.others[0]
+    ask(follower, "GET", path).error(404, "SNAPSHOT_NOT_FOUND")
+    header = frames_of(whole.body)[0].records[0]
+    assert header[0] == 1002
+    position = Position(header[3], header[4], header[6])
+    assert fetched(quorum.fetch(position)).head["kind"] == "DELTA"
+
+
+def test_the_same_log_prefix_makes_the_same_snapshot_everywhere(quorum: Quorum) -> None:
+    with_all = [*quorum.cluster.bootstrap]
+
+    def taken() -> list[dict[str, Any]] | None:
+        offers = [ask(url, "POST", "/v1/snapshots").ok(201) for url in with_all]
+        return offers if len({offer["id"] for offer in offers}) == 1 else None
+
+    offers = poll_until(taken, deadline_s=20, what="a snapshot of one offset on each")
+    assert offers is not None
+    assert len({offer["sha256"] for offer in offers}) == 1
+
+
+# --- a change of controllers, last: the epochs above stay as they were
+
+
+def test_a_retry_after_a_change_of_controllers_gets_the_first_answer(quorum: Quorum) -> None:
+    headers = {"X-Request-Id": str(uuid.uuid4())}
+    first = quorum.ask("POST", "/v1/topics", topic("survivor"), headers=headers).ok(201)
+    cluster = quorum.cluster
+    old = next(member for member in cluster.controllers if member.http == quorum.active)
+    parked: list[Any] = []
+    position = quorum.position()
+    waiting = threading.Thread(target=lambda: parked.append(_fetch_or_lost(quorum, old.http, position)))
+    waiting.start()
+    cluster.kill(old.id)
+    waiting.join()
+    assert parked == [None]
+    again = quorum.ask("POST", "/v1/topics", topic("survivor"), headers=headers).ok(201)
+    assert again == first
+    quorum.ask("POST", "/v1/topics", topic("survivor", partitions=9), headers=headers).error(
+        400, "INVALID_REQUEST"
+    )
+
+
+def _fetch_or_lost(quorum: Quorum, url: str, position: Position) -> int | None:
+    try:
+        request = fetch_request(quorum.cluster_id, position, max_wait_ms=60_000)
+        return ask(url, "POST", "/v1/metadata/fetch", request, encoding=MSGPACK).status
+    except OSError:
+        return None

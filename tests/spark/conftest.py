@@ -1,0 +1,15 @@
+"""One Spark session for all tests here: it takes longer to start than most of them to run."""
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from metadata_log.replay.session import session
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    started = session("metaquorum-tests", tests=True)
+    yield started
+    started.stop()

@@ -1,0 +1,34 @@
+"""E: commands and what was written for them, in plain text; METAQUORUM_REWRITE=1 writes the files anew, for review.
+
+Lines with `>` are commands, the others what they led to: records in their order, `[CAUSE]` before those that no client asked
+for, `->` what a broker is told, `!` a refusal. The cases are those on which Kafka 4.3.1 does the same.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.support.decisions import World, invariants_hold
+
+TRANSCRIPTS = sorted(Path(__file__).parent.glob("*.txt"))
+
+
+@pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
+def test_the_cluster_does_as_the_transcript_says(path: Path) -> None:
+    world, lines = World(), []
+    written = path.read_text(encoding="utf-8")
+    for line in written.splitlines():
+        if line.startswith("#"):
+            lines.append(line)
+        if line.startswith("> "):
+            lines += [line, *(f"    {told}" for told in world.run(line[2:]))]
+            invariants_hold(world.image)
+    happened = "\n".join(lines) + "\n"
+    if os.environ.get("METAQUORUM_REWRITE"):
+        path.write_text(happened, encoding="utf-8")
+    assert happened == path.read_text(encoding="utf-8")
+
+
+def test_there_are_transcripts() -> None:
+    assert len(TRANSCRIPTS) > 20

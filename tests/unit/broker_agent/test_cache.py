@@ -1,0 +1,211 @@
+"""E: the cache on disk: what a crash, a bit flip or a stranger's file makes of it is never more than a longer fetch."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from broker_agent.cache import CLEAN_STOP_FILE, Cache
+from broker_agent.follower import Position, position_of
+from metadata_log.image.metadata_image import EMPTY
+from metadata_log.state_digest import digest
+from snapshots.snapshot_file import write_snapshot
+from tests.support.fake_controller import CLUSTER_ID, FakeLog, format_broker
+
+SEEDS = [pytest.param(seed, marks=[pytest.mark.slow] * (seed >= 15)) for seed in range(120)]
+
+
+@pytest.fixture
+def history() -> FakeLog:
+    log = FakeLog()
+    for number in range(6):
+        log.topic(f"t{number}", partitions=2)
+    log.fill(100)
+    return log
+
+
+def a_cache(path: Path) -> Cache:
+    return Cache(path, cluster_id=CLUSTER_ID)
+
+
+def feed(cache: Cache, log: FakeLog, *, from_offset: int = 0, until: int = 10**9) -> None:
+    for (header, frame), image in zip(log.frames, log.images[1:], strict=True):
+        if from_offset <= header.base_offset and header.end_offset <= until:
+            cache.append(frame, header)
+            cache.applied(header, image)
+
+
+def filled(path: Path, log: FakeLog, **bounds: int) -> None:
+    format_broker(path)
+    cache = a_cache(path)
+    assert cache.open() is EMPTY
+    feed(cache, log, **bounds)
+    cache.close()
+
+
+def test_what_was_written_comes_back(tmp_path: Path, history: FakeLog) -> None:
+    filled(tmp_path, history)
+    cache = a_cache(tmp_path)
+    assert cache.open() == history.image
+    assert cache.damaged_count == 0
+    cache.close()
+
+
+def test_an_unsynced_cache_comes_back_too(tmp_path: Path, history: FakeLog) -> None:
+    """A kill -9 loses nothing that was written: the page cache is the kernel's."""
+    format_broker(tmp_path)
+    cache = a_cache(tmp_path)
+    cache.open()
+    feed(cache, history)
+    again = a_cache(tmp_path)
+    assert again.open() == history.image
+    cache.close()
+    again.close()
+
+
+def test_a_snapshot_newer_than_the_log_is_gone_on_from(tmp_path: Path, history: FakeLog) -> None:
+    filled(tmp_path, history, until=20)
+    write_snapshot(history.image_at(59), tmp_path / "snapshots")
+    cache = a_cache(tmp_path)
+    assert cache.open() == history.image_at(59)
+    feed(cache, history, from_offset=59)
+    cache.close()
+    cache = a_cache(tmp_path)
+    assert cache.open() == history.image
+    assert list((tmp_path / "quarantine").iterdir()) == []
+    cache.close()
+
+
+def test_a_log_that_begins_behind_every_snapshot_is_of_no_use(tmp_path: Path, history: FakeLog) -> None:
+    filled(tmp_path, history, until=20)
+    write_snapshot(history.image_at(59), tmp_path / "snapshots")
+    cache = a_cache(tmp_path)
+    cache.open()
+    feed(cache, history, from_offset=59)
+    cache.close()
+    (snapshot,) = (tmp_path / "snapshots").glob("*.snapshot")
+    snapshot.unlink()
+    cache = a_cache(tmp_path)
+    assert cache.open() is EMPTY
+    assert cache.damaged_count == 1
+    cache.close()
+
+
+def test_a_log_of_another_history_than_the_snapshots_is_set_aside(tmp_path: Path, history: FakeLog) -> None:
+    other = FakeLog(unix_ms=5)
+    other.fill(200)
+    filled(tmp_path, other)
+    write_snapshot(history.image_at(59), tmp_path / "snapshots")
+    cache = a_cache(tmp_path)
+    assert cache.open() == history.image_at(59)
+    assert position_of(cache.open()) == Position(59, 1, history.image_at(59).last_crc)
+    cache.close()
+    assert len(list((tmp_path / "quarantine").iterdir())) == 1
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_flipped_bit_and_no_cut_does_more_than_cost_a_fetch(
+    tmp_path: Path, history: FakeLog, seed: int
+) -> None:
+    """Goal: damage is set aside, never believed, never fatal. Method: one harm to one file at random; what opens is
+    a state that the history had, and the cache takes the rest of the history from there.
+    """
+    rng = random.Random(seed)
+    filled(tmp_path, history)
+    for end_offset in (39, 79):
+        write_snapshot(history.image_at(end_offset), tmp_path / "snapshots")
+    (tmp_path / CLEAN_STOP_FILE).write_text('{"version": 1, "broker_epoch": 3}')
+    files = [
+        path
+        for path in sorted(tmp_path.rglob("*"))
+        if path.is_file() and path.name not in ("meta.json", "lock")
+    ]
+    victim = rng.choice(files)
+    data = bytearray(victim.read_bytes())
+    if rng.random() < 0.3:
+        del data[rng.randrange(len(data)) :]
+    else:
+        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+    victim.write_bytes(data)
+    cache = a_cache(tmp_path)
+    assert cache.take_clean_stop() in (-1, *range(10))
+    image = cache.open()
+    assert any(image == known for known in history.images)
+    feed(cache, history, from_offset=image.end_offset)
+    cache.close()
+    cache = a_cache(tmp_path)
+    assert digest(cache.open()) == digest(history.image)
+    cache.close()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_any_end_of_the_log_that_a_crash_leaves_is_a_prefix(
+    tmp_path: Path, history: FakeLog, seed: int
+) -> None:
+    rng = random.Random(seed)
+    filled(tmp_path, history)
+    (file,) = (tmp_path / "log").glob("*.log")
+    data = file.read_bytes()
+    file.write_bytes(data[: rng.randrange(len(data))] + bytes(rng.choice((0, 0, 300))))
+    cache = a_cache(tmp_path)
+    image = cache.open()
+    assert any(image == known for known in history.images)
+    assert cache.segments.end_offset == image.end_offset
+    cache.close()
+
+
+def test_a_rebuild_begins_strictly_below_what_was_refused(tmp_path: Path, history: FakeLog) -> None:
+    filled(tmp_path, history, until=79)
+    for end_offset in (19, 39, 79):
+        write_snapshot(history.image_at(end_offset), tmp_path / "snapshots")
+    cache = a_cache(tmp_path)
+    cache.open()
+    assert cache.rebuild(at_or_below=79, strictly_below=79) == history.image_at(39)
+    assert cache.rebuild(at_or_below=58, strictly_below=39) == history.image_at(19)
+    assert cache.rebuild(at_or_below=0, strictly_below=19) is EMPTY
+    feed(cache, history)
+    cache.close()
+    cache = a_cache(tmp_path)
+    assert cache.open() == history.image
+    cache.close()
+
+
+def test_a_due_snapshot_is_written_once_and_the_older_ones_go(
+    tmp_path: Path, history: FakeLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker_agent.cache.SNAPSHOT_BYTES_MIN", 500)
+    format_broker(tmp_path)
+    cache = a_cache(tmp_path)
+    cache.open()
+    cache.write_due_snapshot()
+    assert cache.store.ids() == []
+    for (header, frame), image in zip(history.frames, history.images[1:], strict=True):
+        cache.append(frame, header)
+        cache.applied(header, image)
+        cache.write_due_snapshot()
+    assert len(cache.store.ids()) == 2
+    newest = cache.store.load(cache.store.ids()[-1])
+    assert newest == history.image_at(newest.end_offset)
+    cache.close()
+
+
+@pytest.mark.parametrize(
+    ("content", "epoch"),
+    [
+        ('{"version": 1, "broker_epoch": 42}', 42),
+        ('{"version": 1, "broker_epoch": -5}', -1),
+        ('{"version": 1, "broker_epoch": "42"}', -1),
+        ('{"version": 1}', -1),
+        ("[]", -1),
+        ("", -1),
+    ],
+)
+def test_a_clean_stop_is_told_once(tmp_path: Path, content: str, epoch: int) -> None:
+    (tmp_path / CLEAN_STOP_FILE).write_text(content)
+    cache = a_cache(tmp_path)
+    assert cache.take_clean_stop() == epoch
+    assert cache.take_clean_stop() == -1
+    cache.write_clean_stop(7)
+    assert json.loads((tmp_path / CLEAN_STOP_FILE).read_text()) == {"version": 1, "broker_epoch": 7}
+    assert a_cache(tmp_path).take_clean_stop() == 7

@@ -1,0 +1,164 @@
+"""The export holds exactly what the log says, whatever the log and wherever the export began, stopped and went on."""
+
+import json
+import random
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from metadata_log.errors import (
+    DamagedFile,
+    InconsistentClusterId,
+    InvalidRequest,
+    InvariantBroken,
+    OffsetCompacted,
+    OffsetInFuture,
+    PositionOutOfRange,
+)
+from metadata_log.replay.digest import state_digest
+from metadata_log.replay.export import export_log
+from metadata_log.replay.tables import open_export
+from metadata_log.state_digest import digest
+from tests.support.exports import frames_of, image_at
+from tests.support.histories import CLUSTER_ID, random_history
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_exported_rows_add_up_to_the_image_at_any_offset(seed: int, tmp_path: Path) -> None:
+    """Goal: SQL and fold agree with `apply` everywhere. Method: a random history, exported whole; the digests of both
+    at the end, at the beginning and at random offsets, inside batches too.
+    """
+    rng = random.Random(seed)
+    history = random_history(rng, 120)
+    end_offset = history[-1].batch.end_offset
+    manifest = export_log(frames_of(history), tmp_path, cluster_id=CLUSTER_ID)
+    assert (manifest["first_offset"], manifest["end_offset"]) == (0, end_offset)
+    assert manifest["digest"] == digest(history[-1].image)
+    for at in (None, 0, *(rng.randrange(end_offset) for _ in range(5))):
+        image = image_at(history, end_offset if at is None else at)
+        for engine in ("duckdb", "fold"):
+            assert state_digest(tmp_path, at=at, engine=engine) == {
+                "end_offset": image.end_offset,
+                "digest": digest(image),
+                "engine": engine,
+            }
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_an_export_in_parts_is_the_export_in_one(seed: int, tmp_path: Path) -> None:
+    """Goal: going on from a manifest changes nothing. Method: one history in one run, and in four; all records, derived
+    changes and digests are the same.
+    """
+    rng = random.Random(seed)
+    history = random_history(rng, 120)
+    end_offset = history[-1].batch.end_offset
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    export_log(frames_of(history), whole, cluster_id=CLUSTER_ID)
+    for until in sorted(rng.randrange(1, end_offset) for _ in range(3)):
+        cut = image_at(history, until).end_offset
+        if cut:
+            manifest = export_log(frames_of(history), parts, cluster_id=CLUSTER_ID, until=until)
+            assert (manifest["end_offset"], manifest["digest"]) == (cut, digest(image_at(history, cut)))
+    export_log(frames_of(history), parts, cluster_id=CLUSTER_ID)
+    for family in ("records", "partition_changes", "broker_changes"):
+        in_parts = [pq.read_table(path) for path in open_export(parts).paths(family)]
+        in_one = [pq.read_table(path) for path in open_export(whole).paths(family)]
+        assert [row for table in in_parts for row in table.to_pylist()] == [
+            row for table in in_one for row in table.to_pylist()
+        ]
+    at = rng.randrange(end_offset)
+    for engine in ("duckdb", "fold"):
+        assert state_digest(parts, at=at, engine=engine)["digest"] == digest(image_at(history, at))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_an_export_may_begin_at_a_snapshot(seed: int, tmp_path: Path) -> None:
+    """Goal: a log whose beginning is gone can be exported. Method: begin at a random offset with an image at or before
+    it, go on in a second run, and compare digests there and later.
+    """
+    rng = random.Random(seed)
+    history = random_history(rng, 120)
+    end_offset = history[-1].batch.end_offset
+    first = rng.randrange(end_offset // 4, end_offset // 2)
+    snapshot = image_at(history, rng.randrange(first))
+    until = rng.randrange(end_offset // 2 + 20, end_offset)
+    manifest = export_log(
+        frames_of(history), tmp_path, cluster_id=CLUSTER_ID, from_offset=first, until=until, snapshot=snapshot
+    )
+    assert manifest["first_offset"] == image_at(history, first).end_offset
+    export_log(frames_of(history), tmp_path, cluster_id=CLUSTER_ID)
+    for at in (manifest["first_offset"], until, rng.randrange(first, end_offset), end_offset):
+        for engine in ("duckdb", "fold"):
+            assert state_digest(tmp_path, at=at, engine=engine)["digest"] == digest(image_at(history, at))
+    with pytest.raises(OffsetCompacted):
+        state_digest(tmp_path, at=manifest["first_offset"] - 1, engine="duckdb")
+
+
+def test_files_are_immutable_and_leftovers_of_a_dead_run_go(tmp_path: Path) -> None:
+    history = random_history(random.Random(1), 60)
+    middle = history[30].batch.end_offset
+    first = export_log(frames_of(history), tmp_path, cluster_id=CLUSTER_ID, until=middle)
+    leftover = tmp_path / "records" / f"seg={middle:020d}.parquet"
+    leftover.write_bytes(b"half a file")
+    foreign = tmp_path / "records" / "notes.parquet"
+    foreign.write_bytes(b"not ours")
+    second = export_log(frames_of(history), tmp_path, cluster_id=CLUSTER_ID)
+    assert second["files"][: len(first["files"])] == first["files"]
+    assert pq.read_table(leftover).num_rows == second["end_offset"] - middle
+    assert foreign.exists()
+    assert second == export_log(frames_of(history), tmp_path, cluster_id=CLUSTER_ID), (
+        "nothing new: nothing written"
+    )
+    assert json.loads((tmp_path / "manifest.json").read_bytes()) == second
+
+
+def test_secrets_are_not_exported(tmp_path: Path) -> None:
+    """Goal: no exported byte holds a sensitive value. Method: random histories set some; look for them in the rows."""
+    history = random_history(random.Random(2), 300)
+    export_log(frames_of(history), tmp_path, cluster_id=CLUSTER_ID)
+    seen = 0
+    for path in (*open_export(tmp_path).paths("records"), *open_export(tmp_path).paths("snapshots")):
+        for row in pq.read_table(path).to_pylist():
+            if row["config_name"] is not None and row["config_name"].endswith("password"):
+                assert row["config_value"] is None or row["config_value"].startswith("sha256:")
+                seen += 1
+    assert seen, "the history sets a password"
+
+
+def test_another_cluster_another_history_and_a_gap_are_refused(tmp_path: Path) -> None:
+    history = random_history(random.Random(3), 60)
+    other = random_history(random.Random(4), 60)
+    middle = history[30].batch.end_offset
+    before = export_log(frames_of(history), tmp_path, cluster_id=CLUSTER_ID, until=middle)
+    with pytest.raises(InconsistentClusterId):
+        export_log(frames_of(history), tmp_path, cluster_id="B" * 22)
+    with pytest.raises(InvariantBroken):
+        export_log(
+            lambda offset, until: iter([next(frames_of(other)(offset, until))]),
+            tmp_path,
+            cluster_id=CLUSTER_ID,
+        )
+    with pytest.raises(PositionOutOfRange):
+        export_log(frames_of(history), tmp_path, cluster_id=CLUSTER_ID, from_offset=middle + 1)
+    with pytest.raises(OffsetCompacted):
+        export_log(frames_of(history[40:]), tmp_path, cluster_id=CLUSTER_ID)
+    assert json.loads((tmp_path / "manifest.json").read_bytes()) == before
+
+
+def test_an_export_that_is_none_or_damaged_is_named(tmp_path: Path) -> None:
+    history = random_history(random.Random(5), 30)
+    with pytest.raises(InvalidRequest, match="holds no export"):
+        state_digest(tmp_path, engine="duckdb")
+    with pytest.raises(InvalidRequest, match="nothing to export"):
+        export_log(frames_of([]), tmp_path, cluster_id=CLUSTER_ID)
+    export_log(frames_of(history), tmp_path, cluster_id=CLUSTER_ID)
+    with pytest.raises(OffsetInFuture):
+        state_digest(tmp_path, at=history[-1].batch.end_offset + 1, engine="duckdb")
+    records = open_export(tmp_path).paths("records")[0]
+    records.write_bytes(records.read_bytes()[:-1])
+    with pytest.raises(DamagedFile, match="bytes"):
+        state_digest(tmp_path, engine="duckdb")
+    (tmp_path / "manifest.json").write_text("{}")
+    with pytest.raises(DamagedFile, match="manifest"):
+        state_digest(tmp_path, engine="duckdb")

@@ -1,0 +1,139 @@
+"""E: what apply refuses, and the corners of what it allows."""
+
+import random
+
+import pytest
+
+from metadata_log import apply as apply_module
+from metadata_log.apply import apply, is_next
+from metadata_log.batch import Envelope
+from metadata_log.errors import InvariantBroken
+from metadata_log.ids import BrokerId, TopicId, Uuid
+from metadata_log.image.metadata_image import EMPTY, MetadataImage
+from metadata_log.limits import REQUEST_RESULT_AGE_MS
+from metadata_log.records.brokers import BrokerRegistrationChangeRecord, UnregisterBrokerRecord
+from metadata_log.records.configs import TOPIC, ConfigRecord
+from metadata_log.records.partitions import PartitionChangeRecord, PartitionRecord
+from metadata_log.records.quorum import ControllerClaimRecord, NoOpRecord
+from metadata_log.records.registry import TYPE_IDS, Record
+from metadata_log.records.snapshots import RequestResultRecord, SnapshotFooterRecord, SnapshotHeaderRecord
+from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
+from metadata_log.state_digest import buckets_of
+from tests.support.histories import claim, random_history, small_uuid, step_of
+
+T = TopicId(small_uuid(1))
+ELEVEN = (BrokerId(11),)
+
+
+def partition(partition_id: int, topic_id: TopicId = T) -> PartitionRecord:
+    return PartitionRecord(
+        topic_id, partition_id, ELEVEN, ELEVEN, ELEVEN[0], 0, 0, 0, (), (), (), (), (small_uuid(11),)
+    )
+
+
+@pytest.fixture
+def image() -> MetadataImage:
+    return step_of(EMPTY, [claim(EMPTY), TopicRecord(T, "t"), partition(0)]).image
+
+
+def test_every_type_has_its_method() -> None:
+    only_in_snapshots = {RequestResultRecord, SnapshotHeaderRecord, SnapshotFooterRecord}
+    assert apply_module._IN_LOG.keys() == TYPE_IDS.keys() - only_in_snapshots
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        TopicRecord(T, "another"),
+        TopicRecord(TopicId(small_uuid(2)), "t"),
+        partition(0),
+        partition(2),
+        partition(0, TopicId(small_uuid(9))),
+        PartitionChangeRecord(T, 1, leader=BrokerId(11)),
+        PartitionChangeRecord(T, -1, leader=BrokerId(11)),
+        PartitionChangeRecord(T, 0, leader=BrokerId(12)),
+        RemoveTopicRecord(TopicId(small_uuid(9))),
+        ConfigRecord(TOPIC, "unknown", "a", "1"),
+        UnregisterBrokerRecord(BrokerId(11), 0),
+        BrokerRegistrationChangeRecord(BrokerId(11), 0, fenced=True),
+        ControllerClaimRecord(claim(EMPTY).controller_id, 2, "B" * 22),
+        RequestResultRecord(Uuid(bytes(16)), "o", b"", 0, 1, b"", 0),
+        SnapshotHeaderRecord("A" * 22, 0, 0, 0, 0),
+        SnapshotFooterRecord(0, ""),
+    ],
+)
+def test_a_record_that_contradicts_the_image_is_named_by_its_offset(
+    image: MetadataImage, record: Record
+) -> None:
+    batch = step_of(image, [NoOpRecord(), NoOpRecord()]).batch
+    wrong = type(batch)(
+        base_offset=batch.base_offset,
+        controller_epoch=batch.controller_epoch,
+        appended_at_ms=0,
+        previous_crc=batch.previous_crc,
+        crc=0,
+        envelope=batch.envelope,
+        records=(NoOpRecord(), record),
+    )
+    with pytest.raises(InvariantBroken, match=f"offset 4: {type(record).__name__} contradicts"):
+        apply(image, wrong)
+
+
+def test_a_claim_stands_only_at_the_beginning(image: MetadataImage) -> None:
+    with pytest.raises(InvariantBroken, match="first record of its batch"):
+        step_of(image, [NoOpRecord(), claim(image)])
+    with pytest.raises(InvariantBroken, match="first record of its batch"):
+        step_of(image, [claim(image), claim(image)])
+
+
+def test_a_batch_continues_by_offset_crc_and_epoch(image: MetadataImage) -> None:
+    plain, claimed = step_of(image, [NoOpRecord()]).batch, step_of(image, [claim(image)]).batch
+    assert is_next(image, plain)
+    assert is_next(image, claimed)
+    assert not is_next(EMPTY, plain)
+    late = step_of(image, [claim(image)]).image
+    assert not is_next(late, plain)
+    assert not is_next(late, claimed)
+    again = ControllerClaimRecord(claim(image).controller_id, image.controller_epoch, "A" * 22)
+    assert not is_next(image, step_of(image, [again]).batch), "a claim brings a greater epoch"
+    leap = ControllerClaimRecord(claim(image).controller_id, image.controller_epoch + 9, "A" * 22)
+    assert is_next(image, step_of(image, [leap]).batch)
+
+
+def test_a_topic_may_be_made_anew_within_one_batch(image: MetadataImage) -> None:
+    settings = ConfigRecord(TOPIC, "t", "retention.ms", "1")
+    grown = step_of(image, [partition(1), partition(2), settings]).image
+    for topic_id in (T, TopicId(small_uuid(2))):
+        records: list[Record] = [RemoveTopicRecord(T), TopicRecord(topic_id, "t"), partition(0, topic_id)]
+        after = step_of(grown, records).image
+        assert len(after.topics[topic_id].partitions) == 1
+        assert not after.configs
+        assert after.digest_buckets == buckets_of(after)
+    gone = step_of(grown, [RemoveTopicRecord(T)]).image
+    assert gone.digest_buckets == buckets_of(gone) == step_of(EMPTY, [claim(EMPTY)]).image.digest_buckets
+    assert not gone.topics_on
+
+
+def test_results_are_kept_for_their_time_and_an_id_used_again_names_the_newer() -> None:
+    def answered(image: MetadataImage, request: int, time_ms: int) -> MetadataImage:
+        envelope = Envelope(None, small_uuid(request), bytes(32), None, "o", b"%d" % time_ms)
+        return step_of(image, [NoOpRecord()], appended_at_ms=time_ms, envelope=envelope).image
+
+    image = step_of(EMPTY, [claim(EMPTY)]).image
+    for request, time_ms in ((1, 10), (2, 20), (1, 30)):
+        image = answered(image, request, time_ms)
+    assert image.results.by_id[small_uuid(1)].response == b"30"
+    later = step_of(image, [NoOpRecord()], appended_at_ms=20 + REQUEST_RESULT_AGE_MS).image
+    assert set(later.results.by_id) == {small_uuid(1), small_uuid(2)}
+    later = step_of(image, [NoOpRecord()], appended_at_ms=21 + REQUEST_RESULT_AGE_MS).image
+    assert set(later.results.by_id) == {small_uuid(1)}
+    later = step_of(image, [NoOpRecord()], appended_at_ms=31 + REQUEST_RESULT_AGE_MS).image
+    assert not later.results.by_id
+
+
+def test_results_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("metadata_log.image.results.REQUEST_RESULTS_MAX", 3)
+    history = random_history(random.Random(1), 60)
+    assert max(len(step.image.results.by_id) for step in history) == 3
+    newest = [step.batch.envelope.request_id for step in history if step.batch.envelope.request_id][-1]
+    assert history[-1].image.results.get(newest) is not None

@@ -1,0 +1,271 @@
+"""E: the argument tree, exit codes, and that nothing but one line reaches a user."""
+
+import argparse
+import importlib
+import importlib.metadata
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from metadata_log.errors import Fault, InvalidSettings, NotController, OutcomeUnknown, TopicAlreadyExists
+from ops import cli
+from ops.client import Unreachable
+from ops.when import AtOffset, AtTime
+
+ROOT = Path(cli.__file__).parents[1]
+
+VERBS = {
+    *(
+        "up",
+        "storage format",
+        "storage info",
+        "controller run",
+        "broker run",
+        "quorum status",
+        "quorum health",
+    ),
+    *("brokers list", "brokers describe", "topics create", "topics list", "topics describe", "topics delete"),
+    *("configs get", "configs set", "configs unset", "log dump", "log verify", "log export"),
+    *("snapshot list", "snapshot take", "snapshot verify", "state", "replay digest", "replay report"),
+    *("bench commit", "bench failover", "bench broker-loss"),
+}
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spare each call the 0.1 s of reading every installed distribution's file list."""
+    monkeypatch.setattr(importlib.metadata, "packages_distributions", lambda: {"ops": ["metaquorum"]})
+
+
+def verbs(parser: argparse.ArgumentParser, path: str = "") -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """Yield each verb with its parser."""
+    nested = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    if not nested:
+        yield path, parser
+    for action in nested:
+        for name, child in action.choices.items():
+            yield from verbs(child, f"{path} {name}".strip())
+
+
+def parse(line: str) -> argparse.Namespace:
+    return cli.make_parser().parse_args(cli.joined(line.split()))
+
+
+def test_the_verbs_are_those_that_stand() -> None:
+    assert {path for path, _ in verbs(cli.make_parser())} == VERBS
+
+
+def test_every_verb_has_its_function_and_examples() -> None:
+    for path, parser in verbs(cli.make_parser()):
+        module, _, function = str(parser.get_default("run")).partition(":")
+        assert callable(getattr(importlib.import_module(module), function)), path
+        listed = (parser.description or "").partition("examples:\n")[2].splitlines()
+        assert listed, path
+        for example in listed:
+            words = example.split("#")[0].split(">")[0].replace("'", "").split()
+            assert words[0] == "metaquorum"
+            assert cli.make_parser().parse_args(cli.joined(words[1:])).run == parser.get_default("run"), (
+                example
+            )
+
+
+def test_network_verbs_share_their_flags() -> None:
+    for path, parser in verbs(cli.make_parser()):
+        known = {word for action in parser._actions for word in action.option_strings}
+        assert ("--bootstrap" in known) == ("--timeout" in known), path
+        if path not in {"controller run", "broker run"}:
+            assert {"-o", "--output", "--json"} <= known, path
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "value"),
+    [
+        ("topics list", "timeout", 10.0),
+        ("topics list --timeout 500ms", "timeout", 0.5),
+        ("topics list --json", "output", "json"),
+        ("topics list -o yaml", "output", "yaml"),
+        ("quorum health --wait --for 1m --expect-brokers 3", "wait_s", 60.0),
+        ("state --at 1234", "at", AtOffset(1234)),
+        ("state --at t5", "at", AtTime(5)),
+        ("log dump --from 3 --until 9", "until", AtOffset(9)),
+        ("up", "controllers", None),
+        ("up --controllers 10", "controllers", 10),
+        ("configs set --cluster a=b=c d=", "keys", ["a=b=c", "d="]),
+        ("bench failover --peer etcd", "peer", ["etcd"]),
+        ("bench broker-loss", "bench", "broker_loss"),
+    ],
+)
+def test_arguments(line: str, name: str, value: object) -> None:
+    assert getattr(parse(line), name) == value
+
+
+def test_a_duration_ago_is_no_flag() -> None:
+    assert isinstance(parse("state --at -2h").at, AtTime)
+    assert isinstance(parse("log dump --from -90s --until -10s -o json").first, AtTime)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("", "required"),
+        ("topcis list", "did you mean topics?"),
+        ("topics creat x", "did you mean create?"),
+        ("topics list --bootstap http://h:1", "did you mean --bootstrap?"),
+        ("topics list --boot http://h:1", "unrecognized"),
+        ("up --controllers 11", "from 1 to 10"),
+        ("up --controllers 0", "from 1 to 10"),
+        ("up --brokers -1", "from 0 to 50"),
+        ("topics list --timeout 0", "duration"),
+        ("topics list -o xml", "invalid choice"),
+        ("topics list --json -o yaml", "not allowed with"),
+        ("state --at tomorrow", "is no offset"),
+        ("brokers describe x", "whole number"),
+        ("configs get", "required"),
+        ("configs get --topic t --broker 1", "not allowed with"),
+        ("configs set --topic t", "required"),
+        ("storage format", "required"),
+        ("quorum transfer --to 2", "invalid choice"),
+        ("bench commit --peer zookeeper", "invalid choice"),
+    ],
+)
+def test_usage_errors_are_exit_2(capsys: pytest.CaptureFixture[str], line: str, said: str) -> None:
+    assert cli.main(line.split()) == 2
+    captured = capsys.readouterr()
+    assert said in captured.err
+    assert captured.out == ""
+    assert "Traceback" not in captured.err
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "topics create t --partitions 1",
+        "topics create t",
+        "topics create t --partitions 1 --assignment [[1]]",
+        "topics create t --assignment [1]",
+        "topics create t --assignment [[true]]",
+        "topics create t --assignment [",
+        "topics create t --partitions 1 --replication-factor 1 --config x",
+        "topics create t --partitions 1 --replication-factor 1 --config a=1 --config a=2",
+        "configs set --cluster novalue",
+        "storage info",
+        "storage info --config a b",
+        "replay digest --export e --at t5",
+    ],
+)
+def test_what_a_verb_refuses_itself_is_exit_2_too(capsys: pytest.CaptureFixture[str], line: str) -> None:
+    assert cli.main(line.split()) == 2
+    assert "usage: metaquorum" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (TopicAlreadyExists("topic 't' exists"), 3, "metaquorum: TOPIC_ALREADY_EXISTS: topic 't' exists\n"),
+        (NotController("nobody"), 4, "metaquorum: NOT_CONTROLLER: nobody\n"),
+        (Unreachable("nobody"), 4, "metaquorum: NETWORK_EXCEPTION: nobody\n"),
+        (InvalidSettings("f: k is missing"), 6, "metaquorum: InvalidSettings: f: k is missing\n"),
+        (FileNotFoundError(2, "No such file", "f"), 6, "metaquorum: f: No such file\n"),
+        (
+            ModuleNotFoundError("no", name="pyspark"),
+            6,
+            "metaquorum: pyspark is not installed; this verb needs: pip",
+        ),
+        (
+            OutcomeUnknown("no answer", request_id="i9K4_o4GRTSeQ4ztWoqCXA"),
+            5,
+            "metaquorum: REQUEST_TIMED_OUT: no answer\nmetaquorum: its request id is i9K4_o4GRTSeQ4ztWoqCXA\n",
+        ),
+        (
+            BaseExceptionGroup("g", [ValueError("x"), ExceptionGroup("h", [InvalidSettings("inner")])]),
+            6,
+            "metaquorum: InvalidSettings: inner\n",
+        ),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_exit_codes_by_family(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: BaseException,
+    code: int,
+    said: str,
+) -> None:
+    def fail(_: argparse.Namespace) -> int:
+        raise error
+
+    monkeypatch.setattr("ops.topics_commands.run_list", fail)
+    assert cli.main(["topics", "list"]) == code
+    captured = capsys.readouterr()
+    assert captured.err.startswith(said)
+    assert captured.out == ""
+
+
+def test_a_bug_is_one_line_that_names_where_its_details_are(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def fail(_: argparse.Namespace) -> int:
+        raise ZeroDivisionError("one\ntwo")
+
+    monkeypatch.setattr("ops.topics_commands.run_list", fail)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert cli.main(["topics", "list"]) == 6
+    said = capsys.readouterr().err
+    assert said.startswith("metaquorum: a bug: ZeroDivisionError: one two; please report it with ")
+    assert said.count("\n") == 1
+    assert "Traceback" in Path(said.split()[-1]).read_text()
+
+
+def test_another_owner_of_our_names_stops_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    owners = {"ops": ["metaquorum", "ops"], "quorum": ["metaquorum", "metaquorum"]}
+    monkeypatch.setattr(importlib.metadata, "packages_distributions", lambda: owners)
+    assert cli.main(["topics", "list"]) == 6
+    assert "the distribution ops owns the module name 'ops' too" in capsys.readouterr().err
+
+
+def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *words],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+def test_python_without_asserts_is_refused() -> None:
+    ran = run("-O", "-m", "ops.cli", "topics", "list")
+    assert ran.returncode == 6
+    assert "-O" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_a_reader_that_leaves_is_no_error() -> None:
+    script = "import sys; from ops import cli; sys.exit(cli.main(['--help']))"
+    writer = subprocess.Popen(
+        [sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert writer.stdout is not None
+    assert writer.stderr is not None
+    writer.stdout.close()
+    with writer.stderr as stderr:
+        assert stderr.read() == b""
+    assert writer.wait(30) == 0
+
+
+def test_help_opens_with_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.index("examples:") < shown.index("positional arguments")
+
+
+def test_a_fault_is_a_fault() -> None:
+    assert issubclass(cli.WontRun, Fault)

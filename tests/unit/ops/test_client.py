@@ -1,0 +1,199 @@
+"""E: the CLI's client against small real HTTP servers that answer as told."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from metadata_log.errors import (
+    Fault,
+    InvalidRequest,
+    NotController,
+    OutcomeUnknown,
+    ThrottlingQuotaExceeded,
+    TopicAlreadyExists,
+)
+from ops.client import ClusterClient, NoBootstrap, Unreachable, bootstrap_from, is_node_url
+from tests.support.processes import free_port
+from tests.support.told_node import CutOff, Reply, Seen, error, node, not_controller
+
+
+def client(*urls: str, timeout_s: float = 5.0) -> ClusterClient:
+    return ClusterClient(urls, timeout_s=timeout_s, rng=random.Random(1))
+
+
+def test_a_redirect_is_followed_at_once_and_remembered() -> None:
+    with node() as follower, node() as active:
+        follower.answer = lambda _: not_controller(active.url)
+        active.answer = lambda _: Reply(body=b'{"items":[1]}')
+        asking = client(follower.url)
+        assert asking.read("/v1/topics") == {"items": [1]}
+        assert asking.read("/v1/brokers") == {"items": [1]}
+        assert [seen.path for seen in follower.seen] == ["/v1/topics"]
+        assert [seen.path for seen in active.seen] == ["/v1/topics", "/v1/brokers"]
+
+
+def test_a_dead_node_is_passed_over() -> None:
+    with node() as alive:
+        assert client(f"http://127.0.0.1:{free_port()}", alive.url).read("/v1/topics") == {}
+
+
+def test_a_redirect_to_a_dead_node_does_not_end_the_search() -> None:
+    """Goal: between a leader's death and the election the followers still name it."""
+    dead = f"http://127.0.0.1:{free_port()}"
+    with node() as first:
+        first.answer = lambda _: not_controller(dead) if len(first.seen) < 3 else Reply()
+        assert client(first.url).read("/v1/topics") == {}
+        assert len(first.seen) == 3
+
+
+def test_two_nodes_that_name_each_other_end_a_round() -> None:
+    with node() as one, node() as other:
+        one.answer = lambda _: not_controller(other.url)
+        other.answer = lambda _: not_controller(one.url)
+        with pytest.raises(NotController, match=r"not within 0\.3 s"):
+            client(one.url, other.url, timeout_s=0.3).read("/v1/topics")
+        assert len(one.seen) < 20
+
+
+def test_a_write_keeps_its_request_id_and_each_write_has_its_own() -> None:
+    with node() as one, node() as other:
+        one.answer = lambda _: not_controller()
+        other.answer = lambda _: Reply(201) if len(other.seen) > 1 else not_controller(one.url)
+        asking = client(one.url, other.url)
+        asking.write("POST", "/v1/topics", {"name": "t"})
+        ids = {seen.request_id for seen in one.seen + other.seen}
+        bodies = {seen.body for seen in one.seen + other.seen}
+        assert len(ids) == 1
+        assert None not in ids
+        assert bodies == {b'{"name": "t"}'}
+        asking.write("DELETE", "/v1/topics/t")
+        assert other.seen[-1].request_id not in ids
+
+
+def test_a_write_cut_off_is_repeated_elsewhere_and_answered() -> None:
+    def cut_off(_: Seen) -> Reply:
+        raise CutOff
+
+    with node() as dying, node() as successor:
+        dying.answer = cut_off
+        successor.answer = lambda _: Reply(body=b'{"offsets":{"base":1,"end":2}}')
+        answer = client(dying.url, successor.url).write("POST", "/v1/topics", {})
+        assert answer["offsets"]["end"] == 2
+        assert successor.seen[0].request_id == dying.seen[0].request_id
+
+
+def test_a_write_cut_off_and_never_answered_is_unknown_and_named() -> None:
+    def cut_off(_: Seen) -> Reply:
+        raise CutOff
+
+    with node() as one:
+        one.answer = cut_off
+        with pytest.raises(OutcomeUnknown) as caught:
+            client(one.url, timeout_s=0.2).write("POST", "/v1/topics", {})
+        assert caught.value.context["request_id"] == one.seen[0].request_id
+        assert len({seen.request_id for seen in one.seen}) == 1
+
+
+def test_a_504_is_repeated_and_stays_unknown_though_the_others_know_nothing() -> None:
+    with node() as one, node() as other:
+        one.answer = lambda _: error("REQUEST_TIMED_OUT", 504, family="OutcomeUnknown")
+        other.answer = lambda _: not_controller()
+        with pytest.raises(OutcomeUnknown):
+            client(one.url, other.url, timeout_s=0.2).write("POST", "/v1/topics", {})
+        assert len(one.seen) > 1
+
+
+def test_a_write_that_nobody_took_was_not_written() -> None:
+    with node() as one:
+        one.answer = lambda _: not_controller()
+        with pytest.raises(NotController):
+            client(one.url, f"http://127.0.0.1:{free_port()}", timeout_s=0.2).write("POST", "/v1/topics", {})
+    with pytest.raises(Unreachable, match="Connection refused"):
+        client(f"http://127.0.0.1:{free_port()}", timeout_s=0.2).write("POST", "/v1/topics", {})
+
+
+def test_a_read_that_is_cut_off_is_never_unknown() -> None:
+    def cut_off(_: Seen) -> Reply:
+        raise CutOff
+
+    with node() as one:
+        one.answer = cut_off
+        with pytest.raises(Unreachable):
+            client(one.url, timeout_s=0.2).read("/v1/topics")
+
+
+def test_a_refusal_ends_it_by_name() -> None:
+    with node() as one, node() as other:
+        one.answer = lambda _: error("TOPIC_ALREADY_EXISTS", 409, code=36)
+        with pytest.raises(TopicAlreadyExists, match="because TOPIC_ALREADY_EXISTS"):
+            client(one.url, other.url).write("POST", "/v1/topics", {})
+        assert len(one.seen) == 1
+        assert other.seen == []
+
+
+def test_a_fault_ends_it() -> None:
+    with node() as one:
+        one.answer = lambda _: error("UNKNOWN_SERVER_ERROR", 500, family="Fault")
+        with pytest.raises(Fault):
+            client(one.url).read("/v1/topics")
+
+
+def test_an_overloaded_node_is_asked_again() -> None:
+    with node() as one:
+        busy = error("THROTTLING_QUOTA_EXCEEDED", 429, code=89, family="Unavailable")
+        one.answer = lambda _: busy if len(one.seen) < 3 else Reply()
+        assert client(one.url).read("/v1/topics") == {}
+        one.answer = lambda _: busy
+        with pytest.raises(ThrottlingQuotaExceeded):
+            client(one.url, timeout_s=0.1).read("/v1/topics")
+
+
+@pytest.mark.parametrize("reply", [Reply(404, b"<html>"), Reply(500, b'{"detail":1}'), Reply(200, b"<html>")])
+def test_what_is_not_ours_is_said_to_be(reply: Reply) -> None:
+    with node() as one:
+        one.answer = lambda _: reply
+        with pytest.raises(Unreachable, match=r"answered|not JSON"):
+            client(one.url, timeout_s=0.1).read("/v1/topics")
+
+
+@pytest.mark.parametrize(
+    ("url", "is_one"),
+    [
+        ("http://127.0.0.1:9091", True),
+        ("https://node.example:1", True),
+        ("http://[::1]:9091", True),
+        ("http://h:9091/", False),
+        ("http://h:9091/v1", False),
+        ("http://u@h:9091", False),
+        ("ftp://h:9091", False),
+        ("h:9091", False),
+        ("http://h:0", False),
+        ("http://h:x", False),
+        ("http://", False),
+    ],
+)
+def test_what_a_nodes_url_is(url: str, is_one: bool) -> None:
+    assert is_node_url(url) is is_one
+
+
+def test_the_bootstrap_is_the_flag_then_the_environment_then_the_cluster_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("METAQUORUM_BOOTSTRAP", raising=False)
+    with pytest.raises(NoBootstrap, match=r"cluster\.json: No such file"):
+        bootstrap_from(None)
+    folder = tmp_path / "metaquorum-data"
+    folder.mkdir()
+    for content in ("{", "[]", '{"bootstrap":[]}', '{"bootstrap":[1]}', '{"bootstrap":["h"]}'):
+        (folder / "cluster.json").write_text(content)
+        with pytest.raises(NoBootstrap, match="--bootstrap"):
+            bootstrap_from(None)
+    (folder / "cluster.json").write_text('{"bootstrap":["http://h:1"]}')
+    assert bootstrap_from(None) == ("http://h:1",)
+    monkeypatch.setenv("METAQUORUM_BOOTSTRAP", "http://h:2,http://h:3")
+    assert bootstrap_from(None) == ("http://h:2", "http://h:3")
+    assert bootstrap_from(" http://h:4/ ") == ("http://h:4",)
+    with pytest.raises(InvalidRequest, match="--bootstrap"):
+        bootstrap_from("h:4")

@@ -1,0 +1,125 @@
+"""P: what makes a cluster yellow or red, and how the views of its controllers become one."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from ops.health import NodeAnswers, disagreements, judge, merged_status
+
+READY = {"ready": True, "reasons": []}
+
+
+def voter(node_id: int, **different: Any) -> dict[str, Any]:
+    return {
+        "id": node_id,
+        "address": f"h:{node_id}",
+        "role": "leader" if node_id == 1 else "follower",
+        "end_offset": 10,
+        "log_start_offset": None,
+        "lag_records": 0,
+        "last_caught_up_ms_ago": 5,
+        "reachable": True,
+    } | different
+
+
+def quorum(node_id: int, **different: Any) -> dict[str, Any]:
+    return {
+        "cluster_id": "c",
+        "leader_id": 1,
+        "controller_epoch": 4,
+        "high_watermark": 10,
+        "log_start_offset": 0,
+        "digest": {"end_offset": 10, "value": "aa"},
+        "node_id": node_id,
+        "voters": [voter(i) for i in (1, 2, 3)],
+    } | different
+
+
+def nodes(*quorums: Mapping[str, Any] | None, ready: Mapping[str, Any] = READY) -> list[NodeAnswers]:
+    return [
+        NodeAnswers(url=f"http://h:{place}", quorum=told, ready=None if told is None else ready)
+        for place, told in enumerate(quorums, 1)
+    ]
+
+
+ALL = nodes(quorum(1), quorum(2), quorum(3))
+ONLINE = [{"broker_id": broker_id, "state": "ONLINE"} for broker_id in (11, 12)]
+NOT_READY = {"ready": False, "reasons": [{"code": "DISK_STALLED", "detail": "a sync runs for 900 ms"}]}
+UNREACHED = quorum(1, voters=[voter(1), voter(2, reachable=False), voter(3, last_caught_up_ms_ago=9_000)])
+
+
+@pytest.mark.parametrize(
+    ("answers", "brokers", "expected", "health", "codes"),
+    [
+        (ALL, ONLINE, None, "green", []),
+        (ALL, ONLINE, 2, "green", []),
+        (ALL, [], None, "green", []),
+        (ALL, ONLINE, 3, "yellow", ["BROKERS_MISSING"]),
+        (nodes(quorum(1), None, quorum(3)), ONLINE, None, "yellow", ["CONTROLLER_UNREACHABLE"]),
+        (nodes(quorum(1), ready=NOT_READY), ONLINE, None, "yellow", ["DISK_STALLED"]),
+        (nodes(UNREACHED), ONLINE, None, "yellow", ["VOTER_UNREACHABLE", "VOTER_BEHIND"]),
+        (ALL, [*ONLINE, {"broker_id": 13, "state": "FENCED"}], None, "yellow", ["BROKER_FENCED"]),
+        (ALL, [{"broker_id": 13, "state": "OFFLINE"}], None, "red", ["NO_BROKER_ONLINE", "BROKER_OFFLINE"]),
+        (ALL, None, None, "red", ["NO_ACTIVE_CONTROLLER"]),
+        (nodes(None), None, None, "red", ["NO_ACTIVE_CONTROLLER", "CONTROLLER_UNREACHABLE"]),
+        (nodes(quorum(1), quorum(2, cluster_id="d")), ONLINE, None, "red", ["INCONSISTENT_CLUSTER_ID"]),
+        (
+            nodes(quorum(1), quorum(2, digest={"end_offset": 10, "value": "bb"})),
+            ONLINE,
+            None,
+            "red",
+            ["DIGESTS_DIFFER"],
+        ),
+        (nodes(quorum(1), quorum(2, digest={"end_offset": 9, "value": "bb"})), ONLINE, None, "green", []),
+    ],
+)
+def test_health(
+    answers: list[NodeAnswers],
+    brokers: list[dict[str, Any]] | None,
+    expected: int | None,
+    health: str,
+    codes: list[str],
+) -> None:
+    judged = judge(answers, brokers, expect_brokers=expected)
+    assert judged["health"] == health
+    assert [reason["code"] for reason in judged["reasons"]] == codes
+
+
+def test_the_status_is_the_leaders_view_completed_by_what_others_say_of_themselves() -> None:
+    leader = quorum(1, voters=[voter(1), voter(2, end_offset=None, lag_records=None), voter(3)])
+    follower = quorum(
+        2, high_watermark=7, voters=[voter(1), voter(2, end_offset=7, log_start_offset=3), voter(3)]
+    )
+    status = merged_status(nodes(follower, leader, None))
+    assert status is not None
+    assert set(status) == {
+        *(
+            "cluster_id",
+            "leader_id",
+            "controller_epoch",
+            "high_watermark",
+            "log_start_offset",
+            "digest",
+            "voters",
+        ),
+    }
+    assert status["high_watermark"] == 10
+    second = status["voters"][1]
+    assert (second["end_offset"], second["log_start_offset"], second["lag_records"]) == (7, 3, 3)
+
+
+def test_without_a_leader_the_furthest_speaks() -> None:
+    behind, ahead = quorum(2, leader_id=-1, high_watermark=7), quorum(3, leader_id=-1)
+    status = merged_status(nodes(None, behind, ahead))
+    assert status is not None
+    assert (status["leader_id"], status["high_watermark"]) == (-1, 10)
+    assert merged_status(nodes(None, None)) is None
+
+
+def test_disagreements_are_told() -> None:
+    assert disagreements(ALL) == []
+    split = nodes(quorum(1), quorum(2, leader_id=-1), quorum(3, digest={"end_offset": 10, "value": "bb"}))
+    who, digests = disagreements(split)
+    assert "controller 1 says controller 1, controller 2 says nobody" in who
+    assert "controllers 1 and 3 hold different states at end offset 10" in digests

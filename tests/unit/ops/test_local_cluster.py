@@ -1,0 +1,178 @@
+"""E: the plan, files and ports of a local cluster; nothing is started here."""
+
+import fcntl
+import json
+import os
+import random
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from metadata_log.data_directory import DirectoryLock, load_meta, write_process_json
+from metadata_log.errors import DirectoryInUse, InvalidSettings
+from metadata_log.ids import Uuid, uuid_text
+from ops.local_cluster import ClusterMismatch, LocalCluster, ended_with, free_ports
+from ops.processes import running_process
+from ops.settings import load_broker_settings, load_controller_settings
+
+
+def prepared(directory: Path, *, controllers: int | None = None, brokers: int | None = None) -> LocalCluster:
+    cluster = LocalCluster(directory, controllers=controllers, brokers=brokers)
+    cluster.prepare()
+    cluster._release()
+    return cluster
+
+
+def cluster_json(directory: Path) -> dict[str, object]:
+    told: dict[str, object] = json.loads((directory / "cluster.json").read_bytes())
+    return told
+
+
+def test_cluster_json_is_as_specified(tmp_path: Path) -> None:
+    cluster = prepared(tmp_path / "c", controllers=2, brokers=1)
+    told = cluster_json(tmp_path / "c")
+    assert list(told) == [
+        *("version", "cluster_id", "state", "pid", "started_at_ms", "bootstrap", "controllers", "brokers"),
+    ]
+    assert (told["version"], told["state"], told["pid"]) == (1, "starting", os.getpid())
+    assert told["bootstrap"] == [member.http for member in cluster.controllers]
+    first = cluster.controllers[0]
+    assert cluster.controllers[0].to_json() == {
+        "id": 1,
+        "http": first.http,
+        "raft": first.raft,
+        "directory_id": first.directory_id,
+        "config": "controller-1.toml",
+        "data": "controller-1",
+    }
+    assert list(cluster.brokers[0].to_json()) == ["id", "http", "config", "data"]
+    assert [member.id for member in cluster.members] == [1, 2, 11]
+
+
+def test_settings_and_directories_agree(tmp_path: Path) -> None:
+    cluster = prepared(tmp_path)
+    for member in cluster.controllers:
+        settings = load_controller_settings(tmp_path / member.config)
+        meta = load_meta(tmp_path / member.data)
+        assert settings.data_dir == tmp_path / member.data
+        assert settings.own.directory_id == meta.directory_id
+        assert uuid_text(meta.directory_id) == member.directory_id
+        assert settings.timing.session_timeout_ms == 3_000
+        assert settings.own.http == member.http
+    for member in cluster.brokers:
+        broker = load_broker_settings(tmp_path / member.config)
+        assert broker.controllers == cluster.bootstrap
+        assert load_meta(tmp_path / member.data).cluster_id == cluster.cluster_id == broker.cluster_id
+
+
+def test_a_second_start_keeps_all_and_may_add_brokers(tmp_path: Path) -> None:
+    first = prepared(tmp_path, controllers=1, brokers=1)
+    again = prepared(tmp_path)
+    assert again.members == first.members
+    assert again.cluster_id == first.cluster_id
+    more = prepared(tmp_path, controllers=1, brokers=3)
+    assert more.members[:2] == first.members
+    assert [member.id for member in more.brokers] == [11, 12, 13]
+
+
+def test_another_shape_is_refused(tmp_path: Path) -> None:
+    prepared(tmp_path, controllers=3, brokers=2)
+    for controllers, brokers in ((5, None), (1, None), (None, 1)):
+        with pytest.raises(ClusterMismatch, match=r"--controllers|--brokers"):
+            prepared(tmp_path, controllers=controllers, brokers=brokers)
+
+
+def test_a_cut_short_start_is_completed(tmp_path: Path) -> None:
+    """Goal: what is missing of the plan is made by the plan, with the ids it already promised."""
+    first = prepared(tmp_path, controllers=2, brokers=0)
+    config, meta = tmp_path / "controller-2.toml", tmp_path / "controller-2" / "meta.json"
+    config.unlink()
+    meta.unlink()
+    prepared(tmp_path)
+    assert uuid_text(load_meta(tmp_path / "controller-2").directory_id) == first.controllers[1].directory_id
+    assert config.exists()
+
+
+def test_a_wiped_controller_is_not_formatted_again_a_broker_is(tmp_path: Path) -> None:
+    """Goal: a voter that lost its disk never comes back under the identity it had."""
+    prepared(tmp_path, controllers=1, brokers=1)
+    for name in ("controller-1", "broker-11"):
+        (tmp_path / name / "meta.json").unlink()
+    prepared(tmp_path)
+    assert not (tmp_path / "controller-1" / "meta.json").exists()
+    assert (tmp_path / "broker-11" / "meta.json").exists()
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[]", '{"version": 2}', '{"version": 1, "cluster_id": "x"}'])
+def test_a_damaged_cluster_json_is_named(tmp_path: Path, content: str) -> None:
+    (tmp_path / "cluster.json").write_text(content)
+    with pytest.raises(InvalidSettings, match=r"cluster\.json: does not describe a cluster"):
+        prepared(tmp_path)
+
+
+def test_only_one_runs_a_cluster(tmp_path: Path) -> None:
+    holder = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(holder, fcntl.LOCK_EX)
+    try:
+        with pytest.raises(DirectoryInUse, match="another `metaquorum up`"):
+            LocalCluster(tmp_path).prepare()
+    finally:
+        os.close(holder)
+    prepared(tmp_path)
+
+
+def test_ports_lie_below_the_ephemeral_range_and_differ(tmp_path: Path) -> None:
+    low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    ports = free_ports({12_345}, random.Random(1))
+    chosen = [next(ports) for _ in range(200)]
+    assert len(set(chosen)) == 200
+    assert 12_345 not in chosen
+    assert max(chosen) < max(low, 11_000, 32_768)
+    cluster = prepared(tmp_path)
+    addresses = [m.http.rpartition(":")[2] for m in cluster.members]
+    addresses += [m.raft.rpartition(":")[2] for m in cluster.members if m.raft]
+    assert len(set(addresses)) == 9
+
+
+def test_a_process_is_found_by_its_file_and_its_lock(tmp_path: Path) -> None:
+    assert running_process(tmp_path) is None
+
+    def tell(pid: int) -> None:
+        write_process_json(
+            tmp_path,
+            role="broker",
+            node_id=11,
+            pid=pid,
+            incarnation_id=Uuid(bytes(16)),
+            http="http://h:1",
+            raft=None,
+            started_at_ms=1,
+            log="/l",
+        )
+
+    lock = DirectoryLock(tmp_path)
+    lock.acquire()
+    tell(os.getpid())
+    running = running_process(tmp_path)
+    assert running is not None
+    assert running["pid"] == os.getpid()
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    tell(dead.pid)
+    assert running_process(tmp_path) is None
+    tell(os.getpid())
+    lock.release()
+    assert running_process(tmp_path) is None
+
+
+def test_the_command_that_starts_a_node_again(tmp_path: Path) -> None:
+    cluster = prepared(tmp_path / "with space", controllers=1, brokers=1)
+    words = shlex.split(cluster.start_command(11))
+    assert words[-4:] == ["broker", "run", "--config", str(tmp_path / "with space" / "broker-11.toml")]
+
+
+def test_exit_codes_for_people() -> None:
+    assert [ended_with(code) for code in (0, 6, -9)] == ["exit code 0", "exit code 6", "SIGKILL"]

@@ -1,0 +1,189 @@
+"""E: the log offline and over HTTP: dumped, cut by offset and time, verified."""
+
+import argparse
+import json
+import random
+import urllib.parse
+from pathlib import Path
+
+import pytest
+
+from metadata_log.codec import read_header
+from metadata_log.data_directory import format_directory
+from metadata_log.errors import DamagedFile, InvalidRequest
+from metadata_log.ids import NodeId
+from metadata_log.log_lines import log_lines
+from metadata_log.segments import SegmentedLog
+from ops import cli
+from ops.client import ClusterClient, Unreachable
+from ops.log_commands import cluster_frames, file_frames, high_watermark, within
+from ops.when import AtOffset, AtTime, When
+from snapshots.snapshot_file import write_snapshot
+from tests.support.histories import CLUSTER_ID, random_history
+from tests.support.told_node import Node, Reply, Seen, node
+
+HISTORY = random_history(random.Random(5), 40)
+END = HISTORY[-1].batch.end_offset
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A formatted data directory with the history in several segments, and a snapshot."""
+    directory = tmp_path / "controller-1"
+    format_directory(
+        directory, role="controller", node_id=NodeId(1), cluster_id=CLUSTER_ID, rng=random.Random(1)
+    )
+    log = SegmentedLog.open(directory / "log", segment_bytes=2_000)
+    for step in HISTORY:
+        log.append(step.frame, read_header(step.frame))
+    log.sync()
+    log.close()
+    write_snapshot(HISTORY[20].image, directory / "snapshots")
+    return directory
+
+
+def dumped(capsys: pytest.CaptureFixture[str], *words: object) -> list[dict[str, object]]:
+    assert cli.main(["log", "dump", *map(str, words), "-o", "json"]) == 0
+    lines: list[dict[str, object]] = json.loads(capsys.readouterr().out)
+    return lines
+
+
+def test_a_dump_of_files_is_every_record_in_order(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    expected = [line for step in HISTORY for line in log_lines(step.batch)]
+    assert dumped(capsys, data) == dumped(capsys, data / "log") == json.loads(json.dumps(expected))
+    assert [line["offset"] for line in dumped(capsys, data, "--from", 7)] == list(range(7, END))
+
+
+@pytest.mark.parametrize("output", ["table", "jsonl", "yaml"])
+def test_every_way_to_show_it_has_every_record(
+    data: Path, capsys: pytest.CaptureFixture[str], output: str
+) -> None:
+    assert cli.main(["log", "dump", str(data), "-o", output]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    begins = {"table": " ", "jsonl": "{", "yaml": "- "}[output]
+    assert len([line for line in shown if line.startswith(begins) and "OFFSET" not in line]) == END
+
+
+def test_an_empty_dump_is_an_empty_list(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert dumped(capsys, data, "--from", END) == []
+
+
+@pytest.mark.parametrize("place", [0, 1, 17, 39])
+def test_positions_cut_at_whole_batches(place: int) -> None:
+    """Goal: `from` begins with the batch that contains it, `until` ends before the one that does."""
+    frames = [(read_header(step.frame), step.frame) for step in HISTORY]
+    batch = HISTORY[place].batch
+
+    def bases(first: When | None, until: When | None) -> list[int]:
+        return [header.base_offset for header, _ in within(frames, first=first, until=until)]
+
+    every = [step.batch.base_offset for step in HISTORY]
+    assert bases(None, None) == every
+    assert bases(AtOffset(batch.last_offset), None) == every[place:]
+    assert bases(None, AtOffset(batch.last_offset)) == [
+        base for base, step in zip(every, HISTORY, strict=True) if step.batch.end_offset <= batch.last_offset
+    ]
+    latest = [max(step.batch.appended_at_ms for step in HISTORY[: at + 1]) for at in range(len(HISTORY))]
+    moment = latest[place]
+    assert bases(AtTime(moment), None) == [b for b, t in zip(every, latest, strict=True) if t >= moment]
+    assert bases(None, AtTime(moment)) == [b for b, t in zip(every, latest, strict=True) if t <= moment]
+
+
+def test_a_torn_end_is_said_and_a_damaged_middle_refused(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = sorted((data / "log").glob("*.log"))
+    assert len(files) > 2
+    whole = files[-1].read_bytes()
+    files[-1].write_bytes(whole[:-3])
+    assert len(list(file_frames(data))) == len(HISTORY) - 1
+    assert "torn by a crash" in capsys.readouterr().err
+    files[-1].write_bytes(whole)
+    middle = bytearray(files[0].read_bytes())
+    middle[60] ^= 1
+    files[0].write_bytes(middle)
+    with pytest.raises(DamagedFile, match=f"{files[0].name}: byte 0: "):
+        list(file_frames(data))
+    assert cli.main(["log", "verify", str(data)]) == 6
+    assert f"DamagedFile: {files[0]}: byte 0: " in capsys.readouterr().err
+
+
+def test_verify_finds_all_there_is(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["log", "verify", str(data.parent), "-o", "json"]) == 0
+    log, snapshot = json.loads(capsys.readouterr().out)
+    assert (log["kind"], log["end_offset"], log["frames"]) == ("log", END, len(HISTORY))
+    assert (snapshot["kind"], snapshot["end_offset"]) == ("snapshot", HISTORY[20].image.end_offset)
+    segment = min((data / "log").glob("*.log"))
+    assert cli.main(["log", "verify", str(segment)]) == 0
+
+
+def test_a_snapshot_is_verified_by_name(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = next((data / "snapshots").iterdir())
+    assert cli.main(["snapshot", "verify", str(file), "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["end_offset"] == HISTORY[20].image.end_offset
+    damaged = bytearray(file.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    file.write_bytes(damaged)
+    assert cli.main(["snapshot", "verify", str(file)]) == 6
+    assert str(file) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["dump", "verify"])
+def test_where_nothing_is(tmp_path: Path, capsys: pytest.CaptureFixture[str], verb: str) -> None:
+    assert cli.main(["log", verb, str(tmp_path)]) == 3
+    assert "holds no segment" in capsys.readouterr().err
+    assert cli.main(["log", verb, str(tmp_path / "none")]) == 6
+    assert "No such file" in capsys.readouterr().err
+
+
+def serve(told: Node, *, per_page: int) -> None:
+    """Answer /v1/log as a controller does, `per_page` frames at a time."""
+
+    def answer(seen: Seen) -> Reply:
+        query = urllib.parse.parse_qs(urllib.parse.urlsplit(seen.path).query)
+        first, until = int(query.get("from", ["0"])[0]), int(query.get("until", [str(END)])[0])
+        frames = [s.frame for s in HISTORY if s.batch.end_offset > first and s.batch.end_offset <= until]
+        return Reply(body=b"".join(frames[:per_page]), headers={"X-High-Watermark": str(END)})
+
+    told.answer = answer
+
+
+@pytest.mark.parametrize("per_page", [1, 7, 100])
+def test_the_clusters_log_comes_in_pages(per_page: int) -> None:
+    with node() as told:
+        serve(told, per_page=per_page)
+        client = ClusterClient((told.url,), timeout_s=5, rng=random.Random(1))
+        got = [frame for _, frame in cluster_frames(client.get, first=None, until=None)]
+        assert got == [step.frame for step in HISTORY]
+        middle = HISTORY[20].batch
+        got = [frame for _, frame in cluster_frames(client.get, first="0", until=str(middle.last_offset))]
+        assert got == [step.frame for step in HISTORY if step.batch.end_offset <= middle.last_offset]
+
+
+def test_a_dump_of_the_cluster(capsys: pytest.CaptureFixture[str]) -> None:
+    with node() as told:
+        serve(told, per_page=7)
+        lines = dumped(capsys, "--bootstrap", told.url, "--from", 7)
+    assert [line["offset"] for line in lines] == list(range(7, END))
+
+
+def test_an_answer_that_is_no_log() -> None:
+    with node() as told:
+        client = ClusterClient((told.url,), timeout_s=5, rng=random.Random(1))
+        told.answer = lambda _: Reply(body=b"<html>" * 20, headers={"X-High-Watermark": "5"})
+        with pytest.raises(Unreachable, match="sent what is no frame: byte 0"):
+            list(cluster_frames(client.get, first=None, until=None))
+        told.answer = lambda _: Reply(body=b"<html>")
+        with pytest.raises(Unreachable, match="is it a controller"):
+            high_watermark(client.get("/v1/log"))
+
+
+def test_a_path_that_holds_other_things(tmp_path: Path) -> None:
+    (tmp_path / "notes.log").write_text("x")
+    with pytest.raises(InvalidRequest):
+        list(file_frames(tmp_path))
+
+
+def test_arguments_are_positions() -> None:
+    args: argparse.Namespace = cli.make_parser().parse_args(["log", "dump", "--from", "3"])
+    assert args.first == AtOffset(3)

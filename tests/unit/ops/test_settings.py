@@ -1,0 +1,189 @@
+"""E: settings files: both ways, the examples, and each fault named with its file and key."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import ops
+from broker_agent.config import BrokerSettings
+from metadata_log.errors import InvalidSettings
+from metadata_log.ids import BrokerId, NodeId, Uuid
+from ops.settings import (
+    broker_toml,
+    controller_toml,
+    load_broker_settings,
+    load_controller_settings,
+    load_for_format,
+)
+from quorum.config import ControllerSettings, LogSettings, SnapshotSettings, TimingSettings, VoterSettings
+
+EXAMPLES = Path(ops.__file__).parent / "config"
+CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
+
+
+def controller(data_dir: Path) -> ControllerSettings:
+    voters = tuple(
+        VoterSettings(
+            id=NodeId(node_id),
+            raft=("127.0.0.1", 9190 + node_id),
+            http=f"http://127.0.0.1:{9090 + node_id}",
+            directory_id=Uuid(bytes([node_id] * 16)),
+        )
+        for node_id in (1, 2, 3)
+    )
+    return ControllerSettings(
+        cluster_id=CLUSTER_ID,
+        node_id=NodeId(2),
+        data_dir=data_dir,
+        listen_http=("127.0.0.1", 9092),
+        listen_raft=("127.0.0.1", 9192),
+        voters=voters,
+        timing=TimingSettings(session_timeout_ms=3_000),
+        log=LogSettings(retention_ms=86_400_000),
+        snapshot=SnapshotSettings(keep=3, age_ms=0),
+    )
+
+
+def broker(data_dir: Path) -> BrokerSettings:
+    return BrokerSettings(
+        cluster_id=CLUSTER_ID,
+        broker_id=BrokerId(11),
+        data_dir=data_dir,
+        rack='r"1\n',
+        controllers=("http://127.0.0.1:9091", "http://[::1]:9092"),
+        listen_http=("::1", 9101),
+        shutdown_timeout_ms=5_000,
+    )
+
+
+def test_settings_survive_the_way_to_a_file_and_back(tmp_path: Path) -> None:
+    file = tmp_path / "node.toml"
+    file.write_text(controller_toml(controller(tmp_path / "data"), data_dir="data"))
+    assert load_controller_settings(file) == controller(tmp_path / "data")
+    assert load_for_format(file) == ("controller", 2, tmp_path / "data", CLUSTER_ID)
+    for settings in (broker(tmp_path / "data"), replace(broker(tmp_path / "data"), rack=None)):
+        file.write_text(broker_toml(settings, data_dir="data"))
+        assert load_broker_settings(file) == settings
+    assert load_for_format(file) == ("broker", 11, tmp_path / "data", CLUSTER_ID)
+
+
+def test_the_examples_are_settings_at_their_defaults() -> None:
+    settings = load_controller_settings(EXAMPLES / "controller.toml")
+    assert (settings.timing, settings.log, settings.snapshot) == (
+        TimingSettings(),
+        LogSettings(),
+        SnapshotSettings(),
+    )
+    example = load_broker_settings(EXAMPLES / "broker.toml")
+    assert example.controllers == tuple(voter.http for voter in settings.voters)
+    assert example.cluster_id == settings.cluster_id
+
+
+def test_the_examples_name_every_key_with_its_default() -> None:
+    """Goal: what stands commented out is what would be without it."""
+    for name in ("controller.toml", "broker.toml"):
+        lines = (EXAMPLES / name).read_text().splitlines()
+        shown = {line.split("=")[0].strip("# ") for line in lines if "=" in line}
+        wanted = (
+            {*TimingSettings.__slots__, *LogSettings.__slots__, *SnapshotSettings.__slots__}
+            if name == "controller.toml"
+            else {"rack", "registration_timeout_ms", "shutdown_timeout_ms"}
+        )
+        assert wanted <= shown
+
+
+CONTROLLER_FAULTS = [
+    ('cluster_id = "4L6g3nShT-eMCtK--X86sw"\n', "", r"cluster_id is missing"),
+    ("4L6g3nShT-eMCtK--X86sw", "short", r"cluster_id = 'short': wanted the 22 characters"),
+    ("node_id = 2", 'node_id = "2"', r"node_id = '2': wanted a whole number"),
+    ("node_id = 2", "node_id = true", r"node_id = True: wanted a whole number"),
+    ("node_id = 2", "node_id = -2", r"node_id = -2: wanted a whole number"),
+    ("node_id = 2", "node_id = 7", r"node_id 7 is none of the voters"),
+    ("node_id = 2", "node_id = 2\nnode_ids = 2", r"node_ids is unknown; did you mean node_id\?"),
+    ('data_dir = "data"', 'data_dir = ""', r"data_dir = '': wanted text"),
+    ('data_dir = "data"', "data_dir = [1]", r"data_dir = \[1\]: wanted text"),
+    ("[listen]\nhttp", "[listen]\nhtpt", r"listen\.http is missing"),
+    ('"http://127.0.0.1:9092"\nraft', '"127.0.0.1:9092"\nraft', r"listen\.http = .*wanted http://HOST:PORT"),
+    (
+        '"http://127.0.0.1:9092"\nraft',
+        '"http://127.0.0.1:9092/"\nraft',
+        r"listen\.http = .*without trailing slash",
+    ),
+    (
+        'raft = "127.0.0.1:9192"\n\n',
+        'raft = "127.0.0.1"\n\n',
+        r"listen\.raft = '127\.0\.0\.1': wanted HOST:PORT",
+    ),
+    ('raft = "127.0.0.1:9192"\n\n', 'raft = "127.0.0.1:99999"\n\n', r"listen\.raft = .*wanted HOST:PORT"),
+    ('raft = "127.0.0.1:9192"\n\n', 'raft = "127.0.0.1:9999"\n\n', r"tells the others port 9192"),
+    ("[[voters]]\nid = 1", "[[voters]]\nid = 1.5", r"voters\[0\]\.id = 1\.5"),
+    ("[[voters]]\nid = 1", "[[voters]]\nid = 3", r"different ids are needed"),
+    ("[[voters]]\nid = 1", "[[voters]]\nname = 1\nid = 1", r"voters\[0\]\.name is unknown"),
+    ("AQEBAQEBAQEBAQEBAQEBAQ", "AQEBAQEBAQEBAQEBAQEBAR", r"voters\[0\]\.directory_id = .*storage format"),
+    ("AQEBAQEBAQEBAQEBAQEBAQ", "AAAAAAAAAAAAAAAAAAAAAA", r"voters\[0\]\.directory_id = .*storage format"),
+    (
+        "heartbeat_ms = 50",
+        "heartbeat_ms = 200",
+        r"election_timeout_min_ms = 300 must be at least three heartbeats",
+    ),
+    ("heartbeat_ms = 50", "hartbeat_ms = 50", r"timing\.hartbeat_ms is unknown; did you mean heartbeat_ms\?"),
+    ("[snapshot]", "[snapshots]", r"snapshots is unknown; did you mean snapshot\?"),
+    ("[timing]", "[timing", r"not TOML"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "message"), CONTROLLER_FAULTS)
+def test_a_fault_is_named_with_file_and_key(tmp_path: Path, old: str, new: str, message: str) -> None:
+    file = tmp_path / "controller.toml"
+    sound = controller_toml(controller(tmp_path), data_dir="data")
+    assert old in sound
+    file.write_text(sound.replace(old, new, 1))
+    with pytest.raises(InvalidSettings, match=message) as caught:
+        load_controller_settings(file)
+    assert str(file) in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("broker_id = 11", "broker_id = 4294967296", r"broker_id = 4294967296 is outside"),
+        (
+            '["http://127.0.0.1:9091", "http://[::1]:9092"]',
+            '"http://127.0.0.1:9091"',
+            r"controllers = .*a list",
+        ),
+        ('["http://127.0.0.1:9091", "http://[::1]:9092"]', "[]", r"controllers: 1 to"),
+        (
+            '["http://127.0.0.1:9091", "http://[::1]:9092"]',
+            '["http://h:1/"]',
+            r"controllers = .*trailing slash",
+        ),
+        ("shutdown_timeout_ms = 5000", "shutdown_timeout_ms = 0", r"shutdown_timeout_ms = 0 is outside"),
+        ("shutdown_timeout_ms = 5000", "shutdown_timeout_ms = 1979-05-27", r"wanted a whole number"),
+        ("[listen]", "[listening]", r"listen is missing"),
+    ],
+)
+def test_a_brokers_fault_too(tmp_path: Path, old: str, new: str, message: str) -> None:
+    file = tmp_path / "broker.toml"
+    sound = broker_toml(broker(tmp_path), data_dir="data")
+    assert old in sound
+    file.write_text(sound.replace(old, new, 1))
+    with pytest.raises(InvalidSettings, match=message) as caught:
+        load_broker_settings(file)
+    assert str(file) in caught.value.message
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"#" * (1024 * 1024 + 1), b"a = " + b"[" * 5_000])
+def test_what_is_no_settings_file(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "controller.toml"
+    file.write_bytes(content)
+    with pytest.raises(InvalidSettings, match=r"controller\.toml: "):
+        load_controller_settings(file)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSettings, match=r"none\.toml: No such file"):
+        load_broker_settings(tmp_path / "none.toml")
+    with pytest.raises(InvalidSettings, match="Is a directory"):
+        load_broker_settings(tmp_path)

@@ -1,0 +1,148 @@
+"""E: a snapshot as a file: a pure function of the log, read back to the same image, refused when a bit is wrong."""
+
+import errno
+import random
+from pathlib import Path
+
+import pytest
+
+from metadata_log import limits
+from metadata_log.codec import decode_all
+from metadata_log.errors import DamagedFile, DiskFailed
+from metadata_log.ids import BrokerId, TopicId
+from metadata_log.image.metadata_image import EMPTY, MetadataImage
+from metadata_log.records.partitions import PartitionRecord
+from metadata_log.records.snapshots import SnapshotFooterRecord, SnapshotHeaderRecord
+from metadata_log.records.topics import TopicRecord
+from metadata_log.state_digest import digest
+from snapshots import snapshot_file
+from snapshots.snapshot_file import (
+    position_of,
+    read_header,
+    read_snapshot,
+    snapshot_frames,
+    snapshot_id,
+    write_snapshot,
+)
+from tests.support.histories import claim, random_history, small_uuid, step_of
+
+
+def an_image(seed: int = 1, batches: int = 40) -> MetadataImage:
+    return random_history(random.Random(seed), batches)[-1].image
+
+
+def test_an_id_is_a_position() -> None:
+    assert snapshot_id(900, 7) == "00000000000000000900-0000000007"
+    assert position_of("00000000000000000900-0000000007") == (900, 7)
+    for text in ("", "900-7", "00000000000000000900-0000000007.snapshot", "../../etc/passwd"):
+        with pytest.raises(ValueError, match="not the id of a snapshot"):
+            position_of(text)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_is_written_is_read(tmp_path: Path, seed: int) -> None:
+    image = an_image(seed)
+    path = write_snapshot(image, tmp_path)
+    assert path.name == f"{snapshot_id(image.end_offset, image.controller_epoch)}.snapshot"
+    again = read_snapshot(path)
+    assert again == image
+    assert (again.digest_buckets, again.topics_on) == (image.digest_buckets, image.topics_on)
+    assert b"".join(snapshot_frames(again)) == path.read_bytes(), "the same bytes, whoever writes it"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_header_first_footer_last_and_all_frames_of_the_last_batch(tmp_path: Path) -> None:
+    image = an_image()
+    path = write_snapshot(image, tmp_path)
+    batches = [batch for batch, _ in decode_all(path.read_bytes())]
+    header = SnapshotHeaderRecord(
+        "A" * 22, image.end_offset, image.controller_epoch, image.last_time_ms, image.last_crc
+    )
+    assert batches[0].records == (header,)
+    assert read_header(path) == header
+    between = [record for batch in batches[1:-1] for record in batch.records]
+    assert between == list(image.to_records())
+    assert batches[-1].records == (SnapshotFooterRecord(len(between), digest(image)),)
+    offset = crc = 0
+    for batch in batches:
+        assert (batch.base_offset, batch.previous_crc) == (offset, crc)
+        assert (batch.controller_epoch, batch.appended_at_ms) == (image.controller_epoch, image.last_time_ms)
+        assert set(batch.envelope) == {None}
+        offset, crc = batch.end_offset, batch.crc
+
+
+def test_no_frame_exceeds_its_bounds(tmp_path: Path) -> None:
+    image = step_of(EMPTY, [claim(EMPTY)]).image
+    wide = tuple(BrokerId(b) for b in range(11, 61))
+    for number in range(3):
+        topic_id = TopicId(small_uuid(number))
+        directories = tuple(small_uuid(b) for b in wide)
+        partitions = [
+            PartitionRecord(topic_id, i, wide, wide, wide[0], 0, 0, 0, (), (), (), (), directories)
+            for i in range(700)
+        ]
+        image = step_of(image, [TopicRecord(topic_id, f"wide-{number}"), *partitions]).image
+    for number in range(3, 6):
+        topic_id, one = TopicId(small_uuid(number)), (BrokerId(11),)
+        partitions = [
+            PartitionRecord(topic_id, i, one, one, one[0], 0, 0, 0, (), (), (), (), (small_uuid(11),))
+            for i in range(9_000)
+        ]
+        image = step_of(image, [TopicRecord(topic_id, f"long-{number}"), *partitions]).image
+    path = write_snapshot(image, tmp_path)
+    frames = list(decode_all(path.read_bytes()))
+    counts = [len(batch.records) for batch, _ in frames]
+    sizes = [len(frame) - 40 for _, frame in frames]
+    assert max(counts) == limits.RECORDS_PER_BATCH_MAX
+    assert limits.BATCH_BYTES_MAX - 1_500 < max(sizes) <= limits.BATCH_BYTES_MAX
+    assert read_snapshot(path) == image
+
+
+def test_any_flipped_bit_is_refused_by_file_and_byte(tmp_path: Path) -> None:
+    path = write_snapshot(an_image(batches=6), tmp_path)
+    data = path.read_bytes()
+    rng = random.Random(1)
+    for at in range(len(data)):
+        flipped = bytearray(data)
+        flipped[at] ^= 1 << rng.randrange(8)
+        path.write_bytes(flipped)
+        with pytest.raises(DamagedFile, match=rf"{path.name}: byte \d+: "):
+            read_snapshot(path)
+    for cut in range(len(data)):
+        path.write_bytes(data[:cut])
+        with pytest.raises(DamagedFile, match=rf"{path.name}: byte \d+: "):
+            read_snapshot(path)
+    path.write_bytes(data + data)
+    with pytest.raises(DamagedFile, match=f"byte {len(data)}: bytes follow the footer"):
+        read_snapshot(path)
+
+
+def test_a_snapshot_under_another_name_is_refused(tmp_path: Path) -> None:
+    image = an_image()
+    path = write_snapshot(image, tmp_path)
+    renamed = path.rename(tmp_path / f"{snapshot_id(1, 1)}.snapshot")
+    with pytest.raises(DamagedFile, match=f"that of snapshot {path.stem}"):
+        read_snapshot(renamed)
+    free = renamed.rename(tmp_path / "copy-for-a-friend")
+    assert read_snapshot(free) == image
+    with pytest.raises(DamagedFile):
+        read_snapshot(free, expected_id=snapshot_id(1, 1))
+
+
+def test_a_footer_that_lies_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    image = an_image()
+    monkeypatch.setattr(snapshot_file, "digest", lambda _: "0" * 64)
+    path = write_snapshot(image, tmp_path)
+    monkeypatch.undo()
+    with pytest.raises(DamagedFile, match="state digest"):
+        read_snapshot(path)
+
+
+def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("snapshots.snapshot_file.os.fsync", full)
+    with pytest.raises(DiskFailed, match="No space left on device: free at least"):
+        write_snapshot(an_image(), tmp_path)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,103 @@
+"""E: the directory of snapshots."""
+
+import hashlib
+import random
+from pathlib import Path
+
+import pytest
+
+from metadata_log.errors import DamagedFile, SnapshotNotFound
+from snapshots.snapshot_file import snapshot_id, write_snapshot
+from snapshots.store import SnapshotStore
+from tests.support.histories import Step, random_history
+
+
+@pytest.fixture
+def steps() -> list[Step]:
+    return random_history(random.Random(2), 40)[9::10]
+
+
+@pytest.fixture
+def store(tmp_path: Path, steps: list[Step]) -> SnapshotStore:
+    store = SnapshotStore(tmp_path / "snapshots")
+    for step in steps:
+        write_snapshot(step.image, store.directory)
+    return store
+
+
+def id_of(step: Step) -> str:
+    return snapshot_id(step.image.end_offset, step.image.controller_epoch)
+
+
+def test_ids_are_in_log_order(store: SnapshotStore, steps: list[Step]) -> None:
+    assert store.ids() == [id_of(step) for step in steps]
+    assert store.latest() == id_of(steps[-1])
+
+
+def test_an_empty_store_has_nothing(tmp_path: Path) -> None:
+    store = SnapshotStore(tmp_path / "snapshots")
+    assert store.latest() is None
+    assert store.load_newest_at_or_below() == (None, None, ())
+    with pytest.raises(SnapshotNotFound):
+        store.path(snapshot_id(1, 1))
+    with pytest.raises(SnapshotNotFound):
+        store.path("../meta.json")
+
+
+def test_the_newest_below_an_offset(store: SnapshotStore, steps: list[Step]) -> None:
+    end = steps[2].image.end_offset
+    assert store.load_newest_at_or_below().image == steps[3].image
+    assert store.load_newest_at_or_below(end).image == steps[2].image
+    assert store.load_newest_at_or_below(end - 1).image == steps[1].image
+    assert store.load_newest_at_or_below(0).image is None
+
+
+def test_damaged_ones_go_to_quarantine_and_the_next_older_serves(
+    tmp_path: Path, store: SnapshotStore, steps: list[Step]
+) -> None:
+    damaged = store.path(id_of(steps[3]))
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    loaded = store.load_newest_at_or_below()
+    assert (loaded.snapshot_id, loaded.image) == (id_of(steps[2]), steps[2].image)
+    (quarantined,) = loaded.quarantined
+    assert quarantined.snapshot_id == id_of(steps[3])
+    assert quarantined.moved_to == tmp_path / "quarantine" / damaged.name
+    assert quarantined.moved_to.exists()
+    assert not damaged.exists()
+    write_snapshot(steps[3].image, store.directory)
+    damaged.write_bytes(b"")
+    with pytest.raises(DamagedFile) as refused:
+        store.load(id_of(steps[3]))
+    assert refused.value.context["moved_to"] == tmp_path / "quarantine" / f"{damaged.name}.1"
+
+
+def test_retiring_keeps_the_newest_and_the_pinned(store: SnapshotStore, steps: list[Step]) -> None:
+    ids = [id_of(step) for step in steps]
+    assert store.retire(2, {ids[0]}) == [ids[1]]
+    assert store.ids() == [ids[0], ids[2], ids[3]]
+    assert store.retire(1) == [ids[0], ids[2]]
+    assert store.ids() == [ids[3]]
+
+
+def test_hash_and_size_are_those_of_the_file(store: SnapshotStore, steps: list[Step]) -> None:
+    content = store.path(id_of(steps[1])).read_bytes()
+    for _ in range(2):
+        assert store.sha256(id_of(steps[1])) == hashlib.sha256(content).hexdigest()
+    assert store.size(id_of(steps[1])) == len(content)
+
+
+def test_a_download_is_installed_under_its_id(tmp_path: Path, steps: list[Step]) -> None:
+    arrived = write_snapshot(steps[0].image, tmp_path)
+    store = SnapshotStore(tmp_path / "snapshots")
+    assert store.install(arrived, id_of(steps[0])) == store.path(id_of(steps[0]))
+    assert store.load(id_of(steps[0])) == steps[0].image
+
+
+def test_an_interrupted_write_is_removed_and_an_interrupted_download_is_not(tmp_path: Path) -> None:
+    directory = tmp_path / "snapshots"
+    directory.mkdir()
+    (directory / "x.snapshot.part").write_bytes(b"1")
+    (directory / "x.snapshot.download").write_bytes(b"1")
+    store = SnapshotStore(directory)
+    assert [path.name for path in directory.iterdir()] == ["x.snapshot.download"]
+    assert store.ids() == []
