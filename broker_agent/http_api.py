@@ -3,7 +3,7 @@
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,25 +20,20 @@ from metadata_log.errors import (
     UnknownRoute,
     UnknownTopicOrPartition,
 )
+from metadata_log.http_errors import error_body, status_of
 from metadata_log.ids import uuid_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topics import TopicImage
-from metadata_log.records.configs import TOPIC, shown_value
-from metadata_log.records.partitions import RECOVERED
+from metadata_log.limits import HTTP_BODY_TIMEOUT_MS
 from metadata_log.records.registry import json_rows
 from metadata_log.state_digest import digest
+from metadata_log.views import describe_topic
 
 if TYPE_CHECKING:
     from broker_agent.agent import BrokerAgent
 
 JSON: Final = "application/json"
 MSGPACK: Final = "application/msgpack"
-STATUS: Final[Mapping[type[MetadataError], int]] = {
-    BrokerNotAvailable: 503,
-    UnknownTopicOrPartition: 404,
-    UnknownRoute: 404,
-    MethodNotAllowed: 405,
-}
 BODY_BYTES_MAX: Final = 4096
 """Nothing here is told by a body."""
 CLOSING_MAX_S: Final = 1.0
@@ -55,7 +50,13 @@ async def listening(agent: "BrokerAgent") -> AsyncIterator[str]:
         CannotListen: the address is in use or not ours.
     """
     host, port = agent.settings.listen_http
-    runner = web.AppRunner(HttpApi(agent).application(), access_log=None, shutdown_timeout=CLOSING_MAX_S)
+    runner = web.AppRunner(
+        HttpApi(agent).application(),
+        access_log=None,
+        shutdown_timeout=CLOSING_MAX_S,
+        # For the first request, too, and until all its headers are here.
+        keepalive_timeout=HTTP_BODY_TIMEOUT_MS / 1000,
+    )
     await runner.setup()
     try:
         site = web.TCPSite(runner, host, port)
@@ -123,16 +124,12 @@ class HttpApi:
         )
 
     def _error(self, request: web.Request, error: MetadataError) -> web.Response:
-        body = {
-            "error": error.error,
-            "code": error.code,
-            "family": error.family,
-            "message": error.message,
-            "retryable": error.retryable,
-            "controller_id": self._agent.controller_id,
-            "controller_epoch": self._agent.image.controller_epoch,
-        }
-        return self._ok(request, body, status=STATUS.get(type(error), 400))
+        body = error_body(
+            error,
+            controller_id=self._agent.controller_id,
+            controller_epoch=self._agent.image.controller_epoch,
+        )
+        return self._ok(request, body, status=status_of(error))
 
     # --- for clients
 
@@ -239,33 +236,5 @@ def metadata_of(image: MetadataImage, topics: Sequence[TopicImage]) -> dict[str,
             for broker_id in sorted(image.brokers)
             if not image.brokers[broker_id].fenced
         ],
-        "topics": [_topic(image, topic) for topic in sorted(topics, key=lambda topic: topic.name)],
-    }
-
-
-def _topic(image: MetadataImage, topic: TopicImage) -> dict[str, Any]:
-    settings: Mapping[str, str] = image.configs.get((TOPIC, topic.name)) or {}
-    return {
-        "name": topic.name,
-        "topic_id": uuid_text(topic.topic_id),
-        "configs": {name: shown_value(name, settings[name]) for name in sorted(settings)},
-        "partitions": [
-            {
-                "partition": partition_id,
-                "leader": partition.leader,
-                "leader_epoch": partition.leader_epoch,
-                "partition_epoch": partition.partition_epoch,
-                "replicas": partition.replicas,
-                "isr": partition.isr,
-                "adding_replicas": partition.adding_replicas,
-                "removing_replicas": partition.removing_replicas,
-                "leader_recovery_state": "RECOVERED"
-                if partition.leader_recovery_state == RECOVERED
-                else "RECOVERING",
-                "eligible_leader_replicas": partition.eligible_leader_replicas,
-                "last_known_elr": partition.last_known_elr,
-                "directories": [uuid_text(directory) for directory in partition.directories],
-            }
-            for partition_id, partition in enumerate(topic.partitions)
-        ],
+        "topics": [describe_topic(image, topic) for topic in sorted(topics, key=lambda topic: topic.name)],
     }

@@ -158,7 +158,7 @@ class _Demo:
         started = time.monotonic()
         replayed = await asyncio.to_thread(state_digest, target, engine="spark", spark=spark)
         self._tell(f"Spark replayed it in {_ms(started)}\n")
-        self._tell(await asyncio.to_thread(report, target, spark=spark))
+        self._tell(await asyncio.to_thread(report, spark, target))
         digests = await self._digests_at(end_offset)
         digests["Spark"] = replayed["digest"]
         digests["the export's manifest"] = manifest["digest"]

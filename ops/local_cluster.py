@@ -39,7 +39,7 @@ from metadata_log.errors import DirectoryInUse, Fault, InvalidSettings, Rejected
 from metadata_log.ids import BrokerId, NodeId, Uuid, random_uuid, uuid_from_text, uuid_text
 from ops.client import ClusterClient, Unreachable
 from ops.log_format import STREAM_VARIABLE
-from ops.processes import running_process
+from ops.processes import is_locked, running_process
 from ops.settings import broker_toml, controller_toml, host_port, listen_url
 from quorum.config import ControllerSettings, HostPort, TimingSettings, VoterSettings
 
@@ -339,10 +339,15 @@ class LocalCluster:
             # One that is stopped (SIGSTOP) hears of its end only when it runs again.
             self.signal(member.id, signal.SIGCONT)
         deadline = time.monotonic() + STOP_TIMEOUT_S
-        while any(self.pid(member.id) is not None for member in members):
+        # process.json goes a moment before the process does, the lock with it.
+        while any(self._is_there(member) for member in members):
             if time.monotonic() > deadline:
                 self.kill_all()
             await asyncio.sleep(POLL_S)
+
+    def _is_there(self, member: Member) -> bool:
+        child = self._children.get(member.id)
+        return (child is not None and child.poll() is None) or is_locked(self.directory / member.data)
 
     def kill_all(self) -> None:
         """Kill -9 every node; `stop` then finds nothing to wait for."""

@@ -15,19 +15,24 @@ def running_process(data: Path) -> dict[str, Any] | None:
     lives, so that a node about to start is not refused because somebody looked.
     """
     process = read_process_json(data)
-    if process is None or not _is_alive(process["pid"]):
+    if process is None or not _is_alive(process["pid"]) or not is_locked(data):
         return None
+    return process
+
+
+def is_locked(data: Path) -> bool:
+    """Answer whether a process holds the lock of a data directory; for a moment nobody else can take it."""
     try:
         fd = os.open(data / "lock", os.O_RDWR | os.O_CLOEXEC)
     except OSError:
-        return None
+        return False
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return process
+        return True
     finally:
         os.close(fd)
-    return None
+    return False
 
 
 def _is_alive(pid: int) -> bool:

@@ -19,7 +19,8 @@ def run_digest(args: argparse.Namespace) -> int:
 
 def run_report(args: argparse.Namespace) -> int:
     from metadata_log.replay.report import report
+    from metadata_log.replay.session import session
 
-    markdown = report(args.export)
-    show(args, {"markdown": markdown}, table=lambda: markdown)
+    markdown = report(session(), args.export)
+    show(args, {"markdown": markdown}, table=lambda: markdown.rstrip("\n"))
     return 0

@@ -91,6 +91,9 @@ class FetchService(AppliedListener):
         committed = controller.committed
         if not controller.is_active or committed.end_offset <= arrived_end:
             await controller.raft.read_index()
+        if heartbeat is not None and heartbeat.should_shut_down:
+            # A clean stop leaves nothing to wait for: the id is free for the next process at once.
+            controller.liveness.forget(request.broker_id, request.broker_epoch)
         return self._answer(request, verdict, heartbeat)
 
     def _judge(self, request: FetchRequest) -> SendDelta | SendImage | SendDiverging | None:

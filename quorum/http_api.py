@@ -31,6 +31,7 @@ from metadata_log.errors import (
     UnsupportedMediaType,
 )
 from metadata_log.fields import Fields
+from metadata_log.http_errors import error_body, status_of
 from metadata_log.ids import BrokerId, Uuid, uuid_from_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.log_lines import log_lines
@@ -47,6 +48,7 @@ from metadata_log.protocol import (
     unpack,
 )
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC
+from metadata_log.views import configs_items, describe_topic, list_topics, state_json
 from quorum import metrics
 from quorum.config import ControllerSettings
 from quorum.controller import Controller, Request
@@ -54,44 +56,11 @@ from quorum.decide.dispatch import OPERATIONS
 from quorum.fetch_service import FetchService
 from quorum.snapshot_keeper import SnapshotKeeper
 from quorum.status import QuorumStatus
-from quorum.views import (
-    configs_items,
-    describe_broker,
-    describe_topic,
-    list_topics,
-    state_json,
-)
+from quorum.views import describe_broker
 from snapshots.history import image_at
 from snapshots.store import SnapshotStore
 
 log = logging.getLogger(__name__)
-
-STATUS: Final[Mapping[str, int]] = {
-    "NOT_CONTROLLER": 421,
-    "UNKNOWN_TOPIC_OR_PARTITION": 404,
-    "UNKNOWN_TOPIC_ID": 404,
-    "BROKER_ID_NOT_REGISTERED": 404,
-    "SNAPSHOT_NOT_FOUND": 404,
-    "TOPIC_ALREADY_EXISTS": 409,
-    "STALE_BROKER_EPOCH": 409,
-    "DUPLICATE_BROKER_REGISTRATION": 409,
-    "INCONSISTENT_CLUSTER_ID": 409,
-    "OFFSET_IN_FUTURE": 409,
-    "OFFSET_COMPACTED": 410,
-    "POSITION_OUT_OF_RANGE": 416,
-    "BROKER_NOT_AVAILABLE": 503,
-    "POLICY_VIOLATION": 422,
-    "THROTTLING_QUOTA_EXCEEDED": 429,
-    "REQUEST_TIMED_OUT": 504,
-    "UNKNOWN_SERVER_ERROR": 500,
-}
-"""Status by an error's name; 400 for the others."""
-STATUS_OF_REQUEST: Final[Mapping[type[MetadataError], int]] = {
-    UnknownRoute: 404,
-    MethodNotAllowed: 405,
-    RequestTooLarge: 413,
-    UnsupportedMediaType: 415,
-}
 
 JSON: Final = "application/json"
 MSGPACK: Final = "application/msgpack"
@@ -177,6 +146,8 @@ class HttpApi:
                 request,
                 RequestTooLarge(f"the body exceeds {limits.HTTP_BODY_BYTES_MAX} bytes; ask for less at once"),
             )
+        except ConnectionError:
+            return web.Response(status=400)  # who asked is gone, so nobody hears this
 
     def _headers(self) -> dict[str, str]:
         committed = self._controller.committed
@@ -186,7 +157,7 @@ class HttpApi:
         }
 
     def _error(self, request: web.Request, error: MetadataError) -> web.Response:
-        status = STATUS_OF_REQUEST.get(type(error)) or STATUS.get(error.error, 400)
+        status = status_of(error)
         headers = self._headers()
         controller_id = self._controller.leader_hint if self._controller.leader_hint is not None else -1
         if isinstance(error, NotController):
@@ -197,15 +168,9 @@ class HttpApi:
                 headers["Retry-After"] = "1"
             else:
                 headers["X-Controller"] = str(url)
-        body = {
-            "error": error.error,
-            "code": error.code,
-            "family": error.family,
-            "message": error.message,
-            "retryable": error.retryable,
-            "controller_id": controller_id,
-            "controller_epoch": self._controller.committed.controller_epoch,
-        }
+        body = error_body(
+            error, controller_id=controller_id, controller_epoch=self._controller.committed.controller_epoch
+        )
         return _encoded(request, body, status=status, headers=headers)
 
     def _ok(self, request: web.Request, body: object, *, status: int = 200) -> web.Response:

@@ -96,7 +96,13 @@ class DuckDb:
         return self._view(duckdb_text(name).format(**numbers, **tables))
 
     def arrow(self, table: str) -> pa.Table:
-        return self._connection.sql(f"FROM {table}").to_arrow_table()
+        computed = self._connection.sql(f"FROM {table}").to_arrow_table()
+        # DuckDB names the zone of the machine, as which every time is the same moment.
+        zoned = [
+            field.with_type(pa.timestamp("us", tz="UTC")) if pa.types.is_timestamp(field.type) else field
+            for field in computed.schema
+        ]
+        return computed.cast(pa.schema(zoned))
 
     def _view(self, query: str) -> str:
         self._views += 1

@@ -33,15 +33,13 @@ def state_at(engine: Engine[Table], export: Export, end_offset: int | None = Non
 
 def state_of(engine: Engine[Table], records: Table, *, end_offset: int) -> State[Table]:
     """Return what rows of records, or of a snapshot and the records after it, add up to."""
-    # Most records are of partitions: what the others say is read from a small table made once.
-    others = engine.kept(engine.where(records, "type NOT IN (3, 5)"))
-    topics = engine.analysis("state_topics", records=others)
-    heads = engine.kept(engine.analysis("partition_heads", records=records, others=others))
+    topics = engine.analysis("state_topics", records=records)
+    heads = engine.kept(engine.analysis("partition_heads", records=records))
     return State(
         end_offset=end_offset,
         topics=topics,
         partitions=engine.analysis("state_partitions", records=records, heads=heads),
-        brokers=engine.analysis("state_brokers", records=others),
-        configs=engine.analysis("state_configs", records=others, topics=topics),
-        cluster=engine.analysis("state_cluster", records=others),
+        brokers=engine.analysis("state_brokers", records=records),
+        configs=engine.analysis("state_configs", records=records, topics=topics),
+        cluster=engine.analysis("state_cluster", records=records),
     )

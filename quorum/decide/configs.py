@@ -6,7 +6,7 @@ than its controller. Source: Kafka's ConfigurationControlManager; the table is i
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from metadata_log.errors import (
     BrokerIdNotRegistered,
@@ -20,7 +20,8 @@ from metadata_log.ids import BrokerId
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import RECORDS_PER_BATCH_MAX
 from metadata_log.protocol import AlterConfigs
-from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC, ConfigRecord, shown_value
+from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC, ConfigRecord
+from metadata_log.views import settings_items
 from quorum.decision import Decision
 
 Check = Callable[[str], str | None]
@@ -167,7 +168,7 @@ def alter(image: MetadataImage, command: AlterConfigs) -> Decision:
         raise PolicyViolation(
             f"{len(records)} settings in one request; at most {RECORDS_PER_BATCH_MAX} are allowed"
         )
-    return Decision(records=records, answer={"items": items_of(resource_type, resource_name, after)})
+    return Decision(records=records, answer={"items": settings_items(resource_type, resource_name, after)})
 
 
 def _check_resource(image: MetadataImage, resource_type: int, resource_name: str) -> None:
@@ -185,17 +186,3 @@ def _check_resource(image: MetadataImage, resource_type: int, resource_name: str
         controllers = [int(voter.node_id) for voter in image.voters or ()]
         if BrokerId(node_id) not in image.brokers and node_id not in controllers:
             raise BrokerIdNotRegistered(f"no node has the id {node_id}", broker_id=node_id)
-
-
-def items_of(resource_type: int, resource_name: str, settings: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return settings as HTTP lists them, by name; sensitive values as `sha256:` and their hex."""
-    kind = "topic" if resource_type == TOPIC else "broker"
-    return [
-        {
-            "resource_type": kind,
-            "resource_name": resource_name,
-            "name": name,
-            "value": shown_value(name, settings[name]),
-        }
-        for name in sorted(settings)
-    ]

@@ -33,10 +33,10 @@ from metadata_log.records.configs import TOPIC, ConfigRecord
 from metadata_log.records.partitions import RECOVERED, PartitionRecord
 from metadata_log.records.registry import Record
 from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
+from metadata_log.views import describe_topic
 from quorum.decide.configs import check_topic_configs
 from quorum.decision import Decision
 from quorum.placement import place, usable_brokers
-from quorum.views import describe_topic
 
 DEFAULT: Final = -1
 PARTITIONS_DEFAULT: Final = 1

@@ -124,6 +124,8 @@ class PySyncObjLog:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
         self._running = False
+        self._takes_part = False
+        """Whether there is an engine: a node that still loads its snapshot is asked for its status, too."""
         self._closing = False
         self._ended = asyncio.Event()
         self._events: deque[Callable[[float], None]] = deque()
@@ -180,7 +182,7 @@ class PySyncObjLog:
             # One cause is enough to stop, and names itself better without the group.
             raise _first_cause(group) from None
         finally:
-            self._running = False
+            self._running = self._takes_part = False
             self._disarm()
             for reads in (
                 self._reads_next,
@@ -223,6 +225,7 @@ class PySyncObjLog:
                 "before it, is missing"
             )
         self._make_engine()
+        self._takes_part = True
         self._transport.on_message = self._on_message
         self._transport.on_connected = self._on_connected
         self._transport.on_lost = self._on_lost
@@ -327,7 +330,7 @@ class PySyncObjLog:
         links, last = self._transport.connected(), self._journal[-1][1] if len(self._journal) else 0
         syncing_since = self._syncing_since
         return RaftStatus(
-            role=self._engine.role if self._running else Role.FOLLOWER,
+            role=self._engine.role if self._takes_part else Role.FOLLOWER,
             leader_id=guard.leader,
             peers=tuple(
                 PeerStatus(

@@ -1,7 +1,7 @@
 -- The partitions that live, without their lists: for each list only the offset of the newest record that told it.
 -- All of this is of fixed width, which Spark aggregates by hash; with a list among it, it would sort every record.
 WITH removed AS (
-    SELECT topic_id, max(log_offset) AS removed_at FROM {others} WHERE type = 9 GROUP BY topic_id
+    SELECT topic_id, max(log_offset) AS removed_at FROM {records} WHERE type = 9 GROUP BY topic_id
 ),
 told AS (
     SELECT /*+ BROADCAST(r) */ p.*

@@ -6,7 +6,8 @@ from metadata_log.ids import BrokerId, uuid_text
 from metadata_log.image.metadata_image import EMPTY
 from metadata_log.records.configs import BROKER
 from metadata_log.state_digest import digest
-from quorum.views import configs_items, describe_broker, list_topics, state_json
+from metadata_log.views import configs_items, list_topics, state_json
+from quorum.views import describe_broker
 from tests.support.decisions import CONTROLLER, World, word_uuid
 
 

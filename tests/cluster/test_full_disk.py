@@ -1,0 +1,196 @@
+"""A full disk stops a controller cleanly, the others go on, and it recovers when there is room."""
+
+import asyncio
+import errno
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from ops.local_cluster import LocalCluster
+from tests.support.processes import poll_until
+from tests.support.wire import Quorum, ask
+
+pytestmark = pytest.mark.slow
+VICTIM = 2
+DISK = "72m"
+"""Two journal files, the reserve, and some room for what is written here."""
+
+
+class Disk(Protocol):
+    """The victim's disk, which can be made to refuse."""
+
+    def starve_snapshots(self) -> None: ...
+
+    def starve(self, pid: int) -> None: ...
+
+    def feed(self) -> None: ...
+
+
+class SmallDisk:
+    """A file system of its own, filled up by a file that is in nobody's way."""
+
+    def __init__(self, directory: Path) -> None:
+        self._junk = directory / "junk"
+
+    def starve_snapshots(self) -> None:
+        self.starve(0)
+
+    def starve(self, pid: int) -> None:
+        with self._junk.open("ab", buffering=0) as file:
+            for piece in (bytes(65_536), bytes(1)):
+                try:
+                    while True:
+                        file.write(piece)
+                except OSError as error:
+                    if error.errno != errno.ENOSPC:
+                        raise
+
+    def feed(self) -> None:
+        self._junk.unlink(missing_ok=True)
+
+
+class SmallAllowance:
+    """Where no file system may be mounted: a directory without rights, and a process that may write no more."""
+
+    def __init__(self, directory: Path) -> None:
+        self._snapshots = directory / "snapshots"
+
+    def starve_snapshots(self) -> None:
+        self._snapshots.chmod(0o500)
+
+    def starve(self, pid: int) -> None:
+        self.feed()
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+
+    def feed(self) -> None:
+        self._snapshots.chmod(0o700)
+
+
+@pytest.fixture
+def victims(tmp_path: Path) -> Iterator[tuple[Quorum, Disk]]:
+    """Three controllers, one of them on a small disk."""
+    directory = tmp_path / "c"
+    data = directory / f"controller-{VICTIM}"
+    data.mkdir(parents=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={DISK}", "none", str(data)], capture_output=True, check=False
+    )
+    disk: Disk = SmallDisk(data) if mounted.returncode == 0 else SmallAllowance(data)
+    cluster = LocalCluster(directory, controllers=3, brokers=0)
+    try:
+        asyncio.run(cluster.start())
+        yield Quorum(cluster), disk
+    finally:
+        asyncio.run(cluster.stop())
+        if mounted.returncode == 0:
+            subprocess.run(["umount", str(data)], check=True)
+
+
+def write(quorum: Quorum, number: int) -> None:
+    body = {"cluster": True, "set": {f"k{number % 20}": f"{number} " * 5_000}}
+    quorum.ask("PATCH", "/v1/configs", body).ok()
+
+
+def write_until_it_stops(quorum: Quorum) -> None:
+    """Write to the others' quorum until the victim cannot keep what it is sent."""
+    for number in range(1_000):
+        write(quorum, number)
+        if quorum.cluster.exit_code(VICTIM) is not None:
+            return
+    raise AssertionError("it never ran out of room")
+
+
+def check_that_it_stopped_cleanly(cluster: LocalCluster, *words: str) -> None:
+    """Exit 6 and one line: what, where, and what to do."""
+    poll_until(lambda: cluster.exit_code(VICTIM) is not None, deadline_s=30, what="the victim ends")
+    assert cluster.exit_code(VICTIM) == 6
+    said = (cluster.directory / f"controller-{VICTIM}.stderr").read_text()
+    assert said.count("\n") == 1
+    assert "Traceback" not in said
+    for word in (str(cluster.data(VICTIM)), *words):
+        assert word in said
+
+
+def all_agree(quorum: Quorum) -> None:
+    def agreed() -> bool:
+        try:
+            told = [ask(url, "GET", "/v1/quorum").ok()["digest"] for url in quorum.cluster.bootstrap]
+        except OSError:
+            return False
+        return bool(told[0] == told[1] == told[2])
+
+    poll_until(agreed, deadline_s=30, what="all three agree")
+
+
+def health(quorum: Quorum) -> tuple[int, str]:
+    told = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "ops.cli",
+            "quorum",
+            "health",
+            "--bootstrap",
+            ",".join(quorum.cluster.bootstrap),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return told.returncode, told.stdout
+
+
+def test_a_controller_on_a_full_disk_stops_and_recovers(victims: tuple[Quorum, Disk]) -> None:
+    quorum, disk = victims
+    cluster = quorum.cluster
+    write(quorum, 0)
+    pid = cluster.pid(VICTIM)
+    assert pid is not None
+    disk.starve(pid)
+    write_until_it_stops(quorum)
+    check_that_it_stopped_cleanly(cluster, "start the node again")
+    for number in range(3):
+        write(quorum, number)  # the other two go on
+    reserve = cluster.data(VICTIM) / "reserve"
+    if isinstance(disk, SmallDisk):
+        # Started on the full disk it lives on its reserve, and is well for a while.
+        asyncio.run(cluster.start_one(VICTIM))
+        all_agree(quorum)
+        assert not reserve.exists()
+        disk.starve(0)
+        write_until_it_stops(quorum)
+        asyncio.run(cluster.start_one(VICTIM))
+        check_that_it_stopped_cleanly(cluster, "bytes are free", "then start the node again")
+    disk.feed()
+    asyncio.run(cluster.start_one(VICTIM))
+    all_agree(quorum)
+    write(quorum, 7)
+    all_agree(quorum)
+    assert health(quorum)[0] == 0
+
+
+def test_a_snapshot_that_cannot_be_written_is_abandoned(victims: tuple[Quorum, Disk]) -> None:
+    quorum, disk = victims
+    cluster = quorum.cluster
+    disk.starve_snapshots()
+    refused = ask(cluster.http(VICTIM), "POST", "/v1/snapshots")
+    assert "snapshots" in refused.error(429, "THROTTLING_QUOTA_EXCEEDED")["message"]
+    assert list((cluster.data(VICTIM) / "snapshots").iterdir()) == []
+    ready: dict[str, Any] = ask(cluster.http(VICTIM), "GET", "/readyz").ok()
+    assert ready["ready"] is True
+    assert [reason["code"] for reason in ready["reasons"]] == ["SNAPSHOT_FAILED"]
+    code, said = health(quorum)
+    assert code == 10
+    assert said.startswith("yellow")
+    assert str(cluster.data(VICTIM) / "snapshots") in said
+    disk.feed()
+    ask(cluster.http(VICTIM), "POST", "/v1/snapshots").ok(201)
+    assert ask(cluster.http(VICTIM), "GET", "/readyz").ok()["reasons"] == []
+    assert health(quorum)[0] == 0
+    assert cluster.exit_code(VICTIM) is None
+    assert list((cluster.data(VICTIM) / "quarantine").iterdir()) == []
