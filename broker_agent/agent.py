@@ -105,6 +105,7 @@ class BrokerAgent:
         self._client = ControllerClient()
         self._disk = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cache")
         self._stack = contextlib.AsyncExitStack()
+        self._applied_at_ms = 0
         self._serving = False
         self._want_fence = False
         self._stop_deadline_ms: int | None = None
@@ -145,6 +146,7 @@ class BrokerAgent:
             broker_epoch=self.broker_epoch,
             session_left_ms=self.session_left_ms,
             lag_ms=max(unix_ms() - image.last_time_ms, 0) if behind else 0,
+            applied_at_ms=self._applied_at_ms,
             records_fetched=follower.records_fetched,
             snapshots_fetched=follower.snapshots_fetched,
             load_errors=self.cache.damaged_count + self.frames_damaged,
@@ -316,6 +318,7 @@ class BrokerAgent:
             self.cache.append(frame, header)
             before = self.image
             after, delta = self.follower.take(batch)
+            self._applied_at_ms = unix_ms()
             self.cache.applied(header, after)
             if self._on_delta is not None:
                 self._on_delta(before, after, delta)

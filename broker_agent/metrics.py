@@ -17,7 +17,11 @@ CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerNumbers:
-    """What is counted of one broker, at one moment; `lag_ms` 0 where all that is known is applied."""
+    """What is counted of one broker, at one moment.
+
+    `lag_ms` is 0 where all that is known is applied; `applied_at_ms` is when the newest record was applied here, 0 if none
+    was since the start.
+    """
 
     state: State
     image: MetadataImage
@@ -25,6 +29,7 @@ class BrokerNumbers:
     broker_epoch: int | None
     session_left_ms: int
     lag_ms: int
+    applied_at_ms: int
     records_fetched: int
     snapshots_fetched: int
     load_errors: int
@@ -53,6 +58,7 @@ class _Collector(Collector):
             ("last_applied_record_offset", "Offset of the last applied record, -1 before the first.",
              image.end_offset - 1),
             ("last_applied_record_timestamp", "Its appended_at_ms.", image.last_time_ms),
+            ("last_applied_record_applied_at", "Unix time in ms at which it was applied here.", n.applied_at_ms),
             ("last_applied_record_lag_ms", "Its age while newer ones are known, else 0.", n.lag_ms),
             ("high_watermark", "First offset not committed, as last heard.", n.high_watermark),
             ("broker_epoch", "Offset of this run's registration, -1 before it.",

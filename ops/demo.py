@@ -140,10 +140,9 @@ class _Demo:
         await self._set_config("retention.ms", "7200000")
 
     async def _replay(self) -> None:
+        from metadata_log.replay.digest import state_digest
         from metadata_log.replay.report import report
         from metadata_log.replay.session import session
-
-        from metadata_log.replay.digest import state_digest
 
         self._step(
             "export the log and replay it in Spark",
@@ -154,7 +153,7 @@ class _Demo:
         manifest = await asyncio.to_thread(export_cluster, self._client, to=target)
         end_offset = manifest["end_offset"]
         self._tell(f"exported {end_offset} records to {target} in {_ms(started)}; starting Spark")
-        spark = await asyncio.to_thread(session)
+        spark = await asyncio.to_thread(session, quick=True)
         started = time.monotonic()
         replayed = await asyncio.to_thread(state_digest, target, engine="spark", spark=spark)
         self._tell(f"Spark replayed it in {_ms(started)}\n")

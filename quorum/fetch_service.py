@@ -132,12 +132,11 @@ class FetchService(AppliedListener):
         return encode_fetch_body(answer, frames)
 
     def _state(self, request: FetchRequest, image: MetadataImage) -> BrokerState | None:
-        if request.broker_id == OBSERVER:
+        """Return what a broker that polls is, so never OFFLINE; None for an observer, and for one removed meanwhile."""
+        broker = image.brokers.get(request.broker_id)
+        if broker is None or broker.broker_epoch != request.broker_epoch:
             return None
-        has_session = self._controller.liveness.has_session(
-            request.broker_id, request.broker_epoch, now_ms=self._now_ms()
-        )
-        return state_of(image, request.broker_id, has_session=has_session)
+        return state_of(image, request.broker_id, has_session=True)
 
     def _frames(self, from_offset: int, max_bytes: int) -> bytes:
         """Read once for all who are woken by one commit: they wait at the same offset and get the same bytes."""

@@ -219,16 +219,11 @@ class _Records:
 
 @contextmanager
 def _collector_at_rest() -> Iterator[None]:
-    """Keep the cycle collector from walking an image under construction again and again: it holds no cycles.
-
-    What is alive afterwards, the new image foremost, is also left out of later full collections: with a million
-    partitions each would stop the process for a second.
-    """
+    """Keep the cycle collector from walking an image under construction again and again: it holds no cycles."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if was_enabled:
-            gc.freeze()
             gc.enable()

@@ -57,7 +57,6 @@ def state_digest(
                 spark = session()
             cluster = Spark(spark)
             digest = digest_of(cluster, state_at(cluster, opened, end_offset))
-            cluster.release()
     return {"end_offset": end_offset, "digest": digest, "engine": engine}
 
 

@@ -24,14 +24,8 @@ class Engine(Protocol[Table]):
         """Return the rows of files that share one schema."""
         ...
 
-    def where(self, table: Table, condition: str) -> Table: ...
-
     def kept(self, table: Table) -> Table:
-        """Return a table that is computed once and kept until `release`."""
-        ...
-
-    def release(self) -> None:
-        """Let go of what was kept."""
+        """Compute a table now, for those that read it more than once; it is kept as long as they are."""
         ...
 
     def analysis(self, name: str, numbers: Mapping[str, int] = {}, /, **tables: Table) -> Table:
@@ -62,7 +56,6 @@ class DuckDb:
         self._connection = duckdb.connect(config={"threads": threads, "autoinstall_known_extensions": False})
         self._connection.execute(_MACROS)
         self._views = 0
-        self._kept: list[str] = []
 
     def parquet(self, files: Sequence[Path], *, where: str = "true") -> str:
         paths = ", ".join("'" + str(path).replace("'", "''") + "'" for path in files)
@@ -75,18 +68,9 @@ class DuckDb:
         self._connection.register(name, table)
         return name
 
-    def where(self, table: str, condition: str) -> str:
-        return self._view(f"SELECT * FROM {table} WHERE {condition}")  # noqa: S608 both are our own
-
     def kept(self, table: str) -> str:
         self._connection.execute(f"CREATE TEMP TABLE kept_{table} AS FROM {table}")
-        self._kept.append(f"kept_{table}")
-        return self._kept[-1]
-
-    def release(self) -> None:
-        for table in self._kept:
-            self._connection.execute(f"DROP TABLE {table}")
-        self._kept.clear()
+        return f"kept_{table}"
 
     def union(self, *tables: str) -> str:
         """Return the rows of tables that share one schema."""
@@ -118,22 +102,12 @@ class Spark:
 
     def __init__(self, session: "SparkSession") -> None:
         self._session = session
-        self._kept: list[DataFrame] = []
 
     def parquet(self, files: Sequence[Path], *, where: str = "true") -> "DataFrame":
         return self._session.read.parquet(*(str(path) for path in files)).where(where)
 
-    def where(self, table: "DataFrame", condition: str) -> "DataFrame":
-        return table.where(condition)
-
     def kept(self, table: "DataFrame") -> "DataFrame":
-        self._kept.append(table.persist())
-        return self._kept[-1]
-
-    def release(self) -> None:
-        for table in self._kept:
-            table.unpersist()
-        self._kept.clear()
+        return table.localCheckpoint()
 
     def analysis(self, name: str, numbers: Mapping[str, int] = {}, /, **tables: "DataFrame") -> "DataFrame":
         return self._session.sql(spark_text(name), **numbers, **tables)

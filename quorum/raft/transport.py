@@ -109,6 +109,8 @@ class TcpTransport:
         self._established: dict[NodeId, _Link] = {}
         self._refused: dict[NodeId, str] = {}
         self._failure: asyncio.Future[None] | None = None
+        self._tasks: asyncio.TaskGroup
+        self._asking: set[NodeId] = set()
 
     # --- what the server calls
 
@@ -140,10 +142,10 @@ class TcpTransport:
         self._failure = loop.create_future()
         server = await loop.create_server(lambda: _Link(self, None), sock=self._socket)
         try:
-            async with asyncio.TaskGroup() as tasks:
+            async with asyncio.TaskGroup() as self._tasks:
                 for peer in self._peers:
                     if peer < self.node_id:
-                        tasks.create_task(self._keep_dialling(peer))
+                        self._tasks.create_task(self._keep_dialling(peer))
                 await self._failure
         finally:
             server.close()
@@ -229,6 +231,16 @@ class TcpTransport:
             )
         self.call(self.on_refused, peer, refusal.error, refusal.message)
 
+    def doubted(self, peer: NodeId) -> None:
+        """Ask a voter at its own address whether it refuses us, as one says who came in its name with a wrong hello.
+
+        A majority of refusals stops a voter, and a stranger may call himself anything. A voter with a lower id is being
+        dialled anyway.
+        """
+        if peer in self._peers and peer > self.node_id and peer not in self._asking:
+            self._asking.add(peer)
+            self._tasks.create_task(self._ask(peer))
+
     def refusing(self, peer: NodeId, refusal: Refusal) -> None:
         if peer in self._peers and self._refused.get(peer) == refusal.error:
             return
@@ -259,23 +271,32 @@ class TcpTransport:
         self.call(self.on_lost, peer, by_peer)
 
     async def _keep_dialling(self, peer: NodeId) -> None:
-        loop = asyncio.get_running_loop()
-        host, port = self._peers[peer]
         delay_ms = RECONNECT_MS
         while True:
-            link = _Link(self, peer)
-            try:
-                async with asyncio.timeout(HANDSHAKE_TIMEOUT_MS / 1000):
-                    await loop.create_connection(lambda link=link: link, host, port)  # type: ignore[misc]
-            except OSError:  # TimeoutError is one
-                pass
-            else:
-                await link.lost.wait()
+            link = await self._dial(peer)
             # A link lost as soon as made is no success: a peer that dies of our messages is not hurried.
             if link.age_ms() >= RECONNECT_MAX_MS:
                 delay_ms = RECONNECT_MS
             await asyncio.sleep(delay_ms / 1000)
             delay_ms = min(2 * delay_ms, RECONNECT_MAX_MS)
+
+    async def _ask(self, peer: NodeId) -> None:
+        try:
+            await self._dial(peer)
+        finally:
+            self._asking.discard(peer)
+
+    async def _dial(self, peer: NodeId) -> "_Link":
+        """Connect to a voter's address and return the link once it is lost, or was not to be had."""
+        link = _Link(self, peer)
+        host, port = self._peers[peer]
+        try:
+            async with asyncio.timeout(HANDSHAKE_TIMEOUT_MS / 1000):
+                await asyncio.get_running_loop().create_connection(lambda: link, host, port)
+        except OSError:  # TimeoutError is one
+            return link
+        await link.lost.wait()
+        return link
 
 
 class _Link(asyncio.Protocol):
@@ -413,7 +434,10 @@ class _Link(asyncio.Protocol):
         if self._dialled is not None:
             self._write_now(self._verdict())
         if refusal is not None:
-            owner.refused_by(self._peer if self._dialled is None else self._dialled, refusal)
+            if self._dialled is not None or self._objection is None:
+                owner.refused_by(self._peer if self._dialled is None else self._dialled, refusal)
+            else:
+                owner.doubted(self._peer)
         if refusal is not None or self._objection is not None:
             self._closing = True
             assert self._transport is not None

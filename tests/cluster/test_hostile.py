@@ -130,6 +130,17 @@ def test_foreign_bytes_at_the_raft_port_only_cost_their_connection(quorum: Quoru
     speak(_raft_port(quorum), data)  # returns: the other end closes
 
 
+@pytest.mark.parametrize("is_member", [False, True])
+def test_nobody_refuses_a_voter_in_the_names_of_the_others(quorum: Quorum, is_member: bool) -> None:
+    """A majority of refusals stops a voter, so they must come from where the others live."""
+    port, cluster = _raft_port(quorum), quorum.cluster
+    cluster_id = quorum.cluster_id if is_member else "A" * 22
+    refusal = {"type": "refused", "error": "INCONSISTENT_CLUSTER_ID", "message": "go away"}
+    for member in cluster.controllers:
+        hello = _hello(cluster_id=cluster_id, node_id=member.id)
+        speak(port, _framed(hello) + _framed(refusal))
+
+
 def test_a_pickle_is_never_opened(quorum: Quorum, tmp_path: Path) -> None:
     bomb = pickle.dumps(_Bomb(tmp_path / "exploded"))
     port, http = _raft_port(quorum), urllib.parse.urlsplit(quorum.active).port or 0

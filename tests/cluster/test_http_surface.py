@@ -10,12 +10,14 @@ import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import msgpack
 import pytest
 
-from quorum.config import ControllerSettings
+from metadata_log import limits
+from quorum.config import ControllerSettings, LogSettings, SnapshotSettings
 from tests.support.processes import poll_until
 from tests.support.wire import (
     MSGPACK,
@@ -518,6 +520,7 @@ def test_a_broker_that_asks_to_shut_down_may_go_once_it_leads_nothing(quorum: Qu
     leaving = fetched(quorum.fetch(quorum.position(), **who, want_shut_down=True))
     assert leaving.head["should_shut_down"] is True
     assert leaving.head["broker_state"] == "FENCED"
+    quorum.register(66).ok()  # nobody waits for the session of one who left cleanly
     quorum.ask("DELETE", "/v1/brokers/66").ok()
 
 
@@ -635,6 +638,53 @@ def test_the_same_log_prefix_makes_the_same_snapshot_everywhere(quorum: Quorum) 
     offers = poll_until(taken, deadline_s=20, what="a snapshot of one offset on each")
     assert offers is not None
     assert len({offer["sha256"] for offer in offers}) == 1
+
+
+def test_a_follower_without_a_cache_is_offered_a_snapshot_that_is_cheaper(quorum: Quorum) -> None:
+    for _ in range(40):
+        quorum.ask("PATCH", "/v1/configs", {"cluster": True, "set": {"again": "x" * 2_000}}).ok()
+    offer = quorum.ask("POST", "/v1/snapshots").ok(201)
+    answer = fetched(quorum.fetch(START))
+    assert (answer.head["kind"], answer.frames, answer.head["snapshot"]) == ("IMAGE", [], offer)
+
+
+def _forgetful(settings: ControllerSettings) -> ControllerSettings:
+    return replace(
+        settings,
+        log=LogSettings(segment_bytes=limits.FRAME_BYTES_MAX, retention_bytes=1),
+        snapshot=SnapshotSettings(bytes=limits.FRAME_BYTES_MAX, keep=1),
+    )
+
+
+def test_what_lies_below_the_log_is_gone_and_a_snapshot_stands_for_it(tmp_path: Path) -> None:
+    with controllers(tmp_path / "c", count=1, adjust=_forgetful) as quorum:
+        first = frames_of(quorum.ask("GET", "/v1/log").body)[0]
+
+        def compacted() -> bool:
+            quorum.ask("PATCH", "/v1/configs", {"cluster": True, "set": {"again": "x" * 32_000}}).ok()
+            return bool(quorum.ask("GET", "/v1/quorum").ok()["log_start_offset"] > 0)
+
+        poll_until(compacted, deadline_s=60, what="the first segment is removed")
+        start = quorum.ask("GET", "/v1/quorum").ok()["log_start_offset"]
+        for path in (
+            "/v1/log?from=0",
+            "/v1/state?at=1",
+            f"/v1/log?from={start - 1}",
+            f"/v1/state?at={start - 1}",
+        ):
+            assert quorum.ask("GET", path).error(410, "OFFSET_COMPACTED")["code"] == 10002
+        assert frames_of(quorum.ask("GET", "/v1/log").body)[0].base_offset == start
+        for position in (START, Position(first.end_offset, first.epoch, first.crc)):
+            answer = fetched(quorum.fetch(position))
+            assert (answer.head["kind"], answer.head["log_start_offset"]) == ("IMAGE", start)
+            offer = answer.head["snapshot"]
+            assert offer["end_offset"] >= start
+            snapshot = quorum.ask("GET", f"/v1/metadata/snapshots/{offer['id']}").body
+            header = frames_of(snapshot)[0].records[0]
+            onwards = fetched(quorum.fetch(Position(header[3], header[4], header[6])))
+            assert onwards.head["kind"] == "DELTA"
+        told = quorum.ask("GET", f"/v1/state?at={offer['end_offset']}").ok()
+        assert told["end_offset"] == offer["end_offset"]
 
 
 # --- a change of controllers, last: the epochs above stay as they were

@@ -10,6 +10,6 @@ from metadata_log.replay.session import session
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    started = session("metaquorum-tests", tests=True)
+    started = session("metaquorum-tests", quick=True)
     yield started
     started.stop()

@@ -1,0 +1,149 @@
+"""E: `metaquorum up` as a process: what it tells, how it ends."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ops.processes import is_locked
+from tests.support.processes import poll_until
+
+ROOT = Path(__file__).parents[3]
+DEADLINE_S = 90.0
+UP = (sys.executable, "-m", "ops.cli", "up")
+
+
+class Running:
+    """An `up`, and the events that it told so far."""
+
+    def __init__(self, directory: Path, *flags: str) -> None:
+        self.process = subprocess.Popen(
+            [*UP, "--dir", str(directory), "-o", "jsonl", *flags],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.events: list[dict[str, Any]] = []
+        self.stderr = ""
+        self._readers = [threading.Thread(target=self._read_out), threading.Thread(target=self._read_err)]
+        for reader in self._readers:
+            reader.start()
+
+    def _read_out(self) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout as lines:
+            for line in lines:
+                self.events.append(json.loads(line))
+
+    def _read_err(self) -> None:
+        assert self.process.stderr is not None
+        with self.process.stderr as lines:
+            self.stderr = lines.read()
+
+    def event(self, name: str, **facts: Any) -> dict[str, Any]:
+        """Wait for an event of this name with these facts."""
+
+        def find() -> dict[str, Any] | None:
+            wanted = {"event": name, **facts}
+            return next((event for event in self.events if wanted.items() <= event.items()), None)
+
+        found = poll_until(find, deadline_s=DEADLINE_S, what=f"{name} {facts}")
+        assert found is not None
+        return found
+
+    def end(self) -> int:
+        code = self.process.wait(DEADLINE_S)
+        for reader in self._readers:
+            reader.join()
+        return code
+
+
+@contextmanager
+def up(directory: Path, *flags: str) -> Iterator[Running]:
+    running = Running(directory, *flags)
+    try:
+        yield running
+    finally:
+        for _ in range(2):
+            if running.process.poll() is None:
+                running.process.send_signal(signal.SIGTERM)
+        running.end()
+
+
+def state_of(directory: Path) -> str:
+    state: str = json.loads((directory / "cluster.json").read_bytes())["state"]
+    return state
+
+
+@pytest.mark.slow
+def test_a_life_of_up(tmp_path: Path) -> None:
+    """Goal: ready, an exit with the command that starts it again, a return by hand, and a stop of all of it."""
+    directory = tmp_path / "c"
+    with up(directory, "--controllers", "1", "--brokers", "1") as running:
+        ready = running.event("ready")
+        assert ready["bootstrap"] == [ready["controllers"][0]["http"]]
+        assert state_of(directory) == "ready"
+        pid = running.event("started", id=11)["pid"]
+        os.kill(pid, signal.SIGKILL)
+        exited = running.event("exited", id=11)
+        assert exited["exit_code"] == -9
+        assert exited["start_again"].endswith(f"broker run --config {directory / 'broker-11.toml'}")
+        running.event("broker_state", broker_id=11, state="OFFLINE")
+        by_hand = subprocess.Popen(
+            [sys.executable, "-m", "ops.cli", "broker", "run", "--config", str(directory / "broker-11.toml")],
+            cwd=ROOT,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            assert running.event("returned", id=11)["pid"] == by_hand.pid
+            running.event("broker_state", broker_id=11, state="ONLINE")
+            running.process.send_signal(signal.SIGINT)
+            assert running.end() == 0
+            assert by_hand.wait(DEADLINE_S) == 0
+        finally:
+            by_hand.kill()
+            by_hand.wait()
+        assert running.events[-1]["event"] == "stopped"
+        assert running.stderr == ""
+    assert state_of(directory) == "stopped"
+    assert not any(is_locked(directory / name) for name in ("controller-1", "broker-11"))
+    assert not list(directory.glob("*/process.json"))
+
+
+@pytest.mark.slow
+def test_a_node_that_fails_to_start_is_the_exit_code(tmp_path: Path) -> None:
+    directory = tmp_path / "c"
+    with up(directory, "--controllers", "1", "--brokers", "0") as running:
+        http = running.event("ready")["bootstrap"][0]
+        running.process.send_signal(signal.SIGTERM)
+        assert running.end() == 0
+    with socket.create_server(("127.0.0.1", int(http.rpartition(":")[2]))), up(directory) as again:
+        assert again.end() == 6
+        assert "controller 1 ended with exit code 6: metaquorum: CannotListen: " in again.stderr
+        assert "Traceback" not in again.stderr
+    assert state_of(directory) == "stopped"
+
+
+@pytest.mark.slow
+def test_another_shape_is_a_usage_error_and_leaves_the_cluster_alone(tmp_path: Path) -> None:
+    directory = tmp_path / "c"
+    with up(directory, "--controllers", "1", "--brokers", "0") as running:
+        running.event("ready")
+        with up(directory) as second:
+            assert second.end() == 6
+            assert "another `metaquorum up`" in second.stderr
+        assert state_of(directory) == "ready"
+    with up(directory, "--controllers", "3") as other:
+        assert other.end() == 2
+        assert "holds 1 controllers" in other.stderr
