@@ -60,6 +60,8 @@ NEVER: Final = float("-inf")
 
 RANK_DELAY_MS: Final = 20
 """Survivors of a leader begin one after the other: together they would split the vote."""
+COMMIT_NEWS_MS: Final = 5
+"""Under load the next entries carry the commit index; a message of its own, and its answer, cost both sides a turn."""
 RETRY_MIN_MS: Final = 20
 RETRY_MAX_MS: Final = 60
 """Pre-vote again after so long, while a peer may not have noticed yet that the leader is gone."""
@@ -318,10 +320,11 @@ class Guard:
             return self._now + self._settings.heartbeat_ms
         if self.engine.role is not Role.LEADER:
             return self._election_at
-        sent_at = [progress.sent_at for peer, progress in self.peers.items() if peer in self.links]
+        due = [self._beat_at]
+        due += [self._due_at(progress) for peer, progress in self.peers.items() if peer in self.links]
         if self._round is not None:
-            sent_at.append(self._round.sent_at)
-        return min(self._beat_at, min(sent_at, default=self._now) + self._settings.heartbeat_ms)
+            due.append(self._round.sent_at + self._settings.heartbeat_ms)
+        return min(due)
 
     def role_changed(self, role: Role) -> None:
         """Learn from the engine, in the midst of its own step, what it now is."""
@@ -684,12 +687,15 @@ class Guard:
                 entries = self._entries_from(progress.next, bytes_max=RAFT_APPEND_BYTES_MAX)
                 self._append(peer, progress, previous=progress.next - 1, entries=entries)
                 progress.sent(entries[-1][1], messages.entry_bytes(entries))
-        is_due = self._now - progress.sent_at >= self._settings.heartbeat_ms
-        is_news = not progress.probing and progress.told_commit < self.engine.commit_index
-        if is_due or is_news:
+        if self._now >= self._due_at(progress):
             # To a known follower it asks behind all that was sent, so it also finds out what got lost.
             previous = max(progress.probe, self._log[0][1]) if progress.probing else progress.next - 1
             self._append(peer, progress, previous=previous, entries=[])
+
+    def _due_at(self, progress: Progress) -> float:
+        """Return when a follower is to hear from us without entries: news of a commit waits a little for the next ones."""
+        has_news = not progress.probing and progress.told_commit < self.engine.commit_index
+        return progress.sent_at + (COMMIT_NEWS_MS if has_news else self._settings.heartbeat_ms)
 
     def probing(self, peer: NodeId, progress: Progress) -> None:
         """Ask at one position at a time; the engine would answer each refusal of what is in flight with a retreat."""

@@ -11,7 +11,7 @@ import pytest
 from metadata_log.errors import InvariantBroken
 from metadata_log.ids import NodeId
 from quorum.raft import messages
-from quorum.raft.guard import Guard, Progress, SnapshotNews
+from quorum.raft.guard import COMMIT_NEWS_MS, Guard, Progress, SnapshotNews
 from quorum.raft.raft_log import Role
 from tests.simulation.hand_driven import A, B, C, D, E, HandQuorum
 
@@ -535,6 +535,8 @@ def test_a_committed_entry_is_never_cut() -> None:
     quorum = HandQuorum()
     quorum.elect(A)
     quorum[A].submit(b"x")
+    quorum.settle()
+    quorum.wait(COMMIT_NEWS_MS)
     quorum.settle()
     assert quorum[B].engine.commit_index == 3
     other = messages.append_entries(term=5, commit_index=1, previous=(1, 0), entries=[(b"\x10z", 2, 5)])
