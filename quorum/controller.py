@@ -292,7 +292,8 @@ class Controller:
         self._waiters.append(_Waiter(self._claim_epoch, end_offset, request_id, wrote, future))
         started = self._now_ms()
         try:
-            await asyncio.wait_for(future, self._settings.timing.commit_timeout_ms / 1000)
+            async with asyncio.timeout(self._settings.timing.commit_timeout_ms / 1000):
+                await future
         except TimeoutError as error:
             if not wrote:
                 raise NotController("no majority of controllers answers", controller_id=-1) from error

@@ -465,7 +465,8 @@ async def _raw_body(request: web.Request) -> bytes:
     if "Content-Encoding" in request.headers:
         raise UnsupportedMediaType("a compressed body is not accepted")
     try:
-        return await asyncio.wait_for(request.read(), limits.HTTP_BODY_TIMEOUT_MS / 1000)
+        async with asyncio.timeout(limits.HTTP_BODY_TIMEOUT_MS / 1000):
+            return await request.read()
     except TimeoutError as error:
         raise InvalidRequest(f"the body did not arrive within {limits.HTTP_BODY_TIMEOUT_MS} ms") from error
 

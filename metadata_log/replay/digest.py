@@ -5,7 +5,6 @@ bucket. The fold makes records of the rows again and applies them, as controller
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -16,7 +15,7 @@ from metadata_log.apply import apply, image_of
 from metadata_log.batch import NO_ENVELOPE, RecordBatch
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.records.configs import is_sensitive
-from metadata_log.records.quorum import ControllerClaimRecord
+from metadata_log.records.quorum import ControllerClaimRecord, NoOpRecord
 from metadata_log.records.registry import Record
 from metadata_log.records.snapshots import SnapshotHeaderRecord
 from metadata_log.replay.columns import records_of
@@ -119,24 +118,25 @@ def image_of_snapshot(table: pa.Table) -> MetadataImage:
 def apply_all(
     image: MetadataImage, records: Sequence[Record], *, controller_epoch: int, time_ms: int, crc: int
 ) -> MetadataImage:
-    """Return the image after the records of many batches in a row, up to each claim applied as if they were one.
+    """Return the image after the records of many batches in a row, applied as if they were one.
 
     Per record that is several times cheaper than batch by batch: each entity's digest line is made once. Epoch, time
     and crc are those of the last batch.
     """
-    claims = [place for place, record in enumerate(records) if type(record) is ControllerClaimRecord]
-    for begin, end in pairwise(sorted({0, *claims, len(records)})):
-        batch = RecordBatch(
-            base_offset=image.end_offset,
-            controller_epoch=controller_epoch,
-            appended_at_ms=time_ms,
-            previous_crc=image.last_crc,
-            crc=crc,
-            envelope=NO_ENVELOPE,
-            records=records[begin:end],
-        )
-        image = apply(image, batch).image
-    return image
+    batch = RecordBatch(
+        base_offset=image.end_offset,
+        controller_epoch=controller_epoch,
+        appended_at_ms=time_ms,
+        previous_crc=image.last_crc,
+        crc=crc,
+        envelope=NO_ENVELOPE,
+        # A claim stands only at a batch's beginning, and changes nothing but the epoch.
+        records=[*records[:1], *(_NO_OP if type(r) is ControllerClaimRecord else r for r in records[1:])],
+    )
+    return apply(image, batch).image
+
+
+_NO_OP: Final = NoOpRecord()
 
 
 def exported_digest(image: MetadataImage) -> str:

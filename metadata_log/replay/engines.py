@@ -24,8 +24,11 @@ class Engine(Protocol[Table]):
         """Return the rows of files that share one schema."""
         ...
 
-    def kept(self, table: Table) -> Table:
-        """Compute a table now, for those that read it more than once; it is kept as long as they are."""
+    def kept(self, table: Table, *, where: str = "true", in_one_piece: bool = False) -> Table:
+        """Compute rows of a table now, for those that read them more than once.
+
+        A small table is cheaper `in_one_piece`: nothing that is made of it alone needs an exchange.
+        """
         ...
 
     def analysis(self, name: str, numbers: Mapping[str, int] = {}, /, **tables: Table) -> Table:
@@ -68,9 +71,11 @@ class DuckDb:
         self._connection.register(name, table)
         return name
 
-    def kept(self, table: str) -> str:
-        self._connection.execute(f"CREATE TEMP TABLE kept_{table} AS FROM {table}")
-        return f"kept_{table}"
+    def kept(self, table: str, *, where: str = "true", in_one_piece: bool = False) -> str:  # noqa: ARG002
+        self._views += 1
+        name = f"t{self._views}"
+        self._connection.execute(f"CREATE TEMP TABLE {name} AS SELECT * FROM {table} WHERE {where}")  # noqa: S608
+        return name
 
     def union(self, *tables: str) -> str:
         """Return the rows of tables that share one schema."""
@@ -106,8 +111,9 @@ class Spark:
     def parquet(self, files: Sequence[Path], *, where: str = "true") -> "DataFrame":
         return self._session.read.parquet(*(str(path) for path in files)).where(where)
 
-    def kept(self, table: "DataFrame") -> "DataFrame":
-        return table.localCheckpoint()
+    def kept(self, table: "DataFrame", *, where: str = "true", in_one_piece: bool = False) -> "DataFrame":
+        chosen = table.where(where)
+        return (chosen.coalesce(1) if in_one_piece else chosen).localCheckpoint()
 
     def analysis(self, name: str, numbers: Mapping[str, int] = {}, /, **tables: "DataFrame") -> "DataFrame":
         return self._session.sql(spark_text(name), **numbers, **tables)

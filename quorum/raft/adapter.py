@@ -479,6 +479,8 @@ class PySyncObjLog:
     def _send(self, outbox: list[tuple[NodeId, Message]]) -> None:
         for target, message in outbox:
             self._transport.send(target, message)
+        if outbox:
+            self._transport.flush()
 
     def _arm(self, now: float) -> None:
         """Set the timer to what is due next; a timer that rings early costs one idle pump."""
@@ -551,7 +553,8 @@ class PySyncObjLog:
         term = self._engine.term
         self._guard.outbox += [item for item in self._held_for_sync if item[1]["term"] == term]
         self._held_for_sync = []
-        self._wake.set()
+        if not self._closing:
+            self._pump()  # at once: acknowledgements and entries wait for nothing else
 
     # --- snapshots
 

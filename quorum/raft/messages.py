@@ -40,6 +40,9 @@ class RaftTransport(Protocol):
     def send(self, node_id: NodeId, message: Message) -> None:
         """Queue a message, or drop it where there is no link; never blocks."""
 
+    def flush(self) -> None:
+        """Let all that was queued leave now, one write a link; without it they leave in the loop's next turn."""
+
     def connected(self) -> AbstractSet[NodeId]: ...
 
 

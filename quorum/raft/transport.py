@@ -162,6 +162,10 @@ class TcpTransport:
         if link is not None:
             link.send(message)
 
+    def flush(self) -> None:
+        for link in self._established.values():
+            link.flush()
+
     def connected(self) -> frozenset[NodeId]:
         return frozenset(self._established)
 
@@ -310,6 +314,7 @@ class _Link(asyncio.Protocol):
         self._received = bytearray()
         self._outbox: list[bytes] = []
         self._outbox_bytes = 0
+        self._flushing: asyncio.Handle | None = None
         self._peer: NodeId | None = None
         """Who it says it is, once it said hello."""
         self._objection: Refusal | None = None
@@ -385,7 +390,7 @@ class _Link(asyncio.Protocol):
             return
         framed = _framed(message)
         if not self._outbox:
-            asyncio.get_running_loop().call_soon(self._flush)
+            self._flushing = asyncio.get_running_loop().call_soon(self.flush)
         self._outbox.append(framed)
         self._outbox_bytes += len(framed)
         if self._outbox_bytes + self._transport.get_write_buffer_size() > RAFT_OUTBOX_BYTES_MAX:
@@ -400,7 +405,11 @@ class _Link(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        if not self._outbox:
+            return
+        if self._flushing is not None:
+            self._flushing.cancel()
         if not self._closing and self._transport is not None:
             self._transport.write(b"".join(self._outbox))
         self._outbox = []

@@ -364,7 +364,7 @@ def test_a_second_broker_of_the_same_id_ends_and_names_the_first(tmp_path: Path)
         text = (cluster.directory / cluster.member(11).config).read_text()
         port = free_port()
         text = re.sub(r"^data_dir = .*$", f'data_dir = "{tmp_path / "twin"}"', text, flags=re.MULTILINE)
-        text = re.sub(r"^http = .*$", f'http = "127.0.0.1:{port}"', text, flags=re.MULTILINE)
+        text = re.sub(r"^http = .*$", f'http = "http://127.0.0.1:{port}"', text, flags=re.MULTILINE)
         text = re.sub(r"^registration_timeout_ms = .*$", "", text, flags=re.MULTILINE)
         twin.write_text("registration_timeout_ms = 500\n" + text)
         formatted = ["storage", "format", "--config", str(twin)]

@@ -477,6 +477,8 @@ class ClusterWorld(World):
             return
         while self.loop.time() < end:
             await asyncio.sleep(self.rng.expovariate(1 / (2 * self.profile.crash_every)))
+            if self.loop.time() >= end:
+                return
             broker = self.rng.choice(self.brokers)
             if self.rng.random() < 0.5:
                 broker.asleep_until = self.loop.time() + self.rng.uniform(0.5, 6.0)

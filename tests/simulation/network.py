@@ -40,6 +40,9 @@ class SimulatedTransport:
         if self.alive and node_id in self.links:
             self._network.carry(self, node_id, message)
 
+    def flush(self) -> None:
+        """Each message travels by itself here."""
+
     def connected(self) -> AbstractSet[NodeId]:
         return self.links
 

@@ -1,6 +1,6 @@
 -- The partitions that live, without their lists: for each list only the offset of the newest record that told it.
--- All of this is of fixed width, which Spark aggregates by hash; with a list among it, it would sort every record.
-SELECT
+-- {others} are the records that are not about partitions. All of this is of fixed width, which Spark aggregates by hash; with a list among it, it would sort every record.
+SELECT /*+ BROADCAST(r) */
     p.topic_id,
     p.partition,
     max(p.log_offset) AS log_offset,
@@ -21,7 +21,7 @@ SELECT
     max(CASE WHEN p.directories IS NOT NULL THEN p.log_offset END) AS directories_at
 FROM {records} p
 LEFT JOIN (
-    SELECT topic_id, max(log_offset) AS removed_at FROM {records} WHERE type = 9 GROUP BY topic_id
+    SELECT topic_id, max(log_offset) AS removed_at FROM {others} WHERE type = 9 GROUP BY topic_id
 ) r ON p.topic_id = r.topic_id
 WHERE p.type IN (3, 5) AND (r.removed_at IS NULL OR p.log_offset > r.removed_at)
 GROUP BY p.topic_id, p.partition

@@ -45,11 +45,14 @@ SELECT
     || '|' || lower(hex(config_name)) || '|' || lower(hex(config_value))
 FROM {configs}
 UNION ALL
-SELECT 'f|' || lower(hex(feature_name)) || '|' || feature_level FROM {cluster} WHERE type = 12
-UNION ALL
-SELECT 'i|' || next_producer_id FROM {cluster} WHERE type = 15
-UNION ALL
-SELECT 'q|' || kraft_version FROM {cluster} WHERE type = 1004
+SELECT
+    CASE type
+        WHEN 12 THEN 'f|' || lower(hex(feature_name)) || '|' || feature_level
+        WHEN 15 THEN 'i|' || next_producer_id
+        ELSE 'q|' || kraft_version
+    END
+FROM {cluster}
+WHERE type IN (12, 15, 1004)
 UNION ALL
 SELECT
     'v|' || v.id || '|' || lower(hex(unbase64(translate(v.directory_id, '-_', '+/') || '==')))
