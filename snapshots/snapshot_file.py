@@ -226,4 +226,7 @@ def _collector_at_rest() -> Iterator[None]:
         yield
     finally:
         if was_enabled:
+            # Into the oldest generation without a walk: else the first collection would examine the whole new image.
+            gc.freeze()
+            gc.unfreeze()
             gc.enable()

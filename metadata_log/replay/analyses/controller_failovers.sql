@@ -9,7 +9,7 @@ WITH claims AS (
 )
 SELECT
     c.controller_epoch, c.controller_id, c.first_offset, c.ts,
-    greatest(0, unix_millis(c.ts) - unix_millis(p.ts)) AS silent_ms,
+    CASE WHEN p.ts IS NOT NULL THEN greatest(0, unix_millis(c.ts) - unix_millis(p.ts)) END AS silent_ms,
     greatest(0, coalesce(unix_millis(c.to_ts), {end_ms}) - unix_millis(c.ts)) AS tenure_ms,
     coalesce(c.to_offset, {end_offset}) - c.first_offset AS record_count,
     c.to_offset IS NULL AS lasting

@@ -1,0 +1,183 @@
+"""Somebody who killed a broker finds in the report what they saw."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from metadata_log.batch import NO_ENVELOPE, Cause, Envelope
+from metadata_log.ids import NO_LEADER, BrokerId, NodeId, TopicId, Uuid
+from metadata_log.image.metadata_image import EMPTY
+from metadata_log.records.brokers import (
+    BrokerEndpoint,
+    BrokerRegistrationChangeRecord,
+    FeatureRange,
+    RegisterBrokerRecord,
+)
+from metadata_log.records.partitions import PartitionChangeRecord, PartitionRecord
+from metadata_log.records.quorum import ControllerClaimRecord
+from metadata_log.records.registry import Record
+from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
+from metadata_log.replay.engines import DuckDb, rows
+from metadata_log.replay.export import export_log
+from metadata_log.replay.report import report
+from metadata_log.replay.tables import Export, open_export
+from metadata_log.replay.timeline import (
+    broker_state_intervals,
+    controller_failovers,
+    leader_intervals,
+)
+from tests.support.exports import frames_of
+from tests.support.histories import CLUSTER_ID, Step, step_of
+
+NOON_MS = 1_767_268_800_000
+"""2026-01-01 12:00:00 UTC."""
+ORDERS = TopicId(b"orders orders or")
+B11, B12 = BrokerId(11), BrokerId(12)
+
+
+def _registration(broker_id: BrokerId, offset: int) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(
+        broker_id,
+        Uuid(bytes([broker_id, offset]) * 8),
+        offset,
+        (BrokerEndpoint("PLAINTEXT", "localhost", 9092, 0),),
+        (FeatureRange("metadata.version", 25, 30),),
+        None,
+        True,
+        False,
+        (Uuid(bytes([broker_id]) * 16),),
+        None,
+    )
+
+
+def _partition(partition_id: int, leader: BrokerId) -> PartitionRecord:
+    replicas = (leader, B12 if leader == B11 else B11)
+    directories = tuple(Uuid(bytes([replica]) * 16) for replica in replicas)
+    return PartitionRecord(
+        ORDERS, partition_id, replicas, replicas, leader, 0, 0, 0, (), (), (), (), directories
+    )
+
+
+def _caused(code: str, broker_id: BrokerId, **detail: object) -> Envelope:
+    return Envelope(cause=Cause(code, None, {"broker_id": broker_id, **detail}))
+
+
+STORY: Sequence[tuple[int, Envelope, list[Record]]] = (
+    (0, NO_ENVELOPE, [ControllerClaimRecord(NodeId(1), 1, CLUSTER_ID)]),
+    (1_000, _caused("BROKER_REGISTERED", B11, clean=False), [_registration(B11, 1)]),
+    (1_200, _caused("BROKER_UNFENCED", B11), [BrokerRegistrationChangeRecord(B11, 1, fenced=False)]),
+    (1_300, _caused("BROKER_REGISTERED", B12, clean=False), [_registration(B12, 3)]),
+    (1_500, _caused("BROKER_UNFENCED", B12), [BrokerRegistrationChangeRecord(B12, 3, fenced=False)]),
+    (
+        2_000,
+        Envelope("admin", Uuid(bytes(range(16))), bytes(32), None, "CreateTopic", b"\x80"),
+        [TopicRecord(ORDERS, "orders"), _partition(0, B11), _partition(1, B12)],
+    ),
+    (
+        3_120,
+        _caused("SESSION_EXPIRED", B12, silent_ms=3_004),
+        [
+            PartitionChangeRecord(ORDERS, 0, isr=(B11,)),
+            PartitionChangeRecord(ORDERS, 1, leader=B11, isr=(B11,)),
+            BrokerRegistrationChangeRecord(B12, 3, fenced=True),
+        ],
+    ),
+    (5_000, NO_ENVELOPE, [ControllerClaimRecord(NodeId(2), 2, CLUSTER_ID)]),
+    (
+        6_000,
+        _caused("SESSION_EXPIRED", B11, silent_ms=3_010),
+        [
+            PartitionChangeRecord(ORDERS, 0, leader=NO_LEADER),
+            PartitionChangeRecord(ORDERS, 1, leader=NO_LEADER),
+            BrokerRegistrationChangeRecord(B11, 1, fenced=True),
+        ],
+    ),
+    (7_500, _caused("BROKER_REGISTERED", B12, clean=False), [_registration(B12, 15)]),
+    (
+        8_000,
+        _caused("BROKER_UNFENCED", B11),
+        [
+            BrokerRegistrationChangeRecord(B11, 1, fenced=False),
+            PartitionChangeRecord(ORDERS, 0, leader=B11),
+            PartitionChangeRecord(ORDERS, 1, leader=B11),
+        ],
+    ),
+    (9_000, Envelope(actor="admin"), [RemoveTopicRecord(ORDERS)]),
+)
+
+
+@pytest.fixture(scope="module")
+def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    steps: list[Step] = []
+    image = EMPTY
+    for after_ms, envelope, records in STORY:
+        steps.append(step_of(image, records, appended_at_ms=NOON_MS + after_ms, envelope=envelope))
+        image = steps[-1].image
+    to = tmp_path_factory.mktemp("export")
+    export_log(frames_of(steps), to, cluster_id=CLUSTER_ID)
+    return to
+
+
+def test_the_report_tells_what_happened_in_order(export: Path) -> None:
+    told = report(DuckDb(), export).split("## Controllers")[0]
+    events = [
+        line.removeprefix("- ")
+        for line in told.split("## What happened")[1].splitlines()
+        if line.startswith("- ")
+    ]
+    assert events == [
+        "12:00:00.000 offset 0: the cluster was founded; controller 1 took charge with epoch 1",
+        "12:00:01.000 offset 1: broker 11 registered for the first time",
+        "12:00:01.200 offset 2: broker 11 unfenced: online after 200 ms fenced",
+        "12:00:01.300 offset 3: broker 12 registered for the first time",
+        "12:00:01.500 offset 4: broker 12 unfenced: online after 200 ms fenced",
+        "12:00:02.000 offset 5: topic orders created by admin (request AAECAwQFBgcICQoLDA0ODw)",
+        "12:00:03.120 offset 9: broker 12 lost 1 leadership: 1 to broker 11 (session expired, silent 3,004 ms)",
+        "12:00:03.120 offset 10: broker 12 fenced (session expired, silent 3,004 ms)",
+        "12:00:05.000 offset 11: controller 2 took over with epoch 2, 1.9 s after the last record before",
+        "12:00:06.000 offset 12: broker 11 lost 2 leaderships: 2 left without a leader (session expired, silent 3,010 ms)",
+        "12:00:06.000 offset 14: broker 11 fenced (session expired, silent 3,010 ms)",
+        "12:00:07.500 offset 15: broker 12 registered again, after an unclean stop",
+        "12:00:08.000 offset 16: broker 11 unfenced: online after 2.0 s offline",
+        "12:00:08.000 offset 17: 2 leaderless partitions got a leader: 2 to broker 11 (caught up)",
+        "12:00:09.000 offset 19: topic orders deleted by admin",
+    ]
+    assert "| orders | 2 | 2 | 4.0 s | 2.0 s | 0 |" in report(DuckDb(), export)
+
+
+def test_intervals_follow_the_log(export: Path) -> None:
+    opened = open_export(export)
+    led = _columns(opened, leader_intervals, "partition", "leader", "from_offset", "to_offset", "duration_ms")
+    assert sorted(led) == [
+        (0, -1, 12, 17, 2_000),
+        (0, 11, 6, 12, 4_000),
+        (0, 11, 17, 19, 1_000),
+        (1, -1, 13, 18, 2_000),
+        (1, 11, 9, 13, 2_880),
+        (1, 11, 18, 19, 1_000),
+        (1, 12, 7, 9, 1_120),
+    ]
+    states = _columns(
+        opened, broker_state_intervals, "broker_id", "state", "from_offset", "duration_ms", "lasting"
+    )
+    assert states == [
+        (11, "FENCED", 1, 200, False),
+        (11, "ONLINE", 2, 4_800, False),
+        (12, "FENCED", 3, 200, False),
+        (12, "ONLINE", 4, 1_620, False),
+        (12, "OFFLINE", 10, 4_380, False),
+        (11, "OFFLINE", 14, 2_000, False),
+        (12, "FENCED", 15, 1_500, True),
+        (11, "ONLINE", 16, 1_000, True),
+    ]
+    claims = _columns(
+        opened, controller_failovers, "controller_id", "first_offset", "silent_ms", "record_count"
+    )
+    assert claims == [(1, 0, None, 11), (2, 11, 1_880, 9)]
+
+
+def _columns(export: Export, of: Any, *names: str) -> list[tuple[Any, ...]]:
+    engine = DuckDb()
+    return rows(engine.arrow(of(engine, export)).select(names))
