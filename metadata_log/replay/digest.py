@@ -1,7 +1,8 @@
-"""E: the state digest of an export, computed three ways that share no code: Spark SQL, DuckDB SQL, and `apply`.
+"""E: the state digest of an export, computed by Spark, by DuckDB, and by `apply`.
 
-The two engines run one SQL text over the raw records: a GROUP BY per kind of entity, a line each, and bit_xor per
-bucket. The fold makes records of the rows again and applies them, as controllers and brokers do.
+The two engines run one SQL text over the raw records, which shares no rule with `apply`: a GROUP BY per kind of entity,
+a line each, and bit_xor per bucket. The fold makes records of the rows again and applies them, as controllers and
+brokers do.
 """
 
 from collections.abc import Iterator, Sequence

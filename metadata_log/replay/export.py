@@ -56,7 +56,7 @@ FramesFrom = Callable[[int, int | None], Iterable[tuple[FrameHeader, bytes]]]
 
 SEGMENT_RECORDS: Final = 1_000_000
 """Rows of one file: a reader prunes by file, and a snapshot at each file's end bounds a look into the past."""
-CHUNK_RECORDS: Final = 131_072
+CHUNK_RECORDS: Final = 262_144
 """Rows of one row group: what the export holds in memory as objects."""
 SNAPSHOT_RECORDS: Final = 500_000
 """Snapshots closer to the one before than this are dropped once a later one stands."""

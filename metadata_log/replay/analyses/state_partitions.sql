@@ -1,21 +1,42 @@
 -- The partitions that live. A field is what the newest record that told it said; the leader epoch counts the
 -- changes that named a leader, the partition epoch counts all of them. `log_offset` is that of the last change.
--- {heads} is what partition_heads says of {records}.
-WITH tellers AS (
-    SELECT DISTINCT explode(array(
-        replicas_at, isr_at, adding_replicas_at, removing_replicas_at,
-        eligible_leader_replicas_at, last_known_elr_at, directories_at
-    )) AS told_at
-    FROM {heads}
+--
+-- Written for what most records are, changes of leader and isr. All rows are aggregated only to what has a fixed
+-- width, which Spark does by hash (with a list among it, it would sort them all); the newest isr is then fetched
+-- by its offset, and the other lists come from the few records that tell any. The hints are for Spark too, which
+-- takes the records for the smaller side by the size of their compressed files.
+-- {others} are the records that are not about partitions.
+WITH removed AS (
+    SELECT topic_id, max(log_offset) AS removed_at FROM {others} WHERE type = 9 GROUP BY topic_id
 ),
-lists AS (
-    -- The hint is for Spark, which takes the records for the smaller side by the size of their compressed files.
-    SELECT /*+ BROADCAST(tellers) */
+told AS (
+    SELECT /*+ BROADCAST(r) */ p.*
+    FROM {records} p LEFT JOIN removed r ON p.topic_id = r.topic_id
+    WHERE p.type IN (3, 5) AND (r.removed_at IS NULL OR p.log_offset > r.removed_at)
+),
+newest AS (
+    SELECT
+        topic_id,
+        partition,
+        max(log_offset) AS log_offset,
+        max_by(ts, log_offset) AS ts,
+        max_by(leader, CASE WHEN leader IS NOT NULL THEN log_offset END) AS leader,
+        CAST(sum(CASE WHEN type = 3 THEN leader_epoch WHEN leader IS NULL THEN 0 ELSE 1 END) AS INT)
+            AS leader_epoch,
+        CAST(sum(CASE WHEN type = 3 THEN partition_epoch ELSE 1 END) AS INT) AS partition_epoch,
+        max(CASE WHEN isr IS NOT NULL THEN log_offset END) AS isr_at
+    FROM told
+    GROUP BY topic_id, partition
+),
+seldom AS (
+    SELECT
         topic_id,
         partition,
         max(topic_name) AS topic_name,
+        max(topic_seq) AS topic_seq,
+        max_by(leader_recovery_state, CASE WHEN leader_recovery_state IS NOT NULL THEN log_offset END)
+            AS leader_recovery_state,
         max_by(replicas, CASE WHEN replicas IS NOT NULL THEN log_offset END) AS replicas,
-        max_by(isr, CASE WHEN isr IS NOT NULL THEN log_offset END) AS isr,
         max_by(adding_replicas, CASE WHEN adding_replicas IS NOT NULL THEN log_offset END) AS adding_replicas,
         max_by(removing_replicas, CASE WHEN removing_replicas IS NOT NULL THEN log_offset END)
             AS removing_replicas,
@@ -23,15 +44,21 @@ lists AS (
             AS eligible_leader_replicas,
         max_by(last_known_elr, CASE WHEN last_known_elr IS NOT NULL THEN log_offset END) AS last_known_elr,
         max_by(directories, CASE WHEN directories IS NOT NULL THEN log_offset END) AS directories
-    FROM {records} JOIN tellers ON log_offset = told_at
-    WHERE type IN (3, 5)
+    FROM told
+    WHERE type = 3
+        OR leader_recovery_state IS NOT NULL OR replicas IS NOT NULL
+        OR adding_replicas IS NOT NULL OR removing_replicas IS NOT NULL
+        OR eligible_leader_replicas IS NOT NULL OR last_known_elr IS NOT NULL OR directories IS NOT NULL
     GROUP BY topic_id, partition
 )
-SELECT
+SELECT /*+ BROADCAST(n) */
     3 AS type,
     'Partition' AS type_name,
-    h.log_offset, h.ts, h.topic_id, l.topic_name, h.topic_seq, h.partition,
-    h.leader, h.leader_epoch, h.partition_epoch, h.leader_recovery_state,
-    l.replicas, l.isr, l.adding_replicas, l.removing_replicas,
-    l.eligible_leader_replicas, l.last_known_elr, l.directories
-FROM {heads} h JOIN lists l ON h.topic_id = l.topic_id AND h.partition = l.partition
+    n.log_offset, n.ts, n.topic_id, s.topic_name, s.topic_seq, n.partition,
+    n.leader, n.leader_epoch, n.partition_epoch, s.leader_recovery_state,
+    s.replicas, i.isr, s.adding_replicas, s.removing_replicas,
+    s.eligible_leader_replicas, s.last_known_elr, s.directories
+FROM {records} i
+JOIN newest n ON i.log_offset = n.isr_at
+JOIN seldom s ON n.topic_id = s.topic_id AND n.partition = s.partition
+WHERE i.type IN (3, 5)

@@ -10,4 +10,4 @@ SELECT
 FROM {partition_changes}
 WHERE op = 'change'
 GROUP BY topic_name, topic_id, coalesce(cause_code, '')
-ORDER BY leader_changes DESC, topic_name, cause_code
+ORDER BY leader_changes DESC, topic_name, cause_code, topic_id

@@ -10,4 +10,4 @@ SELECT
 FROM {leader_intervals}
 WHERE leader = -1
 GROUP BY topic_name, topic_id
-ORDER BY total_ms DESC, topic_name
+ORDER BY total_ms DESC, topic_name, topic_id
