@@ -23,7 +23,7 @@ from metadata_log.protocol import (
 from quorum.committed_log import CommittedLog
 from quorum.config import ControllerSettings
 from quorum.controller import AppliedListener, Controller
-from quorum.decide.brokers import Heartbeat, state_of
+from quorum.decide.brokers import state_of
 from quorum.fetch import SendDelta, SendDiverging, SendImage, judge
 
 
@@ -81,20 +81,19 @@ class FetchService(AppliedListener):
                 self._release(broker_id)
             if written_end is not None:
                 await controller.settled(written_end, request_id=None, wrote=False)
-        verdict = self._judge(request)
-        if verdict is None and not (heartbeat is not None and heartbeat.should_shut_down):
+        should_shut_down = heartbeat is not None and heartbeat.should_shut_down
+        if self._judge(request) is None and not should_shut_down:
             wait_ms = min(request.max_wait_ms, self._settings.timing.max_wait_ms)
             await self._park(request, arrived_at_ms + wait_ms)
-            verdict = self._judge(request)
-        if verdict is None:
-            verdict = SendDelta(from_offset=request.fetch_offset)
         committed = controller.committed
         if not controller.is_active or committed.end_offset <= arrived_end:
             await controller.raft.read_index()
-        if heartbeat is not None and heartbeat.should_shut_down:
+        if should_shut_down:
             # A clean stop leaves nothing to wait for: the id is free for the next process at once.
             controller.liveness.forget(request.broker_id, request.broker_epoch)
-        return self._answer(request, verdict, heartbeat)
+        # Judged last: while leadership was proved, the log may have been shortened, and a snapshot replaced.
+        verdict = self._judge(request) or SendDelta(from_offset=request.fetch_offset)
+        return self._answer(request, verdict, should_shut_down=should_shut_down)
 
     def _judge(self, request: FetchRequest) -> SendDelta | SendImage | SendDiverging | None:
         return judge(
@@ -109,7 +108,8 @@ class FetchService(AppliedListener):
         self,
         request: FetchRequest,
         verdict: SendDelta | SendImage | SendDiverging,
-        heartbeat: Heartbeat | None,
+        *,
+        should_shut_down: bool,
     ) -> bytes:
         controller = self._controller
         image = controller.committed
@@ -125,7 +125,7 @@ class FetchService(AppliedListener):
             controller_id=self._settings.node_id,
             controller_epoch=image.controller_epoch,
             broker_state=self._state(request, image),
-            should_shut_down=heartbeat is not None and heartbeat.should_shut_down,
+            should_shut_down=should_shut_down,
             snapshot=verdict.offer if isinstance(verdict, SendImage) else None,
             diverging=verdict.diverging if isinstance(verdict, SendDiverging) else None,
         )

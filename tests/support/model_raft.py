@@ -78,6 +78,12 @@ class ModelRaft:
             self._reads.append(future)
             await future
 
+    def answer_reads(self) -> None:
+        for future in self._reads:
+            if not future.done():
+                future.set_result(None)
+        self._reads.clear()
+
     def fail_reads(self) -> None:
         for future in self._reads:
             if not future.done():
