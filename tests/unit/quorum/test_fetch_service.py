@@ -15,7 +15,7 @@ from metadata_log.segments import SegmentedLog
 from quorum.committed_log import CommittedLog
 from quorum.controller import Controller
 from quorum.fetch_service import FetchService
-from tests.unit.quorum.test_controller import Lab, online, poll, settings, setting, spin
+from tests.unit.quorum.test_controller import Lab, online, poll, setting, settings, spin
 
 
 class FetchLab(Lab):
