@@ -230,14 +230,19 @@ class Controller:
         if not decision.records:
             # A refusal and "nothing to do" may rest on records in flight, so they wait for them; and on a state that a
             # newer controller has left behind, so they wait for proof that there is none.
-            end_offset = self.tip.end_offset
+            end_offset, claim_epoch = self.tip.end_offset, self._claim_epoch
             await self.raft.read_index()
+            if claim_epoch != self._claim_epoch or self.committed.controller_epoch > claim_epoch:
+                raise self.not_controller()  # a newer claim was applied before this task was woken
             await self.settled(end_offset, request_id=None, wrote=False)
             self.counters.writes_refused += decision.refusal is not None
             return Outcome(answer=decision.outcome(), base_offset=end_offset, end_offset=end_offset)
         batch = self.append(decision, envelope)
         self.counters.writes += 1
         await self.settled(batch.end_offset, request_id=envelope.request_id, wrote=True)
+        stored = None if envelope.request_id is None else self.committed.results.get(envelope.request_id)
+        if stored is not None and stored.base_offset != batch.base_offset:
+            return _stored(stored)  # another controller carried it out, and a snapshot told us
         return Outcome(answer=decision.outcome(), base_offset=batch.base_offset, end_offset=batch.end_offset)
 
     async def _repeated(self, known: RequestResultRecord, operation: str, request: Request) -> Outcome:
@@ -248,9 +253,7 @@ class Controller:
             )
             return await self._carry_out(Decision(refusal=refusal), NO_ENVELOPE)
         await self.settled(known.end_offset, request_id=request.request_id, wrote=True)
-        return Outcome(
-            answer=msgpack.unpackb(known.response), base_offset=known.base_offset, end_offset=known.end_offset
-        )
+        return _stored(self.committed.results.get(request.request_id) or known)
 
     def append(self, decision: Decision, envelope: Envelope) -> RecordBatch:
         """Append a decision's records to the tip as one batch, without waiting.
@@ -535,3 +538,9 @@ def _sorted(value: object) -> object:
     if isinstance(value, list | tuple):
         return [_sorted(item) for item in value]
     return value
+
+
+def _stored(result: RequestResultRecord) -> Outcome:
+    return Outcome(
+        answer=msgpack.unpackb(result.response), base_offset=result.base_offset, end_offset=result.end_offset
+    )

@@ -16,7 +16,7 @@ from metadata_log.errors import (
 )
 from metadata_log.ids import BrokerId, NodeId, Uuid
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
-from metadata_log.protocol import AlterConfigs, CreateTopic, FetchRequest, RegisterBroker
+from metadata_log.protocol import AlterConfigs, CreateTopic, DeleteTopic, FetchRequest, RegisterBroker
 from metadata_log.records.brokers import BrokerEndpoint, FeatureRange
 from metadata_log.records.configs import BROKER
 from metadata_log.state_digest import buckets_of
@@ -317,6 +317,50 @@ def test_a_snapshot_under_a_waiter_answers_from_the_stored_result() -> None:
         with pytest.raises(OutcomeUnknown):
             await unknown
         assert old.committed == new.committed
+
+    run(story)
+
+
+def test_a_snapshot_under_a_waiter_gives_the_answer_that_was_stored_not_its_own() -> None:
+    """The client asked the next controller as well, which made another topic under the same request id."""
+
+    async def story(lab: Lab) -> None:
+        old = lab.lead(1)
+        await online(lab, old, 11)
+        command = CreateTopic(
+            name="a", partitions=1, replication_factor=1, assignment=None, configs={}, validate_only=False
+        )
+        request = Request(request_id=uuid(7), sha256=b"x" * 32)
+        first = asyncio.create_task(old.submit(command, actor=None, request=request))
+        again = asyncio.create_task(old.submit(command, actor=None, request=request))
+        await spin()
+        old.on_leadership(is_leader=False)
+        del lab.quorum.nodes[NodeId(1)]
+        new = lab.lead(2, keep=0)
+        stored = await lab.write(new, command, request)
+        lab.snapshots["s"] = new.committed
+        old.on_restore("s")
+        assert await first == stored
+        assert await again == stored
+
+    run(story)
+
+
+def test_a_refusal_proved_just_before_another_claim_is_not_waited_for() -> None:
+    """The proof came, and before the waiter was woken a newer claim was applied: nothing would end its waiting."""
+
+    async def story(lab: Lab) -> None:
+        old = lab.lead(1)
+        raft = lab.quorum.nodes[NodeId(1)]
+        raft.hold_reads = True
+        refused = DeleteTopic(name="none")
+        task = asyncio.create_task(old.submit(refused, actor=None, request=None))
+        await spin()
+        raft.answer_reads()
+        lab.lead(2)
+        with pytest.raises(NotController):
+            async with asyncio.timeout(1):
+                await task
 
     run(story)
 
