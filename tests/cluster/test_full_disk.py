@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import http.client
 import resource
 import subprocess
 import sys
@@ -97,9 +98,15 @@ def write(quorum: Quorum, number: int) -> None:
 
 
 def write_until_it_stops(quorum: Quorum) -> None:
-    """Write to the others' quorum until the victim cannot keep what it is sent."""
+    """Write until the victim cannot keep what it is sent, or, when it leads, what it is asked."""
     for number in range(1_000):
-        write(quorum, number)
+        try:
+            write(quorum, number)
+        except (OSError, http.client.HTTPException, AssertionError):
+            # It led, and took the answer to this write with it; from any other controller this is a fault.
+            poll_until(
+                lambda: quorum.cluster.exit_code(VICTIM) is not None, deadline_s=30, what="the victim ends"
+            )
         if quorum.cluster.exit_code(VICTIM) is not None:
             return
     raise AssertionError("it never ran out of room")
