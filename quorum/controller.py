@@ -241,7 +241,10 @@ class Controller:
         self.counters.writes += 1
         await self.settled(batch.end_offset, request_id=envelope.request_id, wrote=True)
         stored = None if envelope.request_id is None else self.committed.results.get(envelope.request_id)
-        if stored is not None and (stored.base_offset, stored.response) != (batch.base_offset, envelope.response):
+        if stored is not None and (stored.base_offset, stored.response) != (
+            batch.base_offset,
+            envelope.response,
+        ):
             return _stored(stored)  # another controller carried it out, and a snapshot told us
         return Outcome(answer=decision.outcome(), base_offset=batch.base_offset, end_offset=batch.end_offset)
 
