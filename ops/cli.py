@@ -335,6 +335,16 @@ def _add_cluster(tree: _Tree) -> None:
         parent=tree.network,
         examples=("quorum status", "quorum status -o json"),
     )
+    transfer = quorum.verb(
+        "transfer",
+        "Have another controller lead, before work on the host of the one that does.",
+        run="quorum_commands:run_transfer",
+        parent=tree.network,
+        examples=("quorum transfer", "quorum transfer --to 2"),
+    )
+    transfer.add_argument(
+        "--to", type=_from_to(0, INT32_MAX), metavar="ID", help="default: the most caught-up voter"
+    )
     health = quorum.verb(
         "health",
         "Judge the cluster: green, yellow or red, and why (exit code 0, 10, 20).",

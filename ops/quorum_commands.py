@@ -1,4 +1,4 @@
-"""E: `quorum status|health`: every controller is asked, and none needs to lead."""
+"""E: `quorum status|health|transfer`; for the first two every controller is asked, and none needs to lead."""
 
 import argparse
 import time
@@ -61,6 +61,13 @@ def _table(status: dict[str, Any]) -> str:
         ]
     )
     return f"{head}\n\n{render.table(VOTERS, status['voters'], empty='no voters')}"
+
+
+def run_transfer(args: argparse.Namespace) -> int:
+    """Have another controller lead."""
+    told = client_from(args).write("POST", "/v1/quorum/transfer", {"to": args.to})
+    show(args, told, table=lambda: f"controller {told['leader_id']} leads")
+    return 0
 
 
 def run_health(args: argparse.Namespace) -> int:

@@ -151,6 +151,7 @@ class Controller:
         self._active = False
         self._in_flight: deque[_InFlight] = deque()
         self._waiters: deque[_Waiter] = deque()
+        self._transfers: list[asyncio.Future[NodeId]] = []
         self._checked_at_ms = 0
 
     def attach(self, raft: RaftLog, listeners: Sequence[AppliedListener]) -> None:
@@ -323,6 +324,32 @@ class Controller:
         await self.raft.read_index()
         return view(self.committed)
 
+    # --- handing over
+
+    async def transfer(self, to: NodeId | None) -> NodeId:
+        """Ask another voter to lead (None: the most caught-up one), and return who does once that is heard of.
+
+        Raises:
+            NotController: not active.
+            InvalidRequest: `to` is no other voter that is reachable.
+            OutcomeUnknown: nobody was heard to lead within two election timeouts; perhaps this node leads on.
+        """
+        if not self._active:
+            raise self.not_controller()
+        self.raft.transfer_leadership(to)
+        taken_over: asyncio.Future[NodeId] = asyncio.get_running_loop().create_future()
+        self._transfers.append(taken_over)
+        patience_ms = 2 * self._settings.timing.election_timeout_max_ms
+        try:
+            async with asyncio.timeout(patience_ms / 1000):
+                return await taken_over
+        except TimeoutError as error:
+            raise OutcomeUnknown(
+                f"no other controller was heard to lead within {patience_ms} ms; ask `quorum status` who does"
+            ) from error
+        finally:
+            self._transfers.remove(taken_over)
+
     # --- brokers
 
     def heartbeat(self, request: FetchRequest) -> tuple[Heartbeat, int | None]:
@@ -394,6 +421,10 @@ class Controller:
 
     def on_leader_hint(self, leader_id: NodeId | None) -> None:
         self.leader_hint = leader_id
+        if leader_id is not None and leader_id != self._settings.node_id:
+            for taken_over in self._transfers:
+                if not taken_over.done():
+                    taken_over.set_result(leader_id)
 
     def _claim(self) -> None:
         """Append a claim on the image as it will be once the journal's tail is folded."""

@@ -32,7 +32,7 @@ from metadata_log.errors import (
 )
 from metadata_log.fields import Fields
 from metadata_log.http_errors import error_body, status_of
-from metadata_log.ids import BrokerId, Uuid, uuid_from_text
+from metadata_log.ids import BrokerId, NodeId, Uuid, uuid_from_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.log_lines import log_lines
 from metadata_log.protocol import (
@@ -112,6 +112,7 @@ class HttpApi:
                 web.get("/v1/configs", self._configs),
                 web.patch("/v1/configs", self._alter_configs),
                 web.get("/v1/quorum", self._quorum),
+                web.post("/v1/quorum/transfer", self._transfer),
                 web.get("/v1/snapshots", self._snapshots),
                 web.post("/v1/snapshots", self._take_snapshot),
                 web.get("/v1/state", self._state),
@@ -269,6 +270,14 @@ class HttpApi:
     async def _unregister(self, request: web.Request) -> web.Response:
         command = UnregisterBroker(broker_id=_broker_id(request.match_info["id"]))
         return await self._write(request, command, await _raw_body(request))
+
+    async def _transfer(self, request: web.Request) -> web.Response:
+        body, _ = await _body(request)
+        fields = Fields(body, "transfer")
+        to = fields.optional("to", lambda value: NodeId(Fields({"to": value}, "transfer").integer("to")))
+        fields.done()
+        leader_id = await self._controller.transfer(to)
+        return self._ok(request, {"leader_id": leader_id})
 
     async def _alter_configs(self, request: web.Request) -> web.Response:
         body, raw = await _body(request)

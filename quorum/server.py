@@ -32,9 +32,11 @@ from metadata_log.errors import (
     DamagedFile,
     Fault,
     InvalidSettings,
+    OutcomeUnknown,
     QuorumRefused,
     Rejected,
     SnapshotNotFound,
+    Unavailable,
 )
 from metadata_log.ids import NodeId, Uuid, random_uuid, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
@@ -57,8 +59,6 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 FREE_BYTES_TO_START = 4 * limits.MIB
 """Enough to take part, and to write a snapshot of a small cluster."""
-HAND_OVER_MS = 500
-"""How long a stopping leader waits for another to take over; a failover by itself takes less."""
 SEGMENT_SYNC_S = 1.0
 """Segments can be made again from the journal and the peers: they are synced lazily."""
 
@@ -244,11 +244,8 @@ class _Node:
     async def _wait_for_stop(self) -> None:
         await self.stop_asked.wait()
         if self.controller.is_active and len(self.settings.voters) > 1:
-            with suppress(Rejected):  # nobody is there to take over
-                self.raft.transfer_leadership(None)
-            deadline = monotonic_ms() + HAND_OVER_MS
-            while self.controller.is_active and monotonic_ms() < deadline:
-                await asyncio.sleep(0.005)
+            with suppress(Rejected, OutcomeUnknown, Unavailable):  # nobody is there to take over
+                await self.controller.transfer(None)
         await self.raft.close()
         raise _Stopped
 

@@ -304,8 +304,11 @@ class PySyncObjLog:
         if not self._is_leader:
             raise NotController("this node does not lead", controller_id=self._guard.leader)
         target = self._guard.most_caught_up() if to is None else to
-        if target is None or target not in self._voters or target == self._id:
-            raise InvalidRequest("leadership can only go to another voter that is reachable", node_id=to)
+        if target is None or target not in self._guard.links:
+            raise InvalidRequest(
+                "no other voter is reachable" if to is None else f"{to} is no other voter that is reachable",
+                node_id=to,
+            )
         self._guard.transfer(target, self._now_ms())
         self._wake.set()
 

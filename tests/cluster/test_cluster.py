@@ -23,6 +23,7 @@ from ops.client import ClusterClient
 from ops.local_cluster import LocalCluster
 from quorum.config import ControllerSettings, SnapshotSettings
 from tests.support.processes import free_port
+from tests.support.wire import Quorum, ask, controllers
 
 pytestmark = pytest.mark.slow
 DEADLINE_S = 30.0
@@ -401,3 +402,23 @@ def test_sigterm_stops_brokers_and_controllers_cleanly(tmp_path: Path) -> None:
         await all_agree(cluster)
 
     run(story, LocalCluster(tmp_path / "c", controllers=3, brokers=3))
+
+
+def test_leadership_is_handed_over(tmp_path: Path) -> None:
+    with controllers(tmp_path / "c") as quorum:
+        _hand_over(quorum)
+
+
+def _hand_over(quorum: Quorum) -> None:
+    before = quorum.ask("GET", "/v1/quorum").value()["leader_id"]
+    target = next(
+        voter["id"] for voter in quorum.ask("GET", "/v1/quorum").value()["voters"] if voter["id"] != before
+    )
+    told = quorum.ask("POST", "/v1/quorum/transfer", {"to": target}).ok()
+    assert told == {"leader_id": target}
+    assert quorum.ask("GET", "/v1/quorum").value()["leader_id"] == target
+    quorum.ask("PATCH", "/v1/configs", {"cluster": True, "set": {"handed": "over"}}).ok()
+    for nobody in (target, 77):
+        quorum.ask("POST", "/v1/quorum/transfer", {"to": nobody}).error(400, "INVALID_REQUEST")
+    ask(quorum.others[0], "POST", "/v1/quorum/transfer", {"to": None}).error(421, "NOT_CONTROLLER")
+    assert quorum.ask("POST", "/v1/quorum/transfer", {"to": None}).ok()["leader_id"] != target

@@ -27,6 +27,7 @@ VERBS = {
         "broker run",
         "quorum status",
         "quorum health",
+        "quorum transfer",
     ),
     *("brokers list", "brokers describe", "topics create", "topics list", "topics describe", "topics delete"),
     *("configs get", "configs set", "configs unset", "log dump", "log verify", "log export"),
