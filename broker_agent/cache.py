@@ -78,10 +78,15 @@ class Cache:
         self._store = SnapshotStore(self._data_dir / "snapshots", self._data_dir / "quarantine")
         base = self._newest_snapshot(None)
         try:
-            self._log = SegmentedLog.open(self._log_dir, segment_bytes=SEGMENT_BYTES)
+            # Whatever lies behind the snapshot can be fetched again.
+            self._log = SegmentedLog.open(
+                self._log_dir, segment_bytes=SEGMENT_BYTES, made_again_from=base.end_offset
+            )
         except DamagedFile as error:
             self._report_damage(error.message)
             return self._begin_anew(base)
+        if self._log.damage is not None:
+            self._report_damage(self._log.damage)
         if self._log.end_offset < base.end_offset:
             # The process ended between taking a snapshot in and going on behind it.
             self._drop_log_below(base)

@@ -106,16 +106,33 @@ def quarantine(path: Path, *, into: Path | None = None) -> Path:
     Raises:
         DiskFailed: it could not be moved.
     """
-    folder = path.parent.parent / "quarantine" if into is None else into
     with renamed_os_errors(path):
-        folder.mkdir(exist_ok=True)
-        target, number = folder / path.name, 1
-        while target.exists():
-            target = folder / f"{path.name}.{number}"
-            number += 1
+        target = _place_in_quarantine(path, into)
         path.rename(target)
-        sync_directory(folder)
+        sync_directory(target.parent)
         sync_directory(path.parent)
+    return target
+
+
+def quarantine_copy(path: Path) -> Path:
+    """Copy DATA/FOLDER/FILE to DATA/quarantine, for a file that goes on without its damaged part; return where to.
+
+    Raises:
+        DiskFailed: it could not be copied.
+    """
+    with renamed_os_errors(path):
+        target = _place_in_quarantine(path, None)
+        target.write_bytes(path.read_bytes())
+    return target
+
+
+def _place_in_quarantine(path: Path, into: Path | None) -> Path:
+    folder = path.parent.parent / "quarantine" if into is None else into
+    folder.mkdir(exist_ok=True)
+    target, number = folder / path.name, 1
+    while target.exists():
+        target = folder / f"{path.name}.{number}"
+        number += 1
     return target
 
 

@@ -15,10 +15,13 @@ Torn or rotten
 What a crash can harm is what was not synced: the end of the last file, and of one without an index before it. There a
 frame cut short is cut off, and so is a wrong one that nothing sound follows, or that ends in zeros at the end of a
 page: power loss keeps later pages without earlier ones. Whatever follows the cut goes with it. A wrong frame anywhere
-else is damage and refused, by file and byte. Every frame handed out has had its crc checked, whenever it is read.
+else is damage. Where its owner can have the frames again, because they lie behind the snapshot that the owner goes on
+from (`made_again_from`), the log is cut before it and a copy of the damaged file kept in quarantine; elsewhere it is
+refused, by file and byte. Every frame handed out has had its crc checked, whenever it is read.
 """
 
 import json
+import logging
 import os
 import re
 import threading
@@ -44,10 +47,18 @@ from metadata_log.codec import (
     decode,
     read_header,
 )
-from metadata_log.data_directory import quarantine, renamed_os_errors, replace_file, sync_directory
+from metadata_log.data_directory import (
+    quarantine,
+    quarantine_copy,
+    renamed_os_errors,
+    replace_file,
+    sync_directory,
+)
 from metadata_log.errors import DamagedFile, DiskFailed, InvariantBroken, OffsetCompacted
 from metadata_log.fetch_window import AT_ZERO, Position
 from metadata_log.limits import INDEX_INTERVAL_BYTES, SEGMENT_BYTES
+
+log = logging.getLogger(__name__)
 
 _NAME: Final = re.compile(r"^(\d{20})\.log$")
 _FRAME_BEGINS: Final = MAGIC.to_bytes(2) + bytes((FORMAT, 0))
@@ -118,6 +129,7 @@ class _Recovered(NamedTuple):
     segments: list[_Segment]
     discarded: tuple[Path, ...]
     torn_bytes: int
+    damage: str | None
 
 
 class Verified(NamedTuple):
@@ -148,13 +160,20 @@ class SegmentedLog:
         self._next_read: tuple[int, Path, int] | None = None
         self.torn_bytes = recovered.torn_bytes
         """What `open` cut off."""
+        self.damage = recovered.damage
+        """Why, where it was more than a crash leaves; the damaged file's copy is in quarantine."""
         self.discarded = recovered.discarded
         """Files that `open` moved to quarantine: what lay behind a tear, or before the log's start."""
         self.synced_end_offset = self.end_offset
 
     @classmethod
-    def open(cls, directory: Path, *, segment_bytes: int = SEGMENT_BYTES) -> "SegmentedLog":
+    def open(
+        cls, directory: Path, *, segment_bytes: int = SEGMENT_BYTES, made_again_from: int | None = None
+    ) -> "SegmentedLog":
         """Open the log in `directory`, which is made if missing; cut off what a crash left torn, and sync.
+
+        The owner can have all frames from offset `made_again_from` on once more (None: none of them): what is damaged
+        there is cut off.
 
         Raises:
             DamagedFile: bytes are not what was written, where no crash can have harmed them, or a file is missing.
@@ -162,13 +181,15 @@ class SegmentedLog:
         """
         with renamed_os_errors(directory):
             directory.mkdir(parents=True, exist_ok=True)
-            log = cls(directory, segment_bytes=segment_bytes, recovered=_recover(directory))
-            if log._segments:
-                last = log._segments[-1]
+            opened = cls(
+                directory, segment_bytes=segment_bytes, recovered=_recover(directory, made_again_from)
+            )
+            if opened._segments:
+                last = opened._segments[-1]
                 last.index_path.unlink(missing_ok=True)  # it is written again when the file is closed
-                log._fd = os.open(last.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+                opened._fd = os.open(last.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
             sync_directory(directory)
-            return log
+            return opened
 
     # --- where it stands
 
@@ -523,7 +544,7 @@ def verify(path: Path) -> Verified:
 # --- files
 
 
-def _recover(directory: Path) -> _Recovered:
+def _recover(directory: Path, made_again_from: int | None) -> _Recovered:
     """Learn all files, cut off a tear, and make durable whatever has no index to say that it is."""
     discarded: list[Path] = []
     paths = _segment_paths(directory)
@@ -531,28 +552,44 @@ def _recover(directory: Path) -> _Recovered:
     while start is not None and paths and paths[0][0] < start.offset:
         # A retention or a restart of the log did not come to its end.
         discarded += _set_aside(paths.pop(0)[1])
+    is_cut, torn_bytes, damage = False, 0, None
+    if start is None and made_again_from is not None and paths and paths[0][0] > made_again_from:
+        # The beginning is missing, and what is here begins behind the frames that will come again.
+        start, is_cut = _Start(0, AT_ZERO, 0), True
     if start is None:
         start = _start_of(paths)
     segments: list[_Segment] = []
-    torn_bytes = 0
     before, time_max_ms, end_offset = start.before, start.time_max_ms, start.offset
     for place, (base_offset, path) in enumerate(paths):
-        if torn_bytes:
+        if is_cut:
             discarded += _set_aside(path)
             continue
-        _check_no_gap(path, base_offset, end_offset)
         segment = _Segment(path, base_offset, before, time_max_ms)
-        is_last = place == len(paths) - 1
-        if is_last or not _read_index(segment):
-            if _scan(segment, may_be_torn=True, is_last=is_last):
-                torn_bytes = path.stat().st_size - segment.size
-                os.truncate(path, segment.size)
+        is_last, is_indexed = place == len(paths) - 1, False
+        try:
+            _check_no_gap(path, base_offset, end_offset)
+            is_indexed = not is_last and _read_index(segment)
+            if not is_indexed:
+                is_cut = _scan(segment, may_be_torn=True, is_last=is_last)
+        except DamagedFile as error:
+            if made_again_from is None or segment.end_offset < made_again_from:
+                raise
+            is_cut, damage = True, error.message
+            if base_offset != end_offset:
+                discarded += _set_aside(path)
+                continue
+            kept = quarantine_copy(path)
+            log.warning("segment_cut", extra={"reason": error.message, "copy": str(kept)})
+        if is_cut:
+            torn_bytes = path.stat().st_size - segment.size
+            os.truncate(path, segment.size)
+        if not is_indexed:
             _sync_file(path)
-            if not is_last and not torn_bytes:
+            if not is_last and not is_cut:
                 _write_index(segment)
         segments.append(segment)
         before, time_max_ms, end_offset = segment.last, segment.time_max_ms, segment.end_offset
-    return _Recovered(start, segments, tuple(discarded), torn_bytes)
+    return _Recovered(start, segments, tuple(discarded), torn_bytes, damage)
 
 
 def _check_no_gap(path: Path, base_offset: int, end_offset: int) -> None:

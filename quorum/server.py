@@ -49,10 +49,13 @@ from quorum.http_api import HttpApi
 from quorum.raft.adapter import PySyncObjLog
 from quorum.raft.guard import RaftSettings
 from quorum.raft.journal import Journal, OsDisk
+from quorum.raft.pointer import FILE_NAME as POINTER_FILE
+from quorum.raft.pointer import Pointer
 from quorum.raft.transport import Hello, TcpTransport, voters_sha256
 from quorum.snapshot_keeper import SnapshotKeeper
 from quorum.status import QuorumStatus
 from snapshots.download import download_snapshot
+from snapshots.snapshot_file import position_of
 from snapshots.store import SnapshotStore
 
 log = logging.getLogger(__name__)
@@ -101,7 +104,10 @@ class _Node:
         rng = random.SystemRandom()
         self.incarnation_id: Uuid = random_uuid(rng)
         self.journal_pool = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="journal"))
-        self.segments = SegmentedLog.open(data / "log", segment_bytes=settings.log.segment_bytes)
+        disk = OsDisk(data / "journal")
+        self.segments = SegmentedLog.open(
+            data / "log", segment_bytes=settings.log.segment_bytes, made_again_from=_covered_offset(disk)
+        )
         stack.callback(self.segments.close)
         self.store = SnapshotStore(data / "snapshots", data / "quarantine")
         self.committed_log = CommittedLog(self.segments)
@@ -142,7 +148,6 @@ class _Node:
             expected_directories={node_id: voter.directory_id for node_id, voter in peers.items()},
         )
         self.transport.on_refused = self._on_refused
-        disk = OsDisk(data / "journal")
         journal = Journal.open(disk, random_bytes=os.urandom)
         stack.callback(journal.close)
         self.raft = PySyncObjLog(
@@ -301,6 +306,15 @@ class _Node:
             await download_snapshot(self._session, urls, snapshot_id, self.store.directory)
             image = await asyncio.to_thread(self.store.load, snapshot_id)
         self._loaded = {snapshot_id: image}
+
+
+def _covered_offset(disk: OsDisk) -> int | None:
+    """Return the end of the snapshot that the journal stands on: Raft will commit all behind it once more."""
+    data = disk.read(POINTER_FILE)
+    try:
+        return 0 if data is None else position_of(Pointer.from_bytes(data).snapshot_id)[0]
+    except ValueError:
+        return None  # the Raft log itself will be refused
 
 
 def _now_ms() -> int:

@@ -306,7 +306,7 @@ def damage(path: Path, *, at: int) -> None:
     path.write_bytes(data)
 
 
-def test_a_damaged_log_is_set_aside_and_fetched_again(tmp_path: Path) -> None:
+def test_a_damaged_log_is_cut_and_the_rest_fetched_again(tmp_path: Path) -> None:
     async def scenario() -> None:
         cluster = FakeCluster()
         cluster.log.fill(300)
@@ -318,7 +318,7 @@ def test_a_damaged_log_is_set_aside_and_fetched_again(tmp_path: Path) -> None:
             cluster.fetches.clear()
             async with BrokerAgent(settings) as agent:
                 await online(agent)
-                assert cluster.fetches[0].fetch_offset == 0
+                assert 0 < cluster.fetches[0].fetch_offset < 100
                 assert digest(agent.image) == digest(cluster.log.image)
                 assert agent.numbers().load_errors == 1
             assert (tmp_path / "quarantine" / file.name).exists()
