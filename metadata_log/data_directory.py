@@ -1,6 +1,6 @@
 """E: a node's data directory: whose it is, who runs in it, and what every file in it has in common.
 
-meta.json       {"version":1,"role","id","cluster_id","directory_id"}; written once, by `format_directory`
+meta.json       {"version":1,"role","id","cluster_id","directory_id","crc32c"}; written once, by `format_directory`
 lock            held (flock) by the process that runs here
 process.json    where that process listens; it outlives a kill, the lock does not
 reserve         16 MiB for the day the disk is full
@@ -13,11 +13,14 @@ import json
 import os
 import random
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeAlias
+
+import google_crc32c
 
 from metadata_log.errors import DirectoryInUse, DiskFailed, ForeignDirectory
 from metadata_log.ids import NodeId, Uuid, random_uuid, uuid_from_text, uuid_text
@@ -100,6 +103,37 @@ def replace_file(path: Path, content: bytes) -> None:
         sync_directory(path.parent)
 
 
+def checked_json(fields: Mapping[str, object]) -> bytes:
+    """Return a small file's content: `fields`, version 1, with a checksum: a bit that turns in a number makes another."""
+    versioned = {"version": 1, **fields}
+    return json.dumps(versioned | {"crc32c": _crc(versioned)}).encode() + b"\n"
+
+
+def from_checked_json(content: bytes, names: AbstractSet[str]) -> dict[str, Any]:
+    """Read what `checked_json` made, with fields of these names; a file without a checksum is believed.
+
+    Raises:
+        ValueError: it is something else, of another version, or damaged.
+    """
+    fields: Any = json.loads(content)
+    if not isinstance(fields, dict):
+        raise ValueError("it is no JSON object")  # noqa: TRY004 - it is data that is wrong, not a caller
+    crc = fields.pop("crc32c", None)
+    if fields.get("version") != 1:
+        raise ValueError(f"version {fields.get('version')} is unknown to this release")
+    if set(fields) != names | {"version"}:
+        raise ValueError(f"its fields are {', '.join(sorted(fields))}")
+    if crc not in (None, _crc(fields)):
+        raise ValueError("its checksum is wrong")
+    return fields
+
+
+def _crc(fields: Mapping[str, object]) -> str:
+    """Return the CRC-32C, in hex, of the compact JSON with sorted keys."""
+    text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
+    return f"{google_crc32c.value(text.encode()):08x}"
+
+
 def quarantine(path: Path, *, into: Path | None = None) -> Path:
     """Move DATA/FOLDER/FILE to DATA/quarantine (or `into`), under a name nothing there has; return where it went.
 
@@ -174,14 +208,13 @@ def format_directory(
         directory_id=random_uuid(rng) if directory_id is None else directory_id,
     )
     fields = {
-        "version": 1,
         "role": role,
         "id": node_id,
         "cluster_id": cluster_id,
         "directory_id": uuid_text(meta.directory_id),
     }
     # Last: a directory is formatted once its meta.json is there.
-    replace_file(path / "meta.json", json.dumps(fields).encode() + b"\n")
+    replace_file(path / "meta.json", checked_json(fields))
     with renamed_os_errors(path):
         sync_directory(path.parent)
     return meta
@@ -217,9 +250,7 @@ def load_meta(path: Path) -> Meta:
     with renamed_os_errors(file):
         content = file.read_bytes()
     try:
-        fields = json.loads(content)
-        if fields["version"] != 1:
-            raise ValueError(f"version {fields['version']} is unknown to this release")
+        fields = from_checked_json(content, {"role", "id", "cluster_id", "directory_id"})
         if fields["role"] not in FOLDERS:
             raise ValueError(f"{fields['role']!r} is no role")
         return Meta(

@@ -20,7 +20,6 @@ from (`made_again_from`), the log is cut before it and a copy of the damaged fil
 refused, by file and byte. Every frame handed out has had its crc checked, whenever it is read.
 """
 
-import json
 import logging
 import os
 import re
@@ -48,6 +47,8 @@ from metadata_log.codec import (
     read_header,
 )
 from metadata_log.data_directory import (
+    checked_json,
+    from_checked_json,
     quarantine,
     quarantine_copy,
     renamed_os_errors,
@@ -334,16 +335,13 @@ class SegmentedLog:
     def _begin_at(self, start: _Start) -> None:
         """Write down where the log begins, before the files below go: the log of a crash in between begins there too."""
         self._next_read = None
-        text = json.dumps(
-            {
-                "version": 1,
-                "offset": start.offset,
-                "controller_epoch": start.before.controller_epoch,
-                "crc": start.before.crc,
-                "time_max_ms": start.time_max_ms,
-            }
-        )
-        replace_file(self._directory / "start.json", text.encode())
+        fields = {
+            "offset": start.offset,
+            "controller_epoch": start.before.controller_epoch,
+            "crc": start.before.crc,
+            "time_max_ms": start.time_max_ms,
+        }
+        replace_file(self._directory / "start.json", checked_json(fields))
         self._start = start
 
     # --- reading
@@ -547,12 +545,19 @@ def verify(path: Path) -> Verified:
 def _recover(directory: Path, made_again_from: int | None) -> _Recovered:
     """Learn all files, cut off a tear, and make durable whatever has no index to say that it is."""
     discarded: list[Path] = []
+    is_cut, torn_bytes, damage = False, 0, None
     paths = _segment_paths(directory)
-    start = _read_start(directory)
+    try:
+        start = _read_start(directory)
+    except DamagedFile as error:
+        if made_again_from is None:
+            raise
+        # The first file says itself where it begins.
+        start, damage = None, error.message
+        discarded.append(quarantine(directory / "start.json"))
     while start is not None and paths and paths[0][0] < start.offset:
         # A retention or a restart of the log did not come to its end.
         discarded += _set_aside(paths.pop(0)[1])
-    is_cut, torn_bytes, damage = False, 0, None
     if start is None and made_again_from is not None and paths and paths[0][0] > made_again_from:
         # The beginning is missing, and what is here begins behind the frames that will come again.
         start, is_cut = _Start(0, AT_ZERO, 0), True
@@ -776,9 +781,7 @@ def _read_index(segment: _Segment) -> bool:
 def _read_start(directory: Path) -> _Start | None:
     path = directory / "start.json"
     try:
-        fields = json.loads(path.read_bytes())
-        if fields["version"] != 1:
-            raise ValueError(f"version {fields['version']} is unknown to this release")
+        fields = from_checked_json(path.read_bytes(), {"offset", "controller_epoch", "crc", "time_max_ms"})
         before = Position(int(fields["controller_epoch"]), int(fields["crc"]))
         return _Start(int(fields["offset"]), before, int(fields["time_max_ms"]))
     except FileNotFoundError:

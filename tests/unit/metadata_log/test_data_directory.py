@@ -51,8 +51,12 @@ def test_a_formatted_directory_says_whose_it_is(tmp_path: Path) -> None:
         "id": 1,
         "cluster_id": CLUSTER,
         "directory_id": uuid_text(meta.directory_id),
+        "crc32c": "c30f9751",
     }
     assert read_meta(path, "controller", 1, CLUSTER) == meta
+    (path / "meta.json").write_text((path / "meta.json").read_text().replace('"id": 1', '"id": 3'))
+    with pytest.raises(ForeignDirectory, match="checksum"):
+        load_meta(path)
 
 
 def test_a_broker_has_no_journal(tmp_path: Path) -> None:
