@@ -150,6 +150,8 @@ class Controller:
         self._claim_epoch = -1
         self._active = False
         self._in_flight: deque[_InFlight] = deque()
+        self._broker_ends: dict[BrokerId, int] = {}
+        """Where the newest of our batches that touched a broker ends."""
         self._waiters: deque[_Waiter] = deque()
         self._transfers: list[asyncio.Future[NodeId]] = []
         self._checked_at_ms = 0
@@ -289,6 +291,8 @@ class Controller:
         self.raft.append(frame)
         self._tip = image
         self._in_flight.append(_InFlight(batch=batch, frame=frame, image=image, delta=delta))
+        for broker_id in delta.brokers:
+            self._broker_ends[broker_id] = batch.end_offset
         return batch
 
     async def settled(self, end_offset: int, *, request_id: Uuid | None, wrote: bool) -> None:
@@ -355,13 +359,15 @@ class Controller:
     def heartbeat(self, request: FetchRequest) -> tuple[Heartbeat, int | None]:
         """Decide what a broker's fetch asks for, and append it; the session is renewed as of now.
 
-        Also returns the end offset of what was appended, for `settled`; None if nothing was.
+        Also returns the end offset of what was appended now or before about this broker, for `settled`; None if nothing
+        of it is in flight. An answer given earlier would renew the session of a broker whose fencing is about to commit,
+        and it would serve beyond that.
 
         Raises:
             StaleBrokerEpoch: the broker is not the registered one.
             NotController, ThrottlingQuotaExceeded.
         """
-        end_offset = None
+        end_offset = self._broker_ends.get(request.broker_id, 0)
         while True:
             decided = heartbeat(self.tip, request, liveness=self.liveness, now_ms=self._now_ms())
             decision = decided.decision
@@ -370,7 +376,7 @@ class Controller:
                 envelope = Envelope(actor=f"Broker:{request.broker_id}", cause=decision.cause)
                 end_offset = self.append(decision, envelope).end_offset
             if not decision.more:
-                return decided, end_offset
+                return decided, end_offset if end_offset > self.committed.end_offset else None
 
     def check_sessions(self) -> bool:
         """Fence one broker whose session expired; answer whether another check is due at once.
@@ -453,6 +459,7 @@ class Controller:
         was_active = self._active
         self._tip, self._active = None, False
         self._in_flight.clear()
+        self._broker_ends.clear()
         if was_active:
             log.info("controller_resigned", extra={"controller_epoch": self._claim_epoch})
             for listener in self._listeners:

@@ -7,7 +7,7 @@ whenever it started: whoever begins at a snapshot begins where all others stood 
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from metadata_log.codec import FrameHeader
 from metadata_log.ids import SnapshotId
@@ -40,8 +40,7 @@ class SnapshotClock:
 
     def after(self, header: FrameHeader) -> "SnapshotClock":
         """Return the clock behind a frame."""
-        return replace(
-            self,
+        return SnapshotClock(
             bytes_since=self.bytes_since + header.frame_bytes,
             due_time_ms=header.appended_at_ms if self.due_time_ms is None else self.due_time_ms,
         )

@@ -31,6 +31,7 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "metadata_log/image/*.py": frozenset({"immutables"}),
     "metadata_log/apply.py": frozenset({"immutables"}),
     "metadata_log/codec.py": frozenset({"msgpack", "google_crc32c"}),
+    "metadata_log/data_directory.py": frozenset({"google_crc32c"}),
     "metadata_log/protocol.py": frozenset({"msgpack"}),
     "metadata_log/segments.py": frozenset({"msgpack", "google_crc32c"}),
     "metadata_log/metrics.py": frozenset({"prometheus_client"}),

@@ -496,7 +496,7 @@ class _Node:
                     directory_id=Uuid(bytes(15) + b"\1"),
                 ),
             ),
-            snapshot=SnapshotSettings(bytes=6_000, keep=2),
+            snapshot=SnapshotSettings(bytes=6_000, keep=1),
         )
         self.controller = Controller(
             settings=settings,
@@ -525,7 +525,7 @@ class _Node:
             settings=RaftSettings(tail_entries=10),
             now_ms=lambda: loop.time() * 1000,
             rng=rng,
-            run_in_thread=_at_once,
+            run_in_thread=_soon,
         )
         self.controller.attach(self.raft, [self.committed_log, self.keeper])
 
@@ -550,6 +550,12 @@ class _Node:
             keeping.cancel()
         self.segments.close()
         self.journal.close()
+
+
+async def _soon(work: Callable[[], object]) -> None:
+    """Let the loop go on before the work is done, as a thread does."""
+    await asyncio.sleep(0.005)
+    work()
 
 
 async def _at_once(work: Callable[[], object]) -> None:

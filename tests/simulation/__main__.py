@@ -1,49 +1,85 @@
-"""Run many seeds: `python -m tests.simulation --seeds 1..300 --seconds 37 --profile wild [--cluster]`."""
+"""Live through many seeds: `python -m tests.simulation --minutes 10 --seeds 1..100 --profile swarm --jobs 2`.
+
+Without --seeds it takes seeds from 1 on until the minutes are over. Exit code 1: a property was violated.
+"""
 
 import argparse
-import logging
+import shlex
 import sys
-import time
+from itertools import count
+from pathlib import Path
 
-from tests.simulation.cluster import ClusterWorld
-from tests.simulation.world import PROFILES, World
+from tests.simulation import mutants
+from tests.simulation.campaign import PROFILE_NAMES, Plan, Totals, append_to_ledger, outcomes
+
+BROKERS_MAX = 20
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
-    parser.add_argument("--seeds", default="1..20", help="first..last, or one seed")
-    parser.add_argument("--seconds", type=float, default=20.0, help="simulated seconds of weather per seed")
-    parser.add_argument("--profile", choices=sorted(PROFILES), default="fifo")
-    parser.add_argument("--voters", type=int, default=3)
-    parser.add_argument(
-        "--cluster", action="store_true", help="shipped controllers, brokers and clients on top"
-    )
-    args = parser.parse_args()
-    logging.disable(logging.CRITICAL)
+def main(argv: list[str]) -> int:
+    args = _parser().parse_args(argv)
+    if args.mutants:
+        return mutants.main(args.only, args.markdown)
     first, _, last = args.seeds.partition("..")
-    began, simulated, failed = time.monotonic(), 0.0, 0
-    for seed in range(int(first), int(last or first) + 1):
-        make = ClusterWorld if args.cluster else World
-        world = make(seed=seed, profile=PROFILES[args.profile], voters=args.voters)
-        violations = world.run(args.seconds)
-        simulated += world.loop.time()
-        if violations:
-            failed += 1
-            print(f"seed {seed}: {violations[0]}")
-            print(
-                f"  replay: python -m tests.simulation --seeds {seed} --seconds {args.seconds} "
-                f"--profile {args.profile} --voters {args.voters}{' --cluster' if args.cluster else ''}"
-            )
-        else:
-            print(
-                f"seed {seed}: ok, {world.writes_acknowledged} writes, {world.reads_answered} reads, "
-                f"{len(world.checks.leaders)} leaderships, {world.snapshots_fetched} snapshots fetched, "
-                f"{world.network.messages_total} messages, trace {world.network.trace:08x}"
-            )
-    rate = simulated / max(time.monotonic() - began, 1e-9)
-    print(f"{failed} seeds failed; {rate:.0f} simulated seconds per second")
-    return 1 if failed else 0
+    seeds = range(int(first), int(last) + 1) if last else count(int(first)) if args.minutes else [int(first)]
+    plan = Plan(
+        profiles=PROFILE_NAMES if args.profile == "all" else (args.profile,),
+        controllers=args.controllers,
+        brokers=args.brokers,
+        seconds=args.seconds,
+        raft_only=args.raft_only,
+    )
+    totals = Totals(plan)
+    for outcome in outcomes(plan.lives(seeds), jobs=args.jobs, minutes=args.minutes):
+        totals.add(outcome)
+        print(outcome.line(), flush=True)
+        if outcome.violations:
+            print(outcome.report(), flush=True)
+    print(totals.text())
+    line = totals.ledger_line(shlex.join(("python", "-m", "tests.simulation", *_without_ledger(argv))))
+    print(line)
+    if args.ledger is not None:
+        append_to_ledger(args.ledger, line)
+    return 1 if totals.failed else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument(
+        "--seeds", default="1", help="first..last, or the first of as many as --minutes allow"
+    )
+    parser.add_argument("--minutes", type=float, help="begin no seed after so long")
+    parser.add_argument("--seconds", type=float, default=120.0, help="simulated seconds of weather per seed")
+    parser.add_argument("--profile", choices=(*PROFILE_NAMES, "all"), default="swarm")
+    parser.add_argument("--controllers", type=_numbers, default=(3,), help="1, 3, 5, or several: 1,3,5")
+    parser.add_argument("--brokers", type=_brokers, default=3, help=f"at most {BROKERS_MAX}")
+    parser.add_argument("--raft-only", action="store_true", help="frames instead of controllers and brokers")
+    parser.add_argument(
+        "--mutants", action="store_true", help="try the seeded bugs: every one must be noticed"
+    )
+    parser.add_argument("--only", metavar="NAME", help="one mutant")
+    parser.add_argument("--markdown", type=Path, help="put the mutants' table between its marks there")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--ledger", type=Path, help="append the last line to this table")
+    return parser
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split(",")))
+
+
+def _brokers(text: str) -> int:
+    if not 0 <= int(text) <= BROKERS_MAX:
+        raise argparse.ArgumentTypeError(f"0 to {BROKERS_MAX} brokers")
+    return int(text)
+
+
+def _without_ledger(argv: list[str]) -> list[str]:
+    """Return the arguments that decide what is lived through."""
+    if "--ledger" not in argv:
+        return argv
+    at = argv.index("--ledger")
+    return argv[:at] + argv[at + 2 :]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

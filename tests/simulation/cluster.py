@@ -1,4 +1,5 @@
-"""Simulated clusters: the shipped controller, fetch service, broker session and follower over the simulated quorum.
+"""Simulated clusters: the shipped controller, committed log, snapshot keeper, fetch service, broker session and follower
+over the simulated quorum.
 
 Clients write with request ids and read; brokers poll, are cut off, sleep, die and come back. Checked all the time:
 
@@ -7,17 +8,22 @@ Clients write with request ids and read; brokers poll, are cut off, sleep, die a
     one_claim_per_epoch         an epoch belongs to one controller
     applied_once                a request id stands at one offset
     acknowledged_is_durable     what was answered is in the log, at the offset that was answered
-    linearizable                no read is older than any write or read that was answered before it began
+    linearizable                the history of all clients' reads and writes (`registers.check`)
     no_fenced_leader            no fenced broker leads
-    silent_brokers_serve_nobody a broker fenced for silence had stopped serving when its fencing was committed
+    silent_brokers_serve_nobody a broker fenced for silence serves nobody at or after the commit of its fencing
     deltas_have_no_gap          a broker's follower takes every batch it is sent
-    liveness, convergence       after the last fault all brokers come online, and all states are one
+    one_id_same_bytes           a snapshot has the same bytes on every node; one that rotted is never loaded
+    liveness                    within LIVENESS_SECONDS of the last fault one controller is active, every broker is online
+                                and every client was answered
+    convergence                 once the clients rest, all controllers and brokers stand at the same offset
 """
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,15 +31,25 @@ from broker_agent.config import BrokerSettings
 from broker_agent.follower import Follower, read_frames
 from broker_agent.session import Call, Fetched, Refused, Session, WaitUntil
 from metadata_log.batch import RecordBatch
-from metadata_log.codec import FrameHeader, read_header
 from metadata_log.delta import Delta
-from metadata_log.errors import MetadataError, NotController, OutcomeUnknown, Rejected
-from metadata_log.ids import BrokerId, NodeId, Uuid
+from metadata_log.errors import (
+    BrokerNotAvailable,
+    DamagedFile,
+    MetadataError,
+    NotController,
+    OutcomeUnknown,
+    Rejected,
+    SnapshotNotFound,
+    Unavailable,
+)
+from metadata_log.ids import NO_NODE, BrokerId, NodeId, Uuid
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.limits import SESSION_CHECK_AGAIN_MS, SESSION_CHECKS_PER_TIMEOUT
 from metadata_log.protocol import (
     AlterConfigs,
     Command,
     CreateTopic,
+    DeleteTopic,
     FetchKind,
     FetchRequest,
     Registered,
@@ -42,132 +58,235 @@ from metadata_log.protocol import (
 )
 from metadata_log.records.brokers import BrokerEndpoint, BrokerRegistrationChangeRecord
 from metadata_log.records.configs import BROKER
-from quorum.config import ControllerSettings, TimingSettings, VoterSettings
+from metadata_log.state_digest import Buckets
+from quorum.committed_log import CommittedLog
+from quorum.config import ControllerSettings, SnapshotSettings, TimingSettings, VoterSettings
 from quorum.controller import AppliedListener, Controller, Outcome, Request
 from quorum.fetch_service import FetchService
+from quorum.snapshot_keeper import SnapshotKeeper
+from snapshots.snapshot_file import snapshot_id
+from tests.simulation.registers import NEVER_WRITTEN, Operation, check
+from tests.simulation.shared_work import shared_work
+from tests.simulation.storage import SimulatedSegments, SimulatedStore, SnapshotLibrary
 from tests.simulation.world import Profile, SimulatedNode, Violation, World
 
 T = TypeVar("T")
 CLUSTER_ID = "S" * 22
 SESSION_TIMEOUT_MS = 3_000
-SNAPSHOT_RECORDS = 150
+SNAPSHOT_BYTES = 40_000
+SEGMENT_SYNC_SECONDS = 1.0
 CALL_SECONDS = 0.0005
+LIVENESS_SECONDS = 15.0
+"""After the last fault: a sync under way may take 5 s more, then a broker's session must run out (3 s) before another
+incarnation may have its id, and a client may sit out a timeout (2 s) at each node.
+"""
+CONVERGENCE_SECONDS = 5.0
+KEY_SECONDS = 20.0
+"""Clients go on to other keys after so long: the histories of single keys stay short."""
+TOPICS_KEPT = 20
+WRITES_PER_SECOND = 38.0
+BURSTS = (1, 1, 4, 8, 16)
+"""How many writes a client sends at once."""
+READS_PER_SECOND = 10.0
+CLOCK_RATES = (0.9951, 1.0049)
+"""Any two clocks differ by less than 1 %, the bound that a broker's session reckons with."""
+BLACK_HOLE_SECONDS = 3600.0
 
 
 def uuid(number: int) -> Uuid:
     return Uuid(number.to_bytes(16))
 
 
-class MemoryLog(AppliedListener):
-    """The committed log of one run of one node; what a crash leaves of it is the snapshot it starts from."""
+class ClusterNode(SimulatedNode):
+    """A node that keeps snapshots and segments beside its journal."""
 
-    def __init__(self) -> None:
-        self.log_start_offset = 0
-        self.end_offset = 0
-        self.bytes_total = 0
-        self._start = (-1, 0)
-        self._frames: list[tuple[FrameHeader, bytes]] = []
-        self._ends: dict[int, tuple[int, int]] = {}
+    world: "ClusterWorld"
+    journal_file_bytes = 64 * 1024  # a burst of writes is one entry, and must fit
 
-    def on_applied(self, batch: RecordBatch, frame: bytes, image: MetadataImage, delta: Delta) -> None:
-        self._frames.append((read_header(frame), frame))
-        self._ends[image.end_offset] = (batch.controller_epoch, batch.crc)
-        self.end_offset = image.end_offset
-        self.bytes_total += len(frame)
+    def __init__(self, world: "ClusterWorld", node_id: NodeId) -> None:
+        super().__init__(world, node_id)
+        self.clock_rate = world.rng.uniform(*CLOCK_RATES)
+        self.snapshots = SimulatedStore(world.library, self.disk)
+        self.segments = SimulatedSegments(self.disk)
+        self.loaded: dict[str, MetadataImage] = {}
 
-    def on_restored(self, image: MetadataImage) -> None:
-        self._frames.clear()
-        self._ends.clear()
-        self.log_start_offset = self.end_offset = image.end_offset
-        self._start = (image.controller_epoch, image.last_crc)
-        self.bytes_total = 0
+    @property
+    def controller(self) -> "SimulatedController | None":
+        return self.listener if self.log is not None else None  # type: ignore[return-value]  # made by this world
 
-    def position_before(self, offset: int) -> tuple[int, int] | None:
-        if offset == 0:
-            return (-1, 0)
-        return self._start if offset == self.log_start_offset else self._ends.get(offset)
+    def crash(self) -> None:
+        if self.task is not None:
+            self._reset_calls()
+            super().crash()
+            self.segments.crash(self.world.rng)
 
-    def common_end(self, *, epoch: int, offset: int) -> tuple[int, int]:
-        for header, _ in reversed(self._frames):
-            if header.end_offset <= offset and header.controller_epoch <= epoch:
-                return header.end_offset, header.controller_epoch
-        return self.log_start_offset, max(self._start[0], 0)
+    def _end(self) -> None:
+        self._reset_calls()
+        super()._end()
 
-    def read(self, from_offset: int, *, max_bytes: int, until: int | None = None) -> bytes:
-        found = b""
-        for header, frame in self._frames:
-            if header.end_offset > from_offset and (not found or len(found) + len(frame) <= max_bytes):
-                found += frame
-        return found
+    def _reset_calls(self) -> None:
+        """End the connections of those who wait for this process; half of the crashes are not even noticed."""
+        controller = self.controller
+        if controller is not None and self.world.rng.random() < 0.5:
+            controller.reset_calls()
+
+    def is_damaged(self, fault: DamagedFile) -> bool:
+        is_of_snapshot = fault.message.startswith("snapshot ")
+        return bool(self.snapshots.rotten) if is_of_snapshot else super().is_damaged(fault)
+
+    def mend(self) -> None:
+        super().mend()
+        self.disk.no_appends = False
+        self.snapshots.mend()
+
+    def rot_snapshot(self) -> bool:
+        name = self.snapshots.rot(self.world.rng)
+        if name is not None:
+            self.world.tell(self, f"rots: snapshot {name}")
+        return name is not None
+
+    async def fetch(self, snapshot_id: str, from_node: NodeId) -> None:
+        """Bring a snapshot here as the shipped server does: its own copy, else from the leader, else from whoever has it."""
+        await asyncio.sleep(self.world.rng.uniform(0.001, 0.02))
+        await self.awake()
+        try:
+            image = self.snapshots.load(snapshot_id)
+        except (SnapshotNotFound, DamagedFile) as error:
+            if isinstance(error, DamagedFile):
+                self.world.consequences["damaged snapshot quarantined"] += 1
+                self.world.tell(self, f"finds snapshot {snapshot_id} damaged")
+            image = await self._download(snapshot_id, from_node)
+        self.loaded = {snapshot_id: image}
+
+    async def _download(self, snapshot_id: str, from_node: NodeId) -> MetadataImage:
+        world = self.world
+        for source in sorted(
+            world.nodes.values(), key=lambda node: (node.node_id != from_node, node.node_id)
+        ):
+            assert isinstance(source, ClusterNode)
+            await asyncio.sleep(world.rng.uniform(0.005, 0.1))
+            await self.awake()
+            reachable = world.network.is_open(source.node_id, self.node_id) and source.is_awake()
+            if source is self or source.log is None or not reachable:
+                continue
+            try:
+                self.snapshots.install(snapshot_id, source.snapshots.content(snapshot_id))
+            except (SnapshotNotFound, DamagedFile):
+                continue
+            world.snapshots_fetched += 1
+            return self.snapshots.load(snapshot_id)
+        raise BrokerNotAvailable("no other controller has the snapshot now")
+
+    def take_loaded(self, snapshot_id: str) -> MetadataImage:
+        return self.loaded.pop(snapshot_id, None) or self.snapshots.load(snapshot_id)
+
+
+class SimulatedKeeper(SnapshotKeeper):
+    """The shipped keeper, on a simulated directory."""
+
+    def __init__(self, controller: "SimulatedController", committed_log: CommittedLog) -> None:
+        super().__init__(
+            settings=controller.settings,
+            controller=controller,
+            committed_log=committed_log,
+            store=controller.node.snapshots,  # type: ignore[arg-type]  # its methods, on bytes in memory
+            run_in_thread=controller.in_thread,
+            unix_ms=controller.node.unix_ms,
+        )
+        self._simulated = controller
+
+    async def _write(self, image: MetadataImage) -> None:
+        node = self._simulated.node
+        if snapshot_id(image.end_offset, image.controller_epoch) not in node.snapshots.ids():
+            afresh = node.world.rng.random() < 0.1
+            await self._run_in_thread(lambda: node.snapshots.write(image, afresh=afresh))
+            node.world.tell(node, f"has written the snapshot at {image.end_offset}")
 
 
 class SimulatedController(Controller):
     """The shipped controller on a simulated node, watched after every batch."""
 
-    def __init__(self, world: "ClusterWorld", node: SimulatedNode) -> None:
+    def __init__(self, world: "ClusterWorld", node: ClusterNode) -> None:
+        self.settings = world.controller_settings(node.node_id)
         super().__init__(
-            settings=world.controller_settings(node.node_id),
+            settings=self.settings,
             now_ms=lambda: int(node.now_ms()),
-            unix_ms=lambda: 1_700_000_000_000 + int(world.loop.time() * 1000),
+            unix_ms=node.unix_ms,
             rng=random.Random(world.rng.getrandbits(64)),
-            load_snapshot=lambda snapshot_id: world.images[snapshot_id],
+            load_snapshot=node.take_loaded,
         )
         self.world = world
         self.node = node
         self.incarnation = node.incarnation
-        self.memory_log = MemoryLog()
+        self.committed_log = CommittedLog(node.segments)  # type: ignore[arg-type]  # its methods, in memory
+        self.keeper = SimulatedKeeper(self, self.committed_log)
         self.fetches = FetchService(
-            settings=world.controller_settings(node.node_id),
+            settings=self.settings,
             controller=self,
-            committed_log=self.memory_log,  # type: ignore[arg-type]  # the part of CommittedLog that is asked
-            newest_snapshot=self.newest_snapshot,
+            committed_log=self.committed_log,
+            newest_snapshot=self.keeper.newest,
             now_ms=lambda: int(node.now_ms()),
         )
         world.loop.call_soon(self._attach)
 
     def _attach(self) -> None:
-        if self.node.log is not None:
-            self.attach(self.node.log, [self.memory_log, _Watcher(self), self.fetches])
-            self.world.spawn(self._check_sessions())
+        if self.is_running:
+            assert self.node.log is not None
+            self.attach(self.node.log, [self.committed_log, self.keeper, self.fetches, _Watcher(self)])
+            self.node.spawn(self.keeper.run)
+            self.node.spawn(self._check_sessions)
+            self.node.spawn(self._sync_segments)
 
     @property
     def is_running(self) -> bool:
         return self.node.log is not None and self.incarnation == self.node.incarnation
 
-    async def _check_sessions(self) -> None:
-        while self.is_running:
-            again = self.check_sessions()
-            await asyncio.sleep(0.01 if again else SESSION_TIMEOUT_MS / 8 / 1000)
+    def on_leadership(self, *, is_leader: bool) -> None:
+        self.world.tell(self.node, "leads" if is_leader else "leads no more")
+        super().on_leadership(is_leader=is_leader)
 
-    def newest_snapshot(self) -> SnapshotOffer | None:
-        fitting = [name for name in sorted(self.node.store) if int(name) <= self.committed.end_offset]
-        if not fitting:
-            return None
-        image = self.world.images[fitting[-1]]
-        return SnapshotOffer(
-            id=fitting[-1],
-            end_offset=image.end_offset,
-            controller_epoch=image.controller_epoch,
-            bytes=1000,
-            sha256="",
-        )
+    def on_restore(self, snapshot_id: str) -> None:
+        self.world.tell(self.node, f"stands on snapshot {snapshot_id}")
+        super().on_restore(snapshot_id)
+
+    async def in_thread(self, work: Callable[[], object]) -> object:
+        await asyncio.sleep(self.world.rng.uniform(0.001, 0.05))
+        await self.node.awake()
+        return work()
+
+    async def _check_sessions(self) -> None:
+        while True:
+            await self.node.awake()
+            again = self.check_sessions()
+            await asyncio.sleep(
+                (SESSION_CHECK_AGAIN_MS if again else SESSION_TIMEOUT_MS / SESSION_CHECKS_PER_TIMEOUT) / 1000
+            )
+
+    async def _sync_segments(self) -> None:
+        while True:
+            await asyncio.sleep(SEGMENT_SYNC_SECONDS)
+            await self.in_thread(self.node.segments.sync)
+
+    def reset_calls(self) -> None:
+        """Let everybody who waits for an answer of this process read the end of the connection."""
+        reset = ConnectionError("reset")
+        for waiter in self._waiters:
+            if not waiter.future.done():
+                waiter.future.set_exception(reset)
+        for parked in self.fetches._everyone():
+            parked.set_exception(reset)
 
 
 class _Watcher(AppliedListener):
-    """Checks every batch that a controller applies, and takes snapshots."""
+    """Checks every batch that a controller applies."""
 
     def __init__(self, controller: SimulatedController) -> None:
         self._controller = controller
+        self._who = f"controller {controller.node.node_id}"
 
     def on_applied(self, batch: RecordBatch, frame: bytes, image: MetadataImage, delta: Delta) -> None:
-        world, node = self._controller.world, self._controller.node
-        world.applied(f"controller {node.node_id}", batch, image)
-        if image.end_offset // SNAPSHOT_RECORDS > batch.base_offset // SNAPSHOT_RECORDS:
-            position = self._controller.raft.applied_position()
-            name = f"{image.end_offset:020d}"
-            world.images[name] = image
-            delay = world.rng.uniform(0.005, 0.1)
-            world.loop.call_later(delay, node._stored, node.incarnation, position, name, image.end_offset)
+        self._controller.world.applied(self._who, batch, image)
+        self._controller.world.committed(batch, image, delta)
 
 
 class SimulatedBroker:
@@ -178,11 +297,20 @@ class SimulatedBroker:
         self.broker_id = BrokerId(broker_id)
         self.runs = 0
         self.asleep_until = 0.0
+        self.slow_until = 0.0
+        self.clock_rate = world.rng.uniform(*CLOCK_RATES)
+        self.clock_offset = world.rng.uniform(0.0, 1e6)
         self.follower = Follower()
         self.session: Session | None = None
+        self.previous_epoch = -1
+        self._who = f"broker {broker_id}"
+
+    def __str__(self) -> str:
+        return self._who
 
     def start(self, *, keep_cache: bool) -> None:
         self.runs += 1
+        self.asleep_until = self.slow_until = 0.0
         self.follower = Follower(self.follower.image) if keep_cache else Follower()
         self.session = Session(
             BrokerSettings(
@@ -198,25 +326,33 @@ class SimulatedBroker:
             incarnation_id=uuid(10_000 * self.runs + self.broker_id),
             log_dirs=(uuid(900 + self.broker_id),),
             endpoints=(BrokerEndpoint("PLAINTEXT", "127.0.0.1", 9000 + self.broker_id, 0),),
-            previous_broker_epoch=-1,
+            previous_broker_epoch=self.previous_epoch,
             rng=random.Random(self.world.rng.getrandbits(64)),
         )
-        self.world.spawn(self._live(self.runs, self.session))
+        self.previous_epoch = -1
+        self.world.tell(self, "starts")
+        self.world.spawn(partial(self._live, self.runs, self.session))
 
     def crash(self) -> None:
+        self.world.tell(self, "crashes")
         self.runs += 1
         self.session = None
 
     def now_ms(self) -> int:
-        return int(self.world.loop.time() * 1000)
+        return int(self.world.loop.time() * 1000 * self.clock_rate + self.clock_offset)
 
     def may_serve(self) -> bool:
         return self.session is not None and self.session.may_serve(self.now_ms(), self.follower.image)
 
+    async def _awake(self) -> None:
+        while self.asleep_until > self.world.loop.time():
+            await asyncio.sleep(min(self.asleep_until - self.world.loop.time(), 0.25))
+
     async def _live(self, run: int, session: Session) -> None:
         while run == self.runs and not self.world.violations:
-            while self.asleep_until > self.world.loop.time():
-                await asyncio.sleep(min(self.asleep_until - self.world.loop.time(), 0.1))
+            await self._awake()
+            if self.slow_until > self.world.loop.time():
+                await asyncio.sleep(self.world.rng.uniform(0.1, 0.8))
             step = session.next_step(self.now_ms(), self.follower.position)
             if isinstance(step, WaitUntil):
                 await asyncio.sleep(max(step.at_ms - self.now_ms(), 1) / 1000)
@@ -225,15 +361,18 @@ class SimulatedBroker:
                 async with asyncio.timeout(step.silence_max_ms / 1000):
                     answer = await self._call(step)
             except (TimeoutError, ConnectionError):
+                await self._awake()
                 if run == self.runs:
                     session.on_unreachable(self.now_ms())
                 continue
             except MetadataError as error:
+                await self._awake()
                 if run == self.runs:
                     session.on_refused(self.now_ms(), self._refusal(error))
                 continue
+            await self._awake()
             if run == self.runs:
-                self._take(session, step, answer)
+                await self._take(session, step, answer)
 
     def _refusal(self, error: MetadataError) -> Refused:
         url = error.context.get("controller_url")
@@ -258,95 +397,169 @@ class SimulatedBroker:
                 max_wait_ms=timing.max_wait_ms,
             )
 
-        return await self.world.remote(node, serve)
+        return await self.world.remote(node, serve, caller=self.broker_id)
 
-    def _take(self, session: Session, step: Call, answer: Registered | Fetched) -> None:
+    async def _take(self, session: Session, step: Call, answer: Registered | Fetched) -> None:
         if isinstance(answer, Registered):
             session.on_registered(answer)
             return
         session.on_fetched(step)
-        before = self.follower.image.end_offset
+        run, before = self.runs, self.follower.image.end_offset
         match answer.answer.kind:
             case FetchKind.DELTA:
-                for received in read_frames(answer.frames):
-                    applied = self.follower.take(received.batch)
-                    self.world.applied(f"broker {self.broker_id}", received.batch, applied.image)
+                for batch in self.world.batches(answer.frames):
+                    applied = self.follower.take(batch)
+                    self.world.applied(self._who, batch, applied.image)
             case FetchKind.IMAGE:
                 assert answer.answer.snapshot is not None
-                self.follower.replace(self.world.images[answer.answer.snapshot.id])
+                image = await self._download(answer.answer.snapshot)
+                if image is None or run != self.runs:
+                    return
+                self.world.tell(self, f"takes the snapshot at {image.end_offset}")
+                self.follower.replace(image)
             case FetchKind.DIVERGING:
                 self.world.violated(f"broker {self.broker_id} was told that its history diverges")
         if self.follower.image.end_offset < before:
             self.world.violated(f"broker {self.broker_id} went back from offset {before}")
+        self.world.check_silent(self)
+        if answer.answer.should_shut_down and session.want_shut_down:
+            self.world.tell(self, "may go, and stops")
+            self.previous_epoch = session.broker_epoch if session.broker_epoch is not None else -1
+            self.crash()
+
+    async def _download(self, offer: SnapshotOffer) -> MetadataImage | None:
+        """Return the image of a snapshot from any controller that has it."""
+        for node in self.world.nodes.values():
+            await asyncio.sleep(self.world.rng.uniform(0.001, 0.05))
+            assert isinstance(node, ClusterNode)
+            if node.log is not None and node.is_awake():
+                with suppress(SnapshotNotFound, DamagedFile):
+                    if node.snapshots.sha256(offer.id) == offer.sha256:
+                        return self.world.library.decode(offer.id, node.snapshots.content(offer.id))
+        return None
 
 
 class SimulatedClient:
-    """Writes its own setting again and again, each value under one request id until it is answered."""
+    """Reads and writes registers that it shares with others; a write goes under one request id until it is answered."""
 
     def __init__(self, world: "ClusterWorld", number: int) -> None:
         self.world = world
-        self.key = f"k{number}"
         self.number = number
         self.acknowledged = 0
-        self.floor = 0
-        """No read may find less."""
+        self._node = world.rng.choice(list(world.nodes.values()))
+
+    def key(self) -> str:
+        window = int(self.world.loop.time() / KEY_SECONDS)
+        return f"k{window}-{self.world.rng.randrange(3)}"
 
     async def live(self) -> None:
-        rng, value = self.world.rng, 0
-        while not self.world.violations:
-            await asyncio.sleep(rng.expovariate(12.0))
-            value += 1
-            request = Request(request_id=uuid((self.number << 32) + value), sha256=value.to_bytes(32))
-            command = AlterConfigs(
-                resource_type=BROKER, resource_name="", set={self.key: str(value)}, unset=()
-            )
-            while not self.world.violations:
-                node = rng.choice(list(self.world.nodes.values()))
-                with suppress(TimeoutError, ConnectionError, NotController, OutcomeUnknown, Rejected):
-                    async with asyncio.timeout(2.0):
-                        outcome = await self.world.submit(node, command, request)
-                    self.world.acknowledged[request.request_id] = outcome.base_offset
-                    self.acknowledged = value
-                    self.floor = max(self.floor, value)
-                    break
-                await asyncio.sleep(rng.uniform(0.005, 0.05))
+        """Write at a steady mean rate, in bursts; what an outage held up is made up for after it."""
+        world, rng, written = self.world, self.world.rng, 0
+        bursts_per_second = WRITES_PER_SECOND / len(world.clients) * len(BURSTS) / sum(BURSTS)
+        due = world.loop.time()
+        while not world.violations and not world.is_quiet:
+            due += rng.expovariate(bursts_per_second)
+            await asyncio.sleep(max(due - world.loop.time(), rng.uniform(0.001, 0.01)))
+            burst = rng.choice(BURSTS)
+            if burst == 1:
+                await self._write(written + 1)
+            else:
+                await asyncio.gather(*(self._write(written + 1 + number) for number in range(burst)))
+            written += burst
 
-    def _value(self, image: MetadataImage) -> int:
-        settings = image.configs.get((BROKER, ""))
-        return 0 if settings is None else int(settings.get(self.key, "0"))
+    async def _write(self, value: int) -> None:
+        world, rng, key = self.world, self.world.rng, self.key()
+        request = Request(request_id=uuid((self.number << 32) + value), sha256=value.to_bytes(32))
+        text = f"{self.number}.{value}"
+        command = AlterConfigs(resource_type=BROKER, resource_name="", set={key: text}, unset=())
+        operation = Operation(key=key, value=text, is_write=True, began=world.loop.time())
+        world.history.append(operation)
+        while not world.violations:
+            try:
+                async with asyncio.timeout(2.0):
+                    outcome = await world.submit(self._node, command, request)
+            except NotController as error:
+                self._go_on(error)
+                if error.context.get("controller_url") is not None:
+                    continue
+            except Unavailable:
+                pass
+            except (TimeoutError, ConnectionError, OutcomeUnknown):
+                self._go_on(None)
+                if rng.random() < 0.1:
+                    return  # nobody will ever know
+            else:
+                operation.ended = world.loop.time()
+                world.acknowledged[request.request_id] = outcome.base_offset
+                self.acknowledged += 1
+                return
+            await asyncio.sleep(rng.uniform(0.005, 0.05))
 
-    async def read(self) -> None:
-        floor = self.floor
-        node = self.world.rng.choice(list(self.world.nodes.values()))
+    def _go_on(self, error: NotController | None) -> None:
+        """Ask another node: the one that was named, else any."""
+        url = None if error is None else error.context.get("controller_url")
+        nodes = self.world.nodes
+        self._node = (
+            self.world.rng.choice(list(nodes.values()))
+            if url is None
+            else nodes[NodeId(int(str(url).removeprefix("http://")))]
+        )
+
+    async def read(self, key: str) -> None:
+        world = self.world
+
+        def value(image: MetadataImage) -> str:
+            settings = image.configs.get((BROKER, ""))
+            return NEVER_WRITTEN if settings is None else settings.get(key, NEVER_WRITTEN)
+
+        node = self._node if world.rng.random() < 0.5 else world.rng.choice(list(world.nodes.values()))
+        began = world.loop.time()
         with suppress(TimeoutError, ConnectionError, NotController):
             async with asyncio.timeout(2.0):
-                value = await self.world.remote(node, lambda controller: controller.read(self._value))
-            self.world.reads_answered += 1
-            if value < floor:
-                self.world.violated(f"linearizable: {self.key} read as {value} after {floor} was answered")
-            self.floor = max(self.floor, value)
+                found = await world.remote(node, lambda controller: controller.read(value))
+            world.reads_answered += 1
+            world.history.append(
+                Operation(key=key, value=found, is_write=False, began=began, ended=world.loop.time())
+            )
 
 
 class ClusterWorld(World):
     """A quorum of shipped controllers with brokers and clients."""
 
     def __init__(
-        self, *, seed: int, profile: Profile, voters: int = 3, brokers: int = 3, clients: int = 3
+        self, *, seed: int, profile: Profile, voters: int = 3, brokers: int = 3, clients: int = 5
     ) -> None:
         self.timing = TimingSettings(session_timeout_ms=SESSION_TIMEOUT_MS, commit_timeout_ms=1_500)
-        super().__init__(seed=seed, profile=profile, voters=voters, make_listener=self._controller)
-        self.images: dict[str, MetadataImage] = {}
+        self.library = SnapshotLibrary()
+        super().__init__(
+            seed=seed,
+            profile=replace(profile, writes_per_second=0.001, reads_per_second=READS_PER_SECOND),
+            voters=voters,
+            make_listener=self._controller,
+        )
         self.brokers = [SimulatedBroker(self, 11 + number) for number in range(brokers)]
         self.clients = [SimulatedClient(self, 1 + number) for number in range(clients)]
         self.acknowledged: dict[Uuid, int] = {}
+        self.history: list[Operation] = []
+        self.is_quiet = False
         self.fencings = 0
-        self._states: dict[int, int] = {}
+        self.recovered_after: float | None = None
+        """Seconds from the last fault until all was well."""
+        self.cuts: dict[tuple[int, NodeId], str] = {}
+        """Broker and controller -> what is lost between them for now: `request` or `answer`."""
+        self._read_last: tuple[bytes, tuple[RecordBatch, ...]] = (b"", ())
+        self._states: dict[int, tuple[int, Buckets]] = {}
         self._claims: dict[int, int] = {}
         self._requests: dict[Uuid, int] = {}
         self._newest = 0
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._silent: dict[BrokerId, int] = {}
+        """Brokers that the newest state has fenced for silence, and the epoch it was."""
+
+    def make_node(self, node_id: NodeId) -> SimulatedNode:
+        return ClusterNode(self, node_id)
 
     def _controller(self, node: SimulatedNode) -> SimulatedController:
+        assert isinstance(node, ClusterNode)
         return SimulatedController(self, node)
 
     def controller_settings(self, node_id: NodeId) -> ControllerSettings:
@@ -366,18 +579,8 @@ class ClusterWorld(World):
                 for voter in self.voters
             ),
             timing=self.timing,
+            snapshot=SnapshotSettings(bytes=SNAPSHOT_BYTES),
         )
-
-    def spawn(self, work: Awaitable[None]) -> None:
-        async def guarded() -> None:
-            try:
-                await work
-            except Exception as error:  # a task that dies of anything is a finding
-                self.violated(f"{type(error).__name__}: {error}")
-
-        task = self.loop.create_task(guarded())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     async def submit(self, node: SimulatedNode, command: Command, request: Request | None) -> Outcome:
         async def serve(controller: SimulatedController) -> Outcome:
@@ -385,154 +588,276 @@ class ClusterWorld(World):
 
         return await self.remote(node, serve)
 
-    async def remote(self, node: SimulatedNode, serve: Callable[[SimulatedController], Awaitable[T]]) -> T:
+    async def remote(
+        self,
+        node: SimulatedNode,
+        serve: Callable[[SimulatedController], Awaitable[T]],
+        *,
+        caller: int = NO_NODE,
+    ) -> T:
         """Ask a node over a wire: it takes a while, and loses the request or the answer at times."""
-        faults = self.network.faults
-        await asyncio.sleep(self.rng.uniform(0.5, 2.0) * CALL_SECONDS)
-        controller = node.listener if node.log is not None else None
-        if (
-            not isinstance(controller, SimulatedController)
-            or self.rng.random() < faults.lost
-            or not hasattr(controller, "raft")
-        ):
+        rng, lost = self.rng, self.network.faults.lost
+        await asyncio.sleep(rng.uniform(0.5, 2.0) * CALL_SECONDS)
+        await self._pass(caller, node, "request")
+        await node.awake()
+        assert isinstance(node, ClusterNode)
+        controller = node.controller
+        if controller is None or (lost and rng.random() < lost) or not hasattr(controller, "raft"):
             raise ConnectionError("refused")
-        answer = await serve(controller)
-        await asyncio.sleep(self.rng.uniform(0.5, 2.0) * CALL_SECONDS)
-        if not controller.is_running or self.rng.random() < faults.lost:
+        try:
+            answer = await serve(controller)
+        finally:
+            await node.awake()
+            await asyncio.sleep(rng.uniform(0.5, 2.0) * CALL_SECONDS)
+        await self._pass(caller, node, "answer")
+        if not controller.is_running or (lost and rng.random() < lost):
             raise ConnectionError("the answer was lost")
         return answer
+
+    async def _pass(self, caller: int, node: SimulatedNode, what: str) -> None:
+        if self.cuts and self.cuts.get((caller, node.node_id)) == what:
+            await asyncio.sleep(BLACK_HOLE_SECONDS)  # whoever asked gives up by itself
+
+    def batches(self, frames: bytes) -> tuple[RecordBatch, ...]:
+        """Return what a broker reads in the frames of an answer; the same for all who get the same bytes."""
+        if self._read_last[0] != frames:
+            self._read_last = (frames, tuple(received.batch for received in read_frames(frames)))
+        return self._read_last[1]
 
     # --- properties
 
     def applied(self, who: str, batch: RecordBatch, image: MetadataImage) -> None:
-        state = hash((batch.crc, image.digest_buckets))
-        if self._states.setdefault(image.end_offset, state) != state:
+        """Check a state that a controller or broker has reached."""
+        state = (batch.crc, image.digest_buckets)
+        known = self._states.setdefault(image.end_offset, state)
+        if known is not state and known != state:
             raise Violation(f"same_offset_same_digest: {who} at offset {image.end_offset}")
+
+    def committed(self, batch: RecordBatch, image: MetadataImage, delta: Delta) -> None:
+        """Check what a batch did, when the first controller applies it."""
         if image.end_offset <= self._newest:
             return
         self._newest = image.end_offset
+        self.network.note("commit", image.end_offset, batch.crc)
         if batch.claim is not None:
             claimed = batch.claim
-            if (
-                self._claims.setdefault(batch.controller_epoch, claimed.controller_id)
-                != claimed.controller_id
-            ):
+            self.tell(
+                f"node {claimed.controller_id}",
+                f"has epoch {batch.controller_epoch} from offset {batch.base_offset} on",
+            )
+            holder = self._claims.setdefault(batch.controller_epoch, claimed.controller_id)
+            if holder != claimed.controller_id:
                 raise Violation(f"one_claim_per_epoch: epoch {batch.controller_epoch}")
         request_id = batch.envelope.request_id
         if request_id is not None:
             if request_id in self._requests:
                 raise Violation(f"applied_once: request {request_id.hex()} at {batch.base_offset}")
             self._requests[request_id] = batch.base_offset
-        self._check_leaders(image)
+            self.story.chat("log", f"offset {batch.base_offset} holds request {request_id.hex()[-12:]}")
+        self._check_leaders(image, delta)
         cause = batch.envelope.cause
         for record in batch.records:
-            if isinstance(record, BrokerRegistrationChangeRecord) and record.fenced:
-                self.fencings += 1
-                if cause is not None and cause.code == "SESSION_EXPIRED":
-                    self._check_silent(record.broker_id, record.broker_epoch)
+            if isinstance(record, BrokerRegistrationChangeRecord) and record.fenced is not None:
+                self._fenced(record, "" if cause is None else cause.code)
+        for broker_id in self._silent:
+            self.check_silent(self.broker(broker_id))
 
-    def _check_leaders(self, image: MetadataImage) -> None:
-        for topic in image.topics.values():
-            for partition in topic.partitions:
-                leader = partition.leader
-                if leader >= 0 and (leader not in image.brokers or image.brokers[leader].fenced):
-                    raise Violation(f"no_fenced_leader: {leader} leads {topic.name} at {image.end_offset}")
+    def _check_leaders(self, image: MetadataImage, delta: Delta) -> None:
+        changed = {(topic_id, number) for topic_id, number in delta.partitions if topic_id in image.topics}
+        for broker_id in delta.brokers:
+            changed.update((topic_id, number) for topic_id, number, _ in image.partitions_on(broker_id))
+        for topic_id, number in changed:
+            leader = image.topics[topic_id].partitions[number].leader
+            if leader >= 0 and (leader not in image.brokers or image.brokers[BrokerId(leader)].fenced):
+                raise Violation(f"no_fenced_leader: {leader} leads a partition at {image.end_offset}")
 
-    def _check_silent(self, broker_id: BrokerId, broker_epoch: int) -> None:
-        broker = next(broker for broker in self.brokers if broker.broker_id == broker_id)
+    def _fenced(self, record: BrokerRegistrationChangeRecord, why: str) -> None:
+        self.tell(f"broker {record.broker_id}", f"is {'fenced' if record.fenced else 'online'} {why}")
+        if record.fenced:
+            self.fencings += 1
+        if record.fenced and why == "SESSION_EXPIRED":
+            self._silent[record.broker_id] = record.broker_epoch
+        else:
+            self._silent.pop(record.broker_id, None)
+
+    def broker(self, broker_id: BrokerId) -> SimulatedBroker:
+        return self.brokers[broker_id - 11]
+
+    def check_silent(self, broker: SimulatedBroker) -> None:
+        epoch = self._silent.get(broker.broker_id)
         session = broker.session
-        if session is not None and session.broker_epoch == broker_epoch and broker.may_serve():
-            raise Violation(f"silent_brokers_serve_nobody: {broker_id} serves while it is fenced")
+        if epoch is None or session is None or session.broker_epoch != epoch:
+            return
+        if broker.may_serve():
+            raise Violation(f"silent_brokers_serve_nobody: {broker.broker_id} serves, and is fenced")
 
     # --- a run
+
+    def run(self, seconds: float, *, settle_seconds: float = 6.0) -> list[str]:
+        with shared_work():
+            return super().run(seconds, settle_seconds=settle_seconds)
 
     async def _live(self, seconds: float, settle_seconds: float) -> None:
         for broker in self.brokers:
             broker.start(keep_cache=False)
         for client in self.clients:
-            self.spawn(client.live())
-        self.spawn(self._create_topics())
-        self.spawn(self._broker_weather(seconds))
+            self.spawn(client.live)
+        self.spawn(self._change_topics)
         await super()._live(seconds, settle_seconds)
+        found = check(self.history)
+        if found is not None:
+            self.violated(f"linearizable: {found}")
+        if self.library.differing:
+            self.violated(f"one_id_same_bytes: {self.library.differing}")
 
-    async def _create_topics(self) -> None:
-        for number in range(1000):
-            await asyncio.sleep(self.rng.expovariate(0.7))
-            node = self.rng.choice(list(self.nodes.values()))
-            command = CreateTopic(
+    async def _change_topics(self) -> None:
+        for number in range(100_000):
+            await asyncio.sleep(self.rng.expovariate(0.5))
+            if self.is_quiet or self.violations:
+                return
+            command: Command = CreateTopic(
                 name=f"t{number}",
                 partitions=3,
-                replication_factor=2,
+                replication_factor=min(2, len(self.brokers)),
                 assignment=None,
                 configs={},
                 validate_only=False,
             )
-            with suppress(TimeoutError, ConnectionError, NotController, OutcomeUnknown, Rejected):
-                async with asyncio.timeout(2.0):
-                    await self.submit(node, command, None)
+            await self._try(command)
+            if number >= TOPICS_KEPT:
+                await self._try(DeleteTopic(name=f"t{number - TOPICS_KEPT}"))
 
-    async def _broker_weather(self, seconds: float) -> None:
-        end = self.loop.time() + seconds
-        if self.profile.crash_every is None:
-            return
-        while self.loop.time() < end:
-            await asyncio.sleep(self.rng.expovariate(1 / (2 * self.profile.crash_every)))
-            if self.loop.time() >= end:
+    async def _try(self, command: Command) -> None:
+        node = self.clients[0]._node
+        with suppress(TimeoutError, ConnectionError, Unavailable, OutcomeUnknown, Rejected):
+            async with asyncio.timeout(2.0):
+                await self.submit(node, command, None)
+
+    # --- brokers' weather
+
+    def more_weather(self) -> list[tuple[float | None, Callable[[], None]]]:
+        every = self.profile.broker_every
+        return [(None if every is None or not self.brokers else every, self._trouble_broker)]
+
+    def _trouble_broker(self) -> None:
+        broker, rng = self.rng.choice(self.brokers), self.rng
+        kind = rng.choice(("sleep", "crash", "stop", "cut", "slow", "stranded"))
+        seconds = rng.choice((0.5, 2.0, 6.0)) * rng.uniform(0.3, 1.0)
+        self.faults[f"broker: {kind}"] += 1
+        if kind == "sleep":
+            self.tell(broker, f"sleeps for {seconds:.1f} s")
+            broker.asleep_until = self.loop.time() + seconds
+        elif kind == "slow":
+            self.tell(broker, f"reads slowly for {seconds:.1f} s")
+            broker.slow_until = self.loop.time() + seconds
+        elif kind == "cut":
+            nodes = rng.sample(self.voters, rng.randint(1, len(self.voters)))
+            what = rng.choice(("request", "answer"))
+            self.tell(broker, f"is cut off from {nodes}: {what}s are lost for {seconds:.1f} s")
+            self._cut(broker, nodes, what, seconds)
+        elif kind == "stranded":
+            self._strand(broker)
+        elif kind == "stop" and broker.session is not None:
+            self.tell(broker, "is asked to stop")
+            broker.session.want_shut_down = True
+            self.loop.call_later(3.0, self._start_broker, broker, broker.runs)
+        elif kind == "crash" and broker.session is not None:
+            broker.crash()
+            self.loop.call_later(seconds, self._start_broker, broker, broker.runs)
+
+    def _cut(self, broker: SimulatedBroker, nodes: Sequence[NodeId], what: str, seconds: float) -> None:
+        for node_id in nodes:
+            self.cuts[broker.broker_id, node_id] = what
+            self.loop.call_later(seconds, self.cuts.pop, (broker.broker_id, node_id), None)
+
+    def _strand(self, broker: SimulatedBroker) -> None:
+        """Let the leader sleep, and leave a broker nobody else to ask: the leader that wakes may no longer be one."""
+        for node in self.nodes.values():
+            if node.is_leader():
+                others = [voter for voter in self.voters if voter != node.node_id]
+                self.tell(broker, f"reaches {node.node_id} alone, of {self.voters}")
+                self._cut(broker, others, "request", 8.0)
+                node.pause(self.rng.uniform(2.0, 6.0))
                 return
-            broker = self.rng.choice(self.brokers)
-            if self.rng.random() < 0.5:
-                broker.asleep_until = self.loop.time() + self.rng.uniform(0.5, 6.0)
-            else:
-                broker.crash()
-                await asyncio.sleep(self.rng.uniform(0.01, 5.0))
-                if broker.session is None:
-                    broker.start(keep_cache=self.rng.random() < 0.7)
 
-    def _write(self) -> None:
-        """The clients write by themselves."""
+    def _start_broker(self, broker: SimulatedBroker, run: int) -> None:
+        """Start a broker again, or put an end to one whose orderly stop takes too long."""
+        if broker.session is not None and broker.runs == run:
+            broker.crash()
+        if broker.session is None:
+            broker.start(keep_cache=self.rng.random() < 0.7)
 
     def _read(self) -> None:
-        self.spawn(self.rng.choice(self.clients).read())
+        client = self.rng.choice(self.clients)
+        self.spawn(partial(client.read, client.key()))
+
+    # --- the calm at the end
 
     async def _calm(self, settle_seconds: float) -> None:
         """Liveness and convergence."""
+        self.is_rough = False
         self.network.faults = type(self.network.faults)()
         self.network.heal()
-        for node in self.nodes.values():
-            if node.log is None:
-                node.start()
+        self.cuts.clear()
+        self.end_faults()
         for broker in self.brokers:
-            broker.asleep_until = 0.0
+            broker.asleep_until = broker.slow_until = 0.0
+            if broker.session is not None and broker.session.want_shut_down:
+                broker.crash()
             if broker.session is None:
                 broker.start(keep_cache=True)
+        self.tell("weather", "is calm from now on")
         acknowledged = [client.acknowledged for client in self.clients]
-        await asyncio.sleep(settle_seconds + 2.5 * SESSION_TIMEOUT_MS / 1000)
-        if self.violations:
+        began = self.loop.time()
+        trouble = await self._within(LIVENESS_SECONDS, lambda: self._not_live(acknowledged))
+        if trouble is not None:
+            self.violated(f"liveness: {LIVENESS_SECONDS:.0f} s after the last fault {trouble}")
             return
-        if not all(
-            client.acknowledged > before for client, before in zip(self.clients, acknowledged, strict=True)
-        ):
-            self.violated("liveness: a client's write found no answer in calm weather")
-        active = [c for c in self._controllers() if c.is_active]
-        if len(active) != 1:
-            self.violated(f"liveness: {len(active)} controllers are active in calm weather")
+        self.recovered_after = self.loop.time() - began
+        self.is_quiet = True
+        for key in sorted({operation.key for operation in self.history[-300:]}):
+            await self.clients[0].read(key)
+        trouble = await self._within(CONVERGENCE_SECONDS, self._not_converged)
+        if trouble is not None:
+            self.violated(f"convergence: {CONVERGENCE_SECONDS:.0f} s after the last write {trouble}")
             return
+        self._check_acknowledged()
+        self.writes_acknowledged = len(self.acknowledged)
+
+    async def _within(self, seconds: float, trouble: Callable[[], str | None]) -> str | None:
+        """Return None as soon as there is no trouble, or what it still is after so many seconds."""
+        until = self.loop.time() + seconds
+        while not self.violations:
+            found = trouble()
+            if found is None or self.loop.time() >= until:
+                return found
+            await asyncio.sleep(0.1)
+        return None
+
+    def _not_live(self, acknowledged: list[int]) -> str | None:
+        active = [controller for controller in self._controllers() if controller.is_active]
+        if len(active) != 1 or len(self._controllers()) != len(self.nodes):
+            return f"{len(active)} controllers are active, {len(self._controllers())} run"
         image = active[0].committed
         offline = [b.broker_id for b in self.brokers if not image.is_active(b.broker_id) or not b.may_serve()]
         if offline:
-            self.violated(f"liveness: brokers {offline} are not online in calm weather")
+            return f"brokers {offline} are not online"
+        waiting = [
+            client.number
+            for client, before in zip(self.clients, acknowledged, strict=True)
+            if client.acknowledged <= before
+        ]
+        return f"clients {waiting} have found no answer" if waiting else None
+
+    def _not_converged(self) -> str | None:
+        ends = {f"controller {c.node.node_id}": c.committed.end_offset for c in self._controllers()}
+        ends |= {str(broker): broker.follower.image.end_offset for broker in self.brokers}
+        return f"these offsets were reached: {ends}" if len(set(ends.values())) != 1 else None
+
+    def _check_acknowledged(self) -> None:
         for request_id, base_offset in self.acknowledged.items():
             if self._requests.get(request_id) != base_offset:
                 self.violated(f"acknowledged_is_durable: {request_id.hex()} was answered at {base_offset}")
-        for client in self.clients:
-            if int(image.configs[BROKER, ""][client.key]) < client.acknowledged:
-                self.violated(f"acknowledged_is_durable: {client.key} is behind {client.acknowledged}")
-        slowest = min(c.committed.end_offset for c in self._controllers())
-        if slowest < image.end_offset - 50:
-            self.violated(
-                f"convergence: a controller stands at {slowest}, the active one at {image.end_offset}"
-            )
-        self.writes_acknowledged = len(self.acknowledged)
 
     def _controllers(self) -> list[SimulatedController]:
         return [

@@ -1,10 +1,15 @@
-"""A disk in memory that loses what was not synced: writes reach the platter in any order, or in part, or not at all."""
+"""A disk in memory that loses what was not synced: writes reach the platter in any order, or in part, or not at all.
+
+It also fills up, fails a sync, and lets single bits rot.
+"""
 
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from metadata_log.errors import DiskFailed
+
+PAGE_BYTES = 4096
 
 
 @dataclass(slots=True)
@@ -29,6 +34,15 @@ class _Bytes:
         return _Bytes(self.size, bytearray(self.written))
 
 
+@dataclass(frozen=True, slots=True)
+class Rot:
+    """One bit that changed at rest; turned again, the file is what it was."""
+
+    name: str
+    position: int
+    bit: int
+
+
 class SimulatedDisk:
     """Implements the journal's Disk. What is done is seen at once, and is durable only from `settle` on.
 
@@ -43,7 +57,16 @@ class SimulatedDisk:
         self._durable_small: dict[str, bytes] = {}
         self._steps: list[Callable[[], None]] = []
         self._unsynced: dict[str, list[tuple[int, bytes]]] = {}
+        self._forgotten: dict[str, set[int]] = {}
+        """Pages that a failed sync has marked clean: read back as written, yet never written again."""
         self.fails = False
+        self.is_full = False
+        """No file can be made or replaced; those there can be written, for they never grow."""
+        self.no_appends = False
+        """While full, not even what other files grow by."""
+        self.sync_fails_once = False
+        self.has_failed = False
+        """Whether the weather made a call fail since this was last set to False."""
         self.syncs_total = 0
 
     def settle(self) -> None:
@@ -63,8 +86,40 @@ class SimulatedDisk:
                 if name in self._durable:
                     self._durable[name].write(position, data[:kept])
         self._unsynced.clear()
+        self._forgotten.clear()
         self._live = {name: content.copy() for name, content in self._durable.items()}
         self._live_small = dict(self._durable_small)
+
+    def copy(self) -> "SimulatedDisk":
+        """Return another disk that holds what this one shows, all of it durable."""
+        other = SimulatedDisk()
+        other._live = {name: content.copy() for name, content in self._live.items()}
+        other._durable = {name: content.copy() for name, content in self._live.items()}
+        other._live_small, other._durable_small = dict(self._live_small), dict(self._live_small)
+        return other
+
+    # --- bits that rot
+
+    def rot(self, rng: random.Random) -> Rot | None:
+        """Turn one bit of what is stored, anywhere; None if nothing is."""
+        sizes = {name: len(content.written) for name, content in self._live.items() if content.written}
+        sizes |= {name: len(data) for name, data in self._live_small.items() if data}
+        if not sizes:
+            return None
+        name = rng.choice(sorted(sizes))
+        rot = Rot(name, rng.randrange(sizes[name]), rng.randrange(8))
+        self.turn(rot)
+        return rot
+
+    def turn(self, rot: Rot) -> None:
+        for files in (self._live, self._durable):
+            if rot.name in files and rot.position < len(files[rot.name].written):
+                files[rot.name].written[rot.position] ^= 1 << rot.bit
+        for small in (self._live_small, self._durable_small):
+            data = small.get(rot.name)
+            if data is not None and rot.position < len(data):
+                turned = data[rot.position] ^ 1 << rot.bit
+                small[rot.name] = data[: rot.position] + bytes([turned]) + data[rot.position + 1 :]
 
     # --- the Disk that the journal sees
 
@@ -75,7 +130,7 @@ class SimulatedDisk:
         return SimulatedFile(self, name)
 
     def create(self, name: str, size: int) -> "SimulatedFile":
-        self._check()
+        self._check(needs_room=True)
         self._live[name] = _Bytes(size)
 
         def step() -> None:
@@ -98,7 +153,7 @@ class SimulatedDisk:
         self._steps.append(step)
 
     def replace(self, name: str, data: bytes) -> None:
-        self._check()
+        self._check(needs_room=True)
         self._live_small[name] = data
 
         def step() -> None:
@@ -111,9 +166,14 @@ class SimulatedDisk:
 
     # --- what an open file does
 
-    def _check(self) -> None:
-        if self.fails:
-            raise DiskFailed("the simulated disk fails")
+    def need_room(self) -> None:
+        """Raise DiskFailed while the disk is full; asked by whatever else is kept on this disk."""
+        self._check(needs_room=True)
+
+    def _check(self, *, needs_room: bool = False) -> None:
+        if self.fails or (needs_room and self.is_full):
+            self.has_failed = self.has_failed or not self.fails
+            raise DiskFailed("the simulated disk is full" if self.is_full else "the simulated disk fails")
 
     def file_read(self, name: str, position: int, size: int) -> bytes:
         return self._live[name].read(position, size)
@@ -123,7 +183,15 @@ class SimulatedDisk:
 
     def file_write(self, name: str, position: int, data: bytes) -> None:
         self._check()
-        self._live[name].write(position, data)
+        live = self._live[name]
+        live.write(position, data)
+        if name in self._forgotten:
+            # A page that is written again is dirty as a whole: what a failed sync forgot of it goes along.
+            pages = range(position // PAGE_BYTES, (position + len(data) - 1) // PAGE_BYTES + 1)
+            if self._forgotten[name].intersection(pages):
+                position, end = pages.start * PAGE_BYTES, min(pages.stop * PAGE_BYTES, live.size)
+                data = live.read(position, end - position)
+                self._forgotten[name].difference_update(pages)
 
         def step() -> None:
             self._unsynced.setdefault(name, []).append((position, data))
@@ -133,12 +201,23 @@ class SimulatedDisk:
     def file_sync(self, name: str) -> None:
         self._check()
         self.syncs_total += 1
+        if self.sync_fails_once:
+            self.sync_fails_once, self.has_failed = False, True
+            self._forget(name)
+            raise DiskFailed("the simulated disk failed to sync")
 
         def step() -> None:
             for position, data in self._unsynced.pop(name, []):
                 self._durable[name].write(position, data)
 
         self._steps.append(step)
+
+    def _forget(self, name: str) -> None:
+        """Do what a kernel does after a failed write-back: mark the pages clean, though they are not on the disk."""
+        self.settle()
+        forgotten = self._forgotten.setdefault(name, set())
+        for position, data in self._unsynced.pop(name, []):
+            forgotten.update(range(position // PAGE_BYTES, (position + len(data) - 1) // PAGE_BYTES + 1))
 
 
 class SimulatedFile:

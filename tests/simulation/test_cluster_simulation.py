@@ -1,23 +1,90 @@
-"""A seeded slice of the simulated clusters; long campaigns run by `python -m tests.simulation --cluster`."""
+"""A seeded slice of the simulated clusters; long campaigns run by `python -m tests.simulation`."""
+
+import os
+import subprocess
+import sys
 
 import pytest
 
+from tests.simulation.campaign import Life, Outcome, live
 from tests.simulation.cluster import ClusterWorld
 from tests.simulation.world import PROFILES
 
-WRITES_MIN = 100
-"""A run with fewer acknowledged writes proves little."""
+WRITES_PER_SECOND_MIN = 10.0
+"""Of a run this short; a campaign counts only those with thirty."""
+
+
+def lived(seed: int, profile: str, seconds: float, *, controllers: int = 3, brokers: int = 3) -> Outcome:
+    outcome = live(
+        Life(
+            seed=seed,
+            profile=profile,
+            controllers=controllers,
+            brokers=brokers,
+            seconds=seconds,
+            raft_only=False,
+        )
+    )
+    assert not outcome.violations, "\n" + outcome.report()
+    return outcome
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("profile", ["calm", "fifo", "wild", "nasty", "storm"])
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_a_simulated_cluster_keeps_every_property(profile: str, seed: int) -> None:
-    world = ClusterWorld(seed=seed, profile=PROFILES[profile])
-    assert world.run(8.0) == []
-    assert world.writes_acknowledged >= WRITES_MIN
+@pytest.mark.parametrize("controllers", [1, 3, 5])
+@pytest.mark.parametrize("profile", [*PROFILES, "swarm"])
+def test_a_simulated_cluster_keeps_every_property(profile: str, controllers: int) -> None:
+    outcome = lived(101, profile, 12.0, controllers=controllers)
+    assert outcome.writes_per_second >= WRITES_PER_SECOND_MIN
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(201, 211))
+def test_any_mixture_of_faults_keeps_every_property(seed: int) -> None:
+    lived(seed, "swarm", 20.0)
+
+
+@pytest.mark.slow
+def test_twenty_brokers_keep_every_property() -> None:
+    outcome = lived(301, "fifo", 8.0, brokers=20)
+    assert outcome.writes_per_second >= WRITES_PER_SECOND_MIN
 
 
 def test_a_short_simulated_cluster_keeps_every_property() -> None:
     world = ClusterWorld(seed=7, profile=PROFILES["fifo"], brokers=2, clients=2)
-    assert world.run(2.0, settle_seconds=2.0) == []
+    assert world.run(3.0) == []
+
+
+def test_the_same_seed_is_the_same_life() -> None:
+    one, two, other = (lived(seed, "swarm", 3.0, brokers=2) for seed in (12, 12, 13))
+    assert (one.trace, one.writes, one.reads, one.faults) == (two.trace, two.writes, two.reads, two.faults)
+    assert one.trace != other.trace
+
+
+@pytest.mark.slow
+def test_the_same_seed_is_the_same_life_in_any_process() -> None:
+    """Nothing depends on the order of hashes, on addresses, or on the machine's clock."""
+    command = ["--seeds", "14", "--profile", "nasty", "--seconds", "10"]
+    lives = [
+        subprocess.run(
+            (sys.executable, "-m", "tests.simulation", *command),
+            env=os.environ | {"PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    ]
+    traces = [text.splitlines()[0].split("trace ")[1] for text in lives]
+    assert traces[0] == traces[1]
+
+
+def test_a_failing_seed_tells_its_story(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ClusterWorld, "_not_live", lambda _world, _acknowledged: "nothing is well")
+    outcome = live(Life(seed=3, profile="fifo", controllers=3, brokers=1, seconds=1.0, raft_only=False))
+    report = outcome.report()
+    assert "liveness: 15 s after the last fault nothing is well" in report
+    assert (
+        "python -m tests.simulation --seeds 3 --profile fifo --controllers 3 --brokers 1 --seconds 1"
+        in report
+    )
+    assert "leads" in report and "is calm from now on" in report

@@ -8,7 +8,8 @@ from tests.simulation.world import PROFILES, World
 
 def _replay(seed: int, seconds: float, profile: str, voters: int) -> str:
     return (
-        f"python -m tests.simulation --seeds {seed} --seconds {seconds} --profile {profile} --voters {voters}"
+        f"python -m tests.simulation --raft-only --seeds {seed} --seconds {seconds} --profile {profile} "
+        f"--controllers {voters}"
     )
 
 

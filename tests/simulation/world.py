@@ -6,22 +6,33 @@ here is `Model`, which counts frames; `World(make_listener=...)` puts another on
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
-from metadata_log.errors import BrokerNotAvailable, Fault, NotController, Unavailable
+from metadata_log.errors import (
+    BrokerNotAvailable,
+    DamagedFile,
+    DiskFailed,
+    Fault,
+    MetadataError,
+    NotController,
+    Unavailable,
+)
 from metadata_log.ids import NodeId
 from quorum.raft.adapter import PySyncObjLog
 from quorum.raft.guard import RaftSettings
-from quorum.raft.journal import Journal, JournalBatch
+from quorum.raft.journal import Journal, JournalBatch, _frames, _identity
 from quorum.raft.messages import Entry
 from quorum.raft.raft_log import RaftListener, Role
-from tests.simulation.disk import SimulatedDisk
+from tests.simulation.disk import Rot, SimulatedDisk
 from tests.simulation.network import LinkFaults, Network, SimulatedTransport
+from tests.simulation.story import Story
 from tests.simulation.virtual_loop import VirtualLoop
+from tests.simulation.weather import Weather, swarm
 
 JOURNAL_FILE_BYTES = 16 * 1024
 FRAME_BYTES = 8
@@ -38,18 +49,51 @@ class Profile:
     flap_every: float | None = None
     stalls: float = 0.0
     """Probability that a sync takes seconds, so that a leader gives up."""
+    pause_every: float | None = None
+    """A process sleeps for up to ten seconds, and finds on waking all that came meanwhile."""
+    long_absence_every: float | None = None
+    """A node is gone so long that only a snapshot brings it back."""
+    transfer_every: float | None = None
+    rolling_every: float | None = None
+    """Every node in turn hands over, stops and starts."""
+    full_disk_every: float | None = None
+    failed_sync_every: float | None = None
+    rot_every: float | None = None
+    """A bit turns in a stopped node's journal, or in a snapshot of any node."""
+    wall_clock_every: float | None = None
+    """A node's wall clock jumps by up to minutes, either way."""
+    broker_every: float | None = None
+    """A broker sleeps, dies, restarts in order, is cut off, or reads slowly."""
     writes_per_second: float = 55.0
     reads_per_second: float = 85.0
 
 
 PROFILES = {
     "calm": Profile(),
-    "fifo": Profile(crash_every=3.0, partition_every=2.5, flap_every=4.0),
+    "fifo": Profile(
+        crash_every=3.0,
+        partition_every=2.5,
+        flap_every=4.0,
+        pause_every=25.0,
+        transfer_every=10.0,
+        rolling_every=60.0,
+        full_disk_every=60.0,
+        failed_sync_every=40.0,
+        rot_every=30.0,
+        wall_clock_every=30.0,
+        long_absence_every=40.0,
+        broker_every=4.0,
+    ),
     "wild": Profile(
         links=LinkFaults(lost=0.05, duplicated=0.05, late=0.05),
         crash_every=3.0,
         partition_every=2.5,
         flap_every=4.0,
+        pause_every=30.0,
+        transfer_every=20.0,
+        rot_every=40.0,
+        long_absence_every=60.0,
+        broker_every=4.0,
     ),
     "nasty": Profile(
         links=LinkFaults(lost=0.08, duplicated=0.25, late=0.20),
@@ -57,9 +101,32 @@ PROFILES = {
         partition_every=1.5,
         flap_every=3.0,
         stalls=0.002,
+        pause_every=10.0,
+        transfer_every=10.0,
+        full_disk_every=20.0,
+        failed_sync_every=15.0,
+        rot_every=10.0,
+        wall_clock_every=10.0,
+        broker_every=3.0,
     ),
-    "storm": Profile(crash_every=6.0, partition_every=0.35, flap_every=1.0),
+    "storm": Profile(
+        crash_every=6.0, partition_every=0.35, flap_every=1.0, transfer_every=5.0, broker_every=2.0
+    ),
 }
+
+
+def profile_of(name: str, seed: int) -> Profile:
+    """Return a profile by name; `swarm` is another one for each seed."""
+    if name != "swarm":
+        return PROFILES[name]
+    rng = random.Random(seed ^ 0x11AA)
+    stalls = rng.choice((0.0, 0.0005, 0.002))
+    links = LinkFaults(
+        lost=rng.choice((0.0, 0.0, 0.02, 0.08)),
+        duplicated=rng.choice((0.0, 0.0, 0.05, 0.25)),
+        late=rng.choice((0.0, 0.0, 0.0, 0.05, 0.2)),
+    )
+    return replace(Profile(links=links, stalls=stalls), **swarm(seed))  # type: ignore[arg-type]  # times, all of them
 
 
 class Violation(Exception):
@@ -70,11 +137,13 @@ class WatchedJournal(Journal):
     """Remembers what the log was when each batch was taken, to know what a disk durably holds."""
 
     frozen: list[Entry]
+    parts: int
+    """How many files that batch goes to."""
 
     def take_batch(self) -> JournalBatch | None:
         batch = super().take_batch()
         if batch is not None:
-            self.frozen = list(self)
+            self.frozen, self.parts = list(self), len(batch.placements)
         return batch
 
 
@@ -83,12 +152,17 @@ class WatchedLog(PySyncObjLog):
 
     after_pump: Callable[[], None]
 
+    may_run: Callable[[], bool]
+
     def _pump(self) -> None:
-        super()._pump()
-        self.after_pump()
+        if self.may_run():  # a process that sleeps finds on waking what came meanwhile
+            super()._pump()
+            self.after_pump()
 
 
 class SimulatedNode:
+    journal_file_bytes = JOURNAL_FILE_BYTES
+
     def __init__(self, world: "World", node_id: NodeId) -> None:
         self.world = world
         self.node_id = node_id
@@ -99,6 +173,8 @@ class SimulatedNode:
         """The log as the disk holds it for certain."""
         self.writing: list[Entry] | None = None
         """The log as it will be durable once the sync under way returns."""
+        self.parts = 0
+        """In how many parts that sync writes its batch."""
         self.clock_rate = world.rng.uniform(0.99, 1.01)
         self.clock_offset = world.rng.uniform(0.0, 1e6)
         self.log: WatchedLog | None = None
@@ -109,17 +185,34 @@ class SimulatedNode:
         self.incarnation = 0
         self.commit_seen = 0
         self.lead_mark: tuple[int, int] | None = None
+        self.paused_until = 0.0
+        self.wall_clock_ms = 0
+        """How far the wall clock is off."""
+        self.rots: list[Rot] = []
+        """Bits that turned in the journal since the node last ran well."""
+        self.is_stopping = False
+        self.tasks: dict[asyncio.Task[None], None] = {}
+        """What runs beside the log, and ends with it."""
 
     # --- life
 
     def start(self) -> None:
+        """Start, unless the disk says no: then try again when its trouble may be over."""
         world = self.world
         self.incarnation += 1
         self.commit_seen, self.lead_mark = 0, None
+        self.paused_until, self.is_stopping = 0.0, False
         rng = random.Random(world.rng.getrandbits(64))
-        self.journal = WatchedJournal.open(
-            self.disk, random_bytes=rng.randbytes, file_bytes=JOURNAL_FILE_BYTES
-        )  # type: ignore[assignment]
+        if self.rots and not self._try_rotten():
+            return
+        try:
+            self.journal = WatchedJournal.open(
+                self.disk, random_bytes=rng.randbytes, file_bytes=self.journal_file_bytes
+            )  # type: ignore[assignment]
+        except DiskFailed as fault:
+            self.disk.settle()
+            self._stopped_by(fault)
+            return
         self.disk.settle()
         self._check_recovery()
         self.durable, self.writing = list(self.journal), None
@@ -138,26 +231,181 @@ class SimulatedNode:
             rng=rng,
             run_in_thread=partial(self._run_in_thread, asyncio.Lock(), self.incarnation),
         )
-        self.log.after_pump = partial(world.checks.after_pump, self)
+        # What a journal was opened with has changed nothing; the pointer is read only now.
+        self.rots = [rot for rot in self.rots if not rot.name.endswith(".journal")]
+        self.log.after_pump = self._after_pump
+        self.log.may_run = self.is_awake
+        world.tell(self, "starts")
         self.task = world.loop.create_task(self._run(self.log))
+
+    def _after_pump(self) -> None:
+        self.rots.clear()
+        self.world.checks.after_pump(self)
 
     async def _run(self, log: WatchedLog) -> None:
         try:
             await log.run()
         except Fault as fault:
-            self.world.violated(f"node {self.node_id} stopped: {type(fault).__name__}: {fault}")
+            self._stopped_by(fault)
         except Violation as violation:
             self.world.violated(str(violation))
+        except Exception as error:  # whatever ends a node and is no fault is a finding
+            self.world.violated(f"node {self.node_id}: {type(error).__name__}: {error}")
+
+    def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run something that ends with this process."""
+
+        async def guarded() -> None:
+            try:
+                await work()
+            except Fault as fault:
+                self._stopped_by(fault)
+            except Violation as violation:
+                self.world.violated(str(violation))
+            except Exception as error:  # as above
+                self.world.violated(f"node {self.node_id}: {type(error).__name__}: {error}")
+
+        task = self.world.loop.create_task(guarded())
+        self.tasks[task] = None
+        task.add_done_callback(lambda done: self.tasks.pop(done, None))
 
     def crash(self) -> None:
         """End the process and cut the power."""
         if self.task is None:
             return
-        self.world.network.note("crash", self.node_id)
-        self.world.network.detach(self.node_id)
-        self.task.cancel()
-        self.task, self.log = None, None
+        self.world.tell(self, "crashes")
+        self._end()
         self.disk.crash(self.world.rng)
+
+    def _end(self) -> None:
+        """End the process; what it wrote and did not sync is still in the kernel's cache."""
+        world = self.world
+        world.network.note("end", self.node_id)
+        if self.log is not None:
+            world.network.detach(self.node_id)
+        assert self.task is not None
+        self.task.cancel()
+        for task in list(self.tasks):
+            task.cancel()
+        self.task, self.log = None, None
+
+    async def stop(self) -> None:
+        """Stop in order: hand over, end the log, lose nothing."""
+        log, incarnation = self.log, self.incarnation
+        if log is None or self.is_stopping:
+            return
+        self.is_stopping = True
+        self.world.tell(self, "is asked to stop")
+        if self.is_leader() and len(self.world.voters) > 1:
+            with suppress(MetadataError):
+                log.transfer_leadership(None)
+            until = self.world.loop.time() + 1.0
+            while self.log is log and self.is_leader() and self.world.loop.time() < until:
+                await asyncio.sleep(0.005)
+        closing = self.world.loop.create_task(log.close())
+        until = self.world.loop.time() + 10.0
+        while self.incarnation == incarnation and not closing.done() and self.world.loop.time() < until:
+            await asyncio.sleep(0.005)
+        if self.incarnation == incarnation and self.task is not None and closing.done():
+            self.world.tell(self, "has stopped")
+            self._end()
+
+    def _stopped_by(self, fault: Fault) -> None:
+        """End after a fault: one that the weather has brought passes, any other is a finding."""
+        world = self.world
+        known = (isinstance(fault, DiskFailed) and self.disk.has_failed) or (
+            isinstance(fault, DamagedFile) and self.is_damaged(fault)
+        )
+        if not known:
+            world.violated(f"node {self.node_id} stopped: {type(fault).__name__}: {fault}")
+            return
+        world.tell(self, f"stops: {type(fault).__name__}: {fault.message[:90]}")
+        world.consequences[f"stopped by {type(fault).__name__}"] += 1
+        if self.task is not None:
+            self._end()
+        world.loop.call_later(world.rng.uniform(0.5, 3.0), self._mend_and_start, self.incarnation)
+
+    def _mend_and_start(self, incarnation: int) -> None:
+        if self.incarnation == incarnation and self.task is None:
+            self.mend()
+            self.start()
+
+    def mend(self) -> None:
+        """Do what an operator does: free space, put the undamaged copy back."""
+        self.disk.is_full = self.disk.has_failed = self.disk.sync_fails_once = False
+        for rot in self.rots:
+            self.disk.turn(rot)
+        self.rots.clear()
+
+    def is_damaged(self, fault: DamagedFile) -> bool:
+        """Answer whether the weather did what a fault speaks of."""
+        return bool(self.rots)
+
+    def rot_snapshot(self) -> bool:
+        """Turn a bit of a snapshot; answer whether there was one."""
+        return False
+
+    def _try_rotten(self) -> bool:
+        """Answer whether this node starts on what rotted: damage is refused, or changes nothing."""
+        world, trial = self.world, self.disk.copy()
+        rng = random.Random(0)
+        try:
+            found = Journal.open(trial, random_bytes=rng.randbytes, file_bytes=self.journal_file_bytes)
+        except DamagedFile as fault:
+            self._stopped_by(fault)
+            return False
+        if self._may_recover(list(found)):
+            world.consequences["rot that changed nothing"] += 1
+        else:
+            # A rotten last batch cannot be told from a torn one until the mark behind it is written.
+            for rot in self.rots:
+                if not self._is_unmarked(rot):
+                    world.violated(f"node {self.node_id} took {rot} for a torn end, and lost entries")
+                self.disk.turn(rot)
+            self.rots.clear()
+            world.consequences["rot of an unmarked batch"] += 1
+        return True
+
+    def _is_unmarked(self, rot: Rot) -> bool:
+        """Answer whether a bit lies in a journal's very last batch, with no idle mark behind it."""
+        whole = self.disk.copy()
+        whole.turn(rot)
+        files = [name for name in whole.names() if name.endswith(".journal")]
+        for name in reversed(files):
+            content = whole.open(name).read(0, whole.file_size(name))
+            identity = _identity(content, int(name[:20]))
+            frames = [] if identity is None else list(_frames(content, identity, after=0))
+            if frames:
+                return rot.name == name and bool(frames[-1].records) and rot.position >= frames[-1].position
+        return False
+
+    # --- sleep
+
+    def is_awake(self) -> bool:
+        return self.paused_until <= self.world.loop.time()
+
+    def pause(self, seconds: float) -> None:
+        """Let the process stand still, as SIGSTOP or a suspended machine does."""
+        if self.log is None:
+            return
+        self.world.tell(self, f"sleeps for {seconds:.1f} s")
+        self.paused_until = max(self.paused_until, self.world.loop.time() + seconds)
+        # What others asked of it meanwhile may be served before the log learns what happened.
+        self.world.loop.call_at(self.paused_until + self.world.rng.uniform(0.0, 0.005), self.wake)
+
+    def wake(self) -> None:
+        if self.log is not None and self.is_awake():
+            self.log._wake.set()
+
+    async def awake(self) -> None:
+        """Return once the process runs; at once if it does."""
+        while not self.is_awake():
+            await asyncio.sleep(self.paused_until - self.world.loop.time())
+
+    # --- clocks
+
+    def unix_ms(self) -> int:
+        return 1_700_000_000_000 + int(self.world.loop.time() * 1000) + self.wall_clock_ms
 
     def now_ms(self) -> float:
         return self.world.loop.time() * 1000 * self.clock_rate + self.clock_offset
@@ -168,9 +416,30 @@ class SimulatedNode:
     def _check_recovery(self) -> None:
         if self.incarnation == 1:
             return
-        recovered = list(self.journal)
-        if recovered not in (self.durable, self.writing):
+        if not self._may_recover(list(self.journal)):
             self.world.violated(f"node {self.node_id} recovered a log that it never had made durable")
+
+    def _may_recover(self, recovered: list[Entry]) -> bool:
+        """Answer whether a log is what a crash may leave: as before the batch under way, as after, or after a part of it.
+
+        A batch too large for one file is written in parts, each synced before the next.
+        """
+        if recovered in (self.durable, self.writing):
+            return True
+        if self.writing is None or self.parts < 2:
+            return False
+        before = {index: (command, term) for command, index, term in self.durable}
+        after = {index: (command, term) for command, index, term in self.writing}
+        kept = max((index for index in before if before[index] == after.get(index)), default=0)
+        return (
+            bool(recovered)
+            and recovered[-1][1] >= kept
+            and all(
+                (command, term)
+                in (before.get(index) if index < self.writing[0][1] else None, after.get(index))
+                for command, index, term in recovered
+            )
+        )
 
     # --- the worker thread
 
@@ -179,8 +448,10 @@ class SimulatedNode:
             writes_journal = isinstance(work, partial) and work.func == self.journal.write
             if writes_journal:
                 self.writing = self.journal.frozen
+                self.parts = self.journal.parts
             work()
             await asyncio.sleep(self._sync_seconds())
+            await self.awake()
             if incarnation != self.incarnation or self.log is None:
                 return
             self.disk.settle()
@@ -393,8 +664,13 @@ class World:
         self.settings = settings or RaftSettings(tail_entries=20)
         self.network = Network(self.loop, self.rng, profile.links)
         self.checks = Checks(self)
+        self.story = Story(self.loop)
+        self.faults: Counter[str] = Counter()
+        """What befell this world, by kind; single messages lost, doubled or late are not counted."""
+        self.consequences: Counter[str] = Counter()
+        """What came of it, by kind."""
         self.make_listener = make_listener
-        self.nodes = {node_id: SimulatedNode(self, node_id) for node_id in self.voters}
+        self.nodes = {node_id: self.make_node(node_id) for node_id in self.voters}
         self.floor = 0
         """No read may see fewer frames: acknowledged or read before it began."""
         self.writes_acknowledged = 0
@@ -404,10 +680,31 @@ class World:
         """False in the calm at the end."""
         self._frames = 0
         self.violations: list[str] = []
-        self._weather: list[asyncio.Task[None]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def make_node(self, node_id: NodeId) -> SimulatedNode:
+        return SimulatedNode(self, node_id)
 
     def violated(self, what: str) -> None:
         self.violations.append(f"{self.loop.time():.3f} s: {what}")
+        self.story.tell("VIOLATION", what)
+
+    def tell(self, who: object, what: str) -> None:
+        """Add to the story of this world."""
+        self.story.tell(f"node {who.node_id}" if isinstance(who, SimulatedNode) else who, what)
+
+    def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run something of the world's own: clients, brokers, weather."""
+
+        async def guarded() -> None:
+            try:
+                await work()
+            except Exception as error:  # a task that dies of anything is a finding
+                self.violated(f"{type(error).__name__}: {error}")
+
+        task = self.loop.create_task(guarded())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def next_frame(self) -> bytes:
         self._frames += 1
@@ -419,6 +716,8 @@ class World:
         """Live through the profile's weather, then through calm; return what was violated."""
         try:
             self.loop.run_until_complete(self._live(seconds, settle_seconds))
+        except Exception as error:  # a timer's or a link's callback failed
+            self.violated(f"{type(error).__name__}: {error}")
         finally:
             pending = asyncio.all_tasks(self.loop)
             for task in pending:
@@ -432,13 +731,12 @@ class World:
         for node in self.nodes.values():
             node.start()
         profile, end = self.profile, self.loop.time() + seconds
-        alone = len(self.voters) == 1
+        weather = Weather(self)
         kinds: list[tuple[float | None, Callable[[], None]]] = [
             (1 / profile.writes_per_second, self._write),
             (1 / profile.reads_per_second, self._read),
-            (profile.crash_every, self._crash_one),
-            (None if alone else profile.partition_every, self._partition),
-            (None if alone else profile.flap_every, self._flap),
+            *weather.kinds(),
+            *self.more_weather(),
         ]
         async with asyncio.TaskGroup() as tasks:
             for every, act in kinds:
@@ -450,7 +748,7 @@ class World:
 
     async def _repeat(self, every: float, act: Callable[[], None], end: float) -> None:
         while not self.violations:
-            await asyncio.sleep(self.rng.expovariate(1 / every))
+            await asyncio.sleep(min(self.rng.expovariate(1 / every), end - self.loop.time()))
             if self.loop.time() >= end:
                 return
             act()
@@ -460,9 +758,7 @@ class World:
         self.is_rough = False
         self.network.faults = LinkFaults()
         self.network.heal()
-        for node in self.nodes.values():
-            if node.log is None:
-                node.start()
+        self.end_faults()
         await asyncio.sleep(settle_seconds / 2)
         goal = self.floor + 1
         for node in self.nodes.values():
@@ -479,6 +775,19 @@ class World:
         frames = {node.node_id: getattr(node.listener, "frames", goal) for node in self.nodes.values()}
         if len(set(frames.values())) != 1 or min(frames.values()) < goal:
             self.violated(f"convergence: applied {frames}, at least {goal} expected")
+
+    def more_weather(self) -> list[tuple[float | None, Callable[[], None]]]:
+        """Return further kinds of fault, as `Weather.kinds` does."""
+        return []
+
+    def end_faults(self) -> None:
+        """Wake, mend and start every node."""
+        for node in self.nodes.values():
+            node.paused_until = 0.0
+            node.wake()
+            node.mend()
+            if node.log is None:
+                node.start()
 
     # --- clients
 
@@ -507,33 +816,3 @@ class World:
             self.violated(f"stale read: node {listener.node.node_id} saw {listener.frames} of {floor} frames")
         self.floor = max(self.floor, listener.frames)
         self.reads_answered += 1
-
-    # --- weather
-
-    def _crash_one(self) -> None:
-        node = self.rng.choice(list(self.nodes.values()))
-        if node.log is None:
-            return
-        node.crash()
-        self.loop.call_later(self.rng.uniform(0.01, 2.0), self._restart, node)
-
-    def _restart(self, node: SimulatedNode) -> None:
-        if node.log is None:
-            node.start()
-
-    def _partition(self) -> None:
-        """Cut some voters off from the others, sometimes in one direction only; heal after a while."""
-        aside = self.rng.sample(self.voters, self.rng.randint(1, len(self.voters) // 2))
-        directions = self.rng.choice(((True, True), (True, False), (False, True)))
-        for one in aside:
-            for other in self.voters:
-                if other not in aside:
-                    if directions[0]:
-                        self.network.block(one, other)
-                    if directions[1]:
-                        self.network.block(other, one)
-        self.loop.call_later(self.rng.uniform(0.1, 2.0), self.network.heal)
-
-    def _flap(self) -> None:
-        one, other = self.rng.sample(self.voters, 2)
-        self.network.flap(one, other)

@@ -16,6 +16,7 @@ from metadata_log.data_directory import (
     Reserve,
     check_space,
     format_directory,
+    load_meta,
     quarantine,
     read_meta,
     read_process_json,

@@ -105,6 +105,33 @@ def test_a_commit_of_what_was_appended_before_a_fetch_arrived_proves_nothing(tmp
     run(tmp_path, story)
 
 
+def test_no_session_is_renewed_while_the_brokers_own_fencing_is_in_flight(tmp_path: Path) -> None:
+    """A broker that was answered before its fencing commits would serve beyond it, on an image that knows nothing of it."""
+
+    async def story(lab: FetchLab) -> None:
+        controller = lab.lead(1)
+        epoch = await online(lab, controller, 11)
+        request = replace(lab.at_end(controller, 11, epoch), max_wait_ms=0)
+        for _ in range(8):
+            lab.now_ms += 1_400
+            controller.check_sessions()
+        assert controller.tip.brokers[BrokerId(11)].fenced
+        given_up = lab.fetch(1, request)  # appends its being online again, and is never answered
+        await spin()
+        given_up.cancel()
+        again = lab.fetch(1, request)
+        await spin()
+        assert not again.done()
+        lab.quorum.commit(1)
+        await spin()
+        assert controller.committed.brokers[BrokerId(11)].fenced
+        assert not again.done()
+        lab.quorum.commit()
+        assert header(await again)["broker_state"] == "ONLINE"
+
+    run(tmp_path, story)
+
+
 def test_news_at_hand_is_answered_only_with_proof_of_leadership(tmp_path: Path) -> None:
     async def story(lab: FetchLab) -> None:
         controller = lab.lead(1)

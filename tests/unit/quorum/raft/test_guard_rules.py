@@ -254,6 +254,18 @@ def test_lost_leader_a_closed_link_starts_the_pre_vote(
     assert leads is rule
 
 
+def test_lost_leader_a_link_that_we_closed_ourselves_says_nothing_of_the_leader() -> None:
+    quorum = HandQuorum()
+    quorum.elect(A)
+    quorum.beat(A)
+    quorum.settle()
+    for survivor in (B, C):
+        quorum[survivor].guard.lost(A, quorum.now, by_peer=False)
+    quorum.wait(1, B, C)
+    quorum.settle(B, C)
+    assert quorum[B].guard.leader == quorum[C].guard.leader == A
+
+
 def test_lost_leader_one_flapping_link_elects_nobody() -> None:
     quorum = HandQuorum()
     quorum.elect(A)

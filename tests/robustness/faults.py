@@ -1,0 +1,218 @@
+"""E: what goes wrong in a run, drawn by seed: links, processes, disks; never more than one controller is down."""
+
+import asyncio
+import errno
+import random
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from ops.local_cluster import LocalCluster
+from tests.robustness import proxies as links
+from tests.robustness.proxies import LinkFault, Proxies
+
+FAULT_S: Final = (1.0, 6.0)
+PAUSE_S: Final = (0.5, 4.0)
+STOPPED_S_MAX: Final = 10.0
+POLL_S: Final = 0.05
+
+
+@dataclass(slots=True)
+class Fault:
+    """One fault as it happened; times are monotonic, in ns. `end_ns` is None while it lasts."""
+
+    kind: str
+    where: str
+    begin_ns: int
+    end_ns: int | None = None
+
+
+@dataclass(slots=True)
+class Faults:
+    """Lets things go wrong until it is told to stop."""
+
+    cluster: LocalCluster
+    proxies: Proxies
+    rng: random.Random
+    small_disks: dict[int, Path]
+    """Data directories on file systems of their own, which may be filled up, by controller."""
+    happened: list[Fault] = field(default_factory=list)
+    _down: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while a controller is down: the others are a majority."""
+
+    @property
+    def active(self) -> bool:
+        return any(fault.end_ns is None for fault in self.happened[-8:])
+
+    async def run(self, end: float, *, lanes: int = 2) -> None:
+        """Go on until the monotonic time `end`, with up to `lanes` faults at a time; then all is sound again."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(lanes):
+                group.create_task(self._lane(end))
+
+    async def _lane(self, end: float) -> None:
+        kinds = self._kinds()
+        while time.monotonic() < end:
+            await asyncio.sleep(self.rng.uniform(*PAUSE_S))
+            if time.monotonic() >= end:
+                return
+            name = self.rng.choice(sorted(kinds))
+            await kinds[name](name)
+
+    def _kinds(self) -> dict[str, Callable[[str], Awaitable[None]]]:
+        rng = self.rng
+        kinds: dict[str, Callable[[str], Awaitable[None]]] = {
+            "cut": lambda kind: self._harm_pair(kind, links.CUT),
+            "black hole": lambda kind: self._harm_pair(kind, links.BLACK_HOLE),
+            "isolated": self._isolate,
+            "one way": self._one_way,
+            "latency": lambda kind: self._harm_pair(kind, links.latency(rng)),
+            "bandwidth": lambda kind: self._harm_pair(kind, links.bandwidth(rng)),
+            "slicer": lambda kind: self._harm_pair(kind, links.slicer(rng)),
+            "reset": lambda kind: self._harm_pair(kind, links.RESET),
+            "limit data": lambda kind: self._harm_pair(kind, links.limit_data(rng)),
+            "clients cut off": lambda kind: self._harm_http(kind, "clients-"),
+            "brokers cut off": lambda kind: self._harm_http(kind, "peers-"),
+            "kill -9 leader": lambda kind: self._kill(kind, leader=True),
+            "kill -9 follower": lambda kind: self._kill(kind, leader=False),
+            "kill -9 broker": self._kill_broker,
+            "SIGSTOP": self._stop,
+            "restart": self._restart,
+            "transfer": self._transfer,
+        }
+        if self.small_disks:
+            kinds["full disk"] = self._fill_disk
+        return kinds
+
+    # --- one fault each
+
+    def _began(self, kind: str, where: str) -> Fault:
+        fault = Fault(kind, where, time.monotonic_ns())
+        self.happened.append(fault)
+        return fault
+
+    async def _last(self, fault: Fault, seconds: float | None = None) -> None:
+        await asyncio.sleep(self.rng.uniform(*FAULT_S) if seconds is None else seconds)
+
+    async def _harm(self, kind: str, names: list[str], fault: LinkFault, *streams: str) -> None:
+        both = streams or ("upstream", "downstream")
+        harmed = [
+            name for name in names if await asyncio.to_thread(self.proxies.harm, name, fault, streams=both)
+        ]
+        if not harmed:
+            return
+        happening = self._began(kind, ",".join(harmed))
+        await self._last(happening)
+        for name in harmed:
+            await asyncio.to_thread(self.proxies.heal, name)
+        happening.end_ns = time.monotonic_ns()
+
+    async def _harm_pair(self, kind: str, fault: LinkFault) -> None:
+        await self._harm(kind, [self.rng.choice(self.proxies.names("raft-"))], fault)
+
+    async def _isolate(self, kind: str) -> None:
+        """Black-hole one controller, most often the leader, from its peers."""
+        active = await self.cluster.active()
+        node_id = self.rng.choice([member.id for member in self.cluster.controllers])
+        if active is not None and self.rng.random() < 0.7:
+            node_id = active.controller_id
+        names = [name for name in self.proxies.names("raft-") if str(node_id) in name.split("-")[1:]]
+        await self._harm(kind, names, self.rng.choice((links.BLACK_HOLE, links.CUT)))
+
+    async def _one_way(self, kind: str) -> None:
+        names = self.proxies.names("raft-")
+        chosen = self.rng.sample(names, self.rng.randint(1, len(names)))
+        await self._harm(kind, chosen, links.BLACK_HOLE, self.rng.choice(("upstream", "downstream")))
+
+    async def _harm_http(self, kind: str, prefix: str) -> None:
+        fault = self.rng.choice((links.CUT, links.BLACK_HOLE, links.RESET, links.latency(self.rng)))
+        await self._harm(kind, [self.rng.choice(self.proxies.names(prefix))], fault)
+
+    async def _kill(self, kind: str, *, leader: bool) -> None:
+        async with self._down:
+            active = await self.cluster.active()
+            if active is None:
+                return
+            ids = [member.id for member in self.cluster.controllers]
+            others = [node_id for node_id in ids if node_id != active.controller_id]
+            node_id = active.controller_id if leader else self.rng.choice(others)
+            happening = self._began(kind, f"controller {node_id}")
+            await asyncio.to_thread(self.cluster.kill, node_id)
+            await self._last(happening)
+            await self._start(node_id)
+            happening.end_ns = time.monotonic_ns()
+
+    async def _kill_broker(self, kind: str) -> None:
+        node_id = self.rng.choice([member.id for member in self.cluster.brokers])
+        if self.cluster.pid(node_id) is None:
+            return
+        happening = self._began(kind, f"broker {node_id}")
+        await asyncio.to_thread(self.cluster.kill, node_id)
+        await self._last(happening)
+        await self.cluster.start_one(node_id)
+        happening.end_ns = time.monotonic_ns()
+
+    async def _stop(self, kind: str) -> None:
+        async with self._down:
+            node_id = self.rng.choice([member.id for member in self.cluster.controllers])
+            happening = self._began(kind, f"controller {node_id}")
+            self.cluster.signal(node_id, signal.SIGSTOP)
+            await self._last(happening, self.rng.uniform(0.2, STOPPED_S_MAX))
+            self.cluster.signal(node_id, signal.SIGCONT)
+            happening.end_ns = time.monotonic_ns()
+
+    async def _restart(self, kind: str) -> None:
+        async with self._down:
+            node_id = self.rng.choice([member.id for member in self.cluster.controllers])
+            happening = self._began(kind, f"controller {node_id}")
+            self.cluster.signal(node_id, signal.SIGTERM)
+            while self.cluster.pid(node_id) is not None:
+                await asyncio.sleep(POLL_S)
+            await self._start(node_id)
+            happening.end_ns = time.monotonic_ns()
+
+    async def _transfer(self, kind: str) -> None:
+        happening = self._began(kind, "the leader")
+        client = self.cluster.client(timeout_s=2.0)
+        with suppress(Exception):  # nobody leads, or nobody takes over: the next one may
+            await asyncio.to_thread(client.write, "POST", "/v1/quorum/transfer", {"to": None})
+        happening.end_ns = time.monotonic_ns()
+
+    async def _fill_disk(self, kind: str) -> None:
+        """Fill a controller's disk until it stops, then make room and start it again."""
+        async with self._down:
+            node_id, path = self.rng.choice(sorted(self.small_disks.items()))
+            happening = self._began(kind, f"controller {node_id}")
+            await asyncio.to_thread(_fill, path / "junk")
+            for _ in range(100):
+                if self.cluster.pid(node_id) is None:
+                    break
+                await asyncio.sleep(0.1)
+            (path / "junk").unlink()
+            await self._start(node_id)
+            happening.end_ns = time.monotonic_ns()
+
+    async def _start(self, node_id: int) -> None:
+        """Start a controller and wait until it follows: the next fault may then hit another."""
+        await self.cluster.start_one(node_id)
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            status = await self.cluster._ask(self.cluster.http(node_id), "/readyz")
+            if status is not None and status["ready"]:
+                return
+            await asyncio.sleep(POLL_S)
+
+
+def _fill(path: Path) -> None:
+    with path.open("ab", buffering=0) as file:
+        for piece in (bytes(65_536), bytes(1)):
+            try:
+                while True:
+                    file.write(piece)
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise

@@ -1,0 +1,257 @@
+"""E: one run: real controllers and brokers, toxiproxy between them, clients, faults; then the verdict."""
+
+import asyncio
+import random
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from statistics import quantiles
+from typing import Final
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from metadata_log.codec import decode_all
+from ops.local_cluster import LocalCluster
+from quorum.config import ControllerSettings
+from tests.robustness.clients import Load, Operation, Watcher, check, write_history
+from tests.robustness.faults import Fault, Faults
+from tests.robustness.proxies import Proxies
+
+CLIENTS: Final = 12
+WATCHERS: Final = 2
+SMALL_DISK: Final = "320m"
+FULL_MINUTES: Final = 10
+"""The floors are for a run of so many minutes; a shorter one has its share of them."""
+FAULTS_MIN: Final = 40
+KINDS_MIN: Final = 10
+WRITES_MIN: Final = 0.30
+IN_FAULT_MIN: Final = 0.25
+CLIENTS_MIN: Final = 8
+CONVERGED_S: Final = 60.0
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What came of a run. It is void where it was too easy, whatever it found."""
+
+    minutes: float
+    seed: int
+    history: list[Operation] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
+    claims: int = 0
+    end_offset: int = 0
+
+    @property
+    def checked(self) -> int:
+        return len(self.history)
+
+    def below_the_floors(self) -> list[str]:
+        """Return in what the run was too easy."""
+        share = min(1.0, self.minutes / FULL_MINUTES)
+        writes = sum(done.op == "write" for done in self.history)
+        in_fault = sum(done.in_fault for done in self.history)
+        clients = len({done.client for done in self.history})
+        kinds = len({fault.kind for fault in self.faults})
+        floors = [
+            ("clients", clients, CLIENTS_MIN),
+            ("share of writes", writes / max(1, self.checked), WRITES_MIN),
+            ("faults", len(self.faults), FAULTS_MIN * share),
+            ("kinds of faults", kinds, KINDS_MIN * min(1.0, 2 * share)),
+            ("share begun in a fault", in_fault / max(1, self.checked), IN_FAULT_MIN),
+        ]
+        return [f"{name}: {found:.3g} of {wanted:.3g}" for name, found, wanted in floors if found < wanted]
+
+    def summary(self) -> str:
+        counts = Counter((done.op, done.ok) for done in self.history)
+        answered = sorted(done.returned for done in self.history if done.op == "write" and done.returned)
+        gap_ms = max((later - earlier for earlier, later in pairwise(answered)), default=0) / 1e6
+        taken_ms = [(done.returned - done.call) / 1e6 for done in self.history if done.returned is not None]
+        cuts = quantiles(taken_ms, n=100) if len(taken_ms) > 1 else [0.0] * 99
+        kinds = Counter(fault.kind for fault in self.faults)
+        told_kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))
+        in_fault = 100 * sum(done.in_fault for done in self.history) / max(1, self.checked)
+        asked = f"{counts['read', True]} reads, {counts['write', True]} writes acknowledged"
+        lines = [
+            f"{self.checked} operations checked in {self.minutes:g} minutes, seed {self.seed}",
+            f"{asked}, {counts['write', None]} of unknown outcome; {in_fault:.0f} % begun inside a fault",
+            f"p50 {cuts[49]:.1f} ms, p99 {cuts[98]:.0f} ms; longest gap between acknowledged writes {gap_ms:.0f} ms",
+            f"{self.claims} claims of leadership; a log of {self.end_offset} records",
+            f"{len(self.faults)} faults of {len(kinds)} kinds: {told_kinds}",
+        ]
+        lines += [f"VIOLATION: {violation}" for violation in self.violations]
+        lines += [f"VOID, too easy: {floor}" for floor in self.below_the_floors()]
+        if not self.violations and not self.below_the_floors():
+            lines.append("linearizable, nothing acknowledged was lost, all logs and streams are the same")
+        return "\n".join(lines)
+
+
+async def run(directory: Path, *, minutes: float, seed: int) -> Verdict:
+    """Live through `minutes` of faults in an empty directory, then let all heal and compare."""
+    rng = random.Random(seed)
+    verdict = Verdict(minutes, seed)
+    with Proxies(directory / "toxiproxy.log") as proxies, _small_disks(directory / "c") as small_disks:
+        cluster = LocalCluster(
+            directory / "c", controllers=3, brokers=3, adjust=lambda settings: _through(proxies, settings)
+        )
+        try:
+            cluster.prepare()
+            urls = _client_urls(cluster, proxies)
+            _send_brokers_through(cluster, proxies)
+            for member in cluster.members:
+                await cluster.start_one(member.id)
+            await cluster.wait_until_ready()
+            faults = Faults(cluster, proxies, random.Random(rng.getrandbits(64)), small_disks)
+            load = Load(urls, random.Random(rng.getrandbits(64)), lambda: faults.active)
+            watchers = [Watcher(urls, random.Random(rng.getrandbits(64))) for _ in range(WATCHERS)]
+            stop = asyncio.Event()
+            watching = [asyncio.create_task(watcher.run(stop)) for watcher in watchers]
+            end = time.monotonic() + 60 * minutes
+            async with asyncio.TaskGroup() as group:
+                group.create_task(faults.run(end))
+                for number in range(CLIENTS):
+                    group.create_task(load.client(number, end))
+            stop.set()
+            await asyncio.gather(*watching)
+            verdict.history, verdict.faults = load.history, faults.happened
+            write_history(load.history, directory / "history.jsonl")
+            await _judge(verdict, cluster, watchers)
+        finally:
+            await cluster.stop()
+    return verdict
+
+
+async def _judge(verdict: Verdict, cluster: LocalCluster, watchers: list[Watcher]) -> None:
+    contradiction = check(verdict.history)
+    if contradiction is not None:
+        verdict.violations.append(f"not linearizable: {contradiction}")
+    for member in cluster.members:
+        if cluster.pid(member.id) is None:
+            verdict.violations.append(f"{member.name} ended: {cluster.last_words(member.id)}")
+            await cluster.start_one(member.id)
+    deadline = time.monotonic() + CONVERGED_S
+    while True:
+        missing = await cluster.missing()
+        differing = await _digests(cluster)
+        if missing is None and differing is None:
+            break
+        if time.monotonic() > deadline:
+            verdict.violations.append(f"not converged within {CONVERGED_S:g} s: {missing or differing}")
+            return
+        await asyncio.sleep(0.2)
+    logs = {member.id: await _whole_log(member.http) for member in cluster.controllers}
+    first = next(iter(logs.values()))
+    if any(log != first for log in logs.values()):
+        verdict.violations.append("the controllers' logs differ")
+    places: dict[str, list[int]] = {}
+    for batch, _ in decode_all(first):
+        verdict.claims += batch.claim is not None
+        verdict.end_offset = batch.end_offset
+        if batch.envelope.request_id is not None:
+            places.setdefault(batch.envelope.request_id.hex(), []).append(batch.base_offset)
+    for done in verdict.history:
+        if done.request_id is None:
+            continue
+        found = places.get(done.request_id.replace("-", ""), [])
+        if done.ok and len(found) != 1:
+            verdict.violations.append(
+                f"write {done.value} of {done.key} was acknowledged and stands at {found}"
+            )
+        elif len(found) > 1:
+            verdict.violations.append(f"write {done.value} of {done.key} stands twice, at {found}")
+    for watcher in watchers:
+        if watcher.broken is not None:
+            verdict.violations.append(watcher.broken)
+        elif not first.startswith(b"".join(watcher.frames)):
+            verdict.violations.append("a watcher was told another history than the log's")
+
+
+async def _digests(cluster: LocalCluster) -> str | None:
+    """Return who stands elsewhere than the others; None: all controllers and brokers have one state."""
+    told = {}
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2)) as session:
+        for member in cluster.members:
+            path = "/v1/quorum" if member.role == "controller" else "/v1/status"
+            try:
+                async with session.get(member.http + path) as response:
+                    told[member.name] = (await response.json())["digest"]
+            except (aiohttp.ClientError, TimeoutError) as error:
+                return f"{member.name} does not answer: {error}"
+    distinct = {(digest["end_offset"], digest["value"]) for digest in told.values()}
+    return None if len(distinct) == 1 else f"states differ: {told}"
+
+
+async def _whole_log(url: str) -> bytes:
+    log, at = bytearray(), 0
+    async with aiohttp.ClientSession() as session:
+        while True:
+            async with session.get(f"{url}/v1/log?consistency=stale&from={at}&max_bytes=8388608") as response:
+                frames = await response.read()
+                assert response.status == 200, (response.status, frames[:200])
+            if not frames:
+                return bytes(log)
+            log += frames
+            *_, (last, _) = decode_all(frames)
+            at = last.end_offset
+
+
+# --- how everybody is led through the proxies
+
+
+def _through(proxies: Proxies, settings: ControllerSettings) -> ControllerSettings:
+    """Let a controller reach the voters with lower ids, which it dials, through a proxy each; all HTTP through one."""
+    own = settings.node_id
+    voters = []
+    for voter in settings.voters:
+        parts = urlsplit(voter.http)
+        assert parts.hostname is not None
+        assert parts.port is not None
+        host, port = proxies.address(f"peers-{voter.id}", (parts.hostname, parts.port))
+        raft = proxies.address(f"raft-{own}-{voter.id}", voter.raft) if voter.id < own else voter.raft
+        # Its own entry says where it listens.
+        voters.append(voter if voter.id == own else replace(voter, http=f"http://{host}:{port}", raft=raft))
+    return replace(settings, voters=tuple(voters))
+
+
+def _client_urls(cluster: LocalCluster, proxies: Proxies) -> dict[int, str]:
+    urls = {}
+    for member in cluster.controllers:
+        parts = urlsplit(member.http)
+        assert parts.hostname is not None
+        assert parts.port is not None
+        host, port = proxies.address(f"clients-{member.id}", (parts.hostname, parts.port))
+        urls[member.id] = f"http://{host}:{port}"
+    return urls
+
+
+def _send_brokers_through(cluster: LocalCluster, proxies: Proxies) -> None:
+    for broker in cluster.brokers:
+        path = cluster.directory / broker.config
+        text = path.read_text()
+        for member in cluster.controllers:
+            host, port = proxies.address(f"peers-{member.id}", ("127.0.0.1", 0))
+            text = text.replace(f'"{member.http}"', f'"http://{host}:{port}"')
+        path.write_text(text)
+
+
+@contextmanager
+def _small_disks(directory: Path) -> Iterator[dict[int, Path]]:
+    """Put one controller on a file system of its own, where that may be mounted."""
+    path = directory / "controller-2"
+    path.mkdir(parents=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK}", "none", str(path)],
+        capture_output=True,
+        check=False,
+    )
+    try:
+        yield {2: path} if mounted.returncode == 0 else {}
+    finally:
+        if mounted.returncode == 0:
+            subprocess.run(["umount", "--lazy", str(path)], check=True)

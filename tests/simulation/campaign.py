@@ -1,0 +1,311 @@
+"""Campaigns: many seeds on several processes, what each came to, and the line a ledger keeps of them all."""
+
+import gc
+import logging
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.simulation.cluster import ClusterWorld
+from tests.simulation.world import PROFILES, World, profile_of
+
+WRITES_PER_SECOND_MIN = 30.0
+"""Acknowledged writes per simulated second below which a run proves too little to be counted."""
+FAULTS_PER_SECOND_MIN = 0.3
+PROFILE_NAMES = (*PROFILES, "swarm")
+
+LEDGER_HEAD = """# Ledger of simulated hours
+
+Each line is one campaign of the deterministic simulator (`python -m tests.simulation`). The seeds it names, run by its
+command on its commit, live through the same hours again; a plus behind the commit: the tree held changes that were not
+committed yet. `counted` are the runs with at least 30 acknowledged writes and 0.3 faults per simulated second; only their
+hours stand under `hours`, the others are void (a calm run always is: nothing goes wrong in it). `violations` counts the runs
+in which a property was violated, void ones included; the simulator prints for each the command that replays it and the story
+of its last events. `sim-s per s`: simulated seconds per second of one processor, while the machine did other work too.
+
+"""
+LEDGER_COLUMNS = (
+    "date",
+    "commit",
+    "command",
+    "profile",
+    "controllers",
+    "brokers",
+    "seeds",
+    "counted",
+    "hours",
+    "writes/s",
+    "faults/s",
+    "sim-s per s",
+    "violations",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What every seed of a campaign has in common."""
+
+    profiles: Sequence[str] = ("swarm",)
+    controllers: Sequence[int] = (3,)
+    brokers: int = 3
+    seconds: float = 120.0
+    raft_only: bool = False
+
+    def lives(self, seeds: Iterable[int]) -> Iterator["Life"]:
+        for seed in seeds:
+            for profile in self.profiles:
+                for controllers in self.controllers:
+                    yield Life(
+                        seed=seed,
+                        profile=profile,
+                        controllers=controllers,
+                        brokers=self.brokers,
+                        seconds=self.seconds,
+                        raft_only=self.raft_only,
+                    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Life:
+    """One world to live through."""
+
+    seed: int
+    profile: str
+    controllers: int
+    brokers: int
+    seconds: float
+    raft_only: bool
+
+    def world(self) -> World:
+        profile = profile_of(self.profile, self.seed)
+        if self.raft_only:
+            return World(seed=self.seed, profile=profile, voters=self.controllers)
+        return ClusterWorld(seed=self.seed, profile=profile, voters=self.controllers, brokers=self.brokers)
+
+    def command(self) -> str:
+        level = "--raft-only" if self.raft_only else f"--brokers {self.brokers}"
+        return (
+            f"python -m tests.simulation --seeds {self.seed} --profile {self.profile} "
+            f"--controllers {self.controllers} {level} --seconds {self.seconds:g}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of a life; cheap to send between processes."""
+
+    life: Life
+    simulated: float
+    cpu: float
+    writes: int
+    reads: int
+    leaderships: int
+    snapshots_fetched: int
+    fencings: int
+    recovered_after: float | None
+    faults: Counter[str]
+    consequences: Counter[str]
+    trace: int
+    violations: tuple[str, ...]
+    story: str
+
+    @property
+    def writes_per_second(self) -> float:
+        return self.writes / self.simulated
+
+    @property
+    def faults_per_second(self) -> float:
+        return self.faults.total() / self.simulated
+
+    @property
+    def counts(self) -> bool:
+        return (
+            self.writes_per_second >= WRITES_PER_SECOND_MIN
+            and self.faults_per_second >= FAULTS_PER_SECOND_MIN
+        )
+
+    def line(self) -> str:
+        life = self.life
+        speed = self.simulated / max(self.cpu, 1e-9)
+        name = f"seed {life.seed} {life.profile} {life.controllers}c"
+        if self.violations:
+            return f"{name}: VIOLATED {self.violations[0]}"
+        recovered = "" if self.recovered_after is None else f", well after {self.recovered_after:.1f} s"
+        return (
+            f"{name}: {'ok' if self.counts else 'void'}, {self.simulated:.0f} s, "
+            f"{self.writes_per_second:.1f} writes/s, {self.faults_per_second:.2f} faults/s, {self.reads} reads, "
+            f"{self.leaderships} leaderships, {self.fencings} fencings, {self.snapshots_fetched} snapshots fetched"
+            f"{recovered}, {speed:.0f} sim-s per s, trace {self.trace:08x}"
+        )
+
+    def report(self) -> str:
+        """Return what a person needs to find out what happened."""
+        return "\n".join(
+            (
+                *(f"  {violation}" for violation in self.violations),
+                f"  replay: {self.life.command()}",
+                "  its last events:",
+                self.story,
+            )
+        )
+
+
+def live(life: Life) -> Outcome:
+    """Live through one world."""
+    logging.disable(logging.CRITICAL)
+    began = time.process_time()
+    gc.collect()  # the world before
+    gc.disable()  # a life makes few cycles and many values: walking these would take a tenth of the time
+    world = life.world()
+    violations = world.run(life.seconds)
+    gc.enable()
+    return Outcome(
+        life=life,
+        simulated=world.loop.time(),
+        cpu=time.process_time() - began,
+        writes=world.writes_acknowledged,
+        reads=world.reads_answered,
+        leaderships=len(world.checks.leaders),
+        snapshots_fetched=world.snapshots_fetched,
+        fencings=world.fencings if isinstance(world, ClusterWorld) else 0,
+        recovered_after=world.recovered_after if isinstance(world, ClusterWorld) else None,
+        faults=world.faults,
+        consequences=world.consequences,
+        trace=world.network.trace,
+        violations=tuple(violations),
+        story=world.story.text() if violations else "",
+    )
+
+
+def outcomes(lives: Iterable[Life], *, jobs: int, minutes: float | None) -> Iterator[Outcome]:
+    """Yield what came of each life as it ends; none is begun after so many minutes."""
+    until = float("inf") if minutes is None else time.monotonic() + minutes * 60
+    if jobs == 1:
+        for life in lives:
+            if time.monotonic() >= until:
+                return
+            yield live(life)
+        return
+    queue = iter(lives)
+    under_way: set[Future[Outcome]] = set()
+    with ProcessPoolExecutor(jobs) as pool:
+        while True:
+            while len(under_way) < jobs and time.monotonic() < until:
+                following = next(queue, None)
+                if following is None:
+                    break
+                under_way.add(pool.submit(live, following))
+            if not under_way:
+                return
+            done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+            for future in done:
+                yield future.result()
+
+
+@dataclass(slots=True)
+class Totals:
+    """What a campaign adds up to."""
+
+    plan: Plan
+    seeds: list[int] = field(default_factory=list)
+    lives: int = 0
+    counted: int = 0
+    void: int = 0
+    failed: int = 0
+    simulated: float = 0.0
+    hours_counted: float = 0.0
+    cpu: float = 0.0
+    writes: int = 0
+    reads: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
+    consequences: Counter[str] = field(default_factory=Counter)
+    recovered_after: float = 0.0
+    """The longest, in seconds."""
+
+    def add(self, outcome: Outcome) -> None:
+        self.lives += 1
+        self.seeds.append(outcome.life.seed)
+        self.failed += bool(outcome.violations)
+        if not outcome.violations:
+            if outcome.counts:
+                self.counted += 1
+                self.hours_counted += outcome.simulated / 3600
+            else:
+                self.void += 1
+        self.simulated += outcome.simulated
+        self.cpu += outcome.cpu
+        self.writes += outcome.writes
+        self.reads += outcome.reads
+        self.faults.update(outcome.faults)
+        self.consequences.update(outcome.consequences)
+        self.recovered_after = max(self.recovered_after, outcome.recovered_after or 0.0)
+
+    def text(self) -> str:
+        simulated = max(self.simulated, 1e-9)
+        return (
+            f"{self.lives} runs, {self.counted} counted, {self.void} void (below {WRITES_PER_SECOND_MIN:.0f} acknowledged "
+            f"writes or {FAULTS_PER_SECOND_MIN} faults per simulated second), {self.failed} with violations\n"
+            f"{self.simulated / 3600:.2f} simulated hours, {self.hours_counted:.2f} of them counted; "
+            f"{self.simulated / max(self.cpu, 1e-9):.1f} simulated seconds per second of a processor; "
+            f"{self.writes / simulated:.1f} writes, {self.reads / simulated:.1f} reads and "
+            f"{self.faults.total() / simulated:.2f} faults per simulated second;\n"
+            f"all was well within {self.recovered_after:.1f} s of the last fault\n"
+            f"faults: {_kinds(self.faults)}\nof which came: {_kinds(self.consequences)}"
+        )
+
+    def ledger_line(self, command: str) -> str:
+        plan, simulated = self.plan, max(self.simulated, 1e-9)
+        seeds = f"{min(self.seeds)}..{max(self.seeds)}" if self.seeds else "none"
+        brokers = "raft only" if plan.raft_only else str(plan.brokers)
+        cells = (
+            time.strftime("%Y-%m-%d", time.gmtime()),
+            commit(),
+            f"`{command}`",
+            ", ".join(plan.profiles),
+            ", ".join(map(str, plan.controllers)),
+            brokers,
+            f"{seeds} ({self.lives} runs)",
+            str(self.counted),
+            f"{self.hours_counted:.2f}",
+            f"{self.writes / simulated:.1f}",
+            f"{self.faults.total() / simulated:.2f}",
+            f"{self.simulated / max(self.cpu, 1e-9):.1f}",
+            str(self.failed),
+        )
+        return f"| {' | '.join(cells)} |"
+
+
+def _kinds(counted: Counter[str]) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in counted.most_common()) or "none"
+
+
+def commit() -> str:
+    """Return the commit that is checked out, with a plus where the tree differs from it."""
+
+    def git(*arguments: str) -> str:
+        ran = subprocess.run(("git", *arguments), capture_output=True, text=True, check=False)
+        return ran.stdout.strip()
+
+    changed = git(
+        "status",
+        "--porcelain",
+        "--",
+        "quorum",
+        "metadata_log",
+        "snapshots",
+        "broker_agent",
+        "tests/simulation",
+    )
+    return (git("rev-parse", "--short", "HEAD") or "unknown") + ("+" if changed else "")
+
+
+def append_to_ledger(path: Path, line: str) -> None:
+    if not path.exists():
+        head = " | ".join(LEDGER_COLUMNS)
+        path.write_text(f"{LEDGER_HEAD}| {head} |\n{'|---' * len(LEDGER_COLUMNS)}|\n")
+    with path.open("a") as file:
+        file.write(line + "\n")

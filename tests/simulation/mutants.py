@@ -1,0 +1,650 @@
+"""Seeded bugs: each switches one rule of the shipped code off, and something here must notice.
+
+    python -m tests.simulation --mutants [--only NAME] [--markdown docs/mutants.md]
+
+A mutant is a few attributes of shipped classes, replaced. It is caught by simulated lives within a bound of seeds, or, where
+chance hardly comes by, by a directed test that fails under it; `Directed` names the test, which runs in a process of its own
+with this module as a plugin of pytest. Without a mutant the same lives and tests pass: that is the rest of the suite.
+"""
+
+import argparse
+import importlib
+import logging
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+from unittest.mock import patch
+
+VARIABLE: Final = "METAQUORUM_MUTANT"
+"""Which mutant the plugin puts in place."""
+SECONDS: Final = 12.0
+TIMEOUT_S: Final = 300
+_GUARD_TESTS: Final = "tests/unit/quorum/raft/test_guard_rules.py"
+_ADAPTER_TESTS: Final = "tests/unit/quorum/raft/test_adapter.py"
+_JOURNAL_TESTS: Final = "tests/unit/quorum/raft/test_journal.py"
+_CONTROLLER_TESTS: Final = "tests/unit/quorum/test_controller.py"
+_FETCH_TESTS: Final = "tests/unit/quorum/test_fetch_service.py"
+
+
+@dataclass(frozen=True, slots=True)
+class Seeds:
+    """Simulated lives with seeds from 1 on, `most` at most."""
+
+    profile: str
+    most: int
+    voters: int = 3
+    raft_only: bool = False
+
+    def __str__(self) -> str:
+        level = "raft" if self.raft_only else "cluster"
+        return f"seeds, {level}, {self.profile}, {self.voters} voters"
+
+
+@dataclass(frozen=True, slots=True)
+class Directed:
+    """A test that fails under the mutant."""
+
+    test: str
+
+    def __str__(self) -> str:
+        return f"`{self.test.rsplit('/', 1)[-1]}`"
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    name: str
+    breaks: str
+    target: str
+    """module:Class.attribute, or module:attribute."""
+    replacement: Callable[[Any], Any]
+    """Given what was there, returns what stands there instead."""
+    caught_by: Seeds | Directed
+
+
+def _always(value: object) -> Callable[[Any], Any]:
+    """Replace a method by one that returns `value`."""
+    return lambda _original: lambda *_args, **_kwargs: value
+
+
+# --- replacements that need more than a value
+
+
+def _commits_with_the_news(_original: Any) -> Any:
+    return lambda _guard, message: {
+        "type": "append_entries",
+        "term": message["term"],
+        "commit_index": message["index"],
+        "serialized": None,
+    }
+
+
+def _leads_before_its_claim_is_applied(original: Any) -> Any:
+    def claim(controller: Any) -> None:
+        original(controller)
+        controller._active = True
+
+    return claim
+
+
+def _waits_under_any_claim(_original: Any) -> Any:
+    def keep(controller: Any, controller_epoch: int) -> None:
+        waiters = [waiter._replace(controller_epoch=controller_epoch) for waiter in controller._waiters]
+        controller._waiters.clear()
+        controller._waiters.extend(waiters)
+
+    return keep
+
+
+def _refuses_at_once(original: Any) -> Any:
+    async def carry_out(controller: Any, decision: Any, envelope: Any) -> Any:
+        if decision.records:
+            return await original(controller, decision, envelope)
+        decision.outcome()
+        return await original(controller, decision, envelope)
+
+    return carry_out
+
+
+def _forgets_requests(original: Any) -> Any:
+    async def submit(controller: Any, command: Any, *, actor: Any, request: Any) -> Any:
+        return await original(controller, command, actor=actor, request=None)
+
+    return submit
+
+
+def _takes_any_batch_at_its_offset(_original: Any) -> Any:
+    return lambda image, batch: batch.base_offset == image.end_offset
+
+
+async def _at_once(*_args: object) -> None:
+    """In place of a wait."""
+
+
+def _reads_at_once(_original: Any) -> Any:
+    return _at_once
+
+
+def _counts_from_now(_original: Any) -> Any:
+    def on_fetched(session: Any, call: Any) -> None:
+        # An answer arrives as late as one may: at the end of the patience it was given.
+        session._answered_sent_ms = call.sent_ms + call.silence_max_ms
+        session._succeeded()
+
+    return on_fetched
+
+
+def _knows_any_position(original: Any) -> Any:
+    def judge(request: Any, *, log: Any, high_watermark: int, **other: Any) -> Any:
+        if log.log_start_offset <= request.fetch_offset < high_watermark:
+            return importlib.import_module("quorum.fetch").SendDelta(request.fetch_offset)
+        return original(request, log=log, high_watermark=high_watermark, **other)
+
+    return judge
+
+
+def _votes_in_secret(original: Any) -> Any:
+    def set_current_term(journal: Any, term: int, vote: Any) -> None:
+        original(journal, term, None)
+        journal._vote = vote
+
+    return set_current_term
+
+
+def _keeps_terms_to_itself(_original: Any) -> Any:
+    def set_current_term(journal: Any, term: int, vote: Any) -> None:
+        journal._term, journal._vote = term, vote
+
+    return set_current_term
+
+
+def _numbers_begin_anew(original: Any) -> Any:
+    def init(journal: Any, *args: Any, **kwargs: Any) -> None:
+        original(journal, *args, **kwargs)
+        journal._number = 0
+
+    return init
+
+
+def _every_loss_is_the_leaders(original: Any) -> Any:
+    def lost(guard: Any, node_id: Any, now_ms: float, *, by_peer: bool) -> None:
+        del by_peer
+        original(guard, node_id, now_ms, by_peer=True)
+
+    return lost
+
+
+def _evicts_by_its_own_clock(original: Any) -> Any:
+    def evicted(results: Any, *, now_ms: int) -> Any:
+        del now_ms
+        return original(results, now_ms=time.time_ns() // 1_000_000)
+
+    return evicted
+
+
+def _trims_before_the_pointer(_original: Any) -> Any:
+    async def compact(log: Any, pointer: Any) -> None:
+        async with log._pointer_lock:
+            if pointer.index > log._journal.snapshot_index:
+                log._trim(pointer)
+                await log._replace_pointer(pointer)
+
+    return compact
+
+
+def _lets_go_of_sessions(_original: Any) -> Any:
+    return lambda *_args, **_kwargs: None
+
+
+def _campaigns_at_once(_original: Any) -> Any:
+    return lambda guard: guard.campaign()
+
+
+def _trusts_its_end(_original: Any) -> Any:
+    return lambda journal: journal[-1][1] if len(journal) else 1
+
+
+def _keeps_the_unproved(_original: Any) -> Any:
+    return lambda guard: guard._round is None and guard.engine.role.value == "leader"
+
+
+_G: Final = "quorum.raft.guard:Guard"
+_L: Final = "quorum.raft.adapter:PySyncObjLog"
+_J: Final = "quorum.raft.journal:Journal"
+_C: Final = "quorum.controller:Controller"
+
+MUTANTS: Final = (
+    Mutant(
+        "member",
+        "whoever connects is heard",
+        f"{_G}.member",
+        _always(True),
+        Directed(f"{_GUARD_TESTS}::test_member_an_outsider_cannot_lead"),
+    ),
+    Mutant(
+        "term",
+        "answers of former terms count",
+        f"{_G}.term",
+        _always(True),
+        Directed(f"{_GUARD_TESTS}::test_term_a_higher_one_deposes"),
+    ),
+    Mutant(
+        "nack",
+        "a deposed leader is told nothing",
+        f"{_G}.nack",
+        _always(False),
+        Directed(f"{_GUARD_TESTS}::test_nack_a_deposed_leader_is_told"),
+    ),
+    Mutant(
+        "strip",
+        "entries that match are cut and written again",
+        f"{_G}.strip",
+        lambda _: lambda _guard, message: (message, None),
+        Seeds("nasty", 20, raft_only=True),
+    ),
+    Mutant(
+        "cap",
+        "a follower vouches for its stale tail",
+        f"{_G}.cap",
+        lambda _: lambda _guard, value, _proved: value,
+        Directed(f"{_GUARD_TESTS}::test_cap_a_follower_vouches_for_no_more_than_was_proved"),
+    ),
+    Mutant(
+        "votes",
+        "votes are counted, not voters",
+        f"{_G}.votes",
+        _always(True),
+        Directed(f"{_GUARD_TESTS}::test_votes_one_voter_has_one_vote"),
+    ),
+    Mutant(
+        "prevote",
+        "campaigns without asking first",
+        f"{_G}.prevote",
+        _campaigns_at_once,
+        Directed(f"{_GUARD_TESTS}::test_prevote_a_lonely_node_keeps_its_term"),
+    ),
+    Mutant(
+        "stick",
+        "votes against a leader that is heard",
+        f"{_G}.stick",
+        _always(False),
+        Directed(f"{_GUARD_TESTS}::test_stick_a_heard_leader_is_not_voted_away"),
+    ),
+    Mutant(
+        "lost-leader",
+        "a closed link to the leader means nothing",
+        f"{_G}.lost_leader",
+        _always(None),
+        Directed(f"{_GUARD_TESTS}::test_lost_leader_a_closed_link_starts_the_pre_vote"),
+    ),
+    Mutant(
+        "own-close",
+        "a link that we closed ourselves loses the leader",
+        f"{_G}.lost",
+        _every_loss_is_the_leaders,
+        Directed(
+            f"{_GUARD_TESTS}::test_lost_leader_a_link_that_we_closed_ourselves_says_nothing_of_the_leader"
+        ),
+    ),
+    Mutant(
+        "check-quorum",
+        "an unheard leader leads on",
+        f"{_G}.check_quorum",
+        _always(1e9),
+        Directed(f"{_GUARD_TESTS}::test_check_quorum_an_unheard_leader_steps_down"),
+    ),
+    Mutant(
+        "nextidx",
+        "what is in flight is sent again",
+        f"{_G}.nextidx",
+        lambda _: lambda _guard, _progress, acked: acked + 1,
+        Directed(f"{_GUARD_TESTS}::test_nextidx_an_acknowledgement_resends_nothing"),
+    ),
+    Mutant(
+        "pause",
+        "the engine sends by itself",
+        f"{_G}.pause",
+        _always(False),
+        Directed(f"{_GUARD_TESTS}::test_pause_the_engine_sends_no_entry_itself"),
+    ),
+    Mutant(
+        "snap",
+        "news of a snapshot moves the commit index",
+        f"{_G}.snap",
+        _commits_with_the_news,
+        Directed(f"{_GUARD_TESTS}::test_snap_news_of_a_snapshot_commits_nothing"),
+    ),
+    Mutant(
+        "holds",
+        "an older snapshot replaces a newer log",
+        f"{_G}.holds",
+        _always(False),
+        Seeds("nasty", 30, raft_only=True),
+    ),
+    Mutant(
+        "probe",
+        "a read asks no majority",
+        f"{_G}.probe",
+        _always(True),
+        Directed(f"{_GUARD_TESTS}::test_probe_a_deposed_leader_answers_no_read"),
+    ),
+    Mutant(
+        "early-read",
+        "a new leader answers reads before it has committed",
+        f"{_G}.may_begin_read",
+        _keeps_the_unproved,
+        Directed(f"{_GUARD_TESTS}::test_probe_no_read_before_the_first_commit_of_the_term"),
+    ),
+    Mutant(
+        "barrier",
+        "votes and acknowledgements leave before their sync",
+        f"{_G}.barrier",
+        lambda _: lambda _guard, message: (message, None),
+        Seeds("fifo", 10, raft_only=True),
+    ),
+    Mutant(
+        "reads-at-once",
+        "reads and fetches rest on no proof of leadership",
+        f"{_L}.read_index",
+        _reads_at_once,
+        Seeds("fifo", 30),
+    ),
+    Mutant(
+        "trim-first",
+        "the journal is trimmed before the pointer is durable",
+        f"{_L}._compact",
+        _trims_before_the_pointer,
+        Seeds("nasty", 40, raft_only=True),
+    ),
+    Mutant(
+        "unpinned",
+        "a snapshot goes while the pointer names it",
+        f"{_L}.pinned_snapshots",
+        _always(frozenset()),
+        Directed("tests/powercut/test_powercut.py::test_nothing_promised_is_lost[node]"),
+    ),
+    Mutant(
+        "secret-vote",
+        "a vote is not written down",
+        f"{_J}.setCurrentTerm",
+        _votes_in_secret,
+        Directed(_JOURNAL_TESTS),
+    ),
+    Mutant(
+        "secret-term",
+        "a term is not written down",
+        f"{_J}.setCurrentTerm",
+        _keeps_terms_to_itself,
+        Directed(_JOURNAL_TESTS),
+    ),
+    Mutant(
+        "numbers-anew",
+        "batch numbers begin anew at a restart",
+        f"{_J}.__init__",
+        _numbers_begin_anew,
+        Directed(_JOURNAL_TESTS),
+    ),
+    Mutant(
+        "trusted-commit",
+        "the log's end counts as committed after a restart",
+        f"{_J}.getRaftCommitIndex",
+        _trusts_its_end,
+        Seeds("fifo", 20, raft_only=True),
+    ),
+    Mutant(
+        "journal-crc",
+        "the journal's checksums say nothing",
+        "quorum.raft.journal:_batch_crc",
+        _always(0),
+        Directed(f"{_JOURNAL_TESTS}::test_no_flipped_bit_goes_unnoticed"),
+    ),
+    Mutant(
+        "ack-before-sync",
+        "the journal's sync does nothing",
+        "quorum.raft.journal:OsFile.sync",
+        _always(None),
+        Directed("tests/powercut/test_powercut.py::test_nothing_promised_is_lost[journal]"),
+    ),
+    Mutant(
+        "directory-unsynced",
+        "new files have no durable name",
+        "quorum.raft.journal:OsDisk._sync_directory",
+        _always(None),
+        Directed("tests/powercut/test_powercut.py::test_nothing_promised_is_lost[journal]"),
+    ),
+    Mutant(
+        "announced-early",
+        "a snapshot is announced before the segments are synced",
+        "metadata_log.segments:SegmentedLog.sync",
+        _always(None),
+        Directed("tests/powercut/test_powercut.py::test_nothing_promised_is_lost[node]"),
+    ),
+    Mutant(
+        "snapshot-unsynced",
+        "a snapshot has no durable name",
+        "snapshots.snapshot_file:sync_directory",
+        _always(None),
+        Directed("tests/powercut/test_powercut.py::test_nothing_promised_is_lost[snapshots]"),
+    ),
+    Mutant(
+        "claim-not-awaited",
+        "decides before its claim is applied",
+        f"{_C}._claim",
+        _leads_before_its_claim_is_applied,
+        Directed(f"{_CONTROLLER_TESTS}::test_nothing_is_decided_before_the_claim_is_applied"),
+    ),
+    Mutant(
+        "waits-by-offset",
+        "a waiter is answered when anybody's records fill its offset",
+        f"{_C}._fail_waiters_before",
+        _waits_under_any_claim,
+        Directed(f"{_CONTROLLER_TESTS}::test_a_newer_claim_ends_older_waiters_before_their_offset_is_filled"),
+    ),
+    Mutant(
+        "keeps-waiters",
+        "a newer claim ends no older waiter",
+        f"{_C}._fail_waiters_before",
+        _always(None),
+        Directed(_CONTROLLER_TESTS),
+    ),
+    Mutant(
+        "hasty-refusal",
+        "a refusal does not wait for what it rests on",
+        f"{_C}._carry_out",
+        _refuses_at_once,
+        Directed(f"{_CONTROLLER_TESTS}::test_a_refusal_waits_for_the_records_it_rests_on"),
+    ),
+    Mutant(
+        "forgets-requests",
+        "a repeated request is carried out again",
+        f"{_C}.submit",
+        _forgets_requests,
+        Seeds("wild", 10),
+    ),
+    Mutant(
+        "takes-late-batches",
+        "a deposed controller's late batch is applied",
+        "metadata_log.apply:is_next",
+        _takes_any_batch_at_its_offset,
+        Directed("tests/unit/metadata_log/test_apply.py"),
+    ),
+    Mutant(
+        "fences-in-words",
+        "an expired session fences nobody",
+        f"{_C}._fence",
+        _lets_go_of_sessions,
+        Directed(f"{_CONTROLLER_TESTS}::test_a_silent_broker_is_fenced_and_its_leaderships_move_first"),
+    ),
+    Mutant(
+        "blames-brokers",
+        "a controller that slept takes its own silence for theirs",
+        "quorum.liveness:Liveness.grant_all",
+        _always(None),
+        Directed(_CONTROLLER_TESTS),
+    ),
+    Mutant(
+        "session-from-arrival",
+        "a broker counts its session from an answer's arrival",
+        "broker_agent.session:Session.on_fetched",
+        _counts_from_now,
+        Directed("tests/unit/broker_agent/test_session.py"),
+    ),
+    Mutant(
+        "any-position",
+        "a broker is sent a delta behind a foreign history",
+        "quorum.fetch:judge",
+        _knows_any_position,
+        Directed("tests/unit/quorum/test_fetch.py"),
+    ),
+    Mutant(
+        "evicts-by-clock",
+        "results are evicted by each node's own clock",
+        "metadata_log.image.results:RequestResults.evicted",
+        _evicts_by_its_own_clock,
+        Directed(
+            "tests/unit/metadata_log/test_apply.py::test_results_are_kept_for_their_time_and_an_id_used_again_names_the_newer"
+        ),
+    ),
+)
+
+
+def named(name: str) -> Mutant:
+    return next(mutant for mutant in MUTANTS if mutant.name == name)
+
+
+@contextmanager
+def in_place(mutant: Mutant) -> Iterator[None]:
+    """Put a mutant in the shipped code's place."""
+    holder, attribute = _holder(mutant)
+    with patch.object(holder, attribute, mutant.replacement(getattr(holder, attribute))):
+        yield
+
+
+def _holder(mutant: Mutant) -> tuple[Any, str]:
+    module, _, path = mutant.target.partition(":")
+    *parts, attribute = path.split(".")
+    holder: Any = importlib.import_module(module)
+    for part in parts:
+        holder = getattr(holder, part)
+    return holder, attribute
+
+
+# --- what catches them
+
+
+@dataclass(frozen=True, slots=True)
+class Caught:
+    mutant: Mutant
+    seeds: int | None
+    """How many lives it took; None for a directed test, or where nothing caught it."""
+    seconds: float
+    how: str | None
+    """What noticed; None: nothing did."""
+
+
+def catch(mutant: Mutant) -> Caught:
+    """Try a mutant in a process of its own."""
+    began = time.monotonic()
+    taken = partial(lambda: time.monotonic() - began)
+    if isinstance(mutant.caught_by, Directed):
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-x",
+            "-p",
+            "tests.simulation.mutants",
+            mutant.caught_by.test,
+        ]
+        environment = os.environ | {VARIABLE: mutant.name}
+        done = _run(command, environment)
+        return Caught(mutant, None, taken(), str(mutant.caught_by) if done.returncode == 1 else None)
+    done = _run([sys.executable, "-m", "tests.simulation.mutants", "--live", mutant.name], dict(os.environ))
+    words = done.stdout.strip().split("\t")
+    if done.returncode != 0 or len(words) != 2:
+        return Caught(mutant, None, taken(), None)
+    return Caught(mutant, int(words[0]), taken(), words[1])
+
+
+def _run(command: Sequence[str], environment: dict[str, str]) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, timeout=TIMEOUT_S
+    )
+
+
+def live(mutant: Mutant) -> tuple[int, str] | None:
+    """Live seed after seed under a mutant; return after how many something was violated, and what."""
+    from tests.simulation.cluster import ClusterWorld
+    from tests.simulation.world import World, profile_of
+
+    seeds = mutant.caught_by
+    assert isinstance(seeds, Seeds)
+    with ExitStack() as stack:
+        stack.enter_context(in_place(mutant))
+        for seed in range(1, seeds.most + 1):
+            make = World if seeds.raft_only else ClusterWorld
+            world = make(seed=seed, profile=profile_of(seeds.profile, seed), voters=seeds.voters)
+            try:
+                violations = world.run(SECONDS)
+            except Exception as error:  # the mutant broke something that even the simulator rests on
+                violations = [f"{type(error).__name__}: {error}"]
+            if violations:
+                return seed, violations[0]
+    return None
+
+
+_FOR_THE_RUN: Final = ExitStack()
+"""Never closed: the process ends with the run."""
+
+
+def pytest_configure(config: object) -> None:
+    """Put the mutant that the environment names in place for a whole run of pytest."""
+    name = os.environ.get(VARIABLE)
+    if name is not None:
+        _FOR_THE_RUN.enter_context(in_place(named(name)))
+
+
+# --- the command
+
+
+def table_of(caught: Sequence[Caught]) -> str:
+    lines = ["| mutant | what is broken | caught by | seeds | s |", "|---|---|---|---:|---:|"]
+    for one in caught:
+        seeds = "" if one.seeds is None else str(one.seeds)
+        how = "**NOT CAUGHT**" if one.how is None else str(one.mutant.caught_by)
+        lines.append(f"| {one.mutant.name} | {one.mutant.breaks} | {how} | {seeds} | {one.seconds:.0f} |")
+    return "\n".join(lines)
+
+
+def main(only: str | None = None, markdown: Path | None = None) -> int:
+    """Try all mutants, or one, and print the table; 1 if one was not caught."""
+    chosen = MUTANTS if only is None else (named(only),)
+    caught = []
+    for mutant in chosen:
+        caught.append(catch(mutant))
+        told = caught[-1].how or "NOT CAUGHT"
+        print(f"{mutant.name}: {told[:150]} ({caught[-1].seconds:.0f} s)", flush=True)
+    missed = [one.mutant.name for one in caught if one.how is None]
+    print(f"{len(caught) - len(missed)} of {len(caught)} mutants caught", *missed)
+    if markdown is not None:
+        begin, end = "<!-- table -->\n", "<!-- end of table -->\n"
+        text = markdown.read_text()
+        markdown.write_text(f"{text.split(begin)[0]}{begin}{table_of(caught)}\n{end}{text.split(end)[1]}")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    logging.disable(logging.CRITICAL)
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutants")
+    parser.add_argument("--live", choices=[mutant.name for mutant in MUTANTS])
+    found = live(named(parser.parse_args().live))
+    if found is None:
+        sys.exit(1)
+    print(f"{found[0]}\t{' '.join(found[1].split())}")

@@ -1,0 +1,81 @@
+"""What every node of a world computes alike is computed once: decoding frames, and applying a batch to an image.
+
+Both are pure functions of immutable values, and six processes call them with the same arguments; shared, a simulated second
+costs a fifth less. One result in sixteen is computed again and compared: a function that is not pure would be found.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+from unittest.mock import patch
+
+import broker_agent.follower
+import quorum.controller
+from metadata_log.apply import Applied
+from metadata_log.batch import RecordBatch
+from metadata_log.errors import InvariantBroken
+from metadata_log.image.metadata_image import MetadataImage
+
+KEPT = 512
+CHECK_EVERY = 16
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+Apply = Callable[[MetadataImage, RecordBatch], Applied]
+DecodeAll = Callable[[bytes], Iterator[tuple[RecordBatch, bytes]]]
+
+
+class SharedApply:
+    def __init__(self, apply: Apply) -> None:
+        self._apply = apply
+        self._applied: dict[tuple[int, int, int], tuple[MetadataImage, Applied]] = {}
+        self._hits = 0
+
+    def __call__(self, image: MetadataImage, batch: RecordBatch) -> Applied:
+        key = (image.end_offset, image.last_crc, batch.crc)
+        found = self._applied.get(key)
+        if found is None:
+            applied = self._apply(image, batch)
+            _keep(self._applied, key, (image, applied))
+            return applied
+        before, known = found
+        if before is not image and before != image:
+            # Else a node comes from a snapshot: from here on it goes the way of the others.
+            raise InvariantBroken(f"two different states stand before the batch at {batch.base_offset}")
+        self._hits += 1
+        if self._hits % CHECK_EVERY == 0 and self._apply(image, batch).image != known.image:
+            raise InvariantBroken(f"the batch at {batch.base_offset} was applied twice, to different ends")
+        return known
+
+
+class SharedDecode:
+    def __init__(self, decode_all: DecodeAll) -> None:
+        self._decode_all = decode_all
+        self._decoded: dict[bytes, tuple[tuple[RecordBatch, bytes], ...]] = {}
+
+    def __call__(self, frames: bytes) -> Iterator[tuple[RecordBatch, bytes]]:
+        found = self._decoded.get(frames)
+        if found is None:
+            found = tuple(self._decode_all(frames))
+            _keep(self._decoded, frames, found)
+        return iter(found)
+
+
+def _keep(results: dict[Key, Value], key: Key, value: Value) -> None:
+    results[key] = value
+    if len(results) > KEPT:
+        del results[next(iter(results))]
+
+
+@contextmanager
+def shared_work() -> Iterator[None]:
+    """Let controllers and brokers of this process share their work for a while."""
+    apply, decode_all = vars(quorum.controller)["apply"], vars(quorum.controller)["decode_all"]
+    shared = SharedApply(apply)
+    follows = vars(broker_agent.follower)["apply"]
+    with (
+        patch.object(quorum.controller, "apply", shared),
+        patch.object(quorum.controller, "decode_all", SharedDecode(decode_all)),
+        patch.object(broker_agent.follower, "apply", shared if follows is apply else SharedApply(follows)),
+    ):
+        yield

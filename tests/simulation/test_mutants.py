@@ -1,0 +1,29 @@
+"""Seeded bugs are noticed. All of them: `python -m tests.simulation --mutants`; here every third."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.mutants import MUTANTS, Directed, Mutant, catch, in_place
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_what_it_replaces_is_there(mutant: Mutant) -> None:
+    with in_place(mutant):
+        pass
+    if isinstance(mutant.caught_by, Directed):
+        file, _, test = mutant.caught_by.test.partition("::")
+        text = (ROOT / file).read_text()
+        assert not test or f"def {test.partition('[')[0]}(" in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutant", MUTANTS[::3], ids=lambda mutant: mutant.name)
+def test_it_is_noticed(mutant: Mutant) -> None:
+    assert catch(mutant).how is not None
+
+
+def test_names_are_distinct_and_there_are_enough() -> None:
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 25
