@@ -156,13 +156,14 @@ class Outcome:
 
 def live(life: Life) -> Outcome:
     """Live through one world."""
-    logging.disable(logging.CRITICAL)
+    heard, _ = logging.root.manager.disable, logging.disable(logging.CRITICAL)
     began = time.process_time()
     gc.collect()  # the world before
     gc.disable()  # a life makes few cycles and many values: walking these would take a tenth of the time
     world = life.world()
     violations = world.run(life.seconds)
     gc.enable()
+    logging.disable(heard)
     return Outcome(
         life=life,
         simulated=world.loop.time(),

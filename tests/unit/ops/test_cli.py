@@ -129,7 +129,7 @@ def test_a_duration_ago_is_no_flag() -> None:
         ("configs get --topic t --broker 1", "not allowed with"),
         ("configs set --topic t", "required"),
         ("storage format", "required"),
-        ("quorum transfer --to 2", "invalid choice"),
+        ("quorum transfer --to x", "whole number"),
         ("bench commit --peer zookeeper", "invalid choice"),
     ],
 )
