@@ -156,7 +156,8 @@ class Outcome:
 
 def live(life: Life) -> Outcome:
     """Live through one world."""
-    heard, _ = logging.root.manager.disable, logging.disable(logging.CRITICAL)
+    heard = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
     began = time.process_time()
     gc.collect()  # the world before
     gc.disable()  # a life makes few cycles and many values: walking these would take a tenth of the time
