@@ -62,6 +62,12 @@ class BrokerNotAvailable(Unavailable):
     error, code = "BROKER_NOT_AVAILABLE", 8
 
 
+class LogDamaged(Unavailable):
+    """A file of the committed log is damaged here; it is being fetched from the other controllers."""
+
+    error, code = "KAFKA_STORAGE_ERROR", 56
+
+
 class ThrottlingQuotaExceeded(Unavailable):
     """A bound of this process is reached (queue, waiters, parked fetches); try again shortly."""
 

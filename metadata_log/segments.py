@@ -17,7 +17,8 @@ frame cut short is cut off, and so is a wrong one that nothing sound follows, or
 page: power loss keeps later pages without earlier ones. Whatever follows the cut goes with it. A wrong frame anywhere
 else is damage. Where its owner can have the frames again, because they lie behind the snapshot that the owner goes on
 from (`made_again_from`), the log is cut before it and a copy of the damaged file kept in quarantine; elsewhere it is
-refused, by file and byte. Every frame handed out has had its crc checked, whenever it is read.
+refused, by file and byte. Every frame handed out has had its crc checked, whenever it is read; a closed file that rotted
+is replaced, frame for frame, by what another controller has (`replace_segment`).
 """
 
 import logging
@@ -29,6 +30,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
@@ -169,12 +171,17 @@ class SegmentedLog:
 
     @classmethod
     def open(
-        cls, directory: Path, *, segment_bytes: int = SEGMENT_BYTES, made_again_from: int | None = None
+        cls,
+        directory: Path,
+        *,
+        segment_bytes: int = SEGMENT_BYTES,
+        made_again_from: int | None = None,
+        scanned_from: int | None = None,
     ) -> "SegmentedLog":
         """Open the log in `directory`, which is made if missing; cut off what a crash left torn, and sync.
 
         The owner can have all frames from offset `made_again_from` on once more (None: none of them): what is damaged
-        there is cut off.
+        there is cut off. Files that hold anything from offset `scanned_from` on are read whole, with an index or without.
 
         Raises:
             DamagedFile: bytes are not what was written, where no crash can have harmed them, or a file is missing.
@@ -183,7 +190,9 @@ class SegmentedLog:
         with renamed_os_errors(directory):
             directory.mkdir(parents=True, exist_ok=True)
             opened = cls(
-                directory, segment_bytes=segment_bytes, recovered=_recover(directory, made_again_from)
+                directory,
+                segment_bytes=segment_bytes,
+                recovered=_recover(directory, made_again_from, scanned_from),
             )
             if opened._segments:
                 last = opened._segments[-1]
@@ -313,6 +322,52 @@ class SegmentedLog:
                 path.unlink()
                 path.with_suffix(".index").unlink(missing_ok=True)
         return removed
+
+    # --- what rots
+
+    def closed_files(self) -> list[tuple[Path, int, int]]:
+        """Return the files that are not written any more, each with its base and its end offset."""
+        return [
+            (segment.path, segment.base_offset, following.base_offset)
+            for segment, following in pairwise(self._segments)
+        ]
+
+    def replace_segment(self, base_offset: int, frames: bytes) -> Path:
+        """Put sound frames in a closed file's place, and return where a copy of the damaged one is kept.
+
+        Raises:
+            DamagedFile: the frames are not what the file held.
+            DiskFailed: they could not be written.
+            OffsetCompacted: a retention has removed the file meanwhile.
+        """
+        found = [pair for pair in pairwise(self._segments) if pair[0].base_offset == base_offset]
+        if not found:
+            raise OffsetCompacted(f"no closed file of the log begins at offset {base_offset}")
+        old, following = found[0]
+        new = _Segment(old.path, base_offset, old.before, old.time_max_before_ms)
+        while new.size < len(frames):
+            try:
+                header = check_frame(frames, new.size)
+            except DamagedFrame as error:
+                raise damaged_file(old.path, error) from error
+            if (header.base_offset, header.previous_crc) != (new.end_offset, new.last.crc):
+                raise DamagedFile(f"{old.path}: what was sent instead does not continue the log")
+            new.add(header)
+        if (new.end_offset, new.last.crc) != (following.base_offset, following.before.crc):
+            raise DamagedFile(f"{old.path}: what was sent instead ends otherwise")
+        with renamed_os_errors(old.path):
+            partial = old.path.with_suffix(".log.part")
+            with partial.open("wb") as file:
+                file.write(frames)
+                file.flush()
+                os.fsync(file.fileno())
+            kept = quarantine_copy(old.path)
+            partial.replace(old.path)
+            sync_directory(self._directory)
+            _write_index(new)
+        if old in self._segments:
+            self._segments[self._segments.index(old)] = new
+        return kept
 
     def restart_at(self, end_offset: int, epoch: int, crc: int) -> list[Path]:
         """Go on from an installed snapshot's end, beyond the log's own: offsets between the two are not here.
@@ -542,7 +597,7 @@ def verify(path: Path) -> Verified:
 # --- files
 
 
-def _recover(directory: Path, made_again_from: int | None) -> _Recovered:
+def _recover(directory: Path, made_again_from: int | None, scanned_from: int | None) -> _Recovered:
     """Learn all files, cut off a tear, and make durable whatever has no index to say that it is."""
     discarded: list[Path] = []
     is_cut, torn_bytes, damage = False, 0, None
@@ -573,7 +628,11 @@ def _recover(directory: Path, made_again_from: int | None) -> _Recovered:
         is_last, is_indexed = place == len(paths) - 1, False
         try:
             _check_no_gap(path, base_offset, end_offset)
-            is_indexed = not is_last and _read_index(segment)
+            is_indexed = (
+                not is_last
+                and (scanned_from is None or paths[place + 1][0] < scanned_from)
+                and _read_index(segment)
+            )
             if not is_indexed:
                 is_cut = _scan(segment, may_be_torn=True, is_last=is_last)
         except DamagedFile as error:

@@ -1,11 +1,13 @@
 """E: the committed log as one controller keeps and serves it: segments on disk, the newest frames in memory."""
 
 import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from metadata_log.batch import RecordBatch
 from metadata_log.codec import read_header
 from metadata_log.delta import Delta
-from metadata_log.errors import InvariantBroken
+from metadata_log.errors import DamagedFile, InvariantBroken, LogDamaged
 from metadata_log.fetch_window import FetchWindow
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.segments import SegmentedLog
@@ -27,6 +29,8 @@ class CommittedLog(AppliedListener):
         self._window = FetchWindow()
         self.end_offset = 0
         self.unsynced_bytes = 0
+        self.on_damage: Callable[[DamagedFile], None] = lambda _error: None
+        """Told of each read that met a damaged file."""
 
     # --- what is applied
 
@@ -73,11 +77,16 @@ class CommittedLog(AppliedListener):
         """Return epoch and crc of the frame that ends at `offset`; None where none does, (-1, 0) at 0."""
         if offset > self.end_offset:
             return None
-        return self._window.position_before(offset) or self.segments.position_before(offset)
+        found = self._window.position_before(offset)
+        if found is not None:
+            return found
+        with self.reading():
+            return self.segments.position_before(offset)
 
     def common_end(self, *, epoch: int, offset: int) -> tuple[int, int]:
         """Return the largest end of a frame at most `offset` whose epoch is at most `epoch`, and its epoch."""
-        return self.segments.largest_common_end(epoch, min(offset, self.end_offset) + 1)
+        with self.reading():
+            return self.segments.largest_common_end(epoch, min(offset, self.end_offset) + 1)
 
     def read(self, from_offset: int, *, max_bytes: int, until: int | None = None) -> bytes:
         """Return whole frames, the first containing `from_offset`, at least one if any exists below the end."""
@@ -88,4 +97,20 @@ class CommittedLog(AppliedListener):
             frames = self._window.read(from_offset, max_bytes)
             if frames is not None:
                 return frames
-        return self.segments.read(from_offset, max_bytes=max_bytes, until=until)
+        with self.reading():
+            return self.segments.read(from_offset, max_bytes=max_bytes, until=until)
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Let a reader of old history be told of damage as of what it is: this file's trouble, not the quorum's.
+
+        Raises:
+            LogDamaged: instead of DamagedFile.
+        """
+        try:
+            yield
+        except DamagedFile as error:
+            self.on_damage(error)
+            raise LogDamaged(
+                f"{error.message}; the other controllers have these frames: ask them, or ask again shortly"
+            ) from error

@@ -374,7 +374,8 @@ class HttpApi:
         at = self._offset(request.query["at"], end_of=segments.end_offset_at)
         if at > committed.end_offset:
             raise OffsetInFuture(f"offset {at} lies beyond the high watermark {committed.end_offset}")
-        image = await asyncio.to_thread(image_at, segments, self._store, at)
+        with self._status.committed_log.reading():
+            image = await asyncio.to_thread(image_at, segments, self._store, at)
         return self._ok(request, state_json(image))
 
     async def _log(self, request: web.Request) -> web.StreamResponse:

@@ -85,6 +85,7 @@ class _Numbers(Collector):
             "parked_fetch_count": ("Polls that wait for news.", status.fetches.parked),
             "commit_latency_p50_milliseconds": ("Of the last 1,024 writes.", _quantile(commit_ms, 0.5)),
             "commit_latency_p99_milliseconds": ("Of the last 1,024 writes.", _quantile(commit_ms, 0.99)),
+            "log_files_damaged": ("Files of the log that wait for repair.", len(status.repair.damaged)),
             "latest_snapshot_end_offset": ("-1 for none.", -1 if snapshot is None else snapshot.end_offset),
             "latest_snapshot_bytes": (
                 "Size of the newest snapshot.",
@@ -113,6 +114,7 @@ class _Numbers(Collector):
             "metadata_fetch_bytes": ("Bytes of frames sent to brokers.", counters.fetch_bytes),
             "snapshots_written": ("Snapshots taken here.", counters.snapshots_written),
             "snapshots_failed": ("Snapshots that could not be taken.", counters.snapshots_failed),
+            "log_files_repaired": ("Damaged files replaced.", self._status.repair.repaired_total),
             "snapshots_installed": ("Snapshots loaded.", counters.snapshots_installed),
         }
 

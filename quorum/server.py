@@ -18,6 +18,7 @@ from aiohttp import web
 
 from metadata_log import limits
 from metadata_log.clock import monotonic_ms, unix_ms
+from metadata_log.codec import decode_all, read_header
 from metadata_log.data_directory import (
     DirectoryLock,
     Meta,
@@ -46,6 +47,7 @@ from quorum.config import ControllerSettings
 from quorum.controller import Controller
 from quorum.fetch_service import FetchService
 from quorum.http_api import HttpApi
+from quorum.log_repair import LogRepair, fetch_frames
 from quorum.raft.adapter import PySyncObjLog
 from quorum.raft.guard import RaftSettings
 from quorum.raft.journal import Journal, OsDisk
@@ -62,6 +64,9 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 FREE_BYTES_TO_START = 4 * limits.MIB
 """Enough to take part, and to write a snapshot of a small cluster."""
+COMPLETE_LOG_MS = 20_000
+"""How long a node whose log lost its end to damage waits for another controller that has it."""
+COMPLETE_LOG_AGAIN_S = 0.5
 SEGMENT_SYNC_S = 1.0
 """Segments can be made again from the journal and the peers: they are synced lazily."""
 
@@ -105,12 +110,25 @@ class _Node:
         self.incarnation_id: Uuid = random_uuid(rng)
         self.journal_pool = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="journal"))
         disk = OsDisk(data / "journal")
+        # Behind the snapshot that the journal stands on Raft brings all frames again; what is missing before it, the
+        # other controllers have (`_complete_log`).
+        self.covered_offset = _covered_offset(disk)
         self.segments = SegmentedLog.open(
-            data / "log", segment_bytes=settings.log.segment_bytes, made_again_from=_covered_offset(disk)
+            data / "log",
+            segment_bytes=settings.log.segment_bytes,
+            made_again_from=0,
+            scanned_from=self.covered_offset,
         )
         stack.callback(self.segments.close)
         self.store = SnapshotStore(data / "snapshots", data / "quarantine")
         self.committed_log = CommittedLog(self.segments)
+        self.repair = LogRepair(
+            committed=self.segments,
+            peers=lambda: [voter.http for voter in settings.voters if voter.id != settings.node_id],
+            session=self._http,
+            run_in_thread=asyncio.to_thread,
+        )
+        self.committed_log.on_damage = self.repair.report
         self.controller = Controller(
             settings=settings,
             now_ms=_now_ms,
@@ -175,6 +193,7 @@ class _Node:
             committed_log=self.committed_log,
             fetches=self.fetches,
             keeper=self.keeper,
+            repair=self.repair,
             now_ms=_now_ms,
         )
         self.stop_asked = asyncio.Event()
@@ -227,8 +246,10 @@ class _Node:
             try:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self.transport.run())
-                    group.create_task(self.raft.run())
+                    group.create_task(self._take_part())
                     group.create_task(self.keeper.run())
+                    group.create_task(self.repair.run())
+                    group.create_task(self.repair.scrub())
                     group.create_task(self._check_sessions())
                     group.create_task(self._sync_segments())
                     group.create_task(self._raise_fault())
@@ -245,6 +266,48 @@ class _Node:
             if listener is not None:
                 listener.close()
             await runner.cleanup()
+
+    async def _take_part(self) -> None:
+        await self._complete_log()
+        await self.raft.run()
+
+    async def _complete_log(self) -> None:
+        """Fetch what damage took from the log's end, where Raft has trimmed it already, before this node goes on there.
+
+        If no other controller has it within a while, the log begins at the snapshot, and says so.
+        """
+        covered, deadline = self.covered_offset, monotonic_ms() + COMPLETE_LOG_MS
+        while self.segments.damage is not None and self.segments.end_offset < covered:
+            for voter in self.settings.voters:
+                begin = self.segments.end_offset
+                frames = (
+                    None
+                    if voter.id == self.settings.node_id
+                    else await fetch_frames(self._http(), voter.http, begin, covered)
+                )
+                if frames is not None:
+                    for batch, frame in decode_all(frames):
+                        if (batch.base_offset, batch.previous_crc) != (
+                            self.segments.end_offset,
+                            self.segments.last_crc,
+                        ):
+                            break  # from an offset that no frame of theirs begins at: another history
+                        self.segments.append(frame, read_header(frame))
+                    await asyncio.to_thread(self.segments.sync)
+                    log.warning(
+                        "log_completed",
+                        extra={"from": begin, "until": self.segments.end_offset, "peer": voter.http},
+                    )
+                    break
+            if monotonic_ms() > deadline:
+                return
+            await asyncio.sleep(COMPLETE_LOG_AGAIN_S)
+
+    def _http(self) -> aiohttp.ClientSession:
+        """Return the session for what is asked of other controllers; made on the loop, at the first use."""
+        if self._session is None:
+            self._session = aiohttp.ClientSession(auto_decompress=False)
+        return self._session
 
     async def _wait_for_stop(self) -> None:
         await self.stop_asked.wait()
@@ -301,20 +364,18 @@ class _Node:
             urls = [voter.http for voter in voters if voter.id != self.settings.node_id]
             if not urls:
                 raise
-            if self._session is None:
-                self._session = aiohttp.ClientSession(auto_decompress=False)
-            await download_snapshot(self._session, urls, snapshot_id, self.store.directory)
+            await download_snapshot(self._http(), urls, snapshot_id, self.store.directory)
             image = await asyncio.to_thread(self.store.load, snapshot_id)
         self._loaded = {snapshot_id: image}
 
 
-def _covered_offset(disk: OsDisk) -> int | None:
+def _covered_offset(disk: OsDisk) -> int:
     """Return the end of the snapshot that the journal stands on: Raft will commit all behind it once more."""
     data = disk.read(POINTER_FILE)
     try:
         return 0 if data is None else position_of(Pointer.from_bytes(data).snapshot_id)[0]
     except ValueError:
-        return None  # the Raft log itself will be refused
+        return 0  # the Raft log itself will be refused
 
 
 def _now_ms() -> int:

@@ -9,6 +9,7 @@ from quorum.committed_log import CommittedLog
 from quorum.config import ControllerSettings, VoterSettings
 from quorum.controller import Controller
 from quorum.fetch_service import FetchService
+from quorum.log_repair import LogRepair
 from quorum.raft.raft_log import RaftStatus, Role
 from quorum.snapshot_keeper import SnapshotKeeper
 
@@ -27,6 +28,7 @@ class QuorumStatus:
         committed_log: CommittedLog,
         fetches: FetchService,
         keeper: SnapshotKeeper,
+        repair: LogRepair,
         now_ms: Callable[[], int],
     ) -> None:
         self.settings = settings
@@ -34,6 +36,7 @@ class QuorumStatus:
         self.committed_log = committed_log
         self.fetches = fetches
         self.keeper = keeper
+        self.repair = repair
         self.now_ms = now_ms
 
     def raft(self) -> RaftStatus:
@@ -107,8 +110,17 @@ class QuorumStatus:
 
     def warnings(self) -> list[dict[str, str]]:
         """Return what an operator should see to although this node serves as it should."""
-        failure = self.keeper.failure
-        return [] if failure is None else [{"code": "SNAPSHOT_FAILED", "detail": failure}]
+        found = [] if self.keeper.failure is None else [("SNAPSHOT_FAILED", self.keeper.failure)]
+        found += [
+            ("LOG_DAMAGED", f"{reason}; waiting for a controller that has this file's frames")
+            for reason in self.repair.damaged.values()
+        ]
+        segments = self.committed_log.segments
+        if segments.damage is not None:
+            found.append(
+                ("LOG_CUT", f"{segments.damage}; cut off when this node started, its copy is in quarantine")
+            )
+        return [{"code": code, "detail": detail} for code, detail in found]
 
     def leader(self) -> NodeId | None:
         return self.raft().leader_id

@@ -47,6 +47,7 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "quorum/raft/transport.py": frozenset({"msgpack"}),
     "quorum/controller.py": frozenset({"msgpack"}),
     "quorum/http_api.py": frozenset({"aiohttp", "msgpack"}),
+    "quorum/log_repair.py": frozenset({"aiohttp"}),
     "quorum/server.py": frozenset({"aiohttp"}),
     "quorum/metrics.py": frozenset({"prometheus_client"}),
     "broker_agent/controller_client.py": frozenset({"aiohttp", "msgpack"}),

@@ -478,7 +478,10 @@ class _Node:
         self.loop = loop
         disk = OsDisk(data / "journal")
         self.segments = SegmentedLog.open(
-            data / "log", segment_bytes=SMALL_SEGMENT_BYTES, made_again_from=_covered_offset(disk)
+            data / "log",
+            segment_bytes=SMALL_SEGMENT_BYTES,
+            made_again_from=0,
+            scanned_from=_covered_offset(disk),
         )
         self.store = SnapshotStore(data / "snapshots", data / "quarantine")
         self.committed_log = CommittedLog(self.segments)

@@ -1,0 +1,129 @@
+"""E: finds files of the committed log that rotted, and replaces them by what the other controllers have.
+
+Every closed file is read whole now and then, and whoever meets damage reports it. Frames are the same bytes everywhere, and
+each holds the crc of the one before: what a peer sends is either exactly what the file held, or is not taken.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+import aiohttp
+
+from metadata_log import segments
+from metadata_log.codec import DamagedFrame, check_frame
+from metadata_log.errors import DamagedFile, MetadataError
+from metadata_log.limits import MIB
+from metadata_log.segments import SegmentedLog
+
+log = logging.getLogger(__name__)
+
+SCRUB_EVERY_S: Final = 24 * 3600.0
+SCRUB_PAUSE_S: Final = 0.2
+"""Between two files, so that reading old ones leaves the disk to the journal."""
+RETRY_S: Final = 10.0
+REQUEST_BYTES: Final = 4 * MIB
+REQUEST_TIMEOUT_S: Final = 10.0
+
+
+class LogRepair:
+    """Watches over the closed files of one controller's log; `run` and `scrub` are tasks of its process."""
+
+    def __init__(
+        self,
+        *,
+        committed: SegmentedLog,
+        peers: Callable[[], Sequence[str]],
+        session: Callable[[], aiohttp.ClientSession],
+        run_in_thread: Callable[..., Awaitable[object]],
+    ) -> None:
+        self._log = committed
+        self._peers = peers
+        self._session = session
+        self._run_in_thread = run_in_thread
+        self._wake = asyncio.Event()
+        self.damaged: dict[int, str] = {}
+        """What is wrong with the file that begins at an offset, until it is repaired."""
+        self.found_total = 0
+        self.repaired_total = 0
+
+    def report(self, error: DamagedFile) -> None:
+        """Learn that a read met damage."""
+        for path, base_offset, _ in self._log.closed_files():
+            if str(path) in error.message and base_offset not in self.damaged:
+                self.damaged[base_offset] = error.message
+                self.found_total += 1
+                log.error("log_file_damaged", extra={"path": str(path), "reason": error.message})
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Repair what is reported, until cancelled."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            for base_offset in sorted(self.damaged):
+                await self._repair(base_offset)
+            if self.damaged:
+                await asyncio.sleep(RETRY_S)
+                self._wake.set()
+
+    async def scrub(self) -> None:
+        """Read every closed file once a day, until cancelled."""
+        while True:
+            for path, base_offset, _ in self._log.closed_files():
+                if base_offset not in self.damaged:
+                    try:
+                        await self._run_in_thread(segments.verify, path)
+                    except DamagedFile as error:
+                        self.report(error)
+                    except MetadataError as error:
+                        log.warning("scrub_failed", extra={"path": str(path), "reason": error.message})
+                await asyncio.sleep(SCRUB_PAUSE_S)
+            await asyncio.sleep(SCRUB_EVERY_S)
+
+    async def _repair(self, base_offset: int) -> None:
+        end_offset = next((end for _, base, end in self._log.closed_files() if base == base_offset), None)
+        if end_offset is None:
+            del self.damaged[base_offset]  # a retention removed it
+            return
+        for url in self._peers():
+            frames = await fetch_frames(self._session(), url, base_offset, end_offset)
+            if frames is None:
+                continue
+            try:
+                kept = await self._run_in_thread(self._log.replace_segment, base_offset, frames)
+            except MetadataError as error:
+                log.warning("log_repair_failed", extra={"peer": url, "reason": error.message})
+                continue
+            del self.damaged[base_offset]
+            self.repaired_total += 1
+            log.warning(
+                "log_file_repaired",
+                extra={"base_offset": base_offset, "peer": url, "damaged_copy": str(kept)},
+            )
+            return
+
+
+async def fetch_frames(
+    session: aiohttp.ClientSession, url: str, from_offset: int, until: int
+) -> bytes | None:
+    """Return the frames of a range of offsets that a controller has; None if it has not all of them now."""
+    frames, at = bytearray(), from_offset
+    timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S)
+    while at < until:
+        address = f"{url}/v1/log?consistency=stale&from={at}&until={until}&max_bytes={REQUEST_BYTES}"
+        try:
+            async with session.get(address, timeout=timeout) as response:
+                part = await response.read()
+                if response.status != 200 or not part:
+                    return None
+            position = 0
+            while position < len(part):
+                header = check_frame(part, position)
+                position += header.frame_bytes
+                at = header.end_offset
+        except (aiohttp.ClientError, TimeoutError, DamagedFrame):
+            return None
+        frames += part
+    return bytes(frames)

@@ -1,0 +1,131 @@
+"""A controller whose files of the committed log were damaged has them again from its peers."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from metadata_log.limits import FRAME_BYTES_MAX
+from quorum.config import ControllerSettings
+from tests.support.processes import poll_until
+from tests.support.wire import Quorum, ask, controllers
+
+pytestmark = pytest.mark.slow
+
+
+def _small_segments(settings: ControllerSettings) -> ControllerSettings:
+    return replace(settings, log=replace(settings.log, segment_bytes=FRAME_BYTES_MAX))
+
+
+@pytest.fixture
+def quorum(tmp_path: Path) -> Iterator[Quorum]:
+    """Three controllers with two closed files of the log each."""
+    with controllers(tmp_path / "c", adjust=_small_segments) as running:
+        for number in range(46):
+            body = {"cluster": True, "set": {f"k{key}": f"{number:09} " * 3_000 for key in range(5)}}
+            running.ask("PATCH", "/v1/configs", body).ok()
+        yield running
+
+
+def _follower(quorum: Quorum) -> int:
+    leader = quorum.ask("GET", "/v1/quorum").value()["leader_id"]
+    return next(member.id for member in quorum.cluster.controllers if member.id != leader)
+
+
+def _files(quorum: Quorum, node_id: int) -> list[Path]:
+    return sorted((quorum.cluster.data(node_id) / "log").glob("*.log"))
+
+
+def _damage(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+def _contents(quorum: Quorum, node_id: int) -> list[bytes]:
+    return [path.read_bytes() for path in _files(quorum, node_id)]
+
+
+def _wait_until_whole(quorum: Quorum, node_id: int, wanted: list[bytes]) -> None:
+    poll_until(
+        lambda: _contents(quorum, node_id)[: len(wanted)] == wanted,
+        deadline_s=30,
+        what="the log is whole again",
+    )
+    poll_until(
+        lambda: ask(quorum.cluster.http(node_id), "GET", "/readyz").value()["ready"],
+        deadline_s=30,
+        what="it is ready",
+    )
+    kept = list((quorum.cluster.data(node_id) / "quarantine").iterdir())
+    assert kept, "the damaged file is kept"
+
+
+def test_a_file_that_rotted_is_replaced_by_what_a_peer_has(quorum: Quorum) -> None:
+    victim = _follower(quorum)
+    wanted = _contents(quorum, victim)[:-1]
+    assert len(wanted) >= 2
+    _take_snapshot(quorum, victim)
+    quorum.cluster.kill(victim)
+    _damage(_files(quorum, victim)[0], 1_000_000)
+    asyncio.run(quorum.cluster.start_one(victim))
+    _wait_until_whole(quorum, victim, wanted)
+    assert ask(quorum.cluster.http(victim), "GET", "/readyz").value()["reasons"] == []
+    metrics = ask(quorum.cluster.http(victim), "GET", "/metrics").body.decode()
+    assert "log_files_repaired_total 1.0" in metrics
+
+
+def _take_snapshot(quorum: Quorum, node_id: int) -> None:
+    """Take one, and wait until the journal stands on it."""
+    ask(quorum.cluster.http(node_id), "POST", "/v1/snapshots").ok(201)
+    pointer = quorum.cluster.data(node_id) / "journal" / "snapshot.pointer"
+    poll_until(pointer.exists, deadline_s=30, what="the pointer is written")
+
+
+def _is_up(quorum: Quorum, node_id: int) -> bool:
+    try:
+        return bool(ask(quorum.cluster.http(node_id), "GET", "/readyz").status == 200)
+    except OSError:
+        return False
+
+
+def test_a_file_that_rots_while_it_is_read_stops_nobody(quorum: Quorum) -> None:
+    victim = _follower(quorum)
+    wanted = _contents(quorum, victim)[:-1]
+    _take_snapshot(quorum, victim)
+    quorum.cluster.kill(victim)
+    asyncio.run(quorum.cluster.start_one(victim))
+    poll_until(lambda: _is_up(quorum, victim), deadline_s=30, what="it runs")
+    _damage(_files(quorum, victim)[0], 1_000_000)
+    url = quorum.cluster.http(victim)
+    deadline = time.monotonic() + 30
+    refused = ask(url, "GET", "/v1/log?consistency=stale&from=0&max_bytes=8388608")
+    while refused.status == 200 and time.monotonic() < deadline:
+        refused = ask(url, "GET", "/v1/log?consistency=stale&from=0&max_bytes=8388608")
+    assert quorum.cluster.exit_code(victim) is None
+    _wait_until_whole(quorum, victim, wanted)
+    assert ask(url, "GET", "/v1/log?consistency=stale&from=0&max_bytes=8388608").status == 200
+
+
+def test_an_end_that_was_lost_below_the_snapshot_is_fetched_before_it_goes_on(quorum: Quorum) -> None:
+    victim = _follower(quorum)
+    _take_snapshot(quorum, victim)
+    wanted = _contents(quorum, victim)
+    quorum.cluster.kill(victim)
+    last = _files(quorum, victim)[-1]
+    _damage(last, 10_000)
+    asyncio.run(quorum.cluster.start_one(victim))
+    poll_until(lambda: _is_up(quorum, victim), deadline_s=30, what="it runs")
+    _wait_until_whole(quorum, victim, wanted[:-1])
+    # The last file may have grown by what was claimed meanwhile.
+    poll_until(
+        lambda: _contents(quorum, victim)[-1].startswith(wanted[-1]),
+        deadline_s=30,
+        what="the last file is whole",
+    )
+    reasons = ask(quorum.cluster.http(victim), "GET", "/readyz").value()["reasons"]
+    assert [reason["code"] for reason in reasons] == ["LOG_CUT"]
+    quorum.ask("PATCH", "/v1/configs", {"cluster": True, "set": {"k": "after"}}).ok()
