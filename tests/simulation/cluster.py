@@ -101,7 +101,7 @@ class ClusterNode(SimulatedNode):
     """A node that keeps snapshots and segments beside its journal."""
 
     world: "ClusterWorld"
-    journal_file_bytes = 64 * 1024  # a burst of writes is one entry, and must fit
+    journal_file_bytes = 256 * 1024  # a burst of writes is one entry, and must fit
 
     def __init__(self, world: "ClusterWorld", node_id: NodeId) -> None:
         super().__init__(world, node_id)
