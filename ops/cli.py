@@ -535,6 +535,8 @@ def _add_bench(tree: _Tree) -> None:
     for name, does in (
         ("commit", "Durable writes over HTTP: one client, and many."),
         ("failover", "How long writes stand still after the leader is killed."),
+        ("blackhole", "How long writes stand still after the leader is cut off without a word."),
+        ("handover", "How long writes stand still when leadership is handed over on purpose."),
         ("broker-loss", "From fencing a broker of many leaderships to the slowest broker's applied time."),
         ("broker-start", "From opening a broker's cache of 100,000 partitions to a current image."),
         ("replay-digest", "The state digest of a log of 1M records in Spark, in a warm session."),

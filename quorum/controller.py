@@ -354,6 +354,22 @@ class Controller:
         finally:
             self._transfers.remove(taken_over)
 
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether somebody waits for the fate of records."""
+        return bool(self._waiters)
+
+    def stop_waiting(self) -> None:
+        """Tell all who still wait that this controller will not learn what became of their records."""
+        waiters, self._waiters = self._waiters, deque()
+        for waiter in waiters:
+            if not waiter.future.done():
+                waiter.future.set_exception(
+                    OutcomeUnknown("this controller is stopping; repeat with the same request id elsewhere")
+                    if waiter.wrote
+                    else self.not_controller()
+                )
+
     # --- brokers
 
     def heartbeat(self, request: FetchRequest) -> tuple[Heartbeat, int | None]:

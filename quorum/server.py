@@ -64,6 +64,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 FREE_BYTES_TO_START = 4 * limits.MIB
 """Enough to take part, and to write a snapshot of a small cluster."""
+CLAIM_HEARD_MS = 500
+"""How long a leader that handed over goes on for those who wait for their records."""
 COMPLETE_LOG_MS = 20_000
 """How long a node whose log lost its end to damage waits for another controller that has it."""
 COMPLETE_LOG_AGAIN_S = 0.5
@@ -314,6 +316,11 @@ class _Node:
         if self.controller.is_active and len(self.settings.voters) > 1:
             with suppress(Rejected, OutcomeUnknown, Unavailable):  # nobody is there to take over
                 await self.controller.transfer(None)
+            # The successor's claim tells those who wait here that they must ask there.
+            deadline = monotonic_ms() + CLAIM_HEARD_MS
+            while self.controller.is_waited_for and monotonic_ms() < deadline:
+                await asyncio.sleep(0.005)
+            self.controller.stop_waiting()
         await self.raft.close()
         raise _Stopped
 

@@ -78,6 +78,17 @@ class EtcdPeer:
         await self.start(self._member(endpoint))
         await self.wait_until_whole()
 
+    async def freeze(self, endpoint: str) -> None:
+        process = self._member(endpoint).process
+        assert process is not None
+        process.send_signal(signal.SIGSTOP)
+
+    async def thaw(self, endpoint: str) -> None:
+        process = self._member(endpoint).process
+        assert process is not None
+        process.send_signal(signal.SIGCONT)
+        await self.wait_until_whole()
+
     async def wait_until_whole(self) -> None:
         """Wait until all members are reachable, name one leader, and have applied the same."""
         await self._agreed(among_all=True)

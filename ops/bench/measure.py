@@ -53,6 +53,12 @@ class Peer(Protocol):
     async def restart(self, endpoint: str) -> None:
         """Start it again; wait until the group is whole: all reachable, agreed on the leader, caught up."""
 
+    async def freeze(self, endpoint: str) -> None:
+        """Let the process stand still: its connections stay, and nothing comes of them, as in a black hole."""
+
+    async def thaw(self, endpoint: str) -> None:
+        """Let it go on; wait until the group is whole."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Run:
@@ -109,8 +115,8 @@ async def _client(peer: Peer, run: Run, goes_on: Callable[[int], bool]) -> None:
             run.latencies_ms.append((time.perf_counter() - began) * 1000)
 
 
-async def write_gap_ms(peer: Peer) -> float:
-    """Kill the leader and return the time to the first acknowledged write sent after the kill.
+async def write_gap_ms(peer: Peer, *, frozen: bool = False) -> float:
+    """Kill the leader (or freeze it) and return the time to the first acknowledged write sent after that.
 
     A new write goes to each survivor every 10 ms, whatever became of the ones before.
     """
@@ -142,12 +148,12 @@ async def write_gap_ms(peer: Peer) -> float:
         await asyncio.sleep(SETTLE_S)
         # Before the signal is sent: what the kill itself takes counts against the system.
         killed_at = time.perf_counter()
-        await peer.kill(victim)
+        await (peer.freeze if frozen else peer.kill)(victim)
         await asyncio.wait([acknowledged], timeout=FAILOVER_TIMEOUT_S)
         acknowledged.cancel()  # ends the pace; does nothing to a result
     if acknowledged.cancelled():
-        raise BenchmarkFailed(f"no write in {FAILOVER_TIMEOUT_S} s after the leader was killed")
-    await peer.restart(victim)
+        raise BenchmarkFailed(f"no write in {FAILOVER_TIMEOUT_S} s after the leader was gone")
+    await (peer.thaw if frozen else peer.restart)(victim)
     return (acknowledged.result() - killed_at) * 1000
 
 

@@ -2,9 +2,10 @@
 
 import asyncio
 import json
+import signal
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -15,6 +16,7 @@ import aiohttp
 
 from ops.bench.measure import VALUE_BYTES, WRITE_TIMEOUT_S, BenchmarkFailed, NotAcknowledged
 from ops.local_cluster import LocalCluster, Member
+from quorum.config import ControllerSettings
 
 _START_TIMEOUT_S: Final = 60.0
 _POLL_S: Final = 0.02
@@ -88,6 +90,24 @@ class OurPeer:
         await self.cluster.start_one(self._member(endpoint).id)
         await self.wait_until_whole()
 
+    async def freeze(self, endpoint: str) -> None:
+        self.cluster.signal(self._member(endpoint).id, signal.SIGSTOP)
+
+    async def thaw(self, endpoint: str) -> None:
+        await self.thaw_one(endpoint)
+        await self.wait_until_whole()
+
+    async def thaw_one(self, endpoint: str) -> None:
+        """Let a process go on, whatever the others do."""
+        self.cluster.signal(self._member(endpoint).id, signal.SIGCONT)
+
+    async def stop(self, endpoint: str) -> None:
+        """Ask a process to end, and wait until it has."""
+        node_id = self._member(endpoint).id
+        self.cluster.signal(node_id, signal.SIGTERM)
+        while self.cluster.pid(node_id) is not None:
+            await asyncio.sleep(_POLL_S)
+
     async def wait_until_whole(self) -> None:
         """Wait until the active controller sees every voter reachable and caught up."""
         await self._leader(among_whole=True)
@@ -114,11 +134,16 @@ def _is_whole(status: dict[str, Any]) -> bool:
 
 
 @asynccontextmanager
-async def our_peer(directory: Path, *, brokers: int = 0) -> AsyncIterator[OurPeer]:
+async def our_peer(
+    directory: Path,
+    *,
+    brokers: int = 0,
+    adjust: Callable[[ControllerSettings], ControllerSettings] = lambda settings: settings,
+) -> AsyncIterator[OurPeer]:
     """Run three controllers, and brokers, with their data in `directory`; all stop when the block ends."""
     timeout = aiohttp.ClientTimeout(total=WRITE_TIMEOUT_S)
     async with (
-        LocalCluster(directory, brokers=brokers) as cluster,
+        LocalCluster(directory, brokers=brokers, adjust=adjust) as cluster,
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout) as http,
     ):
         peer = OurPeer(cluster=cluster, http=http, version=version("metaquorum"))

@@ -62,6 +62,8 @@ RANK_DELAY_MS: Final = 20
 """Survivors of a leader begin one after the other: together they would split the vote."""
 COMMIT_NEWS_MS: Final = 5
 """Under load the next entries carry the commit index; a message of its own, and its answer, cost both sides a turn."""
+TIMEOUT_MARGIN: Final = 20
+"""A follower's timeout begins so small a part of its share late: its peers heard the leader a moment later than it did."""
 RETRY_MIN_MS: Final = 20
 RETRY_MAX_MS: Final = 60
 """Pre-vote again after so long, while a peer may not have noticed yet that the leader is gone."""
@@ -307,6 +309,10 @@ class Guard:
             if self._transfer is not None and now_ms >= self._transfer.until:
                 self._transfer = None
         elif now_ms >= self._election_at and self._others:
+            if now_ms >= self._retry_until and self.leader is not None:
+                # It was silent for too long: ask until a peer agrees, or the leader is heard.
+                self.leader, self._leader_heard_at = None, NEVER
+                self._retry_until = now_ms + self._settings.election_timeout_min_ms
             hurried = now_ms < self._retry_until
             self._election_at = now_ms + (
                 self._rng.uniform(RETRY_MIN_MS, RETRY_MAX_MS) if hurried else self._election_timeout()
@@ -408,9 +414,20 @@ class Guard:
     # --- elections
 
     def _election_timeout(self) -> float:
-        return self._rng.uniform(
-            self._settings.election_timeout_min_ms, self._settings.election_timeout_max_ms
-        )
+        """Return how long to wait for a leader: without one known, anything within the bounds.
+
+        Those who follow one leader share the span between the bounds by rank. So the first of them begins hardly later
+        than the others would listen to it (`stick`), and no two split the vote; together they would only race.
+        """
+        low, high = self._settings.election_timeout_min_ms, self._settings.election_timeout_max_ms
+        if self.leader is None or self.leader == self._id or not self._others:
+            return self._rng.uniform(low, high)
+        share = (high - low) / len(self._others)
+        rank = self._rank_behind(self.leader)
+        return low + rank * share + self._rng.uniform(share / TIMEOUT_MARGIN, 2 * share / TIMEOUT_MARGIN)
+
+    def _rank_behind(self, leader: NodeId) -> int:
+        return sorted(self._voters - {leader}).index(self._id)
 
     def _postpone(self) -> None:
         self._election_at = max(self._election_at, self._now + POSTPONE_MS)
@@ -428,8 +445,7 @@ class Guard:
         A peer that still hears the leader refuses, so one flapping link elects nobody.
         """
         self.leader, self._leader_heard_at = None, NEVER
-        rank = sorted(self._voters - {leader}).index(self._id)
-        self._election_at = self._now + rank * RANK_DELAY_MS
+        self._election_at = self._now + self._rank_behind(leader) * RANK_DELAY_MS
         self._retry_until = self._now + self._settings.election_timeout_max_ms
 
     def prevote(self) -> None:
