@@ -40,6 +40,12 @@ class OutcomeUnknown(MetadataError):
     error, code, family, retryable = "REQUEST_TIMED_OUT", 7, "OutcomeUnknown", True
 
 
+class UnknownServerError(OutcomeUnknown):
+    """A request met a bug of the server's."""
+
+    error, code, retryable = "UNKNOWN_SERVER_ERROR", -1, False
+
+
 class Fault(MetadataError):
     """A bug or damaged data: the process stops and says what an operator can do. Only main() sees it."""
 
@@ -232,7 +238,11 @@ def _leaves(family: type[MetadataError]) -> list[type[MetadataError]]:
     return [leaf for child in family.__subclasses__() for leaf in (child, *_leaves(child))]
 
 
-_OF_PEERS: Final[list[type[MetadataError]]] = [OutcomeUnknown, *_leaves(Unavailable), *_leaves(Rejected)]
+_OF_PEERS: Final[list[type[MetadataError]]] = [
+    OutcomeUnknown,
+    *_leaves(Unavailable),
+    *_leaves(Rejected),
+]
 BY_NAME: Final = {leaf.error: leaf for leaf in reversed(_OF_PEERS)}
 """The class of an error's wire name; the first declared where several share one."""
 

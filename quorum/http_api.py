@@ -27,6 +27,7 @@ from metadata_log.errors import (
     RequestTooLarge,
     ThrottlingQuotaExceeded,
     UnknownRoute,
+    UnknownServerError,
     UnknownTopicOrPartition,
     UnsupportedMediaType,
 )
@@ -149,6 +150,14 @@ class HttpApi:
             )
         except ConnectionError:
             return web.Response(status=400)  # who asked is gone, so nobody hears this
+        except Exception:
+            # A bug, but this request's alone: the state is changed by what Raft commits, never by a handler.
+            log.exception("request_failed", extra={"method": request.method, "path": request.path})
+            self._controller.counters.requests_failed += 1
+            return self._error(
+                request,
+                UnknownServerError("this controller failed to answer; its log says why, please report it"),
+            )
 
     def _headers(self) -> dict[str, str]:
         committed = self._controller.committed
@@ -602,6 +611,8 @@ def _range(request: web.Request, size: int, etag: str) -> tuple[int, int]:
     except ValueError as error:
         raise PositionOutOfRange(f"no range: {request.headers.get('Range')}") from error
     start = 0 if wanted.start is None else wanted.start
+    if start == 0 and "-0" in request.headers.get("Range", "").replace("=", " ").split():
+        start = size  # the last no bytes
     if start < 0:
         start = max(0, size + start)
     end = size if wanted.stop is None else min(wanted.stop, size)

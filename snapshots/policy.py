@@ -51,7 +51,8 @@ class SnapshotClock:
         If so, the clock goes on from `at_snapshot(appended_at_ms)`, whether or not the snapshot can be written.
         """
         assert self.due_time_ms is not None, "at least one frame was fed"
-        return self.bytes_since >= policy.bytes or appended_at_ms - self.due_time_ms >= policy.age_ms
+        is_old = policy.age_ms > 0 and appended_at_ms - self.due_time_ms >= policy.age_ms
+        return is_old or self.bytes_since >= policy.bytes
 
 
 def to_retire(ids: Sequence[SnapshotId], *, keep: int, pinned: AbstractSet[str]) -> list[SnapshotId]:

@@ -32,7 +32,8 @@ VERBS = {
     *("brokers list", "brokers describe", "topics create", "topics list", "topics describe", "topics delete"),
     *("configs get", "configs set", "configs unset", "log dump", "log verify", "log export"),
     *("snapshot list", "snapshot take", "snapshot verify", "state", "replay digest", "replay report"),
-    *("bench commit", "bench failover", "bench blackhole", "bench handover", "bench broker-loss", "bench broker-start", "bench replay-digest"),
+    *("bench blackhole", "bench handover"),
+    *("bench commit", "bench failover", "bench broker-loss", "bench broker-start", "bench replay-digest"),
 }
 
 

@@ -52,6 +52,7 @@ def test_due_by_age_counts_from_the_first_batch_or_the_last_snapshot() -> None:
     assert not clock.is_due(policy, appended_at_ms=1_499)
     assert clock.is_due(policy, appended_at_ms=1_500)
     assert not SnapshotClock.at_snapshot(1_500).after(header).is_due(policy, appended_at_ms=1_999)
+    assert not clock.is_due(SnapshotPolicy(bytes=10**9, age_ms=0), appended_at_ms=10**12), "0: never by age"
 
 
 def test_what_may_go() -> None:
