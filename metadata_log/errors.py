@@ -40,12 +40,6 @@ class OutcomeUnknown(MetadataError):
     error, code, family, retryable = "REQUEST_TIMED_OUT", 7, "OutcomeUnknown", True
 
 
-class UnknownServerError(OutcomeUnknown):
-    """A request met a bug of the server's."""
-
-    error, code, retryable = "UNKNOWN_SERVER_ERROR", -1, False
-
-
 class Fault(MetadataError):
     """A bug or damaged data: the process stops and says what an operator can do. Only main() sees it."""
 

@@ -100,7 +100,6 @@ class Counters:
     writes: int = 0
     writes_refused: int = 0
     writes_unknown: int = 0
-    requests_failed: int = 0
     brokers_fenced: int = 0
     fetches: int = 0
     fetch_bytes: int = 0

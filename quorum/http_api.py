@@ -27,7 +27,6 @@ from metadata_log.errors import (
     RequestTooLarge,
     ThrottlingQuotaExceeded,
     UnknownRoute,
-    UnknownServerError,
     UnknownTopicOrPartition,
     UnsupportedMediaType,
 )
@@ -150,14 +149,6 @@ class HttpApi:
             )
         except ConnectionError:
             return web.Response(status=400)  # who asked is gone, so nobody hears this
-        except Exception:
-            # A bug, but this request's alone: the state is changed by what Raft commits, never by a handler.
-            log.exception("request_failed", extra={"method": request.method, "path": request.path})
-            self._controller.counters.requests_failed += 1
-            return self._error(
-                request,
-                UnknownServerError("this controller failed to answer; its log says why, please report it"),
-            )
 
     def _headers(self) -> dict[str, str]:
         committed = self._controller.committed

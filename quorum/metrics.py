@@ -109,7 +109,6 @@ class _Numbers(Collector):
             "writes": ("Writes appended here.", counters.writes),
             "writes_refused": ("Writes the decision refused.", counters.writes_refused),
             "writes_unknown": ("Writes answered with REQUEST_TIMED_OUT.", counters.writes_unknown),
-            "requests_failed": ("Requests that met a bug; the log has them.", counters.requests_failed),
             "brokers_fenced": ("Brokers fenced for silence.", counters.brokers_fenced),
             "metadata_fetches": ("MetadataFetch requests.", counters.fetches),
             "metadata_fetch_bytes": ("Bytes of frames sent to brokers.", counters.fetch_bytes),

@@ -57,16 +57,16 @@ async def _gap_ms(peer: OurPeer, *, stops: bool) -> float:
             else:
                 acknowledged.append(time.perf_counter())
 
-    writing = asyncio.create_task(write())
-    await asyncio.sleep(SETTLE_S)
-    began = time.perf_counter()
-    if stops:
-        await peer.stop(leader)
-    else:
-        await peer.request("POST", f"{leader}/v1/quorum/transfer", {"to": None})
-    await asyncio.sleep(SETTLE_S)
-    done.set()
-    await writing
+    async with asyncio.TaskGroup() as group:
+        group.create_task(write())
+        await asyncio.sleep(SETTLE_S)
+        began = time.perf_counter()
+        if stops:
+            await peer.stop(leader)
+        else:
+            await peer.request("POST", f"{leader}/v1/quorum/transfer", {"to": None})
+        await asyncio.sleep(SETTLE_S)
+        done.set()
     if stops:
         await peer.restart(leader)
     else:
