@@ -537,6 +537,7 @@ def _add_bench(tree: _Tree) -> None:
         ("failover", "How long writes stand still after the leader is killed."),
         ("blackhole", "How long writes stand still after the leader is cut off without a word."),
         ("handover", "How long writes stand still when leadership is handed over on purpose."),
+        ("steady", "Full load with nothing wrong: leadership must not move."),
         ("broker-loss", "From fencing a broker of many leaderships to the slowest broker's applied time."),
         ("broker-start", "From opening a broker's cache of 100,000 partitions to a current image."),
         ("replay-digest", "The state digest of a log of 1M records in Spark, in a warm session."),
@@ -552,6 +553,8 @@ def _add_bench(tree: _Tree) -> None:
         measured.add_argument(
             "--peer", action="append", default=[], choices=("etcd",), help="measure it in the same run"
         )
+        if name == "steady":
+            measured.add_argument("--minutes", type=float, default=10.0, metavar="M", help="default: 10")
 
 
 if __name__ == "__main__":

@@ -105,7 +105,8 @@ class TcpTransport:
         self._peers = dict(peers)
         self._expected_directories = dict(expected_directories)
         self._socket: socket.socket | None = None
-        self._links: set[_Link] = set()
+        self._links: dict[_Link, None] = {}
+        """Oldest first."""
         self._established: dict[NodeId, _Link] = {}
         self._refused: dict[NodeId, str] = {}
         self._failure: asyncio.Future[None] | None = None
@@ -205,7 +206,12 @@ class TcpTransport:
         return len(self._links) - len(self._established)
 
     def opened(self, link: "_Link") -> None:
-        self._links.add(link)
+        """Keep handshakes bounded: of too many the oldest goes, so that strangers who say nothing keep no voter out."""
+        self._links[link] = None
+        if self.handshakes() > RAFT_HANDSHAKES_MAX:
+            oldest = next((each for each in self._links if each.may_give_way()), None)
+            if oldest is not None:
+                oldest.close()
 
     def established(self, link: "_Link", peer: NodeId) -> None:
         older = self._established.get(peer)
@@ -219,7 +225,7 @@ class TcpTransport:
         self.call(self.on_connected, peer)
 
     def closed(self, link: "_Link", peer: NodeId | None, *, by_peer: bool) -> None:
-        self._links.discard(link)
+        self._links.pop(link, None)
         if peer is not None and self._established.get(peer) is link:
             self._forget(link, peer, by_peer=by_peer)
 
@@ -327,14 +333,17 @@ class _Link(asyncio.Protocol):
         """Return for how long the link has been established; 0 if it never was."""
         return 0 if self._established_at_ms is None else self._owner.now_ms() - self._established_at_ms
 
+    def may_give_way(self) -> bool:
+        """Answer whether it is another's attempt, and undecided still."""
+        return self._dialled is None and self._established_at_ms is None and not self._closing
+
     # --- asyncio's calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._owner.opened(self)
-        if self._dialled is None and self._owner.handshakes() > RAFT_HANDSHAKES_MAX:
-            self.close()
+        if self._closing:
             return
         _configure(transport.get_extra_info("socket"))
         loop = asyncio.get_running_loop()

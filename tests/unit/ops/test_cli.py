@@ -32,7 +32,7 @@ VERBS = {
     *("brokers list", "brokers describe", "topics create", "topics list", "topics describe", "topics delete"),
     *("configs get", "configs set", "configs unset", "log dump", "log verify", "log export"),
     *("snapshot list", "snapshot take", "snapshot verify", "state", "replay digest", "replay report"),
-    *("bench blackhole", "bench handover"),
+    *("bench blackhole", "bench handover", "bench steady"),
     *("bench commit", "bench failover", "bench broker-loss", "bench broker-start", "bench replay-digest"),
 }
 

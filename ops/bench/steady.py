@@ -1,0 +1,43 @@
+"""E: `bench steady`: full load for minutes, with nothing wrong: leadership must not move, and what it costs the slowest."""
+
+import argparse
+import asyncio
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+from ops.bench.measure import figures, load, report
+from ops.bench.our_peer import OurPeer, our_peer
+from ops.bench.probes import probes
+from ops.bench.systems import DIRECTORY
+
+CLIENTS: Final = 64
+BROKERS: Final = 3
+
+
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    """Return writes per second, their latency in ms, and how often leadership moved meanwhile: it should be 0."""
+    return asyncio.run(steady(minutes=args.minutes))
+
+
+async def steady(*, minutes: float) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="metaquorum-bench-", dir=DIRECTORY) as scratch:
+        async with our_peer(Path(scratch) / "ours", brokers=BROKERS) as peer:
+            before = await _claims(peer)
+            done = await load(peer, clients=CLIENTS, seconds=60 * minutes)
+            elections = await _claims(peer) - before
+        floors = probes(Path(scratch))
+    ours = {
+        "unit": "ms",
+        "per_second": done.per_second,
+        **figures(done.latencies_ms),
+        "failed": done.failed,
+        "elections": elections,
+    }
+    params = {"minutes": minutes, "clients": CLIENTS, "brokers": BROKERS}
+    return report("steady", params=params, ours=ours, peers={}, rounds=1, probes=floors)
+
+
+async def _claims(peer: OurPeer) -> int:
+    """Return how often leadership was claimed so far, as the node that has seen most of it counts."""
+    return int(max([(await peer.numbers(endpoint))["controller_epoch"] for endpoint in peer.endpoints]))
