@@ -594,6 +594,24 @@ def verify(path: Path) -> Verified:
     return Verified(len(paths), frames, size, start.offset, end_offset, torn_bytes)
 
 
+def check_frames(path: Path, position: int, *, bytes_max: int) -> int:
+    """Check the crcs of a closed file's frames from byte `position` on, where one begins, for about `bytes_max` bytes.
+
+    Returns where the next one begins; the file's size at its end.
+
+    Raises:
+        DamagedFile: by file and byte.
+        DiskFailed: it cannot be read.
+    """
+    with _reading(path) as file:
+        end = min(position + bytes_max, os.fstat(file.fileno()).st_size)
+        file.seek(position)
+        while position < end:
+            _, frame = _read_frame(path, file, position)
+            position += len(frame)
+    return position
+
+
 # --- files
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from ops.local_cluster import LocalCluster
 from tests.support.processes import poll_until
-from tests.support.wire import Quorum, ask
+from tests.support.wire import Quorum, ask, wait_until_all_agree
 
 pytestmark = pytest.mark.slow
 VICTIM = 2
@@ -85,6 +85,7 @@ def victims(tmp_path: Path) -> Iterator[tuple[Quorum, Disk]]:
     cluster = LocalCluster(directory, controllers=3, brokers=0)
     try:
         asyncio.run(cluster.start())
+        wait_until_all_agree(cluster)
         yield Quorum(cluster), disk
     finally:
         asyncio.run(cluster.stop())
@@ -123,17 +124,6 @@ def check_that_it_stopped_cleanly(cluster: LocalCluster, *words: str) -> None:
         assert word in said
 
 
-def all_agree(quorum: Quorum) -> None:
-    def agreed() -> bool:
-        try:
-            told = [ask(url, "GET", "/v1/quorum").ok()["digest"] for url in quorum.cluster.bootstrap]
-        except OSError:
-            return False
-        return bool(told[0] == told[1] == told[2])
-
-    poll_until(agreed, deadline_s=30, what="all three agree")
-
-
 def health(quorum: Quorum) -> tuple[int, str]:
     told = subprocess.run(
         [
@@ -167,7 +157,7 @@ def test_a_controller_on_a_full_disk_stops_and_recovers(victims: tuple[Quorum, D
     if isinstance(disk, SmallDisk):
         # Started on the full disk it lives on its reserve, and is well for a while.
         asyncio.run(cluster.start_one(VICTIM))
-        all_agree(quorum)
+        wait_until_all_agree(quorum.cluster)
         assert not reserve.exists()
         disk.starve(0)
         write_until_it_stops(quorum)
@@ -175,9 +165,9 @@ def test_a_controller_on_a_full_disk_stops_and_recovers(victims: tuple[Quorum, D
         check_that_it_stopped_cleanly(cluster, "bytes are free", "then start the node again")
     disk.feed()
     asyncio.run(cluster.start_one(VICTIM))
-    all_agree(quorum)
+    wait_until_all_agree(quorum.cluster)
     write(quorum, 7)
-    all_agree(quorum)
+    wait_until_all_agree(quorum.cluster)
     assert health(quorum)[0] == 0
 
 

@@ -11,7 +11,7 @@ import pytest
 from metadata_log.limits import FRAME_BYTES_MAX
 from quorum.config import ControllerSettings
 from tests.support.processes import poll_until
-from tests.support.wire import Quorum, ask, controllers
+from tests.support.wire import Quorum, ask, controllers, wait_until_all_agree
 
 pytestmark = pytest.mark.slow
 
@@ -27,6 +27,7 @@ def quorum(tmp_path: Path) -> Iterator[Quorum]:
         for number in range(46):
             body = {"cluster": True, "set": {f"k{key}": f"{number:09} " * 3_000 for key in range(5)}}
             running.ask("PATCH", "/v1/configs", body).ok()
+        wait_until_all_agree(running.cluster)
         yield running
 
 

@@ -311,6 +311,22 @@ def controllers(
     cluster = LocalCluster(directory, controllers=count, brokers=0, adjust=adjust)
     try:
         asyncio.run(cluster.start())
+        wait_until_all_agree(cluster)
         yield Quorum(cluster)
     finally:
         asyncio.run(cluster.stop())
+
+
+def wait_until_all_agree(cluster: LocalCluster) -> None:
+    """Wait until all controllers run, are connected, and stand at the same offset: a cluster is ready without some."""
+
+    def agreed() -> bool:
+        try:
+            told = [ask(url, "GET", "/v1/quorum").ok() for url in cluster.bootstrap]
+        except (OSError, http.client.HTTPException):
+            return False
+        return all(one["digest"] == told[0]["digest"] for one in told) and all(
+            voter["reachable"] for one in told for voter in one["voters"]
+        )
+
+    poll_until(agreed, deadline_s=60, what="all controllers agree")

@@ -387,15 +387,30 @@ def test_a_half_open_handshake_is_ended(said: bytes, monkeypatch: pytest.MonkeyP
     run(test())
 
 
-def test_handshakes_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_too_many_handshakes_the_oldest_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport_module, "RAFT_HANDSHAKES_MAX", 2)
 
     async def test() -> None:
         one, _, ports = pair()
+        async with one.running(), stranger(ports[1]) as (oldest, _writer), stranger(ports[1]):
+            await until(lambda: one.transport.handshakes() == 2, "two strangers")
+            async with stranger(ports[1]):
+                assert await drained(oldest) == b""
+                await until(lambda: one.transport.handshakes() == 2, "the bound holds")
+
+    run(test())
+
+
+def test_silent_strangers_keep_no_voter_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport_module, "RAFT_HANDSHAKES_MAX", 2)
+    monkeypatch.setattr(transport_module, "HANDSHAKE_TIMEOUT_MS", 600_000)  # they do not go of themselves
+
+    async def test() -> None:
+        one, two, ports = pair()
         async with one.running(), stranger(ports[1]), stranger(ports[1]):
             await until(lambda: one.transport.handshakes() == 2, "two strangers")
-            async with stranger(ports[1]) as (reader, _writer):
-                assert await drained(reader) == b""
+            async with two.running():
+                await until(lambda: one.events == [("connected", 2)], "the voter is heard")
 
     run(test())
 
