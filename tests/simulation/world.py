@@ -552,6 +552,8 @@ class Checks:
         self.leaders: dict[int, NodeId] = {}
         self.committed: dict[int, tuple[bytes, int]] = {}
         self.commit_max = 1  # each log begins with the same entry, committed by definition
+        self.committed_in: dict[int, int] = {}
+        """Term of the leader that committed an entry: it does so first of all, and only later ones must have it."""
         self.history: list[bytes] = []
         self.seen: set[bytes] = set()
         self._steps = 0
@@ -590,6 +592,7 @@ class Checks:
                 )
             if index > self.commit_max:
                 self.commit_max = index
+                self.committed_in[index] = engine.term
                 self._check_durable(index, term)
         node.commit_seen = commit_index
         self._steps += 1
@@ -603,6 +606,8 @@ class Checks:
         base, last = journal[0][1], journal[-1][1]
         if node.lead_mark is None:
             for index in range(base + 1, self.commit_max + 1):
+                if self.committed_in[index] >= term:
+                    break  # votes that came late may still elect a leader of a former term; nobody follows it
                 if index > last or journal[index - base][::2] != self.committed[index]:
                     raise Violation(f"leader completeness: node {node.node_id} lacks {index} in term {term}")
         else:
