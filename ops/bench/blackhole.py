@@ -32,12 +32,14 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     return asyncio.run(blackhole(args.peer))
 
 
-async def blackhole(peers: Sequence[str], *, rounds: int = 10) -> dict[str, Any]:
+async def blackhole(
+    peers: Sequence[str], *, rounds: int = 10, timers: Sequence[tuple[int, int]] = TIMERS
+) -> dict[str, Any]:
     """Freeze the leader of each system in turn, `rounds` times for each pair of timers."""
     ours: dict[str, Any] = {"unit": "ms"}
     theirs: dict[str, dict[str, Any]] = {name: {"unit": "ms"} for name in dict.fromkeys(peers)}
     with tempfile.TemporaryDirectory(prefix="metaquorum-bench-", dir=DIRECTORY) as scratch:
-        for heartbeat_ms, timeout_ms in TIMERS:
+        for heartbeat_ms, timeout_ms in timers:
             own = Path(scratch) / f"{heartbeat_ms}-{timeout_ms}"
             async with AsyncExitStack() as stack:
                 one = await stack.enter_async_context(
@@ -61,7 +63,7 @@ async def blackhole(peers: Sequence[str], *, rounds: int = 10) -> dict[str, Any]
         floors = probes(Path(scratch))
     return report(
         "blackhole",
-        params={"rounds": rounds, "timers_ms": [list(pair) for pair in TIMERS]},
+        params={"rounds": rounds, "timers_ms": [list(pair) for pair in timers]},
         ours=ours,
         peers=theirs,
         rounds=rounds,

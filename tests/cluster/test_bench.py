@@ -1,25 +1,34 @@
 """E: the benchmarks run whole, with few repetitions; what they measure is not judged here."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from ops.bench.blackhole import blackhole
 from ops.bench.broker_loss import broker_loss
 from ops.bench.commit import commit
 from ops.bench.failover import failover
+from ops.bench.handover import handover
+from ops.bench.steady import steady
 
 pytestmark = pytest.mark.slow
 
 
-def check_shape(answer: dict[str, Any], *, name: str, peers: list[str]) -> None:
+def check_shape(
+    answer: dict[str, Any], *, name: str, peers: list[str], prefixes: Sequence[str] = ("",)
+) -> None:
     assert list(answer) == ["name", "params", "ours", "peers", "ratios", "rounds", "probes"]
     assert answer["name"] == name
     assert list(answer["peers"]) == list(answer["ratios"]) == peers
-    for figures in (answer["ours"], *answer["peers"].values()):
-        assert 0 < figures["p50"] <= figures["p99"] <= figures["max"]
-    for ratios in answer["ratios"].values():
-        assert {"p50", "p99", "max"} <= set(ratios)
+    for prefix in prefixes:
+        names = [f"{prefix}{figure}" for figure in ("p50", "p99", "max")]
+        for figures in (answer["ours"], *answer["peers"].values()):
+            p50, p99, largest = (figures[name] for name in names)
+            assert 0 < p50 <= p99 <= largest
+        for ratios in answer["ratios"].values():
+            assert set(names) <= set(ratios)
 
 
 def test_commit_beside_etcd() -> None:
@@ -36,3 +45,18 @@ def test_failover_beside_etcd() -> None:
 
 def test_the_loss_of_a_broker() -> None:
     check_shape(asyncio.run(broker_loss(rounds=1, partitions=30)), name="broker-loss", peers=[])
+
+
+def test_a_black_hole_beside_etcd() -> None:
+    answer = asyncio.run(blackhole(["etcd"], rounds=1, timers=[(20, 150)]))
+    check_shape(answer, name="blackhole", peers=["etcd"], prefixes=["at_20_150_"])
+    assert answer["ours"]["at_20_150_refuses_max"] > 0
+
+
+def test_a_handover_on_request_and_by_a_stop() -> None:
+    answer = asyncio.run(handover(rounds=1))
+    check_shape(answer, name="handover", peers=[], prefixes=["transfer_", "sigterm_"])
+
+
+def test_full_load_for_a_moment() -> None:
+    check_shape(asyncio.run(steady(minutes=0.02)), name="steady", peers=[])
