@@ -535,7 +535,10 @@ def _add_bench(tree: _Tree) -> None:
     for name, does in (
         ("commit", "Durable writes over HTTP: one client, and many."),
         ("failover", "How long writes stand still after the leader is killed."),
-        ("blackhole", "How long writes stand still after the leader is frozen (SIGSTOP): nothing is closed, nothing comes."),
+        (
+            "blackhole",
+            "How long writes stand still after the leader is frozen (SIGSTOP): nothing is closed, nothing comes.",
+        ),
         ("handover", "How long writes stand still when leadership is handed over on purpose."),
         ("steady", "Full load with nothing wrong: leadership must not move."),
         ("broker-loss", "From fencing a broker of many leaderships to the slowest broker's applied time."),
