@@ -80,6 +80,7 @@ def ask(
         body = msgpack.packb(body) if encoding == MSGPACK else json.dumps(body).encode()
         sent.setdefault("Content-Type", "application/json")
     try:
+        connection.connect()
         with suppress(BrokenPipeError, ConnectionResetError):
             # One who is told that his body is too large may be told before he has sent it all.
             connection.request(method, path, body=body, headers=sent)
