@@ -62,6 +62,18 @@ class BrokerNotAvailable(Unavailable):
     error, code = "BROKER_NOT_AVAILABLE", 8
 
 
+class ChangePending(Unavailable):
+    """Another change of voters is in flight; nothing was appended. What Kafka's AddVoterHandler answers."""
+
+    error, code = "REQUEST_TIMED_OUT", 7
+
+
+class NotCaughtUp(Unavailable):
+    """The observer lacks too much of the log to vote yet; Kafka answers likewise."""
+
+    error, code = "REQUEST_TIMED_OUT", 7
+
+
 class LogDamaged(Unavailable):
     """A file of the committed log is damaged here; it is being fetched from the other controllers."""
 
@@ -147,6 +159,18 @@ class InvalidRegistration(Rejected):
 
 class BrokerIdNotRegistered(Rejected):
     error, code = "BROKER_ID_NOT_REGISTERED", 102
+
+
+class DuplicateVoter(Rejected):
+    """A voter has this id, with this directory or another: remove that one first."""
+
+    error, code = "DUPLICATE_VOTER", 126
+
+
+class VoterNotFound(Rejected):
+    """No voter has this id with this directory."""
+
+    error, code = "VOTER_NOT_FOUND", 127
 
 
 class InconsistentClusterId(Rejected):
@@ -239,8 +263,13 @@ _OF_PEERS: Final[list[type[MetadataError]]] = [
 ]
 BY_NAME: Final = {leaf.error: leaf for leaf in reversed(_OF_PEERS)}
 """The class of an error's wire name; the first declared where several share one."""
+_BY_FAMILY: Final = {(leaf.error, leaf.family): leaf for leaf in reversed(_OF_PEERS)}
 
 
-def error_named(error: str, message: str, **context: object) -> MetadataError:
-    """Return the error a peer sent by name; one unknown here is a Fault of the peer."""
-    return BY_NAME.get(error, Fault)(message, **context)
+def error_named(error: str, message: str, *, family: str | None = None, **context: object) -> MetadataError:
+    """Return the error a peer sent by name; one unknown here is a Fault of the peer.
+
+    `family`, where it was told, decides between what shares Kafka's REQUEST_TIMED_OUT: unknown, or surely not written.
+    """
+    leaf = _BY_FAMILY.get((error, family or "")) or BY_NAME.get(error, Fault)
+    return leaf(message, **context)

@@ -58,12 +58,17 @@ CLOCK_DRIFT_PERCENT: Final = 1
 REGISTRATION_TIMEOUT_MS: Final = 60_000
 SHUTDOWN_TIMEOUT_MS: Final = 30_000
 HANDSHAKE_TIMEOUT_MS: Final = 2_000
+VOTER_CAUGHT_UP_MS: Final = 1_000
+"""Who held the leader's whole log so long ago, or later, may become a voter, or be relied on when another is removed: a
+sound follower does every HEARTBEAT_MS, and after a second the rest of the way takes less than an election."""
 RAFT_LINK_TIMEOUT_MS: Final = 3_000
 """A link is closed when the other end's kernel is silent for so long: TCP repeats ever more seldom, and would
 notice a healed network only after a minute, where a new link is made in a second."""
 RECONNECT_MS: Final = 50
 """A lost Raft link is made anew after so long (doubled up to RECONNECT_MAX_MS while it fails)."""
 RECONNECT_MAX_MS: Final = 1_000
+DIAL_GRACE_MS: Final = 1_000
+"""A node dials one with a higher id only when that one has not dialled for so long."""
 STOP_TIMEOUT_MS: Final = 10_000
 """A process asked to stop ends within so long."""
 

@@ -126,7 +126,29 @@ class AlterConfigs:
     unset: tuple[str, ...]
 
 
-Command: TypeAlias = RegisterBroker | UnregisterBroker | CreateTopic | DeleteTopic | AlterConfigs
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddVoter:
+    """Let an observer vote; `host` and `port` are where voters reach it. Source: KIP-853."""
+
+    voter_id: NodeId
+    directory_id: Uuid
+    host: str
+    port: int
+    validate_only: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveVoter:
+    """Take a voter's vote; the controller, if it runs, goes on as an observer. Source: KIP-853."""
+
+    voter_id: NodeId
+    directory_id: Uuid
+    validate_only: bool
+
+
+Command: TypeAlias = (
+    RegisterBroker | UnregisterBroker | CreateTopic | DeleteTopic | AlterConfigs | AddVoter | RemoveVoter
+)
 
 
 def _endpoint(value: object) -> BrokerEndpoint:

@@ -18,6 +18,7 @@ from typing import Any, Final, NoReturn
 from metadata_log import limits
 from metadata_log.errors import Fault, MetadataError, OutcomeUnknown, Rejected, Unavailable
 from metadata_log.fields import INT32_MAX
+from metadata_log.ids import uuid_from_text
 from ops import when
 from ops.render import OUTPUTS
 from ops.talk import one_line, say
@@ -201,6 +202,14 @@ def _seconds(text: str) -> float:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
+def _directory_id(text: str) -> str:
+    try:
+        uuid_from_text(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return text
+
+
 def _from_to(low: int, high: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
         if not text.isascii() or not text.isdigit() or not low <= int(text) <= high:
@@ -224,12 +233,22 @@ class _Tree:
         shown = self.output.add_argument_group("output").add_mutually_exclusive_group()
         shown.add_argument("-o", "--output", choices=OUTPUTS, default="table", help="default: table")
         shown.add_argument("--json", dest="output", action="store_const", const="json", help="as -o json")
-        self.network = argparse.ArgumentParser(add_help=False, parents=[self.output])
-        asked = self.network.add_argument_group("network")
+        self.network = self._network(timeout_s=10)
+        self.patient = self._network(timeout_s=60)
+        """For verbs that wait for something to happen."""
+
+    def _network(self, *, timeout_s: int) -> argparse.ArgumentParser:
+        network = argparse.ArgumentParser(add_help=False, parents=[self.output])
+        asked = network.add_argument_group("network")
         asked.add_argument("--bootstrap", metavar="URL[,URL...]", help="controllers to ask")
         asked.add_argument(
-            "--timeout", type=_seconds, default=10.0, metavar="S", help="repetitions included; default: 10"
+            "--timeout",
+            type=_seconds,
+            default=float(timeout_s),
+            metavar="S",
+            help=f"repetitions included; default: {timeout_s}",
         )
+        return network
 
     def noun(self, name: str, about: str) -> "_Noun":
         parser = self._nouns.add_parser(name, help=about, description=about)
@@ -345,6 +364,7 @@ def _add_cluster(tree: _Tree) -> None:
     transfer.add_argument(
         "--to", type=_from_to(0, INT32_MAX), metavar="ID", help="default: the most caught-up voter"
     )
+    _add_voter_verbs(tree, quorum)
     health = quorum.verb(
         "health",
         "Judge the cluster: green, yellow or red, and why (exit code 0, 10, 20).",
@@ -429,6 +449,38 @@ def _add_cluster(tree: _Tree) -> None:
         whose.add_argument("--broker", type=_from_to(0, INT32_MAX), metavar="ID")
         whose.add_argument("--cluster", action="store_true")
         verb.add_argument("keys", nargs="*" if name == "get" else "+", metavar=metavar)
+
+
+def _add_voter_verbs(tree: _Tree, quorum: "_Noun") -> None:
+    add = quorum.verb(
+        "add-voter",
+        "Let a controller vote that follows as an observer and holds the whole log.",
+        run="voters_commands:run_add",
+        parent=tree.network,
+        examples=("quorum add-voter --id 4 --dry-run", "quorum add-voter --id 4"),
+    )
+    remove = quorum.verb(
+        "remove-voter",
+        "Take a controller's vote; if it runs it goes on as an observer.",
+        run="voters_commands:run_remove",
+        parent=tree.network,
+        examples=("quorum remove-voter --id 4 --dry-run", "quorum remove-voter --id 4"),
+    )
+    replace = quorum.verb(
+        "replace-voter",
+        "Let a controller's new disk vote in place of its lost one. May be run again after an interruption.",
+        run="voters_commands:run_replace",
+        parent=tree.patient,
+        examples=("quorum replace-voter --id 3 --dry-run", "quorum replace-voter --id 3 --timeout 5m"),
+    )
+    for verb in (add, remove, replace):
+        verb.add_argument("--id", type=_from_to(0, INT32_MAX), required=True, metavar="N")
+        verb.add_argument(
+            "--dry-run", action="store_true", help="check, and say what would be; write nothing"
+        )
+    for verb, default in ((add, "the observer's"), (remove, "the voter's")):
+        verb.add_argument("--directory-id", type=_directory_id, metavar="D", help=f"default: {default}")
+    add.add_argument("--raft", metavar="HOST:PORT", help="where voters reach it; default: as it says itself")
 
 
 def _add_log(tree: _Tree) -> None:

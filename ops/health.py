@@ -1,6 +1,7 @@
 """P: how well a cluster is, from what its nodes say of it: green, yellow or red, and why."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -52,8 +53,9 @@ def merged_status(nodes: Sequence[NodeAnswers]) -> dict[str, Any] | None:
         told,
         key=lambda q: (q["leader_id"] == q["node_id"], q["controller_epoch"], q["high_watermark"]),
     )
-    return {key: value for key, value in view.items() if key not in {"node_id", "voters"}} | {
-        "voters": [_completed(voter, own.get(voter["id"]), view) for voter in view["voters"]]
+    return {key: value for key, value in view.items() if key != "node_id"} | {
+        group: [_completed(row, own.get(row["id"]), view) for row in view[group]]
+        for group in ("voters", "observers")
     }
 
 
@@ -74,13 +76,14 @@ def _leader(leader_id: int) -> str:
 
 
 def _completed(
-    voter: Mapping[str, Any], own: Mapping[str, Any] | None, view: Mapping[str, Any]
+    controller: Mapping[str, Any], own: Mapping[str, Any] | None, view: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return a voter's row with what it said itself where the view does not know."""
-    row = dict(voter)
-    if own is None:
+    """Return a controller's row with what it said itself where the view does not know; a wiped disk is another one."""
+    row, identity = dict(controller), (controller["id"], controller["directory_id"])
+    said = [] if own is None else [*own["voters"], *own["observers"]]
+    mine = next((item for item in said if (item["id"], item["directory_id"]) == identity), None)
+    if mine is None:
         return row
-    mine = next(item for item in own["voters"] if item["id"] == voter["id"])
     for key in ("end_offset", "log_start_offset", "role"):
         row[key] = mine[key] if row[key] is None or key == "end_offset" else row[key]
     if row["lag_records"] is None and row["end_offset"] is not None:
@@ -107,6 +110,21 @@ def _of_controllers(nodes: Sequence[NodeAnswers]) -> Iterator[Reason]:
         elif (voter["last_caught_up_ms_ago"] or 0) > BEHIND_MS:
             behind = f"controller {voter['id']} last caught up {voter['last_caught_up_ms_ago']} ms ago"
             yield Reason("yellow", "VOTER_BEHIND", behind)
+    if leader is not None:
+        yield from _of_membership(leader, asked={quorum["node_id"] for quorum in told})
+
+
+def _of_membership(leader: Mapping[str, Any], *, asked: AbstractSet[int]) -> Iterator[Reason]:
+    """Yield what the leader knows of changes to come; a wiped controller that was asked has said so itself."""
+    if leader["change_pending"]:
+        yield Reason("yellow", "CHANGE_PENDING", "a change of voters is in flight")
+    voters = {voter["id"] for voter in leader["voters"]}
+    for node_id in sorted({observer["id"] for observer in leader["observers"]} & voters - asked):
+        said = (
+            f"controller {node_id} runs on another disk than voter {node_id} had, without a vote: "
+            f"metaquorum quorum replace-voter --id {node_id}"
+        )
+        yield Reason("yellow", "NOT_A_VOTER", said)
 
 
 def _digests(told: Sequence[Mapping[str, Any]]) -> Iterator[Reason]:

@@ -3,6 +3,7 @@
 import argparse
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, Final
 
 from metadata_log.errors import Unavailable
@@ -22,7 +23,7 @@ def _ago(ms: Any) -> str:
     return "-" if ms is None else f"{duration_text(ms)} ago"
 
 
-VOTERS: Final = (
+CONTROLLERS: Final = (
     Column("id"),
     Column("role"),
     Column("address"),
@@ -30,6 +31,7 @@ VOTERS: Final = (
     Column("lag_records", "LAG"),
     Column("last_caught_up_ms_ago", "CAUGHT UP", _ago),
     Column("reachable"),
+    Column("directory_id", "DIRECTORY"),
 )
 
 
@@ -58,9 +60,11 @@ def _table(status: dict[str, Any]) -> str:
             ("controller epoch", str(status["controller_epoch"])),
             ("high watermark", f"{status['high_watermark']} (log begins at {status['log_start_offset']})"),
             ("state digest", f"{digest['value']} at {digest['end_offset']}"),
+            *([("voters", "a change is in flight")] if status["change_pending"] else []),
         ]
     )
-    return f"{head}\n\n{render.table(VOTERS, status['voters'], empty='no voters')}"
+    controllers = [*status["voters"], *status["observers"]]
+    return f"{head}\n\n{render.table(CONTROLLERS, controllers, empty='no voters')}"
 
 
 def run_transfer(args: argparse.Namespace) -> int:
@@ -97,14 +101,37 @@ def ask_all(client: ClusterClient) -> list[NodeAnswers]:
             return NodeAnswers(url=url, quorum=None, ready=None)
 
     with ThreadPoolExecutor(len(client.bootstrap)) as threads:
-        return list(threads.map(ask, client.bootstrap))
+        nodes = list(threads.map(ask, client.bootstrap))
+    told = {node.quorum["node_id"]: node.quorum["leader_id"] for node in nodes if node.quorum is not None}
+    if (
+        told
+        and not any(node_id == leader_id for node_id, leader_id in told.items())
+        and max(told.values()) >= 0
+    ):
+        # A controller that became a voter since the list was written may lead; whoever it is, a read finds it.
+        with suppress(Unavailable):
+            url = leader_url(_brief(client))
+            nodes += [] if url in client.bootstrap else [ask(url)]
+    return nodes
+
+
+def leader_url(client: ClusterClient) -> str:
+    """Return where the active controller answers: whoever answers a read has proof that it leads.
+
+    Raises:
+        Unavailable: nobody is active.
+    """
+    return client.get("/v1/configs?cluster=1").url
+
+
+def _brief(client: ClusterClient) -> ClusterClient:
+    return ClusterClient(client.bootstrap, timeout_s=min(client.timeout_s, ONE_NODE_S), rng=client.rng)
 
 
 def _brokers(client: ClusterClient) -> list[dict[str, Any]] | None:
     """Return the brokers as the active controller has them; None where none answers."""
-    asked = ClusterClient(client.bootstrap, timeout_s=min(client.timeout_s, ONE_NODE_S), rng=client.rng)
     try:
-        items: list[dict[str, Any]] = asked.read("/v1/brokers")["items"]
+        items: list[dict[str, Any]] = _brief(client).read("/v1/brokers")["items"]
     except Unavailable:
         return None
     return items

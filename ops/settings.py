@@ -18,12 +18,14 @@ from metadata_log.data_directory import Role
 from metadata_log.errors import InvalidSettings
 from metadata_log.ids import BrokerId, NodeId, Uuid, is_reserved, uuid_from_text, uuid_text
 from quorum.config import (
+    WILDCARDS,
     ControllerSettings,
     HostPort,
     LogSettings,
     SnapshotSettings,
     TimingSettings,
     VoterSettings,
+    address_text,
 )
 
 T = TypeVar("T")
@@ -41,6 +43,7 @@ def load_controller_settings(path: Path) -> ControllerSettings:
     top = _Table.read(path)
     listen, timing = top.table("listen"), top.table("timing", default={})
     log, snapshot = top.table("log", default={}), top.table("snapshot", default={})
+    advertised = top.table("advertised", default={})
     settings = ControllerSettings(
         cluster_id=top.take("cluster_id", cluster_id),
         node_id=NodeId(top.take("node_id", whole_number)),
@@ -48,11 +51,13 @@ def load_controller_settings(path: Path) -> ControllerSettings:
         listen_http=listen.take("http", listen_address),
         listen_raft=listen.take("raft", host_port),
         voters=tuple(_voter(table) for table in top.tables("voters")),
+        advertised_http=advertised.take("http", reachable_url, default=None),
+        advertised_raft=advertised.take("raft", reachable, default=None),
         timing=TimingSettings(**timing.given(TimingSettings.__slots__, whole_number)),
         log=LogSettings(**log.given(LogSettings.__slots__, whole_number)),
         snapshot=SnapshotSettings(**snapshot.given(SnapshotSettings.__slots__, whole_number)),
     )
-    for table in (listen, timing, log, snapshot, top):
+    for table in (listen, timing, log, snapshot, advertised, top):
         table.done()
     _validate(path, settings.validate)
     _check_same_port(path, settings)
@@ -109,14 +114,24 @@ def controller_toml(settings: ControllerSettings, *, data_dir: str) -> str:
     ]
     tables: list[tuple[str, Sequence[tuple[str, Any]]]] = [
         ("", (("cluster_id", settings.cluster_id), ("node_id", settings.node_id), ("data_dir", data_dir))),
-        ("[listen]", (("http", listen_url(settings.listen_http)), ("raft", _address(settings.listen_raft)))),
+        (
+            "[listen]",
+            (("http", listen_url(settings.listen_http)), ("raft", address_text(settings.listen_raft))),
+        ),
     ]
+    advertised: list[tuple[str, Any]] = []
+    if settings.advertised_http is not None:
+        advertised.append(("http", settings.advertised_http))
+    if settings.advertised_raft is not None:
+        advertised.append(("raft", address_text(settings.advertised_raft)))
+    if advertised:
+        tables.append(("[advertised]", advertised))
     tables += [
         (
             "[[voters]]",
             (
                 ("id", voter.id),
-                ("raft", _address(voter.raft)),
+                ("raft", address_text(voter.raft)),
                 ("http", voter.http),
                 ("directory_id", uuid_text(voter.directory_id)),
             ),
@@ -154,12 +169,7 @@ def broker_toml(settings: BrokerSettings, *, data_dir: str) -> str:
 
 
 def listen_url(address: HostPort) -> str:
-    return f"http://{_address(address)}"
-
-
-def _address(address: HostPort) -> str:
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return f"http://{address_text(address)}"
 
 
 def _toml(tables: Sequence[tuple[str, Sequence[tuple[str, Any]]]]) -> str:
@@ -186,15 +196,16 @@ def _check_same_port(path: Path, settings: ControllerSettings) -> None:
 
     Host and port may both differ: where a node listens on all interfaces, or behind a translation of addresses.
     """
-    said = host_port(urllib.parse.urlsplit(settings.own.http).netloc)
+    said = host_port(urllib.parse.urlsplit(settings.http_url).netloc)
+    origin = f"the [[voters]] entry of node {settings.node_id}"
     for key, told, listens in (
         ("http", said, settings.listen_http),
-        ("raft", settings.own.raft, settings.listen_raft),
+        ("raft", settings.raft_address, settings.listen_raft),
     ):
+        where = origin if getattr(settings, f"advertised_{key}") is None else f"advertised.{key}"
         if told[0] == listens[0] and told[1] != listens[1]:
             raise InvalidSettings(
-                f"{path}: listen.{key} is port {listens[1]}, but the [[voters]] entry of node {settings.node_id} "
-                f"tells the others port {told[1]}"
+                f"{path}: listen.{key} is port {listens[1]}, but {where} tells the others port {told[1]}"
             )
 
 
@@ -248,6 +259,21 @@ def host_port(value: object) -> HostPort:
     if not host or port is None or parts.path or parts.query or parts.fragment or parts.username is not None:
         raise ValueError(wanted)
     return host, port
+
+
+def reachable(value: object) -> HostPort:
+    """Read HOST:PORT as others are told it."""
+    host, port = host_port(value)
+    if host in WILDCARDS or port == 0:
+        raise ValueError("wanted a HOST:PORT that others can reach")
+    return host, port
+
+
+def reachable_url(value: object) -> str:
+    """Read http://HOST:PORT as others are told it."""
+    said = url(value)
+    reachable(said.partition("://")[2])
+    return said
 
 
 def url(value: object) -> str:

@@ -34,7 +34,12 @@ def run_format(args: argparse.Namespace) -> int:
     _show(args, _described(data_dir, meta))
     if role == "controller":
         entry = f'directory_id = "{uuid_text(meta.directory_id)}"'
-        say(f"write {entry} into the [[voters]] entry of node {node_id} in every controller's file")
+        say(
+            f"a new cluster: write {entry} into the [[voters]] entry of node {node_id} in every controller's file"
+        )
+        say(
+            f"a cluster that runs: start it, then metaquorum quorum add-voter (or replace-voter) --id {node_id}"
+        )
     return 0
 
 

@@ -2,12 +2,21 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from metadata_log import limits
 from metadata_log.errors import InvalidSettings
 from metadata_log.ids import NodeId, Uuid
 
 HostPort = tuple[str, int]
+WILDCARDS: Final = frozenset({"0.0.0.0", "::", "*", ""})  # noqa: S104 (to refuse them)
+"""Hosts that stand for all interfaces: good to listen on, no address to give to others."""
+
+
+def address_text(address: HostPort) -> str:
+    """Return HOST:PORT; an IPv6 host stands in brackets."""
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,16 +71,39 @@ class ControllerSettings:
     listen_http: HostPort
     listen_raft: HostPort
     voters: tuple[VoterSettings, ...]
+    """The founding ones, and where the quorum is found; once it is founded the log says who votes."""
+    advertised_http: str | None = None
+    advertised_raft: HostPort | None = None
+    """Where others reach this node; None: as its entry among the voters says, else where it listens."""
     timing: TimingSettings = field(default_factory=TimingSettings)
     log: LogSettings = field(default_factory=LogSettings)
     snapshot: SnapshotSettings = field(default_factory=SnapshotSettings)
 
     @property
     def own(self) -> VoterSettings:
-        return self.voter(self.node_id)
+        """This node's entry among the voters; a node without one is an observer until the log says otherwise."""
+        return next(voter for voter in self.voters if voter.id == self.node_id)
 
-    def voter(self, node_id: NodeId) -> VoterSettings:
-        return next(voter for voter in self.voters if voter.id == node_id)
+    @property
+    def is_listed(self) -> bool:
+        return any(voter.id == self.node_id for voter in self.voters)
+
+    @property
+    def http_url(self) -> str:
+        """This node's URL, as others are told it."""
+        if self.advertised_http is not None:
+            return self.advertised_http
+        return self.own.http if self.is_listed else f"http://{address_text(self.listen_http)}"
+
+    @property
+    def raft_address(self) -> HostPort:
+        """Where other controllers reach this node."""
+        if self.advertised_raft is not None:
+            return self.advertised_raft
+        return self.own.raft if self.is_listed else self.listen_raft
+
+    def url_of(self, node_id: NodeId) -> str | None:
+        return next((voter.http for voter in self.voters if voter.id == node_id), None)
 
     def validate(self) -> None:
         """Check how the settings relate.
@@ -80,10 +112,6 @@ class ControllerSettings:
             InvalidSettings: names the first that contradicts another, and by how much.
         """
         timing, ids = self.timing, [voter.id for voter in self.voters]
-        if self.node_id not in ids:
-            raise InvalidSettings(
-                f"node_id {self.node_id} is none of the voters {ids}; add its [[voters]] entry"
-            )
         if len(set(ids)) != len(ids) or not 1 <= len(ids) <= limits.CONTROLLERS_MAX:
             raise InvalidSettings(f"voters {ids}: 1 to {limits.CONTROLLERS_MAX} different ids are needed")
         if any(node_id < 0 for node_id in ids):
@@ -92,6 +120,14 @@ class ControllerSettings:
             values = [getattr(voter, what) for voter in self.voters]
             if len(set(values)) != len(values):
                 raise InvalidSettings(f"two voters have the same {what}")
+        for key, given, told in (
+            ("http", self.advertised_http, self.listen_http),
+            ("raft", self.advertised_raft, self.listen_raft),
+        ):
+            if given is None and not self.is_listed and (told[0] in WILDCARDS or told[1] == 0):
+                raise InvalidSettings(
+                    f"others cannot reach {address_text(told)}, where node {self.node_id} listens: set advertised.{key}"
+                )
         for name in TimingSettings.__slots__:
             if not 1 <= getattr(timing, name) <= 24 * 3600 * 1000:
                 raise InvalidSettings(f"timing.{name} = {getattr(timing, name)} is outside 1 ms to one day")

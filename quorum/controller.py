@@ -26,24 +26,27 @@ from metadata_log.batch import NO_ENVELOPE, Cause, Envelope, RecordBatch
 from metadata_log.codec import DamagedFrame, decode_all, encode
 from metadata_log.delta import Delta
 from metadata_log.errors import (
+    ChangePending,
     InvalidRequest,
     InvariantBroken,
     NotController,
     OutcomeUnknown,
+    Rejected,
     ThrottlingQuotaExceeded,
 )
-from metadata_log.ids import BrokerId, NodeId, Uuid
+from metadata_log.ids import BrokerId, NodeId, Uuid, uuid_text
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
-from metadata_log.protocol import Command, FetchRequest
+from metadata_log.protocol import AddVoter, Command, FetchRequest, RemoveVoter
 from metadata_log.records.quorum import KRAFT_VERSION_LEVEL, Voter, VoterEndpoint
 from metadata_log.records.snapshots import RequestResultRecord
 from quorum.config import ControllerSettings
 from quorum.decide.brokers import Heartbeat, fence, heartbeat
 from quorum.decide.dispatch import OPERATIONS, decide
-from quorum.decide.quorum import claim
+from quorum.decide.quorum import claim, identities
 from quorum.decision import Answer, Decision
 from quorum.liveness import Liveness
-from quorum.raft.raft_log import RaftLog
+from quorum.raft.raft_log import RaftLog, Voters
+from quorum.voters import check_change
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -135,8 +138,11 @@ class Controller:
         unix_ms: Callable[[], int],
         rng: random.Random,
         load_snapshot: Callable[[str], MetadataImage],
+        http_url: Callable[[NodeId], str | None] | None = None,
     ) -> None:
+        """Take where controllers answer HTTP from `http_url`; by default the settings tell, which know the founders."""
         self._settings = settings
+        self._http_url = http_url or settings.url_of
         self._now_ms = now_ms
         self._unix_ms = unix_ms
         self._rng = rng
@@ -155,6 +161,8 @@ class Controller:
         self._waiters: deque[_Waiter] = deque()
         self._transfers: list[asyncio.Future[NodeId]] = []
         self._checked_at_ms = 0
+        self._voters: Voters = {}
+        """As Raft has last said."""
 
     def attach(self, raft: RaftLog, listeners: Sequence[AppliedListener]) -> None:
         self.raft = raft
@@ -186,7 +194,7 @@ class Controller:
         return NotController(
             f"the active controller is {leader}",
             controller_id=leader,
-            controller_url=self._settings.voter(leader).http,
+            controller_url=self._http_url(leader),
         )
 
     # --- writes
@@ -288,12 +296,51 @@ class Controller:
             records=decision.records,
         )
         image, delta = apply(tip, batch)
-        self.raft.append(frame)
+        self.raft.append(frame, _changed_voters(tip, image))
         self._tip = image
         self._in_flight.append(_InFlight(batch=batch, frame=frame, image=image, delta=delta))
         for broker_id in delta.brokers:
             self._broker_ends[broker_id] = batch.end_offset
         return batch
+
+    # --- who votes
+
+    async def change_voters(
+        self, command: AddVoter | RemoveVoter, *, actor: str | None, request: Request | None
+    ) -> Outcome:
+        """Let one more controller vote, or one less, where the quorum can bear it; one change at a time.
+
+        With `validate_only` all is judged and nothing written. A repeated request is answered as it was, whatever the
+        quorum looks like by now.
+
+        Raises:
+            ChangePending: the change before is not in force yet.
+            NotCaughtUp: the observer lacks too much of the log.
+            and what `submit` raises.
+        """
+        tip = self.tip
+        if request is None or tip.results.get(request.request_id) is None:
+            raft = self.raft.status()
+            if raft.change_pending or tip.voters != self.committed.voters:
+                raise ChangePending("another change of voters is in flight; ask again when it is in force")
+            decision = self._decide(command)
+            if decision.refusal is None:
+                try:
+                    check_change(command, raft, node_id=self._settings.node_id)
+                except Rejected as refusal:
+                    # Like any refusal: told only with proof that no newer controller sees it otherwise.
+                    return await self._carry_out(Decision(refusal=refusal), NO_ENVELOPE)
+        return await self.submit(command, actor=actor, request=request)
+
+    def on_voters(self, voters: Voters) -> None:
+        recorded = identities(self.committed.voters or ())
+        if recorded != dict(voters):
+            raise InvariantBroken(
+                f"Raft's voters are {_listed(voters)}, the log's {_listed(recorded)}: they change together or not at all"
+            )
+        if recorded != self._voters:  # each leadership begins by saying who votes
+            self._voters = recorded
+            log.info("voters_changed", extra={"voters": _listed(voters)})
 
     async def settled(self, end_offset: int, *, request_id: Uuid | None, wrote: bool) -> None:
         """Wait until all below `end_offset` is applied under our claim; raises as `submit`."""
@@ -577,6 +624,18 @@ class Controller:
             waiter = self._waiters.popleft()
             if not waiter.future.done():
                 waiter.future.set_exception(self.not_controller())
+
+
+def _changed_voters(before: MetadataImage, after: MetadataImage) -> Voters | None:
+    """Return who votes after a batch, None where it is the same members; where they are reached is not Raft's."""
+    if after.voters is None or after.voters is before.voters:
+        return None
+    voters = identities(after.voters)
+    return None if before.voters is not None and identities(before.voters) == voters else voters
+
+
+def _listed(voters: Voters) -> str:
+    return ", ".join(f"{node_id}:{uuid_text(directory)}" for node_id, directory in sorted(voters.items()))
 
 
 def configured_voters(settings: ControllerSettings) -> tuple[Voter, ...]:

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import json
 import logging
+import urllib.parse
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -30,18 +31,20 @@ from metadata_log.errors import (
     UnknownTopicOrPartition,
     UnsupportedMediaType,
 )
-from metadata_log.fields import Fields
+from metadata_log.fields import INT32_MAX, Fields
 from metadata_log.http_errors import error_body, status_of
 from metadata_log.ids import BrokerId, NodeId, Uuid, uuid_from_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.log_lines import log_lines
 from metadata_log.protocol import (
+    AddVoter,
     AlterConfigs,
     Command,
     CreateTopic,
     DeleteTopic,
     FetchRequest,
     RegisterBroker,
+    RemoveVoter,
     UnregisterBroker,
     check_depth,
     distinct,
@@ -50,7 +53,7 @@ from metadata_log.protocol import (
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC
 from metadata_log.views import configs_items, describe_topic, list_topics, state_json
 from quorum import metrics
-from quorum.config import ControllerSettings
+from quorum.config import WILDCARDS, ControllerSettings
 from quorum.controller import Controller, Request
 from quorum.decide.dispatch import OPERATIONS
 from quorum.fetch_service import FetchService
@@ -113,6 +116,8 @@ class HttpApi:
                 web.patch("/v1/configs", self._alter_configs),
                 web.get("/v1/quorum", self._quorum),
                 web.post("/v1/quorum/transfer", self._transfer),
+                web.post("/v1/quorum/voters", self._add_voter),
+                web.delete("/v1/quorum/voters/{id}", self._remove_voter),
                 web.get("/v1/snapshots", self._snapshots),
                 web.post("/v1/snapshots", self._take_snapshot),
                 web.get("/v1/state", self._state),
@@ -244,7 +249,10 @@ class HttpApi:
             operation = OPERATIONS[type(command)]
             hashed = b"\x00".join((operation.encode(), request.raw_path.encode(), raw))
             key = Request(request_id=request_id, sha256=hashlib.sha256(hashed).digest())
-        outcome = await self._controller.submit(command, actor=ANONYMOUS, request=key)
+        if isinstance(command, AddVoter | RemoveVoter):
+            outcome = await self._controller.change_voters(command, actor=ANONYMOUS, request=key)
+        else:
+            outcome = await self._controller.submit(command, actor=ANONYMOUS, request=key)
         offsets = {"base": outcome.base_offset, "end": outcome.end_offset}
         return self._ok(request, {**outcome.answer, "offsets": offsets}, status=status)
 
@@ -278,6 +286,31 @@ class HttpApi:
         fields.done()
         leader_id = await self._controller.transfer(to)
         return self._ok(request, {"leader_id": leader_id})
+
+    async def _add_voter(self, request: web.Request) -> web.Response:
+        body, raw = await _body(request)
+        fields = Fields(body, "voter")
+        host, port = _host_port(fields.text("raft"))
+        command = AddVoter(
+            voter_id=NodeId(fields.integer("id", high=INT32_MAX)),
+            directory_id=_directory_id(fields.text("directory_id")),
+            host=host,
+            port=port,
+            validate_only=fields.boolean("validate_only", default=False),
+        )
+        fields.done()
+        return await self._write(request, command, raw)
+
+    async def _remove_voter(self, request: web.Request) -> web.Response:
+        # A misspelt validate_only must not remove a voter: what is not known here is refused.
+        fields = Fields(dict(request.query), "query")
+        command = RemoveVoter(
+            voter_id=NodeId(_int32(request.match_info["id"], "a voter's id")),
+            directory_id=_directory_id(fields.text("directory_id")),
+            validate_only=_truth(fields.text("validate_only", default="false")),
+        )
+        fields.done()
+        return await self._write(request, command, await _raw_body(request))
 
     async def _alter_configs(self, request: web.Request) -> web.Response:
         body, raw = await _body(request)
@@ -529,11 +562,40 @@ def _integer(text: str, what: str) -> int:
     return int(text)
 
 
+def _int32(text: str, what: str) -> int:
+    value = _integer(text, what)
+    if value > INT32_MAX:
+        raise InvalidRequest(f"{what} is at most {INT32_MAX}, not {text}")
+    return value
+
+
 def _broker_id(text: str) -> BrokerId:
-    value = _integer(text, "a broker id")
-    if value > 2**31 - 1:
-        raise InvalidRequest(f"no broker id: {text}")
-    return BrokerId(value)
+    return BrokerId(_int32(text, "a broker id"))
+
+
+def _directory_id(text: str) -> Uuid:
+    try:
+        return uuid_from_text(text)
+    except ValueError as error:
+        raise InvalidRequest(f"directory_id: {error}") from error
+
+
+def _host_port(text: str) -> tuple[str, int]:
+    """Read HOST:PORT; an IPv6 host stands in brackets."""
+    try:
+        parts = urllib.parse.urlsplit(f"//{text}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if not host or not port or host in WILDCARDS or parts.netloc != text or parts.username is not None:
+        raise InvalidRequest(f"raft must be a HOST:PORT that others can reach, not {text!r}")
+    return host, port
+
+
+def _truth(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise InvalidRequest(f"validate_only is true or false, not {text!r}")
+    return text == "true"
 
 
 def _name(value: object) -> str:

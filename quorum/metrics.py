@@ -54,6 +54,8 @@ class _Numbers(Collector):
                 "The node believed to lead, -1 for none.",
                 -1 if raft.leader_id is None else raft.leader_id,
             ),
+            "raft_voters": ("Controllers that vote.", len(raft.voters)),
+            "raft_is_voter": ("1 where this node is one of them, 0 on an observer.", raft.is_voter),
             "raft_disk_stalled_milliseconds": ("How long the running sync has taken.", raft.disk_stalled_ms),
             "controller_epoch": ("Epoch of the newest applied claim.", image.controller_epoch),
             "last_applied_record_offset": (

@@ -10,6 +10,7 @@ import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,6 +18,7 @@ import aiohttp
 from aiohttp import web
 
 from metadata_log import limits
+from metadata_log.batch import RecordBatch
 from metadata_log.clock import monotonic_ms, unix_ms
 from metadata_log.codec import decode_all, read_header
 from metadata_log.data_directory import (
@@ -28,6 +30,7 @@ from metadata_log.data_directory import (
     remove_process_json,
     write_process_json,
 )
+from metadata_log.delta import Delta
 from metadata_log.errors import (
     CannotListen,
     DamagedFile,
@@ -39,12 +42,13 @@ from metadata_log.errors import (
     SnapshotNotFound,
     Unavailable,
 )
-from metadata_log.ids import NodeId, Uuid, random_uuid, uuid_text
-from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.ids import NO_NODE, NodeId, Uuid, random_uuid
+from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.segments import SegmentedLog
 from quorum.committed_log import CommittedLog
-from quorum.config import ControllerSettings
-from quorum.controller import Controller
+from quorum.config import ControllerSettings, HostPort, address_text
+from quorum.controller import AppliedListener, Controller
+from quorum.decide.quorum import identities
 from quorum.fetch_service import FetchService
 from quorum.http_api import HttpApi
 from quorum.log_repair import LogRepair, fetch_frames
@@ -53,7 +57,8 @@ from quorum.raft.guard import RaftSettings
 from quorum.raft.journal import Journal, OsDisk
 from quorum.raft.pointer import FILE_NAME as POINTER_FILE
 from quorum.raft.pointer import Pointer
-from quorum.raft.transport import Hello, TcpTransport, voters_sha256
+from quorum.raft.raft_log import Member
+from quorum.raft.transport import TOO_MANY_OBSERVERS, Hello, TcpTransport, voters_sha256
 from quorum.snapshot_keeper import SnapshotKeeper
 from quorum.status import QuorumStatus
 from snapshots.download import download_snapshot
@@ -86,12 +91,6 @@ async def run_controller(settings: ControllerSettings, *, text_log: Path | None 
     limits.check_relations()
     settings.validate()
     meta = read_meta(settings.data_dir, "controller", settings.node_id, settings.cluster_id)
-    if meta.directory_id != settings.own.directory_id:
-        raise QuorumRefused(
-            f"VOTER_DIRECTORY_CHANGED: {settings.data_dir} is directory {uuid_text(meta.directory_id)}, but the voters know "
-            f"node {settings.node_id} as {uuid_text(settings.own.directory_id)}: a voter whose disk was wiped may have "
-            "acknowledged what it no longer holds; restore the old directory, or replace the voter in every settings file"
-        )
     with ExitStack() as stack:
         stack.enter_context(DirectoryLock(settings.data_dir))
         reserve = Reserve(settings.data_dir).at_start()
@@ -126,7 +125,7 @@ class _Node:
         self.committed_log = CommittedLog(self.segments)
         self.repair = LogRepair(
             committed=self.segments,
-            peers=lambda: [voter.http for voter in settings.voters if voter.id != settings.node_id],
+            peers=self._other_urls,
             session=self._http,
             run_in_thread=asyncio.to_thread,
         )
@@ -137,6 +136,7 @@ class _Node:
             unix_ms=unix_ms,
             rng=rng,
             load_snapshot=self._load_snapshot,
+            http_url=self._url_of,
         )
         self.keeper = SnapshotKeeper(
             settings=settings,
@@ -153,26 +153,29 @@ class _Node:
             newest_snapshot=self.keeper.newest,
             now_ms=_now_ms,
         )
-        peers = {voter.id: voter for voter in settings.voters if voter.id != settings.node_id}
+        member = Member(settings.node_id, meta.directory_id)
+        founders = {voter.id: voter.directory_id for voter in settings.voters}
         self.transport = TcpTransport(
             node_id=settings.node_id,
             listen=settings.listen_raft,
-            peers={node_id: voter.raft for node_id, voter in peers.items()},
+            addresses=_addresses(settings, EMPTY),
             hello=Hello(
                 cluster_id=settings.cluster_id,
                 node_id=settings.node_id,
                 directory_id=meta.directory_id,
-                voters_sha256=voters_sha256(voter.id for voter in settings.voters),
+                http=settings.http_url,
+                raft=address_text(settings.raft_address),
+                founding=voters_sha256(founders),
             ),
+            voters=founders,
             now_ms=_now_ms,
-            expected_directories={node_id: voter.directory_id for node_id, voter in peers.items()},
         )
         self.transport.on_refused = self._on_refused
         journal = Journal.open(disk, random_bytes=os.urandom)
         stack.callback(journal.close)
         self.raft = PySyncObjLog(
-            node_id=settings.node_id,
-            voters=[voter.id for voter in settings.voters],
+            member=member,
+            voters=founders,
             journal=journal,
             transport=self.transport,
             pointer_disk=disk,
@@ -188,7 +191,8 @@ class _Node:
             rng=rng,
             run_in_thread=self._in_journal_thread,
         )
-        self.controller.attach(self.raft, [self.committed_log, self.keeper, self.fetches])
+        links = _LinksFollowVoters(settings, member, self.transport)
+        self.controller.attach(self.raft, [self.committed_log, self.keeper, self.fetches, links])
         self.status = QuorumStatus(
             settings=settings,
             controller=self.controller,
@@ -197,6 +201,8 @@ class _Node:
             keeper=self.keeper,
             repair=self.repair,
             now_ms=_now_ms,
+            directory_id=meta.directory_id,
+            address=self._address_of,
         )
         self.stop_asked = asyncio.Event()
         self.fault: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -237,13 +243,13 @@ class _Node:
                 node_id=self.settings.node_id,
                 pid=os.getpid(),
                 incarnation_id=self.incarnation_id,
-                http=self.settings.own.http,
-                raft="{}:{}".format(*self.settings.own.raft),
+                http=self.settings.http_url,
+                raft=address_text(self.settings.raft_address),
                 started_at_ms=unix_ms(),
                 log=str(text_log or ""),
             )
             log.info(
-                "controller_started", extra={"node_id": self.settings.node_id, "http": self.settings.own.http}
+                "controller_started", extra={"node_id": self.settings.node_id, "http": self.settings.http_url}
             )
             try:
                 async with asyncio.TaskGroup() as group:
@@ -280,13 +286,9 @@ class _Node:
         """
         covered, deadline = self.covered_offset, monotonic_ms() + COMPLETE_LOG_MS
         while self.segments.damage is not None and self.segments.end_offset < covered:
-            for voter in self.settings.voters:
+            for url in self._other_urls():
                 begin = self.segments.end_offset
-                frames = (
-                    None
-                    if voter.id == self.settings.node_id
-                    else await fetch_frames(self._http(), voter.http, begin, covered)
-                )
+                frames = await fetch_frames(self._http(), url, begin, covered)
                 if frames is not None:
                     for batch, frame in decode_all(frames):
                         if (batch.base_offset, batch.previous_crc) != (
@@ -298,7 +300,7 @@ class _Node:
                     await asyncio.to_thread(self.segments.sync)
                     log.warning(
                         "log_completed",
-                        extra={"from": begin, "until": self.segments.end_offset, "peer": voter.http},
+                        extra={"from": begin, "until": self.segments.end_offset, "peer": url},
                     )
                     break
             if monotonic_ms() > deadline:
@@ -313,7 +315,7 @@ class _Node:
 
     async def _wait_for_stop(self) -> None:
         await self.stop_asked.wait()
-        if self.controller.is_active and len(self.settings.voters) > 1:
+        if self.controller.is_active and len(self.raft.status().voters) > 1:
             with suppress(Rejected, OutcomeUnknown, Unavailable):  # nobody is there to take over
                 await self.controller.transfer(None)
             # The successor's claim tells those who wait here that they must ask there.
@@ -350,10 +352,28 @@ class _Node:
     # --- what the parts ask
 
     def _on_refused(self, node_id: NodeId, reason: str, message: str) -> None:  # noqa: ARG002 (the transport's signature)
-        """A majority that refuses us will never elect us nor count our votes: say so and stop."""
-        others = len(self.settings.voters) - 1
-        if 2 * len(self.transport.refusals) > others:
+        """A majority that refuses us will never elect us nor send us their log: say so and stop."""
+        others = self.transport.voters.keys() - {self.settings.node_id}
+        refusing = {
+            peer for peer, refusal in self.transport.refusals.items() if refusal.error != TOO_MANY_OBSERVERS
+        }
+        if 2 * len(refusing & others) > len(others):
             raise QuorumRefused(f"the other voters refuse this one: {reason}: {message}")
+
+    def _url_of(self, node_id: NodeId) -> str | None:
+        """Return a controller's URL: as it says itself, or, before it was heard, as the settings do."""
+        told = self.transport.members.get(node_id)
+        return self.settings.url_of(node_id) if told is None else told.http
+
+    def _address_of(self, node_id: NodeId) -> str | None:
+        told = self.transport.members.get(node_id)
+        return None if told is None else told.raft
+
+    def _other_urls(self, first: NodeId = NO_NODE) -> list[str]:
+        """Return where the other controllers answer, `first` before the rest."""
+        known = {voter.id for voter in self.settings.voters} | self.transport.members.keys()
+        others = sorted(known - {self.settings.node_id}, key=lambda node_id: (node_id != first, node_id))
+        return [url for url in map(self._url_of, others) if url is not None]
 
     def _load_snapshot(self, snapshot_id: str) -> MetadataImage:
         image = self._loaded.pop(snapshot_id, None) or self.store.load(snapshot_id)
@@ -367,13 +387,44 @@ class _Node:
         except (SnapshotNotFound, DamagedFile) as error:
             if isinstance(error, DamagedFile):
                 log.error("snapshot_quarantined", extra={"snapshot_id": snapshot_id, "reason": error.message})
-            voters = sorted(self.settings.voters, key=lambda voter: voter.id != from_node)
-            urls = [voter.http for voter in voters if voter.id != self.settings.node_id]
+            urls = self._other_urls(from_node)
             if not urls:
                 raise
             await download_snapshot(self._http(), urls, snapshot_id, self.store.directory)
             image = await asyncio.to_thread(self.store.load, snapshot_id)
         self._loaded = {snapshot_id: image}
+
+
+class _LinksFollowVoters(AppliedListener):
+    """Lets the links know who votes, and where, as soon as the log says so."""
+
+    def __init__(self, settings: ControllerSettings, member: Member, transport: TcpTransport) -> None:
+        self._settings = settings
+        self._me = member
+        self._transport = transport
+        self._known: object = None
+
+    def on_applied(self, batch: RecordBatch, frame: bytes, image: MetadataImage, delta: Delta) -> None:  # noqa: ARG002
+        self.on_restored(image)
+
+    def on_restored(self, image: MetadataImage) -> None:
+        if image.voters is None or image.voters is self._known:
+            return
+        self._known = image.voters
+        if self._me not in identities(image.voters).items():
+            log.warning("not_a_voter", extra={"voters": sorted(identities(image.voters))})
+        self._transport.set_voters(identities(image.voters))
+        self._transport.set_addresses(_addresses(self._settings, image))
+        self._transport.hello = replace(self._transport.hello, founding=b"")
+
+
+def _addresses(settings: ControllerSettings, image: MetadataImage) -> dict[NodeId, HostPort]:
+    """Return where controllers are dialled: as the settings say, which may differ by who looks; else as the log does."""
+    return {
+        voter.node_id: (voter.endpoints[0].host, voter.endpoints[0].port)
+        for voter in image.voters or ()
+        if voter.endpoints
+    } | {voter.id: voter.raft for voter in settings.voters}
 
 
 def _covered_offset(disk: OsDisk) -> int:

@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
-from metadata_log.ids import NodeId
+from metadata_log.ids import NodeId, Uuid, uuid_text
 from metadata_log.state_digest import digest
 from quorum.committed_log import CommittedLog
-from quorum.config import ControllerSettings, VoterSettings
+from quorum.config import ControllerSettings, address_text
 from quorum.controller import Controller
 from quorum.fetch_service import FetchService
 from quorum.log_repair import LogRepair
-from quorum.raft.raft_log import RaftStatus, Role
+from quorum.raft.raft_log import PeerStatus, RaftStatus, Role
 from quorum.snapshot_keeper import SnapshotKeeper
 
 READY_WITHIN_MS = 5_000
@@ -30,7 +30,10 @@ class QuorumStatus:
         keeper: SnapshotKeeper,
         repair: LogRepair,
         now_ms: Callable[[], int],
+        directory_id: Uuid,
+        address: Callable[[NodeId], str | None],
     ) -> None:
+        """Take this node's own directory, and where a controller says that it is reached: HOST:PORT, None if unknown."""
         self.settings = settings
         self.controller = controller
         self.committed_log = committed_log
@@ -38,6 +41,8 @@ class QuorumStatus:
         self.keeper = keeper
         self.repair = repair
         self.now_ms = now_ms
+        self.directory_id = directory_id
+        self.address = address
 
     def raft(self) -> RaftStatus:
         return self.controller.raft.status()
@@ -54,39 +59,58 @@ class QuorumStatus:
             "log_start_offset": self.committed_log.log_start_offset,
             "digest": {"end_offset": committed.end_offset, "value": digest(committed)},
             "node_id": self.settings.node_id,
-            "voters": [
-                self._voter(voter, raft) for voter in sorted(self.settings.voters, key=lambda v: v.id)
-            ],
+            "change_pending": raft.change_pending,
+            "voters": [self._row(raft, node_id, raft.voters[node_id]) for node_id in sorted(raft.voters)],
+            "observers": self._observers(raft),
         }
 
-    def _voter(self, voter: VoterSettings, raft: RaftStatus) -> dict[str, Any]:
+    def _observers(self, raft: RaftStatus) -> list[dict[str, Any]]:
+        observers = [(peer.node_id, peer.directory_id) for peer in raft.peers if not peer.is_voter]
+        if not raft.is_voter:
+            observers.append((self.settings.node_id, self.directory_id))
+        return [self._row(raft, node_id, directory_id) for node_id, directory_id in sorted(observers)]
+
+    def _row(self, raft: RaftStatus, node_id: NodeId, directory_id: Uuid) -> dict[str, Any]:
+        """Return what is known here of a voter or an observer, this node included."""
         end_offset = self.controller.committed.end_offset
+        is_voter = raft.voters.get(node_id) == directory_id
         described: dict[str, Any] = {
-            "id": voter.id,
-            "address": f"{voter.raft[0]}:{voter.raft[1]}",
-            "role": "leader" if voter.id == raft.leader_id else "follower",
+            "id": node_id,
+            "directory_id": uuid_text(directory_id),
+            "address": self._address(node_id, directory_id),
+            "role": "observer" if not is_voter else "leader" if node_id == raft.leader_id else "follower",
             "end_offset": None,
             "log_start_offset": None,
             "lag_records": None,
             "last_caught_up_ms_ago": None,
             "reachable": True,
         }
-        if voter.id == self.settings.node_id:
+        if (node_id, directory_id) == (self.settings.node_id, self.directory_id):
             return described | {
-                "role": raft.role.value,
+                "role": raft.role.value if is_voter else "observer",
                 "end_offset": end_offset,
                 "log_start_offset": self.committed_log.log_start_offset,
                 "lag_records": 0 if raft.role is Role.LEADER else None,
                 "last_caught_up_ms_ago": 0 if raft.role is Role.LEADER else None,
             }
-        peer = next(peer for peer in raft.peers if peer.node_id == voter.id)
-        described["reachable"] = peer.reachable
-        described["last_caught_up_ms_ago"] = peer.last_caught_up_ms_ago
-        if not peer.reachable:
-            described["role"] = None
-        if peer.entries_behind == 0:
-            described |= {"end_offset": end_offset, "lag_records": 0}
+        peer = _peer(raft, node_id, directory_id)
+        if peer is None or not peer.reachable:
+            described |= {"reachable": False, "role": None}
+        if peer is not None:
+            described["last_caught_up_ms_ago"] = peer.last_caught_up_ms_ago
+            if peer.entries_behind == 0:
+                described |= {"end_offset": end_offset, "lag_records": 0}
         return described
+
+    def _address(self, node_id: NodeId, directory_id: Uuid) -> str | None:
+        """Return where a controller is reached: as the log says of a voter, as the node itself says of an observer."""
+        if (node_id, directory_id) == (self.settings.node_id, self.directory_id):
+            return address_text(self.settings.raft_address)
+        for voter in self.controller.committed.voters or ():
+            if (voter.node_id, voter.directory_id) == (node_id, directory_id) and voter.endpoints:
+                return address_text((voter.endpoints[0].host, voter.endpoints[0].port))
+        configured = next((voter.raft for voter in self.settings.voters if voter.id == node_id), None)
+        return self.address(node_id) or (None if configured is None else address_text(configured))
 
     def reasons_not_ready(self) -> list[dict[str, str]]:
         """Return why this node should not be relied on now; none: it is ready."""
@@ -115,6 +139,9 @@ class QuorumStatus:
             ("LOG_DAMAGED", f"{reason}; waiting for a controller that has this file's frames")
             for reason in self.repair.damaged.values()
         ]
+        raft = self.raft()
+        if not raft.is_voter:
+            found.append(("NOT_A_VOTER", self._why_no_voter(raft)))
         segments = self.committed_log.segments
         if segments.damage is not None:
             found.append(
@@ -122,5 +149,24 @@ class QuorumStatus:
             )
         return [{"code": code, "detail": detail} for code, detail in found]
 
+    def _why_no_voter(self, raft: RaftStatus) -> str:
+        node_id = self.settings.node_id
+        if node_id in raft.voters:
+            return (
+                f"this controller's disk is not the one that voter {node_id} had, so it follows without a vote; "
+                "if that disk is gone for good, let this one vote in its place: "
+                f"metaquorum quorum replace-voter --id {node_id}"
+            )
+        return (
+            "this controller follows without a vote; to let it vote: "
+            f"metaquorum quorum add-voter --id {node_id}"
+        )
+
     def leader(self) -> NodeId | None:
         return self.raft().leader_id
+
+
+def _peer(raft: RaftStatus, node_id: NodeId, directory_id: Uuid) -> PeerStatus | None:
+    return next(
+        (peer for peer in raft.peers if (peer.node_id, peer.directory_id) == (node_id, directory_id)), None
+    )

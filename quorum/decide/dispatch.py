@@ -8,14 +8,16 @@ from metadata_log.errors import Rejected
 from metadata_log.ids import BrokerId
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.protocol import (
+    AddVoter,
     AlterConfigs,
     Command,
     CreateTopic,
     DeleteTopic,
     RegisterBroker,
+    RemoveVoter,
     UnregisterBroker,
 )
-from quorum.decide import brokers, configs, topics
+from quorum.decide import brokers, configs, quorum, topics
 from quorum.decision import Decision
 from quorum.liveness import Liveness
 
@@ -25,6 +27,8 @@ OPERATIONS: Final[Mapping[type[Command], str]] = {
     CreateTopic: "CreateTopics",
     DeleteTopic: "DeleteTopics",
     AlterConfigs: "IncrementalAlterConfigs",
+    AddVoter: "AddRaftVoter",
+    RemoveVoter: "RemoveRaftVoter",
 }
 """The operations' names in envelopes, in scripts and in Kafka."""
 
@@ -62,6 +66,10 @@ def decide(
                 return topics.delete(image, command)
             case AlterConfigs():
                 return configs.alter(image, command)
+            case AddVoter():
+                return quorum.add_voter(image, command)
+            case RemoveVoter():
+                return quorum.remove_voter(image, command)
             case _:
                 assert_never(command)
     except Rejected as refusal:

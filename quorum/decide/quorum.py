@@ -1,8 +1,13 @@
-"""P: what a controller writes when it takes over."""
+"""P: what a controller writes when it takes over, and who votes from then on."""
+
+from collections.abc import Sequence
 
 from metadata_log.batch import Cause
-from metadata_log.ids import NodeId
+from metadata_log.errors import DuplicateVoter, InvalidRequest, VoterNotFound
+from metadata_log.ids import NodeId, Uuid, is_reserved, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.limits import CONTROLLERS_MAX
+from metadata_log.protocol import AddVoter, RemoveVoter
 from metadata_log.records.features import (
     METADATA_VERSION,
     METADATA_VERSION_LEVEL,
@@ -15,6 +20,7 @@ from metadata_log.records.quorum import (
     ControllerClaimRecord,
     QuorumVersionRecord,
     Voter,
+    VoterEndpoint,
     VotersRecord,
 )
 from metadata_log.records.registry import Record
@@ -24,12 +30,13 @@ from quorum.decision import Decision
 def claim(image: MetadataImage, *, node_id: NodeId, cluster_id: str, voters: tuple[Voter, ...]) -> Decision:
     """Decide the batch with which a node becomes the active controller.
 
-    The quorum's version and voters follow where the configured voters differ from the log's; the first claim of all
-    also founds the cluster's features.
+    The first claim of all founds the quorum of the configured voters, and the cluster's features. From then on the log
+    says who votes; the settings of the same voters only tell where they are reached.
     """
     voters = tuple(sorted(voters))
     records: list[Record] = [ControllerClaimRecord(node_id, image.controller_epoch + 1, cluster_id)]
-    if image.voters != voters:
+    founding = image.voters is None
+    if founding or (image.voters != voters and identities(image.voters or ()) == identities(voters)):
         records += [QuorumVersionRecord(KRAFT_VERSION_LEVEL), VotersRecord(voters)]
     if image.end_offset == 0:
         records += [
@@ -41,3 +48,78 @@ def claim(image: MetadataImage, *, node_id: NodeId, cluster_id: str, voters: tup
         records=tuple(records),
         cause=Cause("CONTROLLER_CLAIMED", None, {"node_id": node_id, "previous_controller_epoch": previous}),
     )
+
+
+def add_voter(image: MetadataImage, command: AddVoter) -> Decision:
+    """Decide that one more controller votes; the answer is who does then. With `validate_only` nothing is written.
+
+    Raises:
+        DuplicateVoter: a voter has this id, with whatever directory: a wiped one must be removed first.
+        InvalidRequest: the directory id is reserved or another voter's, or so is the address; CONTROLLERS_MAX vote already.
+
+    Source: KIP-853, AddVoterHandler.
+    """
+    voters = _voters(image)
+    told = _told(command.voter_id, command.directory_id)
+    present = next((voter for voter in voters if voter.node_id == command.voter_id), None)
+    if present is not None:
+        raise DuplicateVoter(f"{_told(present.node_id, present.directory_id)} is a voter already")
+    if is_reserved(command.directory_id):
+        raise InvalidRequest(f"{uuid_text(command.directory_id)} is no directory's id")
+    endpoint = VoterEndpoint("CONTROLLER", command.host, command.port)
+    for voter in voters:
+        if voter.directory_id == command.directory_id:
+            raise InvalidRequest(f"{told}: this is the directory of voter {voter.node_id}")
+        if endpoint in voter.endpoints:
+            raise InvalidRequest(
+                f"{told}: {command.host}:{command.port} is where voter {voter.node_id} is reached"
+            )
+    if len(voters) >= CONTROLLERS_MAX:
+        raise InvalidRequest(f"{CONTROLLERS_MAX} controllers vote already, more only slow them down")
+    added = Voter(command.voter_id, command.directory_id, (endpoint,), 0, KRAFT_VERSION_LEVEL)
+    return _changed("VOTER_ADDED", command, (*voters, added))
+
+
+def remove_voter(image: MetadataImage, command: RemoveVoter) -> Decision:
+    """Decide that a controller votes no more; the answer is who does then. With `validate_only` nothing is written.
+
+    Raises:
+        VoterNotFound: no voter has this id with this directory.
+        InvalidRequest: it is the last one.
+
+    Source: KIP-853, RemoveVoterHandler; Kafka, too, never shrinks the set to nobody.
+    """
+    voters = _voters(image)
+    told = _told(command.voter_id, command.directory_id)
+    left = [voter for voter in voters if voter[:2] != (command.voter_id, command.directory_id)]
+    if len(left) == len(voters):
+        known = ", ".join(_told(voter.node_id, voter.directory_id) for voter in voters)
+        raise VoterNotFound(f"{told} is no voter; the voters are {known}")
+    if not left:
+        raise InvalidRequest(f"{told} is the last voter: without it nobody could decide anything")
+    return _changed("VOTER_REMOVED", command, left)
+
+
+def identities(voters: Sequence[Voter]) -> dict[NodeId, Uuid]:
+    """Return who the voters are, wherever they are reached."""
+    return {voter.node_id: voter.directory_id for voter in voters}
+
+
+def _voters(image: MetadataImage) -> tuple[Voter, ...]:
+    assert image.voters is not None, "who decides is active, and the first claim of all founded the quorum"
+    return image.voters
+
+
+def _changed(code: str, command: AddVoter | RemoveVoter, voters: Sequence[Voter]) -> Decision:
+    voters = tuple(sorted(voters))
+    answer = {
+        "voters": [{"id": voter.node_id, "directory_id": uuid_text(voter.directory_id)} for voter in voters]
+    }
+    if command.validate_only:
+        return Decision(answer=answer)
+    detail = {"node_id": command.voter_id, "directory_id": uuid_text(command.directory_id)}
+    return Decision(records=(VotersRecord(voters),), answer=answer, cause=Cause(code, None, detail))
+
+
+def _told(node_id: NodeId, directory_id: Uuid) -> str:
+    return f"controller {node_id} with directory {uuid_text(directory_id)}"

@@ -17,13 +17,14 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from pysyncobj import SyncObj, SyncObjConf, serializer, syncobj
 from pysyncobj.node import Node
 from pysyncobj.transport import Transport
 
 from metadata_log.errors import (
+    ChangePending,
     DamagedFile,
     DiskFailed,
     Fault,
@@ -42,13 +43,16 @@ from quorum.raft.messages import NO_OP, PAYLOAD, Message, RaftTransport
 from quorum.raft.pointer import FILE_NAME as POINTER_FILE
 from quorum.raft.pointer import Pointer
 from quorum.raft.raft_log import (
+    Member,
     PeerStatus,
     RaftListener,
     RaftPosition,
     RaftStatus,
     Role,
     SnapshotFetcher,
+    Voters,
 )
+from quorum.raft.voters import check_one_change, from_command, is_change, to_command
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +63,8 @@ offset.
 """
 IDLE_MARK_MS: Final = HEARTBEAT_MS
 """The journal counts as idle so long after a sync."""
+ENGINE_AGE_S: Final = 1.0
+"""An engine is made as if so long ago: the deadline it begins with has passed, too, so it campaigns when it is told to."""
 APPLY_BYTES_PER_PUMP: Final = 4 * RAFT_ENTRY_BYTES_MAX
 """A long replay yields to heartbeats after so many bytes."""
 
@@ -76,18 +82,24 @@ class PointerDisk(Protocol):
     def replace(self, name: str, data: bytes) -> None: ...
 
 
+class _Proposal(NamedTuple):
+    frames: bytes
+    voters: Voters | None
+
+
 class PySyncObjLog:
     """RaftLog on PySyncObj. `run` is the node; everything it is told before waits for it.
 
-    `now_ms` is monotonic; `run_in_thread` runs its argument off the loop, one at a time, and raises what that
-    raised. The journal and the transport belong to the caller, who closes them after `run` has ended.
+    `voters` found the quorum; as soon as the log has set voters, they count for nothing. `now_ms` is monotonic;
+    `run_in_thread` runs its argument off the loop, one at a time, and raises what that raised. The journal and
+    the transport belong to the caller, who closes them after `run` has ended.
     """
 
     def __init__(
         self,
         *,
-        node_id: NodeId,
-        voters: Sequence[NodeId],
+        member: Member,
+        voters: Voters,
         journal: Journal,
         transport: RaftTransport,
         pointer_disk: PointerDisk,
@@ -99,8 +111,17 @@ class PySyncObjLog:
         run_in_thread: Callable[[Callable[[], None]], Awaitable[None]],
     ) -> None:
         prepare_library()
-        self._id = node_id
-        self._voters = tuple(voters)
+        self._me = member
+        self._voters = voters
+        """In force."""
+        self._voters_index = 0
+        """Index of the entry that set them; 0: none that is held."""
+        self._base_voters = voters
+        """Those that stand before all entries held."""
+        self._proved = 0
+        """Changes of voters up to this index are in force."""
+        self._founded = False
+        """Whether the log, or a snapshot, says who votes."""
         self._journal = journal
         self._transport = transport
         self._disk = pointer_disk
@@ -110,7 +131,7 @@ class PySyncObjLog:
         self._now_ms = now_ms
         self._run_in_thread = run_in_thread
         self._guard = Guard(
-            node_id=node_id,
+            member=member,
             voters=voters,
             log=journal,
             settings=settings,
@@ -123,6 +144,8 @@ class PySyncObjLog:
         self._wake = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
+        transport.on_connected = self._on_connected
+        transport.on_lost = self._on_lost
         self._running = False
         self._takes_part = False
         """Whether there is an engine: a node that still loads its snapshot is asked for its status, too."""
@@ -133,9 +156,11 @@ class PySyncObjLog:
         self._roles: deque[Role] = deque()
         """Roles the engine took and the listener has not heard of."""
         self._is_leader = False
+        self._confirms = False
+        """Whether this leadership's log is still to say who votes."""
         self._hinted: NodeId | None = None
         # Own frames: waiting for their entry, then in flight until applied.
-        self._waiting: deque[bytes] = deque()
+        self._waiting: deque[_Proposal] = deque()
         self._in_flight: deque[tuple[int, int]] = deque()
         self._own_bytes = 0
         self._submitted_at = NEVER
@@ -161,7 +186,7 @@ class PySyncObjLog:
     # --- life
 
     async def run(self) -> None:
-        """Be a voter until `close` is called.
+        """Be a voter, or an observer, until `close` is called.
 
         Raises:
             Fault: a violation was proved, the disk failed, or the journal is damaged: nothing further was sent.
@@ -224,13 +249,10 @@ class PySyncObjLog:
                 f"the journal begins at entry {self._journal[0][1]}, but {POINTER_FILE}, which names the snapshot "
                 "before it, is missing"
             )
-        self._make_engine()
+        self._voters_index, self._voters = self._voters_in_force()
+        self._guard.begin_under(self._voters, self._make_engine())
         self._takes_part = True
         self._transport.on_message = self._on_message
-        self._transport.on_connected = self._on_connected
-        self._transport.on_lost = self._on_lost
-        for peer in sorted(self._transport.connected()):
-            self._on_connected(peer)
 
     async def _bring(self, snapshot_id: str) -> None:
         """Make sure of the snapshot that this node stands on; one that rotted is fetched from another voter."""
@@ -259,35 +281,57 @@ class PySyncObjLog:
                 journal.add(*entry)
         journal.snapshot_index = index
         self._guard.snapshot = SnapshotNews(index, pointer.term, pointer.to_bytes())
+        self._base_voters, self._founded = pointer.voters, True
         self._applied = RaftPosition((index, pointer.term))
 
-    def _make_engine(self) -> None:
+    def _make_engine(self) -> "_Engine":
         self._engine = _Engine(
-            node_id=self._id,
+            member=self._me,
             voters=self._voters,
             journal=self._journal,
             guard=self._guard,
             now_ms=self._now_ms,
             on_role=self._roles.append,
         )
-        self._guard.installed(self._engine)
+        self._engine.syncing = self._syncing_since is not None
+        return self._engine
 
     # --- what others call
 
-    def append(self, frames: bytes) -> None:
+    def append(self, frames: bytes, voters: Voters | None = None) -> None:
         if not self._is_leader:
             raise NotController("this node does not lead", controller_id=self._guard.leader)
+        if voters == self._voters and not self._founded:
+            voters = None  # the first entry of each leadership says so
+        if voters is not None:
+            self.check_change(voters)
         if len(frames) >= RAFT_ENTRY_BYTES_MAX:
             raise InvariantBroken(f"{len(frames)} bytes of frames exceed a Raft entry")
         if self._own_bytes + len(frames) > RAFT_UNCOMMITTED_BYTES_MAX:
             raise ThrottlingQuotaExceeded("too much is in flight", bytes_in_flight=self._own_bytes)
-        self._waiting.append(frames)
+        self._waiting.append(_Proposal(frames, voters))
         self._own_bytes += len(frames)
         self._wake.set()
 
+    def check_change(self, voters: Voters) -> None:
+        """Check that a change of voters may be proposed now; raises as `append`.
+
+        Before this leadership has committed something, another's change may be on its way without its knowledge.
+        """
+        if self._change_pending() or self._committed_term != self._engine.term:
+            raise ChangePending("another change of voters may be in flight; try again shortly")
+        check_one_change(self._voters, voters)
+
+    def _change_pending(self) -> bool:
+        last = self._journal[-1][1] if self._takes_part else 0
+        return self._voters_set_by(last)[1] != self._voters or any(
+            proposal.voters is not None for proposal in self._waiting
+        )
+
     def uncommitted(self) -> Sequence[bytes]:
         behind = self._journal[self._applied[0] + 1 - self._journal[0][1] :]
-        return [command[1:] for command, _, _ in behind if _is_payload(command)] + list(self._waiting)
+        frames = [_frames_of(command) for command, _, _ in behind]
+        return [each for each in frames if each] + [proposal.frames for proposal in self._waiting]
 
     async def read_index(self) -> None:
         if not self._is_leader:
@@ -303,8 +347,8 @@ class PySyncObjLog:
     def transfer_leadership(self, to: NodeId | None) -> None:
         if not self._is_leader:
             raise NotController("this node does not lead", controller_id=self._guard.leader)
-        target = self._guard.most_caught_up() if to is None else to
-        if target is None or target not in self._guard.links:
+        target = self._guard.most_caught_up(self._voters) if to is None else to
+        if target is None or not self._guard.is_linked(self._voters, target):
             raise InvalidRequest(
                 "no other voter is reachable" if to is None else f"{to} is no other voter that is reachable",
                 node_id=to,
@@ -323,30 +367,24 @@ class PySyncObjLog:
             return  # a newer snapshot was installed meanwhile, or nothing lies behind this one
         before, last = self._journal[index - 1 - base], self._journal[index - base]
         self._pinned.add(snapshot_id)  # until its pointer is written, or a newer one in its stead
-        self._spawn(self._compact(Pointer.to(snapshot_id, before=before, last=last)))
+        _, voters = self._voters_set_by(index)
+        self._spawn(self._compact(Pointer.to(snapshot_id, before=before, last=last, voters=voters)))
 
     def pinned_snapshots(self) -> frozenset[str]:
         return frozenset(self._pinned)
 
     def status(self) -> RaftStatus:
         now, guard = self._now_ms(), self._guard
-        links, last = self._transport.connected(), self._journal[-1][1] if len(self._journal) else 0
         syncing_since = self._syncing_since
+        voters = [Member(*item) for item in sorted(self._voters.items())]
+        observers = [Member(*item) for item in sorted(guard.links.items()) if Member(*item) not in voters]
         return RaftStatus(
             role=self._engine.role if self._takes_part else Role.FOLLOWER,
             leader_id=guard.leader,
-            peers=tuple(
-                PeerStatus(
-                    node_id=peer,
-                    reachable=peer in links,
-                    entries_behind=last - guard.peers[peer].match if peer in guard.peers else None,
-                    last_caught_up_ms_ago=_ms_ago(guard.peers[peer].caught_up_at, now)
-                    if peer in guard.peers
-                    else None,
-                )
-                for peer in sorted(self._voters)
-                if peer != self._id
-            ),
+            peers=tuple(self._peer_status(peer, now) for peer in (*voters, *observers) if peer != self._me),
+            voters=self._voters,
+            is_voter=guard.is_voter,
+            change_pending=self._change_pending(),
             elections_total=guard.elections_total,
             disk_stalled_ms=0 if syncing_since is None else round(now - syncing_since),
             committed_ms_ago=_ms_ago(self._committed_at, now),
@@ -354,18 +392,32 @@ class PySyncObjLog:
             syncs_total=self._syncs_total,
         )
 
+    def _peer_status(self, peer: Member, now: float) -> PeerStatus:
+        last = self._journal[-1][1] if len(self._journal) else 0
+        progress = self._guard.peers.get(peer.node_id)
+        if progress is not None and progress.directory_id != peer.directory_id:
+            progress = None
+        return PeerStatus(
+            node_id=peer.node_id,
+            directory_id=peer.directory_id,
+            is_voter=self._guard.member(peer),
+            reachable=self._guard.links.get(peer.node_id) == peer.directory_id,
+            entries_behind=None if progress is None else last - progress.match,
+            last_caught_up_ms_ago=None if progress is None else _ms_ago(progress.caught_up_at, now),
+        )
+
     # --- what the transport calls
 
-    def _on_message(self, node_id: NodeId, message: Message) -> None:
-        self._events.append(partial(self._guard.received, node_id, message))
+    def _on_message(self, sender: Member, message: Message) -> None:
+        self._events.append(partial(self._guard.received, sender, message))
         self._wake.set()
 
-    def _on_connected(self, node_id: NodeId) -> None:
-        self._events.append(partial(self._guard.connected, node_id))
+    def _on_connected(self, member: Member) -> None:
+        self._events.append(partial(self._guard.connected, member))
         self._wake.set()
 
-    def _on_lost(self, node_id: NodeId, by_peer: bool) -> None:
-        self._events.append(partial(self._guard.lost, node_id, by_peer=by_peer))
+    def _on_lost(self, member: Member, by_peer: bool) -> None:
+        self._events.append(partial(self._guard.lost, member, by_peer=by_peer))
         self._wake.set()
 
     # --- the pump
@@ -374,10 +426,12 @@ class PySyncObjLog:
         now, guard = self._now_ms(), self._guard
         while self._events:
             self._events.popleft()(now)
+            self._follow_voters(now)
         self._watch_disk(now)
         guard.tick(now)
         self._tell_roles()
         self._apply(now)
+        self._follow_voters(now)
         if self._submit(now):
             guard.tick(now)
             self._tell_roles()
@@ -398,7 +452,7 @@ class PySyncObjLog:
         while self._roles:
             is_leader = self._roles.popleft() is Role.LEADER
             if is_leader:
-                self._is_leader = True
+                self._is_leader = self._confirms = True
                 self._submitted_at = self._now_ms()
                 self._listener.on_leadership(is_leader=True)
             elif self._is_leader:
@@ -420,7 +474,7 @@ class PySyncObjLog:
     @property
     def commit_index(self) -> int:
         """Index up to which entries are committed, as far as this node may act on it."""
-        if len(self._voters) == 1:
+        if len(self._voters) == 1 and self._guard.is_voter:
             # The engine counts its own entries before they are synced, and here nobody's answer comes after that.
             return min(self._engine.commit_index, self._journal.synced_index)
         return self._engine.commit_index
@@ -432,16 +486,22 @@ class PySyncObjLog:
                 self._wake.set()
                 break
             command, _, term = journal[index - journal[0][1]]
-            if _is_payload(command):
-                self._listener.on_commit(command[1:])
-            elif command not in (NO_OP, EMPTY_PAYLOAD):
+            frames = _frames_of(command)
+            if frames:
+                self._listener.on_commit(frames)
+            elif command not in (NO_OP, EMPTY_PAYLOAD) and not is_change(command):
                 raise InvariantBroken(f"log entry {index} is neither ours nor the engine's")
+            if is_change(command):
+                self._listener.on_voters(from_command(command)[0])
             applied_bytes += len(command)
             self._applied = RaftPosition((index, term))
             if term == self._engine.term:
                 self._committed_at, self._committed_term = now, term
             while self._in_flight and self._in_flight[0][0] <= index:
                 self._own_bytes -= self._in_flight.popleft()[1]
+            if is_change(command):
+                self._wake.set()
+                break  # what follows is for those who vote from now on
         if self._committed_term != self._engine.term:
             self._committed_at = NEVER
 
@@ -454,17 +514,83 @@ class PySyncObjLog:
             return False
         if not self._engine.may_tick():
             return False
-        frames = deque[bytes]()
-        size = len(EMPTY_PAYLOAD)
-        while self._waiting and size + len(self._waiting[0]) <= RAFT_ENTRY_BYTES_MAX:
-            size += len(self._waiting[0])
-            frames.append(self._waiting.popleft())
-        if not frames and now - self._submitted_at < IDLE_ENTRY_MS:
+        if not self._waiting and now - self._submitted_at < IDLE_ENTRY_MS:
             return False
         self._submitted_at = now
-        self._in_flight.append((self._journal[-1][1] + 1, size - len(EMPTY_PAYLOAD)))
-        self._engine.submit(EMPTY_PAYLOAD + b"".join(frames))
+        voters = self._waiting[0].voters if self._waiting else None
+        if voters is not None:
+            frames = self._waiting.popleft().frames
+            command, size = to_command(voters, frames), len(frames)
+        else:
+            parts: list[bytes] = []
+            size = 0
+            while (
+                self._waiting
+                and self._waiting[0].voters is None
+                and len(EMPTY_PAYLOAD) + size + len(self._waiting[0].frames) <= RAFT_ENTRY_BYTES_MAX
+            ):
+                parts.append(self._waiting.popleft().frames)
+                size += len(parts[-1])
+            command = EMPTY_PAYLOAD + b"".join(parts)
+            if parts and self.confirms_voters():
+                self._confirms = False
+                command = to_command(self._voters, b"".join(parts))
+        self._in_flight.append((self._journal[-1][1] + 1, size))
+        self._engine.submit(command)
         return True
+
+    # --- voters
+
+    def confirms_voters(self) -> bool:
+        """Answer whether what is submitted now is to say who votes: once in each leadership, if no change is on its way.
+
+        What it says is in force already. In the log it proves that, to those who start anew and know of no commit: without
+        it they would ask the majority of older voters, some of whom may be gone for good.
+        """
+        return self._confirms and not self._change_pending()
+
+    def _voters_set_by(self, index: int) -> tuple[int, Voters]:
+        """Return the newest entry held, up to `index`, that sets the voters, and these; 0 if it is an older one."""
+        journal = self._journal
+        changes = [change for change in journal.voter_changes if change <= index]
+        if not changes:
+            return 0, self._base_voters
+        return changes[-1], from_command(journal[changes[-1] - journal[0][1]][0])[0]
+
+    def _voters_in_force(self) -> tuple[int, Voters]:
+        changes = self._journal.voter_changes
+        if len(changes) > 1:
+            self._proved = max(self._proved, changes[-2])
+        if changes and not self._founded:
+            # What founds the quorum says whom the settings named, and from then on says it in their stead.
+            self._proved, self._founded = max(self._proved, changes[0]), True
+        self._proved = max(self._proved, self._applied[0])
+        return self._voters_set_by(self._proved)
+
+    def _follow_voters(self, now: float) -> None:
+        """Act under the voters in force, with an engine that knows them, as soon as these change."""
+        if not self._journal.voter_changes:
+            return
+        index, voters = self._voters_in_force()
+        if index == self._voters_index:
+            return
+        self._voters_index = index
+        if voters == self._voters:
+            return
+        guard = self._guard
+        led = self._engine.role is Role.LEADER
+        stays = voters.get(self._me.node_id) == self._me.directory_id
+        if led:
+            guard.replicate(now)
+            guard.leave_to(None if stays else guard.most_caught_up(voters))
+        self._journal.known_commit = self.commit_index
+        self._voters = voters
+        guard.begin_under(voters, self._make_engine())
+        self._roles.append(Role.FOLLOWER)
+        self._tell_roles()
+        log.info("voters_in_force", extra={"voters": sorted(voters), "index": index})
+        if led and stays:
+            guard.campaign(force=True)
 
     def _serve_reads(self, now: float) -> None:
         if self._reads_next and self._guard.may_begin_read():
@@ -577,6 +703,7 @@ class PySyncObjLog:
         """Drop what the pointer on disk covers, but for a tail that spares slow followers a snapshot."""
         self._journal.snapshot_index = pointer.index
         self._guard.snapshot = SnapshotNews(pointer.index, pointer.term, pointer.to_bytes())
+        self._base_voters = pointer.voters
         # The entries at index - 1 and index stay in any case.
         keep_from = pointer.index - 1 - self._settings.tail_entries
         position = keep_from - self._journal[0][1]
@@ -617,7 +744,8 @@ class PySyncObjLog:
                 await self._replace_pointer(pointer)
                 if self._lacks(pointer):
                     self._stand_on(pointer)
-                    self._make_engine()
+                    self._voters_index, self._voters = self._voters_in_force()
+                    self._guard.begin_under(self._voters, self._make_engine())
                     self._listener.on_restore(pointer.snapshot_id)
                     self._guard.acknowledge(leader, pointer.index)
                     self._wake.set()
@@ -651,9 +779,11 @@ def _fail(waiters: list[asyncio.Future[None]], why: str) -> None:
     waiters.clear()
 
 
-def _is_payload(command: bytes) -> bool:
-    """Answer whether an entry holds frames; the empty one that proves a majority does not."""
-    return command[0] == PAYLOAD and len(command) > 1
+def _frames_of(command: bytes) -> bytes:
+    """Return the frames that an entry holds; the empty one that proves a majority has none."""
+    if is_change(command):
+        return from_command(command)[1]
+    return command[1:] if command[0] == PAYLOAD else b""
 
 
 def _ms_ago(then: float, now: float) -> int | None:
@@ -708,18 +838,19 @@ class _Links(Transport):  # type: ignore[misc]  # the library has no types
 
 
 class _Engine:
-    """One SyncObj on a journal, reduced to what the guard needs.
+    """One SyncObj on a journal, among fixed voters, reduced to what the guard needs.
 
     It is told that nobody is connected, but for the one tick in which it shall stand for election: so it
     campaigns only then, and its own send loop never runs. It has no dump file and is never asked to compact;
-    snapshots pass it by, and one that is installed gets a new engine on the journal, which holds term and vote.
+    snapshots pass it by. After one is installed, and when the voters change, a new engine takes over on the journal, which
+    holds term and vote.
     """
 
     def __init__(
         self,
         *,
-        node_id: NodeId,
-        voters: Sequence[NodeId],
+        member: Member,
+        voters: Voters,
         journal: Journal,
         guard: Guard,
         now_ms: Callable[[], float],
@@ -729,12 +860,15 @@ class _Engine:
         self._guard = guard
         self._on_role = on_role
         self._journal = journal
-        self._alone = len(voters) == 1
+        is_voter = voters.get(member.node_id) == member.directory_id
+        others = voters.keys() - {member.node_id}
+        # An observer has another in any case: an engine that has none elects itself.
+        self._others = [Node(other) for other in sorted(others if is_voter else others | {NO_NODE})]
+        self._alone = not self._others
         self.syncing = False
         self.role = Role.FOLLOWER
         self._links = _Links(guard)
-        self._others = [Node(voter) for voter in voters if voter != node_id]
-        self._set_clock()
+        _CLOCK.seconds = now_ms() / 1000 - ENGINE_AGE_S
         conf = SyncObjConf(
             autoTick=False,
             appendEntriesUseBatch=False,
@@ -752,7 +886,7 @@ class _Engine:
             raftMinTimeout=1e-5,
             raftMaxTimeout=2e-5,
         )
-        self._raft = SyncObj(Node(node_id), self._others, conf=conf, transport=self._links)
+        self._raft = SyncObj(Node(member.node_id), self._others, conf=conf, transport=self._links)
         # The guard alone decides when to campaign: the engine's own deadline has always passed.
         conf.raftMinTimeout = conf.raftMaxTimeout = -1.0
 

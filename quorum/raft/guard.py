@@ -5,7 +5,7 @@ leader's count of matching followers, the commit rule. Every message in either d
 rule below is one method (or a few) that closes one way in which the library, as shipped, loses or invents
 committed entries:
 
-    member        only voters are heard
+    member        only voters in force are counted, each by its id and directory
     term          each answer carries its sender's term: a stale one counts for nothing, a higher one deposes
     nack          a sender of a lower term is told ours
     strip         what matches is taken out of append_entries, so only a true conflict truncates
@@ -36,12 +36,11 @@ Source: Ongaro's thesis 3.6-3.10 (replication, elections, transfer), 6.4 (ReadIn
 import random
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from metadata_log.errors import InvariantBroken
-from metadata_log.ids import NodeId
+from metadata_log.ids import NodeId, Uuid
 from metadata_log.limits import (
     DISK_STALL_MS,
     ELECTION_TIMEOUT_MAX_MS,
@@ -54,7 +53,7 @@ from metadata_log.limits import (
 )
 from quorum.raft import messages
 from quorum.raft.messages import Entry, Message
-from quorum.raft.raft_log import Role
+from quorum.raft.raft_log import Member, Role, Voters
 
 NEVER: Final = float("-inf")
 
@@ -123,6 +122,7 @@ class GuardedLog(Protocol):
 class Progress:
     """What a leader knows of one follower."""
 
+    directory_id: Uuid
     probe: int
     """While `probing`: index of the entry at which the next message asks for a match."""
     next: int
@@ -197,28 +197,26 @@ class Guard:
     def __init__(
         self,
         *,
-        node_id: NodeId,
-        voters: Sequence[NodeId],
+        member: Member,
+        voters: Voters,
         log: GuardedLog,
         settings: RaftSettings,
         rng: random.Random,
         now_ms: float,
     ) -> None:
-        if node_id not in voters:
-            raise InvariantBroken(f"node {node_id} is not among the voters {list(voters)}")
-        self._id = node_id
-        self._voters = frozenset(voters)
-        self._others = tuple(sorted(self._voters - {node_id}))
-        self._majority = len(self._voters) // 2 + 1
+        self._id = member.node_id
+        self._me = member
+        self._vote_under(voters)
         self._log = log
         self._settings = settings
         self._rng = rng
         self._now = now_ms
         self.engine: Engine
-        """Set before the first event, and again when a snapshot was installed."""
+        """Set before the first event, and again when a snapshot was installed or the voters changed."""
         self.outbox: list[tuple[NodeId, Message]] = []
         self.held: list[tuple[NodeId, Message]] = []
-        self.links: set[NodeId] = set()
+        self.links: dict[NodeId, Uuid] = {}
+        """Who is connected, and under which directory; observers among them."""
         self.stalled = False
         """A sync has been under way for too long: this node neither leads nor campaigns."""
         self.elections_total = 0
@@ -249,48 +247,64 @@ class Guard:
 
     # --- events, each with the time it happened
 
-    def connected(self, node_id: NodeId, now_ms: float) -> None:
+    def connected(self, member: Member, now_ms: float) -> None:
         self._now = now_ms
-        if not self.member(node_id):
+        node_id, directory_id = member
+        if node_id == self._id:
             return
-        self.links.add(node_id)
+        self.links[node_id] = directory_id
+        if self.engine.role is not Role.LEADER:
+            return
         progress = self.peers.get(node_id)
-        if progress is not None:
+        if progress is None or progress.directory_id != directory_id:
+            self.peers[node_id] = self._unknown(directory_id)
+        else:
             progress.ask_at(max(progress.match, progress.next - 1))
             progress.sent_at = progress.pointer_at = NEVER
 
-    def lost(self, node_id: NodeId, now_ms: float, *, by_peer: bool) -> None:
+    def lost(self, member: Member, now_ms: float, *, by_peer: bool) -> None:
         self._now = now_ms
-        self.links.discard(node_id)
+        node_id = member.node_id
+        if self.links.get(node_id) != member.directory_id:
+            return
+        del self.links[node_id]
+        if not self.member(member):
+            self.peers.pop(node_id, None)  # an observer
         if by_peer and node_id == self.leader and self.engine.role is Role.FOLLOWER:
             self.lost_leader(node_id)
 
-    def received(self, source: NodeId, message: Message, now_ms: float) -> None:
-        """Take one checked message from a link that belongs to `source`."""
+    def received(self, sender: Member, message: Message, now_ms: float) -> None:
+        """Take one checked message from a link that belongs to `sender`.
+
+        Whoever leads or stands for election may be unknown to an older set of voters, so all are heard; but only voters
+        are counted. Source: Raft thesis 4.1.
+        """
         self._now = now_ms
-        if not self.member(source):
+        source = sender.node_id
+        if source == self._id:
             return
         match message["type"]:
             case "append_entries":
                 self._on_append_entries(source, message)
             case "next_node_idx":
-                self._on_next_node_idx(source, message)
+                self._on_next_node_idx(sender, message)
             case "request_vote":
                 self._on_request_vote(source, message)
             case "response_vote":
-                if self.term(source, message) and self.votes(source, message):
+                if self.term(source, message) and self.member(sender) and self.votes(source, message):
                     self._deliver(source, message)
             case "pre_vote":
                 self._on_pre_vote(source, message)
             case "pre_vote_response":
-                self._on_pre_vote_response(source, message)
+                if self.member(sender):
+                    self._on_pre_vote_response(source, message)
             case "install_snapshot":
                 self._on_install_snapshot(source, message)
             case "read_probe":
                 if not self.nack(source, message) and message["term"] == self.engine.term:
                     self._send(source, message | {"type": "read_probe_response"})
             case "read_probe_response":
-                if self.term(source, message):
+                if self.term(source, message) and self.member(sender):
                     self._on_read_probe_response(source, message)
             case "timeout_now":
                 self._on_timeout_now(source, message)
@@ -317,15 +331,13 @@ class Guard:
             self._election_at = now_ms + (
                 self._rng.uniform(RETRY_MIN_MS, RETRY_MAX_MS) if hurried else self._election_timeout()
             )
-            if not self.stalled:
+            if self.is_voter and not self.stalled:
                 self.prevote()
 
     def deadline(self) -> float:
         """Return when `tick` and `replicate` are next due."""
-        if not self._others:
-            return self._now + self._settings.heartbeat_ms
         if self.engine.role is not Role.LEADER:
-            return self._election_at
+            return self._election_at if self._others else self._now + self._settings.heartbeat_ms
         due = [self._beat_at]
         due += [self._due_at(progress) for peer, progress in self.peers.items() if peer in self.links]
         if self._round is not None:
@@ -336,9 +348,8 @@ class Guard:
         """Learn from the engine, in the midst of its own step, what it now is."""
         self._round = self._transfer = None
         if role is Role.LEADER:
-            last = self._log[-1][1]
-            # One message to each suffices in the usual case: it asks at our own end, and carries what follows.
-            self.peers = {peer: Progress(probe=last, next=last + 1) for peer in self._others}
+            known = {peer: self.voters[peer] for peer in self._others} | self.links
+            self.peers = {peer: self._unknown(directory_id) for peer, directory_id in sorted(known.items())}
             self.leader = self._id
             self._pre_votes = None
             self._retry_until = NEVER
@@ -350,6 +361,27 @@ class Guard:
             self._election_at = self._now + self._election_timeout()
         if self.leader == self._id:
             self.leader, self._leader_heard_at = None, NEVER
+
+    def _unknown(self, directory_id: Uuid) -> Progress:
+        last = self._log[-1][1]
+        # One message suffices in the usual case: it asks at our own end, and carries what follows.
+        return Progress(directory_id, probe=last, next=last + 1)
+
+    def begin_under(self, voters: Voters, engine: Engine) -> None:
+        """Go on as a follower, with another engine: made for other voters, or on an installed snapshot."""
+        self.role_changed(Role.FOLLOWER)
+        if not self._others:
+            self._commit_seen = engine.commit_index  # one that is alone counts what it has not synced
+        self._vote_under(voters)
+        self.engine = engine
+        self._pre_votes = None
+        self._check_commit()
+
+    def _vote_under(self, voters: Voters) -> None:
+        self.voters = voters
+        self._others = tuple(sorted(voters.keys() - {self._id}))
+        self._majority = len(voters) // 2 + 1
+        self.is_voter = voters.get(self._id) == self._me.directory_id
 
     def sent_by_engine(self, target: NodeId, message: Message) -> None:
         """Take what the engine sends, of its own or in answer to what is being delivered."""
@@ -372,9 +404,9 @@ class Guard:
 
     # --- terms
 
-    def member(self, source: NodeId) -> bool:
-        """Hear voters only: the engine obeys whoever speaks to it."""
-        return source in self._voters and source != self._id
+    def member(self, sender: Member) -> bool:
+        """Answer whether what another says is counted: it is a voter in force, and has the disk that was made one."""
+        return self.voters.get(sender.node_id) == sender.directory_id
 
     def term(self, source: NodeId, message: Message) -> bool:
         """Answer whether an answer belongs to our term; step down before a higher one.
@@ -420,14 +452,12 @@ class Guard:
         than the others would listen to it (`stick`), and no two split the vote; together they would only race.
         """
         low, high = self._settings.election_timeout_min_ms, self._settings.election_timeout_max_ms
-        if self.leader is None or self.leader == self._id or not self._others:
+        rivals = sorted(self.voters.keys() - {self.leader})
+        if self.leader is None or self._id not in rivals or not self._others:
             return self._rng.uniform(low, high)
-        share = (high - low) / len(self._others)
-        rank = self._rank_behind(self.leader)
+        share = (high - low) / len(rivals)
+        rank = rivals.index(self._id)
         return low + rank * share + self._rng.uniform(share / TIMEOUT_MARGIN, 2 * share / TIMEOUT_MARGIN)
-
-    def _rank_behind(self, leader: NodeId) -> int:
-        return sorted(self._voters - {leader}).index(self._id)
 
     def _postpone(self) -> None:
         self._election_at = max(self._election_at, self._now + POSTPONE_MS)
@@ -445,7 +475,8 @@ class Guard:
         A peer that still hears the leader refuses, so one flapping link elects nobody.
         """
         self.leader, self._leader_heard_at = None, NEVER
-        self._election_at = self._now + self._rank_behind(leader) * RANK_DELAY_MS
+        rank = sum(1 for voter in self._others if voter != leader and voter < self._id)
+        self._election_at = self._now + rank * RANK_DELAY_MS
         self._retry_until = self._now + self._settings.election_timeout_max_ms
 
     def prevote(self) -> None:
@@ -466,7 +497,7 @@ class Guard:
     def campaign(self, *, force: bool = False) -> None:
         """Let the engine stand for election; `force` overrides the voters' loyalty to a leader that asked for it."""
         self._pre_votes = None
-        if self.stalled:
+        if self.stalled or not self.is_voter:
             return
         self.leader, self._leader_heard_at = None, NEVER
         hurried = self._now < self._retry_until
@@ -667,12 +698,6 @@ class Guard:
             return True
         return self._log[0][1] <= index <= self._log[-1][1] and self._term_at(index) == term
 
-    def installed(self, engine: Engine) -> None:
-        """Go on with the engine that stands on an installed snapshot."""
-        self.engine = engine
-        self._pre_votes = None
-        self._check_commit()
-
     def acknowledge(self, leader: NodeId, index: int) -> None:
         """Tell a leader that our log holds its own up to `index`, by way of a snapshot."""
         answer = messages.next_node_idx(term=self.engine.term, next_index=index + 1, success=True)
@@ -765,10 +790,13 @@ class Guard:
             ),
         )
 
-    def _on_next_node_idx(self, source: NodeId, message: Message) -> None:
+    def _on_next_node_idx(self, sender: Member, message: Message) -> None:
+        source = sender.node_id
         if not self.term(source, message) or self.engine.role is not Role.LEADER:
             return
-        progress, acked = self.peers[source], message["next_node_idx"] - 1
+        progress, acked = self.peers.get(source), message["next_node_idx"] - 1
+        if progress is None or progress.directory_id != sender.directory_id:
+            return  # of a link that is gone
         if message["success"]:
             if acked > self._log[-1][1]:
                 raise InvariantBroken(f"voter {source} acknowledged entry {acked}, which we never sent")
@@ -784,6 +812,8 @@ class Guard:
         elif message["reset"]:
             hinted = self._position_for(message["hint_index"], message["hint_term"])
             progress.ask_at(max(hinted, progress.match))
+        if not self.member(sender):
+            return
         self._deliver(
             source,
             {
@@ -824,14 +854,31 @@ class Guard:
 
     def _transfer_when_ready(self, transfer: Transfer) -> None:
         is_due = self._now - transfer.asked_at >= self._settings.heartbeat_ms
-        if is_due and self.peers[transfer.target].match == self._log[-1][1]:
+        progress = self.peers.get(transfer.target)
+        if is_due and progress is not None and progress.match == self._log[-1][1]:
             transfer.asked_at = self._now
             self._send(transfer.target, {"type": "timeout_now", "term": self.engine.term})
 
-    def most_caught_up(self) -> NodeId | None:
-        """Return the linked follower whose log is longest, the lowest id among equals."""
-        linked = [peer for peer in self.peers if peer in self.links]
+    def is_linked(self, voters: Voters, node_id: NodeId) -> bool:
+        """Answer whether that one of `voters` is another node and connected."""
+        return node_id in self.links and self.links[node_id] == voters.get(node_id)
+
+    def most_caught_up(self, voters: Voters) -> NodeId | None:
+        """Return that one of `voters`, linked, whose log is longest, the lowest id among equals."""
+        linked = [peer for peer in self.peers if self.is_linked(voters, peer)]
         return max(linked, key=lambda peer: (self.peers[peer].match, -peer), default=None)
+
+    def leave_to(self, target: NodeId | None) -> None:
+        """Tell all how far the log is committed, and have `target` (None: nobody) stand for election at once.
+
+        For the end of a leadership under voters that are no longer in force: what changed them is committed, and the
+        others are to know before they vote.
+        """
+        for peer, progress in self.peers.items():
+            if peer in self.links and not progress.probing:
+                self._append(peer, progress, previous=progress.next - 1, entries=[])
+        if target is not None:
+            self._send(target, {"type": "timeout_now", "term": self.engine.term})
 
     # --- reads
 

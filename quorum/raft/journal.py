@@ -63,6 +63,7 @@ import msgpack
 
 from metadata_log.errors import DamagedFile, DiskFailed, InvariantBroken
 from metadata_log.limits import JOURNAL_FILE_BYTES, MIB
+from quorum.raft.voters import is_change
 
 log = logging.getLogger(__name__)
 
@@ -231,14 +232,19 @@ class Journal(list[tuple[bytes, int, int]]):
     """
 
     snapshot_index: int
-    """Index that the pointer's snapshot covers; getRaftCommitIndex returns it (1 for none)."""
+    """Index that the pointer's snapshot covers (1 for none)."""
+    known_commit: int = 0
+    """Commit index known before; an engine that is made anew goes on from there."""
     synced_index: int
     """Entries up to this index are on stable storage, unless cut since."""
+    voter_changes: list[int]
+    """Indexes of the entries held that set the voters."""
 
     def __init__(
         self, disk: Disk, found: "_Found", *, random_bytes: Callable[[int], bytes], file_bytes: int
     ) -> None:
         super().__init__(found.entries)
+        self.voter_changes = [index for command, index, _ in self if is_change(command)]
         self._disk = disk
         self._random_bytes = random_bytes
         self._file_bytes = file_bytes
@@ -282,6 +288,8 @@ class Journal(list[tuple[bytes, int, int]]):
             raise InvariantBroken(f"entry {idx} cannot follow entry {self[-1][1]} in the journal")
         self._record([_ENTRY, idx, term, command], len(command))
         self.append((command, idx, term))
+        if is_change(command):
+            self.voter_changes.append(idx)
 
     def clear(self) -> None:
         self.deleteEntriesFrom(0)
@@ -292,6 +300,8 @@ class Journal(list[tuple[bytes, int, int]]):
         index = self[entryFrom][1]
         self._record([_TRUNCATE, index])
         del self[entryFrom:]
+        while self.voter_changes and self.voter_changes[-1] >= index:
+            self.voter_changes.pop()
         last = self[-1][1] if self else 0
         self._vouched = min(self._vouched, last)
         self.synced_index = min(self.synced_index, last)
@@ -303,12 +313,13 @@ class Journal(list[tuple[bytes, int, int]]):
             raise InvariantBroken(f"compaction would drop all {len(self)} entries of the journal")
         self._record([_COMPACT, self[entryTo][1]])
         del self[:entryTo]
+        self.voter_changes = [index for index in self.voter_changes if index >= self[0][1]]
 
     def setRaftCommitIndex(self, raftCommitIndex: int) -> None:
         """Forget it: a commit index outlives the entries it speaks of when a tail is lost."""
 
     def getRaftCommitIndex(self) -> int:
-        return self.snapshot_index
+        return max(self.snapshot_index, self.known_commit)
 
     def setCurrentTerm(self, term: int, votedForNodeId: NodeVote) -> None:
         if (term, votedForNodeId) == (self._term, self._vote):

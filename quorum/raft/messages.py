@@ -12,6 +12,8 @@ from typing import Any, Final, Protocol
 
 from metadata_log.ids import NodeId
 from metadata_log.limits import RAFT_MESSAGE_BYTES_MAX
+from quorum.raft.raft_log import Member
+from quorum.raft.voters import VOTERS, from_command
 
 Message = dict[str, Any]
 """Keys are field names; `type` names the kind."""
@@ -27,14 +29,14 @@ INTEGER_MAX: Final = 2**63 - 1
 
 
 class RaftTransport(Protocol):
-    """What carries messages between voters; links come and go by themselves.
+    """What carries messages between controllers; links come and go by themselves.
 
-    Every message handed to `on_message` has passed `check`, and `node_id` is the link's, not the message's.
+    Every message handed to `on_message` has passed `check`, and the member is the link's, not the message's.
     """
 
-    on_message: Callable[[NodeId, Message], None]
-    on_connected: Callable[[NodeId], None]
-    on_lost: Callable[[NodeId, bool], None]
+    on_message: Callable[[Member, Message], None]
+    on_connected: Callable[[Member], None]
+    on_lost: Callable[[Member, bool], None]
     """The bool is `by_peer`: EOF or RST on an established link, not our own close."""
 
     def send(self, node_id: NodeId, message: Message) -> None:
@@ -47,8 +49,16 @@ class RaftTransport(Protocol):
 
 
 def is_entry_command(command: object) -> bool:
-    """Answer whether bytes may stand in the log: the engine's no-op, or one of our payloads."""
-    return type(command) is bytes and (command == NO_OP or command[:1] == bytes([PAYLOAD]))
+    """Answer whether bytes may stand in the log: the engine's no-op, a payload of ours, or a change of voters."""
+    if type(command) is not bytes:
+        return False
+    if command[:1] == bytes([VOTERS]):
+        try:
+            from_command(command)
+        except ValueError:
+            return False
+        return True
+    return command == NO_OP or command[:1] == bytes([PAYLOAD])
 
 
 def _natural(value: object) -> bool:

@@ -12,9 +12,11 @@ import msgpack
 
 from metadata_log.limits import TEXT_BYTES_MAX
 from quorum.raft.messages import NO_OP, Entry, is_entry_command
+from quorum.raft.raft_log import Voters
+from quorum.raft.voters import from_rows, to_rows
 
 FILE_NAME: Final = "snapshot.pointer"
-_VERSION: Final = 0
+_VERSION: Final = 1
 _CRC_BYTES: Final = 4
 
 
@@ -27,9 +29,11 @@ class Pointer:
     term: int
     entries: tuple[Entry, Entry]
     """The entries at index - 1 and index, on which a trimmed log stands."""
+    voters: Voters
+    """Those that the log has set up to `index`."""
 
     @classmethod
-    def to(cls, snapshot_id: str, *, before: Entry, last: Entry) -> "Pointer":
+    def to(cls, snapshot_id: str, *, before: Entry, last: Entry, voters: Voters) -> "Pointer":
         """Make the pointer to a snapshot that covers the log up to `last`."""
         # Of the older one only index and term are ever asked for, and two whole entries might not fit a message.
         return cls(
@@ -37,10 +41,13 @@ class Pointer:
             index=last[1],
             term=last[2],
             entries=((NO_OP, before[1], before[2]), last),
+            voters=voters,
         )
 
     def to_bytes(self) -> bytes:
-        body: bytes = msgpack.packb([_VERSION, self.snapshot_id, [list(entry) for entry in self.entries]])
+        body: bytes = msgpack.packb(
+            [_VERSION, self.snapshot_id, [list(entry) for entry in self.entries], to_rows(self.voters)]
+        )
         crc: int = google_crc32c.value(body)
         return body + crc.to_bytes(_CRC_BYTES, "big")
 
@@ -58,9 +65,9 @@ class Pointer:
             fields: Any = msgpack.unpackb(body, strict_map_key=True)
         except (ValueError, msgpack.UnpackException) as error:
             raise ValueError("it is not msgpack") from error
-        if type(fields) is not list or len(fields) != 3 or fields[0] != _VERSION:
+        if type(fields) is not list or len(fields) != 4 or fields[0] != _VERSION:
             raise ValueError("its version is unknown")
-        _, snapshot_id, entries = fields
+        _, snapshot_id, entries, voters = fields
         if type(snapshot_id) is not str or not 0 < len(snapshot_id) <= TEXT_BYTES_MAX:
             raise ValueError("it names no snapshot")
         if type(entries) is not list or len(entries) != 2 or not all(_is_entry(entry) for entry in entries):
@@ -68,7 +75,13 @@ class Pointer:
         before, last = (tuple(entry) for entry in entries)
         if last[1] != before[1] + 1 or last[2] < before[2]:
             raise ValueError("its two entries do not follow each other")
-        return cls(snapshot_id=snapshot_id, index=last[1], term=last[2], entries=(before, last))
+        return cls(
+            snapshot_id=snapshot_id,
+            index=last[1],
+            term=last[2],
+            entries=(before, last),
+            voters=from_rows(voters),
+        )
 
 
 def _is_entry(value: object) -> bool:

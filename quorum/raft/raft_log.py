@@ -5,14 +5,25 @@ Nobody outside this folder says "term" or "log index"; the only order they know 
 """
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NewType, Protocol
+from typing import NamedTuple, NewType, Protocol
 
-from metadata_log.ids import NodeId
+from metadata_log.ids import NodeId, Uuid
 
 RaftPosition = NewType("RaftPosition", tuple[int, int])
 """Opaque to all but the adapter: up to where the committed entries were wholly applied."""
+
+
+class Member(NamedTuple):
+    """Who a controller is: a wiped disk makes another member of the same id."""
+
+    node_id: NodeId
+    directory_id: Uuid
+
+
+Voters = Mapping[NodeId, Uuid]
+"""The voters' directories by id."""
 
 
 class Role(enum.Enum):
@@ -23,9 +34,12 @@ class Role(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerStatus:
-    """One other voter as this node sees it; `None` is what this node does not know (only a leader knows all)."""
+    """Another controller as this node sees it; `None` is what this node does not know (only a leader knows all)."""
 
     node_id: NodeId
+    directory_id: Uuid
+    is_voter: bool
+    """False: an observer, which replicates without a vote."""
     reachable: bool
     entries_behind: int | None
     last_caught_up_ms_ago: int | None
@@ -36,6 +50,13 @@ class RaftStatus:
     role: Role
     leader_id: NodeId | None
     peers: Sequence[PeerStatus]
+    """The other voters in order of id, then the linked observers."""
+    voters: Voters
+    """Those in force here."""
+    is_voter: bool
+    """Whether this node is one of them."""
+    change_pending: bool
+    """A change of voters is in the log and not in force yet."""
     elections_total: int
     disk_stalled_ms: int
     """How long the sync under way has been running, 0 if none is."""
@@ -53,6 +74,9 @@ class RaftListener(Protocol):
 
     def on_restore(self, snapshot_id: str) -> None:
         """Replace the image by a snapshot that the store already holds, verified and synced."""
+
+    def on_voters(self, voters: Voters) -> None:
+        """Learn who votes; after `on_commit` of the batch that said so. A snapshot says it itself."""
 
     def on_leadership(self, *, is_leader: bool) -> None:
         """Learn that this node began or ceased to lead.
@@ -75,11 +99,16 @@ class SnapshotFetcher(Protocol):
 
 
 class RaftLog(Protocol):
-    def append(self, frames: bytes) -> None:
+    def append(self, frames: bytes, voters: Voters | None = None) -> None:
         """Propose whole frames; they are committed in the order of the calls, or dropped when leadership ends.
+
+        `voters` is the set that they change the quorum to; once they are applied the leader, if still a voter, begins
+        another leadership.
 
         Raises:
             NotController: this node does not lead.
+            ChangePending: another change is not in force yet, or this leadership has committed nothing yet.
+            InvalidRequest: more than one voter would differ, or none would be left.
             ThrottlingQuotaExceeded: RAFT_UNCOMMITTED_BYTES_MAX are in flight.
         """
 

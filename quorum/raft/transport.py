@@ -1,32 +1,48 @@
-"""E: the links between controllers: one TCP connection per pair of voters, msgpack messages on it.
+"""E: the links between controllers: one TCP connection per pair of nodes, msgpack messages on it.
 
-The voter with the higher id dials; a lost link is dialled again. A newer link of the same peer replaces the
-older. Bytes, integers big-endian: every message is a u32 length and one msgpack map.
+A node dials every address it knows: of a lower id at once, of a higher id when that one has not dialled for a
+while (it may not know our address). A lost link is dialled again. Whoever belongs to the cluster is admitted:
+who is no voter in force is an observer. Bytes, integers big-endian: every message is a u32 length and one
+msgpack map.
 
-    dialler -> hello             {type "hello", version 1, cluster_id str, node_id int, directory_id bin,
-                                  voters_sha256 bin}
+    dialler -> hello             {type "hello", version 2, cluster_id str, node_id int, directory_id bin,
+                                  http str, raft str, founding bin}
     acceptor -> hello, verdict   {type "welcome"} or {type "refused", error str, message str}
     dialler -> verdict
     both -> messages             as `messages.check` admits them, once both verdicts are "welcome"
 
+`http` is the node's URL without trailing slash (at most 2,000 bytes), `raft` the "host:port" where others
+reach it. `founding` is `voters_sha256` of the settings' voters while the node's log has no voters of its own,
+else empty: two nodes that would found different quorums refuse each other; once there are voters, only the
+log is asked.
+
+A newer link of the same peer replaces the older, but for two cases. No other directory replaces a link of a
+voter in force. And when both ends dial at the same moment, each is the first to have finished what it dialled:
+both then keep the link that the higher id dialled. The lower id dials only what has not been linked for the
+grace, so a link of the higher id that is younger than that is no forgotten one.
+
 Each side gives its verdict even when the other has refused it, so a node that does not belong here always
-hears why. Whatever else arrives (a length out of bounds, no msgpack, an unknown kind) drops the link, is
-counted, and never stops the process.
+hears why. A refusal counts only where its hearer dialled: a stranger may call himself anything, but does not
+answer at a voter's address. Whatever else arrives (a length out of bounds, no msgpack, an unknown kind) drops
+the link, is counted, and never stops the process.
 """
 
 import asyncio
 import hashlib
 import logging
+import re
 import socket
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgpack
 
 from metadata_log.errors import CannotListen, InvariantBroken
 from metadata_log.ids import NodeId, Uuid, uuid_text
 from metadata_log.limits import (
+    CONTROLLERS_MAX,
+    DIAL_GRACE_MS,
     HANDSHAKE_TIMEOUT_MS,
     RAFT_HANDSHAKES_MAX,
     RAFT_HELLO_BYTES_MAX,
@@ -35,29 +51,49 @@ from metadata_log.limits import (
     RAFT_OUTBOX_BYTES_MAX,
     RECONNECT_MAX_MS,
     RECONNECT_MS,
+    TEXT_BYTES_MAX,
 )
+from quorum.config import HostPort
 from quorum.raft import messages
+from quorum.raft.raft_log import Member, Voters
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 INCONSISTENT_CLUSTER_ID: Final = "INCONSISTENT_CLUSTER_ID"
 INCONSISTENT_VOTER_SET: Final = "INCONSISTENT_VOTER_SET"
 VOTER_DIRECTORY_CHANGED: Final = "VOTER_DIRECTORY_CHANGED"
-REFUSALS: Final = frozenset({INCONSISTENT_CLUSTER_ID, INCONSISTENT_VOTER_SET, VOTER_DIRECTORY_CHANGED})
+TOO_MANY_OBSERVERS: Final = "TOO_MANY_OBSERVERS"
+REFUSALS: Final = frozenset(
+    {INCONSISTENT_CLUSTER_ID, INCONSISTENT_VOTER_SET, VOTER_DIRECTORY_CHANGED, TOO_MANY_OBSERVERS}
+)
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 _LENGTH_BYTES: Final = 4
 _REFUSAL_LENGTH_MAX: Final = 1_000
+_CLUSTER_ID_LENGTH: Final = 22
+_HTTP_BYTES_MAX: Final = 2_000
+_HTTP: Final = re.compile(r"https?://\S*[^\s/]")
+_RAFT_BYTES_MAX: Final = TEXT_BYTES_MAX + len("[]:65535")
+_RAFT: Final = re.compile(r"\S+:[0-9]{1,5}")
+_REMEMBERED_MAX: Final = 2 * CONTROLLERS_MAX
+"""Of how many peers it is known what they last said of themselves, and why they were last refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """Who a node is, as it tells the others."""
+    """Who a node is, as it tells the others; the fields are those of the message."""
 
     cluster_id: str
     node_id: NodeId
     directory_id: Uuid
-    voters_sha256: bytes
+    http: str
+    raft: str
+    founding: bytes
+
+    @property
+    def member(self) -> Member:
+        return Member(self.node_id, self.directory_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +105,7 @@ class Refusal:
 
 
 def voters_sha256(voters: Iterable[NodeId]) -> bytes:
-    """Return the digest by which two nodes see that they have the same voters.
+    """Return the digest by which two nodes see that they would found the same quorum.
 
     Only the ids: a changed directory has its own name, and an address may differ by who looks at it.
     """
@@ -83,35 +119,41 @@ class TcpTransport:
         self,
         *,
         node_id: NodeId,
-        listen: tuple[str, int],
-        peers: Mapping[NodeId, tuple[str, int]],
+        listen: HostPort,
+        addresses: Mapping[NodeId, HostPort],
         hello: Hello,
+        voters: Voters,
         now_ms: Callable[[], int],
-        expected_directories: Mapping[NodeId, Uuid],
     ) -> None:
-        self.on_message: Callable[[NodeId, messages.Message], None] = lambda _node_id, _message: None
-        self.on_connected: Callable[[NodeId], None] = lambda _node_id: None
-        self.on_lost: Callable[[NodeId, bool], None] = lambda _node_id, _by_peer: None
+        self.on_message: Callable[[Member, messages.Message], None] = lambda _member, _message: None
+        self.on_connected: Callable[[Member], None] = lambda _member: None
+        self.on_lost: Callable[[Member, bool], None] = lambda _member, _by_peer: None
         self.on_refused: Callable[[NodeId, str, str], None] = lambda _node_id, _error, _message: None
         """Called with each refusal of a peer to talk to this node, once per attempt."""
         self.refusals: dict[NodeId, Refusal] = {}
-        """The newest refusal of each peer, until a link to it succeeds."""
+        """The newest refusal of each peer that is dialled, until a link to it succeeds."""
+        self.members: dict[NodeId, Hello] = {}
+        """What each linked peer said of itself, and the last known peers before they were lost; the newest last."""
         self.foreign_bytes_total = 0
         """Links dropped for what arrived on them."""
         self.node_id = node_id
         self.hello = hello
+        """What the next handshake says; the owner replaces it when it changes."""
+        self.voters = dict(voters)
+        """In force here."""
         self.now_ms = now_ms
         self._listen = listen
-        self._peers = dict(peers)
-        self._expected_directories = dict(expected_directories)
+        self._addresses: dict[NodeId, HostPort] = {}
         self._socket: socket.socket | None = None
         self._links: dict[_Link, None] = {}
         """Oldest first."""
         self._established: dict[NodeId, _Link] = {}
         self._refused: dict[NodeId, str] = {}
         self._failure: asyncio.Future[None] | None = None
-        self._tasks: asyncio.TaskGroup
-        self._asking: set[NodeId] = set()
+        self._tasks: asyncio.TaskGroup | None = None
+        """There only while dialling is done."""
+        self._dialling: dict[NodeId, asyncio.Task[None]] = {}
+        self.set_addresses(addresses)
 
     # --- what the server calls
 
@@ -129,7 +171,7 @@ class TcpTransport:
         except OSError as error:
             cure = "Stop the process that uses it, or change [listen] raft in this controller's settings."
             raise CannotListen(
-                f"cannot listen on {host}:{port} for other voters: {error.strerror}. {cure}"
+                f"cannot listen on {host}:{port} for other controllers: {error.strerror}. {cure}"
             ) from error
         listening.setblocking(False)
         self._socket = listening
@@ -143,17 +185,35 @@ class TcpTransport:
         self._failure = loop.create_future()
         server = await loop.create_server(lambda: _Link(self, None), sock=self._socket)
         try:
-            async with asyncio.TaskGroup() as self._tasks:
-                for peer in self._peers:
-                    if peer < self.node_id:
-                        self._tasks.create_task(self._keep_dialling(peer))
-                await self._failure
+            async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
+                try:
+                    self.set_addresses(self._addresses)
+                    await self._failure
+                finally:
+                    self._tasks = None
         finally:
+            self._failure = None
             server.close()
             for link in self._links:
                 link.close()
             while self._links:  # an aborted connection is lost in the loop's next round
                 await asyncio.sleep(0)
+
+    def set_addresses(self, addresses: Mapping[NodeId, HostPort]) -> None:
+        """Dial these peers from now on, and no others; a link that stands is not touched. Our own id is passed over."""
+        self._addresses = {peer: addresses[peer] for peer in addresses if peer != self.node_id}
+        for peer in self._dialling.keys() - self._addresses.keys():
+            self._dialling.pop(peer).cancel()
+        for peer in self.refusals.keys() - self._addresses.keys():
+            del self.refusals[peer]
+        if self._tasks is not None:
+            for peer in self._addresses.keys() - self._dialling.keys():
+                self._dialling[peer] = self._tasks.create_task(self._keep_dialling(peer))
+
+    def set_voters(self, voters: Voters) -> None:
+        """Learn who votes from now on; links stay, whatever their ends now are."""
+        self.voters = dict(voters)
 
     # --- what the adapter calls
 
@@ -182,24 +242,34 @@ class TcpTransport:
             return Refusal(INCONSISTENT_CLUSTER_ID, what)
         if dialled is not None and peer != dialled:
             return Refusal(
-                INCONSISTENT_VOTER_SET, f"the address of voter {dialled} is answered by node {peer}"
+                INCONSISTENT_VOTER_SET, f"the address of node {dialled} is answered by node {peer}"
             )
-        if peer not in self._peers:
-            voters = sorted([*self._peers, own.node_id])
-            return Refusal(
-                INCONSISTENT_VOTER_SET, f"node {peer} is no other voter for node {own.node_id} of {voters}"
-            )
-        if hello.voters_sha256 != own.voters_sha256:
+        if hello.founding and own.founding and hello.founding != own.founding:
             what = f"nodes {own.node_id} and {peer} have different voters in their settings"
             return Refusal(INCONSISTENT_VOTER_SET, what)
-        expected = self._expected_directories.get(peer)
-        if expected is not None and hello.directory_id != expected:
+        if peer == own.node_id:
             what = (
-                f"voter {peer} is known by directory {uuid_text(expected)} and comes with "
-                f"{uuid_text(hello.directory_id)}: it may have forgotten what it acknowledged. "
-                f"Bring its old directory back, or replace the voter"
+                f"node {peer} meets itself, or a copy of its directory"
+                if hello.directory_id == own.directory_id
+                else f"two processes are node {peer}: one has directory {uuid_text(own.directory_id)}, the other "
+                f"{uuid_text(hello.directory_id)}. Stop one of them"
             )
             return Refusal(VOTER_DIRECTORY_CHANGED, what)
+        linked = self._established.get(peer)
+        if not self._is_voter(hello.member) and linked is not None and self._is_voter(linked.member):
+            what = (
+                f"voter {peer} comes with directory {uuid_text(hello.directory_id)}, and still runs under its old one, "
+                f"{uuid_text(linked.member.directory_id)}: two processes are node {peer}. Stop one of them"
+            )
+            return Refusal(VOTER_DIRECTORY_CHANGED, what)
+        observers = [
+            link
+            for node_id, link in self._established.items()
+            if node_id != peer and not self._is_voter(link.member)
+        ]
+        if not self._is_voter(hello.member) and len(observers) >= CONTROLLERS_MAX:
+            what = f"{len(observers)} controllers that are no voters are linked to node {own.node_id} already"
+            return Refusal(TOO_MANY_OBSERVERS, what)
         return None
 
     def handshakes(self) -> int:
@@ -208,30 +278,45 @@ class TcpTransport:
     def opened(self, link: "_Link") -> None:
         """Keep handshakes bounded: of too many the oldest goes, so that strangers who say nothing keep no voter out."""
         self._links[link] = None
+        if self._failure is None or any(link.is_attempt_at(peer) for peer in self._established):
+            link.close()  # `run` has ended, or the other end has dialled, while it was made
+            return
         if self.handshakes() > RAFT_HANDSHAKES_MAX:
             oldest = next((each for each in self._links if each.may_give_way()), None)
             if oldest is not None:
                 oldest.close()
 
-    def established(self, link: "_Link", peer: NodeId) -> None:
+    def established(self, link: "_Link", hello: Hello) -> None:
+        peer = hello.node_id
         older = self._established.get(peer)
+        # What speaks against it may have come up during its handshake.
+        if self.objection(hello, dialled=None) is not None or (
+            older is not None and self._crossed(older, link)
+        ):
+            link.close()
+            return
         if older is not None:
             older.close()
-            self._forget(older, peer, by_peer=False)
+            self._forget(older, by_peer=False)
         self._established[peer] = link
         self.refusals.pop(peer, None)
         self._refused.pop(peer, None)
+        self._remember(self.members, peer, hello)
+        for attempt in self._links:
+            if attempt.is_attempt_at(peer):
+                attempt.close()  # nobody has finished it: the acceptor comes after the dialler
         log.info("raft_link_established", extra={"peer_id": peer})
-        self.call(self.on_connected, peer)
+        self.call(self.on_connected, hello.member)
 
     def closed(self, link: "_Link", peer: NodeId | None, *, by_peer: bool) -> None:
         self._links.pop(link, None)
         if peer is not None and self._established.get(peer) is link:
-            self._forget(link, peer, by_peer=by_peer)
+            self._forget(link, by_peer=by_peer)
 
     def refused_by(self, peer: NodeId, refusal: Refusal) -> None:
-        if peer not in self._peers:
-            return  # a stranger's word counts for nothing
+        """Hear that the node at a peer's own address refuses this one."""
+        if peer not in self._addresses:
+            return  # no longer dialled
         known = self.refusals.get(peer)
         self.refusals[peer] = refusal
         if known is None or known.error != refusal.error:  # once, not at every attempt
@@ -241,21 +326,10 @@ class TcpTransport:
             )
         self.call(self.on_refused, peer, refusal.error, refusal.message)
 
-    def doubted(self, peer: NodeId) -> None:
-        """Ask a voter at its own address whether it refuses us, as one says who came in its name with a wrong hello.
-
-        A majority of refusals stops a voter, and a stranger may call himself anything. A voter with a lower id is being
-        dialled anyway.
-        """
-        if peer in self._peers and peer > self.node_id and peer not in self._asking:
-            self._asking.add(peer)
-            self._tasks.create_task(self._ask(peer))
-
     def refusing(self, peer: NodeId, refusal: Refusal) -> None:
-        if peer in self._peers and self._refused.get(peer) == refusal.error:
+        if self._refused.get(peer) == refusal.error:
             return
-        if peer in self._peers:
-            self._refused[peer] = refusal.error
+        self._remember(self._refused, peer, refusal.error)
         log.error(
             "raft_peer_refused", extra={"peer_id": peer, "error": refusal.error, "detail": refusal.message}
         )
@@ -275,37 +349,57 @@ class TcpTransport:
 
     # --- within
 
-    def _forget(self, link: "_Link", peer: NodeId, *, by_peer: bool) -> None:
-        del self._established[peer]
-        log.info("raft_link_lost", extra={"peer_id": peer, "by_peer": by_peer, "age_ms": link.age_ms()})
-        self.call(self.on_lost, peer, by_peer)
+    def _is_voter(self, member: Member) -> bool:
+        return self.voters.get(member.node_id) == member.directory_id
+
+    def _crossed(self, older: "_Link", newer: "_Link") -> bool:
+        """Answer whether both ends dialled at the same moment, and the older link is the one both keep."""
+        return (
+            older.member == newer.member
+            and older.is_dialled_by_higher()
+            and not newer.is_dialled_by_higher()
+            and older.age_ms() < DIAL_GRACE_MS
+        )
+
+    def _remember(self, known: dict[NodeId, T], peer: NodeId, what: T) -> None:
+        """Note what is last known of a peer; beyond the bound the oldest that is not linked is forgotten."""
+        known.pop(peer, None)
+        known[peer] = what
+        if len(known) > _REMEMBERED_MAX:
+            oldest = next((each for each in known if each not in self._established), None)
+            if oldest is not None:
+                del known[oldest]
+
+    def _forget(self, link: "_Link", *, by_peer: bool) -> None:
+        member = link.member
+        del self._established[member.node_id]
+        log.info(
+            "raft_link_lost", extra={"peer_id": member.node_id, "by_peer": by_peer, "age_ms": link.age_ms()}
+        )
+        self.call(self.on_lost, member, by_peer)
 
     async def _keep_dialling(self, peer: NodeId) -> None:
+        grace_ms = DIAL_GRACE_MS if peer > self.node_id else 0
+        await asyncio.sleep(grace_ms / 1000)
         delay_ms = RECONNECT_MS
         while True:
-            link = await self._dial(peer)
+            link = self._established.get(peer) or await self._dial(peer)
+            await link.lost.wait()
             # A link lost as soon as made is no success: a peer that dies of our messages is not hurried.
             if link.age_ms() >= RECONNECT_MAX_MS:
                 delay_ms = RECONNECT_MS
-            await asyncio.sleep(delay_ms / 1000)
+            await asyncio.sleep(max(delay_ms, grace_ms) / 1000)
             delay_ms = min(2 * delay_ms, RECONNECT_MAX_MS)
 
-    async def _ask(self, peer: NodeId) -> None:
-        try:
-            await self._dial(peer)
-        finally:
-            self._asking.discard(peer)
-
     async def _dial(self, peer: NodeId) -> "_Link":
-        """Connect to a voter's address and return the link once it is lost, or was not to be had."""
+        """Connect to a peer's address and return the link; it is lost already if it was not to be had."""
         link = _Link(self, peer)
-        host, port = self._peers[peer]
+        host, port = self._addresses[peer]
         try:
             async with asyncio.timeout(HANDSHAKE_TIMEOUT_MS / 1000):
                 await asyncio.get_running_loop().create_connection(lambda: link, host, port)
         except OSError:  # TimeoutError is one
-            return link
-        await link.lost.wait()
+            link.lost.set()
         return link
 
 
@@ -321,8 +415,8 @@ class _Link(asyncio.Protocol):
         self._outbox: list[bytes] = []
         self._outbox_bytes = 0
         self._flushing: asyncio.Handle | None = None
-        self._peer: NodeId | None = None
-        """Who it says it is, once it said hello."""
+        self._hello: Hello | None = None
+        """Who it says it is, once it did."""
         self._objection: Refusal | None = None
         self._established_at_ms: int | None = None
         self._deadline: asyncio.TimerHandle | None = None
@@ -332,6 +426,23 @@ class _Link(asyncio.Protocol):
     def age_ms(self) -> int:
         """Return for how long the link has been established; 0 if it never was."""
         return 0 if self._established_at_ms is None else self._owner.now_ms() - self._established_at_ms
+
+    @property
+    def member(self) -> Member:
+        """Who is at the other end; asked of established links only."""
+        assert self._hello is not None
+        return self._hello.member
+
+    @property
+    def _peer(self) -> NodeId | None:
+        return None if self._hello is None else self._hello.node_id
+
+    def is_dialled_by_higher(self) -> bool:
+        return (self._dialled is None) == (self.member.node_id > self._owner.node_id)
+
+    def is_attempt_at(self, peer: NodeId) -> bool:
+        """Answer whether it is our own attempt to link with a peer, and undecided still."""
+        return self._dialled == peer and self._established_at_ms is None and not self._closing
 
     def may_give_way(self) -> bool:
         """Answer whether it is another's attempt, and undecided still."""
@@ -375,7 +486,7 @@ class _Link(asyncio.Protocol):
             except ValueError as error:
                 self._drop(str(error))
                 return
-            self._owner.call(self._owner.on_message, self._peer, message)
+            self._owner.call(self._owner.on_message, self.member, message)
         del received[:position]
 
     def eof_received(self) -> None:
@@ -437,25 +548,19 @@ class _Link(asyncio.Protocol):
             ValueError: it is not what comes next.
         """
         owner = self._owner
-        if self._peer is None:
-            hello = _hello_from(message)
-            self._peer = hello.node_id
+        if self._hello is None:
+            self._hello = hello = _hello_from(message)
             self._objection = owner.objection(hello, dialled=self._dialled)
-            if self._objection is None and self._dialled is None and self._peer < owner.node_id:
-                raise ValueError(f"voter {self._peer} dialled a voter with a higher id")
             if self._objection is not None:
-                owner.refusing(self._peer, self._objection)
+                owner.refusing(hello.node_id, self._objection)
             if self._dialled is None:
                 self._write_now(_hello_message(owner.hello), self._verdict())
             return
         refusal = _refusal_from(message)
         if self._dialled is not None:
             self._write_now(self._verdict())
-        if refusal is not None:
-            if self._dialled is not None or self._objection is None:
-                owner.refused_by(self._peer if self._dialled is None else self._dialled, refusal)
-            else:
-                owner.doubted(self._peer)
+            if refusal is not None:
+                owner.refused_by(self._dialled, refusal)
         if refusal is not None or self._objection is not None:
             self._closing = True
             assert self._transport is not None
@@ -464,7 +569,7 @@ class _Link(asyncio.Protocol):
         if self._deadline is not None:
             self._deadline.cancel()
         self._established_at_ms = owner.now_ms()
-        owner.established(self, self._peer)
+        owner.established(self, self._hello)
 
     def _verdict(self) -> dict[str, Any]:
         if self._objection is None:
@@ -515,7 +620,9 @@ def _hello_message(hello: Hello) -> dict[str, Any]:
         "cluster_id": hello.cluster_id,
         "node_id": hello.node_id,
         "directory_id": hello.directory_id,
-        "voters_sha256": hello.voters_sha256,
+        "http": hello.http,
+        "raft": hello.raft,
+        "founding": hello.founding,
     }
 
 
@@ -523,14 +630,26 @@ def _hello_from(message: object) -> Hello:
     match message:
         case {
             "type": "hello",
-            "version": 1,
+            "version": 2,
             "cluster_id": str(cluster_id),
             "node_id": int(node_id),
             "directory_id": bytes(directory_id),
-            "voters_sha256": bytes(sha256),
-        } if len(directory_id) == 16 and len(sha256) == hashlib.sha256().digest_size:
-            return Hello(cluster_id, NodeId(node_id), Uuid(directory_id), sha256)
-    raise ValueError("no hello of version 1")
+            "http": str(http),
+            "raft": str(raft),
+            "founding": bytes(founding),
+        } if (
+            len(cluster_id) == _CLUSTER_ID_LENGTH
+            and type(node_id) is int  # no bool
+            and 0 <= node_id <= messages.INTEGER_MAX
+            and len(directory_id) == 16
+            and len(http.encode()) <= _HTTP_BYTES_MAX
+            and _HTTP.fullmatch(http)
+            and len(raft.encode()) <= _RAFT_BYTES_MAX
+            and _RAFT.fullmatch(raft)
+            and len(founding) in (0, hashlib.sha256().digest_size)
+        ):
+            return Hello(cluster_id, NodeId(node_id), Uuid(directory_id), http, raft, founding)
+    raise ValueError("no hello of version 2")
 
 
 def _refusal_from(message: object) -> Refusal | None:

@@ -95,11 +95,13 @@ def _framed(message: object) -> bytes:
 def _hello(**other: Any) -> dict[str, Any]:
     return {
         "type": "hello",
-        "version": 1,
+        "version": 2,
         "cluster_id": "A" * 22,
         "node_id": 2,
         "directory_id": b"d" * 16,
-        "voters_sha256": b"v" * 32,
+        "http": "http://127.0.0.1:1",
+        "raft": "127.0.0.1:1",
+        "founding": b"v" * 32,
     } | other
 
 

@@ -45,6 +45,7 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "quorum/raft/journal.py": frozenset({"msgpack", "google_crc32c"}),
     "quorum/raft/pointer.py": frozenset({"msgpack", "google_crc32c"}),
     "quorum/raft/transport.py": frozenset({"msgpack"}),
+    "quorum/raft/voters.py": frozenset({"msgpack"}),
     "quorum/controller.py": frozenset({"msgpack"}),
     "quorum/http_api.py": frozenset({"aiohttp", "msgpack"}),
     "quorum/log_repair.py": frozenset({"aiohttp"}),

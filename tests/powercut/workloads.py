@@ -36,6 +36,7 @@ from quorum.raft.guard import RaftSettings
 from quorum.raft.journal import Journal, OsDisk
 from quorum.raft.messages import PAYLOAD, Entry
 from quorum.raft.pointer import FILE_NAME as POINTER_FILE
+from quorum.raft.raft_log import Member
 from quorum.server import _covered_offset
 from quorum.snapshot_keeper import SnapshotKeeper
 from snapshots.history import image_at
@@ -518,8 +519,8 @@ class _Node:
         )
         self.journal = Journal.open(disk, random_bytes=rng.randbytes, file_bytes=2 * SMALL_FILE_BYTES)
         self.raft = PySyncObjLog(
-            node_id=NodeId(1),
-            voters=[NodeId(1)],
+            member=Member(NodeId(1), settings.own.directory_id),
+            voters={NodeId(1): settings.own.directory_id},
             journal=self.journal,
             transport=NobodyThere(),
             pointer_disk=disk,

@@ -5,7 +5,7 @@ import errno
 import random
 import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +19,8 @@ FAULT_S: Final = (1.0, 6.0)
 PAUSE_S: Final = (0.5, 4.0)
 STOPPED_S_MAX: Final = 10.0
 POLL_S: Final = 0.05
+BOTH: Final = ("upstream", "downstream")
+"""Of a link, from who dialled and to him."""
 
 
 @dataclass(slots=True)
@@ -98,10 +100,12 @@ class Faults:
     async def _last(self, fault: Fault, seconds: float | None = None) -> None:
         await asyncio.sleep(self.rng.uniform(*FAULT_S) if seconds is None else seconds)
 
-    async def _harm(self, kind: str, names: list[str], fault: LinkFault, *streams: str) -> None:
-        both = streams or ("upstream", "downstream")
+    async def _harm(self, kind: str, streams: Mapping[str, tuple[str, ...]], fault: LinkFault) -> None:
+        """Give each named link a fault, in the streams named with it."""
         harmed = [
-            name for name in names if await asyncio.to_thread(self.proxies.harm, name, fault, streams=both)
+            name
+            for name, harms in streams.items()
+            if await asyncio.to_thread(self.proxies.harm, name, fault, streams=harms)
         ]
         if not harmed:
             return
@@ -112,7 +116,8 @@ class Faults:
         happening.end_ns = time.monotonic_ns()
 
     async def _harm_pair(self, kind: str, fault: LinkFault) -> None:
-        await self._harm(kind, [self.rng.choice(self.proxies.names("raft-"))], fault)
+        name = self.rng.choice(self.proxies.names("raft-"))
+        await self._harm(kind, dict.fromkeys((name, _other_half(name)), BOTH), fault)
 
     async def _isolate(self, kind: str) -> None:
         """Black-hole one controller, most often the leader, from its peers."""
@@ -121,16 +126,19 @@ class Faults:
         if active is not None and self.rng.random() < 0.7:
             node_id = active.controller_id
         names = [name for name in self.proxies.names("raft-") if str(node_id) in name.split("-")[1:]]
-        await self._harm(kind, names, self.rng.choice((links.BLACK_HOLE, links.CUT)))
+        await self._harm(kind, dict.fromkeys(names, BOTH), self.rng.choice((links.BLACK_HOLE, links.CUT)))
 
     async def _one_way(self, kind: str) -> None:
-        names = self.proxies.names("raft-")
+        """Black-hole some pairs in one direction, whoever of the two has dialled."""
+        names = [name for name in self.proxies.names("raft-") if name < _other_half(name)]
         chosen = self.rng.sample(names, self.rng.randint(1, len(names)))
-        await self._harm(kind, chosen, links.BLACK_HOLE, self.rng.choice(("upstream", "downstream")))
+        there, back = self.rng.sample(BOTH, 2)
+        streams = dict.fromkeys(chosen, (there,)) | {_other_half(name): (back,) for name in chosen}
+        await self._harm(kind, streams, links.BLACK_HOLE)
 
     async def _harm_http(self, kind: str, prefix: str) -> None:
         fault = self.rng.choice((links.CUT, links.BLACK_HOLE, links.RESET, links.latency(self.rng)))
-        await self._harm(kind, [self.rng.choice(self.proxies.names(prefix))], fault)
+        await self._harm(kind, {self.rng.choice(self.proxies.names(prefix)): BOTH}, fault)
 
     async def _kill(self, kind: str, *, leader: bool) -> None:
         async with self._down:
@@ -205,6 +213,12 @@ class Faults:
             if status is not None and status["ready"]:
                 return
             await asyncio.sleep(POLL_S)
+
+
+def _other_half(name: str) -> str:
+    """Return the link that the same two voters have when the other one dialled."""
+    prefix, dialler, acceptor = name.split("-")
+    return f"{prefix}-{acceptor}-{dialler}"
 
 
 def _fill(path: Path) -> None:

@@ -1,6 +1,6 @@
 """E: toxiproxy between all that talk to each other: one proxy for each link, and the faults that a link can have.
 
-    raft-A-B     from voter A, which dials because its id is higher, to voter B: both directions of that pair
+    raft-A-B     from voter A to voter B when A has dialled, both directions; raft-B-A is the other half of that pair
     peers-A      from brokers, and from controllers that fetch snapshots, to controller A's HTTP
     clients-A    from the run's own clients to controller A's HTTP
 

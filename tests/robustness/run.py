@@ -205,7 +205,7 @@ async def _whole_log(url: str) -> bytes:
 
 
 def _through(proxies: Proxies, settings: ControllerSettings) -> ControllerSettings:
-    """Let a controller reach the voters with lower ids, which it dials, through a proxy each; all HTTP through one."""
+    """Let a controller reach each other voter through a proxy of its own; all HTTP through one."""
     own = settings.node_id
     voters = []
     for voter in settings.voters:
@@ -213,9 +213,11 @@ def _through(proxies: Proxies, settings: ControllerSettings) -> ControllerSettin
         assert parts.hostname is not None
         assert parts.port is not None
         host, port = proxies.address(f"peers-{voter.id}", (parts.hostname, parts.port))
-        raft = proxies.address(f"raft-{own}-{voter.id}", voter.raft) if voter.id < own else voter.raft
-        # Its own entry says where it listens.
-        voters.append(voter if voter.id == own else replace(voter, http=f"http://{host}:{port}", raft=raft))
+        if voter.id == own:
+            voters.append(voter)  # its own entry says where it listens
+        else:
+            raft = proxies.address(f"raft-{own}-{voter.id}", voter.raft)
+            voters.append(replace(voter, http=f"http://{host}:{port}", raft=raft))
     return replace(settings, voters=tuple(voters))
 
 

@@ -24,6 +24,7 @@ def main(argv: list[str]) -> int:
     plan = Plan(
         profiles=PROFILE_NAMES if args.profile == "all" else (args.profile,),
         controllers=args.controllers,
+        observers=args.observers,
         brokers=args.brokers,
         seconds=args.seconds,
         raft_only=args.raft_only,
@@ -51,6 +52,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=120.0, help="simulated seconds of weather per seed")
     parser.add_argument("--profile", choices=(*PROFILE_NAMES, "all"), default="swarm")
     parser.add_argument("--controllers", type=_numbers, default=(3,), help="1, 3, 5, or several: 1,3,5")
+    parser.add_argument(
+        "--observers", type=int, default=0, choices=range(5), help="controllers that begin without a vote"
+    )
     parser.add_argument("--brokers", type=_brokers, default=3, help=f"at most {BROKERS_MAX}")
     parser.add_argument("--raft-only", action="store_true", help="frames instead of controllers and brokers")
     parser.add_argument(

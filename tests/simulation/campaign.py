@@ -51,6 +51,7 @@ class Plan:
 
     profiles: Sequence[str] = ("swarm",)
     controllers: Sequence[int] = (3,)
+    observers: int = 0
     brokers: int = 3
     seconds: float = 120.0
     raft_only: bool = False
@@ -63,6 +64,7 @@ class Plan:
                         seed=seed,
                         profile=profile,
                         controllers=controllers,
+                        observers=self.observers,
                         brokers=self.brokers,
                         seconds=self.seconds,
                         raft_only=self.raft_only,
@@ -79,15 +81,24 @@ class Life:
     brokers: int
     seconds: float
     raft_only: bool
+    observers: int = 0
+    """Controllers beside the founding voters; they may become voters."""
 
     def world(self) -> World:
         profile = profile_of(self.profile, self.seed)
         if self.raft_only:
-            return World(seed=self.seed, profile=profile, voters=self.controllers)
-        return ClusterWorld(seed=self.seed, profile=profile, voters=self.controllers, brokers=self.brokers)
+            return World(seed=self.seed, profile=profile, voters=self.controllers, observers=self.observers)
+        return ClusterWorld(
+            seed=self.seed,
+            profile=profile,
+            voters=self.controllers,
+            observers=self.observers,
+            brokers=self.brokers,
+        )
 
     def command(self) -> str:
         level = "--raft-only" if self.raft_only else f"--brokers {self.brokers}"
+        level = f"--observers {self.observers} {level}" if self.observers else level
         return (
             f"python -m tests.simulation --seeds {self.seed} --profile {self.profile} "
             f"--controllers {self.controllers} {level} --seconds {self.seconds:g}"

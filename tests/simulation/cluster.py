@@ -46,6 +46,7 @@ from metadata_log.ids import NO_NODE, BrokerId, NodeId, Uuid
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import SESSION_CHECK_AGAIN_MS, SESSION_CHECKS_PER_TIMEOUT
 from metadata_log.protocol import (
+    AddVoter,
     AlterConfigs,
     Command,
     CreateTopic,
@@ -53,6 +54,7 @@ from metadata_log.protocol import (
     FetchKind,
     FetchRequest,
     Registered,
+    RemoveVoter,
     SnapshotOffer,
     decode_fetch_body,
 )
@@ -63,6 +65,7 @@ from quorum.committed_log import CommittedLog
 from quorum.config import ControllerSettings, SnapshotSettings, TimingSettings, VoterSettings
 from quorum.controller import AppliedListener, Controller, Outcome, Request
 from quorum.fetch_service import FetchService
+from quorum.raft.raft_log import Voters
 from quorum.snapshot_keeper import SnapshotKeeper
 from snapshots.snapshot_file import snapshot_id
 from tests.simulation.registers import NEVER_WRITTEN, Operation, check
@@ -129,6 +132,12 @@ class ClusterNode(SimulatedNode):
         controller = self.controller
         if controller is not None and self.world.rng.random() < 0.5:
             controller.reset_calls()
+
+    def wipe(self) -> None:
+        super().wipe()
+        self.snapshots = SimulatedStore(self.world.library, self.disk)
+        self.segments = SimulatedSegments(self.disk)
+        self.loaded = {}
 
     def is_damaged(self, fault: DamagedFile) -> bool:
         is_of_snapshot = fault.message.startswith("snapshot ")
@@ -214,6 +223,7 @@ class SimulatedController(Controller):
             unix_ms=node.unix_ms,
             rng=random.Random(world.rng.getrandbits(64)),
             load_snapshot=node.take_loaded,
+            http_url=lambda node_id: f"http://{node_id}",
         )
         self.world = world
         self.node = node
@@ -318,7 +328,7 @@ class SimulatedBroker:
                 broker_id=self.broker_id,
                 data_dir=Path("/nowhere"),
                 rack=None,
-                controllers=tuple(f"http://{node_id}" for node_id in self.world.voters),
+                controllers=tuple(f"http://{node_id}" for node_id in self.world.ids),
                 registration_timeout_ms=60_000,
                 shutdown_timeout_ms=10_000,
                 listen_http=("127.0.0.1", 1),
@@ -527,7 +537,14 @@ class ClusterWorld(World):
     """A quorum of shipped controllers with brokers and clients."""
 
     def __init__(
-        self, *, seed: int, profile: Profile, voters: int = 3, brokers: int = 3, clients: int = 5
+        self,
+        *,
+        seed: int,
+        profile: Profile,
+        voters: int = 3,
+        observers: int = 0,
+        brokers: int = 3,
+        clients: int = 5,
     ) -> None:
         self.timing = TimingSettings(session_timeout_ms=SESSION_TIMEOUT_MS, commit_timeout_ms=1_500)
         self.library = SnapshotLibrary()
@@ -535,6 +552,7 @@ class ClusterWorld(World):
             seed=seed,
             profile=replace(profile, writes_per_second=0.001, reads_per_second=READS_PER_SECOND),
             voters=voters,
+            observers=observers,
             make_listener=self._controller,
         )
         self.brokers = [SimulatedBroker(self, 11 + number) for number in range(brokers)]
@@ -574,13 +592,37 @@ class ClusterWorld(World):
                     id=voter,
                     raft=("127.0.0.1", 9000 + voter),
                     http=f"http://{voter}",
-                    directory_id=uuid(voter),
+                    directory_id=self.founders[voter],
                 )
-                for voter in self.voters
+                for voter in self.founders
             ),
             timing=self.timing,
             snapshot=SnapshotSettings(bytes=SNAPSHOT_BYTES),
         )
+
+    def propose(self, leader: SimulatedNode, voters: Voters) -> None:
+        """Ask as an operator does, of the controller."""
+        assert leader.log is not None
+        before = leader.log.status().voters
+        command: AddVoter | RemoveVoter
+        ((node_id, directory_id),) = before.items() ^ voters.items()
+        if node_id in voters:
+            command = AddVoter(
+                voter_id=node_id,
+                directory_id=directory_id,
+                host="127.0.0.1",
+                port=9000 + node_id,
+                validate_only=False,
+            )
+        else:
+            command = RemoveVoter(voter_id=node_id, directory_id=directory_id, validate_only=False)
+
+        async def ask() -> None:
+            with suppress(MetadataError, ConnectionError):
+                await self.remote(leader, lambda it: it.change_voters(command, actor=None, request=None))
+                self.consequences["changes of voters carried out"] += 1
+
+        self.spawn(ask)
 
     async def submit(self, node: SimulatedNode, command: Command, request: Request | None) -> Outcome:
         async def serve(controller: SimulatedController) -> Outcome:
@@ -751,7 +793,7 @@ class ClusterWorld(World):
             self.tell(broker, f"reads slowly for {seconds:.1f} s")
             broker.slow_until = self.loop.time() + seconds
         elif kind == "cut":
-            nodes = rng.sample(self.voters, rng.randint(1, len(self.voters)))
+            nodes = rng.sample(self.ids, rng.randint(1, len(self.ids)))
             what = rng.choice(("request", "answer"))
             self.tell(broker, f"is cut off from {nodes}: {what}s are lost for {seconds:.1f} s")
             self._cut(broker, nodes, what, seconds)
@@ -774,8 +816,8 @@ class ClusterWorld(World):
         """Let the leader sleep, and leave a broker nobody else to ask: the leader that wakes may no longer be one."""
         for node in self.nodes.values():
             if node.is_leader():
-                others = [voter for voter in self.voters if voter != node.node_id]
-                self.tell(broker, f"reaches {node.node_id} alone, of {self.voters}")
+                others = [voter for voter in self.ids if voter != node.node_id]
+                self.tell(broker, f"reaches {node.node_id} alone, of {self.ids}")
                 self._cut(broker, others, "request", 8.0)
                 node.pause(self.rng.uniform(2.0, 6.0))
                 return

@@ -12,8 +12,9 @@ from quorum.raft.adapter import _Engine, prepare_library
 from quorum.raft.guard import Guard, RaftSettings
 from quorum.raft.journal import Journal
 from quorum.raft.messages import Message
-from quorum.raft.raft_log import Role
+from quorum.raft.raft_log import Member, Role
 from tests.simulation.disk import SimulatedDisk
+from tests.simulation.world import directory_of
 
 Letter = tuple[NodeId, NodeId, Message]
 A, B, C, D, E = (NodeId(number) for number in range(1, 6))
@@ -34,28 +35,29 @@ class HandNode:
         self.journal = Journal.open(self.disk, random_bytes=rng.randbytes, file_bytes=1 << 16)
         self.disk.settle()
         self.roles: list[Role] = []
+        me, voters = quorum.member(self.node_id), dict(map(quorum.member, quorum.voters))
         self.guard = Guard(
-            node_id=self.node_id,
-            voters=quorum.voters,
+            member=me,
+            voters=voters,
             log=self.journal,
             settings=RaftSettings(),
             rng=rng,
             now_ms=quorum.now,
         )
         self.engine = _Engine(
-            node_id=self.node_id,
-            voters=quorum.voters,
+            member=me,
+            voters=voters,
             journal=self.journal,
             guard=self.guard,
             now_ms=lambda: quorum.now,
             on_role=self.roles.append,
         )
-        self.guard.installed(self.engine)
+        self.guard.begin_under(voters, self.engine)
         self.held.clear()
         self.sync()
         for peer in quorum.voters:
             if peer != self.node_id:
-                self.guard.connected(peer, quorum.now)
+                self.guard.connected(quorum.member(peer), quorum.now)
 
     def pump(self) -> None:
         self.guard.tick(self.quorum.now)
@@ -104,6 +106,9 @@ class HandQuorum:
         self.voters = (A, B, C, D, E)[:voters]
         self.nodes = {voter: HandNode(self, voter) for voter in self.voters}
 
+    def member(self, node_id: NodeId) -> Member:
+        return Member(node_id, directory_of(node_id, 0))
+
     def __getitem__(self, node_id: NodeId) -> HandNode:
         return self.nodes[node_id]
 
@@ -136,7 +141,7 @@ class HandQuorum:
         """Deliver one letter, which may have been delivered before."""
         source, target, message = letter
         node = self.nodes[target]
-        node.guard.received(source, dict(message), self.now)
+        node.guard.received(self.member(source), dict(message), self.now)
         node.pump()
 
     def settle(self, *among: NodeId) -> None:

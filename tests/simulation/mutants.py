@@ -28,6 +28,7 @@ SECONDS: Final = 12.0
 TIMEOUT_S: Final = 300
 _GUARD_TESTS: Final = "tests/unit/quorum/raft/test_guard_rules.py"
 _ADAPTER_TESTS: Final = "tests/unit/quorum/raft/test_adapter.py"
+_VOTERS_TESTS: Final = "tests/unit/quorum/raft/test_voters.py"
 _JOURNAL_TESTS: Final = "tests/unit/quorum/raft/test_journal.py"
 _CONTROLLER_TESTS: Final = "tests/unit/quorum/test_controller.py"
 _FETCH_TESTS: Final = "tests/unit/quorum/test_fetch_service.py"
@@ -40,6 +41,7 @@ class Seeds:
     profile: str
     most: int
     voters: int = 3
+    observers: int = 0
     raft_only: bool = False
 
     def __str__(self) -> str:
@@ -83,6 +85,23 @@ def _commits_with_the_news(_original: Any) -> Any:
         "commit_index": message["index"],
         "serialized": None,
     }
+
+
+def _only_what_is_applied(_original: Any) -> Any:
+    def in_force(log: Any) -> Any:
+        log._founded = True
+        return log._voters_set_by(max(log._applied[0], log._journal.voter_changes[0]))
+
+    return in_force
+
+
+def _forgets_who_voted(original: Any) -> Any:
+    def stand_on(log: Any, pointer: Any) -> None:
+        founders = log._base_voters
+        original(log, pointer)
+        log._base_voters = founders
+
+    return stand_on
 
 
 def _leads_before_its_claim_is_applied(original: Any) -> Any:
@@ -222,10 +241,52 @@ _C: Final = "quorum.controller:Controller"
 MUTANTS: Final = (
     Mutant(
         "member",
-        "whoever connects is heard",
+        "a wiped voter's acknowledgements count as those of the voter it was",
         f"{_G}.member",
         _always(True),
-        Directed(f"{_GUARD_TESTS}::test_member_an_outsider_cannot_lead"),
+        Directed(f"{_GUARD_TESTS}::test_member_a_wiped_voter_is_not_counted"),
+    ),
+    Mutant(
+        "member-by-id",
+        "an id is taken for a voter, whatever its disk",
+        f"{_G}.member",
+        lambda _: lambda guard, sender: sender.node_id in guard.voters,
+        Seeds("members", 30, observers=2, raft_only=True),
+    ),
+    Mutant(
+        "changes-at-once",
+        "a change of voters is proposed while another is in flight",
+        "quorum.raft.adapter:PySyncObjLog._change_pending",
+        _always(False),
+        Directed(f"{_VOTERS_TESTS}::test_one_change_at_a_time"),
+    ),
+    Mutant(
+        "change-of-two",
+        "two voters change at once",
+        "quorum.raft.adapter:check_one_change",
+        _always(None),
+        Directed(f"{_VOTERS_TESTS}::test_two_voters_do_not_change_at_once"),
+    ),
+    Mutant(
+        "change-unproved",
+        "a leader proposes a change before it has committed anything",
+        "quorum.raft.adapter:PySyncObjLog.check_change",
+        _always(None),
+        Directed(f"{_VOTERS_TESTS}::test_no_change_before_the_leadership_has_committed_anything"),
+    ),
+    Mutant(
+        "voters-too-old",
+        "a node acts under voters that two later changes have replaced",
+        "quorum.raft.adapter:PySyncObjLog._voters_in_force",
+        _only_what_is_applied,
+        Directed(f"{_VOTERS_TESTS}::test_a_change_behind_it_proves_that_one_was_committed"),
+    ),
+    Mutant(
+        "voters-of-the-settings",
+        "after a snapshot the settings say who votes",
+        "quorum.raft.adapter:PySyncObjLog._stand_on",
+        _forgets_who_voted,
+        Directed(f"{_VOTERS_TESTS}::test_a_snapshots_pointer_says_who_voted_there"),
     ),
     Mutant(
         "term",
@@ -590,7 +651,8 @@ def live(mutant: Mutant) -> tuple[int, str] | None:
         stack.enter_context(in_place(mutant))
         for seed in range(1, seeds.most + 1):
             make = World if seeds.raft_only else ClusterWorld
-            world = make(seed=seed, profile=profile_of(seeds.profile, seed), voters=seeds.voters)
+            profile = profile_of(seeds.profile, seed)
+            world = make(seed=seed, profile=profile, voters=seeds.voters, observers=seeds.observers)
             try:
                 violations = world.run(SECONDS)
             except Exception as error:  # the mutant broke something that even the simulator rests on

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 import msgpack
 
-from metadata_log.ids import NodeId
+from metadata_log.ids import NodeId, Uuid
 from quorum.raft import messages
 from quorum.raft.messages import Message
+from quorum.raft.raft_log import Member
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,13 +28,14 @@ class LinkFaults:
 class SimulatedTransport:
     """One incarnation of one node's transport."""
 
-    def __init__(self, network: "Network", node_id: NodeId) -> None:
+    def __init__(self, network: "Network", member: Member) -> None:
         self._network = network
-        self.node_id = node_id
+        self.member = member
+        self.node_id = member.node_id
         self.alive = True
-        self.on_message: Callable[[NodeId, Message], None] = lambda _node, _message: None
-        self.on_connected: Callable[[NodeId], None] = lambda _node: None
-        self.on_lost: Callable[[NodeId, bool], None] = lambda _node, _by_peer: None
+        self.on_message: Callable[[Member, Message], None] = lambda _member, _message: None
+        self.on_connected: Callable[[Member], None] = lambda _member: None
+        self.on_lost: Callable[[Member, bool], None] = lambda _member, _by_peer: None
         self.links: set[NodeId] = set()
 
     def send(self, node_id: NodeId, message: Message) -> None:
@@ -53,6 +55,8 @@ class Network:
         self._rng = rng
         self.faults = faults
         self._transports: dict[NodeId, SimulatedTransport] = {}
+        self._directories: dict[NodeId, Uuid] = {}
+        """The newest of each node: one that was wiped has another."""
         self._blocked: set[tuple[NodeId, NodeId]] = set()
         self._arrives: dict[tuple[NodeId, NodeId], float] = {}
         self._epochs: dict[frozenset[NodeId], int] = {}
@@ -61,8 +65,10 @@ class Network:
 
     # --- life of nodes
 
-    def attach(self, node_id: NodeId) -> SimulatedTransport:
-        transport = SimulatedTransport(self, node_id)
+    def attach(self, member: Member) -> SimulatedTransport:
+        node_id = member.node_id
+        transport = SimulatedTransport(self, member)
+        self._directories[node_id] = member.directory_id
         self._transports[node_id] = transport
         for peer in sorted(self._transports):
             if peer != node_id:
@@ -120,6 +126,8 @@ class Network:
             return
         if faults.lost and rng.random() < faults.lost:
             return
+        # What one disk's process said is not taken for its successor's, nor handed to that.
+        of = sender.member.directory_id, self._directories[target]
         copies = 2 if faults.duplicated and rng.random() < faults.duplicated else 1
         for _ in range(copies):
             delay = self._delay()
@@ -130,11 +138,15 @@ class Network:
                 delay = max(delay, self._arrives.get((source, target), 0.0) - self._loop.time())
                 self._arrives[source, target] = self._loop.time() + delay
                 epoch = self._epoch(source, target)
-            self._loop.call_later(delay, self._deliver, source, target, packed, epoch)
+            self._loop.call_later(delay, self._deliver, source, target, of, packed, epoch)
 
-    def _deliver(self, source: NodeId, target: NodeId, packed: bytes, epoch: int | None) -> None:
+    def _deliver(
+        self, source: NodeId, target: NodeId, of: tuple[Uuid, Uuid], packed: bytes, epoch: int | None
+    ) -> None:
         receiver = self._transports.get(target)
         if receiver is None or (source, target) in self._blocked:
+            return
+        if of != (self._directories[source], self._directories[target]):
             return
         if epoch is not None and epoch != self._epoch(source, target):
             return
@@ -142,7 +154,7 @@ class Network:
         messages.check(message)
         self.messages_total += 1
         self.note("message", source, target, message["type"], message["term"])
-        receiver.on_message(source, message)
+        receiver.on_message(Member(source, of[0]), message)
 
     def note(self, *event: object) -> None:
         """Add an event to the trace: the same seed must give the same sum."""
@@ -170,7 +182,7 @@ class Network:
         self._epochs[pair] = self._epochs.get(pair, 0) + 1
         for node_id, peer in ((one, other), (other, one)):
             self._transports[node_id].links.add(peer)
-            self._transports[node_id].on_connected(peer)
+            self._transports[node_id].on_connected(self._transports[peer].member)
 
     def _give_up(self, pair: frozenset[NodeId], epoch: int) -> None:
         if self._epochs.get(pair, 0) == epoch and any(frozenset(way) == pair for way in self._blocked):
@@ -195,6 +207,6 @@ class Network:
             transport.links.discard(peer)
             # What was sent before the end may have arrived before it; nothing of this connection comes after.
             self._epochs[frozenset((transport.node_id, peer))] = self._epoch(transport.node_id, peer) + 1
-            transport.on_lost(peer, by_peer)
+            transport.on_lost(Member(peer, self._directories[peer]), by_peer)
             if peer in self._transports:
                 self._connect_later(frozenset((transport.node_id, peer)))

@@ -28,7 +28,7 @@ class Weather:
 
     def kinds(self) -> list[tuple[float | None, Callable[[], None]]]:
         """Return mean seconds between two faults of a kind (None: never), and what to do."""
-        profile, alone = self._world.profile, len(self._world.voters) == 1
+        profile, alone = self._world.profile, len(self._world.ids) == 1
         return [
             (profile.crash_every, self._crash),
             (None if alone else profile.partition_every, self._partition),
@@ -76,7 +76,7 @@ class Weather:
     def _transfer(self) -> None:
         for node in self._world.nodes.values():
             if node.log is not None and node.is_leader():
-                target = self._rng.choice((None, *self._world.voters))
+                target = self._rng.choice((None, *self._world.ids))
                 with suppress(MetadataError):
                     node.log.transfer_leadership(target)
                     self._count("transfer")
@@ -102,9 +102,9 @@ class Weather:
     def _partition(self) -> None:
         """Cut some voters off from some others, sometimes in one direction only; heal after a while."""
         world, rng = self._world, self._rng
-        aside = rng.sample(world.voters, rng.randint(1, max(1, len(world.voters) // 2)))
+        aside = rng.sample(world.ids, rng.randint(1, max(1, len(world.ids) // 2)))
         directions = rng.choice(((True, True), (True, False), (False, True)))
-        others = [voter for voter in world.voters if voter not in aside]
+        others = [voter for voter in world.ids if voter not in aside]
         if rng.random() < 0.3:
             others = rng.sample(
                 others, rng.randint(1, len(others))
@@ -124,7 +124,7 @@ class Weather:
         self._world.network.heal()
 
     def _flap(self) -> None:
-        one, other = self._rng.sample(self._world.voters, 2)
+        one, other = self._rng.sample(self._world.ids, 2)
         self._count("reset")
         self._world.tell("network", f"resets {one} - {other}")
         self._world.network.flap(one, other)
@@ -193,6 +193,8 @@ def swarm(seed: int) -> dict[str, float | None]:
         "rot_every": 15.0,
         "wall_clock_every": 15.0,
         "broker_every": 3.0,
+        "change_every": 4.0,
+        "wipe_every": 15.0,
     }
     return {
         kind: None if rng.random() < 0.35 else every * rng.choice((0.5, 1.0, 1.0, 2.0))

@@ -22,13 +22,14 @@ from metadata_log.errors import (
     NotController,
     Unavailable,
 )
-from metadata_log.ids import NodeId
+from metadata_log.ids import NodeId, Uuid
 from quorum.raft.adapter import PySyncObjLog
 from quorum.raft.guard import RaftSettings
 from quorum.raft.journal import Journal, JournalBatch, _frames, _identity
 from quorum.raft.messages import Entry
-from quorum.raft.raft_log import RaftListener, Role
+from quorum.raft.raft_log import Member, RaftListener, Role, Voters
 from tests.simulation.disk import Rot, SimulatedDisk
+from tests.simulation.membership import Membership
 from tests.simulation.network import LinkFaults, Network, SimulatedTransport
 from tests.simulation.story import Story
 from tests.simulation.virtual_loop import VirtualLoop
@@ -64,6 +65,10 @@ class Profile:
     """A node's wall clock jumps by up to minutes, either way."""
     broker_every: float | None = None
     """A broker sleeps, dies, restarts in order, is cut off, or reads slowly."""
+    change_every: float | None = None
+    """A controller becomes a voter, or one no more."""
+    wipe_every: float | None = None
+    """A controller's disk dies, and it starts on an empty one."""
     writes_per_second: float = 55.0
     reads_per_second: float = 85.0
 
@@ -111,6 +116,18 @@ PROFILES = {
     ),
     "storm": Profile(
         crash_every=6.0, partition_every=0.35, flap_every=1.0, transfer_every=5.0, broker_every=2.0
+    ),
+    "members": Profile(
+        links=LinkFaults(lost=0.02, duplicated=0.05, late=0.05),
+        crash_every=3.0,
+        partition_every=3.0,
+        flap_every=4.0,
+        pause_every=20.0,
+        transfer_every=10.0,
+        rot_every=40.0,
+        change_every=0.7,
+        wipe_every=6.0,
+        broker_every=8.0,
     ),
 }
 
@@ -166,6 +183,8 @@ class SimulatedNode:
     def __init__(self, world: "World", node_id: NodeId) -> None:
         self.world = world
         self.node_id = node_id
+        self.directory_id = directory_of(node_id, 0)
+        self.wipes = 0
         self.disk = SimulatedDisk()
         self.store: dict[str, int] = {}
         """Snapshots held, verified and synced: number of frames by id."""
@@ -216,11 +235,11 @@ class SimulatedNode:
         self.disk.settle()
         self._check_recovery()
         self.durable, self.writing = list(self.journal), None
-        self.transport = world.network.attach(self.node_id)
+        self.transport = world.network.attach(self.member)
         self.listener = world.make_listener(self)
         self.log = WatchedLog(
-            node_id=self.node_id,
-            voters=world.voters,
+            member=self.member,
+            voters=world.founders,
             journal=self.journal,
             transport=self.transport,
             pointer_disk=self.disk,
@@ -237,6 +256,21 @@ class SimulatedNode:
         self.log.may_run = self.is_awake
         world.tell(self, "starts")
         self.task = world.loop.create_task(self._run(self.log))
+
+    @property
+    def member(self) -> Member:
+        return Member(self.node_id, self.directory_id)
+
+    def wipe(self) -> None:
+        """Lose the disk, and all on it, and start on an empty one, as another member."""
+        self.crash()
+        self.incarnation += 1  # whatever was to start it again
+        self.world.lost_disks.append((self.member, self.durable))
+        self.wipes += 1
+        self.directory_id = directory_of(self.node_id, self.wipes)
+        self.disk = SimulatedDisk()
+        self.store, self.durable, self.writing, self.rots = {}, [], None, []
+        self.world.tell(self, "has lost its disk")
 
     def _after_pump(self) -> None:
         self.rots.clear()
@@ -296,7 +330,7 @@ class SimulatedNode:
             return
         self.is_stopping = True
         self.world.tell(self, "is asked to stop")
-        if self.is_leader() and len(self.world.voters) > 1:
+        if self.is_leader() and len(self.world.ids) > 1:
             with suppress(MetadataError):
                 log.transfer_leadership(None)
             until = self.world.loop.time() + 1.0
@@ -414,7 +448,7 @@ class SimulatedNode:
         return self.log is not None and self.log.status().role is Role.LEADER
 
     def _check_recovery(self) -> None:
-        if self.incarnation == 1:
+        if self.incarnation == 1 or not self.durable:
             return
         if not self._may_recover(list(self.journal)):
             self.world.violated(f"node {self.node_id} recovered a log that it never had made durable")
@@ -536,12 +570,16 @@ class Model:
     def on_leadership(self, *, is_leader: bool) -> None:
         self.is_leader = is_leader
         self.mine.clear()
-        assert self.node.log is not None
+        log = self.node.log
+        assert log is not None
         if is_leader:
-            self.node.log.append(self.node.world.next_frame())
+            log.append(self.node.world.next_frame())
 
     def on_leader_hint(self, leader_id: NodeId | None) -> None:
         """Do nothing."""
+
+    def on_voters(self, voters: Voters) -> None:
+        """Do nothing: the frames say nothing of voters."""
 
 
 class Checks:
@@ -593,7 +631,7 @@ class Checks:
             if index > self.commit_max:
                 self.commit_max = index
                 self.committed_in[index] = engine.term
-                self._check_durable(index, term)
+                self._check_durable(log, index, term)
         node.commit_seen = commit_index
         self._steps += 1
         if self._steps % 97 == 0:
@@ -616,11 +654,17 @@ class Checks:
                 raise Violation(f"leader append-only: node {node.node_id} lost entry {index} in term {term}")
         node.lead_mark = last, journal[-1][2]
 
-    def _check_durable(self, index: int, term: int) -> None:
-        holders = [node.node_id for node in self._world.nodes.values() if _holds(node.durable, index, term)]
-        if len(holders) <= len(self._world.voters) // 2:
+    def _check_durable(self, log: WatchedLog, index: int, term: int) -> None:
+        """A majority of those who voted before this entry holds it; behind a change, those before the change may do."""
+        disks = [(node.member, node.durable) for node in self._world.nodes.values()] + self._world.lost_disks
+        # What a disk held that is lost by now was acknowledged, perhaps: it is one of the failures that are survived.
+        holders = {member for member, durable in disks if _holds(durable, index, term)}
+        changed_at, voters = log._voters_set_by(index - 1)
+        _, before = log._voters_set_by(changed_at - 1) if changed_at else (0, voters)
+        if not any(2 * len(holders & set(each.items())) > len(each) for each in (voters, before)):
             raise Violation(
-                f"durable majority: entry {index} of term {term} is committed, but only on {holders}"
+                f"durable majority: entry {index} of term {term} is committed, but only on "
+                f"{sorted(holder.node_id for holder in holders)} of voters {sorted(voters)}"
             )
 
     def _check_matching(self) -> None:
@@ -636,6 +680,11 @@ class Checks:
                     if same and index > first and mine != theirs:
                         raise Violation(f"log matching: two logs differ at {index}, below an equal entry")
                     same = same or mine[2] == theirs[2]
+
+
+def directory_of(node_id: NodeId, wipes: int) -> Uuid:
+    """Return the directory id of a node whose disk was lost so often."""
+    return Uuid(bytes([0x40 + node_id, wipes]) * 8)
 
 
 def _holds(entries: Sequence[Entry], index: int, term: int) -> bool:
@@ -659,13 +708,15 @@ class World:
         seed: int,
         profile: Profile,
         voters: int = 3,
+        observers: int = 0,
         settings: RaftSettings | None = None,
         make_listener: ListenerMaker = Model,
     ) -> None:
         self.rng = random.Random(seed)
         self.profile = profile
         self.loop = VirtualLoop()
-        self.voters = tuple(NodeId(number) for number in range(1, voters + 1))
+        self.ids = tuple(NodeId(number) for number in range(1, voters + observers + 1))
+        self.founders: Voters = {node_id: directory_of(node_id, 0) for node_id in self.ids[:voters]}
         self.settings = settings or RaftSettings(tail_entries=20)
         self.network = Network(self.loop, self.rng, profile.links)
         self.checks = Checks(self)
@@ -675,7 +726,9 @@ class World:
         self.consequences: Counter[str] = Counter()
         """What came of it, by kind."""
         self.make_listener = make_listener
-        self.nodes = {node_id: self.make_node(node_id) for node_id in self.voters}
+        self.nodes = {node_id: self.make_node(node_id) for node_id in self.ids}
+        self.lost_disks: list[tuple[Member, list[Entry]]] = []
+        """What the disks held that were lost."""
         self.floor = 0
         """No read may see fewer frames: acknowledged or read before it began."""
         self.writes_acknowledged = 0
@@ -711,6 +764,11 @@ class World:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    def propose(self, leader: SimulatedNode, voters: Voters) -> None:
+        """Ask a leader for a change of voters."""
+        assert leader.log is not None
+        leader.log.append(self.next_frame(), voters)
+
     def next_frame(self) -> bytes:
         self._frames += 1
         return self._frames.to_bytes(FRAME_BYTES, "big")
@@ -741,6 +799,7 @@ class World:
             (1 / profile.writes_per_second, self._write),
             (1 / profile.reads_per_second, self._read),
             *weather.kinds(),
+            *Membership(self).kinds(),
             *self.more_weather(),
         ]
         async with asyncio.TaskGroup() as tasks:

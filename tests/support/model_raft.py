@@ -6,15 +6,21 @@ One shared log of payloads; the test says who leads, what is committed, and who 
 import asyncio
 from collections.abc import Sequence
 
-from metadata_log.errors import NotController
+from metadata_log.errors import ChangePending, NotController
 from metadata_log.ids import NodeId
-from quorum.raft.raft_log import RaftListener, RaftPosition, RaftStatus, Role
+from quorum.raft.raft_log import PeerStatus, RaftListener, RaftPosition, RaftStatus, Role, Voters
 
 
 class ModelQuorum:
     """The agreed log, and the nodes that follow it."""
 
-    def __init__(self) -> None:
+    def __init__(self, voters: Voters | None = None) -> None:
+        self.voters: Voters = voters or {}
+        self.changes: dict[int, Voters] = {}
+        """By the place in the log of what changes them."""
+        self.observers: list[PeerStatus] = []
+        self.caught_up_ms_ago: dict[NodeId, int | None] = {}
+        """Of the voters that are not at the leader's heels; None: not reachable."""
         self.log: list[bytes] = []
         self.committed = 0
         self.leader: ModelRaft | None = None
@@ -29,6 +35,7 @@ class ModelQuorum:
         self.depose()
         if keep is not None:
             del self.log[self.committed + keep :]
+            self.changes = {at: voters for at, voters in self.changes.items() if at < len(self.log)}
         self.leader = self.nodes[NodeId(node_id)]
         for node in self.nodes.values():
             node.listener.on_leader_hint(NodeId(node_id))
@@ -52,14 +59,23 @@ class ModelRaft:
         self.quorum = quorum
         self.node_id = node_id
         self.listener = listener
+        self.directory_id = quorum.voters.get(node_id)
         self.applied = 0
         self.hold_reads = False
         self._reads: list[asyncio.Future[None]] = []
 
-    def append(self, frames: bytes) -> None:
+    def append(self, frames: bytes, voters: Voters | None = None) -> None:
         if self.quorum.leader is not self:
             raise NotController("does not lead")
+        if voters is not None:
+            if self.change_pending:
+                raise ChangePending("one at a time")
+            self.quorum.changes[len(self.quorum.log)] = voters
         self.quorum.log.append(frames)
+
+    @property
+    def change_pending(self) -> bool:
+        return any(at >= self.applied for at in self.quorum.changes)
 
     def uncommitted(self) -> Sequence[bytes]:
         return self.quorum.log[self.applied :]
@@ -69,6 +85,10 @@ class ModelRaft:
             payload = self.quorum.log[self.applied]
             self.listener.on_commit(payload)
             self.applied += 1
+            changed = self.quorum.changes.get(self.applied - 1)
+            if changed is not None:
+                self.quorum.voters = changed
+                self.listener.on_voters(changed)
 
     async def read_index(self) -> None:
         if self.quorum.leader is not self:
@@ -109,10 +129,27 @@ class ModelRaft:
         return RaftStatus(
             role=Role.LEADER if self.quorum.leader is self else Role.FOLLOWER,
             leader_id=self.leader_hint(),
-            peers=(),
+            voters=self.quorum.voters,
+            is_voter=self.quorum.voters.get(self.node_id, b"") == self.directory_id,
+            change_pending=self.change_pending,
+            peers=(*self._other_voters(), *self.quorum.observers),
             elections_total=0,
             disk_stalled_ms=0,
             committed_ms_ago=0,
             synced_bytes_total=0,
             syncs_total=0,
         )
+
+    def _other_voters(self) -> Sequence[PeerStatus]:
+        return [
+            PeerStatus(
+                node_id=node_id,
+                directory_id=directory_id,
+                is_voter=True,
+                reachable=(ago := self.quorum.caught_up_ms_ago.get(node_id, 0)) is not None,
+                entries_behind=0 if ago == 0 else 7,
+                last_caught_up_ms_ago=ago,
+            )
+            for node_id, directory_id in sorted(self.quorum.voters.items())
+            if node_id != self.node_id
+        ]

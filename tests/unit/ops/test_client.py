@@ -146,7 +146,7 @@ def test_an_overloaded_node_is_asked_again() -> None:
         assert client(one.url).read("/v1/topics") == {}
         one.answer = lambda _: busy
         with pytest.raises(ThrottlingQuotaExceeded):
-            client(one.url, timeout_s=0.1).read("/v1/topics")
+            client(one.url, timeout_s=1.0).read("/v1/topics")
 
 
 @pytest.mark.parametrize("reply", [Reply(404, b"<html>"), Reply(500, b'{"detail":1}'), Reply(200, b"<html>")])
@@ -154,7 +154,7 @@ def test_what_is_not_ours_is_said_to_be(reply: Reply) -> None:
     with node() as one:
         one.answer = lambda _: reply
         with pytest.raises(Unreachable, match=r"answered|not JSON"):
-            client(one.url, timeout_s=0.1).read("/v1/topics")
+            client(one.url, timeout_s=1.0).read("/v1/topics")
 
 
 @pytest.mark.parametrize(

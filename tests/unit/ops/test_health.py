@@ -13,6 +13,7 @@ READY = {"ready": True, "reasons": []}
 def voter(node_id: int, **different: Any) -> dict[str, Any]:
     return {
         "id": node_id,
+        "directory_id": f"d{node_id}",
         "address": f"h:{node_id}",
         "role": "leader" if node_id == 1 else "follower",
         "end_offset": 10,
@@ -32,8 +33,14 @@ def quorum(node_id: int, **different: Any) -> dict[str, Any]:
         "log_start_offset": 0,
         "digest": {"end_offset": 10, "value": "aa"},
         "node_id": node_id,
+        "change_pending": False,
         "voters": [voter(i) for i in (1, 2, 3)],
+        "observers": [],
     } | different
+
+
+def observer(node_id: int, **different: Any) -> dict[str, Any]:
+    return voter(node_id, directory_id=f"new{node_id}", role="observer") | different
 
 
 def nodes(*quorums: Mapping[str, Any] | None, ready: Mapping[str, Any] = READY) -> list[NodeAnswers]:
@@ -72,6 +79,10 @@ UNREACHED = quorum(1, voters=[voter(1), voter(2, reachable=False), voter(3, last
             ["DIGESTS_DIFFER"],
         ),
         (nodes(quorum(1), quorum(2, digest={"end_offset": 9, "value": "bb"})), ONLINE, None, "green", []),
+        (nodes(quorum(1, change_pending=True)), ONLINE, None, "yellow", ["CHANGE_PENDING"]),
+        (nodes(quorum(1, observers=[observer(4)])), ONLINE, None, "green", []),
+        (nodes(quorum(1, observers=[observer(3)])), ONLINE, None, "yellow", ["NOT_A_VOTER"]),
+        (nodes(quorum(1, observers=[observer(3)]), quorum(3)), ONLINE, None, "green", []),
     ],
 )
 def test_health(
@@ -101,12 +112,23 @@ def test_the_status_is_the_leaders_view_completed_by_what_others_say_of_themselv
             "high_watermark",
             "log_start_offset",
             "digest",
+            "change_pending",
             "voters",
+            "observers",
         ),
     }
     assert status["high_watermark"] == 10
     second = status["voters"][1]
     assert (second["end_offset"], second["log_start_offset"], second["lag_records"]) == (7, 3, 3)
+
+
+def test_a_wiped_controller_speaks_for_its_new_disk_only() -> None:
+    voters = [voter(1), voter(2), voter(3, end_offset=None, role=None, reachable=False)]
+    leader = quorum(1, voters=voters, observers=[observer(3, end_offset=None, lag_records=None)])
+    status = merged_status(nodes(leader, quorum(3, voters=voters, observers=[observer(3, end_offset=7)])))
+    assert status is not None
+    assert [row["end_offset"] for row in status["voters"]] == [10, 10, None]
+    assert [(row["end_offset"], row["lag_records"]) for row in status["observers"]] == [(7, 3)]
 
 
 def test_without_a_leader_the_furthest_speaks() -> None:

@@ -127,7 +127,7 @@ def test_every_column_is_a_key_of_the_json_that_formats_promise() -> None:
         },
         "voters": {
             *("id", "address", "role", "end_offset", "log_start_offset", "lag_records"),
-            *("last_caught_up_ms_ago", "reachable"),
+            *("last_caught_up_ms_ago", "reachable", "directory_id"),
         },
         "configs": {"resource_type", "resource_name", "name", "value"},
         "snapshots": {"id", "end_offset", "controller_epoch", "bytes", "sha256"},
@@ -136,7 +136,7 @@ def test_every_column_is_a_key_of_the_json_that_formats_promise() -> None:
         "topics": topics_commands.TOPICS,
         "partitions": topics_commands.PARTITIONS,
         "brokers": brokers_commands.BROKERS,
-        "voters": quorum_commands.VOTERS,
+        "voters": quorum_commands.CONTROLLERS,
         "configs": configs_commands.CONFIGS,
         "snapshots": snapshot_commands.SNAPSHOTS,
     }

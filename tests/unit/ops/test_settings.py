@@ -93,13 +93,65 @@ def test_the_examples_name_every_key_with_its_default() -> None:
         assert wanted <= shown
 
 
+def test_a_controller_outside_the_voters_is_an_observer_that_tells_where_it_listens(tmp_path: Path) -> None:
+    file = tmp_path / "controller.toml"
+    observer = replace(controller(tmp_path / "data"), node_id=NodeId(7))
+    file.write_text(controller_toml(observer, data_dir="data"))
+    loaded = load_controller_settings(file)
+    assert loaded == observer
+    assert not loaded.is_listed
+    assert (loaded.http_url, loaded.raft_address) == ("http://127.0.0.1:9092", ("127.0.0.1", 9192))
+
+
+def test_what_is_advertised_comes_before_the_voters_entry(tmp_path: Path) -> None:
+    file = tmp_path / "controller.toml"
+    founder = controller(tmp_path / "data")
+    assert (founder.http_url, founder.raft_address) == (founder.own.http, founder.own.raft)
+    moved = replace(founder, advertised_http="http://c2:9092", advertised_raft=("c2", 9192))
+    file.write_text(controller_toml(moved, data_dir="data"))
+    assert load_controller_settings(file) == moved
+    assert (moved.http_url, moved.raft_address) == ("http://c2:9092", ("c2", 9192))
+
+
+@pytest.mark.parametrize(
+    ("listen_http", "listen_raft", "advertised", "message"),
+    [
+        (("0.0.0.0", 9092), ("127.0.0.1", 9192), "", "set advertised.http"),
+        (("127.0.0.1", 9092), ("::", 9192), "", "set advertised.raft"),
+        (("127.0.0.1", 0), ("127.0.0.1", 9192), "", "set advertised.http"),
+        (("0.0.0.0", 9092), ("0.0.0.0", 9192), 'http = "http://c7:9092"\nraft = "c7:9192"\n', None),
+        (("h", 9092), ("h", 9192), 'raft = "0.0.0.0:9192"\n', r"advertised\.raft = .*others can reach"),
+        (("h", 9092), ("h", 9192), 'http = "http://[::]:9092"\n', r"advertised\.http = .*others can reach"),
+        (("h", 9092), ("h", 9192), 'raft = "h:0"\n', r"advertised\.raft = .*others can reach"),
+        (("h", 9092), ("h", 9192), 'raft = "h:1"\n', r"advertised\.raft tells the others port 1"),
+        (("h", 9092), ("h", 9192), 'host = "h"\n', r"advertised\.host is unknown"),
+    ],
+)
+def test_others_must_be_able_to_reach_an_observer(
+    tmp_path: Path,
+    listen_http: tuple[str, int],
+    listen_raft: tuple[str, int],
+    advertised: str,
+    message: str | None,
+) -> None:
+    file = tmp_path / "controller.toml"
+    observer = replace(
+        controller(tmp_path), node_id=NodeId(7), listen_http=listen_http, listen_raft=listen_raft
+    )
+    file.write_text(f"{controller_toml(observer, data_dir='data')}\n[advertised]\n{advertised}")
+    if message is None:
+        assert load_controller_settings(file).raft_address == ("c7", 9192)
+    else:
+        with pytest.raises(InvalidSettings, match=message):
+            load_controller_settings(file)
+
+
 CONTROLLER_FAULTS = [
     ('cluster_id = "4L6g3nShT-eMCtK--X86sw"\n', "", r"cluster_id is missing"),
     ("4L6g3nShT-eMCtK--X86sw", "short", r"cluster_id = 'short': wanted the 22 characters"),
     ("node_id = 2", 'node_id = "2"', r"node_id = '2': wanted a whole number"),
     ("node_id = 2", "node_id = true", r"node_id = True: wanted a whole number"),
     ("node_id = 2", "node_id = -2", r"node_id = -2: wanted a whole number"),
-    ("node_id = 2", "node_id = 7", r"node_id 7 is none of the voters"),
     ("node_id = 2", "node_id = 2\nnode_ids = 2", r"node_ids is unknown; did you mean node_id\?"),
     ('data_dir = "data"', 'data_dir = ""', r"data_dir = '': wanted text"),
     ('data_dir = "data"', "data_dir = [1]", r"data_dir = \[1\]: wanted text"),

@@ -56,7 +56,7 @@ class Lab:
     """Three controllers on one model quorum, and a clock that stands still."""
 
     def __init__(self, *, commit_timeout_ms: int = 10_000) -> None:
-        self.quorum = ModelQuorum()
+        self.quorum = ModelQuorum({NodeId(n): uuid(500 + n) for n in (1, 2, 3)})
         self.now_ms = 1_000_000
         self.snapshots: dict[str, MetadataImage] = {}
         self.controllers = {}

@@ -1,7 +1,13 @@
-"""E: what a claim brings with it."""
+"""E: what a claim brings with it, and who may become and cease to be a voter (KIP-853)."""
 
-from metadata_log.ids import NodeId
-from metadata_log.image.metadata_image import EMPTY
+import dataclasses
+
+import pytest
+
+from metadata_log.batch import Cause
+from metadata_log.ids import MIGRATING, UNASSIGNED, NodeId, Uuid, uuid_text
+from metadata_log.image.metadata_image import EMPTY, MetadataImage
+from metadata_log.protocol import AddVoter, RemoveVoter
 from metadata_log.records.features import FeatureLevelRecord
 from metadata_log.records.quorum import (
     ControllerClaimRecord,
@@ -10,7 +16,9 @@ from metadata_log.records.quorum import (
     VoterEndpoint,
     VotersRecord,
 )
-from quorum.decide.quorum import claim
+from quorum.decide.dispatch import decide
+from quorum.decide.quorum import add_voter, claim, remove_voter
+from quorum.decision import Decision
 from tests.support.decisions import CLUSTER_ID, CONTROLLER, World, word_uuid
 
 
@@ -37,8 +45,119 @@ def test_a_later_claim_is_alone_where_the_voters_are_the_same() -> None:
     assert decision.cause is not None and decision.cause.code == "CONTROLLER_CLAIMED"
 
 
+@pytest.mark.parametrize(
+    "configured",
+    [
+        (voter(CONTROLLER), voter(2)),
+        (voter(2),),
+        (voter(CONTROLLER)._replace(directory_id=word_uuid("wiped")),),
+        (voter(CONTROLLER, port=9999)._replace(directory_id=word_uuid("wiped")),),
+    ],
+)
+def test_who_votes_is_the_logs_to_say_once_it_is_founded(configured: tuple[Voter, ...]) -> None:
+    world = World()
+    decision = claim(world.image, node_id=CONTROLLER, cluster_id=CLUSTER_ID, voters=configured)
+    assert decision.records == (ControllerClaimRecord(CONTROLLER, 2, CLUSTER_ID),)
+
+
 def test_a_voter_that_moved_is_written() -> None:
     world = World()
     moved = voter(CONTROLLER, port=9999)
     decision = claim(world.image, node_id=CONTROLLER, cluster_id=CLUSTER_ID, voters=(moved,))
     assert decision.records[1:] == (QuorumVersionRecord(1), VotersRecord((moved,)))
+
+
+def quorum_of(*node_ids: int) -> MetadataImage:
+    """Return a founded cluster whose voter N has directory cN and is reached at host cN."""
+    return dataclasses.replace(World().image, voters=tuple(member(node_id) for node_id in node_ids))
+
+
+def member(node_id: int) -> Voter:
+    endpoint = VoterEndpoint("CONTROLLER", f"c{node_id}", 9093)
+    return Voter(NodeId(node_id), word_uuid(f"c{node_id}"), (endpoint,), 0, 1)
+
+
+def addition(
+    node_id: int, directory: Uuid | None = None, host: str | None = None, *, validate_only: bool = False
+) -> AddVoter:
+    return AddVoter(
+        voter_id=NodeId(node_id),
+        directory_id=directory or word_uuid(f"c{node_id}"),
+        host=host or f"c{node_id}",
+        port=9093,
+        validate_only=validate_only,
+    )
+
+
+def removal(node_id: int, directory: str | None = None, *, validate_only: bool = False) -> RemoveVoter:
+    return RemoveVoter(
+        voter_id=NodeId(node_id),
+        directory_id=word_uuid(directory or f"c{node_id}"),
+        validate_only=validate_only,
+    )
+
+
+def decided(image: MetadataImage, command: AddVoter | RemoveVoter) -> Decision:
+    world = World()
+    return decide(image, command, liveness=world.liveness, now_ms=0, rng=world.rng, cluster_id=CLUSTER_ID)
+
+
+@pytest.mark.parametrize(
+    ("voters", "command", "error"),
+    [
+        ((1, 2, 3), addition(4), None),
+        ((1,), addition(0), None),
+        ((1, 2, 3), addition(3), "DUPLICATE_VOTER"),
+        ((1, 2, 3), addition(3, word_uuid("wiped"), "elsewhere"), "DUPLICATE_VOTER"),
+        ((1, 2, 3), addition(4, word_uuid("c3")), "INVALID_REQUEST"),
+        ((1, 2, 3), addition(4, host="c3"), "INVALID_REQUEST"),
+        ((1, 2, 3), addition(4, MIGRATING), "INVALID_REQUEST"),
+        ((1, 2, 3), addition(4, UNASSIGNED), "INVALID_REQUEST"),
+        (range(1, 10), addition(10), None),
+        (range(1, 11), addition(11), "INVALID_REQUEST"),
+        ((1, 2, 3), removal(3), None),
+        ((1, 2), removal(1), None),
+        ((1, 2, 3), removal(4), "VOTER_NOT_FOUND"),
+        ((1, 2, 3), removal(3, "wiped"), "VOTER_NOT_FOUND"),
+        ((1, 2, 3), removal(3, "c2"), "VOTER_NOT_FOUND"),
+        ((1,), removal(1), "INVALID_REQUEST"),
+        ((1,), removal(2), "VOTER_NOT_FOUND"),
+    ],
+)
+def test_who_may_come_and_go(
+    voters: tuple[int, ...], command: AddVoter | RemoveVoter, error: str | None
+) -> None:
+    decision = decided(quorum_of(*voters), command)
+    assert (None if decision.refusal is None else decision.refusal.error) == error
+    assert len(decision.records) == (error is None)
+
+
+def test_an_addition_writes_the_whole_set_in_order() -> None:
+    decision = add_voter(quorum_of(1, 3, 4), addition(2))
+    assert decision.records == (VotersRecord((member(1), member(2), member(3), member(4))),)
+    assert decision.answer == {
+        "voters": [{"id": n, "directory_id": uuid_text(word_uuid(f"c{n}"))} for n in (1, 2, 3, 4)]
+    }
+    assert decision.cause == Cause(
+        "VOTER_ADDED", None, {"node_id": 2, "directory_id": uuid_text(word_uuid("c2"))}
+    )
+
+
+def test_a_removal_writes_who_is_left() -> None:
+    decision = remove_voter(quorum_of(1, 2, 3), removal(2))
+    assert decision.records == (VotersRecord((member(1), member(3))),)
+    assert decision.answer == {
+        "voters": [{"id": n, "directory_id": uuid_text(word_uuid(f"c{n}"))} for n in (1, 3)]
+    }
+    assert decision.cause is not None and decision.cause.code == "VOTER_REMOVED"
+
+
+def test_a_dry_run_answers_alike_and_writes_nothing() -> None:
+    image = quorum_of(1, 2, 3)
+    for real, dry in (
+        (addition(4), addition(4, validate_only=True)),
+        (removal(2), removal(2, validate_only=True)),
+    ):
+        assert decided(image, dry).records == ()
+        assert decided(image, dry).answer == decided(image, real).answer
+    assert decided(image, removal(9, validate_only=True)).refusal is not None

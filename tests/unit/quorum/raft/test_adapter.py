@@ -1,7 +1,7 @@
 """The adapter as its owner sees it, on simulated time, disks and links."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,65 +18,8 @@ from metadata_log.ids import NodeId
 from quorum.raft import adapter
 from quorum.raft.pointer import FILE_NAME, Pointer
 from quorum.raft.raft_log import Role
-from tests.simulation.world import PROFILES, SNAPSHOT_FRAMES, Model, SimulatedNode, World
-
-
-class Quorum:
-    """A world without weather that a test steps through."""
-
-    def __init__(self, voters: int = 3, seed: int = 1) -> None:
-        self.world = World(seed=seed, profile=PROFILES["calm"], voters=voters)
-        self.loop = self.world.loop
-
-    def start(self) -> None:
-        self.run(self._start())
-
-    async def _start(self) -> None:
-        for node in self.world.nodes.values():
-            node.start()
-
-    def run(self, work: Any) -> Any:
-        return self.loop.run_until_complete(work)
-
-    def wait(self, seconds: float) -> None:
-        self.run(asyncio.sleep(seconds))
-
-    def until(self, condition: Callable[[], bool], seconds: float = 20.0) -> None:
-        deadline = self.loop.time() + seconds
-        while not condition():
-            assert self.loop.time() < deadline, "the condition never came true"
-            self.wait(0.001)
-
-    @property
-    def nodes(self) -> list[SimulatedNode]:
-        return list(self.world.nodes.values())
-
-    def leader(self) -> SimulatedNode:
-        self.until(lambda: sum(node.is_leader() for node in self.nodes) == 1)
-        node = next(node for node in self.nodes if node.is_leader())
-        self.until(lambda: node.listener.is_leader)  # type: ignore[attr-defined]
-        return node
-
-    def write(self, count: int = 1) -> None:
-        """Append frames at the leader, and wait until they are applied everywhere."""
-        node = self.leader()
-        assert node.log is not None and isinstance(node.listener, Model)
-        for _ in range(count):
-            node.log.append(self.world.next_frame())
-        self.until(lambda: node.log is not None and not node.log.uncommitted())
-        goal = node.listener.frames
-        self.until(lambda: all(frames_of(other) >= goal for other in self.nodes if other.log is not None))
-
-    def end(self) -> None:
-        for task in asyncio.all_tasks(self.loop):
-            task.cancel()
-        self.wait(0.001)
-        self.loop.close()
-
-
-def frames_of(node: SimulatedNode) -> int:
-    assert isinstance(node.listener, Model)
-    return node.listener.frames
+from tests.simulation.stepped import Quorum, frames_of
+from tests.simulation.world import SNAPSHOT_FRAMES, SimulatedNode, directory_of
 
 
 @pytest.fixture
@@ -323,7 +266,9 @@ def test_close_ends_the_node_and_fails_its_reads(quorum: Quorum) -> None:
 
 
 def _pointer() -> Pointer:
-    return Pointer.to("00000000000000000060", before=(b"\x10before", 7, 2), last=(b"\x10last", 8, 3))
+    voters = {NodeId(1): directory_of(NodeId(1), 0), NodeId(4): directory_of(NodeId(4), 2)}
+    before, last = (b"\x10before", 7, 2), (b"\x10last", 8, 3)
+    return Pointer.to("00000000000000000060", before=before, last=last, voters=voters)
 
 
 def test_a_pointer_survives_its_bytes() -> None:

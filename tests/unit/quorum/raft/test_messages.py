@@ -186,7 +186,7 @@ def test_hostile_bytes_in_every_field_load_nothing_and_stop_nobody(
             continue
         # A voter's lie may be a proved violation, which stops the process; it is never code.
         try:
-            quorum[B].guard.received(NodeId(rng.choice((1, 3, 99))), message, quorum.now)
+            quorum[B].guard.received(quorum.member(NodeId(rng.choice((1, 3, 99)))), message, quorum.now)
         except InvariantBroken:
             quorum = HandQuorum()
             quorum.elect(A)

@@ -1,4 +1,4 @@
-"""Real sockets on free ports of 127.0.0.1: handshake, refusals, foreign bytes, loss and return of a link."""
+"""Real sockets on free ports of 127.0.0.1: handshake, refusals, observers, foreign bytes, loss and return of a link."""
 
 import asyncio
 import contextlib
@@ -15,9 +15,11 @@ from metadata_log.errors import CannotListen, InvariantBroken
 from metadata_log.ids import NodeId, Uuid
 from metadata_log.limits import RAFT_HELLO_BYTES_MAX, RAFT_MESSAGE_BYTES_MAX
 from quorum.raft import transport as transport_module
+from quorum.raft.raft_log import Member
 from quorum.raft.transport import (
     INCONSISTENT_CLUSTER_ID,
     INCONSISTENT_VOTER_SET,
+    TOO_MANY_OBSERVERS,
     VOTER_DIRECTORY_CHANGED,
     Hello,
     TcpTransport,
@@ -25,12 +27,29 @@ from quorum.raft.transport import (
 )
 
 DEADLINE_S = 10.0
+GRACE_MS = 20
 CLUSTER = "clusterclusterclusterA"
 NACK = {"type": "nack", "term": 7}
 
 
+OTHER_DIRECTORY = Uuid(b"o" * 16)
+
+
 def directory(node_id: int) -> Uuid:
     return Uuid(bytes([node_id]) * 16)
+
+
+def member(node_id: int, directory_id: Uuid | None = None) -> Member:
+    return Member(NodeId(node_id), directory_id or directory(node_id))
+
+
+def http(node_id: int) -> str:
+    return f"http://host-{node_id}:8080"
+
+
+@pytest.fixture(autouse=True)
+def a_short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport_module, "DIAL_GRACE_MS", GRACE_MS)
 
 
 async def until(condition: Callable[[], object], what: str) -> None:
@@ -51,18 +70,27 @@ def free_ports(count: int) -> list[int]:
 class Node:
     """A transport that writes down what it is told."""
 
-    def __init__(self, node_id: int, ports: dict[int, int], **changed: Any) -> None:
+    def __init__(
+        self, node_id: int, ports: dict[int, int], *, voters: list[int] | None = None, **changed: Any
+    ) -> None:
         self.events: list[tuple[Any, ...]] = []
-        self.messages: list[tuple[int, dict[str, Any]]] = []
-        voters = changed.pop("voters", list(ports))
-        hello = Hello(CLUSTER, NodeId(node_id), directory(node_id), voters_sha256(map(NodeId, voters)))
+        self.messages: list[tuple[Member, dict[str, Any]]] = []
+        voters = list(ports) if voters is None else voters
+        hello = Hello(
+            cluster_id=CLUSTER,
+            node_id=NodeId(node_id),
+            directory_id=directory(node_id),
+            http=http(node_id),
+            raft=f"127.0.0.1:{ports[node_id]}",
+            founding=voters_sha256(map(NodeId, voters)),
+        )
         self.transport = TcpTransport(
             node_id=NodeId(node_id),
             listen=("127.0.0.1", ports[node_id]),
-            peers={NodeId(peer): ("127.0.0.1", port) for peer, port in ports.items() if peer != node_id},
+            addresses={NodeId(peer): ("127.0.0.1", port) for peer, port in ports.items()},
             hello=replace(hello, **changed),
+            voters={NodeId(voter): directory(voter) for voter in voters},
             now_ms=lambda: time.monotonic_ns() // 1_000_000,
-            expected_directories={NodeId(peer): directory(peer) for peer in ports if peer != node_id},
         )
         self.transport.on_message = lambda peer, message: self.messages.append((peer, message))
         self.transport.on_connected = lambda peer: self.events.append(("connected", peer))
@@ -96,15 +124,17 @@ def frame(message: object) -> bytes:
     return len(body).to_bytes(4, "big") + body
 
 
-def hello_of(node_id: int, ports: dict[int, int]) -> dict[str, Any]:
+def hello_of(node_id: int, ports: dict[int, int], **changed: Any) -> dict[str, Any]:
     return {
         "type": "hello",
-        "version": 1,
+        "version": 2,
         "cluster_id": CLUSTER,
         "node_id": node_id,
         "directory_id": directory(node_id),
-        "voters_sha256": voters_sha256(map(NodeId, ports)),
-    }
+        "http": http(node_id),
+        "raft": "127.0.0.1:1",
+        "founding": voters_sha256(map(NodeId, ports)),
+    } | changed
 
 
 async def read_frame(reader: asyncio.StreamReader) -> Any:
@@ -125,15 +155,54 @@ async def stranger(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, async
 
 
 async def established(
-    port: int, ports: dict[int, int], node_id: int
+    port: int, ports: dict[int, int], node_id: int, **changed: Any
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Return a link that speaks as `node_id`, its handshake done."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(frame(hello_of(node_id, ports)))
+    writer.write(frame(hello_of(node_id, ports, **changed)))
     assert (await read_frame(reader))["type"] == "hello"
     assert await read_frame(reader) == {"type": "welcome"}
     writer.write(frame({"type": "welcome"}))
     return reader, writer
+
+
+async def refusal_of(hello: dict[str, Any], port: int) -> str:
+    """Return the error by which a node refuses whoever says `hello`."""
+    async with stranger(port) as (reader, writer):
+        writer.write(frame(hello))
+        assert (await read_frame(reader))["type"] == "hello"
+        verdict = await read_frame(reader)
+        assert verdict["type"] == "refused"
+        assert verdict["message"]
+        writer.write(frame({"type": "welcome"}))
+        assert await drained(reader) == b""
+        return str(verdict["error"])
+
+
+@contextlib.asynccontextmanager
+async def answering(
+    port: int, hello: dict[str, Any]
+) -> AsyncIterator["asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]]"]:
+    """Listen as a node by hand: each link that dials is put here once it and we said hello and welcome."""
+    links: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = asyncio.Queue()
+    writers: list[asyncio.StreamWriter] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            assert (await read_frame(reader))["type"] == "hello"
+            writer.write(frame(hello) + frame({"type": "welcome"}))
+            assert await read_frame(reader) == {"type": "welcome"}
+            links.put_nowait((reader, writer))
+
+    server = await asyncio.start_server(answer, "127.0.0.1", port)
+    try:
+        yield links
+    finally:
+        server.close()
+        for writer in writers:
+            writer.close()
+        await asyncio.gather(*(writer.wait_closed() for writer in writers), return_exceptions=True)
 
 
 async def drained(reader: asyncio.StreamReader) -> bytes:
@@ -156,11 +225,11 @@ def test_two_voters_find_each_other_and_talk() -> None:
                     two.transport.send(NodeId(1), {"type": "nack", "term": term})
                 one.transport.send(NodeId(3), NACK)  # no such link: dropped
                 await until(lambda: len(one.messages) == len(two.messages) == 100, "all arrived")
-                assert one.messages == [(2, {"type": "nack", "term": term}) for term in range(100)]
+                assert one.messages == [(member(2), {"type": "nack", "term": term}) for term in range(100)]
             await until(lambda: not one.transport.connected(), "lost")
         # Who stops closes; the other sees EOF.
-        assert one.events == [("connected", 2), ("lost", 2, True)]
-        assert two.events == [("connected", 1), ("lost", 1, False)]
+        assert one.events == [("connected", member(2)), ("lost", member(2), True)]
+        assert two.events == [("connected", member(1)), ("lost", member(1), False)]
 
     run(test())
 
@@ -206,7 +275,7 @@ def test_large_entries_arrive_whole() -> None:
             one.transport.send(NodeId(2), message)
             one.transport.send(NodeId(2), NACK)
             await until(lambda: len(two.messages) == 2, "arrived")
-            assert two.messages == [(1, message | {"entries": [[command, 2, 1]]}), (1, NACK)]
+            assert two.messages == [(member(1), message | {"entries": [[command, 2, 1]]}), (member(1), NACK)]
             with pytest.raises(InvariantBroken, match="too large"):
                 one.transport.send(NodeId(2), {"type": "nack", "term": bytes(RAFT_MESSAGE_BYTES_MAX)})
 
@@ -214,20 +283,15 @@ def test_large_entries_arrive_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "error", "told"),
+    ("changed", "error"),
     [
-        # These two cut both ways: whoever belongs elsewhere, each refuses the other.
-        ({"cluster_id": "clusterclusterclusterB"}, INCONSISTENT_CLUSTER_ID, {1, 2}),
-        ({"voters": [1, 2, 3]}, INCONSISTENT_VOTER_SET, {1, 2}),
-        # This does not: only the one that lost its directory is refused.
-        ({"directory_id": directory(9)}, VOTER_DIRECTORY_CHANGED, None),
+        ({"cluster_id": "clusterclusterclusterB"}, INCONSISTENT_CLUSTER_ID),
+        ({"voters": [1, 2, 3]}, INCONSISTENT_VOTER_SET),
     ],
 )
 @pytest.mark.parametrize("changed_id", [1, 2])
-def test_who_does_not_belong_is_refused_by_name(
-    changed: dict[str, Any], error: str, told: set[int] | None, changed_id: int
-) -> None:
-    """Whoever dials, the one that is refused hears why, and nobody is ever told of a link."""
+def test_who_does_not_belong_is_refused_by_name(changed: dict[str, Any], error: str, changed_id: int) -> None:
+    """Whoever belongs elsewhere, each hears of the other that it is refused, and nobody is ever told of a link."""
 
     async def test() -> None:
         one, two = free_ports(2)
@@ -235,53 +299,452 @@ def test_who_does_not_belong_is_refused_by_name(
         nodes = {
             node_id: Node(node_id, ports, **(changed if node_id == changed_id else {})) for node_id in ports
         }
-        expected = told or {changed_id}
         async with nodes[1].running(), nodes[2].running():
-            await until(lambda: all(nodes[node_id].events for node_id in expected), "refused")
+            await until(lambda: all(node.events for node in nodes.values()), "refused")
             for node_id, node in nodes.items():
                 peer = 3 - node_id
-                assert set(node.events) == ({("refused", peer, error)} if node_id in expected else set())
-                assert (node.transport.refusals[NodeId(peer)].error == error) if node_id in expected else True
+                assert set(node.events) == {("refused", peer, error)}
+                assert node.transport.refusals[NodeId(peer)].error == error
                 assert node.transport.connected() == frozenset()
                 assert node.transport.foreign_bytes_total == 0
 
     run(test())
 
 
-def test_an_address_that_another_voter_answers_is_refused() -> None:
+@pytest.mark.parametrize(("found", "others"), [([1], False), ([2], False), ([], False), ([1, 2], True)])
+def test_settings_must_agree_only_while_both_would_found_the_quorum(found: list[int], others: bool) -> None:
+    async def test() -> None:
+        one, two = free_ports(2)
+        ports = {1: one, 2: two}
+        nodes = {1: Node(1, ports), 2: Node(2, ports, voters=[1, 2, 3])}
+        async with nodes[1].running(), nodes[2].running():
+            await until(lambda: nodes[1].events and nodes[2].events, "both found: refused")
+            for node_id, node in nodes.items():
+                if node_id not in found:  # its log has voters now; the next handshake says so
+                    node.transport.hello = replace(node.transport.hello, founding=b"")
+            if others:
+                assert nodes[1].transport.connected() == nodes[2].transport.connected() == frozenset()
+            else:
+                await until(
+                    lambda: nodes[1].transport.connected() and nodes[2].transport.connected(), "linked"
+                )
+                assert nodes[1].transport.refusals == nodes[2].transport.refusals == {}
+
+    run(test())
+
+
+def test_an_address_that_another_voter_answers_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         one, two, three = free_ports(3)
         ports = {1: one, 2: two, 3: three}
         crossed = {1: two, 2: two, 3: three}
         node_2, node_3 = Node(2, ports), Node(3, crossed)
         async with node_2.running(), node_3.running():
-            await until(lambda: node_2.transport.refusals, "refused")
-            assert node_2.transport.refusals[NodeId(3)].error == INCONSISTENT_VOTER_SET
-            assert (
-                "the address of voter 1 is answered by node 2" in node_2.transport.refusals[NodeId(3)].message
+            await until(
+                lambda: (
+                    "the address of node 1 is answered by node 2"
+                    in [vars(r).get("detail") for r in caplog.records]
+                ),
+                "refused, and the operator told",
             )
             await until(lambda: node_3.transport.connected() == {2}, "the true link stands")
+            assert node_2.transport.refusals == {}, "its own settings are right"
 
     run(test())
 
 
-def test_a_stranger_is_refused_and_its_refusal_counts_for_nothing() -> None:
+def test_who_dials_may_refuse_but_is_not_believed() -> None:
+    """A majority of refusals stops a voter, and a stranger may call himself anything."""
+
+    async def test() -> None:
+        one, _, ports = pair()
+        async with one.running():
+            for hello in (
+                hello_of(2, ports),
+                hello_of(7, ports),
+                hello_of(2, ports, cluster_id="clusterclusterclusterB"),
+            ):
+                async with stranger(ports[1]) as (reader, writer):
+                    refusal = {"type": "refused", "error": INCONSISTENT_VOTER_SET, "message": "x"}
+                    writer.write(frame(hello) + frame(refusal))
+                    assert (await read_frame(reader))["node_id"] == 1
+                    assert (await read_frame(reader))["type"] in {"welcome", "refused"}
+                    assert await drained(reader) == b""
+            assert one.events == []
+            assert one.transport.refusals == {}
+
+    run(test())
+
+
+# --- who is no voter
+
+
+def test_a_node_that_no_settings_name_is_an_observer() -> None:
+    async def test() -> None:
+        one, seven = free_ports(2)
+        voter = Node(1, {1: one})
+        observer = Node(7, {1: one, 7: seven}, founding=b"")
+        async with voter.running():
+            async with observer.running():
+                await until(lambda: voter.transport.connected() and observer.transport.connected(), "linked")
+                observer.transport.send(NodeId(1), NACK)
+                voter.transport.send(NodeId(7), NACK)
+                await until(lambda: voter.messages and observer.messages, "both hear")
+                assert voter.messages == [(member(7), NACK)]
+                assert voter.transport.members[NodeId(7)].http == http(7)
+                assert observer.transport.members[NodeId(1)].raft == f"127.0.0.1:{one}"
+            await until(lambda: not voter.transport.connected(), "lost")
+            assert voter.transport.members[NodeId(7)].member == member(7), "what it said outlasts its link"
+            assert voter.events == [("connected", member(7)), ("lost", member(7), True)]
+
+    run(test())
+
+
+def test_a_wiped_voter_is_an_observer_until_it_comes_with_its_old_directory() -> None:
+    async def test() -> None:
+        one, _, ports = pair()
+        async with one.running():
+            reader, writer = await established(ports[1], ports, 2, directory_id=OTHER_DIRECTORY)
+            voter_reader, voter_writer = await established(ports[1], ports, 2)
+            assert await drained(reader) == b""
+            await until(lambda: len(one.events) == 3, "the voter is linked")
+            assert one.events == [
+                ("connected", member(2, OTHER_DIRECTORY)),
+                ("lost", member(2, OTHER_DIRECTORY), False),
+                ("connected", member(2)),
+            ]
+            assert one.transport.members[NodeId(2)].directory_id == directory(2)
+            # And while that one runs, the other is a second process of its id.
+            hello = hello_of(2, ports, directory_id=OTHER_DIRECTORY)
+            assert await refusal_of(hello, ports[1]) == VOTER_DIRECTORY_CHANGED
+            one.transport.send(NodeId(2), NACK)
+            assert await read_frame(voter_reader) == NACK
+            assert len(one.events) == 3
+            writer.close()
+            voter_writer.close()
+
+    run(test())
+
+
+def test_a_handshake_that_the_voter_overtook_replaces_nothing() -> None:
     async def test() -> None:
         one, _, ports = pair()
         async with one.running(), stranger(ports[1]) as (reader, writer):
-            writer.write(
-                frame(hello_of(7, ports))
-                + frame({"type": "refused", "error": INCONSISTENT_VOTER_SET, "message": "x"})
-            )
-            assert (await read_frame(reader))["node_id"] == 1
-            refusal = await read_frame(reader)
-            assert (refusal["type"], refusal["error"]) == ("refused", INCONSISTENT_VOTER_SET)
+            writer.write(frame(hello_of(2, ports, directory_id=OTHER_DIRECTORY)))
+            assert (await read_frame(reader))["type"] == "hello"
+            assert await read_frame(reader) == {"type": "welcome"}
+            _, voter_writer = await established(ports[1], ports, 2)
+            await until(one.transport.connected, "connected")
+            writer.write(frame({"type": "welcome"}))
             assert await drained(reader) == b""
-            assert one.events == [] and one.transport.refusals == {}
+            assert one.events == [("connected", member(2))]
+            voter_writer.close()
 
     run(test())
 
 
+def test_who_votes_may_change_while_links_stand() -> None:
+    async def test() -> None:
+        one, _, ports = pair()
+        async with one.running():
+            _, writer = await established(ports[1], ports, 2)
+            await until(one.transport.connected, "connected")
+            one.transport.set_voters({NodeId(1): directory(1), NodeId(2): OTHER_DIRECTORY})
+            assert one.transport.connected() == {2}
+            reader, new_writer = await established(ports[1], ports, 2, directory_id=OTHER_DIRECTORY)
+            await until(lambda: len(one.events) == 3, "the new voter replaces the old, an observer now")
+            assert await refusal_of(hello_of(2, ports), ports[1]) == VOTER_DIRECTORY_CHANGED
+            one.transport.send(NodeId(2), NACK)
+            assert await read_frame(reader) == NACK
+            writer.close()
+            new_writer.close()
+
+    run(test())
+
+
+@pytest.mark.parametrize("directory_id", [directory(1), OTHER_DIRECTORY])
+def test_our_own_id_is_refused(directory_id: Uuid) -> None:
+    async def test() -> None:
+        one, _, ports = pair()
+        async with one.running():
+            hello = hello_of(1, ports, directory_id=directory_id)
+            assert await refusal_of(hello, ports[1]) == VOTER_DIRECTORY_CHANGED
+            assert one.events == []
+
+    run(test())
+
+
+def test_observers_are_bounded_and_voters_are_not_kept_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport_module, "CONTROLLERS_MAX", 2)
+
+    async def test() -> None:
+        one, _, ports = pair()
+        async with one.running():
+            writers = [(await established(ports[1], ports, node_id))[1] for node_id in (7, 8)]
+            await until(lambda: one.transport.connected() == {7, 8}, "two observers")
+            assert await refusal_of(hello_of(9, ports), ports[1]) == TOO_MANY_OBSERVERS
+            writers += [(await established(ports[1], ports, node_id))[1] for node_id in (2, 7)]
+            await until(lambda: len(one.events) == 5, "a voter, and one of the two again")
+            assert one.transport.connected() == {2, 7, 8}
+            one.transport.set_voters({NodeId(node_id): directory(node_id) for node_id in (1, 2, 7)})
+            writers += [(await established(ports[1], ports, 9))[1]]
+            await until(lambda: one.transport.connected() == {2, 7, 8, 9}, "one voter more, one place more")
+            for writer in writers:
+                writer.close()
+
+    run(test())
+
+
+def test_of_those_that_left_only_the_newest_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport_module, "_REMEMBERED_MAX", 3)
+
+    async def test() -> None:
+        one, _, ports = pair()
+        async with one.running():
+            _, lasting = await established(ports[1], ports, 2)
+            await until(one.transport.connected, "connected")
+            for node_id in (7, 8, 7, 9):
+                _, writer = await established(ports[1], ports, node_id)
+                await until(lambda: len(one.transport.connected()) == 2, "connected")
+                writer.close()
+                await until(lambda: one.transport.connected() == {2}, "lost")
+            assert list(one.transport.members) == [2, 7, 9]
+            lasting.close()
+
+    run(test())
+
+
+# --- who dials
+
+
+def test_a_higher_id_that_does_not_dial_is_dialled() -> None:
+    async def test() -> None:
+        one, two, _ = pair()
+        two.transport.set_addresses({})
+        async with one.running(), two.running():
+            await until(lambda: one.transport.connected() and two.transport.connected(), "linked")
+            assert one.transport._established[NodeId(2)]._dialled == 2
+
+    run(test())
+
+
+def test_a_peer_that_is_linked_is_not_dialled(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DIAL_GRACE_MS", "RECONNECT_MS", "RECONNECT_MAX_MS"):
+        monkeypatch.setattr(transport_module, name, 1)
+
+    async def test() -> None:
+        one, _, ports = pair()
+        dial = one.transport._dial
+
+        async def dial_unlinked(peer: NodeId) -> Any:
+            assert peer not in one.transport.connected()
+            return await dial(peer)
+
+        monkeypatch.setattr(one.transport, "_dial", dial_unlinked)
+        async with one.running(), answering(ports[2], hello_of(2, ports)) as dialled:
+            _, writer = await asyncio.wait_for(dialled.get(), DEADLINE_S)
+            await until(one.transport.connected, "linked")
+            for _ in range(20):  # each newer link ends the older, and is awaited in its stead
+                _, newer = await established(ports[1], ports, 2)
+                writer.close()
+                writer = newer
+            await until(lambda: one.transport.handshakes() == 0, "settled")
+            assert dialled.empty()
+            writer.close()
+            await asyncio.wait_for(dialled.get(), DEADLINE_S)
+
+    run(test())
+
+
+def test_a_higher_id_is_not_dialled_within_the_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport_module, "DIAL_GRACE_MS", 600_000)
+
+    async def test() -> None:
+        one, two, three = free_ports(3)
+        ports = {1: one, 2: two, 3: three}
+        node_2 = Node(2, ports)
+        async with (
+            answering(one, hello_of(1, ports)) as dials_of_1,
+            answering(three, hello_of(3, ports)) as dials_of_3,
+            node_2.running(),
+        ):
+            for _ in range(3):  # the lower one is dialled at once, and again
+                _, writer = await asyncio.wait_for(dials_of_1.get(), DEADLINE_S)
+                writer.close()
+            assert dials_of_3.empty()
+            assert {event[1] for event in node_2.events} == {member(1)}
+
+    run(test())
+
+
+def test_a_connection_that_was_made_too_late_says_nothing() -> None:
+    async def test() -> None:
+        one, _, ports = pair()
+        async with one.running():
+            _, writer = await established(ports[1], ports, 2)
+            await until(one.transport.connected, "connected")
+            async with answering(ports[2], hello_of(2, ports)) as dialled:
+                attempt = await one.transport._dial(NodeId(2))
+                await asyncio.wait_for(attempt.lost.wait(), DEADLINE_S)
+                assert dialled.empty()
+            assert one.events == [("connected", member(2))]
+            writer.close()
+
+    run(test())
+
+
+def test_addresses_may_come_and_go() -> None:
+    async def test() -> None:
+        one, two, three = free_ports(3)
+        ports = {1: one, 2: two, 3: three}
+        node_3 = Node(3, ports)
+        node_3.transport.set_addresses({})
+        async with (
+            answering(one, hello_of(1, ports)) as dials_of_1,
+            answering(two, hello_of(2, ports)) as dials_of_2,
+            node_3.running(),
+        ):
+            node_3.transport.set_addresses({NodeId(2): ("127.0.0.1", two), NodeId(3): ("127.0.0.1", three)})
+            _, link_2 = await asyncio.wait_for(dials_of_2.get(), DEADLINE_S)
+            await until(lambda: node_3.transport.connected() == {2}, "2 is dialled")
+            node_3.transport.set_addresses({NodeId(1): ("127.0.0.1", one)})
+            _, link_1 = await asyncio.wait_for(dials_of_1.get(), DEADLINE_S)
+            await until(lambda: node_3.transport.connected() == {1, 2}, "1 is dialled, the link of 2 stands")
+            link_1.close()
+            link_2.close()
+            await asyncio.wait_for(dials_of_1.get(), DEADLINE_S)
+            await until(lambda: node_3.transport.connected() == {1}, "1 again, 2 no more")
+            assert dials_of_2.empty()
+            # An address may change: the next attempt goes there.
+            (moved,) = free_ports(1)
+            async with answering(moved, hello_of(1, ports)) as dials_of_moved:
+                node_3.transport.set_addresses({NodeId(1): ("127.0.0.1", moved)})
+                node_3.transport._established[NodeId(1)].close()
+                await asyncio.wait_for(dials_of_moved.get(), DEADLINE_S)
+
+    run(test())
+
+
+def test_a_refusal_of_one_that_is_dialled_no_more_is_forgotten() -> None:
+    async def test() -> None:
+        one, two, ports = pair()
+        stray = Node(2, ports, cluster_id="clusterclusterclusterB")
+        async with one.running(), stray.running():
+            await until(lambda: stray.transport.refusals and one.transport.refusals, "refused")
+            stray.transport.set_addresses({})
+            assert stray.transport.refusals == {}
+        assert two.events == []
+
+    run(test())
+
+
+async def crossed(one: Node, two: Node) -> None:
+    async with one.running(), two.running():
+        await until(
+            lambda: (
+                one.transport.connected()
+                and two.transport.connected()
+                and len(one.transport._links) == len(two.transport._links) == 1
+            ),
+            "one link",
+        )
+        for node, peer in ((one, 2), (two, 1)):
+            node.transport.send(NodeId(peer), NACK)
+        await until(lambda: one.messages and two.messages, "both hear")
+        assert one.transport.foreign_bytes_total == two.transport.foreign_bytes_total == 0
+
+
+def test_two_that_dial_each_other_at_once_end_with_one_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport_module, "DIAL_GRACE_MS", 1)
+
+    async def test() -> None:
+        for _ in range(20):
+            one, two, _ = pair()
+            for node in (one, two):
+                node.transport.now_ms = lambda: 0  # every link is younger than the grace
+            await crossed(one, two)
+
+    run(test())
+
+
+def test_of_two_links_that_crossed_the_higher_id_keeps_its_own() -> None:
+    """As node 2 sees it: its own is established already, then the one that node 1 had established comes."""
+
+    async def test() -> None:
+        _, two, ports = pair()
+        now = 0
+        two.transport.now_ms = lambda: now
+        async with answering(ports[1], hello_of(1, ports)) as dialled, two.running():
+            reader, writer = await asyncio.wait_for(dialled.get(), DEADLINE_S)
+            await until(two.transport.connected, "connected")
+            crossing, crossing_writer = await established(ports[2], ports, 1)
+            assert await drained(crossing) == b""
+            two.transport.send(NodeId(1), NACK)
+            assert await read_frame(reader) == NACK
+            assert two.events == [("connected", member(1))]
+            # Later nothing crosses any more: whoever dials then has lost the link.
+            now = GRACE_MS
+            later, later_writer = await established(ports[2], ports, 1)
+            await until(lambda: len(two.events) == 3, "replaced")
+            two.transport.send(NodeId(1), NACK)
+            assert await read_frame(later) == NACK
+            for each in (writer, crossing_writer, later_writer):
+                each.close()
+
+    run(test())
+
+
+def test_of_two_links_that_crossed_the_lower_id_keeps_that_of_the_other() -> None:
+    async def test() -> None:
+        one, _, ports = pair()
+        one.transport.now_ms = lambda: 0
+        async with answering(ports[2], hello_of(2, ports)) as dialled, one.running():
+            reader, writer = await asyncio.wait_for(dialled.get(), DEADLINE_S)
+            await until(one.transport.connected, "connected")
+            other, other_writer = await established(ports[1], ports, 2)
+            assert await drained(reader) == b""
+            one.transport.send(NodeId(2), NACK)
+            assert await read_frame(other) == NACK
+            writer.close()
+            other_writer.close()
+
+    run(test())
+
+
+def test_an_attempt_ends_when_the_other_end_came_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport_module, "HANDSHAKE_TIMEOUT_MS", 600_000)  # it does not end of itself
+
+    async def test() -> None:
+        one, _, ports = pair()
+        heard: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = asyncio.Queue()
+
+        async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            heard.put_nowait((reader, writer))
+
+        server = await asyncio.start_server(silent, "127.0.0.1", ports[2])
+        async with one.running():
+            attempt, attempt_writer = await asyncio.wait_for(heard.get(), DEADLINE_S)
+            _, writer = await established(ports[1], ports, 2)
+            assert await drained(attempt) == frame(hello_of(1, ports, raft=f"127.0.0.1:{ports[1]}"))
+            await until(lambda: one.transport.handshakes() == 0, "one link alone")
+            assert one.events == [("connected", member(2))]
+            attempt_writer.close()
+            writer.close()
+        server.close()
+
+    run(test())
+
+
+# --- foreign bytes, loss, return
+
+HELLO_FIELDS: dict[str, list[Any]] = {
+    "cluster_id": [5, "", CLUSTER + "A"],
+    "node_id": [b"\x80\x04.", -1, 2**63, True, 2.0],
+    "directory_id": [b"", directory(2).hex(), b"d" * 15],
+    "http": [b"http://x", "", "host:8080", "http://host:8080/", "http://a b", "http://" + 2_000 * "x"],
+    "raft": [9093, "", "host", "host:", "host:port", "a b:1", 300 * "h" + ":1"],
+    "founding": [None, b"x", "x" * 32],
+}
 FOREIGN = {
     "http": b"GET / HTTP/1.1\r\n\r\n",
     "too long": (RAFT_HELLO_BYTES_MAX + 1).to_bytes(4, "big"),
@@ -293,8 +756,24 @@ FOREIGN = {
     "not utf-8": (4).to_bytes(4, "big") + b"\x81\xa1\xff\x01",
     "deep": (1003).to_bytes(4, "big") + b"\x91" * 1003,
     "a message before hello": frame(NACK),
-    "another version": frame({"type": "hello", "version": 2}),
-    "pickle": frame({"type": "hello", "version": 1, "node_id": b"\x80\x04."}),
+    "another version": frame({"type": "hello", "version": 3}),
+    "the version before": frame(
+        {
+            "type": "hello",
+            "version": 1,
+            "cluster_id": CLUSTER,
+            "node_id": 2,
+            "directory_id": directory(2),
+            "voters_sha256": voters_sha256(map(NodeId, [1, 2])),
+        }
+    ),
+}
+
+
+FOREIGN |= {
+    f"hello with {name} {value!r:.20}": frame(hello_of(2, {1: 0, 2: 0}) | {name: value})
+    for name, values in HELLO_FIELDS.items()
+    for value in values
 }
 
 
@@ -333,8 +812,8 @@ def test_foreign_bytes_of_a_peer_drop_the_link_and_are_no_loss_by_the_peer(data:
             assert await drained(reader) == b""
             writer.close()
             await until(lambda: len(one.events) == 2, "lost")
-            assert one.messages == [(2, NACK)], "what came before is good, what comes behind is not"
-            assert one.events == [("connected", 2), ("lost", 2, False)]
+            assert one.messages == [(member(2), NACK)], "what came before is good, what comes behind is not"
+            assert one.events == [("connected", member(2)), ("lost", member(2), False)]
             assert one.transport.foreign_bytes_total == 1
 
     run(test())
@@ -368,7 +847,7 @@ def test_a_peer_that_dies_is_lost_by_the_peer(abruptly: bool) -> None:
                 writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
             writer.close()
             await until(lambda: not one.transport.connected(), "lost")
-            assert one.events == [("connected", 2), ("lost", 2, True)]
+            assert one.events == [("connected", member(2)), ("lost", member(2), True)]
 
     run(test())
 
@@ -410,7 +889,7 @@ def test_silent_strangers_keep_no_voter_out(monkeypatch: pytest.MonkeyPatch) -> 
         async with one.running(), stranger(ports[1]), stranger(ports[1]):
             await until(lambda: one.transport.handshakes() == 2, "two strangers")
             async with two.running():
-                await until(lambda: one.events == [("connected", 2)], "the voter is heard")
+                await until(lambda: one.events == [("connected", member(2))], "the voter is heard")
 
     run(test())
 
@@ -426,7 +905,12 @@ def test_a_link_is_made_again_after_the_peer_returns() -> None:
                 await until(two.transport.connected, "connected again")
                 two.transport.send(NodeId(1), NACK)
                 await until(lambda: one_again.messages, "arrived")
-        assert two.events == [("connected", 1), ("lost", 1, True), ("connected", 1), ("lost", 1, True)]
+        assert two.events == [
+            ("connected", member(1)),
+            ("lost", member(1), True),
+            ("connected", member(1)),
+            ("lost", member(1), True),
+        ]
 
     run(test())
 
@@ -441,7 +925,11 @@ def test_a_newer_link_of_the_same_peer_replaces_the_older() -> None:
             assert await drained(old_reader) == b""
             one.transport.send(NodeId(2), NACK)
             assert await read_frame(reader) == NACK
-            assert one.events == [("connected", 2), ("lost", 2, False), ("connected", 2)]
+            assert one.events == [
+                ("connected", member(2)),
+                ("lost", member(2), False),
+                ("connected", member(2)),
+            ]
             old_writer.close()
             writer.close()
             await until(lambda: not one.transport.connected(), "lost")
@@ -470,7 +958,7 @@ def test_a_link_with_too_much_unsent_is_closed(monkeypatch: pytest.MonkeyPatch) 
                 return not one.transport.connected()
 
             await until(lost_after_another, "closed")
-            assert one.events == [("connected", 2), ("lost", 2, False)]
+            assert one.events == [("connected", member(2)), ("lost", member(2), False)]
             writer.close()
 
     run(test())
@@ -480,7 +968,7 @@ def test_a_callback_that_raises_ends_the_transport() -> None:
     async def test() -> None:
         one, _, ports = pair()
 
-        def broken(_peer: NodeId, _message: object) -> None:
+        def broken(_member: Member, _message: object) -> None:
             raise InvariantBroken("two leaders in term 7")
 
         one.transport.on_message = broken

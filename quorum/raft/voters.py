@@ -1,0 +1,101 @@
+"""P: entries of the Raft log that set the voters, and when a set is in force.
+
+The byte VOTERS, a u16 length, so many bytes of msgpack [[node_id, directory_id], ..] in order of id, then the frames of
+the batch that says the same to the metadata log.
+
+A set is in force on a node once its entry is applied there, and until then the one before it: the old majority commits a
+change. One change is proposed at a time, so any but the last of a log is committed, and in force whether applied or not.
+Hence a node whose log holds change n acts under change n - 1 at least; any majorities of two sets that act at once
+overlap, for they differ by one voter. Source: Raft thesis 4.1, and its author's correction: a leader proposes a change
+only after it has committed an entry of its own term.
+
+The first entry of each leadership repeats the set that is in force. So a change is proved, to whoever starts anew, as soon
+as the leadership that follows it has committed anything.
+"""
+
+import struct
+from types import MappingProxyType
+from typing import Final
+
+import msgpack
+
+from metadata_log.errors import InvalidRequest
+from metadata_log.ids import NodeId, Uuid
+from metadata_log.limits import CONTROLLERS_MAX
+from quorum.raft.raft_log import Voters
+
+VOTERS: Final = 0x11
+"""First byte of such an entry: a type that the engine commits but never unpickles nor executes."""
+_LENGTH: Final = struct.Struct(">H")
+_HEAD_BYTES: Final = 1 + _LENGTH.size
+_DIRECTORY_BYTES: Final = 16
+
+
+def is_change(command: bytes) -> bool:
+    """Answer whether an entry of the log sets the voters."""
+    return command[:1] == bytes([VOTERS])
+
+
+def to_command(voters: Voters, frames: bytes) -> bytes:
+    """Return the entry that sets `voters`."""
+    packed: bytes = msgpack.packb(to_rows(voters))
+    return bytes([VOTERS]) + _LENGTH.pack(len(packed)) + packed + frames
+
+
+def from_command(command: bytes) -> tuple[Voters, bytes]:
+    """Return the voters that an entry sets, and the frames behind.
+
+    Raises:
+        ValueError: it is no such entry.
+    """
+    if len(command) < _HEAD_BYTES or not is_change(command):
+        raise ValueError("no entry that sets voters")
+    end = _HEAD_BYTES + _LENGTH.unpack_from(command, 1)[0]
+    if len(command) < end:
+        raise ValueError("an entry that sets voters is cut short")
+    try:
+        rows = msgpack.unpackb(command[_HEAD_BYTES:end])
+    except msgpack.UnpackException as error:
+        raise ValueError("its voters are not msgpack") from error
+    return from_rows(rows), command[end:]
+
+
+def to_rows(voters: Voters) -> list[list[object]]:
+    return [[node_id, voters[node_id]] for node_id in sorted(voters)]
+
+
+def from_rows(rows: object) -> Voters:
+    """Return voters from what `to_rows` made.
+
+    Raises:
+        ValueError: it is none of that.
+    """
+    if type(rows) is not list or not 1 <= len(rows) <= CONTROLLERS_MAX or not all(map(_is_row, rows)):
+        raise ValueError("its voters are malformed")
+    voters = {NodeId(node_id): Uuid(directory_id) for node_id, directory_id in rows}
+    if to_rows(voters) != rows:
+        raise ValueError("its voters are not in order")
+    return MappingProxyType(voters)
+
+
+def _is_row(row: object) -> bool:
+    return (
+        type(row) is list
+        and len(row) == 2
+        and type(row[0]) is int
+        and row[0] >= 0
+        and type(row[1]) is bytes
+        and len(row[1]) == _DIRECTORY_BYTES
+    )
+
+
+def check_one_change(before: Voters, after: Voters) -> None:
+    """Check that majorities of two sets of voters overlap: one voter comes or goes.
+
+    Raises:
+        InvalidRequest: more than one differs, or none is left.
+    """
+    if not 1 <= len(after) <= CONTROLLERS_MAX:
+        raise InvalidRequest(f"a quorum has 1 to {CONTROLLERS_MAX} voters, not {len(after)}")
+    if len(before.items() ^ after.items()) != 1:
+        raise InvalidRequest("voters are added and removed one at a time")

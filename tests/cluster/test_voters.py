@@ -1,0 +1,247 @@
+"""Controllers become voters, and voters no more, as an operator does it: by the runbook, under writes and kills."""
+
+import asyncio
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from metadata_log.errors import MetadataError
+from ops.client import ClusterClient
+from ops.local_cluster import LocalCluster, free_ports
+from tests.support.processes import poll_until
+from tests.support.wire import ask, controllers
+
+pytestmark = pytest.mark.slow
+
+VALUE_BYTES = 200
+
+
+class Writer:
+    """A client that writes settings one after the other, wherever the active controller is."""
+
+    def __init__(self, bootstrap: tuple[str, ...], number: int) -> None:
+        self._client = ClusterClient(bootstrap, timeout_s=40.0, rng=random.Random(number))
+        self._number = number
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._write)
+        self.acknowledged: dict[str, str] = {}
+        self.failure: MetadataError | None = None
+
+    def _write(self) -> None:
+        while not self._stop.is_set():
+            name = f"w{self._number}.{len(self.acknowledged)}"
+            value = name * (VALUE_BYTES // len(name))
+            try:
+                self._client.write("PATCH", "/v1/configs", {"cluster": True, "set": {name: value}})
+            except MetadataError as error:
+                self.failure = error
+                return
+            self.acknowledged[name] = value
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+class Operator:
+    """Three founding controllers, those that come later, and whoever writes meanwhile."""
+
+    def __init__(self, cluster: LocalCluster, stack: ExitStack) -> None:
+        self.cluster = cluster
+        self._stack = stack
+        self.urls = list(cluster.bootstrap)
+        self._writers = [Writer(cluster.bootstrap, number) for number in range(3)]
+        for writer in self._writers:
+            stack.callback(writer.stop)
+            writer.start()
+
+    def run(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        command = [sys.executable, "-m", "ops.cli", *words]
+        environment = os.environ | {"METAQUORUM_BOOTSTRAP": ",".join(self.urls)}
+        return subprocess.run(
+            command, capture_output=True, text=True, check=False, env=environment, timeout=120
+        )
+
+    def must(self, *words: str) -> str:
+        ended = self.run(*words)
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout
+
+    def status(self) -> dict[str, Any]:
+        told: dict[str, Any] = json.loads(self.must("quorum", "status", "-o", "json"))
+        return told
+
+    def leader(self) -> int:
+        def known() -> int | None:
+            leader_id = self.status()["leader_id"]
+            return None if leader_id == -1 else int(leader_id)
+
+        return poll_until(known, deadline_s=30, what="somebody leads") or -1
+
+    def voters(self) -> list[int]:
+        return [voter["id"] for voter in self.status()["voters"]]
+
+    def add_controller(self, node_id: int) -> None:
+        """Format and start one more; its settings name the founders, and not itself."""
+        one = (self.cluster.directory / self.cluster.member(1).config).read_text()
+        ports = free_ports(set(), random.Random(node_id))
+        lines = []
+        for line in one.splitlines():
+            key = line.partition(" = ")[0]
+            if key == "node_id":
+                lines.append(f"node_id = {node_id}")
+            elif key == "data_dir":
+                lines.append(f'data_dir = "controller-{node_id}"')
+            elif key in ("http", "raft") and "[[voters]]" not in "\n".join(lines):
+                port = next(ports)
+                url = f"http://127.0.0.1:{port}"
+                if key == "http":
+                    self.urls.append(url)
+                lines.append(f'http = "{url}"' if key == "http" else f'raft = "127.0.0.1:{port}"')
+            else:
+                lines.append(line)
+        config = self.cluster.directory / f"controller-{node_id}.toml"
+        config.write_text("\n".join(lines))
+        self.must("storage", "format", "--config", str(config))
+        with (self.cluster.directory / f"controller-{node_id}.stderr").open("wb") as output:
+            child = subprocess.Popen(
+                [sys.executable, "-m", "ops.cli", "controller", "run", "--config", str(config)],
+                stdout=subprocess.DEVNULL,
+                stderr=output,
+            )
+
+        def end() -> None:
+            child.send_signal(signal.SIGTERM)
+            child.wait(30)
+
+        self._stack.callback(end)
+
+    def follows(self, node_id: int) -> None:
+        """Wait until an observer holds the whole log."""
+
+        def caught_up() -> bool:
+            return any(
+                row["id"] == node_id and row["last_caught_up_ms_ago"] is not None
+                for row in self.status()["observers"]
+            )
+
+        poll_until(caught_up, deadline_s=60, what=f"controller {node_id} follows")
+
+    def until_done(self, *words: str) -> None:
+        """Run a command that may have to be run again: a leader may go while it runs."""
+        poll_until(lambda: self.run(*words).returncode == 0, deadline_s=60, what=" ".join(words))
+
+    def kill_and_start(self, node_id: int) -> None:
+        self.cluster.kill(node_id)
+        asyncio.run(self.cluster.start_one(node_id))
+
+    def check_nothing_is_lost(self) -> None:
+        acknowledged: dict[str, str] = {}
+        for writer in self._writers:
+            writer.stop()
+            assert writer.failure is None
+            acknowledged |= writer.acknowledged
+        assert len(acknowledged) > 50
+        kept = {
+            item["name"]: item["value"]
+            for item in ClusterClient(tuple(self.urls), timeout_s=40.0, rng=random.Random(1)).read(
+                "/v1/configs?cluster=1"
+            )["items"]
+        }
+        assert {name: kept.get(name) for name in acknowledged} == acknowledged
+
+        def agree() -> bool:
+            told = [ask(url, "GET", "/v1/quorum") for url in self.urls]
+            return len({reply.ok()["digest"]["value"] for reply in told}) == 1
+
+        poll_until(agree, deadline_s=60, what="all controllers hold the same state")
+
+
+@contextmanager
+def operator(directory: Path) -> Iterator[Operator]:
+    with controllers(directory) as quorum, ExitStack() as stack:
+        yield Operator(quorum.cluster, stack)
+
+
+def test_voters_come_and_go_under_writes_and_kills(tmp_path: Path) -> None:
+    with operator(tmp_path / "c") as quorum:
+        quorum.add_controller(4)
+        quorum.follows(4)
+        before = quorum.voters()
+        assert "would vote" in quorum.must("quorum", "add-voter", "--id", "4", "--dry-run")
+        assert quorum.voters() == before == [1, 2, 3]
+        quorum.must("quorum", "add-voter", "--id", "4")
+        assert quorum.voters() == [1, 2, 3, 4]
+        again = quorum.run("quorum", "add-voter", "--id", "4")
+        assert (again.returncode, "DUPLICATE_VOTER" in again.stderr) == (3, True)
+
+        founder = next(number for number in (1, 2, 3) if number != quorum.leader())
+        quorum.kill_and_start(founder)
+        leader = quorum.leader()
+        quorum.until_done("quorum", "remove-voter", "--id", str(leader))
+        assert leader not in quorum.voters()
+        poll_until(lambda: quorum.leader() != leader, deadline_s=30, what="another leads")
+        observers = [row["id"] for row in quorum.status()["observers"]]
+        assert observers == [leader]
+        for number in (1, 2, 3):
+            quorum.kill_and_start(number)
+        assert len(quorum.voters()) == 3
+        poll_until(
+            lambda: all(row["reachable"] for row in quorum.status()["voters"]),
+            deadline_s=60,
+            what="all are there",
+        )
+        quorum.check_nothing_is_lost()
+
+
+def test_a_disk_died_by_the_runbook(tmp_path: Path) -> None:
+    with operator(tmp_path / "c") as quorum:
+        cluster = quorum.cluster
+        wiped = next(number for number in (1, 2, 3) if number != quorum.leader())
+        cluster.kill(wiped)
+        shutil.rmtree(cluster.data(wiped))
+        config = str(cluster.directory / cluster.member(wiped).config)
+        quorum.must("storage", "format", "--config", config)
+        asyncio.run(cluster.start_one(wiped))
+        quorum.follows(wiped)
+        health = quorum.run("quorum", "health")
+        assert (health.returncode, "NOT_A_VOTER" in health.stdout) == (10, True)
+        old = {row["id"]: row["directory_id"] for row in quorum.status()["voters"]}
+        says = quorum.must("quorum", "replace-voter", "--id", str(wiped), "--dry-run")
+        assert "would vote" in says
+        assert {row["id"]: row["directory_id"] for row in quorum.status()["voters"]} == old
+
+        def kill_the_leader() -> None:
+            leader = quorum.leader()
+            if leader != wiped:
+                cluster.kill(leader)
+                asyncio.run(cluster.start_one(leader))
+
+        meanwhile = threading.Thread(target=kill_the_leader)
+        meanwhile.start()
+        quorum.until_done("quorum", "replace-voter", "--id", str(wiped))
+        meanwhile.join()
+        told = quorum.must("quorum", "replace-voter", "--id", str(wiped))
+        assert "nothing to replace" in told
+        now = {row["id"]: row["directory_id"] for row in quorum.status()["voters"]}
+        assert now.keys() == old.keys()
+        assert now[wiped] != old[wiped]
+        quorum.must("quorum", "health", "--wait", "--for", "30s")
+        for number in (1, 2, 3):
+            quorum.kill_and_start(number)
+        quorum.must("quorum", "health", "--wait", "--for", "30s")
+        quorum.check_nothing_is_lost()

@@ -1,0 +1,121 @@
+"""Voters that come and go, and disks that are lost, at random: what an operator does, under all other faults.
+
+At most one lost disk at a time belongs to a voter, and none while a change is under way: with three voters a quorum survives
+no second loss. A voter whose disk was lost is removed as soon as somebody leads; its successor, which starts as an observer,
+is made a voter by the next change.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from metadata_log.errors import InvalidRequest, Unavailable
+from metadata_log.limits import CONTROLLERS_MAX
+from quorum.raft.pointer import FILE_NAME as POINTER_FILE
+from quorum.raft.pointer import Pointer
+from quorum.raft.raft_log import Member, Voters
+from quorum.raft.voters import from_command, is_change
+
+if TYPE_CHECKING:
+    from tests.simulation.world import SimulatedNode, World
+
+TRIES: Final = 25
+"""How often to look for a moment at which a disk may be lost."""
+
+
+class Membership:
+    """The operator of one world."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self._rng = world.rng
+        self._lost: Member | None = None
+        """The voter whose disk was lost, until it is removed."""
+
+    def kinds(self) -> list[tuple[float | None, Callable[[], None]]]:
+        """Return mean seconds between two changes of a kind (None: never), and what to do."""
+        profile = self._world.profile
+        return [(profile.change_every, self._change), (profile.wipe_every, self._wipe)]
+
+    # --- what is known
+
+    def _newest(self) -> Voters | None:
+        """Return the voters if all who run agree on them, no log, of a stopped node either, ends in another change, and all
+        voters would know it if they started anew.
+        """
+        nodes = list(self._world.nodes.values())
+        told = [node.log.status() for node in nodes if node.log is not None]
+        if any(node.rots for node in nodes):
+            return None  # who would vote cannot be read
+        if not told or any(status.change_pending or status.voters != told[0].voters for status in told):
+            return None
+        voters = told[0].voters
+        for node in nodes:
+            for entries in (node.durable, node.writing or []):
+                changes = [command for command, _, _ in entries if is_change(command)]
+                if changes and from_command(changes[-1])[0] != voters:
+                    return None
+            if node.member in voters.items() and self._recovered(node) != voters:
+                return None
+        return voters
+
+    def _recovered(self, node: "SimulatedNode") -> Voters:
+        """Return who would vote in a node's eyes if it started anew and heard nobody."""
+        data = node.disk.read(POINTER_FILE)
+        index, voters = 0, self._world.founders
+        if data is not None:
+            pointer = Pointer.from_bytes(data)
+            index, voters = pointer.index, pointer.voters
+        changes = [(at, command) for command, at, _ in node.durable if is_change(command)]
+        for at, command in changes[:-1]:
+            if at > index:
+                voters = from_command(command)[0]
+        return voters
+
+    def _leader(self) -> "SimulatedNode | None":
+        return next((node for node in self._world.nodes.values() if node.is_leader()), None)
+
+    # --- what is done
+
+    def _change(self) -> None:
+        node = self._leader()
+        if node is None or node.log is None or not node.is_awake():
+            return
+        voters = dict(node.log.status().voters)
+        if self._lost is not None and self._lost not in voters.items():
+            self._lost = None
+        if self._lost is not None:
+            after = {voter: directory for voter, directory in voters.items() if voter != self._lost.node_id}
+        else:
+            others = [other.member for other in self._world.nodes.values() if other.node_id not in voters]
+            if others and (len(voters) < 3 or self._rng.random() < 0.5) and len(voters) < CONTROLLERS_MAX:
+                after = voters | dict([self._rng.choice(others)])
+            elif len(voters) > 1:
+                gone = self._rng.choice(sorted(voters))
+                after = {voter: directory for voter, directory in voters.items() if voter != gone}
+            else:
+                return
+        with suppress(Unavailable, InvalidRequest):
+            self._world.propose(node, after)
+            self._world.faults["change of voters"] += 1
+            self._world.tell(node, f"is asked to have these vote: {sorted(after)}")
+
+    def _wipe(self, tries: int = TRIES) -> None:
+        voters = self._newest()
+        if self._lost is not None or voters is None:
+            if tries and self._world.is_rough:
+                self._world.loop.call_later(0.2, self._wipe, tries - 1)
+            return
+        node = self._rng.choice(list(self._world.nodes.values()))
+        if node.member in voters.items():
+            if len(voters) < 3:
+                return
+            self._lost = node.member
+        self._world.faults["wiped disk"] += 1
+        node.wipe()
+        self._world.loop.call_later(self._rng.uniform(0.05, 2.0), _start, node)
+
+
+def _start(node: "SimulatedNode") -> None:
+    if node.log is None and node.task is None:
+        node.start()

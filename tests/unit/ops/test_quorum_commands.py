@@ -1,0 +1,69 @@
+"""E: `quorum status` over what several nodes say: observers, a change in flight, and a leader that the list lacks."""
+
+import importlib.metadata
+import json
+from typing import Any
+
+import pytest
+
+from ops import cli
+from tests.support.told_node import Node, Reply, Seen, node, not_controller
+from tests.unit.ops.test_health import observer, quorum, voter
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.metadata, "packages_distributions", lambda: {"ops": ["metaquorum"]})
+
+
+def speak(told: Node, said: dict[str, Any], *, leader: str | None) -> None:
+    """Let a node say `said` of the quorum, and send whoever reads to `leader`."""
+
+    def answer(seen: Seen) -> Reply:
+        if seen.path == "/v1/quorum":
+            return Reply(body=json.dumps(said).encode())
+        if seen.path == "/readyz":
+            return Reply(body=b'{"ready":true,"reasons":[]}')
+        return Reply(body=b'{"items":[]}') if leader == told.url else not_controller(leader)
+
+    told.answer = answer
+
+
+def test_the_table_shows_observers_and_a_change_in_flight(capsys: pytest.CaptureFixture[str]) -> None:
+    with node() as told:
+        said = quorum(1, observers=[observer(4, end_offset=7, lag_records=3)], change_pending=True)
+        speak(told, said, leader=told.url)
+        assert cli.main(["quorum", "status", "--bootstrap", told.url]) == 0
+    head, table = capsys.readouterr().out.split("\n\n")
+    assert "voters            a change is in flight" in head.splitlines()
+    rows = [line.split() for line in table.splitlines()]
+    assert rows[0][-1] == "DIRECTORY"
+    assert [row[:2] for row in rows[1:]] == [
+        ["1", "leader"],
+        ["2", "follower"],
+        ["3", "follower"],
+        ["4", "observer"],
+    ]
+    assert rows[-1][-1] == "new4"
+
+
+def test_a_leader_that_the_list_lacks_is_asked_too(capsys: pytest.CaptureFixture[str]) -> None:
+    """It became a voter after the list was written: the follower that is in it does not know how far the others are."""
+    voters = [voter(1), voter(2, end_offset=None, lag_records=None), voter(4, role="leader")]
+    with node() as follower, node() as leader:
+        speak(follower, quorum(1, leader_id=4, voters=voters), leader=leader.url)
+        ahead = [voter(1), voter(2, end_offset=12, lag_records=0), voter(4, role="leader")]
+        speak(leader, quorum(4, leader_id=4, high_watermark=12, voters=ahead), leader=leader.url)
+        assert cli.main(["quorum", "status", "--json", "--bootstrap", follower.url]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert (told["leader_id"], told["high_watermark"]) == (4, 12)
+        assert told["voters"][1]["end_offset"] == 12
+        assert cli.main(["quorum", "health", "--bootstrap", follower.url]) == 0
+
+
+def test_without_a_leader_nobody_is_searched_for(capsys: pytest.CaptureFixture[str]) -> None:
+    with node() as told:
+        speak(told, quorum(1, leader_id=-1), leader=None)
+        assert cli.main(["quorum", "status", "--bootstrap", told.url]) == 0
+        assert [seen.path for seen in told.seen] == ["/v1/quorum", "/readyz"]
+    assert "none known" in capsys.readouterr().out

@@ -1,0 +1,496 @@
+"""E: who votes, changed through the controller and over HTTP, on a model of Raft: what is refused, and what is written."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from metadata_log.errors import (
+    ChangePending,
+    DuplicateVoter,
+    InvalidRequest,
+    InvariantBroken,
+    NotCaughtUp,
+    NotController,
+    VoterNotFound,
+)
+from metadata_log.ids import NodeId, Uuid, uuid_text
+from metadata_log.protocol import AddVoter, RemoveVoter
+from metadata_log.segments import SegmentedLog
+from quorum.committed_log import CommittedLog
+from quorum.controller import Controller, Outcome, Request
+from quorum.decide.quorum import identities
+from quorum.fetch_service import FetchService
+from quorum.http_api import HttpApi
+from quorum.log_repair import LogRepair
+from quorum.raft.raft_log import PeerStatus
+from quorum.snapshot_keeper import SnapshotKeeper
+from quorum.status import QuorumStatus
+from snapshots.store import SnapshotStore
+from tests.unit.quorum.test_controller import Lab, run, setting, settings, spin, uuid
+
+FOUNDERS = {NodeId(node_id): uuid(500 + node_id) for node_id in (1, 2, 3)}
+
+
+def observer(
+    node_id: int, directory: Uuid | None = None, *, ago: int | None = 0, behind: int | None = 0
+) -> PeerStatus:
+    return PeerStatus(
+        node_id=NodeId(node_id),
+        directory_id=directory or uuid(500 + node_id),
+        is_voter=False,
+        reachable=True,
+        entries_behind=behind,
+        last_caught_up_ms_ago=ago,
+    )
+
+
+def addition(node_id: int, directory: Uuid | None = None, *, validate_only: bool = False) -> AddVoter:
+    return AddVoter(
+        voter_id=NodeId(node_id),
+        directory_id=directory or uuid(500 + node_id),
+        host="127.0.0.1",
+        port=9000 + node_id,
+        validate_only=validate_only,
+    )
+
+
+def removal(node_id: int, directory: Uuid | None = None, *, validate_only: bool = False) -> RemoveVoter:
+    return RemoveVoter(
+        voter_id=NodeId(node_id),
+        directory_id=directory or uuid(500 + node_id),
+        validate_only=validate_only,
+    )
+
+
+async def change(
+    lab: Lab, controller: Controller, command: AddVoter | RemoveVoter, request: Request | None = None
+) -> Outcome:
+    task = asyncio.create_task(controller.change_voters(command, actor="User:ANONYMOUS", request=request))
+    await spin()
+    lab.quorum.commit()
+    return await task
+
+
+def voters_of(controller: Controller) -> dict[NodeId, Uuid]:
+    return identities(controller.committed.voters or ())
+
+
+def test_the_first_claim_founds_rafts_voters_and_no_later_one_changes_them() -> None:
+    async def story(lab: Lab) -> None:
+        founders = lab.quorum.voters
+        lab.lead(1)
+        assert list(lab.quorum.changes.values()) == [founders]
+        lab.lead(2)
+        assert len(lab.quorum.changes) == 1
+        lab.same_everywhere()
+
+    run(story)
+
+
+def test_a_disk_is_replaced_by_removal_and_addition() -> None:
+    async def story(lab: Lab) -> None:
+        controller, fresh = lab.lead(1), uuid(603)
+        lab.quorum.caught_up_ms_ago[NodeId(3)] = None
+        lab.quorum.observers = [observer(3, fresh)]
+        with pytest.raises(DuplicateVoter):
+            await change(lab, controller, addition(3, fresh))
+        removed = await change(lab, controller, removal(3))
+        assert [voter["id"] for voter in removed.answer["voters"]] == [1, 2]
+        assert removed.end_offset == removed.base_offset + 1
+        added = await change(lab, controller, addition(3, fresh))
+        assert added.answer["voters"][-1] == {"id": 3, "directory_id": uuid_text(fresh)}
+        assert voters_of(controller) == lab.quorum.voters == FOUNDERS | {NodeId(3): fresh}
+        lab.same_everywhere()
+        successor = lab.lead(2)  # whose settings still name the old directory
+        assert voters_of(successor) == FOUNDERS | {NodeId(3): fresh}
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("linked", "error"),
+    [
+        ([], InvalidRequest),
+        ([observer(5)], InvalidRequest),
+        ([observer(4, uuid(604))], InvalidRequest),
+        ([observer(4, ago=None, behind=None)], NotCaughtUp),
+        ([observer(4, ago=None, behind=9)], NotCaughtUp),
+        ([observer(4, ago=1_001, behind=0)], NotCaughtUp),
+        ([observer(4, ago=1_000, behind=3)], None),
+        ([observer(4, uuid(604)), observer(4)], None),
+    ],
+)
+@pytest.mark.parametrize("dry", [True, False])
+def test_only_an_observer_that_holds_the_log_is_added(
+    linked: list[PeerStatus], error: type[Exception] | None, *, dry: bool
+) -> None:
+    async def story(lab: Lab) -> None:
+        controller = lab.lead(1)
+        lab.quorum.observers = linked
+        before = controller.committed.end_offset
+        if error is None:
+            outcome = await change(lab, controller, addition(4, validate_only=dry))
+            assert [voter["id"] for voter in outcome.answer["voters"]] == [1, 2, 3, 4]
+        else:
+            with pytest.raises(error, match="controller 4"):
+                await change(lab, controller, addition(4, validate_only=dry))
+        assert controller.committed.end_offset == before + (error is None and not dry)
+        assert (4 in voters_of(controller)) == (error is None and not dry)
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("ago", "removed", "refused"),
+    [
+        ({}, 3, False),
+        ({3: None}, 3, False),
+        ({2: None}, 3, True),
+        ({2: 5_000}, 3, True),
+        ({}, 1, False),  # the leader itself: 2 and 3 go on
+        ({2: None}, 1, True),
+    ],
+)
+@pytest.mark.parametrize("dry", [True, False])
+def test_an_operator_cannot_shoot_the_quorum(
+    ago: dict[int, int | None], removed: int, *, refused: bool, dry: bool
+) -> None:
+    async def story(lab: Lab) -> None:
+        controller = lab.lead(1)
+        lab.quorum.caught_up_ms_ago = {NodeId(node_id): since for node_id, since in ago.items()}
+        if refused:
+            with pytest.raises(
+                InvalidRequest, match="no majority could decide: of the 2 voters left, 2 cannot"
+            ):
+                await change(lab, controller, removal(removed, validate_only=dry))
+        else:
+            await change(lab, controller, removal(removed, validate_only=dry))
+        assert (removed in voters_of(controller)) == (refused or dry)
+
+    run(story)
+
+
+def test_one_change_at_a_time() -> None:
+    async def story(lab: Lab) -> None:
+        controller = lab.lead(1)
+        lab.quorum.observers = [observer(4), observer(5)]
+        first = asyncio.create_task(controller.change_voters(addition(4), actor=None, request=None))
+        await spin()
+        for second in (addition(5), removal(3), addition(4), addition(5, validate_only=True)):
+            with pytest.raises(ChangePending):
+                await controller.change_voters(second, actor=None, request=None)
+        lab.quorum.commit()
+        await first
+        await change(lab, controller, addition(5))
+        assert sorted(voters_of(controller)) == [1, 2, 3, 4, 5]
+
+    run(story)
+
+
+def test_a_repeated_request_is_answered_whatever_the_quorum_looks_like_by_now() -> None:
+    async def story(lab: Lab) -> None:
+        controller = lab.lead(1)
+        lab.quorum.observers = [observer(4)]
+        request = Request(request_id=uuid(7), sha256=b"\x01" * 32)
+        first = await change(lab, controller, addition(4), request)
+        lab.quorum.observers = []
+        assert await change(lab, controller, addition(4), request) == first
+        successor = lab.lead(2)
+        assert await change(lab, successor, addition(4), request) == first
+        with pytest.raises(DuplicateVoter):
+            await change(lab, successor, addition(4))
+
+    run(story)
+
+
+def test_a_repetition_joins_the_change_in_flight() -> None:
+    async def story(lab: Lab) -> None:
+        controller = lab.lead(1)
+        request = Request(request_id=uuid(7), sha256=b"\x01" * 32)
+        tasks = [
+            asyncio.create_task(controller.change_voters(removal(3), actor=None, request=request))
+            for _ in range(2)
+        ]
+        await spin()
+        lab.quorum.commit()
+        first, again = [await task for task in tasks]
+        assert first == again
+
+    run(story)
+
+
+def test_a_refusal_is_told_only_with_proof_of_leadership() -> None:
+    async def story(lab: Lab) -> None:
+        controller = lab.lead(1)
+        lab.quorum.nodes[NodeId(1)].hold_reads = True
+        for refused in (removal(9), addition(4)):  # by the image's rules, and by Raft's view
+            task = asyncio.create_task(controller.change_voters(refused, actor=None, request=None))
+            await spin()
+            assert not task.done()
+            lab.quorum.nodes[NodeId(1)].answer_reads()
+            with pytest.raises((VoterNotFound, InvalidRequest)):
+                await task
+        task = asyncio.create_task(controller.change_voters(addition(4), actor=None, request=None))
+        await spin()
+        lab.quorum.depose()
+        with pytest.raises(NotController):
+            await task
+
+    run(story)
+
+
+def test_a_change_that_is_lost_with_its_leader_changes_nothing() -> None:
+    async def story(lab: Lab) -> None:
+        old = lab.lead(1)
+        lab.quorum.observers = [observer(4)]
+        task = asyncio.create_task(old.change_voters(addition(4), actor=None, request=None))
+        await spin()
+        new = lab.lead(2, keep=0)
+        with pytest.raises(NotController):
+            await task
+        assert voters_of(new) == lab.quorum.voters == FOUNDERS
+        lab.same_everywhere()
+
+    run(story)
+
+
+def test_a_change_that_survives_its_leader_is_in_force() -> None:
+    async def story(lab: Lab) -> None:
+        old = lab.lead(1)
+        task = asyncio.create_task(old.change_voters(removal(3), actor=None, request=None))
+        await spin()
+        new = lab.lead(2)
+        assert [voter["id"] for voter in (await task).answer["voters"]] == [1, 2]
+        assert sorted(voters_of(new)) == sorted(lab.quorum.voters) == [1, 2]
+
+    run(story)
+
+
+def test_voters_of_raft_that_are_not_the_logs_stop_the_process() -> None:
+    async def story(lab: Lab) -> None:
+        controller = lab.lead(1)
+        await lab.write(controller, setting("1"))
+        controller.on_voters(FOUNDERS)
+        with pytest.raises(InvariantBroken, match="they change together"):
+            controller.on_voters({NodeId(1): FOUNDERS[NodeId(1)]})
+
+    run(story)
+
+
+def test_a_controller_is_named_by_its_url_as_far_as_it_is_known() -> None:
+    async def story(lab: Lab) -> None:
+        controller = lab.controllers[1]
+        for leader, url in ((2, "http://127.0.0.1:8002"), (9, None)):
+            controller.on_leader_hint(NodeId(leader))
+            error = controller.not_controller()
+            assert (error.context["controller_id"], error.context["controller_url"]) == (leader, url)
+
+    run(story)
+
+
+# --- over HTTP
+
+
+class Desk:
+    """The HTTP face of controller 1 of a lab; all its parts are real, on a directory of the test's."""
+
+    def __init__(self, lab: Lab, directory: Path) -> None:
+        self.lab = lab
+        self.controller = lab.controllers[1]
+        self.directory_id = FOUNDERS[NodeId(1)]
+        own = settings(1)
+        committed_log = CommittedLog(SegmentedLog.open(directory / "log", segment_bytes=1 << 20))
+        store = SnapshotStore(directory / "snapshots", directory / "quarantine")
+        keeper = SnapshotKeeper(
+            settings=own,
+            controller=self.controller,
+            committed_log=committed_log,
+            store=store,
+            run_in_thread=asyncio.to_thread,
+            unix_ms=lambda: 0,
+        )
+        fetches = FetchService(
+            settings=own,
+            controller=self.controller,
+            committed_log=committed_log,
+            newest_snapshot=keeper.newest,
+            now_ms=lambda: lab.now_ms,
+        )
+        self.status = QuorumStatus(
+            settings=own,
+            controller=self.controller,
+            committed_log=committed_log,
+            fetches=fetches,
+            keeper=keeper,
+            repair=LogRepair(
+                committed=committed_log.segments,
+                peers=tuple,
+                session=aiohttp.ClientSession,
+                run_in_thread=asyncio.to_thread,
+            ),
+            now_ms=lambda: lab.now_ms,
+            directory_id=self.directory_id,
+            address={4: "10.0.0.4:9093"}.get,
+        )
+        self.faults: list[Exception] = []
+        self.api = HttpApi(
+            settings=own,
+            controller=self.controller,
+            fetches=fetches,
+            keeper=keeper,
+            store=store,
+            status=self.status,
+            on_fault=self.faults.append,
+        )
+
+
+Ask = Callable[..., Awaitable[tuple[int, Any]]]
+
+
+def at_desk(directory: Path, story: Callable[[Desk, Ask], Awaitable[None]]) -> None:
+    async def main(lab: Lab) -> None:
+        desk = Desk(lab, directory)
+        client: TestClient[web.Request, web.Application] = TestClient(TestServer(desk.api.application()))
+        async with client:
+
+            async def ask(method: str, path: str, body: Any = None) -> tuple[int, Any]:
+                task = asyncio.create_task(client.request(method, path, json=body))
+                while not task.done():
+                    await asyncio.sleep(0.001)
+                    lab.quorum.commit()
+                response = await task
+                return response.status, await response.json()
+
+            lab.lead(1)
+            await story(desk, ask)
+
+    run(main)
+
+
+def test_a_voter_comes_and_goes_over_http(tmp_path: Path) -> None:
+    async def story(desk: Desk, ask: Ask) -> None:
+        desk.lab.quorum.observers = [observer(4)]
+        body = {"id": 4, "directory_id": uuid_text(uuid(504)), "raft": "127.0.0.1:9004"}
+        status, told = await ask("POST", "/v1/quorum/voters", body | {"validate_only": True})
+        assert (status, [voter["id"] for voter in told["voters"]]) == (200, [1, 2, 3, 4])
+        assert told["offsets"]["base"] == told["offsets"]["end"]
+        status, told = await ask("POST", "/v1/quorum/voters", body)
+        assert (status, told["offsets"]["end"] - told["offsets"]["base"]) == (200, 1)
+        status, told = await ask("POST", "/v1/quorum/voters", body)
+        assert (status, told["error"], told["code"]) == (409, "DUPLICATE_VOTER", 126)
+        path = f"/v1/quorum/voters/4?directory_id={uuid_text(uuid(504))}"
+        status, told = await ask("DELETE", f"{path}&validate_only=true")
+        assert (status, len(told["voters"])) == (200, 3)
+        assert (await ask("DELETE", path))[0] == 200
+        status, told = await ask("DELETE", path)
+        assert (status, told["error"], told["code"]) == (404, "VOTER_NOT_FOUND", 127)
+        assert voters_of(desk.controller) == FOUNDERS
+
+    at_desk(tmp_path, story)
+
+
+def test_later_is_not_unknown(tmp_path: Path) -> None:
+    """Kafka calls both REQUEST_TIMED_OUT; status and family say that nothing was written."""
+
+    async def story(desk: Desk, ask: Ask) -> None:
+        desk.lab.quorum.observers = [observer(4, ago=None, behind=None)]
+        body = {"id": 4, "directory_id": uuid_text(uuid(504)), "raft": "127.0.0.1:9004"}
+        status, told = await ask("POST", "/v1/quorum/voters", body)
+        assert (status, told["error"], told["family"]) == (503, "REQUEST_TIMED_OUT", "Unavailable")
+
+    at_desk(tmp_path, story)
+
+
+DIRECTORY = uuid_text(uuid(504))
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/v1/quorum/voters", {}),
+        ("POST", "/v1/quorum/voters", {"id": -1, "directory_id": DIRECTORY, "raft": "h:1"}),
+        ("POST", "/v1/quorum/voters", {"id": 2**31, "directory_id": DIRECTORY, "raft": "h:1"}),
+        ("POST", "/v1/quorum/voters", {"id": 4, "directory_id": "x", "raft": "h:1"}),
+        ("POST", "/v1/quorum/voters", {"id": 4, "directory_id": "A" * 22, "raft": "h:1"}),
+        *(
+            ("POST", "/v1/quorum/voters", {"id": 4, "directory_id": DIRECTORY, "raft": raft})
+            for raft in ("h", "h:", ":1", "h:0", "h:70000", "u@h:1", "h:1/", "http://h:1", "0.0.0.0:1", "")
+        ),
+        ("POST", "/v1/quorum/voters", {"id": 4, "directory_id": DIRECTORY, "raft": "h:1", "dry_run": True}),
+        (
+            "POST",
+            "/v1/quorum/voters",
+            {"id": 4, "directory_id": DIRECTORY, "raft": "h:1", "validate_only": 1},
+        ),
+        ("DELETE", "/v1/quorum/voters/3", None),
+        ("DELETE", f"/v1/quorum/voters/x?directory_id={uuid_text(uuid(503))}", None),
+        ("DELETE", f"/v1/quorum/voters/3?directory_id={uuid_text(uuid(503))}&dry_run=true", None),
+        ("DELETE", f"/v1/quorum/voters/3?directory_id={uuid_text(uuid(503))}&validate_only=1", None),
+    ],
+)
+def test_what_is_not_understood_is_refused(tmp_path: Path, method: str, path: str, body: Any) -> None:
+    async def story(desk: Desk, ask: Ask) -> None:
+        status, told = await ask(method, path, body)
+        assert (status, told["error"]) == (400, "INVALID_REQUEST")
+        assert voters_of(desk.controller) == FOUNDERS
+
+    at_desk(tmp_path, story)
+
+
+def test_the_status_shows_voters_and_observers(tmp_path: Path) -> None:
+    async def story(desk: Desk, ask: Ask) -> None:
+        desk.lab.quorum.observers = [observer(3, uuid(603), ago=None, behind=None), observer(4)]
+        desk.lab.quorum.caught_up_ms_ago[NodeId(3)] = None
+        _, told = await ask("GET", "/v1/quorum")
+        end = told["high_watermark"]
+        assert told["change_pending"] is False
+        assert [
+            (
+                row["id"],
+                row["directory_id"],
+                row["address"],
+                row["role"],
+                row["lag_records"],
+                row["reachable"],
+            )
+            for row in told["voters"]
+        ] == [
+            (1, uuid_text(FOUNDERS[NodeId(1)]), "127.0.0.1:9001", "leader", 0, True),
+            (2, uuid_text(FOUNDERS[NodeId(2)]), "127.0.0.1:9002", "follower", 0, True),
+            (3, uuid_text(FOUNDERS[NodeId(3)]), "127.0.0.1:9003", None, None, False),
+        ]
+        assert [
+            (row["id"], row["directory_id"], row["address"], row["role"], row["end_offset"], row["reachable"])
+            for row in told["observers"]
+        ] == [
+            (3, uuid_text(uuid(603)), "127.0.0.1:9003", "observer", None, True),
+            (4, uuid_text(uuid(504)), "10.0.0.4:9093", "observer", end, True),
+        ]
+        assert desk.status.warnings() == []
+
+    at_desk(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    ("left", "cure"), [((2, 3), "add-voter --id 1"), ((1, 2, 3), "replace-voter --id 1")]
+)
+def test_a_controller_without_a_vote_says_so(tmp_path: Path, left: tuple[int, ...], cure: str) -> None:
+    async def story(desk: Desk, ask: Ask) -> None:
+        desk.lab.quorum.voters = {NodeId(n): uuid(701) if n == 1 else FOUNDERS[NodeId(n)] for n in left}
+        (warning,) = desk.status.warnings()
+        assert warning["code"] == "NOT_A_VOTER"
+        assert cure in warning["detail"]
+        _, told = await ask("GET", "/v1/quorum")
+        assert [row["id"] for row in told["voters"]] == list(left)
+        (own,) = told["observers"]
+        assert (own["id"], own["role"], own["reachable"]) == (1, "observer", True)
+        _, ready = await ask("GET", "/readyz")
+        assert warning in ready["reasons"]
+
+    at_desk(tmp_path, story)
