@@ -263,7 +263,9 @@ _OF_PEERS: Final[list[type[MetadataError]]] = [
 ]
 BY_NAME: Final = {leaf.error: leaf for leaf in reversed(_OF_PEERS)}
 """The class of an error's wire name; the first declared where several share one."""
-_BY_FAMILY: Final = {(leaf.error, leaf.family): leaf for leaf in reversed(_OF_PEERS)}
+_BY_FAMILY: Final[dict[tuple[str, str | None], type[MetadataError]]] = {
+    (leaf.error, leaf.family): leaf for leaf in reversed(_OF_PEERS)
+}
 
 
 def error_named(error: str, message: str, *, family: str | None = None, **context: object) -> MetadataError:
@@ -271,5 +273,5 @@ def error_named(error: str, message: str, *, family: str | None = None, **contex
 
     `family`, where it was told, decides between what shares Kafka's REQUEST_TIMED_OUT: unknown, or surely not written.
     """
-    leaf = _BY_FAMILY.get((error, family or "")) or BY_NAME.get(error, Fault)
+    leaf = _BY_FAMILY.get((error, family)) or BY_NAME.get(error, Fault)
     return leaf(message, **context)

@@ -87,7 +87,7 @@ class Answer:
         match value:
             case {"error": str(name), "message": str(message)}:
                 facts = {key: value[key] for key in ("controller_id", "controller_epoch") if key in value}
-                return error_named(name, message, family=value.get("family"), **facts)
+                return error_named(name, message, family=str(value.get("family")), **facts)
         raise Unreachable(f"{self.url} answered {self.status} without an error of ours")
 
 

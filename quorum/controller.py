@@ -303,45 +303,6 @@ class Controller:
             self._broker_ends[broker_id] = batch.end_offset
         return batch
 
-    # --- who votes
-
-    async def change_voters(
-        self, command: AddVoter | RemoveVoter, *, actor: str | None, request: Request | None
-    ) -> Outcome:
-        """Let one more controller vote, or one less, where the quorum can bear it; one change at a time.
-
-        With `validate_only` all is judged and nothing written. A repeated request is answered as it was, whatever the
-        quorum looks like by now.
-
-        Raises:
-            ChangePending: the change before is not in force yet.
-            NotCaughtUp: the observer lacks too much of the log.
-            and what `submit` raises.
-        """
-        tip = self.tip
-        if request is None or tip.results.get(request.request_id) is None:
-            raft = self.raft.status()
-            if raft.change_pending or tip.voters != self.committed.voters:
-                raise ChangePending("another change of voters is in flight; ask again when it is in force")
-            decision = self._decide(command)
-            if decision.refusal is None:
-                try:
-                    check_change(command, raft, node_id=self._settings.node_id)
-                except Rejected as refusal:
-                    # Like any refusal: told only with proof that no newer controller sees it otherwise.
-                    return await self._carry_out(Decision(refusal=refusal), NO_ENVELOPE)
-        return await self.submit(command, actor=actor, request=request)
-
-    def on_voters(self, voters: Voters) -> None:
-        recorded = identities(self.committed.voters or ())
-        if recorded != dict(voters):
-            raise InvariantBroken(
-                f"Raft's voters are {_listed(voters)}, the log's {_listed(recorded)}: they change together or not at all"
-            )
-        if recorded != self._voters:  # each leadership begins by saying who votes
-            self._voters = recorded
-            log.info("voters_changed", extra={"voters": _listed(voters)})
-
     async def settled(self, end_offset: int, *, request_id: Uuid | None, wrote: bool) -> None:
         """Wait until all below `end_offset` is applied under our claim; raises as `submit`."""
         if self.committed.end_offset >= end_offset and self.committed.controller_epoch == self._claim_epoch:
@@ -416,6 +377,35 @@ class Controller:
                     if waiter.wrote
                     else self.not_controller()
                 )
+
+    # --- who votes
+
+    async def change_voters(
+        self, command: AddVoter | RemoveVoter, *, actor: str | None, request: Request | None
+    ) -> Outcome:
+        """Let one more controller vote, or one less, where the quorum can bear it; one change at a time.
+
+        With `validate_only` all is judged and nothing written. A repeated request is answered as it was, whatever the
+        quorum looks like by now.
+
+        Raises:
+            ChangePending: the change before is not in force yet.
+            NotCaughtUp: the observer lacks too much of the log.
+            and what `submit` raises.
+        """
+        tip = self.tip
+        if request is None or tip.results.get(request.request_id) is None:
+            raft = self.raft.status()
+            if raft.change_pending or tip.voters != self.committed.voters:
+                raise ChangePending("another change of voters is in flight; ask again when it is in force")
+            decision = self._decide(command)
+            if decision.refusal is None:
+                try:
+                    check_change(command, raft, node_id=self._settings.node_id)
+                except Rejected as refusal:
+                    # Like any refusal: told only with proof that no newer controller sees it otherwise.
+                    return await self._carry_out(Decision(refusal=refusal), NO_ENVELOPE)
+        return await self.submit(command, actor=actor, request=request)
 
     # --- brokers
 
@@ -494,6 +484,16 @@ class Controller:
             for taken_over in self._transfers:
                 if not taken_over.done():
                     taken_over.set_result(leader_id)
+
+    def on_voters(self, voters: Voters) -> None:
+        recorded = identities(self.committed.voters or ())
+        if recorded != dict(voters):
+            raise InvariantBroken(
+                f"Raft's voters are {_listed(voters)}, the log's {_listed(recorded)}: they change together or not at all"
+            )
+        if recorded != self._voters:  # each leadership begins by saying who votes
+            self._voters = recorded
+            log.info("voters_changed", extra={"voters": _listed(voters)})
 
     def _claim(self) -> None:
         """Append a claim on the image as it will be once the journal's tail is folded."""

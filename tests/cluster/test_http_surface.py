@@ -260,13 +260,17 @@ def test_a_follower_answers_what_needs_no_leader(quorum: Quorum) -> None:
         "high_watermark",
         "log_start_offset",
         "digest",
+        "change_pending",
         "voters",
+        "observers",
     }
+    assert (told["change_pending"], told["observers"]) == (False, [])
     assert [voter["id"] for voter in told["voters"]] == [1, 2, 3]
     assert all(
         set(voter)
         == {
             "id",
+            "directory_id",
             "address",
             "role",
             "end_offset",

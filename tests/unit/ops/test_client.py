@@ -8,10 +8,12 @@ import pytest
 from metadata_log.errors import (
     Fault,
     InvalidRequest,
+    MetadataError,
     NotController,
     OutcomeUnknown,
     ThrottlingQuotaExceeded,
     TopicAlreadyExists,
+    Unavailable,
 )
 from ops.client import ClusterClient, NoBootstrap, Unreachable, bootstrap_from, is_node_url
 from tests.support.processes import free_port
@@ -146,7 +148,7 @@ def test_an_overloaded_node_is_asked_again() -> None:
         assert client(one.url).read("/v1/topics") == {}
         one.answer = lambda _: busy
         with pytest.raises(ThrottlingQuotaExceeded):
-            client(one.url, timeout_s=1.0).read("/v1/topics")
+            client(one.url, timeout_s=0.1).read("/v1/topics")
 
 
 @pytest.mark.parametrize("reply", [Reply(404, b"<html>"), Reply(500, b'{"detail":1}'), Reply(200, b"<html>")])
@@ -154,7 +156,7 @@ def test_what_is_not_ours_is_said_to_be(reply: Reply) -> None:
     with node() as one:
         one.answer = lambda _: reply
         with pytest.raises(Unreachable, match=r"answered|not JSON"):
-            client(one.url, timeout_s=1.0).read("/v1/topics")
+            client(one.url, timeout_s=0.1).read("/v1/topics")
 
 
 @pytest.mark.parametrize(
@@ -197,3 +199,15 @@ def test_the_bootstrap_is_the_flag_then_the_environment_then_the_cluster_here(
     assert bootstrap_from(" http://h:4/ ") == ("http://h:4",)
     with pytest.raises(InvalidRequest, match="--bootstrap"):
         bootstrap_from("h:4")
+
+
+@pytest.mark.parametrize(
+    ("family", "kind"), [("Unavailable", Unavailable), ("OutcomeUnknown", OutcomeUnknown)]
+)
+def test_the_family_says_whether_a_timeout_may_have_written(family: str, kind: type[MetadataError]) -> None:
+    """Kafka's REQUEST_TIMED_OUT also tells that a change of voters must wait: surely nothing was written."""
+    with node() as told:
+        told.answer = lambda _: error("REQUEST_TIMED_OUT", 503, family=family)
+        with pytest.raises(kind) as caught:
+            client(told.url, timeout_s=0.1).write("POST", "/v1/quorum/voters", {})
+        assert caught.value.family == family

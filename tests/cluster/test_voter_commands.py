@@ -1,0 +1,184 @@
+"""Voters come and go in a cluster of real processes, by the commands that the runbook names."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from metadata_log.ids import NodeId
+from ops.settings import controller_toml, load_controller_settings
+from tests.support.processes import free_ports, poll_until, running
+from tests.support.wire import Quorum, controllers
+
+pytestmark = pytest.mark.slow
+DEADLINE_S = 60.0
+
+
+def metaquorum(quorum: Quorum, *words: str | Path, code: int | None = 0) -> str:
+    """Run a verb against the cluster and return what it said on stdout; `code` None takes any exit code."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "ops.cli", *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+        env={**os.environ, "METAQUORUM_BOOTSTRAP": ",".join(quorum.cluster.bootstrap)},
+    )
+    assert code in (None, ended.returncode), (ended.returncode, ended.stdout, ended.stderr)
+    assert "Traceback" not in ended.stderr
+    return ended.stdout
+
+
+def status(quorum: Quorum) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(metaquorum(quorum, "quorum", "status", "--json"))
+    return told
+
+
+def wait_until_green(quorum: Quorum) -> None:
+    metaquorum(quorum, "quorum", "health", "--wait", "--for", "60s")
+
+
+def write(quorum: Quorum, name: str) -> None:
+    metaquorum(quorum, "configs", "set", "--cluster", f"{name}=1", "--timeout", "30s")
+
+
+def restart(quorum: Quorum, node_id: int) -> None:
+    asyncio.run(quorum.cluster.start_one(node_id))
+
+
+def end(quorum: Quorum, node_id: int, number: signal.Signals = signal.SIGKILL) -> None:
+    quorum.cluster.signal(node_id, number)
+    poll_until(
+        lambda: quorum.cluster.exit_code(node_id) is not None, deadline_s=DEADLINE_S, what=f"{node_id} ends"
+    )
+
+
+def observers(quorum: Quorum) -> list[tuple[int, str]]:
+    return [(row["id"], row["directory_id"]) for row in status(quorum)["observers"]]
+
+
+def test_the_leaders_disk_is_replaced_as_the_runbook_says(tmp_path: Path) -> None:
+    """The old disk, should it turn up again, has no vote any more; no command makes it a voter beside the new one."""
+    with controllers(tmp_path / "c") as quorum:
+        cluster = quorum.cluster
+        write(quorum, "before")
+        lost = status(quorum)["leader_id"]
+        replace_voter = ("quorum", "replace-voter", "--id", str(lost))
+        config, data, kept = (
+            cluster.directory / cluster.member(lost).config,
+            cluster.data(lost),
+            tmp_path / "kept",
+        )
+        assert "nothing to replace" in metaquorum(quorum, *replace_voter)
+
+        end(quorum, lost)
+        data.rename(kept)
+        metaquorum(quorum, *replace_voter, "--dry-run", code=3)  # nobody follows in its place yet
+        formatted = json.loads(metaquorum(quorum, "storage", "format", "--config", config, "--json"))
+        restart(quorum, lost)
+        fresh = formatted["directory_id"]
+        poll_until(lambda: (lost, fresh) in observers(quorum), deadline_s=DEADLINE_S, what="it follows")
+        judged = json.loads(metaquorum(quorum, "quorum", "health", "--json", code=10))
+        assert "NOT_A_VOTER" in {reason["code"] for reason in judged["reasons"]}
+        write(quorum, "meanwhile")
+
+        planned = json.loads(metaquorum(quorum, *replace_voter, "--dry-run", "--json"))
+        assert planned["removed"] == cluster.member(lost).directory_id
+        assert {voter["id"]: voter["directory_id"] for voter in planned["voters"]}[lost] == fresh
+        done = json.loads(metaquorum(quorum, *replace_voter, "--json"))
+        assert {**done, "dry_run": True} == planned
+        wait_until_green(quorum)
+        assert "nothing to replace" in metaquorum(quorum, *replace_voter)
+        metaquorum(quorum, "quorum", "transfer", "--to", str(lost))
+        write(quorum, "after")
+
+        end(quorum, lost)
+        data.rename(tmp_path / "fresh")
+        kept.rename(data)
+        restart(quorum, lost)
+        old = cluster.member(lost).directory_id
+        poll_until(
+            lambda: (lost, old) in observers(quorum), deadline_s=DEADLINE_S, what="the old disk follows"
+        )
+        write(quorum, "beside")
+        metaquorum(quorum, "quorum", "add-voter", "--id", str(lost), code=3)
+
+        end(quorum, lost)
+        data.rename(kept)
+        (tmp_path / "fresh").rename(data)
+        restart(quorum, lost)
+        wait_until_green(quorum)
+        settings = {row["name"] for row in quorum.ask("GET", "/v1/configs?cluster=1").ok()["items"]}
+        assert settings == {"before", "meanwhile", "after", "beside"}
+
+
+def test_a_fourth_controller_comes_and_the_leader_goes(tmp_path: Path) -> None:
+    """Its own settings do not list it; it is found by a list that does not either; a restart of all changes nothing."""
+    with controllers(tmp_path / "c") as quorum:
+        cluster = quorum.cluster
+        sample = load_controller_settings(cluster.directory / cluster.member(1).config)
+        http, raft = free_ports(2)
+        fourth = replace(
+            sample,
+            node_id=NodeId(4),
+            data_dir=cluster.directory / "controller-4",
+            listen_http=("127.0.0.1", http),
+            listen_raft=("127.0.0.1", raft),
+        )
+        config = cluster.directory / "controller-4.toml"
+        config.write_text(controller_toml(fourth, data_dir="controller-4"))
+        metaquorum(quorum, "storage", "format", "--config", config)
+        command: list[str | Path] = [sys.executable, "-m", "ops.cli", "controller", "run", "--config", config]
+        here = {"PYTHONPATH": os.pathsep.join(sys.path), "METAQUORUM_LOG": "none"}
+        with running(
+            command,
+            directory=cluster.directory,
+            env=here,
+            ready=lambda: [node_id for node_id, _ in observers(quorum)] == [4],
+            deadline_s=DEADLINE_S,
+        ) as child:
+            metaquorum(quorum, "quorum", "add-voter", "--id", "4", "--timeout", "30s")
+            metaquorum(quorum, "quorum", "add-voter", "--id", "4", code=3)
+            leader = status(quorum)["leader_id"]
+            metaquorum(quorum, "quorum", "remove-voter", "--id", str(leader), "--timeout", "30s")
+            left = [node_id for node_id in (1, 2, 3, 4) if node_id != leader]
+            told = status(quorum)
+            assert [voter["id"] for voter in told["voters"]] == left
+            assert [observer["id"] for observer in told["observers"]] == [leader]
+            metaquorum(quorum, "quorum", "transfer", "--to", "4", "--timeout", "30s")
+            write(quorum, "under.the.fourth")
+            assert status(quorum)["leader_id"] == 4
+
+            for node_id in (1, 2, 3):
+                end(quorum, node_id)
+            for node_id in (1, 2, 3):
+                restart(quorum, node_id)
+            write(quorum, "after.a.restart")
+            assert [voter["id"] for voter in status(quorum)["voters"]] == left
+            end(quorum, left[0])
+            write(quorum, "two.of.three")  # one of them the fourth; who was removed does not count
+            restart(quorum, left[0])
+            child.signal(signal.SIGTERM)
+            assert child.wait(deadline_s=DEADLINE_S) == 0
+            write(quorum, "without.the.fourth")
+
+
+def test_the_last_working_majority_cannot_be_removed(tmp_path: Path) -> None:
+    with controllers(tmp_path / "c") as quorum:
+        leader = status(quorum)["leader_id"]
+        down, other = (node_id for node_id in (1, 2, 3) if node_id != leader)
+        end(quorum, down)
+        # An idle link is found dead at once, a stale "caught up" within a second.
+        for unwise in (other, leader):
+            metaquorum(quorum, "quorum", "remove-voter", "--id", str(unwise), "--dry-run", code=3)
+            metaquorum(quorum, "quorum", "remove-voter", "--id", str(unwise), code=3)
+        metaquorum(quorum, "quorum", "remove-voter", "--id", str(down))
+        assert [voter["id"] for voter in status(quorum)["voters"]] == sorted([leader, other])
+        write(quorum, "on")
