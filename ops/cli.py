@@ -447,7 +447,7 @@ def _add_log(tree: _Tree) -> None:
     _add_range(dump)
     verify = log.verb(
         "verify",
-        "Check every frame of segments and snapshots offline; damage is exit code 6 and names file and byte.",
+        "Check every frame of segments, snapshots and journals offline; damage is exit code 6 and names file and byte.",
         run="log_commands:run_verify",
         parent=tree.output,
         examples=("log verify metaquorum-data/controller-1", "log verify 00000000000000000000.log"),
