@@ -537,7 +537,7 @@ def _add_bench(tree: _Tree) -> None:
         ("failover", "How long writes stand still after the leader is killed."),
         (
             "blackhole",
-            "How long writes stand still after the leader is frozen (SIGSTOP): nothing is closed, nothing comes.",
+            "How long writes stand still after the leader falls silent: nothing is closed, nothing comes.",
         ),
         ("handover", "How long writes stand still when leadership is handed over on purpose."),
         ("steady", "Full load with nothing wrong: leadership must not move."),
@@ -556,6 +556,21 @@ def _add_bench(tree: _Tree) -> None:
         measured.add_argument(
             "--peer", action="append", default=[], choices=("etcd",), help="measure it in the same run"
         )
+        if name == "blackhole":
+            measured.add_argument(
+                "--rounds", type=_from_to(1, 1_000), default=10, metavar="N", help="default: 10"
+            )
+            measured.add_argument(
+                "--timers",
+                choices=("20/150", "50/300"),
+                help="heartbeat and election timeout in ms; default: both",
+            )
+            measured.add_argument(
+                "--fault",
+                choices=("freeze", "cut", "to-leader", "from-leader"),
+                default="freeze",
+                help="SIGSTOP, nothing passes between it and the others, or one way only; default: freeze",
+            )
         if name == "steady":
             measured.add_argument("--minutes", type=float, default=10.0, metavar="M", help="default: 10")
 
