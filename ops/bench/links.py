@@ -59,7 +59,6 @@ class Links:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.silence()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -80,39 +79,46 @@ class Links:
     async def _forward(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, link: _Link, upstream: HostPort
     ) -> None:
-        with suppress(OSError):
+        back: asyncio.StreamWriter | None = None
+        try:
             # Whoever dials speaks first; across a silent link not even a connection is made.
             first = await self._piece(reader, link)
             await self._may_pass(link, back=False)
             there, back = await asyncio.open_connection(*upstream)
             back.write(first)
-            with suppress(OSError):
-                await asyncio.gather(
-                    self._pump(reader, back, link, back=False), self._pump(there, writer, link, back=True)
-                )
-            back.close()
-        writer.close()
+            await asyncio.gather(
+                self._pump(reader, back, link, back=False), self._pump(there, writer, link, back=True)
+            )
+        except OSError:
+            pass  # it cannot be reached: the one who dials hears that by the end of its connection
+        finally:
+            writer.close()
+            if back is not None:
+                back.close()
 
     async def _pump(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, link: _Link, *, back: bool
     ) -> None:
         """Forward one direction; its end, too, arrives only where something may pass."""
-        try:
+        with suppress(OSError):
             while data := await (reader.read(PIECE_BYTES) if back else self._piece(reader, link)):
                 await self._may_pass(link, back=back)
                 writer.write(data)
                 await writer.drain()
-        finally:
-            await self._may_pass(link, back=back)
-            writer.close()
+        await self._may_pass(link, back=back)
+        with suppress(OSError):
+            writer.write_eof()
 
     async def _piece(self, reader: asyncio.StreamReader, link: _Link) -> bytes:
         data = await reader.read(PIECE_BYTES)
         if not link.dialler and (said := _DIALLER.search(data)) is not None:
-            member_id = said[1].decode()
-            link.dialler = self.names.get(member_id, "")
+            link.dialler = said[1].decode()
         return data
 
     async def _may_pass(self, link: _Link, *, back: bool) -> None:
-        while ((link.target, link.dialler) if back else (link.dialler, link.target)) in self._silent:
+        while self._is_silent(link, back=back):
             await self._changed.wait()
+
+    def _is_silent(self, link: _Link, *, back: bool) -> bool:
+        dialler = self.names.get(link.dialler, link.dialler)
+        return ((link.target, dialler) if back else (dialler, link.target)) in self._silent

@@ -24,7 +24,7 @@ from quorum.raft.transport import (
     voters_sha256,
 )
 
-DEADLINE_S = 10.0
+DEADLINE_S = 30.0
 CLUSTER = "clusterclusterclusterA"
 NACK = {"type": "nack", "term": 7}
 
