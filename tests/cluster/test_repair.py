@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from metadata_log.limits import FRAME_BYTES_MAX
+from ops import cli
 from quorum.config import ControllerSettings
 from tests.support.processes import poll_until
 from tests.support.wire import NO_ANSWER, Quorum, ask, controllers, wait_until_all_agree
@@ -67,6 +68,9 @@ def test_a_file_that_rotted_is_replaced_by_what_a_peer_has(quorum: Quorum) -> No
     assert len(wanted) >= 2
     _take_snapshot(quorum, victim)
     quorum.cluster.kill(victim)
+    assert cli.main(["log", "verify", str(quorum.cluster.data(victim))]) == 0, (
+        "its journal and pointer among it"
+    )
     _damage(_files(quorum, victim)[0], 1_000_000)
     asyncio.run(quorum.cluster.start_one(victim))
     _wait_until_whole(quorum, victim, wanted)

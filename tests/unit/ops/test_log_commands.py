@@ -21,7 +21,6 @@ from ops.log_commands import cluster_frames, file_frames, high_watermark, within
 from ops.when import AtOffset, AtTime, When
 from quorum.raft.journal import Journal, OsDisk
 from quorum.raft.pointer import FILE_NAME as POINTER_FILE
-from quorum.raft.pointer import Pointer
 from snapshots.snapshot_file import write_snapshot
 from tests.support.histories import CLUSTER_ID, random_history
 from tests.support.told_node import Node, Reply, Seen, node
@@ -289,15 +288,10 @@ def test_a_journal_that_stands_on_a_snapshot_needs_its_pointer(
     compacted = open_journal(journal)
     compacted.compact_to(6)
     flush(compacted)
-    before, last = compacted[0], compacted[1]
     compacted.close()
     assert cli.main(["log", "verify", str(journal)]) == 6
-    assert (
-        f"{POINTER_FILE}: byte 0: it is missing, and the journal begins at entry 5" in capsys.readouterr().err
-    )
-    pointer = Pointer.to("0" * 20 + "-" + "0" * 10, before=before, last=last)
-    (journal / POINTER_FILE).write_bytes(pointer.to_bytes())
-    assert cli.main(["log", "verify", str(journal)]) == 0
+    said = capsys.readouterr().err
+    assert f"{POINTER_FILE}: byte 0: it is missing, and the journal begins at entry 5" in said
 
 
 def test_a_running_nodes_journal_is_let_be(
