@@ -8,9 +8,10 @@ advertised address: here whoever dials is known by the first request's X-Server-
 import asyncio
 import re
 import socket
+from collections.abc import Coroutine
 from contextlib import suppress
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from quorum.config import HostPort
 
@@ -38,7 +39,8 @@ class Links:
         """Members by the id with which they say who they are."""
         self._silent: frozenset[Direction] = frozenset()
         self._changed = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._group = asyncio.TaskGroup()
+        self._running: set[asyncio.Task[None]] = set()
 
     def to(self, target: str, upstream: HostPort, *, dialler: str = "") -> HostPort:
         """Return an address at which `target`, listening at `upstream`, is reached; by `dialler` alone, if it is named."""
@@ -54,20 +56,21 @@ class Links:
         self._changed = asyncio.Event()
 
     async def __aenter__(self) -> Self:
+        await self._group.__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        tasks = list(self._tasks)
-        for task in tasks:
+        for task in self._running:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        # The block's own error goes on as it is, in no group.
+        await self._group.__aexit__(None, None, None)
 
-    def _start(self, work: "asyncio._CoroutineLike[None]") -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._group.create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
 
     async def _serve(self, listening: socket.socket, target: str, upstream: HostPort, dialler: str) -> None:
         def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
