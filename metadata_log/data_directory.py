@@ -106,7 +106,7 @@ def replace_file(path: Path, content: bytes) -> None:
 def checked_json(fields: Mapping[str, object]) -> bytes:
     """Return a small file's content: `fields`, version 1, with a checksum: a bit that turns in a number makes another."""
     versioned = {"version": 1, **fields}
-    return json.dumps(versioned | {"crc32c": _crc(versioned)}).encode() + b"\n"
+    return json.dumps(versioned | {"crc32c": crc_of_json(versioned)}).encode() + b"\n"
 
 
 def from_checked_json(content: bytes, names: AbstractSet[str]) -> dict[str, Any]:
@@ -123,12 +123,12 @@ def from_checked_json(content: bytes, names: AbstractSet[str]) -> dict[str, Any]
         raise ValueError(f"version {fields.get('version')} is unknown to this release")
     if set(fields) != names | {"version"}:
         raise ValueError(f"its fields are {', '.join(sorted(fields))}")
-    if crc not in (None, _crc(fields)):
+    if crc not in (None, crc_of_json(fields)):
         raise ValueError("its checksum is wrong")
     return fields
 
 
-def _crc(fields: Mapping[str, object]) -> str:
+def crc_of_json(fields: Mapping[str, object]) -> str:
     """Return the CRC-32C, in hex, of the compact JSON with sorted keys."""
     text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
     return f"{google_crc32c.value(text.encode()):08x}"

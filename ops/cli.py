@@ -499,7 +499,7 @@ def _add_log(tree: _Tree) -> None:
     _add_range(dump)
     verify = log.verb(
         "verify",
-        "Check every frame of segments and snapshots offline; damage is exit code 6 and names file and byte.",
+        "Check every frame of segments, snapshots and journals offline; damage is exit code 6 and names file and byte.",
         run="log_commands:run_verify",
         parent=tree.output,
         examples=("log verify metaquorum-data/controller-1", "log verify 00000000000000000000.log"),
@@ -589,7 +589,7 @@ def _add_bench(tree: _Tree) -> None:
         ("failover", "How long writes stand still after the leader is killed."),
         (
             "blackhole",
-            "How long writes stand still after the leader is frozen (SIGSTOP): nothing is closed, nothing comes.",
+            "How long writes stand still after the leader falls silent: nothing is closed, nothing comes.",
         ),
         ("handover", "How long writes stand still when leadership is handed over on purpose."),
         ("steady", "Full load with nothing wrong: leadership must not move."),
@@ -608,6 +608,21 @@ def _add_bench(tree: _Tree) -> None:
         measured.add_argument(
             "--peer", action="append", default=[], choices=("etcd",), help="measure it in the same run"
         )
+        if name == "blackhole":
+            measured.add_argument(
+                "--rounds", type=_from_to(1, 1_000), default=10, metavar="N", help="default: 10"
+            )
+            measured.add_argument(
+                "--timers",
+                choices=("20/150", "50/300"),
+                help="heartbeat and election timeout in ms; default: both",
+            )
+            measured.add_argument(
+                "--fault",
+                choices=("freeze", "cut", "to-leader", "from-leader"),
+                default="freeze",
+                help="SIGSTOP, nothing passes between it and the others, or one way only; default: freeze",
+            )
         if name == "steady":
             measured.add_argument("--minutes", type=float, default=10.0, metavar="M", help="default: 10")
 

@@ -13,10 +13,11 @@ from typing import Any, Final, TypeAlias
 from metadata_log import limits
 from metadata_log.codec import DamagedFrame, FrameHeader, check_frame, damaged_file, decode
 from metadata_log.data_directory import renamed_os_errors
-from metadata_log.errors import InvalidRequest, OffsetCompacted
+from metadata_log.errors import DamagedFile, InvalidRequest, OffsetCompacted
 from metadata_log.log_lines import log_lines
 from ops import render
 from ops.client import DEFAULT_CLUSTER_FILE, Answer, ClusterClient, Unreachable, client_from
+from ops.processes import running_process
 from ops.talk import say, show
 from ops.when import AtOffset, AtTime, When, time_text
 
@@ -25,6 +26,7 @@ OCTETS: Final = "application/octet-stream"
 PAGE_BYTES: Final = 8 * limits.MIB
 """The most that one answer of /v1/log holds."""
 CATCH_UP_S: Final = 0.05
+JOURNAL: Final = "journal"
 SEGMENT_NAME: Final = re.compile(r"\d{20}\.log")
 
 
@@ -71,10 +73,12 @@ def _dumped(lines: Iterable[dict[str, Any]], output: render.Output) -> Iterator[
 
 
 def run_verify(args: argparse.Namespace) -> int:
-    """Check segments and snapshots byte by byte; nothing is changed, a running node is not disturbed."""
+    """Check segments, snapshots and journals byte by byte; nothing is changed, a running node is not disturbed."""
     checked = [result for path in _logs_below(args.path) for result in _verified(path)]
     if not checked:
-        raise InvalidRequest(f"{args.path or DEFAULT_CLUSTER_FILE.parent}: holds no segment and no snapshot")
+        raise InvalidRequest(
+            f"{args.path or DEFAULT_CLUSTER_FILE.parent}: holds no segment, no snapshot and no journal to verify"
+        )
     columns = [
         render.Column(key) for key in ("path", "kind", "files", "frames", "bytes", "end_offset", "torn_bytes")
     ]
@@ -83,7 +87,7 @@ def run_verify(args: argparse.Namespace) -> int:
 
 
 def _logs_below(path: Path | None) -> Iterator[Path]:
-    """Yield what can be verified: a file, or the log and snapshot folders of the data directories in a folder."""
+    """Yield what can be verified: a file, or the logs, snapshots and journals of the data directories in a folder."""
     path = DEFAULT_CLUSTER_FILE.parent if path is None else path
     with renamed_os_errors(path):
         path.stat()
@@ -91,12 +95,14 @@ def _logs_below(path: Path | None) -> Iterator[Path]:
             yield path
             return
         nodes = [path, *sorted(meta.parent for meta in path.glob("*/meta.json"))]
-        if any(path.glob("*.log")) or path.name == "log":
+        if any(path.glob("*.log")) or path.name in {"log", JOURNAL}:
             yield path
         for node in nodes:
             if (node / "meta.json").exists():
                 yield node / "log"
                 yield from sorted((node / "snapshots").glob("*.snapshot"))
+                if (node / JOURNAL).is_dir():
+                    yield node / JOURNAL
         if not (path / "meta.json").exists():
             yield from sorted(path.glob("*.snapshot"))
 
@@ -105,6 +111,9 @@ def _verified(path: Path) -> Iterator[dict[str, Any]]:
     from metadata_log.segments import verify
     from snapshots.snapshot_file import read_snapshot
 
+    if path.name == JOURNAL:
+        yield from _verified_journal(path)
+        return
     if path.suffix == ".snapshot":
         image = read_snapshot(path)
         yield {
@@ -127,6 +136,47 @@ def _verified(path: Path) -> Iterator[dict[str, Any]]:
         "bytes": found.size,
         "start_offset": found.start_offset,
         "end_offset": found.end_offset,
+        "torn_bytes": found.torn_bytes,
+    }
+
+
+def _verified_journal(path: Path) -> Iterator[dict[str, Any]]:
+    """Check a Raft journal, and the pointer to the snapshot it stands on.
+
+    Raises:
+        DamagedFile: the node would refuse to start on it.
+    """
+    from quorum.raft import journal, pointer
+
+    if running_process(path.parent) is not None:
+        # What is written while it is read looks like damage.
+        say(f"{path}: not verified, for its node runs: stop it first")
+        return
+    disk = journal.OsDisk(path, read_only=True)
+    try:
+        found = journal.verify(disk)
+        snapshot = disk.read(pointer.FILE_NAME)
+        if snapshot is not None:
+            pointer.Pointer.from_bytes(snapshot)
+        elif found.first_index > 1:
+            raise ValueError(f"it is missing, and the journal begins at entry {found.first_index}")
+    except DamagedFile as error:
+        raise DamagedFile(f"{path}: {error.message}", path=str(path)) from error
+    except ValueError as error:
+        at = path / pointer.FILE_NAME
+        raise DamagedFile(f"{at}: byte 0: {error}. {journal.REPLACE_THE_VOTER}", path=str(at)) from error
+    if found.torn_bytes:
+        say(
+            f"{path}: {found.torn_bytes} bytes at the end are torn by a crash; the node cuts them when it starts"
+        )
+    yield {
+        "path": str(path),
+        "kind": "journal",
+        "files": found.files,
+        "frames": found.batches,
+        "bytes": found.size,
+        "start_offset": None,
+        "end_offset": None,
         "torn_bytes": found.torn_bytes,
     }
 

@@ -26,7 +26,6 @@ from metadata_log.batch import RecordBatch
 from metadata_log.codec import FrameHeader, decode
 from metadata_log.data_directory import renamed_os_errors, replace_file, sync_directory
 from metadata_log.errors import (
-    DamagedFile,
     InconsistentClusterId,
     InvalidRequest,
     InvariantBroken,
@@ -48,6 +47,7 @@ from metadata_log.replay.tables import (
     SNAPSHOTS,
     Export,
     ExportedFile,
+    check_files,
     read_manifest,
 )
 
@@ -176,9 +176,13 @@ class _Run:
         if before is not None:
             self.files = list(before.files)
             self._first_offset = before.first_offset
-            path = before.snapshot(before.end_offset)
-            assert path is not None, "an export ends in a snapshot"
-            self._take_state(_read_snapshot(path))
+            (end,) = (
+                file
+                for file in before.files
+                if file.family == SNAPSHOTS and file.last_offset == before.end_offset - 1
+            )
+            check_files(before, [end])  # all that follows rests on it
+            self._take_state(pq.read_table(directory / end.path, partitioning=None))
 
     def _take_state(self, state: pa.Table) -> None:
         self._state = state
@@ -378,13 +382,6 @@ def _with_all_columns(table: pa.Table) -> pa.Table:
         ],
         schema=SCHEMA,
     )
-
-
-def _read_snapshot(path: Path) -> pa.Table:
-    try:
-        return pq.read_table(path, partitioning=None)
-    except (OSError, pa.ArrowException) as error:
-        raise DamagedFile(f"{path}: {error}; remove the export and write it anew", path=str(path)) from error
 
 
 def _writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:

@@ -8,14 +8,16 @@
 The 20 digits are the first offset of a range; files are immutable. All but the derived families share one schema.
 """
 
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import pyarrow.parquet as pq
 
+from metadata_log.data_directory import crc_of_json, renamed_os_errors
 from metadata_log.errors import DamagedFile, InvalidRequest, OffsetCompacted, OffsetInFuture
 from metadata_log.replay.engines import Engine
 
@@ -55,7 +57,7 @@ class Export:
     files: tuple[ExportedFile, ...]
 
     def manifest(self) -> dict[str, Any]:
-        return {
+        fields = {
             "format_version": FORMAT_VERSION,
             "cluster_id": self.cluster_id,
             "first_offset": self.first_offset,
@@ -63,6 +65,7 @@ class Export:
             "digest": self.digest,
             "files": [asdict(file) for file in self.files],
         }
+        return fields | {"crc32c": crc_of_json(fields)}
 
     def paths(self, family: str, *, below: int | None = None) -> list[Path]:
         """Return the files of a family that may hold offsets below `below`."""
@@ -108,24 +111,38 @@ class Export:
 
 
 def open_export(directory: Path) -> Export:
-    """Read the manifest of an export.
+    """Read the manifest of an export, and check every byte of its files: most readers of Parquet check none.
 
     Raises:
         InvalidRequest: the directory holds no export.
-        DamagedFile: the manifest is not ours, or a file is missing or of another size.
+        DamagedFile: the manifest is not ours, or a file is missing or is not what was written.
     """
     export = read_manifest(directory)
     if export is None:
         raise InvalidRequest(
             f"{directory} holds no export: write one with `metaquorum log export --to {directory}`"
         )
-    for file in export.files:
-        path = directory / file.path
-        size = path.stat().st_size if path.is_file() else None
-        if size != file.bytes:
-            what = "is missing" if size is None else f"has {size} bytes, not {file.bytes}"
-            raise DamagedFile(f"{path}: {what}; remove {directory} and export again", path=str(path))
+    check_files(export, export.files)
     return export
+
+
+def check_files(export: Export, files: Iterable[ExportedFile]) -> None:
+    """Check that files are what the manifest says.
+
+    Raises:
+        DamagedFile: one is missing, of another size, or has other bytes.
+    """
+    for file in files:
+        path = export.directory / file.path
+        with renamed_os_errors(path):
+            size = path.stat().st_size if path.is_file() else None
+            what = "is missing" if size is None else f"has {size} bytes, not {file.bytes}"
+            if size == file.bytes:
+                with path.open("rb") as opened:
+                    if hashlib.file_digest(opened, "sha256").hexdigest() == file.sha256:
+                        continue
+                what = "its SHA-256 is not the manifest's"
+            raise DamagedFile(f"{path}: {what}; remove {export.directory} and export again", path=str(path))
 
 
 def read_manifest(directory: Path) -> Export | None:
@@ -136,9 +153,12 @@ def read_manifest(directory: Path) -> Export | None:
     """
     path = directory / MANIFEST
     try:
-        fields: Mapping[str, Any] = json.loads(path.read_bytes())
+        fields: dict[str, Any] = json.loads(path.read_bytes())
+        crc = fields.pop("crc32c", None)
         if fields["format_version"] != FORMAT_VERSION:
             raise ValueError(f"format version {fields['format_version']} is unknown to this release")
+        if crc not in (None, crc_of_json(fields)):
+            raise ValueError("its checksum is wrong")
         return Export(
             directory=directory,
             cluster_id=fields["cluster_id"],
@@ -149,7 +169,7 @@ def read_manifest(directory: Path) -> Export | None:
         )
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedFile(
             f"{path}: no manifest of ours: {error}; remove {directory} and export again"
         ) from error

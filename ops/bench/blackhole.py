@@ -1,7 +1,12 @@
 """E: `bench blackhole`: the leader falls silent without closing a connection, beside etcd at the same timers.
 
-A frozen process (SIGSTOP) is what a black hole looks like from outside: connections stand, nothing comes. The same is done
-to both systems. Then the other way round, for ours: both followers fall silent, and the leader must refuse reads in time.
+    freeze        the process stands still (SIGSTOP)
+    cut           nothing passes between the leader and the others, either way
+    to-leader     nothing reaches the leader, and the others hear it
+    from-leader   nothing of the leader's reaches the others, and it hears them
+
+The same is done to both systems; clients reach all members throughout. Then, for ours, the time until the old leader refuses
+reads: behind the same fault, or, where freezing is the fault, with both followers frozen in its stead.
 """
 
 import argparse
@@ -10,60 +15,77 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from ops.bench.etcd_peer import etcd_peer
-from ops.bench.measure import BenchmarkFailed, NotAcknowledged, Peer, figures, report, write_gap_ms
+from ops.bench.etcd_peer import EtcdPeer, etcd_peer
+from ops.bench.links import Direction, Links
+from ops.bench.measure import BenchmarkFailed, NotAcknowledged, figures, report, write_gap_ms
 from ops.bench.our_peer import OurPeer, our_peer
 from ops.bench.probes import probes
 from ops.bench.systems import DIRECTORY, OURS
 from quorum.config import ControllerSettings
 
+Fault = Literal["freeze", "cut", "to-leader", "from-leader"]
 TIMERS: Final = ((20, 150), (50, 300))
 """Heartbeat and shortest election timeout in ms; the longest is twice the shortest, as it is in etcd."""
+ROUNDS: Final = 10
 REFUSED_WITHIN_S: Final = 10.0
 READ_PACE_S: Final = 0.005
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
-    """Return p50, p99 and max of the write gap in ms, and of the time until a leader alone refuses reads."""
-    return asyncio.run(blackhole(args.peer))
+    """Return p50, p99 and max of the write gap in ms, and of the time until the old leader refuses reads."""
+    timers = [pair for pair in TIMERS if args.timers in (None, f"{pair[0]}/{pair[1]}")]
+    return asyncio.run(blackhole(args.peer, rounds=args.rounds, timers=timers, fault=args.fault))
 
 
 async def blackhole(
-    peers: Sequence[str], *, rounds: int = 10, timers: Sequence[tuple[int, int]] = TIMERS
+    peers: Sequence[str],
+    *,
+    rounds: int = ROUNDS,
+    timers: Sequence[tuple[int, int]] = TIMERS,
+    fault: Fault = "freeze",
 ) -> dict[str, Any]:
-    """Freeze the leader of each system in turn, `rounds` times for each pair of timers."""
+    """Silence the leader of each system in turn, `rounds` times for each pair of timers."""
     ours: dict[str, Any] = {"unit": "ms"}
     theirs: dict[str, dict[str, Any]] = {name: {"unit": "ms"} for name in dict.fromkeys(peers)}
     with tempfile.TemporaryDirectory(prefix="metaquorum-bench-", dir=DIRECTORY) as scratch:
         for heartbeat_ms, timeout_ms in timers:
             own = Path(scratch) / f"{heartbeat_ms}-{timeout_ms}"
             async with AsyncExitStack() as stack:
+                links = None if fault == "freeze" else await stack.enter_async_context(Links())
                 one = await stack.enter_async_context(
-                    our_peer(own / OURS, adjust=_timed(heartbeat_ms, timeout_ms))
+                    our_peer(own / OURS, adjust=_adjustment(heartbeat_ms, timeout_ms, links))
                 )
-                running: dict[str, Peer] = {OURS: one}
+                silenced = {OURS: _Silenced(one, links, fault)}
                 for name in theirs:
                     (own / name).mkdir(parents=True)
-                    running[name] = await stack.enter_async_context(
-                        etcd_peer(own / name, heartbeat_ms=heartbeat_ms, election_timeout_ms=timeout_ms)
+                    links = None if fault == "freeze" else await stack.enter_async_context(Links())
+                    other = await stack.enter_async_context(
+                        etcd_peer(
+                            own / name,
+                            heartbeat_ms=heartbeat_ms,
+                            election_timeout_ms=timeout_ms,
+                            links=links,
+                        )
                     )
-                gaps: dict[str, list[float]] = {name: [] for name in running}
+                    silenced[name] = _Silenced(other, links, fault)
+                gaps: dict[str, list[float]] = {name: [] for name in silenced}
                 for _ in range(rounds):
-                    for name, peer in running.items():
-                        gaps[name].append(await write_gap_ms(peer, frozen=True))
-                refusals = [await _refusal_ms(one) for _ in range(rounds)]
+                    for name, each in silenced.items():
+                        gaps[name].append(await write_gap_ms(each.peer, strike=each.strike, mend=each.mend))
+                alone = _FrozenFollowers(one) if fault == "freeze" else silenced[OURS]
+                refusals = [await _refusal_ms(one, alone) for _ in range(rounds)]
             prefix = f"at_{heartbeat_ms}_{timeout_ms}_"
             ours |= figures(gaps[OURS], prefix=prefix) | figures(refusals, prefix=f"{prefix}refuses_")
             for name, told in theirs.items():
-                told |= {"version": running[name].version, **figures(gaps[name], prefix=prefix)}
+                told |= {"version": silenced[name].peer.version, **figures(gaps[name], prefix=prefix)}
         floors = probes(Path(scratch))
     return report(
         "blackhole",
-        params={"rounds": rounds, "timers_ms": [list(pair) for pair in timers]},
+        params={"fault": fault, "rounds": rounds, "timers_ms": [list(pair) for pair in timers]},
         ours=ours,
         peers=theirs,
         rounds=rounds,
@@ -71,7 +93,60 @@ async def blackhole(
     )
 
 
-def _timed(heartbeat_ms: int, timeout_ms: int) -> Callable[[ControllerSettings], ControllerSettings]:
+@dataclass(frozen=True, slots=True)
+class _Silenced:
+    """A group whose leader one fault can silence; without links it is frozen."""
+
+    peer: OurPeer | EtcdPeer
+    links: Links | None
+    fault: Fault
+
+    async def strike(self, leader: str) -> None:
+        if self.links is None:
+            await self.peer.freeze(leader)
+        else:
+            self.links.silence(*self._directions(leader))
+
+    async def mend(self, leader: str) -> None:
+        if self.links is None:
+            await self.peer.thaw(leader)
+        else:
+            self.links.silence()
+            await self.peer.wait_until_whole()
+
+    def _directions(self, leader: str) -> list[Direction]:
+        name = self.peer.name(leader)
+        others = [self.peer.name(endpoint) for endpoint in self.peer.endpoints if endpoint != leader]
+        to_leader = [(other, name) for other in others]
+        from_leader = [(name, other) for other in others]
+        return (to_leader if self.fault != "from-leader" else []) + (
+            from_leader if self.fault != "to-leader" else []
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _FrozenFollowers:
+    """Both followers fall silent, and the leader runs: what it answers then is asked of a process that can answer."""
+
+    peer: OurPeer
+
+    async def strike(self, leader: str) -> None:
+        for endpoint in self.peer.endpoints:
+            if endpoint != leader:
+                await self.peer.freeze(endpoint)
+
+    async def mend(self, leader: str) -> None:
+        for endpoint in self.peer.endpoints:
+            if endpoint != leader:
+                await self.peer.thaw_one(endpoint)
+        await self.peer.wait_until_whole()
+
+
+def _adjustment(
+    heartbeat_ms: int, timeout_ms: int, links: Links | None
+) -> Callable[[ControllerSettings], ControllerSettings]:
+    """Return what gives a controller its timers, and lets it reach the others through links."""
+
     def adjust(settings: ControllerSettings) -> ControllerSettings:
         timing = replace(
             settings.timing,
@@ -79,27 +154,33 @@ def _timed(heartbeat_ms: int, timeout_ms: int) -> Callable[[ControllerSettings],
             election_timeout_min_ms=timeout_ms,
             election_timeout_max_ms=2 * timeout_ms,
         )
-        return replace(settings, timing=timing)
+        if links is None:
+            return replace(settings, timing=timing)
+        own = settings.node_id
+        voters = tuple(
+            # The one with the higher id dials; its own entry says where it listens.
+            replace(voter, raft=links.to(str(voter.id), voter.raft, dialler=str(own)))
+            if voter.id < own
+            else voter
+            for voter in settings.voters
+        )
+        return replace(settings, timing=timing, voters=voters)
 
     return adjust
 
 
-async def _refusal_ms(peer: OurPeer) -> float:
-    """Freeze both followers and return the time until the leader refuses a linearizable read; then thaw them."""
+async def _refusal_ms(peer: OurPeer, alone: _Silenced | _FrozenFollowers) -> float:
+    """Return the time from when the leader is alone until it refuses a linearizable read; then mend it."""
     leader = await peer.leader()
-    followers = [endpoint for endpoint in peer.endpoints if endpoint != leader]
-    frozen_at = time.perf_counter()
-    for endpoint in followers:
-        await peer.freeze(endpoint)
+    struck_at = time.perf_counter()
+    await alone.strike(leader)
     try:
-        while time.perf_counter() - frozen_at < REFUSED_WITHIN_S:
+        while time.perf_counter() - struck_at < REFUSED_WITHIN_S:
             try:
                 await peer.request("GET", f"{leader}/v1/topics")
             except NotAcknowledged:
-                return (time.perf_counter() - frozen_at) * 1000
+                return (time.perf_counter() - struck_at) * 1000
             await asyncio.sleep(READ_PACE_S)
         raise BenchmarkFailed(f"a leader alone answered reads for {REFUSED_WITHIN_S:g} s")
     finally:
-        for endpoint in followers:
-            await peer.thaw_one(endpoint)
-        await peer.wait_until_whole()
+        await alone.mend(leader)

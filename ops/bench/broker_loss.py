@@ -70,7 +70,7 @@ async def _lose(ours: OurPeer, *, victim: Member, others: list[Member], topic: s
         raise BenchmarkFailed(f"the loss of {victim.id} was not seen: {failure!r}") from None
     await ours.restart(victim.http)
     await _online(ours, victim.http)
-    await ours.request("DELETE", f"{controller}/v1/topics/{topic}")
+    await ours.request("DELETE", f"{await ours.leader()}/v1/topics/{topic}")
     return round(max(applied_ms) - float(fencing["time_ms"]), 1)
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import aiohttp
 
+from ops.bench.links import HOST, Links
 from ops.bench.measure import VALUE_BYTES, WRITE_TIMEOUT_S, BenchmarkFailed, NotAcknowledged
 from ops.toolchain import etcd_binary, version_of
 
@@ -30,7 +31,9 @@ _POLL_S: Final = 0.02
 class _Member:
     name: str
     client_url: str
+    listen_url: str
     peer_url: str
+    """Where the others reach it: at listen_url itself, or through a link."""
     data: Path
     process: asyncio.subprocess.Process | None = None
 
@@ -68,6 +71,18 @@ class EtcdPeer:
         body = {"key": base64.b64encode(key).decode(), "value": base64.b64encode(value).decode()}
         await self._post(endpoint, "/v3/kv/put", body)
 
+    def name(self, endpoint: str) -> str:
+        """Return what the links call the member behind `endpoint`."""
+        return self._member(endpoint).name
+
+    async def ids(self) -> dict[str, str]:
+        """Return the members' names by what they call each other."""
+        statuses = await self._statuses()
+        return {
+            f"{int(status['header']['member_id']):x}": self.name(endpoint)
+            for endpoint, status in statuses.items()
+        }
+
     async def kill(self, endpoint: str) -> None:
         process = self._member(endpoint).process
         assert process is not None
@@ -101,7 +116,7 @@ class EtcdPeer:
                 self.binary,
                 *("--name", member.name, "--data-dir", str(member.data)),
                 *("--listen-client-urls", member.client_url, "--advertise-client-urls", member.client_url),
-                *("--listen-peer-urls", member.peer_url, "--initial-advertise-peer-urls", member.peer_url),
+                *("--listen-peer-urls", member.listen_url, "--initial-advertise-peer-urls", member.peer_url),
                 *("--initial-cluster", cluster, "--initial-cluster-state", "new"),
                 *("--heartbeat-interval", str(self.heartbeat_ms)),
                 *("--election-timeout", str(self.election_timeout_ms), "--log-level", "warn"),
@@ -168,23 +183,29 @@ async def etcd_peer(
     *,
     heartbeat_ms: int = HEARTBEAT_MS,
     election_timeout_ms: int = ELECTION_TIMEOUT_MS,
+    links: Links | None = None,
 ) -> AsyncIterator[EtcdPeer]:
     """Run three etcd with their data under `directory`; they are killed when the block ends.
+
+    With `links` they reach each other through those alone.
 
     Raises:
         ToolMissing: there is no etcd and none can be built.
         BenchmarkFailed: they found no leader within 30 s.
     """
     binary = etcd_binary()
-    ports = iter(_free_ports(2 * _MEMBERS))
+    ports = _free_ports(2 * _MEMBERS)
     members = tuple(
         _Member(
             name=f"etcd{number}",
-            client_url=f"http://127.0.0.1:{next(ports)}",
-            peer_url=f"http://127.0.0.1:{next(ports)}",
+            client_url=f"http://{HOST}:{client_port}",
+            listen_url=f"http://{HOST}:{peer_port}",
+            peer_url=f"http://{HOST}:{peer_port if links is None else links.to(f'etcd{number}', (HOST, peer_port))[1]}",
             data=directory / f"etcd{number}",
         )
-        for number in range(1, _MEMBERS + 1)
+        for number, client_port, peer_port in zip(
+            range(1, _MEMBERS + 1), ports[:_MEMBERS], ports[_MEMBERS:], strict=True
+        )
     )
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(
@@ -202,6 +223,8 @@ async def etcd_peer(
             for member in members:
                 await peer.start(member)
             await peer.wait_until_whole()
+            if links is not None:
+                links.names |= await peer.ids()
             yield peer
         finally:
             await peer.stop()

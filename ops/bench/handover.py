@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-from ops.bench.measure import NotAcknowledged, figures, report
+from ops.bench.measure import FAILOVER_TIMEOUT_S, NotAcknowledged, figures, report
 from ops.bench.our_peer import OurPeer, our_peer
 from ops.bench.probes import probes
 from ops.bench.systems import DIRECTORY
@@ -60,12 +60,14 @@ async def _gap_ms(peer: OurPeer, *, stops: bool) -> float:
     async with asyncio.TaskGroup() as group:
         group.create_task(write())
         await asyncio.sleep(SETTLE_S)
+        await _acknowledged_since(acknowledged, 0.0)
         began = time.perf_counter()
         if stops:
             await peer.stop(leader)
         else:
             await peer.request("POST", f"{leader}/v1/quorum/transfer", {"to": None})
         await asyncio.sleep(SETTLE_S)
+        await _acknowledged_since(acknowledged, began)
         done.set()
     if stops:
         await peer.restart(leader)
@@ -80,3 +82,10 @@ async def _gap_ms(peer: OurPeer, *, stops: bool) -> float:
         )
         * 1000
     )
+
+
+async def _acknowledged_since(acknowledged: list[float], moment: float) -> None:
+    """Wait for a write that was acknowledged after `moment`."""
+    async with asyncio.timeout(FAILOVER_TIMEOUT_S):
+        while not acknowledged or acknowledged[-1] <= moment:
+            await asyncio.sleep(LOOK_AGAIN_S)

@@ -7,7 +7,7 @@ within one run and only their ratios are worth quoting.
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -115,10 +115,16 @@ async def _client(peer: Peer, run: Run, goes_on: Callable[[int], bool]) -> None:
             run.latencies_ms.append((time.perf_counter() - began) * 1000)
 
 
-async def write_gap_ms(peer: Peer, *, frozen: bool = False) -> float:
-    """Kill the leader (or freeze it) and return the time to the first acknowledged write sent after that.
+async def write_gap_ms(
+    peer: Peer,
+    *,
+    strike: Callable[[str], Awaitable[None]] | None = None,
+    mend: Callable[[str], Awaitable[None]] | None = None,
+) -> float:
+    """Kill the leader (or `strike` it) and return the time to the first acknowledged write sent after that.
 
-    A new write goes to each survivor every 10 ms, whatever became of the ones before.
+    Then it is restarted (or `mend` undoes the stroke), and the group is whole again. A new write goes to each survivor
+    every 10 ms, whatever became of the ones before.
     """
     victim = await peer.leader()
     survivors = [endpoint for endpoint in peer.endpoints if endpoint != victim]
@@ -148,12 +154,12 @@ async def write_gap_ms(peer: Peer, *, frozen: bool = False) -> float:
         await asyncio.sleep(SETTLE_S)
         # Before the signal is sent: what the kill itself takes counts against the system.
         killed_at = time.perf_counter()
-        await (peer.freeze if frozen else peer.kill)(victim)
+        await (strike or peer.kill)(victim)
         await asyncio.wait([acknowledged], timeout=FAILOVER_TIMEOUT_S)
         acknowledged.cancel()  # ends the pace; does nothing to a result
     if acknowledged.cancelled():
         raise BenchmarkFailed(f"no write in {FAILOVER_TIMEOUT_S} s after the leader was gone")
-    await (peer.thaw if frozen else peer.restart)(victim)
+    await (mend or peer.restart)(victim)
     return (acknowledged.result() - killed_at) * 1000
 
 

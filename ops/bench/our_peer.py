@@ -83,6 +83,10 @@ class OurPeer:
             raise NotAcknowledged(f"{method} {url}: {answer.status} {text}")
         return text
 
+    def name(self, endpoint: str) -> str:
+        """Return what the links call the controller behind `endpoint`."""
+        return str(self._member(endpoint).id)
+
     async def kill(self, endpoint: str) -> None:
         await asyncio.to_thread(self.cluster.kill, self._member(endpoint).id)
 

@@ -56,7 +56,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import google_crc32c
 import msgpack
@@ -83,6 +83,10 @@ _CURES: Final = {
     errno.EROFS: "The file system is mounted read-only; the system's log says why.",
     errno.EIO: "The device is failing: replace the disk, and the voter with it.",
 }
+
+REPLACE_THE_VOTER: Final = (
+    "Do not delete it and start: this voter could vote away what it acknowledged. Replace the voter."
+)
 
 _CHECKPOINT, _VOTE, _ENTRY, _TRUNCATE, _COMPACT = range(5)
 _VOTE_TYPES: Final = (int, str, type(None))
@@ -502,6 +506,31 @@ class Journal(list[tuple[bytes, int, int]]):
 # --- recovery
 
 
+class Verified(NamedTuple):
+    """What a check of every batch found; `torn_bytes` at the end are what a crash left, and `open` cuts off."""
+
+    files: int
+    batches: int
+    size: int
+    """Bytes of the files' headers and batches: the zeros behind them hold nothing yet."""
+    torn_bytes: int
+    first_index: int
+    """Of the first entry held; 0 where there is none."""
+
+
+def verify(disk: Disk) -> Verified:
+    """Read a journal that nobody writes as `open` does, and change nothing.
+
+    Raises:
+        DamagedFile, DiskFailed: as `open`.
+    """
+    found = _read(disk)
+    for file in (found.current, found.spare):
+        if file is not None:
+            file.file.close()
+    return Verified(found.files, found.batches, found.size, found.torn_bytes, found.standing.first)
+
+
 @dataclass(frozen=True, slots=True)
 class _Frame:
     number: int
@@ -528,6 +557,15 @@ class _Found:
     """Number of that batch."""
     number: int = 0
     """The highest number seen, an idle mark's included."""
+    content: bytes = b""
+    frames: list[_Frame] = field(default_factory=list)
+    """Of `current`."""
+    unfinished: str | None = None
+    """The newest file, where it was still in the making or its first batch was torn: nothing in it is needed."""
+    files: int = 0
+    batches: int = 0
+    size: int = 0
+    torn_bytes: int = 0
 
     def take(self, file: _JournalFile, frame: _Frame) -> None:
         """Add up the records of a file's next batch."""
@@ -576,10 +614,22 @@ class _Found:
 
 
 def _recover(disk: Disk, file_bytes: int) -> _Found:
+    found = _read(disk)
+    if found.spare is not None and found.spare.file.size() != file_bytes:
+        found.spare.file.close()
+        found.unfinished = file_name(found.spare.number)
+        found.spare = None
+    if found.unfinished is not None:
+        disk.remove(found.unfinished)
+    if found.current is not None:
+        _settle(found.current, found.content, found.frames)
+    return found
+
+
+def _read(disk: Disk) -> _Found:
+    """Read all files in order, and change none."""
     found = _Found()
     names = sorted(name for name in disk.names() if _FILE_NAME.fullmatch(name))
-    content = b""
-    frames: list[_Frame] = []
     for name in names:
         number, newest = int(name[:20]), name == names[-1]
         if found.current is not None and number != found.current.number + 1:
@@ -599,22 +649,27 @@ def _recover(disk: Disk, file_bytes: int) -> _Found:
                 raise _damaged(name, _FILE_HEADER.size, "its first batch is damaged, for a later file exists")
             if number > 1 and found.current is None:
                 raise _damaged(file_name(number - 1), 0, "the file is missing")
-            if identity is not None and used <= _FILE_HEADER.size and len(read) == file_bytes:
+            found.files += 1
+            if identity is not None and used <= _FILE_HEADER.size:
                 found.spare = _JournalFile(file, number, identity)
+                found.size += _FILE_HEADER.size
             else:
                 file.close()
-                disk.remove(name)
+                found.unfinished = name
+                found.torn_bytes += used
             continue
-        content, frames = read, read_frames
+        found.content, found.frames = read, read_frames
         journal_file = _JournalFile(file, number, identity)
-        for frame in frames:
+        for frame in read_frames:
             found.take(journal_file, frame)
+        found.files += 1
+        found.batches += len(read_frames)
+        found.size += read_frames[-1].end
+        found.torn_bytes += max(0, used - read_frames[-1].end)
     held = (found.entries[0][1], found.entries[-1][1]) if found.entries else (0, 0)
     if held != (found.standing.first, found.standing.last):
         what = f"entries {found.standing.first} to {held[0] - 1} are missing; they stood in an older file"
         raise _damaged(names[0], 0, what)
-    if found.current is not None:
-        _settle(found.current, content, frames)
     return found
 
 
@@ -698,8 +753,8 @@ def _batch_crc(identity: bytes, number: int, records: bytes) -> int:
 
 
 def _damaged(name: str, position: int, what: str) -> DamagedFile:
-    cure = "Do not delete it and start: this voter could vote away what it acknowledged. Replace the voter."
-    return DamagedFile(f"journal file {name}, byte {position}: {what}. {cure}", file=name, position=position)
+    place = f"journal file {name}, byte {position}"
+    return DamagedFile(f"{place}: {what}. {REPLACE_THE_VOTER}", file=name, position=position)
 
 
 def file_name(number: int) -> str:
@@ -747,8 +802,9 @@ class OsFile:
 class OsDisk:
     """A directory of the file system; it must exist."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, read_only: bool = False) -> None:
         self._directory = directory
+        self._access = os.O_RDONLY if read_only else os.O_RDWR
 
     def names(self) -> list[str]:
         with _naming("list", self._directory):
@@ -757,7 +813,7 @@ class OsDisk:
     def open(self, name: str) -> OsFile:
         path = self._directory / name
         with _naming("open", path):
-            return OsFile(path, os.open(path, os.O_RDWR | os.O_CLOEXEC))
+            return OsFile(path, os.open(path, self._access | os.O_CLOEXEC))
 
     def create(self, name: str, size: int) -> OsFile:
         path = self._directory / name

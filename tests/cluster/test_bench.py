@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ops.bench.blackhole import blackhole
+from ops.bench.blackhole import Fault, blackhole
 from ops.bench.broker_loss import broker_loss
 from ops.bench.commit import commit
 from ops.bench.failover import failover
@@ -47,8 +47,9 @@ def test_the_loss_of_a_broker() -> None:
     check_shape(asyncio.run(broker_loss(rounds=1, partitions=30)), name="broker-loss", peers=[])
 
 
-def test_a_black_hole_beside_etcd() -> None:
-    answer = asyncio.run(blackhole(["etcd"], rounds=1, timers=[(20, 150)]))
+@pytest.mark.parametrize("fault", ["freeze", "to-leader"])
+def test_a_black_hole_beside_etcd(fault: Fault) -> None:
+    answer = asyncio.run(blackhole(["etcd"], rounds=1, timers=[(20, 150)], fault=fault))
     check_shape(answer, name="blackhole", peers=["etcd"], prefixes=["at_20_150_"])
     assert answer["ours"]["at_20_150_refuses_max"] > 0
 

@@ -30,14 +30,17 @@ from quorum.config import ControllerSettings, SnapshotSettings
 from tests.support.processes import poll_until, running
 from tests.support.wire import (
     MSGPACK,
+    NO_ANSWER,
     Quorum,
     Reply,
     ask,
+    calm,
     controllers,
     fetch_request,
     fetched,
     registration,
     speak,
+    wait_until_all_agree,
 )
 
 pytestmark = pytest.mark.slow
@@ -47,8 +50,8 @@ CLIENTS = 200
 
 
 def _patient(settings: ControllerSettings) -> ControllerSettings:
-    """Fetches may be parked for ten seconds: a thousand of them take a moment to arrive."""
-    return replace(settings, timing=replace(settings.timing, session_timeout_ms=30_000))
+    """Fetches may be parked for forty seconds: a thousand of them take a moment to arrive."""
+    return replace(settings, timing=replace(settings.timing, session_timeout_ms=120_000))
 
 
 @pytest.fixture(scope="module")
@@ -446,7 +449,7 @@ def test_a_thousand_parked_observers_are_woken_by_one_write(quorum: Quorum, many
         def all_parked() -> bool:
             return f"\nparked_fetch_count {float(OBSERVERS)}\n".encode() in ask(url, "GET", "/metrics").body
 
-        poll_until(all_parked, deadline_s=9, what="all observers are parked")
+        poll_until(all_parked, deadline_s=36, what="all observers are parked")
         ask(url, "PATCH", "/v1/configs", {"cluster": True, "set": {"wake": "all"}}).ok()
         bodies = {
             b"".join(iter(lambda c=connection: c.recv(65_536), b"")).partition(b"\r\n\r\n")[2]  # type: ignore[misc]
@@ -471,7 +474,7 @@ def test_connections_never_use_up_the_files_of_the_disk(tmp_path: Path, many_fil
     def ready() -> bool:
         try:
             return ask(member.http, "GET", "/readyz").status == 200
-        except OSError:
+        except NO_ANSWER:
             return False
 
     root = Path(__file__).resolve().parents[2]
@@ -517,16 +520,7 @@ def test_kills_while_snapshots_are_taken_leave_nothing_half_done(tmp_path: Path)
                 taking.result()
             asyncio.run(cluster.start_one(victim.id))
 
-        def agreed() -> bool:
-            try:
-                told = [
-                    ask(member.http, "GET", "/v1/quorum").ok()["digest"] for member in cluster.controllers
-                ]
-            except OSError:
-                return False
-            return bool(told[0] == told[1] == told[2])
-
-        poll_until(agreed, deadline_s=30, what="all three agree")
+        wait_until_all_agree(cluster)
         items = quorum.ask("GET", "/v1/configs?cluster=1").ok()["items"]
         assert {item["name"]: item["value"] for item in items} == acknowledged
         for member in cluster.controllers:
@@ -534,12 +528,11 @@ def test_kills_while_snapshots_are_taken_leave_nothing_half_done(tmp_path: Path)
             poll_until(lambda m=member: cluster.exit_code(m.id) is not None, deadline_s=30, what="it ends")  # type: ignore[misc]
             assert cluster.exit_code(member.id) == 0
             data = cluster.data(member.id)
-            kept = sorted((data / "snapshots").iterdir())
-            assert [path.suffix for path in kept if path.suffix != ".part"] == [".snapshot"] * min(
-                2, len(kept)
-            )
+            assert {path.suffix for path in (data / "snapshots").iterdir()} <= {".snapshot", ".part"}
+            kept = sorted((data / "snapshots").glob("*.snapshot"))
+            assert 1 <= len(kept) <= 2
             assert list((data / "quarantine").iterdir()) == []
-            for path in [path for path in kept if path.suffix == ".snapshot"]:
+            for path in kept:
                 verified = subprocess.run(
                     [sys.executable, "-m", "ops.cli", "snapshot", "verify", str(path)],
                     capture_output=True,
@@ -552,7 +545,7 @@ def test_kills_while_snapshots_are_taken_leave_nothing_half_done(tmp_path: Path)
 def test_a_broker_that_slept_through_its_session_serves_nobody_until_it_is_online_again(
     tmp_path: Path,
 ) -> None:
-    cluster = LocalCluster(tmp_path / "c", controllers=1, brokers=2)
+    cluster = LocalCluster(tmp_path / "c", controllers=1, brokers=2, adjust=calm)
 
     def state() -> Any:
         return ask(cluster.http(1), "GET", "/v1/brokers/11").ok()["state"]
@@ -561,12 +554,12 @@ def test_a_broker_that_slept_through_its_session_serves_nobody_until_it_is_onlin
         asyncio.run(cluster.start())
         made = ask(cluster.http(1), "POST", "/v1/topics", TOPIC | {"partitions": 4, "replication_factor": 2})
         made.ok(201)
-        assert [item["broker_id"] for item in _served(cluster.http(11))["brokers"]] == [11, 12]
+        _wait_until_it_serves(cluster.http(11), [11, 12])
         cluster.signal(11, signal.SIGSTOP)
         poll_until(lambda: state() == "OFFLINE", deadline_s=30, what="the silent broker is fenced")
         described = ask(cluster.http(1), "GET", "/v1/topics/x").ok()
         assert {partition["leader"] for partition in described["partitions"]} == {12}
-        assert [item["broker_id"] for item in _served(cluster.http(12))["brokers"]] == [12]
+        _wait_until_it_serves(cluster.http(12), [12])
         cluster.signal(11, signal.SIGCONT)
         # What it serves from here on, it serves as one that is online again and knows that it lost its leaderships.
         served = poll_until(lambda: _served(cluster.http(11)), deadline_s=30, what="it serves again")
@@ -585,8 +578,18 @@ def _served(url: str) -> Any:
     return None if reply.status == 503 else reply.value()
 
 
+def _wait_until_it_serves(url: str, broker_ids: list[int]) -> None:
+    """The controller knows of a change a moment before the broker does."""
+
+    def serves() -> bool:
+        told = _served(url)
+        return told is not None and [item["broker_id"] for item in told["brokers"]] == broker_ids
+
+    poll_until(serves, deadline_s=30, what=f"{url} serves {broker_ids}")
+
+
 def _take_snapshot(url: str) -> None:
     try:
         ask(url, "POST", "/v1/snapshots")
-    except (OSError, ValueError):
+    except (*NO_ANSWER, ValueError):
         time.sleep(0)  # it was killed under us, which is the point

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from metadata_log.limits import FRAME_BYTES_MAX
+from ops import cli
 from quorum.config import ControllerSettings
 from tests.support.processes import poll_until
-from tests.support.wire import Quorum, ask, controllers, wait_until_all_agree
+from tests.support.wire import NO_ANSWER, Quorum, ask, controllers, wait_until_all_agree
 
 pytestmark = pytest.mark.slow
 
@@ -53,14 +54,10 @@ def _contents(quorum: Quorum, node_id: int) -> list[bytes]:
 def _wait_until_whole(quorum: Quorum, node_id: int, wanted: list[bytes]) -> None:
     poll_until(
         lambda: _contents(quorum, node_id)[: len(wanted)] == wanted,
-        deadline_s=30,
+        deadline_s=60,
         what="the log is whole again",
     )
-    poll_until(
-        lambda: ask(quorum.cluster.http(node_id), "GET", "/readyz").value()["ready"],
-        deadline_s=30,
-        what="it is ready",
-    )
+    poll_until(lambda: _is_up(quorum, node_id), deadline_s=60, what="it is ready")
     kept = list((quorum.cluster.data(node_id) / "quarantine").iterdir())
     assert kept, "the damaged file is kept"
 
@@ -71,10 +68,13 @@ def test_a_file_that_rotted_is_replaced_by_what_a_peer_has(quorum: Quorum) -> No
     assert len(wanted) >= 2
     _take_snapshot(quorum, victim)
     quorum.cluster.kill(victim)
+    assert cli.main(["log", "verify", str(quorum.cluster.data(victim))]) == 0, (
+        "its journal and pointer among it"
+    )
     _damage(_files(quorum, victim)[0], 1_000_000)
     asyncio.run(quorum.cluster.start_one(victim))
     _wait_until_whole(quorum, victim, wanted)
-    assert ask(quorum.cluster.http(victim), "GET", "/readyz").value()["reasons"] == []
+    poll_until(lambda: _reasons(quorum, victim) == [], deadline_s=30, what="it has nothing more to say")
     metrics = ask(quorum.cluster.http(victim), "GET", "/metrics").body.decode()
     assert "log_files_repaired_total 1.0" in metrics
 
@@ -89,8 +89,13 @@ def _take_snapshot(quorum: Quorum, node_id: int) -> None:
 def _is_up(quorum: Quorum, node_id: int) -> bool:
     try:
         return bool(ask(quorum.cluster.http(node_id), "GET", "/readyz").status == 200)
-    except OSError:
+    except NO_ANSWER:
         return False
+
+
+def _reasons(quorum: Quorum, node_id: int) -> list[str]:
+    told = ask(quorum.cluster.http(node_id), "GET", "/readyz").value()
+    return [reason["code"] for reason in told["reasons"]]
 
 
 def test_a_file_that_rots_while_it_is_read_stops_nobody(quorum: Quorum) -> None:
@@ -99,7 +104,7 @@ def test_a_file_that_rots_while_it_is_read_stops_nobody(quorum: Quorum) -> None:
     _take_snapshot(quorum, victim)
     quorum.cluster.kill(victim)
     asyncio.run(quorum.cluster.start_one(victim))
-    poll_until(lambda: _is_up(quorum, victim), deadline_s=30, what="it runs")
+    poll_until(lambda: _is_up(quorum, victim), deadline_s=60, what="it runs")
     _damage(_files(quorum, victim)[0], 1_000_000)
     url = quorum.cluster.http(victim)
     deadline = time.monotonic() + 30
@@ -119,7 +124,7 @@ def test_an_end_that_was_lost_below_the_snapshot_is_fetched_before_it_goes_on(qu
     last = _files(quorum, victim)[-1]
     _damage(last, 10_000)
     asyncio.run(quorum.cluster.start_one(victim))
-    poll_until(lambda: _is_up(quorum, victim), deadline_s=30, what="it runs")
+    poll_until(lambda: _is_up(quorum, victim), deadline_s=60, what="it runs")
     _wait_until_whole(quorum, victim, wanted[:-1])
     # The last file may have grown by what was claimed meanwhile.
     poll_until(
@@ -127,6 +132,5 @@ def test_an_end_that_was_lost_below_the_snapshot_is_fetched_before_it_goes_on(qu
         deadline_s=30,
         what="the last file is whole",
     )
-    reasons = ask(quorum.cluster.http(victim), "GET", "/readyz").value()["reasons"]
-    assert [reason["code"] for reason in reasons] == ["LOG_CUT"]
+    assert _reasons(quorum, victim) == ["LOG_CUT"]
     quorum.ask("PATCH", "/v1/configs", {"cluster": True, "set": {"k": "after"}}).ok()

@@ -1,7 +1,7 @@
 """E: damages files that were at rest, one place at a time, and opens what is there.
 
-The files are those that the workloads of the power cuts leave when they end in order; what the shipped code makes of the
-damage falls into five kinds:
+The files are those that the workloads of the power cuts leave when they end in order, and those of an export; what the
+shipped code makes of the damage falls into five kinds:
 
     detected   it is refused, or set aside, by a named error
     repaired   it was noticed, and all that was promised is there all the same
@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from metadata_log.errors import MetadataError
+from tests.corruption.exports import ExportWorkload
 from tests.powercut.campaign import SHARED_MEMORY
 from tests.powercut.disk_model import Mark, Tree
 from tests.powercut.recorder import Recorder, put_tree, tree_of
@@ -38,8 +39,15 @@ KINDS: Final = (
     ("log start.json", re.compile(r"start\.json$")),
     ("snapshot", re.compile(r"\.snapshot$")),
     ("meta.json", re.compile(r"meta\.json$")),
+    ("export state", re.compile(r"state\.parquet$")),
+    ("export file", re.compile(r"\.parquet$")),
+    ("export manifest", re.compile(r"manifest\.json$")),
 )
-READERS: Final = {"journal pointer": {"node"}, "meta.json": {"format"}}
+AT_REST: Final[dict[str, Callable[[], Workload]]] = WORKLOADS | {
+    "export": lambda: ExportWorkload("export", goes_on=False),
+    "export gone on with": lambda: ExportWorkload("export gone on with", goes_on=True),
+}
+READERS: Final = {"journal pointer": {"node"}, "meta.json": {"format"}, "export file": {"export"}}
 """Workloads whose restart reads a kind of file; the others only happen to have one."""
 OUTCOMES: Final = ("detected", "repaired", "cut", "harmless", "EXCLUDED", "WRONG")
 
@@ -96,12 +104,12 @@ class _Noticed(logging.Handler):
 def campaign(*, seed: int, flips: int) -> Report:
     """Damage files `flips` times in all, evenly over the kinds of files, and count what becomes of it."""
     report, rng = Report(), random.Random(seed)
-    rested = [_rested(name, make, seed) for name, make in WORKLOADS.items()]
+    rested = [_rested(name, make, seed) for name, make in AT_REST.items()]
     places: dict[str, list[tuple[Workload, Tree, list[Any], str, bytes]]] = {}
     for workload, tree, facts in rested:
         for path, content in _files(tree):
             kind = _kind_of(path)
-            if kind is not None and content and workload.name in READERS.get(kind, WORKLOADS):
+            if kind is not None and content and workload.name in READERS.get(kind, AT_REST):
                 places.setdefault(kind, []).append((workload, tree, facts, path, content))
     home = SHARED_MEMORY if SHARED_MEMORY.is_dir() else None
     with tempfile.TemporaryDirectory(dir=home, prefix="corruption-") as directory:

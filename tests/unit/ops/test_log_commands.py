@@ -4,6 +4,7 @@ import argparse
 import json
 import random
 import urllib.parse
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ from ops import cli
 from ops.client import ClusterClient, Unreachable
 from ops.log_commands import cluster_frames, file_frames, high_watermark, within
 from ops.when import AtOffset, AtTime, When
+from quorum.raft.journal import Journal, OsDisk
+from quorum.raft.pointer import FILE_NAME as POINTER_FILE
 from snapshots.snapshot_file import write_snapshot
 from tests.support.histories import CLUSTER_ID, random_history
 from tests.support.told_node import Node, Reply, Seen, node
@@ -110,7 +113,8 @@ def test_a_torn_end_is_said_and_a_damaged_middle_refused(
 
 def test_verify_finds_all_there_is(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["log", "verify", str(data.parent), "-o", "json"]) == 0
-    log, snapshot = json.loads(capsys.readouterr().out)
+    log, snapshot, journal = json.loads(capsys.readouterr().out)
+    assert (journal["kind"], journal["files"]) == ("journal", 0)
     assert (log["kind"], log["end_offset"], log["frames"]) == ("log", END, len(HISTORY))
     assert (snapshot["kind"], snapshot["end_offset"]) == ("snapshot", HISTORY[20].image.end_offset)
     segment = min((data / "log").glob("*.log"))
@@ -134,6 +138,171 @@ def test_where_nothing_is(tmp_path: Path, capsys: pytest.CaptureFixture[str], ve
     assert "holds no segment" in capsys.readouterr().err
     assert cli.main(["log", verb, str(tmp_path / "none")]) == 6
     assert "No such file" in capsys.readouterr().err
+
+
+@pytest.fixture
+def journal(data: Path) -> Path:
+    """A journal of several small files beside the log, as a clean stop leaves it."""
+    directory = data / "journal"
+    written = open_journal(directory)
+    for index in range(1, 13):
+        written.add(b"\x10" + b"x" * 100, index, 1)
+        flush(written)
+    written.mark_idle()
+    written.close()
+    return directory
+
+
+def open_journal(directory: Path) -> Journal:
+    return Journal.open(OsDisk(directory), random_bytes=random.Random(1).randbytes, file_bytes=600)
+
+
+def flush(journal: Journal) -> None:
+    batch = journal.take_batch()
+    assert batch is not None
+    journal.write(batch)
+    journal.completed(batch)
+
+
+def contents(directory: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def used(file: Path) -> bytes:
+    return file.read_bytes().rstrip(b"\0")
+
+
+def journal_row(capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
+    rows: list[dict[str, object]] = json.loads(capsys.readouterr().out)
+    return rows[-1]
+
+
+def test_a_journal_is_verified_and_left_as_it_is(
+    data: Path, journal: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = contents(data)
+    assert cli.main(["log", "verify", str(data), "-o", "json"]) == 0
+    row = journal_row(capsys)
+    files = list(journal.glob("*.journal"))
+    assert len(files) > 3
+    assert row == {
+        "path": str(journal),
+        "kind": "journal",
+        "files": len(files),
+        "frames": 13,  # twelve entries and the idle mark
+        "bytes": sum(len(used(file)) for file in files),
+        "start_offset": None,
+        "end_offset": None,
+        "torn_bytes": 0,
+    }
+    assert cli.main(["log", "verify", str(journal), "-o", "json"]) == 0
+    assert journal_row(capsys) == row
+    assert contents(data) == before
+
+
+def test_a_journals_torn_end_is_said_and_not_cut(journal: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = sorted(journal.glob("*.journal"))[-2]  # the last one is the next file to be begun
+    whole = file.read_bytes()
+    mark = used(file).rindex(b"MQJB")
+    last = used(file).rindex(b"MQJB", 0, mark)
+    torn = whole[: mark - 7] + bytes(len(whole) - mark + 7)  # neither the end of the last batch, nor the mark
+    file.write_bytes(torn)
+    assert cli.main(["log", "verify", str(journal), "-o", "json"]) == 0
+    heard = capsys.readouterr()
+    (row,) = json.loads(heard.out)
+    assert (row["frames"], row["torn_bytes"]) == (11, len(torn.rstrip(b"\0")) - last)
+    assert f"{journal}: {row['torn_bytes']} bytes at the end are torn by a crash" in heard.err
+    assert file.read_bytes() == torn
+    open_journal(journal).close()
+    assert cli.main(["log", "verify", str(journal), "-o", "json"]) == 0
+    assert journal_row(capsys)["torn_bytes"] == 0, "the node cut it"
+
+
+def flip(file: Path, at: int) -> None:
+    data = bytearray(file.read_bytes())
+    data[at] ^= 1
+    file.write_bytes(data)
+
+
+def first(journal: Path) -> Path:
+    return min(journal.glob("*.journal"))
+
+
+def last_written(journal: Path) -> Path:
+    return sorted(journal.glob("*.journal"))[-2]
+
+
+JOURNAL_DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a header": (
+        lambda journal: flip(first(journal), 20),
+        "journal file 00000000000000000001.journal, byte 0: its header is damaged",
+    ),
+    "a batch in the middle": (
+        lambda journal: flip(first(journal), 80),
+        "journal file 00000000000000000001.journal, byte 36: the batch there is damaged",
+    ),
+    "the last batch before the idle mark": (
+        lambda journal: flip(last_written(journal), used(last_written(journal)).rindex(b"MQJB") - 3),
+        "the batch there is damaged, yet batch 13 was written behind it",
+    ),
+    "a closed file cut short": (
+        lambda journal: first(journal).write_bytes(first(journal).read_bytes()[:300]),
+        "it is damaged",
+    ),
+    "a file that is missing": (
+        lambda journal: sorted(journal.glob("*.journal"))[1].unlink(),
+        "journal file 00000000000000000002.journal, byte 0: the file is missing",
+    ),
+    "the first file missing": (
+        lambda journal: first(journal).unlink(),
+        "are missing; they stood in an older file",
+    ),
+    "the pointer": (
+        lambda journal: (journal / POINTER_FILE).write_bytes(b"\0" * 20),
+        f"{POINTER_FILE}: byte 0: its checksum is wrong",
+    ),
+}
+
+
+@pytest.mark.parametrize(("damage", "said"), JOURNAL_DAMAGES.values(), ids=JOURNAL_DAMAGES.keys())
+def test_a_damaged_journal_is_named_with_its_cure_and_left_as_it_is(
+    data: Path,
+    journal: Path,
+    capsys: pytest.CaptureFixture[str],
+    damage: Callable[[Path], object],
+    said: str,
+) -> None:
+    damage(journal)
+    before = contents(data)
+    assert cli.main(["log", "verify", str(data)]) == 6
+    (line,) = capsys.readouterr().err.splitlines()
+    assert str(journal) in line
+    assert said in line
+    assert "Replace the voter" in line
+    assert contents(data) == before
+
+
+def test_a_journal_that_stands_on_a_snapshot_needs_its_pointer(
+    journal: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    compacted = open_journal(journal)
+    compacted.compact_to(6)
+    flush(compacted)
+    compacted.close()
+    assert cli.main(["log", "verify", str(journal)]) == 6
+    said = capsys.readouterr().err
+    assert f"{POINTER_FILE}: byte 0: it is missing, and the journal begins at entry 5" in said
+
+
+def test_a_running_nodes_journal_is_let_be(
+    data: Path, journal: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ops.log_commands.running_process", lambda _: {"pid": 1})
+    flip(first(journal), 80)
+    assert cli.main(["log", "verify", str(data), "-o", "json"]) == 0
+    heard = capsys.readouterr()
+    assert [row["kind"] for row in json.loads(heard.out)] == ["log", "snapshot"]
+    assert f"{journal}: not verified, for its node runs: stop it first" in heard.err
 
 
 def serve(told: Node, *, per_page: int) -> None:

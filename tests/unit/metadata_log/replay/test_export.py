@@ -161,9 +161,37 @@ def test_an_export_that_is_none_or_damaged_is_named(tmp_path: Path) -> None:
     with pytest.raises(OffsetInFuture):
         state_digest(tmp_path, at=history[-1].batch.end_offset + 1, engine="duckdb")
     records = open_export(tmp_path).paths("records")[0]
-    records.write_bytes(records.read_bytes()[:-1])
+    whole = records.read_bytes()
+    records.write_bytes(whole[:-1])
     with pytest.raises(DamagedFile, match="bytes"):
+        state_digest(tmp_path, engine="duckdb")
+    records.write_bytes(_turned(whole, len(whole) // 2))
+    with pytest.raises(DamagedFile, match=r"seg=0+\.parquet: its SHA-256 is not the manifest's; remove"):
+        state_digest(tmp_path, engine="duckdb")
+    records.write_bytes(whole)
+    manifest = (tmp_path / "manifest.json").read_bytes()
+    (tmp_path / "manifest.json").write_bytes(_turned(manifest, manifest.index(b'"end_offset": ') + 14))
+    with pytest.raises(DamagedFile, match="its checksum is wrong"):
         state_digest(tmp_path, engine="duckdb")
     (tmp_path / "manifest.json").write_text("{}")
     with pytest.raises(DamagedFile, match="manifest"):
         state_digest(tmp_path, engine="duckdb")
+
+
+def _turned(content: bytes, at: int) -> bytes:
+    return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+
+
+def test_nothing_is_added_to_an_export_whose_end_is_damaged(tmp_path: Path) -> None:
+    """Goal: what a later run writes rests on the state that was exported, not on what its bytes have become."""
+    history = random_history(random.Random(6), 60)
+    export_log(frames_of(history[:30]), tmp_path, cluster_id=CLUSTER_ID)
+    state = open_export(tmp_path).snapshot(history[29].batch.end_offset)
+    assert state is not None
+    whole = state.read_bytes()
+    manifest = (tmp_path / "manifest.json").read_bytes()
+    for at in range(8, len(whole) - 8, len(whole) // 20):
+        state.write_bytes(_turned(whole, at))
+        with pytest.raises(DamagedFile, match="SHA-256"):
+            export_log(frames_of(history), tmp_path, cluster_id=CLUSTER_ID)
+    assert (tmp_path / "manifest.json").read_bytes() == manifest

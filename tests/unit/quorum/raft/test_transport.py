@@ -26,7 +26,7 @@ from quorum.raft.transport import (
     voters_sha256,
 )
 
-DEADLINE_S = 10.0
+DEADLINE_S = 30.0
 GRACE_MS = 20
 CLUSTER = "clusterclusterclusterA"
 NACK = {"type": "nack", "term": 7}
