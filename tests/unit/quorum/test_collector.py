@@ -17,7 +17,9 @@ class Loop:
 
 @pytest.fixture(autouse=True)
 def collector_as_it_was() -> Iterator[None]:
+    thresholds = gc.get_threshold()
     yield
+    assert gc.get_threshold() == thresholds
     assert gc.get_freeze_count() == 0
     assert gc.isenabled()
 
