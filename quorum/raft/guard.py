@@ -336,10 +336,12 @@ class Guard:
 
     def judges(self, now_ms: float) -> bool:
         """Answer whether `tick` may now find others silent for too long: what they said must have been read before it."""
-        if self.engine.role is not Role.LEADER:
-            return now_ms >= self._election_at
-        silent_since = now_ms - 1000 * self.check_quorum()
-        return sum(peer.heard_at > silent_since for peer in self.peers.values()) + 1 < self._majority
+        return now_ms >= (self._unheard_at() if self.engine.role is Role.LEADER else self._election_at)
+
+    def _unheard_at(self) -> float:
+        """Return when a leader will have had no answers of a majority for too long."""
+        heard = sorted([self._now, *(progress.heard_at for progress in self.peers.values())], reverse=True)
+        return heard[self._majority - 1] + 1000 * self.check_quorum()
 
     def deadline(self) -> float:
         """Return when `tick` and `replicate` are next due."""
@@ -347,7 +349,7 @@ class Guard:
             return self._now + self._settings.heartbeat_ms
         if self.engine.role is not Role.LEADER:
             return self._election_at
-        due = [self._beat_at]
+        due = [self._beat_at, max(self._unheard_at(), self._excused_until)]
         due += [self._due_at(progress) for peer, progress in self.peers.items() if peer in self.links]
         if self._round is not None:
             due.append(self._round.sent_at + self._settings.heartbeat_ms)
@@ -535,9 +537,10 @@ class Guard:
     def check_quorum(self) -> float:
         """Return after how many seconds without a majority's answers the engine gives up leading.
 
-        Not above the shortest time after which another may be elected, so that two seldom believe they lead at once.
+        A heartbeat less than the shortest time after which another may be elected, so that even a busy leader is seldom
+        late, and two seldom believe they lead at once.
         """
-        return self._settings.election_timeout_min_ms / 1000
+        return (self._settings.election_timeout_min_ms - self._settings.heartbeat_ms) / 1000
 
     def _on_request_vote(self, source: NodeId, message: Message) -> None:
         if not self.nack(source, message) and not self.stick(message):

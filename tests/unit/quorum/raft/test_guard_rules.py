@@ -326,6 +326,19 @@ def test_excuse_is_given_once_in_a_silence() -> None:
     assert quorum[A].engine.role is Role.FOLLOWER
 
 
+def test_check_quorum_a_leader_gives_up_before_another_may_be_elected() -> None:
+    """Not at the next heartbeat after its time has come, but then."""
+    quorum = HandQuorum()
+    quorum.elect(A)
+    quorum.beat(A)
+    quorum.settle()
+    heard_at = quorum.now
+    while quorum[A].engine.role is Role.LEADER:
+        quorum.take()
+        quorum.wait(quorum[A].guard.deadline() - quorum.now + 0.01, A)
+    assert 249 < quorum.now - heard_at < 251
+
+
 # --- probing, nextidx, pause
 
 
