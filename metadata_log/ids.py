@@ -6,7 +6,8 @@ A uuid is 16 raw bytes in memory and on every wire but JSON, where it is Kafka's
 import base64
 import binascii
 import random
-from typing import Final, NewType
+from collections.abc import Iterable, Iterator
+from typing import Final, NewType, TypeVar
 
 NodeId = NewType("NodeId", int)
 """A controller."""
@@ -16,6 +17,11 @@ Uuid = NewType("Uuid", bytes)
 """Any other 16-byte identity: incarnation, directory, request."""
 SnapshotId = NewType("SnapshotId", str)
 """A snapshot's end_offset, 20 digits, `-`, and its controller_epoch, 10 digits: the order of ids is that of the log."""
+
+AnyUuid = TypeVar("AnyUuid", bound=bytes)
+
+SORTED_AT_ONCE: Final = 4096
+"""Ids in one call of sort, which takes two milliseconds."""
 
 NO_LEADER: Final = BrokerId(-1)
 NO_NODE: Final = NodeId(-1)
@@ -65,3 +71,20 @@ def random_uuid(rng: random.Random) -> Uuid:
 def is_reserved(uuid: bytes) -> bool:
     """Answer whether a uuid is one of the 256 that stand for something, as MIGRATING does."""
     return uuid[:15] == bytes(15)
+
+
+def in_order(ids: Iterable[AnyUuid], *, byte: int = 0) -> Iterator[AnyUuid]:
+    """Yield distinct uuids in order; `byte` is the first in which they may differ.
+
+    One sort of 200,000 holds the interpreter for 0.1 s and more, whichever thread asks for it, and the event loop stands
+    still. So they are divided by one byte after the other until each part is small.
+    """
+    parts: list[list[AnyUuid]] = [[] for _ in range(256)]
+    for uuid in ids:
+        parts[uuid[byte]].append(uuid)
+    for part in parts:
+        if len(part) > SORTED_AT_ONCE:
+            yield from in_order(part, byte=byte + 1)
+        else:
+            part.sort()
+            yield from part

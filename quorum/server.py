@@ -45,6 +45,7 @@ from metadata_log.errors import (
 from metadata_log.ids import NO_NODE, NodeId, Uuid, random_uuid
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.segments import SegmentedLog
+from quorum.collector import short_collections
 from quorum.committed_log import CommittedLog
 from quorum.config import ControllerSettings, HostPort, address_text
 from quorum.controller import AppliedListener, Controller
@@ -97,6 +98,7 @@ async def run_controller(settings: ControllerSettings, *, text_log: Path | None 
         if reserve in ("released", "no room"):
             log.warning("disk_nearly_full", extra={"path": str(settings.data_dir), "reserve": reserve})
         check_space(settings.data_dir, FREE_BYTES_TO_START)
+        stack.enter_context(short_collections())
         node = _Node(settings, meta, stack)
         await node.run(text_log)
 

@@ -227,6 +227,9 @@ def _collector_at_rest() -> Iterator[None]:
     finally:
         if was_enabled:
             # Into the oldest generation without a walk: else the first collection would examine the whole new image.
+            # A process that keeps things frozen keeps this one so, too: there a thaw would bring on one long walk.
+            keeps_frozen = gc.get_freeze_count() > 0
             gc.freeze()
-            gc.unfreeze()
+            if not keeps_frozen:
+                gc.unfreeze()
             gc.enable()

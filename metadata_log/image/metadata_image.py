@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import immutables
 
-from metadata_log.ids import BrokerId, TopicId
+from metadata_log.ids import BrokerId, TopicId, in_order
 from metadata_log.image.brokers import BrokerImage
 from metadata_log.image.results import RequestResults
 from metadata_log.image.topics import PartitionImage, TopicImage
@@ -77,7 +77,7 @@ class MetadataImage:
             yield FeatureLevelRecord(name, self.features[name])
         for broker_id in sorted(self.brokers):
             yield RegisterBrokerRecord._make(self.brokers[broker_id])
-        topic_ids = sorted(self.topics)
+        topic_ids = list(in_order(self.topics))
         for topic_id in topic_ids:
             yield TopicRecord(topic_id, self.topics[topic_id].name)
         for resource_type, resource_name in sorted(self.configs):
@@ -89,7 +89,7 @@ class MetadataImage:
                 yield PartitionRecord(topic_id, partition_id, *partition)
         if self.next_producer_id is not None:
             yield ProducerIdsRecord(BrokerId(-1), -1, self.next_producer_id)
-        for request_id in sorted(self.results.by_id):
+        for request_id in in_order(self.results.by_id):
             yield self.results.by_id[request_id]
 
 

@@ -198,6 +198,8 @@ class PySyncObjLog:
                 while not self._closing:
                     self._pump()
                     await self._wait()
+                    if self._guard.judges(self._now_ms()):
+                        await self._hear()
                 self._lead_no_more("this node is stopping")
                 while self._syncing_since is not None:
                     await self._wait()  # the caller may close the journal's files once we return
@@ -220,6 +222,11 @@ class PySyncObjLog:
     async def _wait(self) -> None:
         await self._wake.wait()
         self._wake.clear()
+
+    async def _hear(self) -> None:
+        """Let the loop read all sockets once: if this process stood still, the others' words wait in there."""
+        await asyncio.sleep(0)  # behind us in the loop's next round: what is readable now
+        await asyncio.sleep(0)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._tasks.create_task(work)
@@ -508,11 +515,12 @@ class PySyncObjLog:
     def _submit(self, now: float) -> bool:
         """Give the engine one entry with all that waits, or an empty one if nothing came for long.
 
-        Not while a sync is under way: what came now could not be written before it returns, and packs better then.
+        Not while a sync is under way: what came now could not be written before it returns, and packs better then. Nor
+        while no majority is heard: the next tick might not take it.
         """
         if not self._is_leader or self._syncing_since is not None or self._guard.transferring:
             return False
-        if not self._engine.may_tick():
+        if not self._engine.may_tick() or self._guard.judges(now):
             return False
         if not self._waiting and now - self._submitted_at < IDLE_ENTRY_MS:
             return False
@@ -682,7 +690,9 @@ class PySyncObjLog:
         term = self._engine.term
         self._guard.outbox += [item for item in self._held_for_sync if item[1]["term"] == term]
         self._held_for_sync = []
-        if not self._closing:
+        if self._guard.judges(self._synced_at):
+            self._wake.set()
+        elif not self._closing:
             self._pump()  # at once: acknowledgements and entries wait for nothing else
 
     # --- snapshots

@@ -14,6 +14,7 @@ committed entries:
     prevote       nobody campaigns before a majority would vote for it
     stick         no vote against a leader that is being heard
     lost_leader   a closed link to the leader begins the pre-vote at once, in order of rank
+    excuse        who was kept from running himself waits for one heartbeat more before he judges a silence
     check_quorum  a leader without a majority's answers steps down
     probing       until a follower's position is known one message is in flight to it; its answer carries a
                   hint, and whole terms are skipped
@@ -70,6 +71,8 @@ CANDIDACY_MS: Final = 120
 """A candidate that lost its leader waits so long for votes, which wait for the voters' disks."""
 POSTPONE_MS: Final = 30
 """Having granted a vote, leave that candidate the time to win."""
+LATE_MS: Final = 10
+"""Who looks at the clock so late was kept from running, and perhaps the others were, too."""
 PROBE_BYTES: Final = 64 * KIB
 """Entries that ride on a probe; more would be wasted if it is refused."""
 IN_FLIGHT_BYTES: Final = 16 * MIB
@@ -136,6 +139,8 @@ class Progress:
     told_commit: int = 0
     pointer_at: float = NEVER
     caught_up_at: float = NEVER
+    heard_at: float = NEVER
+    """When it last answered what a leader sends; at first, when we became leader."""
     in_flight: deque[tuple[int, int]] = field(default_factory=deque)
     """Last index and bytes of each message not acknowledged yet."""
     in_flight_bytes: int = 0
@@ -230,6 +235,7 @@ class Guard:
         """The newest snapshot that a leader offered and we need; the adapter takes it."""
         # Elections.
         self._election_at = now_ms + self._election_timeout()
+        self._excused_until = NEVER
         self._retry_until = NEVER
         self._pre_votes: set[NodeId] | None = None
         self._pre_vote_term = 0
@@ -316,12 +322,20 @@ class Guard:
     def tick(self, now_ms: float) -> None:
         """Let the engine count and commit, and do what is due."""
         self._now = now_ms
-        self.engine.tick()
+        if self.engine.role is not Role.LEADER:
+            self.engine.tick()
+        elif not self.judges(now_ms):
+            self._excused_until = NEVER
+            self.engine.tick()
+        elif not self.excuse(self._beat_at):
+            self.engine.tick()  # which gives up leading
         self._check_commit()
         if self.engine.role is Role.LEADER:
             self._beat_at = now_ms + self._settings.heartbeat_ms
             if self._transfer is not None and now_ms >= self._transfer.until:
                 self._transfer = None
+        elif self.leader is not None and now_ms >= self._election_at and self.excuse(self._election_at):
+            self._election_at = self._excused_until
         elif now_ms >= self._election_at and self._others:
             if now_ms >= self._retry_until and self.leader is not None:
                 # It was silent for too long: ask until a peer agrees, or the leader is heard.
@@ -334,11 +348,29 @@ class Guard:
             if self.is_voter and not self.stalled:
                 self.prevote()
 
+    def judges(self, now_ms: float) -> bool:
+        """Answer whether `tick` may now find others silent for too long: what they said must have been read before it."""
+        return now_ms >= (self._unheard_at() if self.engine.role is Role.LEADER else self._election_at)
+
+    def _unheard_at(self) -> float:
+        """Return when a leader will have had no answers of a majority for too long."""
+        voters = [
+            progress
+            for peer, progress in self.peers.items()
+            if self.voters.get(peer) == progress.directory_id
+        ]
+        unknown = [NEVER] * (len(self._others) - len(voters))
+        heard = sorted([self._now, *(voter.heard_at for voter in voters), *unknown], reverse=True)
+        return heard[self._majority - 1] + 1000 * self.check_quorum()
+
     def deadline(self) -> float:
         """Return when `tick` and `replicate` are next due."""
         if self.engine.role is not Role.LEADER:
             return self._election_at if self._others else self._now + self._settings.heartbeat_ms
         due = [self._beat_at]
+        unheard_at = max(self._unheard_at(), self._excused_until)
+        if unheard_at > self._now:
+            due.append(unheard_at)
         due += [self._due_at(progress) for peer, progress in self.peers.items() if peer in self.links]
         if self._round is not None:
             due.append(self._round.sent_at + self._settings.heartbeat_ms)
@@ -347,6 +379,7 @@ class Guard:
     def role_changed(self, role: Role) -> None:
         """Learn from the engine, in the midst of its own step, what it now is."""
         self._round = self._transfer = None
+        self._excused_until = NEVER
         if role is Role.LEADER:
             known = {peer: self.voters[peer] for peer in self._others} | self.links
             self.peers = {peer: self._unknown(directory_id) for peer, directory_id in sorted(known.items())}
@@ -365,7 +398,7 @@ class Guard:
     def _unknown(self, directory_id: Uuid) -> Progress:
         last = self._log[-1][1]
         # One message suffices in the usual case: it asks at our own end, and carries what follows.
-        return Progress(directory_id, probe=last, next=last + 1)
+        return Progress(directory_id, probe=last, next=last + 1, heard_at=self._now)
 
     def begin_under(self, voters: Voters, engine: Engine) -> None:
         """Go on as a follower, with another engine: made for other voters, or on an installed snapshot."""
@@ -465,8 +498,18 @@ class Guard:
     def _hear(self, leader: NodeId) -> None:
         self.leader, self._leader_heard_at = leader, self._now
         self._election_at = self._now + self._election_timeout()
+        self._excused_until = NEVER
         self._retry_until = NEVER
         self._pre_votes = None
+
+    def excuse(self, due: float) -> bool:
+        """Wait for one heartbeat longer, once in a silence, where we come late to what was `due` and would now judge it.
+
+        What held us up (the machine, mostly, or a snapshot due on all nodes at once) holds the others up as well.
+        """
+        if self._excused_until == NEVER and self._now - due > LATE_MS:
+            self._excused_until = self._now + self._settings.heartbeat_ms
+        return self._now < self._excused_until
 
     def lost_leader(self, leader: NodeId) -> None:
         """Forget a leader whose process or host closed the link, and prepare to follow it; timers are for
@@ -532,9 +575,10 @@ class Guard:
     def check_quorum(self) -> float:
         """Return after how many seconds without a majority's answers the engine gives up leading.
 
-        Not above the shortest time after which another may be elected, so that two seldom believe they lead at once.
+        A heartbeat less than the shortest time after which another may be elected, so that even a busy leader is seldom
+        late, and two seldom believe they lead at once.
         """
-        return self._settings.election_timeout_min_ms / 1000
+        return (self._settings.election_timeout_min_ms - self._settings.heartbeat_ms) / 1000
 
     def _on_request_vote(self, source: NodeId, message: Message) -> None:
         if not self.nack(source, message) and not self.stick(message):
@@ -797,6 +841,7 @@ class Guard:
         progress, acked = self.peers.get(source), message["next_node_idx"] - 1
         if progress is None or progress.directory_id != sender.directory_id:
             return  # of a link that is gone
+        progress.heard_at = self._now
         if message["success"]:
             if acked > self._log[-1][1]:
                 raise InvariantBroken(f"voter {source} acknowledged entry {acked}, which we never sent")

@@ -1,6 +1,7 @@
 """E: a snapshot as a file: a pure function of the log, read back to the same image, refused when a bit is wrong."""
 
 import errno
+import gc
 import random
 from pathlib import Path
 
@@ -49,6 +50,18 @@ def test_what_is_written_is_read(tmp_path: Path, seed: int) -> None:
     assert (again.digest_buckets, again.topics_on) == (image.digest_buckets, image.topics_on)
     assert b"".join(snapshot_frames(again)) == path.read_bytes(), "the same bytes, whoever writes it"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_a_process_that_keeps_things_frozen_keeps_them_so(tmp_path: Path, *, frozen: bool) -> None:
+    path = write_snapshot(an_image(), tmp_path)
+    if frozen:
+        gc.freeze()
+    try:
+        read_snapshot(path)
+        assert (gc.get_freeze_count() > 0) is frozen
+    finally:
+        gc.unfreeze()
 
 
 def test_header_first_footer_last_and_all_frames_of_the_last_batch(tmp_path: Path) -> None:

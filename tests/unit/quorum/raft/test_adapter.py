@@ -16,8 +16,9 @@ from metadata_log.errors import (
 )
 from metadata_log.ids import NodeId
 from quorum.raft import adapter
+from quorum.raft.guard import Guard
 from quorum.raft.pointer import FILE_NAME, Pointer
-from quorum.raft.raft_log import Role
+from quorum.raft.raft_log import Member, Role
 from tests.simulation.stepped import Quorum, frames_of
 from tests.simulation.world import SNAPSHOT_FRAMES, SimulatedNode, directory_of
 
@@ -138,6 +139,58 @@ def test_a_lost_leader_is_followed_without_a_timeout() -> None:
         gaps.append(quorum.loop.time() - crashed_at)
         quorum.end()
     assert sorted(gaps)[6] < 0.05
+
+
+@pytest.mark.parametrize("rule", [True, False])
+@pytest.mark.parametrize("deaf", ["leader", "follower"])
+def test_nobody_is_judged_by_words_that_wait_to_be_read(
+    monkeypatch: pytest.MonkeyPatch, deaf: str, *, rule: bool
+) -> None:
+    """Goal: a process that stood still reads its sockets before it takes the others for silent. Method: what comes for one
+    node stays unread until it is about to judge; asyncio brings what is readable then in its next round, behind the
+    tasks that are ready.
+    """
+
+    async def judge_at_once(_log: Any) -> None:
+        pass
+
+    if not rule:
+        monkeypatch.setattr(adapter.PySyncObjLog, "_hear", judge_at_once)
+    quorum = Quorum()
+    quorum.start()
+    quorum.write()
+    leader = quorum.leader()
+    first_behind = next(node for node in quorum.nodes if node is not leader)
+    node = leader if deaf == "leader" else first_behind
+    assert node.log is not None
+    unread: list[tuple[Member, Any]] = []
+    asked: list[NodeId] = []
+    carry, judges, deliver = quorum.world.network.carry, Guard.judges, node.log._on_message
+
+    def hold(sender: Any, target: NodeId, message: Any) -> None:
+        if message["type"] == "pre_vote":
+            asked.append(target)
+        if target == node.node_id:
+            unread.append((sender.member, message))
+        else:
+            carry(sender, target, message)
+
+    def read() -> None:
+        while unread:
+            deliver(*unread.pop(0))
+
+    def judge(guard: Guard, now_ms: float) -> bool:
+        about_to_judge = judges(guard, now_ms)
+        if about_to_judge and guard is node.log._guard:  # type: ignore[union-attr]
+            quorum.loop.call_soon(quorum.loop.call_soon, read)
+        return about_to_judge
+
+    quorum.world.network.carry = hold  # type: ignore[method-assign]
+    monkeypatch.setattr(Guard, "judges", judge)
+    quorum.wait(1.5)
+    assert (asked == []) is rule
+    assert leader.is_leader() is (rule or deaf == "follower")
+    quorum.end()
 
 
 def test_an_idle_leader_proves_disk_and_majority(quorum: Quorum) -> None:

@@ -225,6 +225,7 @@ def test_prevote_a_lonely_node_keeps_its_term(monkeypatch: pytest.MonkeyPatch, *
         patch(monkeypatch, "prevote", lambda guard: guard.campaign())
     quorum = HandQuorum()
     quorum.elect(A)
+    quorum.wait(700, C)  # excused: it comes late to its own deadline
     for _ in range(10):
         quorum.wait(700, C)
         quorum.take()
@@ -315,6 +316,54 @@ def test_check_quorum_an_unheard_leader_steps_down(monkeypatch: pytest.MonkeyPat
         quorum.beat(A)
         quorum.take()
     assert quorum[A].engine.role is (Role.FOLLOWER if rule else Role.LEADER)
+
+
+@pytest.mark.parametrize("rule", [True, False])
+def test_excuse_who_was_kept_from_running_waits_for_one_heartbeat_more(
+    monkeypatch: pytest.MonkeyPatch, *, rule: bool
+) -> None:
+    """Goal: a stall of the whole machine elects nobody. Method: all stand still for longer than any timeout, and a
+    follower is the first to go on; then the leader does.
+    """
+    if not rule:
+        patch(monkeypatch, "excuse", lambda _guard, _due: False)
+    quorum = HandQuorum()
+    quorum.elect(A)
+    quorum.wait(700, B, C)
+    assert [message["type"] for *_, message in quorum.mail] == ([] if rule else ["pre_vote"] * 4)
+    quorum.settle(B, C)
+    quorum.wait(10, A)
+    quorum.settle()
+    assert quorum[A].engine.role is (Role.LEADER if rule else Role.FOLLOWER)
+
+
+def test_excuse_is_given_once_in_a_silence() -> None:
+    """Who is always late judges all the same: a follower its dead leader, a leader its dead followers."""
+    quorum = HandQuorum()
+    quorum.elect(A)
+    for _ in range(2):
+        quorum.beat(A)
+        quorum.settle()
+        quorum.wait(700, B)
+        assert quorum.take(B) == []
+    quorum.wait(700, A, B)
+    assert {message["type"] for *_, message in quorum.take(B)} == {"pre_vote"}
+    assert quorum[A].engine.role is Role.LEADER
+    quorum.wait(700, A)
+    assert quorum[A].engine.role is Role.FOLLOWER
+
+
+def test_check_quorum_a_leader_gives_up_before_another_may_be_elected() -> None:
+    """Not at the next heartbeat after its time has come, but then."""
+    quorum = HandQuorum()
+    quorum.elect(A)
+    quorum.beat(A)
+    quorum.settle()
+    heard_at = quorum.now
+    while quorum[A].engine.role is Role.LEADER:
+        quorum.take()
+        quorum.wait(quorum[A].guard.deadline() - quorum.now + 0.01, A)
+    assert 249 < quorum.now - heard_at < 251
 
 
 # --- probing, nextidx, pause
