@@ -59,7 +59,7 @@ from quorum.raft.journal import Journal, OsDisk
 from quorum.raft.pointer import FILE_NAME as POINTER_FILE
 from quorum.raft.pointer import Pointer
 from quorum.raft.raft_log import Member
-from quorum.raft.transport import TOO_MANY_OBSERVERS, Hello, TcpTransport, voters_sha256
+from quorum.raft.transport import TOO_MANY_OBSERVERS, Hello, TcpTransport, founding_sha256
 from quorum.snapshot_keeper import SnapshotKeeper
 from quorum.status import QuorumStatus
 from snapshots.download import download_snapshot
@@ -167,7 +167,7 @@ class _Node:
                 directory_id=meta.directory_id,
                 http=settings.http_url,
                 raft=address_text(settings.raft_address),
-                founding=voters_sha256(founders),
+                founding=founding_sha256(founders),
             ),
             voters=founders,
             now_ms=_now_ms,

@@ -1,9 +1,10 @@
-"""E: `bench handover`: the longest pause of a writing client when leadership moves on purpose."""
+"""E: `bench handover`: the longest pause of a writing client when leadership moves on purpose, or other voters begin."""
 
 import argparse
 import asyncio
 import tempfile
 import time
+from collections.abc import Awaitable, Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -24,11 +25,14 @@ def run(args: argparse.Namespace) -> dict[str, Any]:  # noqa: ARG001 no peer han
 
 
 async def handover(*, rounds: int = 20) -> dict[str, Any]:
-    """Move leadership `rounds` times by `quorum transfer`, and as often by stopping the leader as a rolling restart does."""
+    """Move leadership `rounds` times by `quorum transfer`, as often by stopping the leader as a rolling restart does, and
+    take a follower's vote, and give it back, as often.
+    """
     with tempfile.TemporaryDirectory(prefix="metaquorum-bench-", dir=DIRECTORY) as scratch:
         async with our_peer(Path(scratch) / "ours") as peer:
-            asked = [await _gap_ms(peer, stops=False) for _ in range(rounds)]
-            stopped = [await _gap_ms(peer, stops=True) for _ in range(rounds)]
+            asked = [await _gap_ms(peer, _transfer) for _ in range(rounds)]
+            stopped = [await _gap_ms(peer, _stop) for _ in range(rounds)]
+            changed = [await _gap_ms(peer, _change_voters) for _ in range(2 * rounds)]
             version = peer.version
         floors = probes(Path(scratch))
     ours = {
@@ -36,12 +40,50 @@ async def handover(*, rounds: int = 20) -> dict[str, Any]:
         "unit": "ms",
         **figures(asked, prefix="transfer_"),
         **figures(stopped, prefix="sigterm_"),
+        **figures(changed, prefix="voters_"),
     }
     return report("handover", params={"rounds": rounds}, ours=ours, peers={}, rounds=rounds, probes=floors)
 
 
-async def _gap_ms(peer: OurPeer, *, stops: bool) -> float:
-    """Move leadership under a client that writes one after the other, and goes to the next controller when refused."""
+Move = Callable[[OurPeer, str], Awaitable[None]]
+"""Given the leader's URL."""
+
+
+async def _transfer(peer: OurPeer, leader: str) -> None:
+    await peer.request("POST", f"{leader}/v1/quorum/transfer", {"to": None})
+
+
+async def _stop(peer: OurPeer, leader: str) -> None:
+    await peer.stop(leader)
+
+
+async def _change_voters(peer: OurPeer, leader: str) -> None:
+    """Take a follower's vote; or, where one was taken before, give it back once that one is caught up."""
+    deadline = time.perf_counter() + FAILOVER_TIMEOUT_S
+    while True:
+        status = await peer.request("GET", f"{leader}/v1/quorum")
+        try:
+            if len(status["voters"]) == len(peer.endpoints):
+                follower = next(voter for voter in status["voters"] if voter["id"] != status["leader_id"])
+                what = f"{follower['id']}?directory_id={follower['directory_id']}"
+                await peer.request("DELETE", f"{leader}/v1/quorum/voters/{what}")
+                return
+            for observer in status["observers"]:
+                body = {
+                    "id": observer["id"],
+                    "directory_id": observer["directory_id"],
+                    "raft": observer["address"],
+                }
+                await peer.request("POST", f"{leader}/v1/quorum/voters", body)
+                return
+        except NotAcknowledged:  # not caught up yet
+            if time.perf_counter() > deadline:
+                raise
+        await asyncio.sleep(LOOK_AGAIN_S)
+
+
+async def _gap_ms(peer: OurPeer, move: Move) -> float:
+    """Have leadership begin anew under a client that writes without pause, and goes to the next controller when refused."""
     leader = await peer.leader()
     acknowledged: list[float] = []
     done = asyncio.Event()
@@ -62,14 +104,11 @@ async def _gap_ms(peer: OurPeer, *, stops: bool) -> float:
         await asyncio.sleep(SETTLE_S)
         await _acknowledged_since(acknowledged, 0.0)
         began = time.perf_counter()
-        if stops:
-            await peer.stop(leader)
-        else:
-            await peer.request("POST", f"{leader}/v1/quorum/transfer", {"to": None})
+        await move(peer, leader)
         await asyncio.sleep(SETTLE_S)
         await _acknowledged_since(acknowledged, began)
         done.set()
-    if stops:
+    if move is _stop:
         await peer.restart(leader)
     else:
         await peer.wait_until_whole()

@@ -12,7 +12,7 @@ msgpack map.
     both -> messages             as `messages.check` admits them, once both verdicts are "welcome"
 
 `http` is the node's URL without trailing slash (at most 2,000 bytes), `raft` the "host:port" where others
-reach it. `founding` is `voters_sha256` of the settings' voters while the node's log has no voters of its own,
+reach it. `founding` is `founding_sha256` of the settings' voters while the node's log has no voters of its own,
 else empty: two nodes that would found different quorums refuse each other; once there are voters, only the
 log is asked.
 
@@ -32,7 +32,7 @@ import hashlib
 import logging
 import re
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -56,6 +56,7 @@ from metadata_log.limits import (
 from quorum.config import HostPort
 from quorum.raft import messages
 from quorum.raft.raft_log import Member, Voters
+from quorum.raft.voters import to_rows
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -104,12 +105,12 @@ class Refusal:
     message: str
 
 
-def voters_sha256(voters: Iterable[NodeId]) -> bytes:
+def founding_sha256(voters: Voters) -> bytes:
     """Return the digest by which two nodes see that they would found the same quorum.
 
-    Only the ids: a changed directory has its own name, and an address may differ by who looks at it.
+    Of ids and directories; an address may differ by who looks at it.
     """
-    return hashlib.sha256(msgpack.packb(sorted(voters))).digest()
+    return hashlib.sha256(msgpack.packb(to_rows(voters))).digest()
 
 
 class TcpTransport:

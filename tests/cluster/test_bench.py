@@ -56,7 +56,7 @@ def test_a_black_hole_beside_etcd(fault: Fault) -> None:
 
 def test_a_handover_on_request_and_by_a_stop() -> None:
     answer = asyncio.run(handover(rounds=1))
-    check_shape(answer, name="handover", peers=[], prefixes=["transfer_", "sigterm_"])
+    check_shape(answer, name="handover", peers=[], prefixes=["transfer_", "sigterm_", "voters_"])
 
 
 def test_full_load_for_a_moment() -> None:

@@ -15,7 +15,7 @@ from metadata_log.errors import CannotListen, InvariantBroken
 from metadata_log.ids import NodeId, Uuid
 from metadata_log.limits import RAFT_HELLO_BYTES_MAX, RAFT_MESSAGE_BYTES_MAX
 from quorum.raft import transport as transport_module
-from quorum.raft.raft_log import Member
+from quorum.raft.raft_log import Member, Voters
 from quorum.raft.transport import (
     INCONSISTENT_CLUSTER_ID,
     INCONSISTENT_VOTER_SET,
@@ -23,7 +23,7 @@ from quorum.raft.transport import (
     VOTER_DIRECTORY_CHANGED,
     Hello,
     TcpTransport,
-    voters_sha256,
+    founding_sha256,
 )
 
 DEADLINE_S = 30.0
@@ -50,6 +50,10 @@ def http(node_id: int) -> str:
 @pytest.fixture(autouse=True)
 def a_short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport_module, "DIAL_GRACE_MS", GRACE_MS)
+
+
+def founders(*ids: int) -> Voters:
+    return {NodeId(node_id): directory(node_id) for node_id in ids}
 
 
 async def until(condition: Callable[[], object], what: str) -> None:
@@ -82,7 +86,7 @@ class Node:
             directory_id=directory(node_id),
             http=http(node_id),
             raft=f"127.0.0.1:{ports[node_id]}",
-            founding=voters_sha256(map(NodeId, voters)),
+            founding=founding_sha256(founders(*voters)),
         )
         self.transport = TcpTransport(
             node_id=NodeId(node_id),
@@ -133,7 +137,7 @@ def hello_of(node_id: int, ports: dict[int, int], **changed: Any) -> dict[str, A
         "directory_id": directory(node_id),
         "http": http(node_id),
         "raft": "127.0.0.1:1",
-        "founding": voters_sha256(map(NodeId, ports)),
+        "founding": founding_sha256(founders(*ports)),
     } | changed
 
 
@@ -764,7 +768,7 @@ FOREIGN = {
             "cluster_id": CLUSTER,
             "node_id": 2,
             "directory_id": directory(2),
-            "voters_sha256": voters_sha256(map(NodeId, [1, 2])),
+            "voters_sha256": bytes(32),
         }
     ),
 }
@@ -1008,5 +1012,8 @@ def test_an_address_of_no_host_is_named() -> None:
 
 
 def test_voter_lists_are_equal_whatever_their_order() -> None:
-    assert voters_sha256(map(NodeId, [3, 1, 2])) == voters_sha256(map(NodeId, [1, 2, 3]))
-    assert voters_sha256(map(NodeId, [1, 2])) != voters_sha256(map(NodeId, [1, 2, 3]))
+    assert founding_sha256(founders(3, 1, 2)) == founding_sha256(founders(1, 2, 3))
+    assert founding_sha256(founders(1, 2)) != founding_sha256(founders(1, 2, 3))
+    assert founding_sha256(founders(1, 2)) != founding_sha256(
+        {NodeId(1): directory(1), NodeId(2): directory(9)}
+    )
