@@ -13,6 +13,7 @@ import asyncio
 import hashlib
 import logging
 import random
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import cache, partial
@@ -256,7 +257,8 @@ class PySyncObjLog:
                 f"the journal begins at entry {self._journal[0][1]}, but {POINTER_FILE}, which names the snapshot "
                 "before it, is missing"
             )
-        self._voters_index, self._voters = self._voters_in_force()
+        self._voters_index = self._change_in_force()
+        self._voters = self._voters_set_by(self._voters_index)
         self._guard.begin_under(self._voters, self._make_engine())
         self._takes_part = True
         self._transport.on_message = self._on_message
@@ -331,7 +333,7 @@ class PySyncObjLog:
 
     def _change_pending(self) -> bool:
         last = self._journal[-1][1] if self._takes_part else 0
-        return self._voters_set_by(last)[1] != self._voters or any(
+        return self._voters_set_by(last) != self._voters or any(
             proposal.voters is not None for proposal in self._waiting
         )
 
@@ -374,7 +376,7 @@ class PySyncObjLog:
             return  # a newer snapshot was installed meanwhile, or nothing lies behind this one
         before, last = self._journal[index - 1 - base], self._journal[index - base]
         self._pinned.add(snapshot_id)  # until its pointer is written, or a newer one in its stead
-        _, voters = self._voters_set_by(index)
+        voters = self._voters_set_by(index)
         self._spawn(self._compact(Pointer.to(snapshot_id, before=before, last=last, voters=voters)))
 
     def pinned_snapshots(self) -> frozenset[str]:
@@ -557,15 +559,19 @@ class PySyncObjLog:
         """
         return self._confirms and not self._change_pending()
 
-    def _voters_set_by(self, index: int) -> tuple[int, Voters]:
-        """Return the newest entry held, up to `index`, that sets the voters, and these; 0 if it is an older one."""
-        journal = self._journal
-        changes = [change for change in journal.voter_changes if change <= index]
-        if not changes:
-            return 0, self._base_voters
-        return changes[-1], from_command(journal[changes[-1] - journal[0][1]][0])[0]
+    def _newest_change(self, index: int) -> int:
+        """Return the newest entry held, up to `index`, that sets the voters; 0 if it is an older one."""
+        changes = self._journal.voter_changes
+        at = bisect_right(changes, index)
+        return changes[at - 1] if at else 0
 
-    def _voters_in_force(self) -> tuple[int, Voters]:
+    def _voters_set_by(self, index: int) -> Voters:
+        """Return the voters that the log has set up to `index`."""
+        journal, change = self._journal, self._newest_change(index)
+        return from_command(journal[change - journal[0][1]][0])[0] if change else self._base_voters
+
+    def _change_in_force(self) -> int:
+        """Return the entry that set the voters in force, 0 if it is an older one than all held."""
         changes = self._journal.voter_changes
         if len(changes) > 1:
             self._proved = max(self._proved, changes[-2])
@@ -573,16 +579,16 @@ class PySyncObjLog:
             # What founds the quorum says whom the settings named, and from then on says it in their stead.
             self._proved, self._founded = max(self._proved, changes[0]), True
         self._proved = max(self._proved, self._applied[0])
-        return self._voters_set_by(self._proved)
+        return self._newest_change(self._proved)
 
     def _follow_voters(self, now: float) -> None:
         """Act under the voters in force, with an engine that knows them, as soon as these change."""
         if not self._journal.voter_changes:
             return
-        index, voters = self._voters_in_force()
+        index = self._change_in_force()
         if index == self._voters_index:
             return
-        self._voters_index = index
+        self._voters_index, voters = index, self._voters_set_by(index)
         if voters == self._voters:
             return
         guard = self._guard
@@ -754,7 +760,8 @@ class PySyncObjLog:
                 await self._replace_pointer(pointer)
                 if self._lacks(pointer):
                     self._stand_on(pointer)
-                    self._voters_index, self._voters = self._voters_in_force()
+                    self._voters_index = self._change_in_force()
+                    self._voters = self._voters_set_by(self._voters_index)
                     self._guard.begin_under(self._voters, self._make_engine())
                     self._listener.on_restore(pointer.snapshot_id)
                     self._guard.acknowledge(leader, pointer.index)

@@ -354,13 +354,12 @@ class Guard:
 
     def _unheard_at(self) -> float:
         """Return when a leader will have had no answers of a majority for too long."""
-        voters = [
-            progress
-            for peer, progress in self.peers.items()
-            if self.voters.get(peer) == progress.directory_id
-        ]
-        unknown = [NEVER] * (len(self._others) - len(voters))
-        heard = sorted([self._now, *(voter.heard_at for voter in voters), *unknown], reverse=True)
+        heard = [self._now]
+        for voter in self._others:
+            progress = self.peers.get(voter)
+            is_known = progress is not None and progress.directory_id == self.voters[voter]
+            heard.append(progress.heard_at if progress is not None and is_known else NEVER)
+        heard.sort(reverse=True)
         return heard[self._majority - 1] + 1000 * self.check_quorum()
 
     def deadline(self) -> float:

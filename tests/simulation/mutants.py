@@ -90,7 +90,7 @@ def _commits_with_the_news(_original: Any) -> Any:
 def _only_what_is_applied(_original: Any) -> Any:
     def in_force(log: Any) -> Any:
         log._founded = True
-        return log._voters_set_by(max(log._applied[0], log._journal.voter_changes[0]))
+        return log._newest_change(max(log._applied[0], *log._journal.voter_changes[:1]))
 
     return in_force
 
@@ -277,7 +277,7 @@ MUTANTS: Final = (
     Mutant(
         "voters-too-old",
         "a node acts under voters that two later changes have replaced",
-        "quorum.raft.adapter:PySyncObjLog._voters_in_force",
+        "quorum.raft.adapter:PySyncObjLog._change_in_force",
         _only_what_is_applied,
         Directed(f"{_VOTERS_TESTS}::test_a_change_behind_it_proves_that_one_was_committed"),
     ),

@@ -659,8 +659,8 @@ class Checks:
         disks = [(node.member, node.durable) for node in self._world.nodes.values()] + self._world.lost_disks
         # What a disk held that is lost by now was acknowledged, perhaps: it is one of the failures that are survived.
         holders = {member for member, durable in disks if _holds(durable, index, term)}
-        changed_at, voters = log._voters_set_by(index - 1)
-        _, before = log._voters_set_by(changed_at - 1) if changed_at else (0, voters)
+        voters = log._voters_set_by(index - 1)
+        before = log._voters_set_by(log._newest_change(index - 1) - 1)
         if not any(2 * len(holders & set(each.items())) > len(each) for each in (voters, before)):
             raise Violation(
                 f"durable majority: entry {index} of term {term} is committed, but only on "
