@@ -14,12 +14,15 @@ WRITES_PER_SECOND_MIN = 10.0
 """Of a run this short; a campaign counts only those with thirty."""
 
 
-def lived(seed: int, profile: str, seconds: float, *, controllers: int = 3, brokers: int = 3) -> Outcome:
+def lived(
+    seed: int, profile: str, seconds: float, *, controllers: int = 3, observers: int = 0, brokers: int = 3
+) -> Outcome:
     outcome = live(
         Life(
             seed=seed,
             profile=profile,
             controllers=controllers,
+            observers=observers,
             brokers=brokers,
             seconds=seconds,
             raft_only=False,
@@ -41,6 +44,12 @@ def test_a_simulated_cluster_keeps_every_property(profile: str, controllers: int
 @pytest.mark.parametrize("seed", range(201, 211))
 def test_any_mixture_of_faults_keeps_every_property(seed: int) -> None:
     lived(seed, "swarm", 20.0)
+
+
+@pytest.mark.slow
+def test_voters_come_and_go_in_the_hands_of_shipped_controllers() -> None:
+    outcome = lived(302, "members", 8.0, observers=2)
+    assert outcome.consequences["changes of voters carried out"] > 2
 
 
 @pytest.mark.slow

@@ -43,6 +43,15 @@ def test_other_quorums(seed: int, profile: str, voters: int) -> None:
     _check(seed, 12.0, profile, voters)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("seed", "voters"), [(400, 3), (401, 3), (402, 3), (403, 1), (404, 5)])
+def test_voters_come_and_go_and_disks_are_lost(seed: int, voters: int) -> None:
+    world = World(seed=seed, profile=PROFILES["members"], voters=voters, observers=2)
+    violations = world.run(15.0)
+    assert not violations, f"{violations[0]}\n{_replay(seed, 15.0, 'members', voters)} --observers 2"
+    assert world.faults["change of voters"] > 3
+
+
 def test_the_same_seed_is_the_same_life() -> None:
     one, two, other = (_check(seed, 4.0, "wild") for seed in (11, 11, 12))
     assert one.network.trace == two.network.trace
