@@ -18,7 +18,7 @@ def test_a_short_run_holds(tmp_path: Path) -> None:
     assert verdict.violations == []
     assert verdict.below_the_floors() == []
     lines = (tmp_path / "history.jsonl").read_text().splitlines()
-    assert len(lines) == verdict.checked > 1_000
+    assert len(lines) == verdict.checked > 300
     assert set(json.loads(lines[0])) == {
         "client",
         "op",
