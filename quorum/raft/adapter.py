@@ -475,6 +475,9 @@ class PySyncObjLog:
         return True
 
     def _serve_reads(self, now: float) -> None:
+        if self._is_leader and self._guard.must_refuse_reads(now):
+            _fail(self._reads_next, "no majority of controllers answers")
+            _fail(self._reads_asked, "no majority of controllers answers")
         if self._reads_next and self._guard.may_begin_read():
             self._guard.begin_read(now)
             self._reads_asked, self._reads_next = self._reads_next, []

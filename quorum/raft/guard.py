@@ -349,7 +349,9 @@ class Guard:
             return self._now + self._settings.heartbeat_ms
         if self.engine.role is not Role.LEADER:
             return self._election_at
-        due = [self._beat_at, max(self._unheard_at(), self._excused_until)]
+        unheard_at = self._unheard_at()
+        due = [self._beat_at]
+        due += [at for at in (unheard_at - self._settings.heartbeat_ms, unheard_at) if at > self._now]
         due += [self._due_at(progress) for peer, progress in self.peers.items() if peer in self.links]
         if self._round is not None:
             due.append(self._round.sent_at + self._settings.heartbeat_ms)
@@ -537,10 +539,9 @@ class Guard:
     def check_quorum(self) -> float:
         """Return after how many seconds without a majority's answers the engine gives up leading.
 
-        A heartbeat less than the shortest time after which another may be elected, so that even a busy leader is seldom
-        late, and two seldom believe they lead at once.
+        Not above the shortest time after which another may be elected, so that two seldom believe they lead at once.
         """
-        return (self._settings.election_timeout_min_ms - self._settings.heartbeat_ms) / 1000
+        return self._settings.election_timeout_min_ms / 1000
 
     def _on_request_vote(self, source: NodeId, message: Message) -> None:
         if not self.nack(source, message) and not self.stick(message):
@@ -881,6 +882,13 @@ class Guard:
         if self._round is not None or self.engine.role is not Role.LEADER or self.stalled:
             return False
         return self._term_at(self.engine.commit_index) == self.engine.term
+
+    def must_refuse_reads(self, now_ms: float) -> bool:
+        """Answer whether reads that wait are refused: in a heartbeat's time another may lead.
+
+        To give up leading as early would make needless elections of short stalls.
+        """
+        return now_ms >= self._unheard_at() - self._settings.heartbeat_ms
 
     def begin_read(self, now_ms: float) -> None:
         """Begin one round of probes for all reads that wait."""

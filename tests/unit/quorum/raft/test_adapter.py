@@ -166,6 +166,19 @@ def test_a_read_waits_for_a_majority(quorum: Quorum) -> None:
     quorum.world.network.heal()
 
 
+def test_a_leader_alone_refuses_reads_within_an_election_timeout(quorum: Quorum) -> None:
+    quorum.write()
+    leader = quorum.leader()
+    assert leader.log is not None
+    quorum.world.network.carry = lambda *_: None  # type: ignore[method-assign]
+    cut_at = quorum.loop.time()
+    for read in [quorum.loop.create_task(leader.log.read_index()), leader.log.read_index()]:
+        with pytest.raises(NotController, match="no majority"):
+            quorum.run(read)
+    assert leader.is_leader()
+    assert quorum.loop.time() - cut_at < 0.3
+
+
 def test_leadership_is_handed_over(quorum: Quorum) -> None:
     quorum.write()
     old = quorum.leader()

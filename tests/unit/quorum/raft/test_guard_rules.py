@@ -326,17 +326,21 @@ def test_excuse_is_given_once_in_a_silence() -> None:
     assert quorum[A].engine.role is Role.FOLLOWER
 
 
-def test_check_quorum_a_leader_gives_up_before_another_may_be_elected() -> None:
-    """Not at the next heartbeat after its time has come, but then."""
+def test_check_quorum_a_leader_alone_refuses_reads_before_another_may_be_elected() -> None:
+    """And gives up leading then; both at their time, not at the next heartbeat."""
     quorum = HandQuorum()
     quorum.elect(A)
     quorum.beat(A)
     quorum.settle()
-    heard_at = quorum.now
+    heard_at, refused_at = quorum.now, None
     while quorum[A].engine.role is Role.LEADER:
         quorum.take()
         quorum.wait(quorum[A].guard.deadline() - quorum.now + 0.01, A)
-    assert 249 < quorum.now - heard_at < 251
+        if refused_at is None and quorum[A].guard.must_refuse_reads(quorum.now):
+            refused_at = quorum.now
+    assert refused_at is not None
+    assert 250 <= refused_at - heard_at < 251
+    assert 300 <= quorum.now - heard_at < 301
 
 
 # --- probing, nextidx, pause
