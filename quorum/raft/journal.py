@@ -85,7 +85,8 @@ _CURES: Final = {
 }
 
 REPLACE_THE_VOTER: Final = (
-    "Do not delete it and start: this voter could vote away what it acknowledged. Replace the voter."
+    "Do not delete it and start: this voter could vote away what it acknowledged. Replace the voter: move its data "
+    "directory away, `metaquorum storage format`, start it, `metaquorum quorum replace-voter`."
 )
 
 _CHECKPOINT, _VOTE, _ENTRY, _TRUNCATE, _COMPACT = range(5)
