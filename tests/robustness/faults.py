@@ -11,13 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from metadata_log.errors import MetadataError
 from ops.local_cluster import LocalCluster
+from ops.quorum_commands import leader_url
 from tests.robustness import proxies as links
 from tests.robustness.proxies import LinkFault, Proxies
 
 FAULT_S: Final = (1.0, 6.0)
 PAUSE_S: Final = (0.5, 4.0)
 STOPPED_S_MAX: Final = 10.0
+CHANGE_S_MAX: Final = 30.0
 POLL_S: Final = 0.05
 BOTH: Final = ("upstream", "downstream")
 """Of a link, from who dialled and to him."""
@@ -85,6 +88,7 @@ class Faults:
             "SIGSTOP": self._stop,
             "restart": self._restart,
             "transfer": self._transfer,
+            "change of voters": self._change_voters,
         }
         if self.small_disks:
             kinds["full disk"] = self._fill_disk
@@ -189,6 +193,38 @@ class Faults:
         with suppress(Exception):  # nobody leads, or nobody takes over: the next one may
             await asyncio.to_thread(client.write, "POST", "/v1/quorum/transfer", {"to": None})
         happening.end_ns = time.monotonic_ns()
+
+    async def _change_voters(self, kind: str) -> None:
+        """Take a controller's vote, perhaps the leader's, and give it back after a while."""
+        async with self._down:
+            node_id = self.rng.choice([member.id for member in self.cluster.controllers])
+            happening = self._began(kind, f"controller {node_id}")
+            if await self._has_changed(node_id, "voters", "observers"):
+                await self._last(happening)
+            # Whatever came of the first change, which may have been carried out although nobody said so.
+            await self._has_changed(node_id, "observers", "voters")
+            happening.end_ns = time.monotonic_ns()
+
+    async def _has_changed(self, node_id: int, before: str, after: str) -> bool:
+        """Ask until a controller is no longer among `before` but among `after`; answer whether it is, in time."""
+        deadline = time.monotonic() + CHANGE_S_MAX
+        while time.monotonic() < deadline:
+            with suppress(MetadataError):
+                if await asyncio.to_thread(self._ask_for_change, node_id, before, after):
+                    return True
+            await asyncio.sleep(POLL_S)
+        return False
+
+    def _ask_for_change(self, node_id: int, before: str, after: str) -> bool:
+        client = self.cluster.client(timeout_s=2.0)
+        view = client.ask_one(leader_url(client), "/v1/quorum").json()
+        for row in view[before]:
+            if row["id"] == node_id and before == "voters":
+                client.write("DELETE", f"/v1/quorum/voters/{node_id}?directory_id={row['directory_id']}")
+            elif row["id"] == node_id:
+                body = {"id": node_id, "directory_id": row["directory_id"], "raft": row["address"]}
+                client.write("POST", "/v1/quorum/voters", body)
+        return any(row["id"] == node_id for row in view[after])
 
     async def _fill_disk(self, kind: str) -> None:
         """Fill a controller's disk until it stops, then make room and start it again."""
