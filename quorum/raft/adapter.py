@@ -118,10 +118,8 @@ class PySyncObjLog:
         """Index of the entry that set them; 0: none that is held."""
         self._base_voters = voters
         """Those that stand before all entries held."""
-        self._proved = 0
-        """Changes of voters up to this index are in force."""
-        self._founded = False
-        """Whether the log, or a snapshot, says who votes."""
+        self._is_set = False
+        """Whether a snapshot says who these are; else the settings do."""
         self._journal = journal
         self._transport = transport
         self._disk = pointer_disk
@@ -288,7 +286,7 @@ class PySyncObjLog:
                 journal.add(*entry)
         journal.snapshot_index = index
         self._guard.snapshot = SnapshotNews(index, pointer.term, pointer.to_bytes())
-        self._base_voters, self._founded = pointer.voters, True
+        self._base_voters, self._is_set = pointer.voters, True
         self._applied = RaftPosition((index, pointer.term))
 
     def _make_engine(self) -> "_Engine":
@@ -308,7 +306,7 @@ class PySyncObjLog:
     def append(self, frames: bytes, voters: Voters | None = None) -> None:
         if not self._is_leader:
             raise NotController("this node does not lead", controller_id=self._guard.leader)
-        if voters == self._voters and not self._founded:
+        if voters == self._voters and not self._is_set and not self._journal.voter_changes:
             voters = None  # the first entry of each leadership says so
         if voters is not None:
             self.check_change(voters)
@@ -566,14 +564,14 @@ class PySyncObjLog:
         return changes[-1], from_command(journal[changes[-1] - journal[0][1]][0])[0]
 
     def _voters_in_force(self) -> tuple[int, Voters]:
-        changes = self._journal.voter_changes
+        journal = self._journal
+        changes, proved = journal.voter_changes, max(journal.proved_changes, self._applied[0])
         if len(changes) > 1:
-            self._proved = max(self._proved, changes[-2])
-        if changes and not self._founded:
-            # What founds the quorum says whom the settings named, and from then on says it in their stead.
-            self._proved, self._founded = max(self._proved, changes[0]), True
-        self._proved = max(self._proved, self._applied[0])
-        return self._voters_set_by(self._proved)
+            proved = max(proved, changes[-2])
+        if changes and not self._is_set:
+            proved = max(proved, changes[0])  # what founds the quorum says whom the settings named
+        journal.proved_changes = proved
+        return self._voters_set_by(proved)
 
     def _follow_voters(self, now: float) -> None:
         """Act under the voters in force, with an engine that knows them, as soon as these change."""
@@ -713,7 +711,7 @@ class PySyncObjLog:
         """Drop what the pointer on disk covers, but for a tail that spares slow followers a snapshot."""
         self._journal.snapshot_index = pointer.index
         self._guard.snapshot = SnapshotNews(pointer.index, pointer.term, pointer.to_bytes())
-        self._base_voters = pointer.voters
+        self._base_voters, self._is_set = pointer.voters, True
         # The entries at index - 1 and index stay in any case.
         keep_from = pointer.index - 1 - self._settings.tail_entries
         position = keep_from - self._journal[0][1]

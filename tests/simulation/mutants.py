@@ -89,7 +89,6 @@ def _commits_with_the_news(_original: Any) -> Any:
 
 def _only_what_is_applied(_original: Any) -> Any:
     def in_force(log: Any) -> Any:
-        log._founded = True
         return log._voters_set_by(max(log._applied[0], log._journal.voter_changes[0]))
 
     return in_force
