@@ -584,9 +584,9 @@ class PySyncObjLog:
         if voters == self._voters:
             return
         guard = self._guard
-        led = self._engine.role is Role.LEADER
+        role = self._engine.role
         stays = voters.get(self._me.node_id) == self._me.directory_id
-        if led:
+        if role is Role.LEADER:
             guard.replicate(now)
             guard.leave_to(None if stays else guard.most_caught_up(voters))
         self._journal.known_commit = self.commit_index
@@ -595,7 +595,8 @@ class PySyncObjLog:
         self._roles.append(Role.FOLLOWER)
         self._tell_roles()
         log.info("voters_in_force", extra={"voters": sorted(voters), "index": index})
-        if led and stays:
+        if stays and role is not Role.FOLLOWER:
+            # A candidate was asked to stand by a leader that removed itself: news of the commit and request come together.
             guard.campaign(force=True)
 
     def _serve_reads(self, now: float) -> None:
@@ -626,7 +627,7 @@ class PySyncObjLog:
         else:
             if self._synced_at != NEVER:
                 due = min(due, self._synced_at + IDLE_MARK_MS)
-            if self._is_leader and not self._guard.transferring:
+            if self._is_leader and not self._guard.transferring and not self._guard.judges(now):
                 due = min(due, self._submitted_at + IDLE_ENTRY_MS)
         if self._timer is not None and self._timer_at <= due:
             return

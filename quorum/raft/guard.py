@@ -139,11 +139,27 @@ class Progress:
     told_commit: int = 0
     pointer_at: float = NEVER
     caught_up_at: float = NEVER
+    """The last time of which it is known that the follower holds all that our log held then."""
+    goal: tuple[int, float] = (0, NEVER)
+    """An end of our log and when it was that: under load a follower never holds the end of now."""
     heard_at: float = NEVER
     """When it last answered what a leader sends; at first, when we became leader."""
     in_flight: deque[tuple[int, int]] = field(default_factory=deque)
     """Last index and bytes of each message not acknowledged yet."""
     in_flight_bytes: int = 0
+
+    def reached(self, index: int, last: int, now_ms: float) -> None:
+        """Note that the follower holds our log up to `index`; `last` is its end now.
+
+        Source: Kafka's lastCaughtUpTimestamp, which compares with the end at the fetch before.
+        """
+        if index >= last:
+            self.caught_up_at = now_ms
+        elif index >= self.goal[0]:
+            self.caught_up_at = max(self.caught_up_at, self.goal[1])
+        else:
+            return
+        self.goal = last, now_ms
 
     def ask_at(self, index: int) -> None:
         """Begin, or go on, to look for the follower's position at `index`."""
@@ -371,9 +387,10 @@ class Guard:
         unheard_at = max(self._unheard_at(), self._excused_until)
         if unheard_at > self._now:
             due.append(unheard_at)
-        due += [self._due_at(progress) for peer, progress in self.peers.items() if peer in self.links]
-        if self._round is not None:
-            due.append(self._round.sent_at + self._settings.heartbeat_ms)
+        if not self.stalled:
+            due += [self._due_at(progress) for peer, progress in self.peers.items() if peer in self.links]
+            if self._round is not None:
+                due.append(self._round.sent_at + self._settings.heartbeat_ms)
         return min(due)
 
     def role_changed(self, role: Role) -> None:
@@ -852,8 +869,7 @@ class Guard:
             progress.match = max(progress.match, acked)
             progress.next = self.nextidx(progress, acked)
             progress.acknowledged(acked)
-            if acked == self._log[-1][1]:
-                progress.caught_up_at = self._now
+            progress.reached(acked, self._log[-1][1], self._now)
         elif message["reset"]:
             hinted = self._position_for(message["hint_index"], message["hint_term"])
             progress.ask_at(max(hinted, progress.match))

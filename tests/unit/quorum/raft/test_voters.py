@@ -170,6 +170,22 @@ def test_a_leader_that_removes_itself_has_another_take_over_and_follows(quorum: 
     assert (status.is_voter, status.role) == (False, Role.FOLLOWER)
 
 
+def test_whom_a_leader_that_removed_itself_asks_stands_at_once(
+    quorum: Quorum, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """News that the change is committed, and the request to stand, leave in one write and are taken in one pump."""
+    monkeypatch.setattr(quorum.world.network, "_delay", lambda: 0.0005)
+    monkeypatch.setattr(SimulatedNode, "_sync_seconds", lambda _: 0.001)
+    quorum.wait(0.5)  # what was sent before has arrived
+    leader = quorum.leader()
+    left = {node: directory for node, directory in voters_of(1, 2, 3).items() if node != leader.node_id}
+    quorum.world.propose(leader, left)
+    quorum.until(lambda: not leader.is_leader())
+    ended = quorum.loop.time()
+    quorum.leader()
+    assert quorum.loop.time() - ended < 0.02  # simulated: no timeout passed
+
+
 def test_a_quorum_shrinks_to_one_and_grows_again(quorum: Quorum) -> None:
     leader = quorum.leader()
     others = [number for number in (1, 2, 3) if number != leader.node_id]
@@ -310,7 +326,7 @@ def test_a_quorum_whose_founding_was_cut_is_founded_again(monkeypatch: pytest.Mo
     def found(model: Model, *, is_leader: bool) -> None:
         model.is_leader = is_leader
         if is_leader and model.node.log is not None:
-            model.node.log.append(quorum.world.next_frame(), voters_of(1, 2, 3))
+            model.node.log.append(model.node.world.next_frame(), voters_of(1, 2, 3))
 
     monkeypatch.setattr(Model, "on_leadership", found)
     quorum = started_with([*NOTHING, FOUNDED])
