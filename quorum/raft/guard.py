@@ -387,7 +387,7 @@ class Guard:
         unheard_at = max(self._unheard_at(), self._excused_until)
         if unheard_at > self._now:
             due.append(unheard_at)
-        if not self.stalled:
+        if self._speaks():
             due += [self._due_at(progress) for peer, progress in self.peers.items() if peer in self.links]
             if self._round is not None:
                 due.append(self._round.sent_at + self._settings.heartbeat_ms)
@@ -602,14 +602,13 @@ class Guard:
             self._deliver(source, message)
 
     def _on_pre_vote(self, source: NodeId, message: Message) -> None:
-        if self.nack(source, message):
+        # It names the term behind its sender's own. Unless told of ours, that one might ask for too low a term for ever,
+        # though nobody else can win: the others' logs may be shorter, or they may have no vote.
+        if self.nack(source, message | {"term": message["term"] - 1}):
             return
         _, last_index, last_term = self._log[-1]
-        granted = (
-            message["term"] > self.engine.term
-            and (message["last_log_term"], message["last_log_index"]) >= (last_term, last_index)
-            and not self.stick(message)
-        )
+        lacks_nothing = (message["last_log_term"], message["last_log_index"]) >= (last_term, last_index)
+        granted = lacks_nothing and not self.stick(message)
         if granted:
             self._postpone()
         self._send(source, {"type": "pre_vote_response", "term": message["term"], "granted": granted})
@@ -769,7 +768,7 @@ class Guard:
     def replicate(self, now_ms: float) -> None:
         """Send every follower what it lacks and what is synced here, news of commits, and heartbeats that are due."""
         self._now = now_ms
-        if self.engine.role is not Role.LEADER or self.stalled:
+        if self.engine.role is not Role.LEADER or not self._speaks():
             return
         for peer, progress in self.peers.items():
             if peer in self.links:
@@ -778,6 +777,12 @@ class Guard:
             self._send_probes(self._round)
         if self._transfer is not None:
             self._transfer_when_ready(self._transfer)
+
+    def _speaks(self) -> bool:
+        """Answer whether a leader may speak: who is alone elects himself, and could forget the term before it is synced."""
+        if self.stalled:
+            return False
+        return bool(self._others) or self._term_at(self._log.synced_index) == self.engine.term
 
     def _replicate_to(self, peer: NodeId, progress: Progress) -> None:
         if not progress.probing and progress.next <= self._log[0][1]:
