@@ -119,10 +119,8 @@ class PySyncObjLog:
         """Index of the entry that set them; 0: none that is held."""
         self._base_voters = voters
         """Those that stand before all entries held."""
-        self._proved = 0
-        """Changes of voters up to this index are in force."""
-        self._founded = False
-        """Whether the log, or a snapshot, says who votes."""
+        self._is_set = False
+        """Whether a snapshot says who these are; else the settings do."""
         self._journal = journal
         self._transport = transport
         self._disk = pointer_disk
@@ -290,7 +288,7 @@ class PySyncObjLog:
                 journal.add(*entry)
         journal.snapshot_index = index
         self._guard.snapshot = SnapshotNews(index, pointer.term, pointer.to_bytes())
-        self._base_voters, self._founded = pointer.voters, True
+        self._base_voters, self._is_set = pointer.voters, True
         self._applied = RaftPosition((index, pointer.term))
 
     def _make_engine(self) -> "_Engine":
@@ -310,7 +308,7 @@ class PySyncObjLog:
     def append(self, frames: bytes, voters: Voters | None = None) -> None:
         if not self._is_leader:
             raise NotController("this node does not lead", controller_id=self._guard.leader)
-        if voters == self._voters and not self._founded:
+        if voters == self._voters and not self._is_set and not self._journal.voter_changes:
             voters = None  # the first entry of each leadership says so
         if voters is not None:
             self.check_change(voters)
@@ -572,19 +570,17 @@ class PySyncObjLog:
 
     def _change_in_force(self) -> int:
         """Return the entry that set the voters in force, 0 if it is an older one than all held."""
-        changes = self._journal.voter_changes
+        journal = self._journal
+        changes, proved = journal.voter_changes, max(journal.proved_changes, self._applied[0])
         if len(changes) > 1:
-            self._proved = max(self._proved, changes[-2])
-        if changes and not self._founded:
-            # What founds the quorum says whom the settings named, and from then on says it in their stead.
-            self._proved, self._founded = max(self._proved, changes[0]), True
-        self._proved = max(self._proved, self._applied[0])
-        return self._newest_change(self._proved)
+            proved = max(proved, changes[-2])
+        if changes and not self._is_set:
+            proved = max(proved, changes[0])  # what founds the quorum says whom the settings named
+        journal.proved_changes = proved
+        return self._newest_change(proved)
 
     def _follow_voters(self, now: float) -> None:
         """Act under the voters in force, with an engine that knows them, as soon as these change."""
-        if not self._journal.voter_changes:
-            return
         index = self._change_in_force()
         if index == self._voters_index:
             return
@@ -592,9 +588,9 @@ class PySyncObjLog:
         if voters == self._voters:
             return
         guard = self._guard
-        led = self._engine.role is Role.LEADER
+        role = self._engine.role
         stays = voters.get(self._me.node_id) == self._me.directory_id
-        if led:
+        if role is Role.LEADER:
             guard.replicate(now)
             guard.leave_to(None if stays else guard.most_caught_up(voters))
         self._journal.known_commit = self.commit_index
@@ -603,7 +599,8 @@ class PySyncObjLog:
         self._roles.append(Role.FOLLOWER)
         self._tell_roles()
         log.info("voters_in_force", extra={"voters": sorted(voters), "index": index})
-        if led and stays:
+        if stays and role is not Role.FOLLOWER:
+            # A candidate was asked to stand by a leader that removed itself: news of the commit and request come together.
             guard.campaign(force=True)
 
     def _serve_reads(self, now: float) -> None:
@@ -637,7 +634,7 @@ class PySyncObjLog:
         else:
             if self._synced_at != NEVER:
                 due = min(due, self._synced_at + IDLE_MARK_MS)
-            if self._is_leader and not self._guard.transferring:
+            if self._is_leader and not self._guard.transferring and not self._guard.judges(now):
                 due = min(due, self._submitted_at + IDLE_ENTRY_MS)
         if self._timer is not None and self._timer_at <= due:
             return
@@ -722,7 +719,7 @@ class PySyncObjLog:
         """Drop what the pointer on disk covers, but for a tail that spares slow followers a snapshot."""
         self._journal.snapshot_index = pointer.index
         self._guard.snapshot = SnapshotNews(pointer.index, pointer.term, pointer.to_bytes())
-        self._base_voters = pointer.voters
+        self._base_voters, self._is_set = pointer.voters, True
         # The entries at index - 1 and index stay in any case.
         keep_from = pointer.index - 1 - self._settings.tail_entries
         position = keep_from - self._journal[0][1]

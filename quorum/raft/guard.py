@@ -139,11 +139,27 @@ class Progress:
     told_commit: int = 0
     pointer_at: float = NEVER
     caught_up_at: float = NEVER
+    """The last time of which it is known that the follower holds all that our log held then."""
+    goal: tuple[int, float] = (0, NEVER)
+    """An end of our log and when it was that: under load a follower never holds the end of now."""
     heard_at: float = NEVER
     """When it last answered what a leader sends; at first, when we became leader."""
     in_flight: deque[tuple[int, int]] = field(default_factory=deque)
     """Last index and bytes of each message not acknowledged yet."""
     in_flight_bytes: int = 0
+
+    def reached(self, index: int, last: int, now_ms: float) -> None:
+        """Note that the follower holds our log up to `index`; `last` is its end now.
+
+        Source: Kafka's lastCaughtUpTimestamp, which compares with the end at the fetch before.
+        """
+        if index >= last:
+            self.caught_up_at = now_ms
+        elif index >= self.goal[0]:
+            self.caught_up_at = max(self.caught_up_at, self.goal[1])
+        else:
+            return
+        self.goal = last, now_ms
 
     def ask_at(self, index: int) -> None:
         """Begin, or go on, to look for the follower's position at `index`."""
@@ -368,10 +384,12 @@ class Guard:
             return self._election_at if self._others else self._now + self._settings.heartbeat_ms
         unheard_at = self._unheard_at()
         due = [self._beat_at]
-        due += [at for at in (unheard_at - self._settings.heartbeat_ms, unheard_at) if at > self._now]
-        due += [self._due_at(progress) for peer, progress in self.peers.items() if peer in self.links]
-        if self._round is not None:
-            due.append(self._round.sent_at + self._settings.heartbeat_ms)
+        steps = unheard_at - self._settings.heartbeat_ms, unheard_at, self._excused_until
+        due += [at for at in steps if at > self._now]
+        if self._speaks():
+            due += [self._due_at(progress) for peer, progress in self.peers.items() if peer in self.links]
+            if self._round is not None:
+                due.append(self._round.sent_at + self._settings.heartbeat_ms)
         return min(due)
 
     def role_changed(self, role: Role) -> None:
@@ -582,14 +600,13 @@ class Guard:
             self._deliver(source, message)
 
     def _on_pre_vote(self, source: NodeId, message: Message) -> None:
-        if self.nack(source, message):
+        # It names the term behind its sender's own. Unless told of ours, that one might ask for too low a term for ever,
+        # though nobody else can win: the others' logs may be shorter, or they may have no vote.
+        if self.nack(source, message | {"term": message["term"] - 1}):
             return
         _, last_index, last_term = self._log[-1]
-        granted = (
-            message["term"] > self.engine.term
-            and (message["last_log_term"], message["last_log_index"]) >= (last_term, last_index)
-            and not self.stick(message)
-        )
+        lacks_nothing = (message["last_log_term"], message["last_log_index"]) >= (last_term, last_index)
+        granted = lacks_nothing and not self.stick(message)
         if granted:
             self._postpone()
         self._send(source, {"type": "pre_vote_response", "term": message["term"], "granted": granted})
@@ -749,7 +766,7 @@ class Guard:
     def replicate(self, now_ms: float) -> None:
         """Send every follower what it lacks and what is synced here, news of commits, and heartbeats that are due."""
         self._now = now_ms
-        if self.engine.role is not Role.LEADER or self.stalled:
+        if self.engine.role is not Role.LEADER or not self._speaks():
             return
         for peer, progress in self.peers.items():
             if peer in self.links:
@@ -758,6 +775,12 @@ class Guard:
             self._send_probes(self._round)
         if self._transfer is not None:
             self._transfer_when_ready(self._transfer)
+
+    def _speaks(self) -> bool:
+        """Answer whether a leader may speak: who is alone elects himself, and could forget the term before it is synced."""
+        if self.stalled:
+            return False
+        return bool(self._others) or self._term_at(self._log.synced_index) == self.engine.term
 
     def _replicate_to(self, peer: NodeId, progress: Progress) -> None:
         if not progress.probing and progress.next <= self._log[0][1]:
@@ -849,8 +872,7 @@ class Guard:
             progress.match = max(progress.match, acked)
             progress.next = self.nextidx(progress, acked)
             progress.acknowledged(acked)
-            if acked == self._log[-1][1]:
-                progress.caught_up_at = self._now
+            progress.reached(acked, self._log[-1][1], self._now)
         elif message["reset"]:
             hinted = self._position_for(message["hint_index"], message["hint_term"])
             progress.ask_at(max(hinted, progress.match))

@@ -244,6 +244,8 @@ class Journal(list[tuple[bytes, int, int]]):
     """Entries up to this index are on stable storage, unless cut since."""
     voter_changes: list[int]
     """Indexes of the entries held that set the voters."""
+    proved_changes: int = 0
+    """Those up to this index are in force, unless cut since."""
 
     def __init__(
         self, disk: Disk, found: "_Found", *, random_bytes: Callable[[int], bytes], file_bytes: int
@@ -310,6 +312,7 @@ class Journal(list[tuple[bytes, int, int]]):
         last = self[-1][1] if self else 0
         self._vouched = min(self._vouched, last)
         self.synced_index = min(self.synced_index, last)
+        self.proved_changes = min(self.proved_changes, last)
 
     def deleteEntriesTo(self, entryTo: int) -> None:
         if entryTo <= 0:

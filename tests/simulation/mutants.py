@@ -89,8 +89,7 @@ def _commits_with_the_news(_original: Any) -> Any:
 
 def _only_what_is_applied(_original: Any) -> Any:
     def in_force(log: Any) -> Any:
-        log._founded = True
-        return log._newest_change(max(log._applied[0], *log._journal.voter_changes[:1]))
+        return log._newest_change(max([log._applied[0], *log._journal.voter_changes[:1]]))
 
     return in_force
 

@@ -16,7 +16,7 @@ from metadata_log.errors import (
 )
 from metadata_log.ids import NodeId
 from quorum.raft import adapter
-from quorum.raft.guard import Guard
+from quorum.raft.guard import NEVER, Guard, Progress
 from quorum.raft.pointer import FILE_NAME, Pointer
 from quorum.raft.raft_log import Member, Role
 from tests.simulation.stepped import Quorum, frames_of
@@ -229,6 +229,45 @@ def test_status_knows_the_followers(quorum: Quorum) -> None:
     assert status.syncs_total > 0 and status.synced_bytes_total > 0 and status.elections_total == 1
 
 
+def test_followers_that_keep_up_are_known_to_under_load(quorum: Quorum) -> None:
+    """Something waits all the time, so that no acknowledgement ever speaks of the log's very end."""
+    quorum.write()
+    leader = quorum.leader()
+    until = quorum.loop.time() + 3.0
+
+    def feed() -> None:
+        assert leader.log is not None
+        if not leader.log._waiting:
+            leader.log.append(quorum.world.next_frame())
+        if quorum.loop.time() < until:
+            quorum.loop.call_later(0.0002, feed)
+
+    feed()
+    while quorum.loop.time() < until:
+        quorum.wait(0.1)
+        assert leader.log is not None
+        for peer in leader.log.status().peers:
+            assert peer.last_caught_up_ms_ago is not None
+            assert peer.last_caught_up_ms_ago < 700
+
+
+def test_a_follower_that_lags_is_not_caught_up() -> None:
+    """It holds what our log held when it was last asked, or it is as late as that."""
+    progress = Progress(directory_of(NodeId(2), 0), probe=1, next=2)
+    progress.reached(5, 9, 100.0)
+    assert progress.caught_up_at == NEVER  # nothing is known of the end before
+    progress.reached(8, 20, 110.0)
+    assert progress.caught_up_at == NEVER
+    progress.reached(9, 30, 120.0)
+    assert progress.caught_up_at == 100.0
+    progress.reached(29, 40, 130.0)
+    assert progress.caught_up_at == 100.0
+    progress.reached(40, 40, 140.0)
+    assert progress.caught_up_at == 140.0
+    progress.reached(39, 41, 150.0)
+    assert progress.caught_up_at == 140.0
+
+
 def test_a_failing_sync_ends_the_node_and_nothing_leaves_after_it(quorum: Quorum) -> None:
     quorum.write()
     leader = quorum.leader()
@@ -304,6 +343,26 @@ def test_a_voter_that_is_alone_acknowledges_only_what_is_synced() -> None:
     quorum.until(lambda: frames_of(node) >= frames)
     quorum.end()
     assert quorum.world.violations == []
+
+
+def test_a_voter_that_is_alone_waits_quietly_for_a_stalled_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It leads on, and has nothing to tell its observer meanwhile."""
+    quorum = Quorum(voters=1, observers=1)
+    quorum.start()
+    quorum.write()
+    leader = quorum.leader()
+    quorum.wait(0.5)
+    monkeypatch.setattr(leader, "_sync_seconds", lambda: 5.0)
+    assert leader.log is not None
+    leader.log.append(quorum.world.next_frame())
+    quorum.wait(3.0)
+    assert leader.log._guard.stalled
+    pumps: list[float] = []
+    monkeypatch.setattr(leader.log, "after_pump", lambda: pumps.append(quorum.loop.time()))
+    quorum.wait(1.0)
+    assert leader.is_leader()
+    assert len(pumps) < 50
+    quorum.end()
 
 
 def test_close_ends_the_node_and_fails_its_reads(quorum: Quorum) -> None:

@@ -264,6 +264,26 @@ def test_stick_gives_way_to_a_transfer() -> None:
     assert quorum[A].engine.role is Role.FOLLOWER
 
 
+def test_prevote_who_would_win_learns_a_term_that_nobody_leads() -> None:
+    """A voted for C, which died; only B, whose log is longer, can lead now, and its term is older than A's."""
+    quorum = HandQuorum()
+    quorum.elect(B)
+    quorum.settle()
+    quorum[B].submit(b"x")
+    quorum.mail.clear()
+    quorum.wait(400, B)
+    quorum.now += 700.0
+    quorum[C].guard.campaign()
+    quorum[C].flush()
+    assert quorum.deliver(C, A, "request_vote") == 1
+    assert (quorum[A].engine.term, quorum[B].engine.term) == (2, 1)
+    for _ in range(20):
+        quorum.mail.clear()
+        quorum.wait(200, A, B)
+        quorum.settle(A, B)
+    assert quorum[B].engine.role is Role.LEADER
+
+
 @pytest.mark.parametrize("rule", [True, False])
 def test_lost_leader_a_closed_link_starts_the_pre_vote(
     monkeypatch: pytest.MonkeyPatch, *, rule: bool
@@ -551,6 +571,22 @@ def test_probe_no_read_before_the_first_commit_of_the_term() -> None:
 
 
 # --- barrier
+
+
+def test_barrier_who_elects_himself_leads_nobody_before_his_term_is_synced() -> None:
+    """Goal: two leaders never share a term. Method: A is alone, elects itself, and loses its power before the sync: had an
+    observer heard of that term, another could lead it after a change of voters.
+    """
+    quorum = HandQuorum(voters=1)
+    quorum[A].guard.connected(quorum.member(B), quorum.now)
+    quorum.syncs = False
+    quorum[A].pump()
+    assert quorum[A].engine.role is Role.LEADER
+    assert quorum.take() == []
+    assert quorum[A].guard.deadline() > quorum.now
+    quorum[A].sync()
+    quorum[A].pump()
+    assert [letter[2]["type"] for letter in quorum.take(A, B)] == ["append_entries"]
 
 
 @pytest.mark.parametrize("rule", [True, False])

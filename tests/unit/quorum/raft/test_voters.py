@@ -10,7 +10,7 @@ from metadata_log.errors import ChangePending, InvalidRequest
 from metadata_log.ids import NodeId, Uuid
 from quorum.raft import messages
 from quorum.raft.journal import Journal
-from quorum.raft.messages import is_entry_command
+from quorum.raft.messages import Entry, is_entry_command
 from quorum.raft.pointer import FILE_NAME, Pointer
 from quorum.raft.raft_log import Role, Voters
 from quorum.raft.voters import check_one_change, from_command, to_command
@@ -170,6 +170,22 @@ def test_a_leader_that_removes_itself_has_another_take_over_and_follows(quorum: 
     assert (status.is_voter, status.role) == (False, Role.FOLLOWER)
 
 
+def test_whom_a_leader_that_removed_itself_asks_stands_at_once(
+    quorum: Quorum, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """News that the change is committed, and the request to stand, leave in one write and are taken in one pump."""
+    monkeypatch.setattr(quorum.world.network, "_delay", lambda: 0.0005)
+    monkeypatch.setattr(SimulatedNode, "_sync_seconds", lambda _: 0.001)
+    quorum.wait(0.5)  # what was sent before has arrived
+    leader = quorum.leader()
+    left = {node: directory for node, directory in voters_of(1, 2, 3).items() if node != leader.node_id}
+    quorum.world.propose(leader, left)
+    quorum.until(lambda: not leader.is_leader())
+    ended = quorum.loop.time()
+    quorum.leader()
+    assert quorum.loop.time() - ended < 0.02  # simulated: no timeout passed
+
+
 def test_a_quorum_shrinks_to_one_and_grows_again(quorum: Quorum) -> None:
     leader = quorum.leader()
     others = [number for number in (1, 2, 3) if number != leader.node_id]
@@ -223,8 +239,16 @@ def test_no_change_before_the_leadership_has_committed_anything() -> None:
 # --- what is in force after a start
 
 
-def recovered(entries: list[tuple[bytes, int, int]], *, pointer: Pointer | None = None) -> Voters:
+def recovered(entries: list[Entry], *, pointer: Pointer | None = None) -> Voters:
     """Return who votes on node 1 of a quorum of three once it has started with such a log, and heard nobody."""
+    quorum = started_with(entries, pointer=pointer)
+    voters = voters_on(quorum.nodes[0])
+    quorum.end()
+    return voters
+
+
+def started_with(entries: list[Entry], *, pointer: Pointer | None = None) -> Quorum:
+    """Return a quorum of three of which node 1 alone has started, with such a log, and heard nobody."""
     quorum = Quorum()
     node = quorum.nodes[0]
     disk = SimulatedDisk()
@@ -242,10 +266,21 @@ def recovered(entries: list[tuple[bytes, int, int]], *, pointer: Pointer | None 
     node.disk, node.durable = disk, list(journal)
     quorum.run(_start(node))
     quorum.wait(0.01)
+    return quorum
+
+
+def voters_on(node: SimulatedNode) -> Voters:
     assert node.log is not None
-    voters = node.log.status().voters
-    quorum.end()
-    return voters
+    return node.log.status().voters
+
+
+def hear(quorum: Quorum, entries: list[Entry]) -> None:
+    """Let node 1 take these entries, behind the first of all, from node 3, which leads term 4 and has committed none."""
+    log = quorum.nodes[0].log
+    assert log is not None
+    message = messages.append_entries(term=4, commit_index=1, previous=(1, 0), entries=entries)
+    log._on_message(quorum.nodes[2].member, message)
+    quorum.wait(0.01)
 
 
 async def _start(node: SimulatedNode) -> None:
@@ -256,7 +291,7 @@ FOUNDED = (to_command(voters_of(1, 2, 3), b"foundedd"), 3, 1)
 NOTHING = [(b"\x01", 1, 0), (b"\x01", 2, 1)]
 
 
-def set_by(index: int, *ids: int) -> tuple[bytes, int, int]:
+def set_by(index: int, *ids: int) -> Entry:
     return (to_command(voters_of(*ids), index.to_bytes(8, "big")), index, 1)
 
 
@@ -272,6 +307,38 @@ def test_a_change_behind_it_proves_that_one_was_committed() -> None:
     """Else this node could act under voters two changes old, whose majority need not meet that of the newest."""
     changes = [FOUNDED, set_by(4, 1, 2, 3, 4), set_by(5, 1, 2, 3, 4, 5)]
     assert recovered([*NOTHING, *changes]) == voters_of(1, 2, 3, 4)
+
+
+def test_what_was_proved_is_not_proved_once_it_is_cut() -> None:
+    """Leaderships of node 1 that committed nothing said who votes; in the place of one of these stands a change now."""
+    founded = FOUNDED[0]
+    quorum = started_with(
+        [*NOTHING, FOUNDED, (b"\x01", 4, 2), (founded, 5, 2), (b"\x01", 6, 3), (founded, 7, 3)]
+    )
+    added = to_command(voters_of(1, 2, 3, 4), b"addedddd")
+    hear(quorum, [(b"\x01", 2, 4), (founded, 3, 4), (added, 4, 4)])
+    assert quorum.nodes[0].journal[-1] == (added, 4, 4)
+    assert voters_on(quorum.nodes[0]) == voters_of(1, 2, 3)
+    quorum.end()
+
+
+def test_a_quorum_whose_founding_was_cut_is_founded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def found(model: Model, *, is_leader: bool) -> None:
+        model.is_leader = is_leader
+        if is_leader and model.node.log is not None:
+            model.node.log.append(model.node.world.next_frame(), voters_of(1, 2, 3))
+
+    monkeypatch.setattr(Model, "on_leadership", found)
+    quorum = started_with([*NOTHING, FOUNDED])
+    node = quorum.nodes[0]
+    hear(quorum, [(b"\x01", 2, 4)])
+    assert [index for _, index, _ in node.journal] == [1, 2]
+    quorum.run(_start(quorum.nodes[1]))
+    quorum.write()
+    assert node.is_leader()
+    assert node.journal.voter_changes
+    quorum.end()
+    assert quorum.world.violations == []
 
 
 def test_a_change_is_proved_once_the_leadership_behind_it_has_committed_anything(quorum: Quorum) -> None:
