@@ -1,11 +1,16 @@
 """Live through many seeds: `python -m tests.simulation --minutes 10 --seeds 1..100 --profile swarm --jobs 2`.
 
-Without --seeds it takes seeds from 1 on until the minutes are over. Exit code 1: a property was violated.
+Without --seeds it takes seeds from 1 on until the minutes are over. Ctrl-C ends it early, with the totals of what was lived.
+Exit code 1: a property was violated.
 """
 
 import argparse
 import shlex
+import signal
 import sys
+import threading
+import time
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
@@ -30,7 +35,7 @@ def main(argv: list[str]) -> int:
         raft_only=args.raft_only,
     )
     totals = Totals(plan)
-    for outcome in outcomes(plan.lives(seeds), jobs=args.jobs, minutes=args.minutes):
+    for outcome in outcomes(plan.lives(seeds), jobs=args.jobs, may_begin=_until(args.minutes)):
         totals.add(outcome)
         print(outcome.line(), flush=True)
         if outcome.violations:
@@ -41,6 +46,21 @@ def main(argv: list[str]) -> int:
     if args.ledger is not None:
         append_to_ledger(args.ledger, line)
     return 1 if totals.failed else 0
+
+
+def _until(minutes: float | None) -> Callable[[], bool]:
+    """Answer whether a life may begin: not after so many minutes, nor once somebody asked for the end."""
+    until = float("inf") if minutes is None else time.monotonic() + minutes * 60
+    asked = threading.Event()
+
+    def ask(number: int, _frame: object) -> None:
+        asked.set()
+        print("ends with the lives under way; again: at once", file=sys.stderr, flush=True)
+        signal.signal(number, signal.SIG_DFL)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, ask)
+    return lambda: not asked.is_set() and time.monotonic() < until
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -2,10 +2,11 @@
 
 import gc
 import logging
+import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -194,20 +195,22 @@ def live(life: Life) -> Outcome:
     )
 
 
-def outcomes(lives: Iterable[Life], *, jobs: int, minutes: float | None) -> Iterator[Outcome]:
-    """Yield what came of each life as it ends; none is begun after so many minutes."""
-    until = float("inf") if minutes is None else time.monotonic() + minutes * 60
+def outcomes(lives: Iterable[Life], *, jobs: int, may_begin: Callable[[], bool]) -> Iterator[Outcome]:
+    """Yield what came of each life as it ends, until another may not begin and those under way have ended."""
     if jobs == 1:
         for life in lives:
-            if time.monotonic() >= until:
+            if not may_begin():
                 return
             yield live(life)
         return
     queue = iter(lives)
     under_way: set[Future[Outcome]] = set()
-    with ProcessPoolExecutor(jobs) as pool:
+    # A Ctrl-C reaches every process of the terminal: it asks the campaign to end, not the lives under way.
+    with ProcessPoolExecutor(
+        jobs, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)
+    ) as pool:
         while True:
-            while len(under_way) < jobs and time.monotonic() < until:
+            while len(under_way) < jobs and may_begin():
                 following = next(queue, None)
                 if following is None:
                     break
