@@ -40,6 +40,7 @@ class SnapshotLibrary:
     def __init__(self) -> None:
         self._bytes: dict[str, bytes] = {}
         self._images: dict[str, MetadataImage] = {}
+        self._sha256: dict[str, str] = {}
         self.differing: list[str] = []
         """Ids of which two nodes wrote different bytes: always a violation."""
 
@@ -69,6 +70,14 @@ class SnapshotLibrary:
             self.differing.append(name)
         return image
 
+    def sha256(self, name: str, content: bytes) -> str:
+        """Return the sum of a file's bytes; of the right ones it is computed once."""
+        if content is not self._bytes.get(name):
+            return hashlib.sha256(content).hexdigest()
+        if name not in self._sha256:
+            self._sha256[name] = hashlib.sha256(content).hexdigest()
+        return self._sha256[name]
+
 
 class SimulatedStore:
     """The directory of one node's snapshots: SnapshotStore's methods on bytes in memory.
@@ -80,7 +89,6 @@ class SimulatedStore:
         self._library = library
         self._disk = disk
         self._files: dict[str, bytes] = {}
-        self._sha256: dict[str, tuple[bytes, str]] = {}
         self.rotten: dict[str, bytes] = {}
         """What a file held before a bit of it turned."""
         self.quarantined = 0
@@ -122,17 +130,12 @@ class SimulatedStore:
         for name in to_retire(self.ids(), keep=keep, pinned=pinned):  # type: ignore[arg-type]
             del self._files[name]
             self.rotten.pop(name, None)
-            self._sha256.pop(name, None)
 
     def size(self, name: str) -> int:
         return len(self.content(name))
 
     def sha256(self, name: str) -> str:
-        content = self.content(name)
-        known = self._sha256.get(name)
-        if known is None or known[0] is not content:
-            known = self._sha256[name] = (content, hashlib.sha256(content).hexdigest())
-        return known[1]
+        return self._library.sha256(name, self.content(name))
 
     def rot(self, rng: random.Random) -> str | None:
         """Turn one bit of one file; return its name, or None if there is none."""
