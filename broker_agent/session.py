@@ -234,7 +234,7 @@ class Session:
         waited_ms = now_ms - self._duplicate_since_ms
         if waited_ms >= self._settings.registration_timeout_ms:
             raise DuplicateBrokerRegistration(
-                f"broker {self._settings.broker_id} still runs elsewhere after {waited_ms} ms: "
+                f"broker {self._settings.broker_id} is still registered elsewhere after {waited_ms} ms: "
                 f"{error.message}; stop that process, or give this one another broker_id",
                 **error.context,
             )

@@ -92,8 +92,9 @@ def register(
     ):
         silent_ms = liveness.last_contact_ms_ago(broker_id, now_ms=now_ms)
         raise DuplicateBrokerRegistration(
-            f"broker {broker_id} is registered by incarnation {uuid_text(existing.incarnation_id)}, which was heard from "
-            f"{silent_ms} ms ago; its id is free once that one was silent for {liveness.session_timeout_ms} ms",
+            f"broker {broker_id} is registered by incarnation {uuid_text(existing.incarnation_id)}; "
+            f"its id is free once this controller has not heard from that one for {liveness.session_timeout_ms} ms "
+            f"({silent_ms} ms so far)",
             broker_id=broker_id,
             broker_epoch=existing.broker_epoch,
         )

@@ -35,6 +35,7 @@ from metadata_log.delta import Delta
 from metadata_log.errors import (
     BrokerNotAvailable,
     DamagedFile,
+    DuplicateBrokerRegistration,
     MetadataError,
     NotController,
     OutcomeUnknown,
@@ -140,8 +141,9 @@ class ClusterNode(SimulatedNode):
         self.loaded = {}
 
     def is_damaged(self, fault: DamagedFile) -> bool:
-        is_of_snapshot = fault.message.startswith("snapshot ")
-        return bool(self.snapshots.rotten) if is_of_snapshot else super().is_damaged(fault)
+        if not fault.message.startswith("snapshot "):
+            return super().is_damaged(fault)
+        return any(name in fault.message for name in self.snapshots.rotted)
 
     def mend(self) -> None:
         super().mend()
@@ -378,15 +380,23 @@ class SimulatedBroker:
             except MetadataError as error:
                 await self._awake()
                 if run == self.runs:
-                    session.on_refused(self.now_ms(), self._refusal(error))
+                    self._refused(session, error)
                 continue
             await self._awake()
             if run == self.runs:
                 await self._take(session, step, answer)
 
-    def _refusal(self, error: MetadataError) -> Refused:
+    def _refused(self, session: Session, error: MetadataError) -> None:
         url = error.context.get("controller_url")
-        return Refused(error=error, controller_url=None if url is None else str(url))
+        refused = Refused(error=error, controller_url=None if url is None else str(url))
+        try:
+            session.on_refused(self.now_ms(), refused)
+        except DuplicateBrokerRegistration:
+            # Each new controller gives the process before this one a whole session, and in rough weather none may last
+            # for as long. So this one ends, as it should, and is started again; liveness asks for the rest.
+            self.world.consequences["broker gave up registering"] += 1
+            self.crash()
+            self.world.loop.call_later(1.0, self.world.start_broker, self, self.runs)
 
     async def _call(self, step: Call) -> Registered | Fetched:
         node = self.world.nodes[NodeId(int(step.url.removeprefix("http://")))]
@@ -802,10 +812,10 @@ class ClusterWorld(World):
         elif kind == "stop" and broker.session is not None:
             self.tell(broker, "is asked to stop")
             broker.session.want_shut_down = True
-            self.loop.call_later(3.0, self._start_broker, broker, broker.runs)
+            self.loop.call_later(3.0, self.start_broker, broker, broker.runs)
         elif kind == "crash" and broker.session is not None:
             broker.crash()
-            self.loop.call_later(seconds, self._start_broker, broker, broker.runs)
+            self.loop.call_later(seconds, self.start_broker, broker, broker.runs)
 
     def _cut(self, broker: SimulatedBroker, nodes: Sequence[NodeId], what: str, seconds: float) -> None:
         for node_id in nodes:
@@ -822,7 +832,7 @@ class ClusterWorld(World):
                 node.pause(self.rng.uniform(2.0, 6.0))
                 return
 
-    def _start_broker(self, broker: SimulatedBroker, run: int) -> None:
+    def start_broker(self, broker: SimulatedBroker, run: int) -> None:
         """Start a broker again, or put an end to one whose orderly stop takes too long."""
         if broker.session is not None and broker.runs == run:
             broker.crash()

@@ -91,6 +91,8 @@ class SimulatedStore:
         self._files: dict[str, bytes] = {}
         self.rotten: dict[str, bytes] = {}
         """What a file held before a bit of it turned."""
+        self.rotted: set[str] = set()
+        """Those of which a bit ever turned: one may be put back while its node still looks for another."""
         self.quarantined = 0
 
     def ids(self) -> list[str]:
@@ -145,6 +147,7 @@ class SimulatedStore:
         content = bytearray(self._files[name])
         content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
         self.rotten.setdefault(name, self._files[name])
+        self.rotted.add(name)
         self._files[name] = bytes(content)
         return name
 

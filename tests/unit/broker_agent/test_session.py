@@ -282,7 +282,7 @@ def test_a_duplicate_is_retried_until_the_timeout_and_then_named() -> None:
             refuse(session, now_ms, DuplicateBrokerRegistration("the one at 10.0.0.7"))
         except DuplicateBrokerRegistration as raised:
             error = raised
-    assert error.message.startswith("broker 11 still runs elsewhere")
+    assert error.message.startswith("broker 11 is still registered elsewhere")
     assert "10.0.0.7" in error.message
     assert error.family == "Rejected"
     assert 6_000 <= now_ms <= 6_000 + ROUND_PAUSE_MAX_MS
