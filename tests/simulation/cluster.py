@@ -88,7 +88,7 @@ CONVERGENCE_SECONDS = 5.0
 KEY_SECONDS = 20.0
 """Clients go on to other keys after so long: the histories of single keys stay short."""
 TOPICS_KEPT = 20
-WRITES_PER_SECOND = 38.0
+WRITES_PER_SECOND = 44.0
 BURSTS = (1, 1, 4, 8, 16)
 """How many writes a client sends at once."""
 READS_PER_SECOND = 10.0
