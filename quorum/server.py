@@ -41,6 +41,8 @@ from metadata_log.errors import (
     Rejected,
     SnapshotNotFound,
     Unavailable,
+    UnknownFormat,
+    another_version,
 )
 from metadata_log.ids import NO_NODE, NodeId, Uuid, random_uuid
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
@@ -55,7 +57,7 @@ from quorum.http_api import HttpApi
 from quorum.log_repair import LogRepair, fetch_frames
 from quorum.raft.adapter import PySyncObjLog
 from quorum.raft.guard import RaftSettings
-from quorum.raft.journal import Journal, OsDisk
+from quorum.raft.journal import REPLACE_THE_VOTER, Journal, OsDisk
 from quorum.raft.pointer import FILE_NAME as POINTER_FILE
 from quorum.raft.pointer import Pointer
 from quorum.raft.raft_log import Member
@@ -175,6 +177,7 @@ class _Node:
         self.transport.on_refused = self._on_refused
         journal = Journal.open(disk, random_bytes=os.urandom)
         stack.callback(journal.close)
+        _check_journal_is_there(journal, data, holds_log=self.segments.end_offset > 0)
         self.raft = PySyncObjLog(
             member=member,
             voters=founders,
@@ -429,11 +432,31 @@ def _addresses(settings: ControllerSettings, image: MetadataImage) -> dict[NodeI
     } | {voter.id: voter.raft for voter in settings.voters}
 
 
+def _check_journal_is_there(journal: Journal, data_dir: Path, *, holds_log: bool) -> None:
+    """Check that an empty journal was always empty: what is in the committed log went through it first.
+
+    Raises:
+        DamagedFile: it is gone, and with it what this controller acknowledged and whom it voted for.
+    """
+    if holds_log and len(journal) == 0 and journal.getCurrentTerm() == 0:
+        raise DamagedFile(
+            f"{data_dir / 'journal'}: is empty, yet {data_dir / 'log'} holds what went through it. "
+            f"{REPLACE_THE_VOTER}",
+            path=str(data_dir / "journal"),
+        )
+
+
 def _covered_offset(disk: OsDisk) -> int:
-    """Return the end of the snapshot that the journal stands on: Raft will commit all behind it once more."""
+    """Return the end of the snapshot that the journal stands on: Raft will commit all behind it once more.
+
+    Raises:
+        WrittenByAnotherVersion: before a file of the log is touched.
+    """
     data = disk.read(POINTER_FILE)
     try:
         return 0 if data is None else position_of(Pointer.from_bytes(data).snapshot_id)[0]
+    except UnknownFormat as error:
+        raise another_version(f"{POINTER_FILE} in the journal directory", error) from error
     except ValueError:
         return 0  # the Raft log itself will be refused
 

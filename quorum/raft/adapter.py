@@ -35,11 +35,14 @@ from metadata_log.errors import (
     MetadataError,
     NotController,
     ThrottlingQuotaExceeded,
+    UnknownFormat,
+    WrittenByAnotherVersion,
+    another_version,
 )
 from metadata_log.ids import NO_NODE, NodeId
 from metadata_log.limits import HEARTBEAT_MS, RAFT_ENTRY_BYTES_MAX, RAFT_UNCOMMITTED_BYTES_MAX
 from quorum.raft.guard import NEVER, Guard, RaftSettings, SnapshotNews
-from quorum.raft.journal import Journal, JournalBatch
+from quorum.raft.journal import REPLACE_THE_VOTER, Journal, JournalBatch
 from quorum.raft.messages import NO_OP, PAYLOAD, Message, RaftTransport
 from quorum.raft.pointer import FILE_NAME as POINTER_FILE
 from quorum.raft.pointer import Pointer
@@ -244,8 +247,12 @@ class PySyncObjLog:
         if data is not None:
             try:
                 pointer = Pointer.from_bytes(data)
+            except UnknownFormat as error:
+                raise another_version(f"{POINTER_FILE} in the journal directory", error) from error
             except ValueError as error:
-                raise DamagedFile(f"{POINTER_FILE} in the journal directory is damaged: {error}") from error
+                raise DamagedFile(
+                    f"{POINTER_FILE} in the journal directory is damaged: {error}. {REPLACE_THE_VOTER}"
+                ) from error
             self._pinned = {pointer.snapshot_id}
             await self._bring(pointer.snapshot_id)
             self._stand_on(pointer)
@@ -253,7 +260,7 @@ class PySyncObjLog:
         elif len(self._journal) > 0 and self._journal[0][1] > 1:
             raise DamagedFile(
                 f"the journal begins at entry {self._journal[0][1]}, but {POINTER_FILE}, which names the snapshot "
-                "before it, is missing"
+                f"before it, is missing. {REPLACE_THE_VOTER}"
             )
         self._voters_index = self._change_in_force()
         self._voters = self._voters_set_by(self._voters_index)
@@ -266,7 +273,7 @@ class PySyncObjLog:
         try:
             await self._fetcher.fetch(snapshot_id, NO_NODE)
         except MetadataError as error:
-            if isinstance(error, DiskFailed):
+            if isinstance(error, DiskFailed | WrittenByAnotherVersion):
                 raise
             raise DamagedFile(
                 f"snapshot {snapshot_id}, on which this node's journal stands, is missing or damaged, and cannot be had "
@@ -278,7 +285,7 @@ class PySyncObjLog:
         journal, index = self._journal, pointer.index
         if len(journal) > 0 and journal[0][1] >= index:
             raise DamagedFile(
-                f"the journal begins at entry {journal[0][1]}, behind the snapshot up to {index}"
+                f"the journal begins at entry {journal[0][1]}, behind the snapshot up to {index}. {REPLACE_THE_VOTER}"
             )
         held = len(journal) > 0 and index <= journal[-1][1]
         if not held or journal[index - journal[0][1]][2] != pointer.term:
