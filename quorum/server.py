@@ -26,6 +26,7 @@ from metadata_log.data_directory import (
     Meta,
     Reserve,
     check_space,
+    free_bytes,
     read_meta,
     remove_process_json,
     write_process_json,
@@ -63,15 +64,13 @@ from quorum.raft.pointer import Pointer
 from quorum.raft.raft_log import Member
 from quorum.raft.transport import TOO_MANY_OBSERVERS, Hello, TcpTransport, founding_sha256
 from quorum.snapshot_keeper import SnapshotKeeper
-from quorum.status import QuorumStatus
+from quorum.status import FREE_BYTES_TO_START, QuorumStatus
 from snapshots.download import download_snapshot
 from snapshots.snapshot_file import position_of
 from snapshots.store import SnapshotStore
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-FREE_BYTES_TO_START = 4 * limits.MIB
-"""Enough to take part, and to write a snapshot of a small cluster."""
 CLAIM_HEARD_MS = 500
 """How long a leader that handed over goes on for those who wait for their records."""
 COMPLETE_LOG_MS = 20_000
@@ -208,6 +207,9 @@ class _Node:
             now_ms=_now_ms,
             directory_id=meta.directory_id,
             address=self._address_of,
+            refused=self.transport.refused,
+            foreign_bytes_total=lambda: self.transport.foreign_bytes_total,
+            free_bytes=lambda: free_bytes(data),
         )
         self.stop_asked = asyncio.Event()
         self.fault: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -391,6 +393,7 @@ class _Node:
             image = await asyncio.to_thread(self.store.load, snapshot_id)
         except (SnapshotNotFound, DamagedFile) as error:
             if isinstance(error, DamagedFile):
+                self.status.snapshot_set_aside = error.message
                 log.error("snapshot_quarantined", extra={"snapshot_id": snapshot_id, "reason": error.message})
             urls = self._other_urls(from_node)
             if not urls:

@@ -309,6 +309,7 @@ def test_who_does_not_belong_is_refused_by_name(changed: dict[str, Any], error: 
                 peer = 3 - node_id
                 assert set(node.events) == {("refused", peer, error)}
                 assert node.transport.refusals[NodeId(peer)].error == error
+                assert node.transport.refused()[NodeId(peer)].error == error
                 assert node.transport.connected() == frozenset()
                 assert node.transport.foreign_bytes_total == 0
 
