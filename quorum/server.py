@@ -176,6 +176,9 @@ class _Node:
         self.transport.on_refused = self._on_refused
         journal = Journal.open(disk, random_bytes=os.urandom)
         stack.callback(journal.close)
+        if journal.voter_changes or disk.read(POINTER_FILE) is not None:
+            # The log says who votes, though nothing of it is applied yet: settings that differ keep nobody apart.
+            self.transport.hello = replace(self.transport.hello, founding=b"")
         _check_journal_is_there(journal, data, holds_log=self.segments.end_offset > 0)
         self.raft = PySyncObjLog(
             member=member,

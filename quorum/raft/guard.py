@@ -662,7 +662,9 @@ class Guard:
         if self._term_at(previous) != previous_term:
             if previous <= self.engine.commit_index:
                 raise InvariantBroken(
-                    f"the leader of term {message['term']} lacks committed entry {previous}"
+                    f"the leader of term {message['term']} lacks committed entry {previous}: two quorums were founded "
+                    "under one cluster id, or voters lost what they had acknowledged. Keep all data directories, and find "
+                    "out which history is to stand before any controller is formatted"
                 )
             return message, None
         matching = 0

@@ -350,13 +350,16 @@ class TcpTransport:
         log.warning("raft_link_dropped", extra={"peer_id": peer, "address": str(address), "detail": reason})
 
     def call(self, callback: Callable[..., None], *arguments: object) -> None:
-        """Call back into the adapter. asyncio would log what that raises and go on; here it ends `run`."""
+        """Call back into the adapter. asyncio would log what that raises, and go on; here it ends `run`, which raises it."""
+        failure = self._failure
+        if failure is not None and failure.done() and not failure.cancelled():
+            return
         try:
             callback(*arguments)
         except BaseException as error:
-            if self._failure is not None and not self._failure.done():
-                self._failure.set_exception(error)
-            raise
+            if failure is None or failure.done():
+                raise
+            failure.set_exception(error)
 
     # --- within
 

@@ -182,3 +182,28 @@ def test_the_last_working_majority_cannot_be_removed(tmp_path: Path) -> None:
         metaquorum(quorum, "quorum", "remove-voter", "--id", str(down))
         assert [voter["id"] for voter in status(quorum)["voters"]] == sorted([leader, other])
         write(quorum, "on")
+
+
+def test_settings_edited_in_part_keep_no_founded_quorum_apart(tmp_path: Path) -> None:
+    """All were killed, and restart with files that name other voters than the log does: only the log counts."""
+    with controllers(tmp_path / "c") as quorum:
+        write(quorum, "before")
+        everyone = [member.id for member in quorum.cluster.controllers]
+        for node_id in everyone:
+            end(quorum, node_id)
+        for node_id in everyone[1:]:
+            config = quorum.cluster.directory / quorum.cluster.member(node_id).config
+            settings = load_controller_settings(config)
+            alone = replace(settings, voters=tuple(v for v in settings.voters if v.id == node_id))
+            config.write_text(controller_toml(alone, data_dir=str(settings.data_dir)))
+        for node_id in everyone:
+            restart(quorum, node_id)
+        wait_until_green(quorum)
+        write(quorum, "after")
+        told = status(quorum)
+        assert [voter["id"] for voter in told["voters"]] == everyone
+        assert told["observers"] == []
+        for node_id in everyone:
+            text = (quorum.cluster.data(node_id) / "controller.log").read_text()
+            assert "Traceback" not in text
+            assert "INCONSISTENT_VOTER_SET" not in text
