@@ -197,6 +197,7 @@ class _Node:
             now_ms=monotonic_ms,
             rng=rng,
             run_in_thread=self._in_journal_thread,
+            others_founded=self.transport.others_founded,
         )
         links = _LinksFollowVoters(settings, member, self.transport)
         self.controller.attach(self.raft, [self.committed_log, self.keeper, self.fetches, links])

@@ -19,6 +19,11 @@ READY_WITHIN_MS = 5_000
 """A ready node has seen a commit so recently: an idle leader commits an empty entry every second."""
 
 
+ALREADY_FOUNDED: Final = (
+    "this controller's disk is empty, and another controller's log says that this quorum was founded already: it does not "
+    "found it again. The majority of the voters in that log must run on their own disks; if those are gone for good, copy "
+    "all data directories before anything else"
+)
 FREE_BYTES_TO_START: Final = 4 * limits.MIB
 """Enough to take part, and to write a snapshot of a small cluster."""
 
@@ -137,6 +142,8 @@ class QuorumStatus:
             reasons.append(
                 ("NO_LEADER", "no leader is known; are two of three controllers running and connected?")
             )
+            if raft.joins and raft.is_voter:
+                reasons.append(("ALREADY_FOUNDED", ALREADY_FOUNDED))
         elif raft.role is Role.LEADER and not self.controller.is_active:
             reasons.append(("NOT_ACTIVE", "this node leads but its claim is not committed yet"))
         if raft.committed_ms_ago is None:

@@ -113,7 +113,9 @@ class PySyncObjLog:
         now_ms: Callable[[], float],
         rng: random.Random,
         run_in_thread: Callable[[Callable[[], None]], Awaitable[None]],
+        others_founded: Callable[[], bool] = lambda: False,
     ) -> None:
+        """Be told, among the rest, whether a linked controller's log says who votes."""
         prepare_library()
         self._me = member
         self._voters = voters
@@ -132,6 +134,7 @@ class PySyncObjLog:
         self._settings = settings
         self._now_ms = now_ms
         self._run_in_thread = run_in_thread
+        self._others_founded = others_founded
         self._guard = Guard(
             member=member,
             voters=voters,
@@ -404,6 +407,7 @@ class PySyncObjLog:
             committed_ms_ago=_ms_ago(self._committed_at, now),
             synced_bytes_total=self._synced_bytes_total,
             syncs_total=self._syncs_total,
+            joins=guard.joins,
         )
 
     def _peer_status(self, peer: Member, now: float) -> PeerStatus:
@@ -442,6 +446,7 @@ class PySyncObjLog:
             self._events.popleft()(now)
             self._follow_voters(now)
         self._watch_disk(now)
+        guard.joins = not (self._is_set or self._journal.voter_changes) and self._others_founded()
         guard.tick(now)
         self._tell_roles()
         self._apply(now)

@@ -64,6 +64,8 @@ class RaftStatus:
     """Time since an entry of the current leadership was last committed here; None before the first."""
     synced_bytes_total: int
     syncs_total: int
+    joins: bool = False
+    """This node's log is empty and a linked controller's is not: it neither campaigns nor helps another such node."""
 
 
 class RaftListener(Protocol):

@@ -38,7 +38,7 @@ from typing import Any, Final, TypeVar
 
 import msgpack
 
-from metadata_log.errors import CannotListen, InvariantBroken
+from metadata_log.errors import CannotListen, InvariantBroken, MetadataError
 from metadata_log.ids import NodeId, Uuid, uuid_text
 from metadata_log.limits import (
     CONTROLLERS_MAX,
@@ -219,6 +219,10 @@ class TcpTransport:
         """Learn who votes from now on; links stay, whatever their ends now are."""
         self.voters = dict(voters)
 
+    def others_founded(self) -> bool:
+        """Answer whether a linked controller's log says who votes."""
+        return any(not self.members[peer].founding for peer in self._established)
+
     def refused(self) -> dict[NodeId, Refusal]:
         """Return with whom there is no link because one end refuses the other: peers dialled, and who lately came."""
         since = self.now_ms() - REFUSED_LATELY_MS
@@ -350,16 +354,23 @@ class TcpTransport:
         log.warning("raft_link_dropped", extra={"peer_id": peer, "address": str(address), "detail": reason})
 
     def call(self, callback: Callable[..., None], *arguments: object) -> None:
-        """Call back into the adapter. asyncio would log what that raises, and go on; here it ends `run`, which raises it."""
+        """Call back into the adapter. What that raises ends `run`, and nothing is called any more.
+
+        To asyncio, who would log a traceback and go on, only what nobody foresaw is passed on.
+        """
         failure = self._failure
         if failure is not None and failure.done() and not failure.cancelled():
             return
         try:
             callback(*arguments)
-        except BaseException as error:
+        except MetadataError as error:
             if failure is None or failure.done():
                 raise
             failure.set_exception(error)
+        except BaseException as error:
+            if failure is not None and not failure.done():
+                failure.set_exception(error)
+            raise
 
     # --- within
 
