@@ -95,7 +95,7 @@ def _logs_below(path: Path | None) -> Iterator[Path]:
             yield path
             return
         nodes = [path, *sorted(meta.parent for meta in path.glob("*/meta.json"))]
-        if any(path.glob("*.log")) or path.name in {"log", JOURNAL}:
+        if any(path.glob("[0-9]*.log")) or path.name in {"log", JOURNAL}:
             yield path
         for node in nodes:
             if (node / "meta.json").exists():
