@@ -24,6 +24,10 @@ ALREADY_FOUNDED: Final = (
     "found it again. The majority of the voters in that log must run on their own disks; if those are gone for good, copy "
     "all data directories before anything else"
 )
+SET_BACK: Final = (
+    "lacks what it acknowledged, and gets nothing more from this leader: its disk was set back, to an older copy perhaps. "
+    "Stop it, and treat it as one that lost its disk"
+)
 FREE_BYTES_TO_START: Final = 4 * limits.MIB
 """Enough to take part, and to write a snapshot of a small cluster."""
 
@@ -176,6 +180,9 @@ class QuorumStatus:
             for peer, refusal in sorted(self.refused().items())
         ]
         raft = self.raft()
+        found += [
+            ("VOTER_FORGOT", f"controller {peer.node_id} {SET_BACK}") for peer in raft.peers if peer.forgot
+        ]
         if not raft.is_voter:
             found.append(("NOT_A_VOTER", self._why_no_voter(raft)))
         segments = self.committed_log.segments

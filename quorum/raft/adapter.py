@@ -421,6 +421,7 @@ class PySyncObjLog:
             is_voter=self._guard.member(peer),
             reachable=self._guard.links.get(peer.node_id) == peer.directory_id,
             entries_behind=None if progress is None else last - progress.match,
+            forgot=progress is not None and progress.forgot,
             last_caught_up_ms_ago=None if progress is None else _ms_ago(progress.caught_up_at, now),
         )
 

@@ -132,6 +132,8 @@ class Progress:
     """Index of the next entry to send, behind what is in flight."""
     match: int = 0
     """The follower holds our log up to here, synced."""
+    forgot: bool = False
+    """It lacks what it acknowledged to us: its disk was set back. It gets nothing more from this leadership."""
     probing: bool = True
     asked_at: float = NEVER
     """When the probe in flight left; NEVER if none is."""
@@ -876,13 +878,14 @@ class Guard:
             # A probe's answer, or an old acknowledgement: either way the position is known.
             if progress.probing and acked < progress.probe:
                 progress.next = acked + 1
-            progress.probing, progress.asked_at = False, NEVER
+            progress.probing, progress.asked_at, progress.forgot = False, NEVER, False
             progress.match = max(progress.match, acked)
             progress.next = self.nextidx(progress, acked)
             progress.acknowledged(acked)
             progress.reached(acked, self._log[-1][1], self._now)
         elif message["reset"]:
             hinted = self._position_for(message["hint_index"], message["hint_term"])
+            progress.forgot = hinted < progress.match
             progress.ask_at(max(hinted, progress.match))
         if not self.member(sender):
             return

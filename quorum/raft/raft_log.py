@@ -43,6 +43,8 @@ class PeerStatus:
     reachable: bool
     entries_behind: int | None
     last_caught_up_ms_ago: int | None
+    forgot: bool = False
+    """It lacks what it acknowledged to this leader: its disk was set back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -440,6 +440,30 @@ def test_a_trimmed_journal_without_its_pointer_stops_the_node(quorum: Quorum) ->
     node.log = None
 
 
+def test_a_disk_that_was_set_back_is_told_of() -> None:
+    quorum = Quorum()
+    quorum.start()
+    quorum.write(3)
+    quorum.wait(0.5)
+    leader = quorum.leader()
+    node = next(node for node in quorum.nodes if node is not leader)
+    older = node.disk.copy()
+    quorum.write(3)
+    quorum.wait(0.5)
+
+    def told() -> list[NodeId]:
+        assert leader.log is not None
+        return [peer.node_id for peer in leader.log.status().peers if peer.forgot]
+
+    assert told() == []
+    node.crash()
+    node.disk = older
+    quorum.run(_start(node))
+    quorum.until(lambda: told() == [node.node_id])
+    quorum.world.violations.clear()  # the world, too, sees that a promise was broken
+    quorum.end()
+
+
 def test_who_has_nothing_founds_no_quorum_beside_one_who_has_a_log() -> None:
     quorum = Quorum()
     quorum.start()
