@@ -5,7 +5,8 @@ A frame is a header of 40 bytes and a body of msgpack. Header, big-endian:
     0 u16 0x4D51 | 2 u8 format = 1 | 3 u8 flags = 0 | 4 u32 body_bytes | 8 i64 base_offset | 16 u32 record_count
     20 i32 controller_epoch | 24 i64 appended_at_ms | 32 u32 previous_crc | 36 u32 crc
 
-crc is the CRC-32C of bytes 0..35 and the body. Equal batches have equal bytes: shortest integers, map keys sorted.
+crc is the CRC-32C of bytes 0..35 and the body. Magic, format, body_bytes and crc stand there in every format, so that
+a frame of another one is told from a damaged frame. Equal batches have equal bytes: shortest integers, map keys sorted.
 A batch is encoded once, by the active controller; everybody else keeps and passes on the bytes.
 """
 
@@ -17,7 +18,13 @@ import google_crc32c
 import msgpack
 
 from metadata_log.batch import Cause, Envelope, RecordBatch
-from metadata_log.errors import DamagedFile, PolicyViolation, UnsupportedVersion
+from metadata_log.errors import (
+    DamagedFile,
+    PolicyViolation,
+    UnsupportedVersion,
+    WrittenByAnotherVersion,
+    another_version,
+)
 from metadata_log.limits import BATCH_BYTES_MAX, FRAME_BYTES_MAX, RECORDS_PER_BATCH_MAX
 from metadata_log.records.registry import Record, from_row, to_row
 
@@ -50,13 +57,17 @@ class FrameHeader(NamedTuple):
 
 
 class DamagedFrame(ValueError):
-    """Bytes are no whole, sound frame. `torn`: they end before the frame does. `at`: where in them."""
+    """Bytes are no whole, sound frame. `torn`: they end before the frame does. `at`: where in them.
 
-    def __init__(self, reason: str, *, at: int, torn: bool) -> None:
+    `another_version`: the crc is right, so they are what was written, and this release does not know what they say.
+    """
+
+    def __init__(self, reason: str, *, at: int, torn: bool, another_version: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
         self.at = at
         self.torn = torn
+        self.another_version = another_version
 
 
 def encode(
@@ -149,7 +160,10 @@ def read_header(data: bytes | memoryview, at: int = 0) -> FrameHeader:
         raise DamagedFrame("no frame begins here", at=at, torn=False)
     if form != FORMAT or flags != 0:
         raise DamagedFrame(
-            f"frame format {form} with flags {flags} is unknown to this release", at=at, torn=False
+            f"frame format {form} with flags {flags} is unknown to this release",
+            at=at,
+            torn=False,
+            another_version=_is_sound(data, at, header),
         )
     if (
         header.frame_bytes > FRAME_BYTES_MAX
@@ -158,6 +172,27 @@ def read_header(data: bytes | memoryview, at: int = 0) -> FrameHeader:
     ):
         raise DamagedFrame("a frame's header has impossible values", at=at, torn=False)
     return header
+
+
+def body_bytes_claimed(head: bytes) -> int:
+    """Return how many bytes a header says follow it, in whatever format; 0 if it is cut short or says too many."""
+    claimed: int = _HEADER.unpack_from(head)[3] if len(head) == HEADER_BYTES else 0
+    return claimed if HEADER_BYTES + claimed <= FRAME_BYTES_MAX else 0
+
+
+def _is_sound(data: bytes | memoryview, at: int, header: FrameHeader) -> bool:
+    end = at + header.frame_bytes
+    if header.frame_bytes > FRAME_BYTES_MAX or len(data) < end:
+        return False
+    return _crc_of(data, at, end) == header.crc
+
+
+def _crc_of(data: bytes | memoryview, at: int, end: int) -> int:
+    view = memoryview(data)
+    crc: int = google_crc32c.extend(
+        google_crc32c.value(bytes(view[at : at + 36])), bytes(view[at + HEADER_BYTES : end])
+    )
+    return crc
 
 
 def check_frame(data: bytes | memoryview, at: int = 0) -> FrameHeader:
@@ -170,10 +205,7 @@ def check_frame(data: bytes | memoryview, at: int = 0) -> FrameHeader:
     end = at + header.frame_bytes
     if len(data) < end:
         raise DamagedFrame("a frame is cut short", at=at, torn=True)
-    view = memoryview(data)
-    crc = google_crc32c.extend(
-        google_crc32c.value(bytes(view[at : at + 36])), bytes(view[at + HEADER_BYTES : end])
-    )
+    crc = _crc_of(data, at, end)
     if crc != header.crc:
         raise DamagedFrame(f"a frame's crc is {header.crc:08x}, its bytes say {crc:08x}", at=at, torn=False)
     return header
@@ -191,7 +223,9 @@ def decode(data: bytes | memoryview, at: int = 0) -> tuple[RecordBatch, int]:
         envelope_row, rows = msgpack.unpackb(memoryview(data)[at + HEADER_BYTES : end], use_list=False)
         records = tuple(map(from_row, rows))
         envelope = _envelope(envelope_row)
-    except (ValueError, TypeError, IndexError, msgpack.UnpackException, UnsupportedVersion) as error:
+    except UnsupportedVersion as error:
+        raise DamagedFrame(error.message, at=at, torn=False, another_version=True) from error
+    except (ValueError, TypeError, IndexError, msgpack.UnpackException) as error:
         raise DamagedFrame(f"a frame's body is not ours: {error}", at=at, torn=False) from error
     if len(records) != header.record_count:
         raise DamagedFrame(
@@ -222,8 +256,12 @@ def decode_all(data: bytes | memoryview) -> Iterator[tuple[RecordBatch, bytes]]:
         at = end
 
 
-def damaged_file(path: object, error: DamagedFrame, *, base: int = 0) -> DamagedFile:
+def damaged_file(
+    path: object, error: DamagedFrame, *, base: int = 0
+) -> DamagedFile | WrittenByAnotherVersion:
     """Return the fault that names file and byte; `base` is where the examined bytes begin in the file."""
+    if error.another_version:
+        return another_version(path, f"byte {base + error.at}: {error.reason}")
     return DamagedFile(
         f"{path}: byte {base + error.at}: {error.reason}", path=str(path), position=base + error.at
     )

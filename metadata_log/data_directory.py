@@ -22,7 +22,7 @@ from typing import Any, Final, Literal, Self, TypeAlias
 
 import google_crc32c
 
-from metadata_log.errors import DirectoryInUse, DiskFailed, ForeignDirectory
+from metadata_log.errors import DirectoryInUse, DiskFailed, ForeignDirectory, UnknownFormat, another_version
 from metadata_log.ids import NodeId, Uuid, random_uuid, uuid_from_text, uuid_text
 from metadata_log.limits import RESERVE_BYTES
 
@@ -113,18 +113,19 @@ def from_checked_json(content: bytes, names: AbstractSet[str]) -> dict[str, Any]
     """Read what `checked_json` made, with fields of these names; a file without a checksum is believed.
 
     Raises:
-        ValueError: it is something else, of another version, or damaged.
+        UnknownFormat: another version wrote it.
+        ValueError: it is something else, or damaged.
     """
     fields: Any = json.loads(content)
     if not isinstance(fields, dict):
         raise ValueError("it is no JSON object")  # noqa: TRY004 - it is data that is wrong, not a caller
     crc = fields.pop("crc32c", None)
-    if fields.get("version") != 1:
-        raise ValueError(f"version {fields.get('version')} is unknown to this release")
-    if set(fields) != names | {"version"}:
-        raise ValueError(f"its fields are {', '.join(sorted(fields))}")
     if crc not in (None, crc_of_json(fields)):
         raise ValueError("its checksum is wrong")
+    if type(fields.get("version")) is int and fields["version"] != 1:
+        raise UnknownFormat(f"version {fields['version']} is unknown to this release")
+    if fields.get("version") != 1 or set(fields) != names | {"version"}:
+        raise ValueError(f"its fields are {', '.join(sorted(fields))}")
     return fields
 
 
@@ -259,6 +260,8 @@ def load_meta(path: Path) -> Meta:
             cluster_id=str(fields["cluster_id"]),
             directory_id=uuid_from_text(fields["directory_id"]),
         )
+    except UnknownFormat as error:
+        raise another_version(file, error) from error
     except (ValueError, KeyError, TypeError) as error:
         raise ForeignDirectory(
             f"{file}: does not say whose directory it is ({error}): restore it, or move the directory away",

@@ -228,6 +228,14 @@ class DamagedFile(Fault):
     """Bytes on disk are not what was written; the message names file and offset."""
 
 
+class WrittenByAnotherVersion(Fault):
+    """A file is sound, and of a format that this release does not know."""
+
+
+class UnknownFormat(ValueError):
+    """Bytes are sound, and of a format that this release does not know; the message says which."""
+
+
 class ForeignDirectory(Fault):
     """A data directory belongs to another node, role or cluster, or was never formatted."""
 
@@ -250,6 +258,15 @@ class QuorumRefused(Fault):
 
 class CannotListen(Fault):
     """An address is in use or not ours."""
+
+
+def another_version(path: object, what: object) -> WrittenByAnotherVersion:
+    """Return the fault that names a file of another version, and what to do."""
+    return WrittenByAnotherVersion(
+        f"{path}: {what}: another version of metaquorum wrote it; nothing is damaged, and nothing was changed: run that "
+        "version, or give this one a data directory of its own",
+        path=str(path),
+    )
 
 
 def _leaves(family: type[MetadataError]) -> list[type[MetadataError]]:

@@ -43,6 +43,7 @@ from metadata_log.codec import (
     MAGIC,
     DamagedFrame,
     FrameHeader,
+    body_bytes_claimed,
     check_frame,
     damaged_file,
     decode,
@@ -57,7 +58,14 @@ from metadata_log.data_directory import (
     replace_file,
     sync_directory,
 )
-from metadata_log.errors import DamagedFile, DiskFailed, InvariantBroken, OffsetCompacted
+from metadata_log.errors import (
+    DamagedFile,
+    DiskFailed,
+    InvariantBroken,
+    OffsetCompacted,
+    UnknownFormat,
+    another_version,
+)
 from metadata_log.fetch_window import AT_ZERO, Position
 from metadata_log.limits import INDEX_INTERVAL_BYTES, SEGMENT_BYTES
 
@@ -711,8 +719,8 @@ def _reading(path: Path) -> Iterator[BinaryIO]:
 def _read_frame(path: Path, file: BinaryIO, position: int) -> tuple[FrameHeader, bytes]:
     """Read and check the frame at `position`, where the file stands."""
     head = file.read(HEADER_BYTES)
+    frame = head + file.read(body_bytes_claimed(head))
     try:
-        frame = head + file.read(read_header(head).body_bytes)
         return check_frame(frame), frame
     except DamagedFrame as error:
         raise damaged_file(path, error, base=position) from error
@@ -727,9 +735,10 @@ def _scan(segment: _Segment, *, may_be_torn: bool, is_last: bool) -> bool:
     with _reading(segment.path) as file:
         while head := file.read(HEADER_BYTES):
             try:
-                frame = head + file.read(read_header(head).body_bytes)
-                header = check_frame(frame)
+                header = check_frame(head + file.read(body_bytes_claimed(head)))
             except DamagedFrame as error:
+                if error.another_version:
+                    raise damaged_file(segment.path, error, base=segment.size) from error
                 if may_be_torn and _may_be_torn(segment, file, error, is_last=is_last):
                     return True
                 raise damaged_file(segment.path, error, base=segment.size) from error
@@ -863,6 +872,8 @@ def _read_start(directory: Path) -> _Start | None:
         return _Start(int(fields["offset"]), before, int(fields["time_max_ms"]))
     except FileNotFoundError:
         return None
+    except UnknownFormat as error:
+        raise another_version(path, error) from error
     except (ValueError, KeyError, TypeError) as error:
         raise DamagedFile(f"{path}: does not say where the log begins: {error}", path=str(path)) from error
 

@@ -168,10 +168,13 @@ class LocalCluster:
         process = running_process(self.data(node_id))
         return None if process is None else int(process["pid"])
 
-    def exit_code(self, node_id: int) -> int | None:
-        """Return what the child of ours ended with: minus the signal's number if one ended it; None: it runs."""
+    def exit_code(self, node_id: int, *, pid: int | None = None) -> int | None:
+        """Return what the child of ours ended with: minus the signal's number if one ended it; None: it runs.
+
+        None, too, where `pid` is another process: one that was started by hand after the child had ended.
+        """
         child = self._children.get(node_id)
-        return None if child is None else child.poll()
+        return None if child is None or pid not in (None, child.pid) else child.poll()
 
     def client(self, *, timeout_s: float = 10.0) -> ClusterClient:
         return ClusterClient(self.bootstrap, timeout_s=timeout_s, rng=self._rng)

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from metadata_log import limits
 from metadata_log.codec import DamagedFrame, FrameHeader, check_frame, damaged_file, decode
 from metadata_log.data_directory import renamed_os_errors
-from metadata_log.errors import DamagedFile, InvalidRequest, OffsetCompacted
+from metadata_log.errors import DamagedFile, InvalidRequest, OffsetCompacted, UnknownFormat, another_version
 from metadata_log.log_lines import log_lines
 from ops import render
 from ops.client import DEFAULT_CLUSTER_FILE, Answer, ClusterClient, Unreachable, client_from
@@ -95,7 +95,7 @@ def _logs_below(path: Path | None) -> Iterator[Path]:
             yield path
             return
         nodes = [path, *sorted(meta.parent for meta in path.glob("*/meta.json"))]
-        if any(path.glob("*.log")) or path.name in {"log", JOURNAL}:
+        if any(path.glob("[0-9]*.log")) or path.name in {"log", JOURNAL}:
             yield path
         for node in nodes:
             if (node / "meta.json").exists():
@@ -162,6 +162,8 @@ def _verified_journal(path: Path) -> Iterator[dict[str, Any]]:
             raise ValueError(f"it is missing, and the journal begins at entry {found.first_index}")
     except DamagedFile as error:
         raise DamagedFile(f"{path}: {error.message}", path=str(path)) from error
+    except UnknownFormat as error:
+        raise another_version(path / pointer.FILE_NAME, error) from error
     except ValueError as error:
         at = path / pointer.FILE_NAME
         raise DamagedFile(f"{at}: byte 0: {error}. {journal.REPLACE_THE_VOTER}", path=str(at)) from error

@@ -7,8 +7,8 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
-from metadata_log.data_directory import Role, read_meta
-from metadata_log.errors import DirectoryInUse, MetadataError
+from metadata_log.data_directory import Role, read_meta, renamed_os_errors
+from metadata_log.errors import DirectoryInUse, DiskFailed, MetadataError
 from ops.log_format import setup_logging
 from ops.processes import running_process
 from ops.settings import load_broker_settings, load_controller_settings
@@ -47,7 +47,12 @@ def text_log_of(data_dir: Path, role: Role) -> Path:
 
 
 def _run(process: Coroutine[Any, Any, None], text_log: Path) -> int:
-    setup_logging(text_log)
+    try:
+        with renamed_os_errors(text_log):
+            setup_logging(text_log)
+    except DiskFailed:
+        process.close()  # it never ran
+        raise
     try:
         asyncio.run(process)
     except BaseException as error:

@@ -211,7 +211,7 @@ async def _follow(cluster: LocalCluster, events: Events) -> None:
 
 
 def _tell_exit(cluster: LocalCluster, events: Events, member: Member, pid: int) -> None:
-    code = cluster.exit_code(member.id)
+    code = cluster.exit_code(member.id, pid=pid)
     again = cluster.start_command(member.id)
     how = "ended" if code is None else f"ended with {ended_with(code)}"
     said = cluster.last_words(member.id) if code is not None and code > 0 else None

@@ -35,6 +35,13 @@ class _Numbers(Collector):
             yield GaugeMetricFamily(name, help_text, value=value)
         for name, (help_text, value) in self._counters().items():
             yield CounterMetricFamily(name, help_text, value=value)
+        reason = GaugeMetricFamily(
+            "health_reason", "1 for each code that /readyz, and so quorum health, names now.", labels=["code"]
+        )
+        reasons = self._status.reasons_not_ready() + self._status.warnings()
+        for code in sorted({each["code"] for each in reasons}):
+            reason.add_metric([code], 1.0)
+        yield reason
         state = GaugeMetricFamily("raft_role", "1 for the role this node has.", labels=["role"])
         for role in Role:
             state.add_metric([role.value], float(self._status.raft().role is role))
@@ -87,6 +94,7 @@ class _Numbers(Collector):
             "parked_fetch_count": ("Polls that wait for news.", status.fetches.parked),
             "commit_latency_p50_milliseconds": ("Of the last 1,024 writes.", _quantile(commit_ms, 0.5)),
             "commit_latency_p99_milliseconds": ("Of the last 1,024 writes.", _quantile(commit_ms, 0.99)),
+            "data_directory_free_bytes": ("Room for this process on its disk.", status.free_bytes()),
             "log_files_damaged": ("Files of the log that wait for repair.", len(status.repair.damaged)),
             "latest_snapshot_end_offset": ("-1 for none.", -1 if snapshot is None else snapshot.end_offset),
             "latest_snapshot_bytes": (
@@ -99,6 +107,10 @@ class _Numbers(Collector):
         counters, raft = self._status.controller.counters, self._status.raft()
         return {
             "raft_elections": ("Elections this node took part in as candidate.", raft.elections_total),
+            "raft_links_dropped": (
+                "Connections to the Raft port dropped for what arrived on them.",
+                self._status.foreign_bytes_total(),
+            ),
             "raft_syncs": ("Syncs of the journal.", raft.syncs_total),
             "raft_synced_bytes": ("Bytes made durable in the journal.", raft.synced_bytes_total),
             "batches_applied": ("Committed batches applied.", counters.batches_applied),

@@ -26,6 +26,7 @@ from metadata_log.data_directory import (
     Meta,
     Reserve,
     check_space,
+    free_bytes,
     read_meta,
     remove_process_json,
     write_process_json,
@@ -41,6 +42,8 @@ from metadata_log.errors import (
     Rejected,
     SnapshotNotFound,
     Unavailable,
+    UnknownFormat,
+    another_version,
 )
 from metadata_log.ids import NO_NODE, NodeId, Uuid, random_uuid
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
@@ -55,21 +58,19 @@ from quorum.http_api import HttpApi
 from quorum.log_repair import LogRepair, fetch_frames
 from quorum.raft.adapter import PySyncObjLog
 from quorum.raft.guard import RaftSettings
-from quorum.raft.journal import Journal, OsDisk
+from quorum.raft.journal import REPLACE_THE_VOTER, Journal, OsDisk
 from quorum.raft.pointer import FILE_NAME as POINTER_FILE
 from quorum.raft.pointer import Pointer
 from quorum.raft.raft_log import Member
 from quorum.raft.transport import TOO_MANY_OBSERVERS, Hello, TcpTransport, founding_sha256
 from quorum.snapshot_keeper import SnapshotKeeper
-from quorum.status import QuorumStatus
+from quorum.status import FREE_BYTES_TO_START, QuorumStatus
 from snapshots.download import download_snapshot
 from snapshots.snapshot_file import position_of
 from snapshots.store import SnapshotStore
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-FREE_BYTES_TO_START = 4 * limits.MIB
-"""Enough to take part, and to write a snapshot of a small cluster."""
 CLAIM_HEARD_MS = 500
 """How long a leader that handed over goes on for those who wait for their records."""
 COMPLETE_LOG_MS = 20_000
@@ -175,6 +176,10 @@ class _Node:
         self.transport.on_refused = self._on_refused
         journal = Journal.open(disk, random_bytes=os.urandom)
         stack.callback(journal.close)
+        if journal.voter_changes or disk.read(POINTER_FILE) is not None:
+            # The log says who votes, though nothing of it is applied yet: settings that differ keep nobody apart.
+            self.transport.hello = replace(self.transport.hello, founding=b"")
+        _check_journal_is_there(journal, data, holds_log=self.segments.end_offset > 0)
         self.raft = PySyncObjLog(
             member=member,
             voters=founders,
@@ -192,6 +197,7 @@ class _Node:
             now_ms=monotonic_ms,
             rng=rng,
             run_in_thread=self._in_journal_thread,
+            others_founded=self.transport.others_founded,
         )
         links = _LinksFollowVoters(settings, member, self.transport)
         self.controller.attach(self.raft, [self.committed_log, self.keeper, self.fetches, links])
@@ -205,6 +211,9 @@ class _Node:
             now_ms=_now_ms,
             directory_id=meta.directory_id,
             address=self._address_of,
+            refused=self.transport.refused,
+            foreign_bytes_total=lambda: self.transport.foreign_bytes_total,
+            free_bytes=lambda: free_bytes(data),
         )
         self.stop_asked = asyncio.Event()
         self.fault: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -388,6 +397,7 @@ class _Node:
             image = await asyncio.to_thread(self.store.load, snapshot_id)
         except (SnapshotNotFound, DamagedFile) as error:
             if isinstance(error, DamagedFile):
+                self.status.snapshot_set_aside = error.message
                 log.error("snapshot_quarantined", extra={"snapshot_id": snapshot_id, "reason": error.message})
             urls = self._other_urls(from_node)
             if not urls:
@@ -429,11 +439,31 @@ def _addresses(settings: ControllerSettings, image: MetadataImage) -> dict[NodeI
     } | {voter.id: voter.raft for voter in settings.voters}
 
 
+def _check_journal_is_there(journal: Journal, data_dir: Path, *, holds_log: bool) -> None:
+    """Check that an empty journal was always empty: what is in the committed log went through it first.
+
+    Raises:
+        DamagedFile: it is gone, and with it what this controller acknowledged and whom it voted for.
+    """
+    if holds_log and len(journal) == 0 and journal.getCurrentTerm() == 0:
+        raise DamagedFile(
+            f"{data_dir / 'journal'}: is empty, yet {data_dir / 'log'} holds what went through it. "
+            f"{REPLACE_THE_VOTER}",
+            path=str(data_dir / "journal"),
+        )
+
+
 def _covered_offset(disk: OsDisk) -> int:
-    """Return the end of the snapshot that the journal stands on: Raft will commit all behind it once more."""
+    """Return the end of the snapshot that the journal stands on: Raft will commit all behind it once more.
+
+    Raises:
+        WrittenByAnotherVersion: before a file of the log is touched.
+    """
     data = disk.read(POINTER_FILE)
     try:
         return 0 if data is None else position_of(Pointer.from_bytes(data).snapshot_id)[0]
+    except UnknownFormat as error:
+        raise another_version(f"{POINTER_FILE} in the journal directory", error) from error
     except ValueError:
         return 0  # the Raft log itself will be refused
 

@@ -1,8 +1,9 @@
 """E: what one controller can truthfully say of itself and of the quorum, with a leader or without."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
+from metadata_log import limits
 from metadata_log.ids import NodeId, Uuid, uuid_text
 from metadata_log.state_digest import digest
 from quorum.committed_log import CommittedLog
@@ -11,10 +12,24 @@ from quorum.controller import Controller
 from quorum.fetch_service import FetchService
 from quorum.log_repair import LogRepair
 from quorum.raft.raft_log import PeerStatus, RaftStatus, Role
+from quorum.raft.transport import Refusal
 from quorum.snapshot_keeper import SnapshotKeeper
 
 READY_WITHIN_MS = 5_000
 """A ready node has seen a commit so recently: an idle leader commits an empty entry every second."""
+
+
+ALREADY_FOUNDED: Final = (
+    "this controller's disk is empty, and another controller's log says that this quorum was founded already: it does not "
+    "found it again. The majority of the voters in that log must run on their own disks; if those are gone for good, copy "
+    "all data directories before anything else"
+)
+SET_BACK: Final = (
+    "lacks what it acknowledged, and gets nothing more from this leader: its disk was set back, to an older copy perhaps. "
+    "Stop it, and treat it as one that lost its disk"
+)
+FREE_BYTES_TO_START: Final = 4 * limits.MIB
+"""Enough to take part, and to write a snapshot of a small cluster."""
 
 
 class QuorumStatus:
@@ -32,8 +47,14 @@ class QuorumStatus:
         now_ms: Callable[[], int],
         directory_id: Uuid,
         address: Callable[[NodeId], str | None],
+        refused: Callable[[], Mapping[NodeId, Refusal]],
+        foreign_bytes_total: Callable[[], int],
+        free_bytes: Callable[[], int],
     ) -> None:
-        """Take this node's own directory, and where a controller says that it is reached: HOST:PORT, None if unknown."""
+        """Take this node's own directory, and where a controller says that it is reached: HOST:PORT, None if unknown.
+
+        Of the links: with whom there is none, and why; how many were dropped for what came on them. Of the disk: its room.
+        """
         self.settings = settings
         self.controller = controller
         self.committed_log = committed_log
@@ -43,6 +64,11 @@ class QuorumStatus:
         self.now_ms = now_ms
         self.directory_id = directory_id
         self.address = address
+        self.refused = refused
+        self.foreign_bytes_total = foreign_bytes_total
+        self.free_bytes = free_bytes
+        self.snapshot_set_aside: str | None = None
+        """What was wrong with the snapshot that this node set aside since it started."""
 
     def raft(self) -> RaftStatus:
         return self.controller.raft.status()
@@ -120,6 +146,8 @@ class QuorumStatus:
             reasons.append(
                 ("NO_LEADER", "no leader is known; are two of three controllers running and connected?")
             )
+            if raft.joins and raft.is_voter:
+                reasons.append(("ALREADY_FOUNDED", ALREADY_FOUNDED))
         elif raft.role is Role.LEADER and not self.controller.is_active:
             reasons.append(("NOT_ACTIVE", "this node leads but its claim is not committed yet"))
         if raft.committed_ms_ago is None:
@@ -139,7 +167,22 @@ class QuorumStatus:
             ("LOG_DAMAGED", f"{reason}; waiting for a controller that has this file's frames")
             for reason in self.repair.damaged.values()
         ]
+        if self.snapshot_set_aside is not None:
+            found.append(("SNAPSHOT_SET_ASIDE", f"{self.snapshot_set_aside}; it lies in quarantine"))
+        free = self.free_bytes()
+        if free < FREE_BYTES_TO_START:
+            said = (
+                f"only {free} bytes are free at {self.settings.data_dir}: a full disk stops this controller"
+            )
+            found.append(("DISK_NEARLY_FULL", said))
+        found += [
+            (refusal.error, f"a link with controller {peer} is refused: {refusal.message}")
+            for peer, refusal in sorted(self.refused().items())
+        ]
         raft = self.raft()
+        found += [
+            ("VOTER_FORGOT", f"controller {peer.node_id} {SET_BACK}") for peer in raft.peers if peer.forgot
+        ]
         if not raft.is_voter:
             found.append(("NOT_A_VOTER", self._why_no_voter(raft)))
         segments = self.committed_log.segments

@@ -22,7 +22,7 @@ import msgpack
 from metadata_log.apply import image_of
 from metadata_log.codec import DamagedFrame, damaged_file, decode, frame_of
 from metadata_log.data_directory import renamed_os_errors, sync_directory
-from metadata_log.errors import DamagedFile, InvariantBroken
+from metadata_log.errors import DamagedFile, InvariantBroken, WrittenByAnotherVersion
 from metadata_log.ids import SnapshotId
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import BATCH_BYTES_MAX, RECORDS_PER_BATCH_MAX
@@ -213,7 +213,7 @@ class _Records:
         self._epoch_and_time = (batch.controller_epoch, batch.appended_at_ms)
         return tuple(batch.records)
 
-    def damaged(self, reason: str, *, at: int | None = None) -> DamagedFile:
+    def damaged(self, reason: str, *, at: int | None = None) -> DamagedFile | WrittenByAnotherVersion:
         return damaged_file(self._path, DamagedFrame(reason, at=self._at if at is None else at, torn=False))
 
 

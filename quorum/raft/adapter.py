@@ -35,11 +35,14 @@ from metadata_log.errors import (
     MetadataError,
     NotController,
     ThrottlingQuotaExceeded,
+    UnknownFormat,
+    WrittenByAnotherVersion,
+    another_version,
 )
 from metadata_log.ids import NO_NODE, NodeId
 from metadata_log.limits import HEARTBEAT_MS, RAFT_ENTRY_BYTES_MAX, RAFT_UNCOMMITTED_BYTES_MAX
 from quorum.raft.guard import NEVER, Guard, RaftSettings, SnapshotNews
-from quorum.raft.journal import Journal, JournalBatch
+from quorum.raft.journal import REPLACE_THE_VOTER, Journal, JournalBatch
 from quorum.raft.messages import NO_OP, PAYLOAD, Message, RaftTransport
 from quorum.raft.pointer import FILE_NAME as POINTER_FILE
 from quorum.raft.pointer import Pointer
@@ -110,7 +113,9 @@ class PySyncObjLog:
         now_ms: Callable[[], float],
         rng: random.Random,
         run_in_thread: Callable[[Callable[[], None]], Awaitable[None]],
+        others_founded: Callable[[], bool] = lambda: False,
     ) -> None:
+        """Be told, among the rest, whether a linked controller's log says who votes."""
         prepare_library()
         self._me = member
         self._voters = voters
@@ -129,6 +134,7 @@ class PySyncObjLog:
         self._settings = settings
         self._now_ms = now_ms
         self._run_in_thread = run_in_thread
+        self._others_founded = others_founded
         self._guard = Guard(
             member=member,
             voters=voters,
@@ -244,8 +250,12 @@ class PySyncObjLog:
         if data is not None:
             try:
                 pointer = Pointer.from_bytes(data)
+            except UnknownFormat as error:
+                raise another_version(f"{POINTER_FILE} in the journal directory", error) from error
             except ValueError as error:
-                raise DamagedFile(f"{POINTER_FILE} in the journal directory is damaged: {error}") from error
+                raise DamagedFile(
+                    f"{POINTER_FILE} in the journal directory is damaged: {error}. {REPLACE_THE_VOTER}"
+                ) from error
             self._pinned = {pointer.snapshot_id}
             await self._bring(pointer.snapshot_id)
             self._stand_on(pointer)
@@ -253,7 +263,7 @@ class PySyncObjLog:
         elif len(self._journal) > 0 and self._journal[0][1] > 1:
             raise DamagedFile(
                 f"the journal begins at entry {self._journal[0][1]}, but {POINTER_FILE}, which names the snapshot "
-                "before it, is missing"
+                f"before it, is missing. {REPLACE_THE_VOTER}"
             )
         self._voters_index = self._change_in_force()
         self._voters = self._voters_set_by(self._voters_index)
@@ -266,7 +276,7 @@ class PySyncObjLog:
         try:
             await self._fetcher.fetch(snapshot_id, NO_NODE)
         except MetadataError as error:
-            if isinstance(error, DiskFailed):
+            if isinstance(error, DiskFailed | WrittenByAnotherVersion):
                 raise
             raise DamagedFile(
                 f"snapshot {snapshot_id}, on which this node's journal stands, is missing or damaged, and cannot be had "
@@ -278,7 +288,7 @@ class PySyncObjLog:
         journal, index = self._journal, pointer.index
         if len(journal) > 0 and journal[0][1] >= index:
             raise DamagedFile(
-                f"the journal begins at entry {journal[0][1]}, behind the snapshot up to {index}"
+                f"the journal begins at entry {journal[0][1]}, behind the snapshot up to {index}. {REPLACE_THE_VOTER}"
             )
         held = len(journal) > 0 and index <= journal[-1][1]
         if not held or journal[index - journal[0][1]][2] != pointer.term:
@@ -397,6 +407,7 @@ class PySyncObjLog:
             committed_ms_ago=_ms_ago(self._committed_at, now),
             synced_bytes_total=self._synced_bytes_total,
             syncs_total=self._syncs_total,
+            joins=guard.joins,
         )
 
     def _peer_status(self, peer: Member, now: float) -> PeerStatus:
@@ -410,6 +421,7 @@ class PySyncObjLog:
             is_voter=self._guard.member(peer),
             reachable=self._guard.links.get(peer.node_id) == peer.directory_id,
             entries_behind=None if progress is None else last - progress.match,
+            forgot=progress is not None and progress.forgot,
             last_caught_up_ms_ago=None if progress is None else _ms_ago(progress.caught_up_at, now),
         )
 
@@ -435,6 +447,7 @@ class PySyncObjLog:
             self._events.popleft()(now)
             self._follow_voters(now)
         self._watch_disk(now)
+        guard.joins = not (self._is_set or self._journal.voter_changes) and self._others_founded()
         guard.tick(now)
         self._tell_roles()
         self._apply(now)

@@ -132,6 +132,8 @@ class Progress:
     """Index of the next entry to send, behind what is in flight."""
     match: int = 0
     """The follower holds our log up to here, synced."""
+    forgot: bool = False
+    """It lacks what it acknowledged to us: its disk was set back. It gets nothing more from this leadership."""
     probing: bool = True
     asked_at: float = NEVER
     """When the probe in flight left; NEVER if none is."""
@@ -240,6 +242,8 @@ class Guard:
         """Who is connected, and under which directory; observers among them."""
         self.stalled = False
         """A sync has been under way for too long: this node neither leads nor campaigns."""
+        self.joins = False
+        """Our log is empty, and a linked controller's is not: the quorum was founded, and is not to be founded again."""
         self.elections_total = 0
         # As follower.
         self.leader: NodeId | None = None
@@ -361,7 +365,7 @@ class Guard:
             self._election_at = now_ms + (
                 self._rng.uniform(RETRY_MIN_MS, RETRY_MAX_MS) if hurried else self._election_timeout()
             )
-            if self.is_voter and not self.stalled:
+            if self.is_voter and not self.stalled and not self.joins:
                 self.prevote()
 
     def judges(self, now_ms: float) -> bool:
@@ -556,7 +560,7 @@ class Guard:
     def campaign(self, *, force: bool = False) -> None:
         """Let the engine stand for election; `force` overrides the voters' loyalty to a leader that asked for it."""
         self._pre_votes = None
-        if self.stalled or not self.is_voter:
+        if self.stalled or self.joins or not self.is_voter:
             return
         self.leader, self._leader_heard_at = None, NEVER
         hurried = self._now < self._retry_until
@@ -581,6 +585,10 @@ class Guard:
             return True
         return self._now - self._leader_heard_at < self._settings.election_timeout_min_ms
 
+    def founds(self, message: Message) -> bool:
+        """Answer whether to refuse a vote because the candidate, with nothing in its log, would found a second quorum."""
+        return self.joins and message["last_log_term"] == 0
+
     def votes(self, source: NodeId, message: Message) -> bool:
         """Count one vote per voter and term: the engine counts messages."""
         if message["term"] != self._votes_term or source in self._votes:
@@ -596,7 +604,7 @@ class Guard:
         return self._settings.election_timeout_min_ms / 1000
 
     def _on_request_vote(self, source: NodeId, message: Message) -> None:
-        if not self.nack(source, message) and not self.stick(message):
+        if not self.nack(source, message) and not self.stick(message) and not self.founds(message):
             self._deliver(source, message)
 
     def _on_pre_vote(self, source: NodeId, message: Message) -> None:
@@ -606,7 +614,7 @@ class Guard:
             return
         _, last_index, last_term = self._log[-1]
         lacks_nothing = (message["last_log_term"], message["last_log_index"]) >= (last_term, last_index)
-        granted = lacks_nothing and not self.stick(message)
+        granted = lacks_nothing and not self.stick(message) and not self.founds(message)
         if granted:
             self._postpone()
         self._send(source, {"type": "pre_vote_response", "term": message["term"], "granted": granted})
@@ -662,7 +670,9 @@ class Guard:
         if self._term_at(previous) != previous_term:
             if previous <= self.engine.commit_index:
                 raise InvariantBroken(
-                    f"the leader of term {message['term']} lacks committed entry {previous}"
+                    f"the leader of term {message['term']} lacks committed entry {previous}: two quorums were founded "
+                    "under one cluster id, or voters lost what they had acknowledged. Keep all data directories, and find "
+                    "out which history is to stand before any controller is formatted"
                 )
             return message, None
         matching = 0
@@ -868,13 +878,14 @@ class Guard:
             # A probe's answer, or an old acknowledgement: either way the position is known.
             if progress.probing and acked < progress.probe:
                 progress.next = acked + 1
-            progress.probing, progress.asked_at = False, NEVER
+            progress.probing, progress.asked_at, progress.forgot = False, NEVER, False
             progress.match = max(progress.match, acked)
             progress.next = self.nextidx(progress, acked)
             progress.acknowledged(acked)
             progress.reached(acked, self._log[-1][1], self._now)
         elif message["reset"]:
             hinted = self._position_for(message["hint_index"], message["hint_term"])
+            progress.forgot = hinted < progress.match
             progress.ask_at(max(hinted, progress.match))
         if not self.member(sender):
             return

@@ -61,7 +61,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import google_crc32c
 import msgpack
 
-from metadata_log.errors import DamagedFile, DiskFailed, InvariantBroken
+from metadata_log.errors import DamagedFile, DiskFailed, InvariantBroken, another_version
 from metadata_log.limits import JOURNAL_FILE_BYTES, MIB
 from quorum.raft.voters import is_change
 
@@ -642,6 +642,8 @@ def _read(disk: Disk) -> _Found:
         read = file.read(0, file.size())
         used = len(read.rstrip(b"\0"))
         identity = _identity(read, number)
+        if identity is None and (version := _other_version(read)) is not None:
+            raise another_version(f"journal file {name}", f"version {version} is unknown to this release")
         if identity is None and (used > _FILE_HEADER.size or not newest):
             raise _damaged(name, 0, "its header is damaged")
         read_frames = [] if identity is None else list(_frames(read, identity, after=found.number))
@@ -732,6 +734,14 @@ def _identity(content: bytes, number: int) -> bytes | None:
     magic, header_number, identity, crc = _FILE_HEADER.unpack_from(content)
     whole = crc == google_crc32c.value(content[: _FILE_HEADER.size - 4])
     return bytes(identity) if whole and (magic, header_number) == (FILE_MAGIC, number) else None
+
+
+def _other_version(content: bytes) -> int | None:
+    """Return the version in a sound header that is not of ours: magic, length and crc stand there in all; else None."""
+    if len(content) < _FILE_HEADER.size or content[:7] != FILE_MAGIC[:7] or content[7] == FILE_MAGIC[7]:
+        return None
+    crc = _FILE_HEADER.unpack_from(content)[3]
+    return content[7] if crc == google_crc32c.value(content[: _FILE_HEADER.size - 4]) else None
 
 
 def _decode(data: bytes) -> list[list[Any]]:

@@ -10,6 +10,7 @@ from typing import Any, Final
 import google_crc32c
 import msgpack
 
+from metadata_log.errors import UnknownFormat
 from metadata_log.limits import TEXT_BYTES_MAX
 from quorum.raft.messages import NO_OP, Entry, is_entry_command
 from quorum.raft.raft_log import Voters
@@ -56,6 +57,7 @@ class Pointer:
         """Read a pointer.
 
         Raises:
+            UnknownFormat: another version wrote it.
             ValueError: it is damaged, or no pointer.
         """
         body, crc = data[:-_CRC_BYTES], data[-_CRC_BYTES:]
@@ -65,8 +67,12 @@ class Pointer:
             fields: Any = msgpack.unpackb(body, strict_map_key=True)
         except (ValueError, msgpack.UnpackException) as error:
             raise ValueError("it is not msgpack") from error
-        if type(fields) is not list or len(fields) != 4 or fields[0] != _VERSION:
-            raise ValueError("its version is unknown")
+        if type(fields) is not list or not fields or type(fields[0]) is not int:
+            raise ValueError("it has no version")
+        if fields[0] != _VERSION:
+            raise UnknownFormat(f"version {fields[0]} is unknown to this release")
+        if len(fields) != 4:
+            raise ValueError("it has too many fields, or too few")
         _, snapshot_id, entries, voters = fields
         if type(snapshot_id) is not str or not 0 < len(snapshot_id) <= TEXT_BYTES_MAX:
             raise ValueError("it names no snapshot")

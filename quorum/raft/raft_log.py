@@ -43,6 +43,8 @@ class PeerStatus:
     reachable: bool
     entries_behind: int | None
     last_caught_up_ms_ago: int | None
+    forgot: bool = False
+    """It lacks what it acknowledged to this leader: its disk was set back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +66,8 @@ class RaftStatus:
     """Time since an entry of the current leadership was last committed here; None before the first."""
     synced_bytes_total: int
     syncs_total: int
+    joins: bool = False
+    """This node's log is empty and a linked controller's is not: it neither campaigns nor helps another such node."""
 
 
 class RaftListener(Protocol):

@@ -38,7 +38,7 @@ from typing import Any, Final, TypeVar
 
 import msgpack
 
-from metadata_log.errors import CannotListen, InvariantBroken
+from metadata_log.errors import CannotListen, InvariantBroken, MetadataError
 from metadata_log.ids import NodeId, Uuid, uuid_text
 from metadata_log.limits import (
     CONTROLLERS_MAX,
@@ -69,6 +69,8 @@ REFUSALS: Final = frozenset(
     {INCONSISTENT_CLUSTER_ID, INCONSISTENT_VOTER_SET, VOTER_DIRECTORY_CHANGED, TOO_MANY_OBSERVERS}
 )
 
+REFUSED_LATELY_MS: Final = 10 * RECONNECT_MAX_MS
+"""Who was refused dials again within a tenth of it, as long as it runs."""
 _VERSION: Final = 2
 _LENGTH_BYTES: Final = 4
 _REFUSAL_LENGTH_MAX: Final = 1_000
@@ -149,7 +151,8 @@ class TcpTransport:
         self._links: dict[_Link, None] = {}
         """Oldest first."""
         self._established: dict[NodeId, _Link] = {}
-        self._refused: dict[NodeId, str] = {}
+        self._refused: dict[NodeId, tuple[Refusal, int]] = {}
+        """Whom this node last refused, why, and when."""
         self._failure: asyncio.Future[None] | None = None
         self._tasks: asyncio.TaskGroup | None = None
         """There only while dialling is done."""
@@ -215,6 +218,16 @@ class TcpTransport:
     def set_voters(self, voters: Voters) -> None:
         """Learn who votes from now on; links stay, whatever their ends now are."""
         self.voters = dict(voters)
+
+    def others_founded(self) -> bool:
+        """Answer whether a linked controller's log says who votes."""
+        return any(not self.members[peer].founding for peer in self._established)
+
+    def refused(self) -> dict[NodeId, Refusal]:
+        """Return with whom there is no link because one end refuses the other: peers dialled, and who lately came."""
+        since = self.now_ms() - REFUSED_LATELY_MS
+        lately = {peer: refusal for peer, (refusal, at) in self._refused.items() if at >= since}
+        return lately | self.refusals
 
     # --- what the adapter calls
 
@@ -328,9 +341,10 @@ class TcpTransport:
         self.call(self.on_refused, peer, refusal.error, refusal.message)
 
     def refusing(self, peer: NodeId, refusal: Refusal) -> None:
-        if self._refused.get(peer) == refusal.error:
+        known = self._refused.get(peer)
+        self._remember(self._refused, peer, (refusal, self.now_ms()))
+        if known is not None and known[0].error == refusal.error:  # once, not at every attempt
             return
-        self._remember(self._refused, peer, refusal.error)
         log.error(
             "raft_peer_refused", extra={"peer_id": peer, "error": refusal.error, "detail": refusal.message}
         )
@@ -340,12 +354,22 @@ class TcpTransport:
         log.warning("raft_link_dropped", extra={"peer_id": peer, "address": str(address), "detail": reason})
 
     def call(self, callback: Callable[..., None], *arguments: object) -> None:
-        """Call back into the adapter. asyncio would log what that raises and go on; here it ends `run`."""
+        """Call back into the adapter. What that raises ends `run`, and nothing is called any more.
+
+        To asyncio, who would log a traceback and go on, only what nobody foresaw is passed on.
+        """
+        failure = self._failure
+        if failure is not None and failure.done() and not failure.cancelled():
+            return
         try:
             callback(*arguments)
+        except MetadataError as error:
+            if failure is None or failure.done():
+                raise
+            failure.set_exception(error)
         except BaseException as error:
-            if self._failure is not None and not self._failure.done():
-                self._failure.set_exception(error)
+            if failure is not None and not failure.done():
+                failure.set_exception(error)
             raise
 
     # --- within

@@ -179,7 +179,9 @@ def test_a_snapshot_that_cannot_be_written_is_abandoned(victims: tuple[Quorum, D
     assert list((cluster.data(VICTIM) / "snapshots").iterdir()) == []
     ready: dict[str, Any] = ask(cluster.http(VICTIM), "GET", "/readyz").ok()
     assert ready["ready"] is True
-    assert [reason["code"] for reason in ready["reasons"]] == ["SNAPSHOT_FAILED"]
+    codes = {reason["code"] for reason in ready["reasons"]}
+    assert "SNAPSHOT_FAILED" in codes
+    assert codes <= {"SNAPSHOT_FAILED", "DISK_NEARLY_FULL"}
     code, said = health(quorum)
     assert code == 10
     assert said.startswith("yellow")

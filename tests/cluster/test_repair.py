@@ -134,3 +134,18 @@ def test_an_end_that_was_lost_below_the_snapshot_is_fetched_before_it_goes_on(qu
     )
     assert _reasons(quorum, victim) == ["LOG_CUT"]
     quorum.ask("PATCH", "/v1/configs", {"cluster": True, "set": {"k": "after"}}).ok()
+
+
+def test_a_voter_whose_journal_is_gone_does_not_begin_anew(
+    quorum: Quorum, capfd: pytest.CaptureFixture[str]
+) -> None:
+    victim = _follower(quorum)
+    quorum.cluster.kill(victim)
+    for file in (quorum.cluster.data(victim) / "journal").iterdir():
+        file.unlink()
+    config = quorum.cluster.directory / quorum.cluster.member(victim).config
+    assert cli.main(["controller", "run", "--config", str(config)]) == 6
+    said = capfd.readouterr().err
+    assert "DamagedFile" in said
+    assert "journal: is empty, yet" in said
+    assert "metaquorum quorum replace-voter" in said

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 from metadata_log.ids import NodeId
 from ops.settings import controller_toml, load_controller_settings
 from tests.support.processes import free_ports, poll_until, running
-from tests.support.wire import Quorum, controllers
+from tests.support.wire import NO_ANSWER, Quorum, ask, controllers
 
 pytestmark = pytest.mark.slow
 DEADLINE_S = 60.0
@@ -182,3 +183,65 @@ def test_the_last_working_majority_cannot_be_removed(tmp_path: Path) -> None:
         metaquorum(quorum, "quorum", "remove-voter", "--id", str(down))
         assert [voter["id"] for voter in status(quorum)["voters"]] == sorted([leader, other])
         write(quorum, "on")
+
+
+def test_settings_edited_in_part_keep_no_founded_quorum_apart(tmp_path: Path) -> None:
+    """All were killed, and restart with files that name other voters than the log does: only the log counts."""
+    with controllers(tmp_path / "c") as quorum:
+        write(quorum, "before")
+        everyone = [member.id for member in quorum.cluster.controllers]
+        for node_id in everyone:
+            end(quorum, node_id)
+        for node_id in everyone[1:]:
+            config = quorum.cluster.directory / quorum.cluster.member(node_id).config
+            settings = load_controller_settings(config)
+            alone = replace(settings, voters=tuple(v for v in settings.voters if v.id == node_id))
+            config.write_text(controller_toml(alone, data_dir=str(settings.data_dir)))
+        for node_id in everyone:
+            restart(quorum, node_id)
+        wait_until_green(quorum)
+        write(quorum, "after")
+        told = status(quorum)
+        assert [voter["id"] for voter in told["voters"]] == everyone
+        assert told["observers"] == []
+        for node_id in everyone:
+            text = (quorum.cluster.data(node_id) / "controller.log").read_text()
+            assert "Traceback" not in text
+            assert "INCONSISTENT_VOTER_SET" not in text
+
+
+def test_two_new_disks_found_no_second_quorum_beside_a_voter_that_has_the_log(tmp_path: Path) -> None:
+    """The disks of a majority are gone, and all files name the new ones: what is left of the log must not be voted away."""
+    with controllers(tmp_path / "c") as quorum:
+        write(quorum, "kept")
+        cluster = quorum.cluster
+        survivor, *others = [member.id for member in cluster.controllers]
+        for node_id in (survivor, *others):
+            end(quorum, node_id)
+        configs = [cluster.directory / member.config for member in cluster.controllers]
+        for node_id in others:
+            shutil.rmtree(cluster.data(node_id))
+            config = cluster.directory / cluster.member(node_id).config
+            made = json.loads(metaquorum(quorum, "storage", "format", "--config", config, "--json"))
+            before = str(cluster.member(node_id).directory_id)
+            for each in configs:
+                each.write_text(each.read_text().replace(before, made["directory_id"]))
+        for node_id in (survivor, *others):
+            restart(quorum, node_id)
+
+        def codes(node_id: int) -> set[str]:
+            try:
+                return {
+                    each["code"] for each in ask(cluster.http(node_id), "GET", "/readyz").value()["reasons"]
+                }
+            except NO_ANSWER:
+                return set()
+
+        poll_until(
+            lambda: all("ALREADY_FOUNDED" in codes(node_id) for node_id in others),
+            deadline_s=DEADLINE_S,
+            what="both say that the quorum was founded already",
+        )
+        for node_id in (survivor, *others):
+            assert ask(cluster.http(node_id), "GET", "/v1/quorum").ok()["leader_id"] == -1
+            assert cluster.exit_code(node_id) is None

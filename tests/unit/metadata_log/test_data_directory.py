@@ -99,7 +99,14 @@ def test_an_unformatted_directory_is_told_its_cure(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{", b"[]", b'{"version":2}', b'{"version":1,"role":"king"}', b'{"version":1,"role":"broker"}'],
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"version":2,"crc32c":"0"}',
+        b'{"version":1,"role":"king"}',
+        b'{"version":1,"role":"broker"}',
+    ],
 )
 def test_a_damaged_meta_json_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "meta.json").write_bytes(content)

@@ -117,6 +117,9 @@ def test_verify_finds_all_there_is(data: Path, capsys: pytest.CaptureFixture[str
     assert (journal["kind"], journal["files"]) == ("journal", 0)
     assert (log["kind"], log["end_offset"], log["frames"]) == ("log", END, len(HISTORY))
     assert (snapshot["kind"], snapshot["end_offset"]) == ("snapshot", HISTORY[20].image.end_offset)
+    (data / "controller.log").write_text("what the process said is no log of records")
+    assert cli.main(["log", "verify", str(data), "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == [log, snapshot, journal]
     segment = min((data / "log").glob("*.log"))
     assert cli.main(["log", "verify", str(segment)]) == 0
 

@@ -50,6 +50,28 @@ def test_the_cluster_is_named_once(tmp_path: Path, capsys: pytest.CaptureFixture
     assert f"says {CLUSTER_ID}" in capsys.readouterr().err
 
 
+def test_a_log_that_cannot_be_written_is_named_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = settings(tmp_path, role="broker")
+    file.write_text(
+        file.read_text() + 'controllers = ["http://127.0.0.1:1"]\n[listen]\nhttp = "http://127.0.0.1:2"\n'
+    )
+    assert cli.main(["storage", "format", "--config", str(file)]) == 0
+    data = Path(json.loads(_info(capsys, file))["data_dir"])
+    (data / "broker.log").mkdir()
+    assert cli.main(["broker", "run", "--config", str(file)]) == 6
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith("metaquorum: DiskFailed: ")
+    assert "broker.log: Is a directory: " in said
+
+
+def _info(capsys: pytest.CaptureFixture[str], file: Path) -> str:
+    capsys.readouterr()
+    assert cli.main(["storage", "info", "--config", str(file), "--json"]) == 0
+    return capsys.readouterr().out
+
+
 def test_a_process_refuses_what_is_not_formatted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = settings(tmp_path, role="broker")
     file.write_text(

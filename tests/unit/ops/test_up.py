@@ -108,9 +108,13 @@ def test_a_life_of_up(tmp_path: Path) -> None:
         try:
             assert running.event("returned", id=11)["pid"] == by_hand.pid
             running.event("broker_state", broker_id=11, state="ONLINE")
+            by_hand.terminate()
+            assert by_hand.wait(DEADLINE_S) == 0
+            assert running.event("exited", pid=by_hand.pid)["exit_code"] is None, (
+                "that of our own child is older"
+            )
             running.process.send_signal(signal.SIGINT)
             assert running.end() == 0
-            assert by_hand.wait(DEADLINE_S) == 0
         finally:
             by_hand.kill()
             by_hand.wait()

@@ -28,7 +28,9 @@ from quorum.decide.quorum import identities
 from quorum.fetch_service import FetchService
 from quorum.http_api import HttpApi
 from quorum.log_repair import LogRepair
+from quorum.metrics import exposition
 from quorum.raft.raft_log import PeerStatus
+from quorum.raft.transport import INCONSISTENT_VOTER_SET, Refusal
 from quorum.snapshot_keeper import SnapshotKeeper
 from quorum.status import QuorumStatus
 from snapshots.store import SnapshotStore
@@ -304,6 +306,8 @@ class Desk:
         self.lab = lab
         self.controller = lab.controllers[1]
         self.directory_id = FOUNDERS[NodeId(1)]
+        self.refused: dict[NodeId, Refusal] = {}
+        self.room = 1 << 30
         own = settings(1)
         committed_log = CommittedLog(SegmentedLog.open(directory / "log", segment_bytes=1 << 20))
         store = SnapshotStore(directory / "snapshots", directory / "quarantine")
@@ -337,6 +341,9 @@ class Desk:
             now_ms=lambda: lab.now_ms,
             directory_id=self.directory_id,
             address={4: "10.0.0.4:9093"}.get,
+            refused=self.refused.copy,
+            foreign_bytes_total=lambda: 7,
+            free_bytes=lambda: self.room,
         )
         self.faults: list[Exception] = []
         self.api = HttpApi(
@@ -492,5 +499,26 @@ def test_a_controller_without_a_vote_says_so(tmp_path: Path, left: tuple[int, ..
         assert (own["id"], own["role"], own["reachable"]) == (1, "observer", True)
         _, ready = await ask("GET", "/readyz")
         assert warning in ready["reasons"]
+
+    at_desk(tmp_path, story)
+
+
+def test_what_stops_nobody_shows_with_its_reason(tmp_path: Path) -> None:
+    async def story(desk: Desk, ask: Ask) -> None:
+        desk.refused[NodeId(3)] = Refusal(INCONSISTENT_VOTER_SET, "nodes 1 and 3 have different voters")
+        desk.room = 1_000
+        desk.status.snapshot_set_aside = "DATA/snapshots/x.snapshot: byte 7: a frame is cut short"
+        _, ready = await ask("GET", "/readyz")
+        told = {reason["code"]: reason["detail"] for reason in ready["reasons"]}
+        assert (
+            "controller 3 is refused: nodes 1 and 3 have different voters" in told["INCONSISTENT_VOTER_SET"]
+        )
+        assert told["DISK_NEARLY_FULL"].startswith("only 1000 bytes are free at ")
+        assert "byte 7" in told["SNAPSHOT_SET_ASIDE"]
+        numbers = exposition(desk.status).decode().splitlines()
+        for code in told:
+            assert f'health_reason{{code="{code}"}} 1.0' in numbers
+        assert "data_directory_free_bytes 1000.0" in numbers
+        assert "raft_links_dropped_total 7.0" in numbers
 
     at_desk(tmp_path, story)

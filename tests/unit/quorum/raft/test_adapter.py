@@ -440,6 +440,62 @@ def test_a_trimmed_journal_without_its_pointer_stops_the_node(quorum: Quorum) ->
     node.log = None
 
 
+def test_a_disk_that_was_set_back_is_told_of() -> None:
+    quorum = Quorum()
+    quorum.start()
+    quorum.write(3)
+    quorum.wait(0.5)
+    leader = quorum.leader()
+    node = next(node for node in quorum.nodes if node is not leader)
+    older = node.disk.copy()
+    quorum.write(3)
+    quorum.wait(0.5)
+
+    def told() -> list[NodeId]:
+        assert leader.log is not None
+        return [peer.node_id for peer in leader.log.status().peers if peer.forgot]
+
+    assert told() == []
+    node.crash()
+    node.disk = older
+    quorum.run(_start(node))
+    quorum.until(lambda: told() == [node.node_id])
+    quorum.world.violations.clear()  # the world, too, sees that a promise was broken
+    quorum.end()
+
+
+def test_who_has_nothing_founds_no_quorum_beside_one_who_has_a_log() -> None:
+    quorum = Quorum()
+    quorum.start()
+    ignorant, *others = quorum.nodes  # it has no link to the one who has a log, and gets no vote
+    for node in others:
+        assert node.log is not None
+        node.log._others_founded = lambda: True
+    quorum.wait(5)
+    for node in quorum.nodes:
+        assert node.log is not None
+        told = node.log.status()
+        assert (told.joins, told.elections_total, told.leader_id) == (node is not ignorant, 0, None)
+    # The link to that one is gone: a log of which nobody knows is not waited for.
+    for node in quorum.nodes:
+        assert node.log is not None
+        node.log._others_founded = lambda: False
+    quorum.write()
+    # With a log, nobody is held back by the others' logs.
+    leader = quorum.leader()
+    for node in quorum.nodes:
+        assert node.log is not None
+        node.log._others_founded = lambda: True
+    leader.crash()
+    quorum.until(
+        lambda: any(
+            node.log and node.log.status().role is Role.LEADER for node in quorum.nodes if node is not leader
+        )
+    )
+    leader.log = None
+    quorum.end()
+
+
 def test_another_library_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     adapter.prepare_library.cache_clear()
     monkeypatch.setattr(adapter, "PROVED_SOURCES", {syncobj: "0" * 64})

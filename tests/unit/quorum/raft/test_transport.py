@@ -309,6 +309,7 @@ def test_who_does_not_belong_is_refused_by_name(changed: dict[str, Any], error: 
                 peer = 3 - node_id
                 assert set(node.events) == {("refused", peer, error)}
                 assert node.transport.refusals[NodeId(peer)].error == error
+                assert node.transport.refused()[NodeId(peer)].error == error
                 assert node.transport.connected() == frozenset()
                 assert node.transport.foreign_bytes_total == 0
 
@@ -978,7 +979,8 @@ def test_a_callback_that_raises_ends_the_transport() -> None:
         one.transport.on_message = broken
         await one.transport.listen()
         loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _loop, _context: None)  # asyncio logs it too
+        logged: list[object] = []
+        loop.set_exception_handler(lambda _loop, context: logged.append(context))
         task = asyncio.ensure_future(one.transport.run())
         reader, writer = await established(ports[1], ports, 2)
         writer.write(frame(NACK))
@@ -986,6 +988,7 @@ def test_a_callback_that_raises_ends_the_transport() -> None:
             async with asyncio.timeout(DEADLINE_S):
                 await task
         assert await drained(reader) == b""
+        assert logged == [], "it is told once, by who runs the transport, and without a traceback"
         writer.close()
 
     run(test())
