@@ -281,6 +281,13 @@ MUTANTS: Final = (
         Directed(f"{_VOTERS_TESTS}::test_a_change_behind_it_proves_that_one_was_committed"),
     ),
     Mutant(
+        "founds-again",
+        "two with empty logs found a quorum beside one who has a log",
+        f"{_G}.founds",
+        _always(False),
+        Directed(f"{_ADAPTER_TESTS}::test_who_has_nothing_founds_no_quorum_beside_one_who_has_a_log"),
+    ),
+    Mutant(
         "voters-of-the-settings",
         "after a snapshot the settings say who votes",
         "quorum.raft.adapter:PySyncObjLog._stand_on",
