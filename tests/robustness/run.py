@@ -1,6 +1,7 @@
 """E: one run: real controllers and brokers, toxiproxy between them, clients, faults; then the verdict."""
 
 import asyncio
+import math
 import random
 import subprocess
 import time
@@ -25,7 +26,9 @@ from tests.robustness.proxies import Proxies
 
 CLIENTS: Final = 12
 WATCHERS: Final = 2
-SMALL_DISK: Final = "320m"
+SMALL_DISK_MIB: Final = 320
+SMALL_DISK_MIB_PER_MINUTE: Final = 96
+"""Twice what the log of a fast run takes: the disk is full when the faults say so, and at no other time."""
 FULL_MINUTES: Final = 10
 """The floors are for a run of so many minutes; a shorter one has its share of them."""
 FAULTS_MIN: Final = 40
@@ -96,7 +99,7 @@ async def run(directory: Path, *, minutes: float, seed: int) -> Verdict:
     """Live through `minutes` of faults in an empty directory, then let all heal and compare."""
     rng = random.Random(seed)
     verdict = Verdict(minutes, seed)
-    with Proxies(directory / "toxiproxy.log") as proxies, _small_disks(directory / "c") as small_disks:
+    with Proxies(directory / "toxiproxy.log") as proxies, _small_disks(directory / "c", minutes) as small_disks:
         cluster = LocalCluster(
             directory / "c", controllers=3, brokers=3, adjust=lambda settings: _through(proxies, settings)
         )
@@ -243,12 +246,13 @@ def _send_brokers_through(cluster: LocalCluster, proxies: Proxies) -> None:
 
 
 @contextmanager
-def _small_disks(directory: Path) -> Iterator[dict[int, Path]]:
+def _small_disks(directory: Path, minutes: float) -> Iterator[dict[int, Path]]:
     """Put one controller on a file system of its own, where that may be mounted."""
     path = directory / "controller-2"
+    size = f"{SMALL_DISK_MIB + math.ceil(minutes * SMALL_DISK_MIB_PER_MINUTE)}m"
     path.mkdir(parents=True)
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK}", "none", str(path)],
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(path)],
         capture_output=True,
         check=False,
     )
