@@ -99,7 +99,10 @@ async def run(directory: Path, *, minutes: float, seed: int) -> Verdict:
     """Live through `minutes` of faults in an empty directory, then let all heal and compare."""
     rng = random.Random(seed)
     verdict = Verdict(minutes, seed)
-    with Proxies(directory / "toxiproxy.log") as proxies, _small_disks(directory / "c", minutes) as small_disks:
+    with (
+        Proxies(directory / "toxiproxy.log") as proxies,
+        _small_disks(directory / "c", minutes) as small_disks,
+    ):
         cluster = LocalCluster(
             directory / "c", controllers=3, brokers=3, adjust=lambda settings: _through(proxies, settings)
         )
