@@ -202,6 +202,12 @@ def _seconds(text: str) -> float:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
+def _there(text: str) -> Path:
+    if not Path(text).exists():
+        raise argparse.ArgumentTypeError(f"there is no {text}")
+    return Path(text)
+
+
 def _directory_id(text: str) -> str:
     try:
         uuid_from_text(text)
@@ -495,7 +501,7 @@ def _add_log(tree: _Tree) -> None:
             "log dump metaquorum-data/controller-1 --from 0 --until 50",
         ),
     )
-    dump.add_argument("path", nargs="?", type=Path, metavar="DIR|FILE")
+    dump.add_argument("path", nargs="?", type=_there, metavar="DIR|FILE")
     _add_range(dump)
     verify = log.verb(
         "verify",
@@ -505,7 +511,7 @@ def _add_log(tree: _Tree) -> None:
         examples=("log verify metaquorum-data/controller-1", "log verify 00000000000000000000.log"),
     )
     verify.add_argument(
-        "path", nargs="?", type=Path, metavar="DIR|FILE", help="default: all of ./metaquorum-data"
+        "path", nargs="?", type=_there, metavar="DIR|FILE", help="default: all of ./metaquorum-data"
     )
     export = log.verb(
         "export",
@@ -539,7 +545,7 @@ def _add_log(tree: _Tree) -> None:
         parent=tree.output,
         examples=("snapshot verify 00000000000000001200-0000000003.snapshot",),
     )
-    check.add_argument("path", type=Path, metavar="FILE")
+    check.add_argument("path", type=_there, metavar="FILE")
 
     state = tree.verb(
         "state",
