@@ -37,6 +37,11 @@ class SimulatedTransport:
         self.on_connected: Callable[[Member], None] = lambda _member: None
         self.on_lost: Callable[[Member, bool], None] = lambda _member, _by_peer: None
         self.links: set[NodeId] = set()
+        self.founded: dict[NodeId, bool] = {}
+        """Whether a peer's log said who votes when it was last linked."""
+
+    def others_founded(self) -> bool:
+        return any(self.founded[peer] for peer in self.links)
 
     def send(self, node_id: NodeId, message: Message) -> None:
         if self.alive and node_id in self.links:
@@ -60,6 +65,7 @@ class Network:
         self._blocked: set[tuple[NodeId, NodeId]] = set()
         self._arrives: dict[tuple[NodeId, NodeId], float] = {}
         self._epochs: dict[frozenset[NodeId], int] = {}
+        self.has_founded: Callable[[NodeId], bool] = lambda _node_id: False
         self.trace = 0
         self.messages_total = 0
 
@@ -181,6 +187,7 @@ class Network:
             return
         self._epochs[pair] = self._epochs.get(pair, 0) + 1
         for node_id, peer in ((one, other), (other, one)):
+            self._transports[node_id].founded[peer] = self.has_founded(peer)
             self._transports[node_id].links.add(peer)
             self._transports[node_id].on_connected(self._transports[peer].member)
 

@@ -249,6 +249,7 @@ class SimulatedNode:
             now_ms=self.now_ms,
             rng=rng,
             run_in_thread=partial(self._run_in_thread, asyncio.Lock(), self.incarnation),
+            others_founded=self.transport.others_founded,
         )
         # What a journal was opened with has changed nothing; the pointer is read only now.
         self.rots = [rot for rot in self.rots if not rot.name.endswith(".journal")]
@@ -256,6 +257,10 @@ class SimulatedNode:
         self.log.may_run = self.is_awake
         world.tell(self, "starts")
         self.task = world.loop.create_task(self._run(self.log))
+
+    def has_founded(self) -> bool:
+        """Answer whether the log says who votes."""
+        return self.log is not None and (self.log._is_set or bool(self.log._journal.voter_changes))
 
     @property
     def member(self) -> Member:
@@ -719,6 +724,7 @@ class World:
         self.founders: Voters = {node_id: directory_of(node_id, 0) for node_id in self.ids[:voters]}
         self.settings = settings or RaftSettings(tail_entries=20)
         self.network = Network(self.loop, self.rng, profile.links)
+        self.network.has_founded = lambda node_id: self.nodes[node_id].has_founded()
         self.checks = Checks(self)
         self.story = Story(self.loop)
         self.faults: Counter[str] = Counter()
