@@ -41,7 +41,7 @@ class Membership:
 
     def _newest(self) -> Voters | None:
         """Return the voters if all who run agree on them, no log, of a stopped node either, ends in another change, and all
-        voters would know it if they started anew.
+        voters, and all who would take themselves for voters, would know it if they started anew.
         """
         nodes = list(self._world.nodes.values())
         told = [node.log.status() for node in nodes if node.log is not None]
@@ -55,7 +55,8 @@ class Membership:
                 changes = [command for command, _, _ in entries if is_change(command)]
                 if changes and from_command(changes[-1])[0] != voters:
                     return None
-            if node.member in voters.items() and self._recovered(node) != voters:
+            recovered = self._recovered(node)
+            if recovered != voters and node.member in (*voters.items(), *recovered.items()):
                 return None
         return voters
 
