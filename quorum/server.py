@@ -42,8 +42,6 @@ from metadata_log.errors import (
     Rejected,
     SnapshotNotFound,
     Unavailable,
-    UnknownFormat,
-    another_version,
 )
 from metadata_log.ids import NO_NODE, NodeId, Uuid, random_uuid
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
@@ -56,11 +54,10 @@ from quorum.decide.quorum import identities
 from quorum.fetch_service import FetchService
 from quorum.http_api import HttpApi
 from quorum.log_repair import LogRepair, fetch_frames
-from quorum.raft.adapter import PySyncObjLog
+from quorum.raft.adapter import PySyncObjLog, stored_pointer
 from quorum.raft.guard import RaftSettings
 from quorum.raft.journal import REPLACE_THE_VOTER, Journal, OsDisk
 from quorum.raft.pointer import FILE_NAME as POINTER_FILE
-from quorum.raft.pointer import Pointer
 from quorum.raft.raft_log import Member
 from quorum.raft.transport import TOO_MANY_OBSERVERS, Hello, TcpTransport, founding_sha256
 from quorum.snapshot_keeper import SnapshotKeeper
@@ -459,12 +456,10 @@ def _covered_offset(disk: OsDisk) -> int:
     Raises:
         WrittenByAnotherVersion: before a file of the log is touched.
     """
-    data = disk.read(POINTER_FILE)
     try:
-        return 0 if data is None else position_of(Pointer.from_bytes(data).snapshot_id)[0]
-    except UnknownFormat as error:
-        raise another_version(f"{POINTER_FILE} in the journal directory", error) from error
-    except ValueError:
+        pointer = stored_pointer(disk)
+        return 0 if pointer is None else position_of(pointer.snapshot_id)[0]
+    except (DamagedFile, ValueError):
         return 0  # the Raft log itself will be refused
 
 

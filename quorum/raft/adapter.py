@@ -86,6 +86,25 @@ class PointerDisk(Protocol):
     def replace(self, name: str, data: bytes) -> None: ...
 
 
+def stored_pointer(disk: PointerDisk) -> Pointer | None:
+    """Return the pointer in a journal's directory, None if there is none.
+
+    Raises:
+        DamagedFile: it is not what was written.
+        WrittenByAnotherVersion: its format is unknown to this release.
+    """
+    data = disk.read(POINTER_FILE)
+    if data is None:
+        return None
+    where = f"{POINTER_FILE} in the journal directory"
+    try:
+        return Pointer.from_bytes(data)
+    except UnknownFormat as error:
+        raise another_version(where, error) from error
+    except ValueError as error:
+        raise DamagedFile(f"{where} is damaged: {error}. {REPLACE_THE_VOTER}") from error
+
+
 class _Proposal(NamedTuple):
     frames: bytes
     voters: Voters | None
@@ -95,8 +114,9 @@ class PySyncObjLog:
     """RaftLog on PySyncObj. `run` is the node; everything it is told before waits for it.
 
     `voters` found the quorum; as soon as the log has set voters, they count for nothing. `now_ms` is monotonic;
-    `run_in_thread` runs its argument off the loop, one at a time, and raises what that raised. The journal and
-    the transport belong to the caller, who closes them after `run` has ended.
+    `run_in_thread` runs its argument off the loop, one at a time, and raises what that raised; `others_founded` answers
+    whether a linked controller's log says who votes. The journal and the transport belong to the caller, who closes them
+    after `run` has ended.
     """
 
     def __init__(
@@ -115,7 +135,6 @@ class PySyncObjLog:
         run_in_thread: Callable[[Callable[[], None]], Awaitable[None]],
         others_founded: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Be told, among the rest, whether a linked controller's log says who votes."""
         prepare_library()
         self._me = member
         self._voters = voters
@@ -246,16 +265,8 @@ class PySyncObjLog:
             await self._ended.wait()
 
     async def _start(self) -> None:
-        data = self._disk.read(POINTER_FILE)
-        if data is not None:
-            try:
-                pointer = Pointer.from_bytes(data)
-            except UnknownFormat as error:
-                raise another_version(f"{POINTER_FILE} in the journal directory", error) from error
-            except ValueError as error:
-                raise DamagedFile(
-                    f"{POINTER_FILE} in the journal directory is damaged: {error}. {REPLACE_THE_VOTER}"
-                ) from error
+        pointer = stored_pointer(self._disk)
+        if pointer is not None:
             self._pinned = {pointer.snapshot_id}
             await self._bring(pointer.snapshot_id)
             self._stand_on(pointer)
@@ -265,9 +276,7 @@ class PySyncObjLog:
                 f"the journal begins at entry {self._journal[0][1]}, but {POINTER_FILE}, which names the snapshot "
                 f"before it, is missing. {REPLACE_THE_VOTER}"
             )
-        self._voters_index = self._change_in_force()
-        self._voters = self._voters_set_by(self._voters_index)
-        self._guard.begin_under(self._voters, self._make_engine())
+        self._begin()
         self._takes_part = True
         self._transport.on_message = self._on_message
 
@@ -300,6 +309,12 @@ class PySyncObjLog:
         self._guard.snapshot = SnapshotNews(index, pointer.term, pointer.to_bytes())
         self._base_voters, self._is_set = pointer.voters, True
         self._applied = RaftPosition((index, pointer.term))
+
+    def _begin(self) -> None:
+        """Take part under the voters in force, with an engine that knows them."""
+        self._voters_index = self._change_in_force()
+        self._voters = self._voters_set_by(self._voters_index)
+        self._guard.begin_under(self._voters, self._make_engine())
 
     def _make_engine(self) -> "_Engine":
         self._engine = _Engine(
@@ -773,9 +788,7 @@ class PySyncObjLog:
                 await self._replace_pointer(pointer)
                 if self._lacks(pointer):
                     self._stand_on(pointer)
-                    self._voters_index = self._change_in_force()
-                    self._voters = self._voters_set_by(self._voters_index)
-                    self._guard.begin_under(self._voters, self._make_engine())
+                    self._begin()
                     self._listener.on_restore(pointer.snapshot_id)
                     self._guard.acknowledge(leader, pointer.index)
                     self._wake.set()
