@@ -7,8 +7,6 @@ import os
 import random
 import resource
 import signal
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -57,6 +55,7 @@ from quorum.log_repair import LogRepair, fetch_frames
 from quorum.raft.adapter import PySyncObjLog, stored_pointer
 from quorum.raft.guard import RaftSettings
 from quorum.raft.journal import REPLACE_THE_VOTER, Journal, OsDisk
+from quorum.raft.journal_thread import JournalThread
 from quorum.raft.pointer import FILE_NAME as POINTER_FILE
 from quorum.raft.raft_log import Member
 from quorum.raft.transport import TOO_MANY_OBSERVERS, Hello, TcpTransport, founding_sha256
@@ -109,7 +108,7 @@ class _Node:
         data = settings.data_dir
         rng = random.SystemRandom()
         self.incarnation_id: Uuid = random_uuid(rng)
-        self.journal_pool = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="journal"))
+        self.journal_thread = stack.enter_context(JournalThread())
         disk = OsDisk(data / "journal")
         # Behind the snapshot that the journal stands on Raft brings all frames again; what is missing before it, the
         # other controllers have (`_complete_log`).
@@ -193,7 +192,7 @@ class _Node:
             ),
             now_ms=monotonic_ms,
             rng=rng,
-            run_in_thread=self._in_journal_thread,
+            run_in_thread=self.journal_thread.run,
             others_founded=self.transport.others_founded,
         )
         links = _LinksFollowVoters(settings, member, self.transport)
@@ -353,9 +352,6 @@ class _Node:
             if self.committed_log.unsynced_bytes:
                 self.committed_log.unsynced_bytes = 0
                 await asyncio.to_thread(self.segments.sync)
-
-    async def _in_journal_thread(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self.journal_pool, work)
 
     # --- what the parts ask
 

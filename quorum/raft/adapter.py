@@ -1,8 +1,7 @@
 """E: PySyncObj behind RaftLog: one pump that receives, ticks, applies, sends, and syncs in a worker thread.
 
-    pump: what came in -> guard -> engine -> journal; apply what is committed; submit what waits; send what
-    may leave sync: one journal batch at a time, in a worker thread; when it returns, the pump sends what
-    waited for it
+    pump: what came in -> guard -> engine -> journal; apply what is committed; submit what waits; send what may leave
+    sync: one journal batch at a time, in a worker thread; when it returns, what waited for it is sent
 
 Everything comes from outside (clock, chance, disk, links, thread), so this very code runs under the
 simulator. All of it runs on one event loop; the engine's code never touches a socket, a file, a thread or a
@@ -15,7 +14,7 @@ import logging
 import random
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
@@ -114,9 +113,9 @@ class PySyncObjLog:
     """RaftLog on PySyncObj. `run` is the node; everything it is told before waits for it.
 
     `voters` found the quorum; as soon as the log has set voters, they count for nothing. `now_ms` is monotonic;
-    `run_in_thread` runs its argument off the loop, one at a time, and raises what that raised; `others_founded` answers
-    whether a linked controller's log says who votes. The journal and the transport belong to the caller, who closes them
-    after `run` has ended.
+    `run_in_thread` begins its argument at once, off the loop, one at a time, and its future raises what that raised;
+    `others_founded` answers whether a linked controller's log says who votes. The journal and the transport belong to the
+    caller, who closes them after `run` has ended.
     """
 
     def __init__(
@@ -132,7 +131,7 @@ class PySyncObjLog:
         settings: RaftSettings,
         now_ms: Callable[[], float],
         rng: random.Random,
-        run_in_thread: Callable[[Callable[[], None]], Awaitable[None]],
+        run_in_thread: Callable[[Callable[[], None]], asyncio.Future[None]],
         others_founded: Callable[[], bool] = lambda: False,
     ) -> None:
         prepare_library()
@@ -196,6 +195,8 @@ class PySyncObjLog:
         self._syncing_since: float | None = None
         self._held_for_sync: list[tuple[NodeId, Message]] = []
         self._synced_at = NEVER
+        self._hurried = False
+        """Whether the pump before only began a sync."""
         self._syncs_total = 0
         self._synced_bytes_total = 0
         # Reads: those the round under way will answer, those it confirmed, those that came after it began.
@@ -461,6 +462,8 @@ class PySyncObjLog:
         while self._events:
             self._events.popleft()(now)
             self._follow_voters(now)
+        if self._hurries(now):
+            return
         self._watch_disk(now)
         guard.joins = not (self._is_set or self._journal.voter_changes) and self._others_founded()
         guard.tick(now)
@@ -468,7 +471,7 @@ class PySyncObjLog:
         self._apply(now)
         self._follow_voters(now)
         if self._submit(now):
-            guard.tick(now)
+            guard.tick(now, submitted=True)
             self._tell_roles()
         self._serve_reads(now)
         guard.replicate(now)
@@ -482,6 +485,21 @@ class PySyncObjLog:
         guard.outbox = []
         self._sync(now)
         self._arm(now)
+
+    def _hurries(self, now: float) -> bool:
+        """Begin a follower's sync before all else, as its leader waits for it; answer whether all else is put off.
+
+        Not twice in a row: the next pump, when the sync has returned or something came, does all.
+        """
+        may_wait = not self._hurried and not self._is_leader and self._engine.role is Role.FOLLOWER
+        if not may_wait or not self._sync(now):
+            self._hurried = False
+            return False
+        self._hurried = True
+        self._send(self._guard.outbox)
+        self._guard.outbox = []
+        self._arm(now)
+        return True
 
     def _tell_roles(self) -> None:
         while self._roles:
@@ -690,27 +708,32 @@ class PySyncObjLog:
             if self._is_leader and len(self._voters) > 1:
                 self._guard.step_down(self._engine.term + 1)
 
-    def _sync(self, now: float) -> None:
-        """Begin to sync what the journal holds, unless a sync is under way; what waits for it waits along."""
+    def _sync(self, now: float) -> bool:
+        """Begin to sync what the journal holds, unless a sync is under way; what waits for it waits along.
+
+        Returns whether it began one.
+        """
         guard, journal = self._guard, self._journal
         if self._syncing_since is not None:
-            return
+            return False
         held, guard.held = guard.held, []
         if journal.dirty:
             batch = journal.take_batch()
             assert batch is not None
             self._syncing_since, self._held_for_sync = now, held
             self._engine.syncing = True
-            self._spawn(self._write(batch))
+            self._spawn(self._write(batch, self._run_in_thread(partial(journal.write, batch))))
         else:
             self._send(held)
             if self._synced_at != NEVER and now - self._synced_at >= IDLE_MARK_MS:
                 self._synced_at = NEVER
                 journal.mark_idle()
+            return False
+        return True
 
-    async def _write(self, batch: JournalBatch) -> None:
+    async def _write(self, batch: JournalBatch, writing: asyncio.Future[None]) -> None:
         try:
-            await self._run_in_thread(partial(self._journal.write, batch))
+            await writing
         except Fault:
             self._closing = True  # not one more message leaves
             raise
@@ -720,14 +743,14 @@ class PySyncObjLog:
         self._synced_bytes_total += len(batch.data)
         self._syncing_since, self._guard.stalled = None, False
         self._engine.syncing = False
-        # What belongs to a former term is worth nothing to anyone by now.
+        # Before all else; what belongs to a former term is worth nothing to anyone by now.
         term = self._engine.term
-        self._guard.outbox += [item for item in self._held_for_sync if item[1]["term"] == term]
+        self._send([item for item in self._held_for_sync if item[1]["term"] == term])
         self._held_for_sync = []
-        if self._guard.judges(self._synced_at):
+        if self._closing or self._guard.judges(self._synced_at):
             self._wake.set()
-        elif not self._closing:
-            self._pump()  # at once: acknowledgements and entries wait for nothing else
+        else:
+            self._pump()  # at once: what was acknowledged before our own sync counts now
 
     # --- snapshots
 
@@ -866,6 +889,13 @@ def prepare_library() -> None:
     syncobj.monotonicTime = _CLOCK
     syncobj.createJournal = lambda journal: journal
     syncobj.PIPE_NOTIFIER_ENABLED = False
+    syncobj.createPoller = lambda _kind: _NoPoller()
+
+
+class _NoPoller:
+    """The engine has no socket; its own poller would ask the system in each tick."""
+
+    def poll(self, timeout: float) -> None: ...
 
 
 class _Links(Transport):  # type: ignore[misc]  # the library has no types
@@ -941,8 +971,8 @@ class _Engine:
     def commit_index(self) -> int:
         return int(self._raft.raftCommitIndex)
 
-    def deliver(self, source: NodeId, message: Message) -> None:
-        self._set_clock()
+    def deliver(self, source: NodeId, message: Message, heard_at: float | None = None) -> None:
+        _CLOCK.seconds = (self._now_ms() if heard_at is None else heard_at) / 1000
         self._links._onMessageReceived(Node(source), message)  # noqa: SLF001 - the base class's way in
 
     def tick(self) -> None:

@@ -19,6 +19,7 @@ committed entries:
     probing       until a follower's position is known one message is in flight to it; its answer carries a
                   hint, and whole terms are skipped
     nextidx       an acknowledgement never throws back what is sent next
+    clamp         a leader counts of a follower's log no more than it has synced itself
     pause         the engine's own send loop is kept still
     snap          news of a snapshot moves no commit index and replaces nothing that is held
     probe         a read is confirmed by a majority that answered after it came (ReadIndex)
@@ -26,12 +27,13 @@ committed entries:
 
 `nextidx` and `pause` are simpler here than around the bare engine: a leader's engine believes that nobody is
 connected, so its loop, which sends everything in flight again on each acknowledgement and spins while a
-snapshot is wanted, never runs. `replicate` sends instead, and only what is synced here: so an acknowledgement
-always comes after our own sync, and the engine's counting of its own node is right.
+snapshot is wanted, never runs. `replicate` sends instead, and before our own sync: leader and followers write at
+the same time. As the engine counts its own node in any case, `clamp` withholds what others acknowledged first.
 
 A provable violation of Raft's properties raises InvariantBroken: a dead replica is safer than a wrong one.
 
-Source: Ongaro's thesis 3.6-3.10 (replication, elections, transfer), 6.4 (ReadIndex), 9.6 (pre-vote).
+Source: Ongaro's thesis 3.6-3.10 (replication, elections, transfer), 6.4 (ReadIndex), 9.6 (pre-vote), 10.2.1 (the
+leader writes while its followers do).
 """
 
 import random
@@ -103,8 +105,11 @@ class Engine(Protocol):
     @property
     def role(self) -> Role: ...
 
-    def deliver(self, source: NodeId, message: Message) -> None:
-        """Hand in a message; what the engine sends in answer comes to `Guard.sent_by_engine` meanwhile."""
+    def deliver(self, source: NodeId, message: Message, heard_at: float | None = None) -> None:
+        """Hand in a message that came at `heard_at`, by default now.
+
+        What the engine sends in answer comes to `Guard.sent_by_engine` meanwhile.
+        """
 
     def campaign(self) -> None:
         """Tick the engine once with the gate open, so that it becomes candidate."""
@@ -132,6 +137,8 @@ class Progress:
     """Index of the next entry to send, behind what is in flight."""
     match: int = 0
     """The follower holds our log up to here, synced."""
+    counted: int = 0
+    """As much of that as the engine was told."""
     forgot: bool = False
     """It lacks what it acknowledged to us: its disk was set back. It gets nothing more from this leadership."""
     probing: bool = True
@@ -267,6 +274,8 @@ class Guard:
         self.snapshot: SnapshotNews | None = None
         """Our own newest snapshot, for followers whose next entry is trimmed."""
         self._beat_at = NEVER
+        self._counts_more = False
+        """Whether more is counted than the engine has seen in a tick."""
         self._transfer: Transfer | None = None
         self._round: ReadRound | None = None
         self._read_id = 0
@@ -339,13 +348,17 @@ class Guard:
             case kind:
                 raise InvariantBroken(f"message of kind {kind!r} passed the transport's check")
 
-    def tick(self, now_ms: float) -> None:
-        """Let the engine count and commit, and do what is due."""
+    def tick(self, now_ms: float, *, submitted: bool = False) -> None:
+        """Let the engine count and commit, and do what is due; `submitted`: something waits for it."""
         self._now = now_ms
         if self.engine.role is not Role.LEADER:
             self.engine.tick()
         elif not self.judges(now_ms):
             self._excused_until = NEVER
+            self._count_synced()
+            if not (submitted or self._counts_more or now_ms >= self._beat_at or not self._others):
+                return  # it would find what it found the last time
+            self._counts_more = False
             self.engine.tick()
         elif not self.excuse(self._beat_at):
             self.engine.tick()  # which gives up leading
@@ -482,9 +495,9 @@ class Guard:
         request = {"type": "request_vote", "term": term, "last_log_index": 0, "last_log_term": -1}
         self._deliver(self._others[0] if source is None else source, request)
 
-    def _deliver(self, source: NodeId, message: Message) -> None:
+    def _deliver(self, source: NodeId, message: Message, heard_at: float | None = None) -> None:
         before = self.engine.term
-        self.engine.deliver(source, message)
+        self.engine.deliver(source, message, heard_at)
         if self.engine.term != before:
             self.leader, self._leader_heard_at = None, NEVER
             self._pre_votes = None
@@ -774,7 +787,7 @@ class Guard:
     # --- the leader's side
 
     def replicate(self, now_ms: float) -> None:
-        """Send every follower what it lacks and what is synced here, news of commits, and heartbeats that are due."""
+        """Send every follower what it lacks, synced here or not, news of commits, and heartbeats that are due."""
         self._now = now_ms
         if self.engine.role is not Role.LEADER or not self._speaks():
             return
@@ -798,7 +811,7 @@ class Guard:
         if progress.probing:
             self.probing(peer, progress)
         else:
-            while progress.next <= self._log.synced_index and progress.in_flight_bytes < IN_FLIGHT_BYTES:
+            while progress.next <= self._log[-1][1] and progress.in_flight_bytes < IN_FLIGHT_BYTES:
                 entries = self._entries_from(progress.next, bytes_max=RAFT_APPEND_BYTES_MAX)
                 self._append(peer, progress, previous=progress.next - 1, entries=entries)
                 progress.sent(entries[-1][1], messages.entry_bytes(entries))
@@ -834,16 +847,16 @@ class Guard:
             return
         entries = self._entries_from(progress.probe + 1, bytes_max=PROBE_BYTES)
         if not entries and progress.probe < self._log[-1][1]:
-            return  # its first entry is not synced yet, or too large to be risked: a heartbeat asks
+            return  # its first entry is too large to be risked: a heartbeat asks
         progress.asked_at = self._now
         self._append(peer, progress, previous=progress.probe, entries=entries)
         progress.next = progress.probe + len(entries) + 1
 
     def _entries_from(self, index: int, *, bytes_max: int) -> list[Entry]:
-        """Return synced entries from `index` on, up to `bytes_max` bytes; at least one if any fits."""
+        """Return entries from `index` on, up to `bytes_max` bytes; at least one if any fits."""
         entries: list[Entry] = []
         size, base = 0, self._log[0][1]
-        for position in range(index - base, self._log.synced_index - base + 1):
+        for position in range(index - base, len(self._log)):
             entry = self._log[position]
             size += len(entry[0])
             if size > bytes_max:
@@ -887,17 +900,31 @@ class Guard:
             hinted = self._position_for(message["hint_index"], message["hint_term"])
             progress.forgot = hinted < progress.match
             progress.ask_at(max(hinted, progress.match))
-        if not self.member(sender):
-            return
-        self._deliver(
-            source,
-            {
-                "type": "next_node_idx",
-                "next_node_idx": progress.match + 1,
-                "reset": False,
-                "success": message["success"],
-            },
-        )
+        if self.member(sender):
+            self._count(source, progress, success=message["success"])
+
+    def _count(self, voter: NodeId, progress: Progress, *, success: bool) -> None:
+        """Tell the engine when a voter was last heard, and how much of its log counts."""
+        counted = self.clamp(progress.match)
+        if counted > progress.counted:
+            progress.counted, self._counts_more = counted, True
+        answer = {"type": "next_node_idx", "next_node_idx": counted + 1, "reset": False, "success": success}
+        self._deliver(voter, answer, heard_at=progress.heard_at)
+
+    def _count_synced(self) -> None:
+        """Count what voters had acknowledged before it was synced here."""
+        for voter in self._others:
+            progress = self.peers.get(voter)
+            if (
+                progress is not None
+                and progress.directory_id == self.voters[voter]
+                and progress.counted < self.clamp(progress.match)
+            ):
+                self._count(voter, progress, success=True)
+
+    def clamp(self, index: int) -> int:
+        """Bound what counts of a follower's log by what is synced here."""
+        return min(index, self._log.synced_index)
 
     def _position_for(self, hint_index: int, hint_term: int) -> int:
         """Return the newest index at which a follower with that hint may match; below our base: only a

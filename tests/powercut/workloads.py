@@ -529,7 +529,7 @@ class _Node:
             settings=RaftSettings(tail_entries=10),
             now_ms=lambda: loop.time() * 1000,
             rng=rng,
-            run_in_thread=_soon,
+            run_in_thread=lambda work: loop.create_task(_soon(work)),
         )
         self.controller.attach(self.raft, [self.committed_log, self.keeper])
 

@@ -59,8 +59,8 @@ class HandNode:
             if peer != self.node_id:
                 self.guard.connected(quorum.member(peer), quorum.now)
 
-    def pump(self) -> None:
-        self.guard.tick(self.quorum.now)
+    def pump(self, *, submitted: bool = False) -> None:
+        self.guard.tick(self.quorum.now, submitted=submitted)
         self.flush()
 
     def flush(self) -> None:
@@ -89,7 +89,7 @@ class HandNode:
     def submit(self, *payloads: bytes) -> None:
         for payload in payloads:
             self.engine.submit(b"\x10" + payload)
-            self.pump()
+            self.pump(submitted=True)
 
     @property
     def text(self) -> str:

@@ -374,6 +374,13 @@ MUTANTS: Final = (
         Directed(f"{_GUARD_TESTS}::test_nextidx_an_acknowledgement_resends_nothing"),
     ),
     Mutant(
+        "clamp",
+        "a leader counts itself before its own sync",
+        f"{_G}.clamp",
+        lambda _: lambda _guard, index: index,
+        Seeds("calm", 10, raft_only=True),
+    ),
+    Mutant(
         "pause",
         "the engine sends by itself",
         f"{_G}.pause",

@@ -248,7 +248,7 @@ class SimulatedNode:
             settings=world.settings,
             now_ms=self.now_ms,
             rng=rng,
-            run_in_thread=partial(self._run_in_thread, asyncio.Lock(), self.incarnation),
+            run_in_thread=partial(self._begin_in_thread, asyncio.Lock(), self.incarnation),
             others_founded=self.transport.others_founded,
         )
         # What a journal was opened with has changed nothing; the pointer is read only now.
@@ -304,7 +304,10 @@ class SimulatedNode:
             except Exception as error:  # as above
                 self.world.violated(f"node {self.node_id}: {type(error).__name__}: {error}")
 
-        task = self.world.loop.create_task(guarded())
+        self._own(self.world.loop.create_task(guarded()))
+
+    def _own(self, task: asyncio.Task[None]) -> None:
+        """Let a task end with the process."""
         self.tasks[task] = None
         task.add_done_callback(lambda done: self.tasks.pop(done, None))
 
@@ -481,6 +484,13 @@ class SimulatedNode:
         )
 
     # --- the worker thread
+
+    def _begin_in_thread(
+        self, one_job: asyncio.Lock, incarnation: int, work: Callable[[], None]
+    ) -> asyncio.Task[None]:
+        job = self.world.loop.create_task(self._run_in_thread(one_job, incarnation, work))
+        self._own(job)
+        return job
 
     async def _run_in_thread(self, one_job: asyncio.Lock, incarnation: int, work: Callable[[], None]) -> None:
         async with one_job:

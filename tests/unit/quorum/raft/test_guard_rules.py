@@ -11,7 +11,7 @@ import pytest
 from metadata_log.errors import InvariantBroken
 from metadata_log.ids import NodeId
 from quorum.raft import messages
-from quorum.raft.guard import COMMIT_NEWS_MS, Guard, Progress, SnapshotNews
+from quorum.raft.guard import COMMIT_NEWS_MS, Guard, Progress, RaftSettings, SnapshotNews
 from quorum.raft.raft_log import Member, Role
 from tests.simulation.hand_driven import A, B, C, D, E, HandQuorum
 from tests.simulation.world import directory_of
@@ -456,7 +456,7 @@ def test_nextidx_an_acknowledgement_resends_nothing(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("rule", [True, False])
 def test_pause_the_engine_sends_no_entry_itself(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
-    """Goal: no entry leaves before its own sync. Method: let the engine think that a peer is connected."""
+    """Goal: nothing is sent but by the guard, who knows what is in flight. Method: the engine thinks a peer is connected."""
     if not rule:
         patch(monkeypatch, "pause", lambda _guard: False)
     quorum = HandQuorum()
@@ -466,8 +466,48 @@ def test_pause_the_engine_sends_no_entry_itself(monkeypatch: pytest.MonkeyPatch,
     links._onNodeConnected(quorum[A].engine._others[0])
     quorum[A].submit(b"x")
     left = [letter for letter in quorum.take(A, B) if letter[2].get("entries")]
+    assert (len(left) == 1) is rule
+
+
+@pytest.mark.parametrize("rule", [True, False])
+def test_clamp_a_leader_counts_itself_only_when_synced(
+    monkeypatch: pytest.MonkeyPatch, *, rule: bool
+) -> None:
+    """Goal: what is committed is on a majority's disks. Method: B acknowledges before A's own sync."""
+    if not rule:
+        patch(monkeypatch, "clamp", lambda _guard, index: index)
+    quorum = HandQuorum()
+    quorum.elect(A)
+    quorum.syncs = False
+    quorum[A].submit(b"x")
+    quorum.deliver(A, B, "append_entries")
+    quorum[B].sync()
+    quorum.deliver(B, A)
     assert quorum[A].journal.synced_index == 2
-    assert (not left) is rule
+    assert (quorum[A].engine.commit_index == 2) is rule
+    quorum[A].sync()
+    quorum[A].pump()
+    assert quorum[A].engine.commit_index == 3
+
+
+def test_clamp_what_waited_for_our_sync_counts_from_when_it_was_heard() -> None:
+    """Goal: a leader nobody hears gives up in time. Method: B's only answer is counted after A's slow sync."""
+    quorum = HandQuorum()
+    quorum.elect(A)
+    quorum.syncs = False
+    quorum[A].submit(b"x")
+    quorum.deliver(A, B, "append_entries")
+    quorum[B].sync()
+    quorum.deliver(B, A)
+    heard_at = quorum.now
+    patience_ms = 1000 * quorum[A].guard.check_quorum()
+    quorum.wait(patience_ms - 10, A)
+    quorum[A].sync()
+    quorum.wait(5, A)
+    assert quorum[A].engine.commit_index == 3
+    quorum.wait(heard_at + patience_ms + 1 - quorum.now, A)
+    quorum.wait(RaftSettings().heartbeat_ms + 1, A)  # excused once, for it came late
+    assert quorum[A].engine.role is Role.FOLLOWER
 
 
 # --- snap
@@ -643,17 +683,6 @@ def test_barrier_a_heartbeat_is_acknowledged_during_a_slow_sync() -> None:
     quorum[B].sync()
     acknowledged = [letter[2]["next_node_idx"] for letter in quorum.take(B, A) if letter[2].get("success")]
     assert max(acknowledged) == 5
-
-
-def test_barrier_no_entry_leaves_before_the_leaders_own_sync() -> None:
-    quorum = HandQuorum()
-    quorum.elect(A)
-    quorum.syncs = False
-    quorum[A].submit(b"x")
-    assert not [letter for letter in quorum.take(A) if letter[2].get("entries")]
-    quorum[A].sync()
-    quorum[A].pump()
-    assert [letter for letter in quorum.take(A, B) if letter[2].get("entries")]
 
 
 # --- provable violations stop the process
