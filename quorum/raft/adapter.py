@@ -566,9 +566,9 @@ class PySyncObjLog:
         """
         if not self._is_leader or self._syncing_since is not None or self._guard.transferring:
             return False
-        if not self._engine.may_tick() or self._guard.judges(now):
-            return False
         if not self._waiting and now - self._submitted_at < IDLE_ENTRY_MS:
+            return False
+        if not self._engine.may_tick() or self._guard.judges(now):
             return False
         self._submitted_at = now
         voters = self._waiting[0].voters if self._waiting else None
@@ -650,7 +650,7 @@ class PySyncObjLog:
             guard.campaign(force=True)
 
     def _serve_reads(self, now: float) -> None:
-        if self._is_leader and self._guard.must_refuse_reads(now):
+        if (self._reads_next or self._reads_asked) and self._guard.must_refuse_reads(now):
             _fail(self._reads_next, "no majority of controllers answers")
             _fail(self._reads_asked, "no majority of controllers answers")
         if self._reads_next and self._guard.may_begin_read():

@@ -275,7 +275,7 @@ class Guard:
         """Our own newest snapshot, for followers whose next entry is trimmed."""
         self._beat_at = NEVER
         self._counts_more = False
-        """Whether more is counted than the engine has seen in a tick."""
+        """Whether the engine may find more committed at its next tick."""
         self._transfer: Transfer | None = None
         self._round: ReadRound | None = None
         self._read_id = 0
@@ -907,7 +907,8 @@ class Guard:
         """Tell the engine when a voter was last heard, and how much of its log counts."""
         counted = self.clamp(progress.match)
         if counted > progress.counted:
-            progress.counted, self._counts_more = counted, True
+            progress.counted = counted
+            self._counts_more = self._counts_more or counted > self.engine.commit_index
         answer = {"type": "next_node_idx", "next_node_idx": counted + 1, "reset": False, "success": success}
         self._deliver(voter, answer, heard_at=progress.heard_at)
 
