@@ -108,7 +108,6 @@ class _Node:
         data = settings.data_dir
         rng = random.SystemRandom()
         self.incarnation_id: Uuid = random_uuid(rng)
-        self.journal_thread = stack.enter_context(JournalThread())
         disk = OsDisk(data / "journal")
         # Behind the snapshot that the journal stands on Raft brings all frames again; what is missing before it, the
         # other controllers have (`_complete_log`).
@@ -172,6 +171,9 @@ class _Node:
         self.transport.on_refused = self._on_refused
         journal = Journal.open(disk, random_bytes=os.urandom)
         stack.callback(journal.close)
+        journal_thread = stack.enter_context(
+            JournalThread()
+        )  # which ends before the journal's files are closed
         if journal.voter_changes or disk.read(POINTER_FILE) is not None:
             # The log says who votes, though nothing of it is applied yet: settings that differ keep nobody apart.
             self.transport.hello = replace(self.transport.hello, founding=b"")
@@ -192,7 +194,7 @@ class _Node:
             ),
             now_ms=monotonic_ms,
             rng=rng,
-            run_in_thread=self.journal_thread.run,
+            run_in_thread=journal_thread.run,
             others_founded=self.transport.others_founded,
         )
         links = _LinksFollowVoters(settings, member, self.transport)

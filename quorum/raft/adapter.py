@@ -734,20 +734,25 @@ class PySyncObjLog:
     async def _write(self, batch: JournalBatch, writing: asyncio.Future[None]) -> None:
         try:
             await writing
+            self._written(batch)
         except Fault:
             self._closing = True  # not one more message leaves
             raise
+
+    def _written(self, batch: JournalBatch) -> None:
         self._journal.completed(batch)
         self._synced_at = self._now_ms()
         self._syncs_total += 1
         self._synced_bytes_total += len(batch.data)
         self._syncing_since, self._guard.stalled = None, False
         self._engine.syncing = False
+        held, self._held_for_sync = self._held_for_sync, []
+        if self._closing:
+            self._wake.set()
+            return
         # Before all else; what belongs to a former term is worth nothing to anyone by now.
-        term = self._engine.term
-        self._send([item for item in self._held_for_sync if item[1]["term"] == term])
-        self._held_for_sync = []
-        if self._closing or self._guard.judges(self._synced_at):
+        self._send([item for item in held if item[1]["term"] == self._engine.term])
+        if self._guard.judges(self._synced_at):
             self._wake.set()
         else:
             self._pump()  # at once: what was acknowledged before our own sync counts now

@@ -906,7 +906,7 @@ class Guard:
     def _count(self, voter: NodeId, progress: Progress, *, success: bool) -> None:
         """Tell the engine when a voter was last heard, and how much of its log counts."""
         counted = self.clamp(progress.match)
-        if counted > progress.counted:
+        if success and counted > progress.counted:
             progress.counted = counted
             self._counts_more = self._counts_more or counted > self.engine.commit_index
         answer = {"type": "next_node_idx", "next_node_idx": counted + 1, "reset": False, "success": success}
@@ -919,6 +919,7 @@ class Guard:
             if (
                 progress is not None
                 and progress.directory_id == self.voters[voter]
+                and not progress.forgot
                 and progress.counted < self.clamp(progress.match)
             ):
                 self._count(voter, progress, success=True)
@@ -940,7 +941,7 @@ class Guard:
         return max(progress.next, acked + 1, progress.match + 1)
 
     def pause(self) -> bool:
-        """Answer whether the engine's own append_entries are dropped: it knows neither position nor sync."""
+        """Answer whether the engine's own append_entries are dropped: it knows nobody's position."""
         return True
 
     # --- transfer of leadership

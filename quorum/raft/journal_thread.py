@@ -1,6 +1,6 @@
 """E: the one thread in which the journal's directory is written and synced; cheaper to enter and to leave than a pool.
 
-Each commit waits for this thread twice, once on the leader and once on a follower.
+Each commit waits for such a thread on the leader and on a follower.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from threading import Thread
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from metadata_log.errors import MetadataError
+from metadata_log.errors import InvariantBroken, MetadataError
 
 
 class _Job(NamedTuple):
@@ -26,6 +26,7 @@ class JournalThread:
     def __init__(self) -> None:
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._thread = Thread(target=self._serve, name="journal")
+        self._broken: InvariantBroken | None = None
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -38,31 +39,45 @@ class JournalThread:
         self._thread.join()
 
     def run(self, work: Callable[[], None]) -> asyncio.Future[None]:
-        """Begin `work` at once, unless other work is under way; the future raises what it raised."""
+        """Begin `work` as soon as the work before it has ended; nothing is begun once the future was cancelled.
+
+        The future raises the MetadataError that the work raised, and InvariantBroken for anything else: after that no more
+        work is done.
+
+        Raises:
+            InvariantBroken: as said.
+        """
+        if self._broken is not None:
+            raise self._broken
         loop = asyncio.get_running_loop()
-        done: asyncio.Future[None] = loop.create_future()
-        self._jobs.put(_Job(work, loop, done))
-        return done
+        job = _Job(work, loop, loop.create_future())
+        self._jobs.put(job)
+        return job.done
 
     def _serve(self) -> None:
         while (job := self._jobs.get()) is not None:
+            if job.done.cancelled():
+                continue
             try:
                 job.work()
             except MetadataError as error:
                 _tell(job, error)
             except BaseException as error:
-                _tell(job, error)  # and no more work is done: nobody foresaw it
+                self._broken = InvariantBroken(f"the journal's thread met what nobody foresaw: {error!r}")
+                _tell(job, self._broken)
+                while not self._jobs.empty() and (job := self._jobs.get()) is not None:
+                    _tell(job, self._broken)
                 raise
             else:
                 _tell(job, None)
 
 
-def _tell(job: _Job, failure: BaseException | None) -> None:
+def _tell(job: _Job, failure: MetadataError | None) -> None:
     with suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits
         job.loop.call_soon_threadsafe(_settle, job.done, failure)
 
 
-def _settle(done: asyncio.Future[None], failure: BaseException | None) -> None:
+def _settle(done: asyncio.Future[None], failure: MetadataError | None) -> None:
     if done.done():
         return  # who waited was cancelled
     if failure is None:

@@ -94,6 +94,23 @@ def _only_what_is_applied(_original: Any) -> Any:
     return in_force
 
 
+def _always_hurries(hurries: Any) -> Any:
+    def again(log: Any, now: float) -> Any:
+        log._hurried = False
+        return hurries(log, now)
+
+    return again
+
+
+def _counts_who_forgot(count_synced: Any) -> Any:
+    def count(guard: Any) -> None:
+        for progress in guard.peers.values():
+            progress.forgot = False
+        count_synced(guard)
+
+    return count
+
+
 def _forgets_who_voted(original: Any) -> Any:
     def stand_on(log: Any, pointer: Any) -> None:
         founders = log._base_voters
@@ -379,6 +396,20 @@ MUTANTS: Final = (
         f"{_G}.clamp",
         lambda _: lambda _guard, index: index,
         Seeds("calm", 10, raft_only=True),
+    ),
+    Mutant(
+        "hurries",
+        "a follower under load never applies",
+        "quorum.raft.adapter:PySyncObjLog._hurries",
+        _always_hurries,
+        Directed(f"{_ADAPTER_TESTS}::test_a_follower_puts_off_applying_for_a_sync_but_not_for_ever"),
+    ),
+    Mutant(
+        "forgot",
+        "a leader counts who forgot what it acknowledged",
+        f"{_G}._count_synced",
+        _counts_who_forgot,
+        Directed(f"{_GUARD_TESTS}::test_clamp_who_forgot_what_it_acknowledged_does_not_count"),
     ),
     Mutant(
         "pause",

@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -94,6 +96,64 @@ def test_what_is_in_flight_is_bounded(quorum: Quorum, monkeypatch: pytest.Monkey
     quorum.until(lambda: not leader.log.uncommitted())  # type: ignore[union-attr]
     leader.log.append(quorum.world.next_frame())
     quorum.until(lambda: not leader.log.uncommitted())  # type: ignore[union-attr]
+
+
+def test_a_follower_puts_off_applying_for_a_sync_but_not_for_ever(
+    quorum: Quorum, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a leader's wait is short, and images keep up. Method: each sync, as it returns, finds more to be synced."""
+    quorum.write()
+    leader = quorum.leader()
+    follower = next(node for node in quorum.nodes if node is not leader)
+    assert leader.log is not None and follower.log is not None
+    log = follower.log
+    hurries, written, deliver = log._hurries, log._written, log._on_message
+    put_off: list[bool] = []
+    mail: list[tuple[Member, Any]] = []
+
+    def watch(now: float) -> bool:
+        put_off.append(hurries(now))
+        return put_off[-1]
+
+    def arrives(sender: Member, message: Any) -> None:
+        if log._syncing_since is None:
+            deliver(sender, message)
+        else:
+            mail.append((sender, message))
+
+    def returns(batch: Any) -> None:
+        log._events.extend(partial(log._guard.received, *letter) for letter in mail)
+        mail.clear()
+        written(batch)
+
+    monkeypatch.setattr(log, "_hurries", watch)
+    monkeypatch.setattr(log, "_written", returns)
+    monkeypatch.setattr(follower.transport, "on_message", arrives)
+    before = frames_of(follower)
+    for _ in range(300):
+        leader.log.append(quorum.world.next_frame())
+        quorum.wait(0.002)
+    assert put_off.count(True) > 20
+    assert not any(one and next_one for one, next_one in pairwise(put_off))
+    assert frames_of(follower) > before + 200
+
+
+def test_who_is_told_to_stop_says_nothing_more(quorum: Quorum, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: `close` is like a crash. Method: it comes during the sync that an acknowledgement waits for."""
+    quorum.write()
+    leader = quorum.leader()
+    follower = next(node for node in quorum.nodes if node is not leader)
+    assert leader.log is not None and follower.log is not None
+    monkeypatch.setattr(follower, "_sync_seconds", lambda: 0.1)
+    leader.log.append(quorum.world.next_frame())
+    log = follower.log
+    quorum.until(lambda: log._syncing_since is not None)
+    closing = quorum.loop.create_task(log.close())
+    quorum.wait(0.001)
+    sent: list[Any] = []
+    monkeypatch.setattr(follower.transport, "send", lambda *letter: sent.append(letter))
+    quorum.until(closing.done, seconds=0.2)
+    assert sent == []
 
 
 def test_a_read_waits_for_a_majority(quorum: Quorum) -> None:

@@ -490,6 +490,48 @@ def test_clamp_a_leader_counts_itself_only_when_synced(
     assert quorum[A].engine.commit_index == 3
 
 
+def _acknowledged_before_our_sync() -> HandQuorum:
+    """B has acknowledged the newest entry of A, which is not synced on A yet."""
+    quorum = HandQuorum()
+    quorum.elect(A)
+    quorum.syncs = False
+    quorum[A].submit(b"x")
+    quorum.deliver(A, B, "append_entries")
+    quorum[B].sync()
+    quorum.deliver(B, A)
+    return quorum
+
+
+def _sync_returns(quorum: HandQuorum) -> None:
+    batch = quorum[A].journal.take_batch()
+    assert batch is not None
+    quorum[A].journal.write(batch)
+    quorum[A].disk.settle()
+    quorum[A].journal.completed(batch)
+
+
+@pytest.mark.parametrize("reset", [True, False])
+def test_clamp_a_refusal_meanwhile_delays_no_commit(*, reset: bool) -> None:
+    """Goal: what is synced counts at once. Method: the first that is heard after the sync is no acknowledgement."""
+    quorum = _acknowledged_before_our_sync()
+    _sync_returns(quorum)
+    answer = messages.next_node_idx(term=1, next_index=4, reset=reset, hint=(3, 1) if reset else (0, 0))
+    quorum[A].guard.received(quorum.member(B), answer, quorum.now)
+    quorum[A].pump()
+    assert quorum[A].engine.commit_index == 3
+
+
+def test_clamp_who_forgot_what_it_acknowledged_does_not_count() -> None:
+    """Goal: what only the leader holds is not committed. Method: before A's sync, A learns that B's disk was set back."""
+    quorum = _acknowledged_before_our_sync()
+    answer = messages.next_node_idx(term=1, next_index=3, reset=True, hint=(2, 1))
+    quorum[A].guard.received(quorum.member(B), answer, quorum.now)
+    assert quorum[A].guard.peers[B].forgot
+    _sync_returns(quorum)
+    quorum[A].pump()
+    assert quorum[A].engine.commit_index == 2
+
+
 def test_clamp_what_waited_for_our_sync_counts_from_when_it_was_heard() -> None:
     """Goal: a leader nobody hears gives up in time. Method: B's only answer is counted after A's slow sync."""
     quorum = HandQuorum()
