@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -56,6 +57,7 @@ class SnapshotKeeper(AppliedListener):
         self._due: _Due | None = None
         self._wake = asyncio.Event()
         self._writing = asyncio.Lock()
+        self._stopping = threading.Event()
         self.failure: str | None = None
         """Why the last attempt came to nothing; None once one succeeded."""
         self.downloads: dict[str, int] = {}
@@ -77,14 +79,17 @@ class SnapshotKeeper(AppliedListener):
 
     async def run(self) -> None:
         """Take what is due, one at a time, until cancelled."""
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            due, self._due = self._due, None
-            if due is not None and not await self._attempt(due):
-                await asyncio.sleep(RETRY_S)
-                self._due = self._due or due
-                self._wake.set()
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                due, self._due = self._due, None
+                if due is not None and not await self._attempt(due):
+                    await asyncio.sleep(RETRY_S)
+                    self._due = self._due or due
+                    self._wake.set()
+        finally:
+            self._stopping.set()  # the process ends when its threads do: what is being written goes on without rests
 
     async def take(self) -> SnapshotOffer:
         """Take a snapshot of the state as it is now.
@@ -122,7 +127,9 @@ class SnapshotKeeper(AppliedListener):
 
     async def _write(self, image: MetadataImage) -> None:
         if snapshot_id(image.end_offset, image.controller_epoch) not in self._store.ids():
-            await self._run_in_thread(lambda: write_snapshot(image, self._store.directory))
+            await self._run_in_thread(
+                lambda: write_snapshot(image, self._store.directory, rest=self._stopping.wait)
+            )
             self._controller.counters.snapshots_written += 1
 
     async def _announce(self, due: _Due) -> None:

@@ -12,7 +12,8 @@ that began at one node goes on at another.
 import gc
 import os
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -31,6 +32,8 @@ from metadata_log.records.snapshots import SnapshotFooterRecord, SnapshotHeaderR
 from metadata_log.state_digest import digest
 
 SUFFIX: Final = ".snapshot"
+RESTS: Final = 3
+"""Who writes a snapshot rests so many times as long as it works."""
 _ID: Final = re.compile(r"^(\d{20})-(\d{10})$")
 _BODY_BEGINS: Final = b"\x92\x96" + b"\xc0" * 6
 """An array of two: the envelope, six nils, and the records."""
@@ -55,8 +58,13 @@ def position_of(snapshot_id: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def write_snapshot(image: MetadataImage, directory: Path) -> Path:
+def write_snapshot(
+    image: MetadataImage, directory: Path, *, rest: Callable[[float], object] = time.sleep
+) -> Path:
     """Write the snapshot of an image, durably, and return its path; for a worker thread.
+
+    `rest` is called behind each frame, with seconds to wait: nobody waits for a snapshot, but the event loop waits for the
+    interpreter while one is made.
 
     Raises:
         DiskFailed: it could not be written; nothing is left of it, and it may be tried again.
@@ -66,11 +74,14 @@ def write_snapshot(image: MetadataImage, directory: Path) -> Path:
     with renamed_os_errors(partial):
         try:
             with partial.open("wb") as file:
+                began = time.thread_time()
                 for frame in snapshot_frames(image):
                     file.write(frame)
                     file.flush()
                     # Frame by frame: a disk that is handed all of it at once lets the journal's next sync wait as long.
                     os.fdatasync(file.fileno())
+                    rest(RESTS * (time.thread_time() - began))
+                    began = time.thread_time()
                 os.fsync(file.fileno())
         except OSError:
             partial.unlink(missing_ok=True)

@@ -311,7 +311,7 @@ class Desk:
         own = settings(1)
         committed_log = CommittedLog(SegmentedLog.open(directory / "log", segment_bytes=1 << 20))
         store = SnapshotStore(directory / "snapshots", directory / "quarantine")
-        keeper = SnapshotKeeper(
+        self.keeper = keeper = SnapshotKeeper(
             settings=own,
             controller=self.controller,
             committed_log=committed_log,

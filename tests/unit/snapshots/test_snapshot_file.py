@@ -64,6 +64,13 @@ def test_a_process_that_keeps_things_frozen_keeps_them_so(tmp_path: Path, *, fro
         gc.unfreeze()
 
 
+def test_who_writes_one_rests_behind_each_frame(tmp_path: Path) -> None:
+    rests: list[float] = []
+    path = write_snapshot(an_image(), tmp_path, rest=rests.append)
+    assert len(rests) == len(list(decode_all(path.read_bytes())))
+    assert all(seconds >= 0 for seconds in rests)
+
+
 def test_header_first_footer_last_and_all_frames_of_the_last_batch(tmp_path: Path) -> None:
     image = an_image()
     path = write_snapshot(image, tmp_path)
