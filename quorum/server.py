@@ -171,9 +171,8 @@ class _Node:
         self.transport.on_refused = self._on_refused
         journal = Journal.open(disk, random_bytes=os.urandom)
         stack.callback(journal.close)
-        journal_thread = stack.enter_context(
-            JournalThread()
-        )  # which ends before the journal's files are closed
+        # It ends before the journal's files are closed.
+        journal_thread = stack.enter_context(JournalThread())
         if journal.voter_changes or disk.read(POINTER_FILE) is not None:
             # The log says who votes, though nothing of it is applied yet: settings that differ keep nobody apart.
             self.transport.hello = replace(self.transport.hello, founding=b"")

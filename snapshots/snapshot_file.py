@@ -59,12 +59,12 @@ def position_of(snapshot_id: str) -> tuple[int, int]:
 
 
 def write_snapshot(
-    image: MetadataImage, directory: Path, *, rest: Callable[[float], object] = time.sleep
+    image: MetadataImage, directory: Path, *, rest: Callable[[float], object] = lambda _seconds: None
 ) -> Path:
     """Write the snapshot of an image, durably, and return its path; for a worker thread.
 
-    `rest` is called behind each frame, with seconds to wait: nobody waits for a snapshot, but the event loop waits for the
-    interpreter while one is made.
+    `rest` is called behind each frame with the seconds that one may wait, for whom its event loop matters more: the loop
+    waits for the interpreter while a frame is made.
 
     Raises:
         DiskFailed: it could not be written; nothing is left of it, and it may be tried again.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from metadata_log.errors import DiskFailed
+from metadata_log.errors import DiskFailed, ThrottlingQuotaExceeded
 from metadata_log.image.metadata_image import MetadataImage
 from quorum import snapshot_keeper
 from tests.unit.quorum.test_controller import Lab, run
@@ -26,7 +26,7 @@ def test_who_stops_rests_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         lab.lead(1)
         running = asyncio.create_task(desk.keeper.run())
         await asyncio.sleep(0)
-        with pytest.raises(Exception, match="full"):
+        with pytest.raises(ThrottlingQuotaExceeded, match="full"):
             await desk.keeper.take()
         began = time.monotonic()
         assert not rests[0](0.01)

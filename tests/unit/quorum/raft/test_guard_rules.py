@@ -469,27 +469,6 @@ def test_pause_the_engine_sends_no_entry_itself(monkeypatch: pytest.MonkeyPatch,
     assert (len(left) == 1) is rule
 
 
-@pytest.mark.parametrize("rule", [True, False])
-def test_clamp_a_leader_counts_itself_only_when_synced(
-    monkeypatch: pytest.MonkeyPatch, *, rule: bool
-) -> None:
-    """Goal: what is committed is on a majority's disks. Method: B acknowledges before A's own sync."""
-    if not rule:
-        patch(monkeypatch, "clamp", lambda _guard, index: index)
-    quorum = HandQuorum()
-    quorum.elect(A)
-    quorum.syncs = False
-    quorum[A].submit(b"x")
-    quorum.deliver(A, B, "append_entries")
-    quorum[B].sync()
-    quorum.deliver(B, A)
-    assert quorum[A].journal.synced_index == 2
-    assert (quorum[A].engine.commit_index == 2) is rule
-    quorum[A].sync()
-    quorum[A].pump()
-    assert quorum[A].engine.commit_index == 3
-
-
 def _acknowledged_before_our_sync() -> HandQuorum:
     """B has acknowledged the newest entry of A, which is not synced on A yet."""
     quorum = HandQuorum()
@@ -500,6 +479,21 @@ def _acknowledged_before_our_sync() -> HandQuorum:
     quorum[B].sync()
     quorum.deliver(B, A)
     return quorum
+
+
+@pytest.mark.parametrize("rule", [True, False])
+def test_clamp_a_leader_counts_itself_only_when_synced(
+    monkeypatch: pytest.MonkeyPatch, *, rule: bool
+) -> None:
+    """Goal: what is committed is on a majority's disks. Method: B acknowledges before A's own sync."""
+    if not rule:
+        patch(monkeypatch, "clamp", lambda _guard, index: index)
+    quorum = _acknowledged_before_our_sync()
+    assert quorum[A].journal.synced_index == 2
+    assert (quorum[A].engine.commit_index == 2) is rule
+    quorum[A].sync()
+    quorum[A].pump()
+    assert quorum[A].engine.commit_index == 3
 
 
 def _sync_returns(quorum: HandQuorum) -> None:
@@ -534,13 +528,7 @@ def test_clamp_who_forgot_what_it_acknowledged_does_not_count() -> None:
 
 def test_clamp_what_waited_for_our_sync_counts_from_when_it_was_heard() -> None:
     """Goal: a leader nobody hears gives up in time. Method: B's only answer is counted after A's slow sync."""
-    quorum = HandQuorum()
-    quorum.elect(A)
-    quorum.syncs = False
-    quorum[A].submit(b"x")
-    quorum.deliver(A, B, "append_entries")
-    quorum[B].sync()
-    quorum.deliver(B, A)
+    quorum = _acknowledged_before_our_sync()
     heard_at = quorum.now
     patience_ms = 1000 * quorum[A].guard.check_quorum()
     quorum.wait(patience_ms - 10, A)
