@@ -66,6 +66,8 @@ offset.
 """
 IDLE_MARK_MS: Final = HEARTBEAT_MS
 """The journal counts as idle so long after a sync."""
+PREPARE_REST_MS: Final = 100
+"""Between two parts of the journal's next file."""
 ENGINE_AGE_S: Final = 1.0
 """An engine is made as if so long ago: the deadline it begins with has passed, too, so it campaigns when it is told to."""
 APPLY_BYTES_PER_PUMP: Final = 4 * RAFT_ENTRY_BYTES_MAX
@@ -197,6 +199,7 @@ class PySyncObjLog:
         self._synced_at = NEVER
         self._hurried = False
         """Whether the pump before only began a sync."""
+        self._preparing = False
         self._syncs_total = 0
         self._synced_bytes_total = 0
         # Reads: those the round under way will answer, those it confirmed, those that came after it began.
@@ -750,12 +753,27 @@ class PySyncObjLog:
         if self._closing:
             self._wake.set()
             return
+        if not self._preparing and not self._journal.is_prepared:
+            self._preparing = True
+            self._spawn(self._prepare())
         # Before all else; what belongs to a former term is worth nothing to anyone by now.
         self._send([item for item in held if item[1]["term"] == self._engine.term])
         if self._guard.judges(self._synced_at):
             self._wake.set()
         else:
             self._pump()  # at once: what was acknowledged before our own sync counts now
+
+    async def _prepare(self) -> None:
+        """Make the journal's next file ahead of need, with a rest after each part: batches go before it."""
+        try:
+            while not self._journal.is_prepared:
+                await self._run_in_thread(self._journal.prepare)
+                await asyncio.sleep(PREPARE_REST_MS / 1000)
+        except Fault:
+            self._closing = True
+            raise
+        finally:
+            self._preparing = False
 
     # --- snapshots
 

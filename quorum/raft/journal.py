@@ -4,12 +4,13 @@ It is a `list` of (command, index, term) because `raftLog[-1]` is the engine's h
 implements the methods PySyncObj calls on a Journal. Nothing here touches the disk on the event loop after
 `open`, except `mark_idle` and reads: changes gather as waiting records, `take_batch` (loop) encodes them,
 `write` (worker thread) writes and fdatasyncs them, `completed` (loop) moves the synced marks. One batch is
-under way at a time.
+under way at a time. Between batches `prepare` (the same thread) makes the next file, so that no batch waits for it.
 
 Bytes, all integers big-endian
 ------------------------------
-Files are named `<number, 20 digits>.journal`, numbered without gaps; the first of all is 1. They are made
-full of zeros and never grow.
+Files are named `<number, 20 digits>.journal`, numbered without gaps; the first of all is 1. The newest is made ahead
+of need: grown with zeros part by part, each synced, and given its header when it is whole. From then on it never
+grows. Until it has its header it is not begun, and whoever finds it so makes it anew.
 
     header, 36 bytes: 8 bytes "MQJRNL" 00 01 | u64 number | 16 bytes random id | u32 CRC-32C of those 32 bytes
     then batches, one behind the other, then zeros
@@ -53,7 +54,7 @@ import os
 import re
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
@@ -62,7 +63,7 @@ import google_crc32c
 import msgpack
 
 from metadata_log.errors import DamagedFile, DiskFailed, InvariantBroken, another_version
-from metadata_log.limits import JOURNAL_FILE_BYTES, MIB
+from metadata_log.limits import JOURNAL_FILE_BYTES
 from quorum.raft.voters import is_change
 
 log = logging.getLogger(__name__)
@@ -74,7 +75,8 @@ _BATCH_HEADER: Final = struct.Struct(">4sIQI")
 _LENGTH_AND_NUMBER: Final = struct.Struct(">IQ")
 _FILE_NAME: Final = re.compile(r"[0-9]{20}\.journal")
 
-_ZEROS_BYTES: Final = 1 * MIB
+_PARTS: Final = 16
+"""A new file is made in so many steps; a batch that comes meanwhile waits for one of them at most."""
 _FULL: Final = "Free space on this file system, then start again: nothing acknowledged is lost."
 _CURES: Final = {
     errno.ENOSPC: _FULL,
@@ -124,8 +126,8 @@ class Disk(Protocol):
 
     def names(self) -> list[str]: ...
     def open(self, name: str) -> File: ...
-    def create(self, name: str, size: int) -> File:
-        """Create a file of `size` zeros; it and its directory are synced before this returns."""
+    def create(self, name: str) -> File:
+        """Create an empty file; writes behind its end make it grow."""
 
     def remove(self, name: str) -> None: ...
     def replace(self, name: str, data: bytes) -> None:
@@ -209,20 +211,37 @@ class _Standing:
 
 
 class _JournalFile:
-    """An open file with its number and random id."""
+    """An open file with its number and random id; an empty one is still to be made `to_make` bytes large."""
 
-    def __init__(self, file: File, number: int, identity: bytes) -> None:
+    def __init__(self, file: File, number: int, identity: bytes, *, to_make: int = 0) -> None:
         self.file = file
         self.number = number
         self.identity = identity
+        self._to_make = to_make
+        self._made = 0
 
-    @classmethod
-    def create(cls, disk: Disk, number: int, *, identity: bytes, size: int) -> "_JournalFile":
-        file = disk.create(file_name(number), size)
-        head = _FILE_HEADER.pack(FILE_MAGIC, number, identity, 0)[:-4]
-        file.write(0, head + google_crc32c.value(head).to_bytes(4, "big"))
-        file.sync()
-        return cls(file, number, identity)
+    @property
+    def is_whole(self) -> bool:
+        return self._made == self._to_make
+
+    def make_part(self) -> None:
+        """Let it grow, and give it its header when it has its size; durable on return.
+
+        Real zeros: blocks that are merely reserved turn from "unwritten" at the first write, and that change of metadata
+        would be part of every sync.
+        """
+        end = min(self._to_make, self._made + -(-self._to_make // _PARTS))
+        self.file.write(self._made, bytes(end - self._made))
+        self.file.sync()
+        if end == self._to_make:
+            head = _FILE_HEADER.pack(FILE_MAGIC, self.number, self.identity, 0)[:-4]
+            self.file.write(0, head + google_crc32c.value(head).to_bytes(4, "big"))
+            self.file.sync()
+        self._made = end
+
+    def make_whole(self) -> None:
+        while not self.is_whole:
+            self.make_part()
 
     def put(self, position: int, number: int, records: bytes) -> None:
         """Write one framed batch, without a sync."""
@@ -257,7 +276,8 @@ class Journal(list[tuple[bytes, int, int]]):
         self._file_bytes = file_bytes
         # The worker's side: what `write` uses, and `mark_idle` while no batch is under way.
         self._current = found.current
-        self._spare = found.spare or self._create_file(found.current.number + 1 if found.current else 1)
+        self._spare = found.spare or self._begin_file(found.current.number + 1 if found.current else 1)
+        self._spare.make_whole()
         self._lowest_file = min(found.standing.starts, default=1)
         # The loop's side: what the records add up to, and where the next batch goes.
         self._standing = found.standing
@@ -383,13 +403,12 @@ class Journal(list[tuple[bytes, int, int]]):
         return self._under_way
 
     def write(self, batch: JournalBatch) -> None:
-        """Write and sync a batch, in a worker thread; also makes the next file, and removes those not needed.
+        """Write and sync a batch, in a worker thread; also begins the next file, and removes those not needed.
 
         Raises:
             DiskFailed: nothing can be written any more; whether the batch is on disk, the next `open` tells.
         """
-        self._refuse_after_failure()
-        try:
+        with self._failing_once():
             start = 0
             for placement in batch.placements:
                 self._write_part(placement, batch.data[start : start + placement.size])
@@ -398,9 +417,21 @@ class Journal(list[tuple[bytes, int, int]]):
             while self._lowest_file < batch.needed_from:
                 self._disk.remove(file_name(self._lowest_file))
                 self._lowest_file += 1
-        except DiskFailed as failure:
-            self._failure = failure
-            raise
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether the next file stands ready; asked while nothing is under way in the worker thread."""
+        return self._spare.is_whole
+
+    def prepare(self) -> None:
+        """Make a part of the next file, if it lacks any, in the worker thread between batches.
+
+        Raises:
+            DiskFailed: as `write`.
+        """
+        with self._failing_once():
+            if not self._spare.is_whole:
+                self._spare.make_part()
 
     def completed(self, batch: JournalBatch) -> None:
         """Move the synced marks; on the loop, after `write` returned."""
@@ -413,18 +444,14 @@ class Journal(list[tuple[bytes, int, int]]):
 
     def mark_idle(self) -> None:
         """Write an empty batch, un-synced, if nothing waits: from then on damage before it is no tear."""
-        self._refuse_after_failure()
-        if self._waiting or self._under_way or self._marked or self._current is None:
-            return
-        if self._position + _BATCH_HEADER.size > self._capacity:
-            return  # only in a file that was cut from outside
-        self._number += 1
-        self._marked = True
-        try:
+        with self._failing_once():
+            if self._waiting or self._under_way or self._marked or self._current is None:
+                return
+            if self._position + _BATCH_HEADER.size > self._capacity:
+                return  # only in a file that was cut from outside
+            self._number += 1
+            self._marked = True
             self._current.put(self._position, self._number, b"")
-        except DiskFailed as failure:
-            self._failure = failure
-            raise
 
     def close(self) -> None:
         """Close the files; no batch is under way. What waits is lost, as in a crash."""
@@ -484,6 +511,7 @@ class Journal(list[tuple[bytes, int, int]]):
     def _write_part(self, placement: Placement, records: bytes) -> None:
         enters_spare = placement.file_number == self._spare.number
         if enters_spare:
+            self._spare.make_whole()  # it is, but where files fill up faster than they are made
             # The old file needs no sync: at most an idle mark in it is un-synced, and nothing rests on that.
             if self._current is not None:
                 self._current.file.close()
@@ -495,12 +523,22 @@ class Journal(list[tuple[bytes, int, int]]):
         self._current.put(placement.position, placement.number, records)
         self._current.file.sync()
         if enters_spare:
-            self._spare = self._create_file(placement.file_number + 1)
+            # Before the batch is acknowledged: that there is a next file proves that this one's first batch was synced.
+            self._spare = self._begin_file(placement.file_number + 1)
 
-    def _create_file(self, number: int) -> _JournalFile:
-        return _JournalFile.create(
-            self._disk, number, identity=self._random_bytes(_IDENTITY_BYTES), size=self._file_bytes
-        )
+    def _begin_file(self, number: int) -> _JournalFile:
+        file = self._disk.create(file_name(number))
+        return _JournalFile(file, number, self._random_bytes(_IDENTITY_BYTES), to_make=self._file_bytes)
+
+    @contextmanager
+    def _failing_once(self) -> Iterator[None]:
+        """Let nothing be written any more once something could not be."""
+        self._refuse_after_failure()
+        try:
+            yield
+        except DiskFailed as failure:
+            self._failure = failure
+            raise
 
     def _refuse_after_failure(self) -> None:
         if self._failure is not None:
@@ -829,23 +867,15 @@ class OsDisk:
         with _naming("open", path):
             return OsFile(path, os.open(path, self._access | os.O_CLOEXEC))
 
-    def create(self, name: str, size: int) -> OsFile:
+    def create(self, name: str) -> OsFile:
         path = self._directory / name
         with _naming("create", path):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         file = OsFile(path, descriptor)
         try:
-            # Real zeros: blocks that are merely reserved turn from "unwritten" at the first write, and that
-            # change of metadata would be part of every sync.
-            for position in range(0, size, _ZEROS_BYTES):
-                file.write(position, bytes(min(_ZEROS_BYTES, size - position)))
-            with _naming("sync", path):
-                os.fsync(descriptor)
             self._sync_directory()
         except DiskFailed:
-            with suppress(OSError):
-                os.close(descriptor)
-                path.unlink()
+            file.close()
             raise
         return file
 

@@ -14,14 +14,18 @@ PAGE_BYTES = 4096
 
 @dataclass(slots=True)
 class _Bytes:
-    """A file's content: zeros wherever nothing was written."""
+    """A file's content: zeros wherever nothing else was written, and those at its end take no memory."""
 
-    size: int
+    size: int = 0
     written: bytearray = field(default_factory=bytearray)
 
     def write(self, position: int, data: bytes) -> None:
+        self.size = max(self.size, position + len(data))
+        if position >= len(self.written):
+            data = data.rstrip(b"\0")
+            if not data:
+                return
         end = position + len(data)
-        assert end <= self.size, "the journal's files never grow"
         if end > len(self.written):
             self.written.extend(bytes(end - len(self.written)))
         self.written[position:end] = data
@@ -61,7 +65,7 @@ class SimulatedDisk:
         """Pages that a failed sync has marked clean: read back as written, yet never written again."""
         self.fails = False
         self.is_full = False
-        """No file can be made or replaced; those there can be written, for they never grow."""
+        """No file can be made, replaced, or grow; what there is of those there can be written."""
         self.no_appends = False
         """While full, not even what other files grow by."""
         self.sync_fails_once = False
@@ -129,12 +133,12 @@ class SimulatedDisk:
     def open(self, name: str) -> "SimulatedFile":
         return SimulatedFile(self, name)
 
-    def create(self, name: str, size: int) -> "SimulatedFile":
+    def create(self, name: str) -> "SimulatedFile":
         self._check(needs_room=True)
-        self._live[name] = _Bytes(size)
+        self._live[name] = _Bytes()
 
         def step() -> None:
-            self._durable[name] = _Bytes(size)
+            self._durable[name] = _Bytes()
             self._unsynced.pop(name, None)
 
         self._steps.append(step)
@@ -182,8 +186,8 @@ class SimulatedDisk:
         return self._live[name].size
 
     def file_write(self, name: str, position: int, data: bytes) -> None:
-        self._check()
         live = self._live[name]
+        self._check(needs_room=position + len(data) > live.size)
         live.write(position, data)
         if name in self._forgotten:
             # A page that is written again is dirty as a whole: what a failed sync forgot of it goes along.

@@ -510,6 +510,13 @@ MUTANTS: Final = (
         Directed(f"{_JOURNAL_TESTS}::test_no_flipped_bit_goes_unnoticed"),
     ),
     Mutant(
+        "file-half-made",
+        "the journal enters a file that is still in the making",
+        "quorum.raft.journal:_JournalFile.make_whole",
+        _always(None),
+        Directed(f"{_JOURNAL_TESTS}::test_a_new_file_is_whole_and_synced_before_its_first_batch"),
+    ),
+    Mutant(
         "ack-before-sync",
         "the journal's sync does nothing",
         "quorum.raft.journal:OsFile.sync",

@@ -15,9 +15,9 @@ SECTOR_BYTES = 512
 
 
 class _Content:
-    """Bytes of one file; what was never written reads as zeros and takes no memory."""
+    """Bytes of one file; what was never written reads as zeros, and those at its end take no memory."""
 
-    def __init__(self, size: int, written: bytes = b"") -> None:
+    def __init__(self, size: int = 0, written: bytes = b"") -> None:
         self.size = size
         self.written = bytearray(written)
 
@@ -29,10 +29,14 @@ class _Content:
         return bytes(self.written[position : position + size]).ljust(size, b"\0")
 
     def write(self, position: int, data: bytes) -> None:
+        self.size = max(self.size, position + len(data))
+        if position >= len(self.written):
+            data = data.rstrip(b"\0")
+            if not data:
+                return
         if len(self.written) < position:
             self.written.extend(bytes(position - len(self.written)))
         self.written[position : position + len(data)] = data
-        self.size = max(self.size, len(self.written))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +135,7 @@ class MemoryDisk:
         self.boot = 0
         self.defer_syncs = False
         self.free_bytes: int | None = None
-        """Room left for new files; None is no bound."""
+        """Room left for files to grow; None is no bound."""
         self.before: Callable[[str, str], None] = lambda _operation, _name: None
         """Called with (write | sync | create | remove | replace, name); what it raises happens instead."""
         self._since: list[_Operation] = []
@@ -146,13 +150,9 @@ class MemoryDisk:
             raise DiskFailed(f"cannot open {name}: no such file")
         return MemoryFile(self, name)
 
-    def create(self, name: str, size: int) -> MemoryFile:
+    def create(self, name: str) -> MemoryFile:
         assert name not in self.visible, f"{name} exists"
-        if self.free_bytes is not None:
-            if size > self.free_bytes:
-                raise DiskFailed(f"cannot create {name}: no space left on device")
-            self.free_bytes -= size
-        self.perform(_Put(name, _Content(size)))
+        self.perform(_Put(name, _Content()))
         return MemoryFile(self, name)
 
     def remove(self, name: str) -> None:
@@ -233,6 +233,7 @@ class MemoryDisk:
         match operation:
             case _Write(name, position, data):
                 self.before("write", name)
+                self._take_room(name, position + len(data) - self.visible[name].size)
                 self.visible[name].write(position, data)
             case _Sync(name):
                 self.before("sync", name)
@@ -245,6 +246,13 @@ class MemoryDisk:
         self._since.append(operation)
         if not self.defer_syncs and not isinstance(operation, _Write):
             self.settle()
+
+    def _take_room(self, name: str, size: int) -> None:
+        if self.free_bytes is None or size <= 0:
+            return
+        if size > self.free_bytes:
+            raise DiskFailed(f"cannot write {name}: no space left on device")
+        self.free_bytes -= size
 
     def _make_durable(self, operation: _Sync | _Put | _Remove, waiting: list[_Write]) -> list[_Write]:
         """Apply one returned call to `durable`; return the writes that still wait."""

@@ -40,6 +40,8 @@ def write_golden(directory: Path) -> None:
     flush()
     journal.compact_to(10)
     flush()
+    while not journal.is_prepared:
+        journal.prepare()
     journal.mark_idle()
     journal.close()
 

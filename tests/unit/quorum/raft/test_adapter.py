@@ -342,6 +342,30 @@ def test_a_failing_sync_ends_the_node_and_nothing_leaves_after_it(quorum: Quorum
     assert not any(message.get("entries") for _, message in sent)
 
 
+def test_the_journals_next_file_is_made_while_nothing_is_to_be_written(quorum: Quorum) -> None:
+    node = quorum.leader()
+    quorum.until(lambda: all(each.journal.is_prepared for each in quorum.nodes))
+    node.journal._capacity = 0  # full: the next batch enters the next file
+    quorum.write()
+    assert not node.journal.is_prepared, "the batch has not waited for it"
+    quorum.write(5)
+    assert not node.journal.is_prepared, "nor those behind it"
+    quorum.until(lambda: node.journal.is_prepared, seconds=5.0)
+
+
+def test_a_next_file_that_cannot_be_made_ends_the_node(quorum: Quorum) -> None:
+    node = quorum.leader()
+    quorum.until(lambda: all(each.journal.is_prepared for each in quorum.nodes))
+    node.journal._capacity = 0
+    quorum.write()
+    node.disk.is_full = True
+    quorum.until(lambda: node.log is None)
+    assert quorum.world.consequences["stopped by DiskFailed"] == 1
+    node.mend()
+    quorum.run(_start(node))
+    quorum.write()
+
+
 def test_a_stalled_disk_deposes_the_leader(quorum: Quorum) -> None:
     quorum.write()
     leader = quorum.leader()

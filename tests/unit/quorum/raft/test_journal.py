@@ -51,6 +51,11 @@ def flush(journal: Journal) -> JournalBatch:
     return batch
 
 
+def prepare(journal: Journal) -> None:
+    while not journal.is_prepared:
+        journal.prepare()
+
+
 def state(journal: Journal) -> State:
     return tuple(journal), journal.getCurrentTerm(), journal.getVotedForNodeId()
 
@@ -72,6 +77,7 @@ def small_journal(disk: MemoryDisk, *, marked: bool) -> list[State]:
         add(journal, term=number, size=60)
         flush(journal)
         states.append(state(journal))
+    prepare(journal)
     if marked:
         journal.mark_idle()
     return states
@@ -262,24 +268,56 @@ def test_more_than_a_file_holds_is_divided() -> None:
     assert state(open_on(disk)) == state(journal)
 
 
-def test_a_new_file_is_whole_and_synced_before_its_first_batch() -> None:
+def test_a_new_file_is_made_ahead_of_need_part_by_part() -> None:
     disk = MemoryDisk()
     journal = open_on(disk)
+    add(journal, size=100)
+    flush(journal)
+    assert disk.durable[file_name(2)].size == 0, "begun before the batch is acknowledged"
+    sizes = []
+    for _ in range(16):
+        assert not journal.is_prepared
+        assert not any(disk.durable[file_name(2)].read(0, 8)), "no header before it is whole"
+        journal.prepare()
+        sizes.append(disk.durable[file_name(2)].size)
+    assert sizes == list(range(FILE_BYTES // 16, FILE_BYTES + 1, FILE_BYTES // 16))
+    assert disk.durable[file_name(2)].read(0, 8) == b"MQJRNL\x00\x01"
+    prepare(journal)
+    journal.prepare()  # in vain: nothing is left to do
+    assert disk.names() == [file_name(1), file_name(2)]
+
+
+@pytest.mark.parametrize("parts", [0, 1, 7, 15, 16])
+def test_a_new_file_is_whole_and_synced_before_its_first_batch(parts: int) -> None:
+    """However far it was made when it is needed: the batch makes the rest."""
+    disk = MemoryDisk()
+    journal = open_on(disk)
+    entered: list[str] = []
+
+    def look(operation: str, name: str) -> None:
+        if operation == "create":
+            entered.append(disk.names()[-1])
+            assert disk.durable[entered[-1]].size == FILE_BYTES
+            assert disk.durable[entered[-1]].read(0, 8) == b"MQJRNL\x00\x01"
+
+    disk.before = look
     for _ in range(10):
-        spare = disk.names()[-1]
-        assert disk.durable[spare].size == FILE_BYTES
-        assert disk.durable[spare].read(0, 8) == b"MQJRNL\x00\x01"
+        for _ in range(parts):
+            journal.prepare()
         add(journal, size=100)
         flush(journal)
+    assert len(entered) > 2
+    disk.crash()
+    assert state(open_on(disk)) == state(journal)
 
 
 def test_a_file_still_in_the_making_is_made_anew() -> None:
-    for size in (0, 10, HEADER_BYTES, 100, FILE_BYTES):
+    for size in (0, 10, HEADER_BYTES, 100, FILE_BYTES):  # of zeros, and no header yet
         disk = MemoryDisk()
         states = small_journal(disk, marked=False)
         spare = disk.names()[-1]
         disk.remove(spare)
-        disk.create(spare, size)
+        disk.create(spare).write(0, bytes(size))
         assert state(open_on(disk)) == states[-1]
         assert disk.visible[spare].size == FILE_BYTES
 
@@ -352,6 +390,8 @@ def test_a_crash_at_any_moment_loses_nothing_acknowledged(seed: int) -> None:
                 if journal.dirty:
                     flush(journal)
                 acknowledged = [state(journal)]
+                for _ in range(rng.choice((0, 1, 16))):
+                    journal.prepare()
                 if rng.random() < 0.3:
                     journal.mark_idle()
         disk.before = lambda _operation, _name: None
@@ -383,6 +423,11 @@ def test_a_crash_while_syncs_are_under_way_loses_nothing_acknowledged(seed: int)
             disk.settle()
             journal.completed(batch)
             acknowledged = [state(journal)]
+            for _ in range(rng.choice((0, 1, 16))):
+                journal.prepare()
+            if rng.random() < 0.2:
+                break
+            disk.settle()
             disk.defer_syncs = False
             if rng.random() < 0.5:
                 journal.mark_idle()
@@ -642,6 +687,23 @@ def test_a_full_disk_stops_the_journal_and_loses_nothing() -> None:
     flush(again)
 
 
+def test_a_next_file_that_cannot_be_made_stops_the_journal() -> None:
+    disk = MemoryDisk()
+    journal = open_on(disk)
+    add(journal)
+    flush(journal)
+    disk.free_bytes = FILE_BYTES // 2
+    with pytest.raises(DiskFailed, match="no space left"):
+        prepare(journal)
+    with pytest.raises(DiskFailed, match="no space left"):
+        journal.prepare()
+    with pytest.raises(DiskFailed, match="no space left"):
+        journal.take_batch()
+    disk.crash()
+    disk.free_bytes = None
+    assert state(open_on(disk)) == state(journal)
+
+
 @pytest.mark.parametrize("failing", ["write", "sync"])
 def test_a_failed_write_or_sync_is_never_tried_again(failing: str) -> None:
     disk = MemoryDisk()
@@ -715,6 +777,7 @@ def test_files_of_the_operating_system(tmp_path: Path) -> None:
         flush(journal)
         journal.compact_to(journal[-1][1] - 2)
     flush(journal)
+    prepare(journal)
     journal.mark_idle()
     journal.close()
     assert all(path.stat().st_size == FILE_BYTES for path in tmp_path.iterdir())
@@ -741,10 +804,12 @@ def file_size_limit(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_file_that_cannot_be_made_whole_is_not_left_behind(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_made_whole_is_made_anew(tmp_path: Path) -> None:
     with file_size_limit(4096), pytest.raises(DiskFailed, match=str(tmp_path)):
-        OsDisk(tmp_path).create("x", 8192)
-    assert list(tmp_path.iterdir()) == []
+        open_on(OsDisk(tmp_path), file_bytes=8192)
+    assert [path.stat().st_size for path in tmp_path.iterdir()] == [4096]
+    open_on(OsDisk(tmp_path), file_bytes=8192).close()
+    assert [path.stat().st_size for path in tmp_path.iterdir()] == [8192]
 
 
 @pytest.mark.parametrize(
@@ -752,7 +817,7 @@ def test_a_file_that_cannot_be_made_whole_is_not_left_behind(tmp_path: Path) -> 
     [
         lambda disk: disk.names(),
         lambda disk: disk.open("x"),
-        lambda disk: disk.create("x", 10),
+        lambda disk: disk.create("x"),
         lambda disk: disk.remove("x"),
         lambda disk: disk.replace("x", b""),
     ],
@@ -765,7 +830,7 @@ def test_every_error_of_the_disk_names_its_path(tmp_path: Path, action: Callable
 
 def test_a_full_disk_is_told_with_its_cure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = OsDisk(tmp_path)
-    file = disk.create("x", 10)
+    file = disk.create("x")
 
     def no_space(*_: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

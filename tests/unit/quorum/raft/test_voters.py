@@ -150,6 +150,7 @@ def test_an_observer_is_not_counted(quorum: Quorum) -> None:
 def test_a_voter_that_leads_on_does_so_at_once(quorum: Quorum) -> None:
     leader = quorum.leader()
     term = leader.log._engine.term  # type: ignore[union-attr]
+    quorum.until(lambda: all(node.journal.is_prepared for node in quorum.nodes))  # the disks are idle
     change(quorum, voters_of(1, 2, 3, 4))
     began = quorum.loop.time()
     again = quorum.leader()
