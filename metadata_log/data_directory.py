@@ -3,7 +3,7 @@
 meta.json       {"version":1,"role","id","cluster_id","directory_id","crc32c"}; written once, by `format_directory`
 lock            held (flock) by the process that runs here
 process.json    where that process listens; it outlives a kill, the lock does not
-reserve         16 MiB for the day the disk is full
+reserve         24 MiB for the day the disk is full
 log/ snapshots/ quarantine/, and a controller's journal/
 """
 
@@ -386,7 +386,7 @@ def check_space(path: Path, wanted: int) -> None:
 
 
 class Reserve:
-    """16 MiB set aside, so that a node on a full disk can start, say what it needs, and be helped.
+    """24 MiB set aside, so that a node on a full disk can start, say what it needs, and be helped.
 
     Only a start gives them back: a running node would spend them and be full again.
     """

@@ -38,7 +38,9 @@ RAFT_HELLO_BYTES_MAX: Final = 4 * KIB
 RAFT_HANDSHAKES_MAX: Final = 64
 """Accepted links that have not finished their handshake; further ones are closed at once."""
 JOURNAL_FILE_BYTES: Final = 16 * MIB
-RESERVE_BYTES: Final = 16 * MIB
+FREE_BYTES_TO_START: Final = 4 * MIB
+"""Beside its journal's next file: enough to take part, and to write a snapshot of a small cluster."""
+RESERVE_BYTES: Final = JOURNAL_FILE_BYTES + 2 * FREE_BYTES_TO_START
 """Given back to a full disk by a restart, so that the node can start and be helped."""
 
 # --- time, in milliseconds

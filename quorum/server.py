@@ -54,13 +54,13 @@ from quorum.http_api import HttpApi
 from quorum.log_repair import LogRepair, fetch_frames
 from quorum.raft.adapter import PySyncObjLog, stored_pointer
 from quorum.raft.guard import RaftSettings
-from quorum.raft.journal import REPLACE_THE_VOTER, Journal, OsDisk
+from quorum.raft.journal import REPLACE_THE_VOTER, Journal, OsDisk, room_to_open
 from quorum.raft.journal_thread import JournalThread
 from quorum.raft.pointer import FILE_NAME as POINTER_FILE
 from quorum.raft.raft_log import Member
 from quorum.raft.transport import TOO_MANY_OBSERVERS, Hello, TcpTransport, founding_sha256
 from quorum.snapshot_keeper import SnapshotKeeper
-from quorum.status import FREE_BYTES_TO_START, QuorumStatus
+from quorum.status import QuorumStatus
 from snapshots.download import download_snapshot
 from snapshots.snapshot_file import position_of
 from snapshots.store import SnapshotStore
@@ -94,7 +94,8 @@ async def run_controller(settings: ControllerSettings, *, text_log: Path | None 
         reserve = Reserve(settings.data_dir).at_start()
         if reserve in ("released", "no room"):
             log.warning("disk_nearly_full", extra={"path": str(settings.data_dir), "reserve": reserve})
-        check_space(settings.data_dir, FREE_BYTES_TO_START)
+        wanted = room_to_open(OsDisk(settings.data_dir / "journal"))
+        check_space(settings.data_dir, limits.FREE_BYTES_TO_START + wanted)
         stack.enter_context(short_collections())
         node = _Node(settings, meta, stack)
         await node.run(text_log)

@@ -28,8 +28,8 @@ SET_BACK: Final = (
     "lacks what it acknowledged, and gets nothing more from this leader: its disk was set back, to an older copy perhaps. "
     "Stop it, and treat it as one that lost its disk"
 )
-FREE_BYTES_TO_START: Final = 4 * limits.MIB
-"""Enough to take part, and to write a snapshot of a small cluster."""
+FREE_BYTES_TO_WARN: Final = limits.JOURNAL_FILE_BYTES + limits.FREE_BYTES_TO_START
+"""The journal's next file may take so much at any time, and something must be left to work with."""
 
 
 class QuorumStatus:
@@ -170,7 +170,7 @@ class QuorumStatus:
         if self.snapshot_set_aside is not None:
             found.append(("SNAPSHOT_SET_ASIDE", f"{self.snapshot_set_aside}; it lies in quarantine"))
         free = self.free_bytes()
-        if free < FREE_BYTES_TO_START:
+        if free < FREE_BYTES_TO_WARN:
             said = (
                 f"only {free} bytes are free at {self.settings.data_dir}: a full disk stops this controller"
             )

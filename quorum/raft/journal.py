@@ -54,7 +54,7 @@ import os
 import re
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
@@ -76,7 +76,9 @@ _LENGTH_AND_NUMBER: Final = struct.Struct(">IQ")
 _FILE_NAME: Final = re.compile(r"[0-9]{20}\.journal")
 
 _PARTS: Final = 16
-"""A new file is made in so many steps; a batch that comes meanwhile waits for one of them at most."""
+"""A new file is made in so many steps: a batch that comes meanwhile waits for one of them at most, unless it is the one
+that needs the file.
+"""
 _FULL: Final = "Free space on this file system, then start again: nothing acknowledged is lost."
 _CURES: Final = {
     errno.ENOSPC: _FULL,
@@ -224,24 +226,22 @@ class _JournalFile:
     def is_whole(self) -> bool:
         return self._made == self._to_make
 
-    def make_part(self) -> None:
-        """Let it grow, and give it its header when it has its size; durable on return.
+    def make(self, *, parts: int = _PARTS) -> None:
+        """Let it grow by some of its parts, and give it its header when it has its size; durable on return.
 
         Real zeros: blocks that are merely reserved turn from "unwritten" at the first write, and that change of metadata
         would be part of every sync.
         """
-        end = min(self._to_make, self._made + -(-self._to_make // _PARTS))
-        self.file.write(self._made, bytes(end - self._made))
+        part_bytes = -(-self._to_make // _PARTS)
+        end = min(self._to_make, self._made + parts * part_bytes)
+        for position in range(self._made, end, part_bytes):
+            self.file.write(position, bytes(min(part_bytes, end - position)))
         self.file.sync()
         if end == self._to_make:
             head = _FILE_HEADER.pack(FILE_MAGIC, self.number, self.identity, 0)[:-4]
             self.file.write(0, head + google_crc32c.value(head).to_bytes(4, "big"))
             self.file.sync()
         self._made = end
-
-    def make_whole(self) -> None:
-        while not self.is_whole:
-            self.make_part()
 
     def put(self, position: int, number: int, records: bytes) -> None:
         """Write one framed batch, without a sync."""
@@ -277,7 +277,7 @@ class Journal(list[tuple[bytes, int, int]]):
         # The worker's side: what `write` uses, and `mark_idle` while no batch is under way.
         self._current = found.current
         self._spare = found.spare or self._begin_file(found.current.number + 1 if found.current else 1)
-        self._spare.make_whole()
+        self._make_spare()
         self._lowest_file = min(found.standing.starts, default=1)
         # The loop's side: what the records add up to, and where the next batch goes.
         self._standing = found.standing
@@ -430,8 +430,7 @@ class Journal(list[tuple[bytes, int, int]]):
             DiskFailed: as `write`.
         """
         with self._failing_once():
-            if not self._spare.is_whole:
-                self._spare.make_part()
+            self._make_spare(parts=1)
 
     def completed(self, batch: JournalBatch) -> None:
         """Move the synced marks; on the loop, after `write` returned."""
@@ -511,7 +510,7 @@ class Journal(list[tuple[bytes, int, int]]):
     def _write_part(self, placement: Placement, records: bytes) -> None:
         enters_spare = placement.file_number == self._spare.number
         if enters_spare:
-            self._spare.make_whole()  # it is, but where files fill up faster than they are made
+            self._make_spare()  # it is whole, but where files fill up faster than they are made
             # The old file needs no sync: at most an idle mark in it is un-synced, and nothing rests on that.
             if self._current is not None:
                 self._current.file.close()
@@ -529,6 +528,18 @@ class Journal(list[tuple[bytes, int, int]]):
     def _begin_file(self, number: int) -> _JournalFile:
         file = self._disk.create(file_name(number))
         return _JournalFile(file, number, self._random_bytes(_IDENTITY_BYTES), to_make=self._file_bytes)
+
+    def _make_spare(self, *, parts: int = _PARTS) -> None:
+        if self._spare.is_whole:
+            return
+        try:
+            self._spare.make(parts=parts)
+        except DiskFailed:
+            with suppress(DiskFailed):
+                self._disk.remove(
+                    file_name(self._spare.number)
+                )  # if the disk is full, let it not stay so for this
+            raise
 
     @contextmanager
     def _failing_once(self) -> Iterator[None]:
@@ -571,6 +582,23 @@ def verify(disk: Disk) -> Verified:
         if file is not None:
             file.file.close()
     return Verified(found.files, found.batches, found.size, found.torn_bytes, found.standing.first)
+
+
+def room_to_open(disk: Disk, *, file_bytes: int = JOURNAL_FILE_BYTES) -> int:
+    """Return by how many bytes `open` will let the journal grow: what its next file lacks.
+
+    Raises:
+        DiskFailed: the disk refuses to be read.
+    """
+    names = sorted(name for name in disk.names() if _FILE_NAME.fullmatch(name))
+    if not names:
+        return file_bytes
+    newest = disk.open(names[-1])
+    try:
+        size, head = newest.size(), newest.read(0, _FILE_HEADER.size + len(BATCH_MAGIC))
+    finally:
+        newest.close()
+    return file_bytes if head.endswith(BATCH_MAGIC) else max(0, file_bytes - size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -663,6 +691,10 @@ def _recover(disk: Disk, file_bytes: int) -> _Found:
         found.spare = None
     if found.unfinished is not None:
         disk.remove(found.unfinished)
+    if found.spare is not None:
+        # Its header may be only in the kernel's cache: that it was synced nothing proves yet.
+        found.spare.file.write(0, found.spare.file.read(0, _FILE_HEADER.size))
+        found.spare.file.sync()
     if found.current is not None:
         _settle(found.current, found.content, found.frames)
     return found

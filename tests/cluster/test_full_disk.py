@@ -11,13 +11,14 @@ from typing import Any, Protocol
 
 import pytest
 
+from metadata_log.limits import JOURNAL_FILE_BYTES
 from ops.local_cluster import LocalCluster
 from tests.support.processes import poll_until
 from tests.support.wire import NO_ANSWER, Quorum, ask, calm, wait_until_all_agree
 
 pytestmark = pytest.mark.slow
 VICTIM = 2
-DISK = "72m"
+DISK = "96m"
 """Two journal files, the reserve, and some room for what is written here."""
 
 
@@ -85,11 +86,20 @@ def victims(tmp_path: Path) -> Iterator[tuple[Quorum, Disk]]:
     try:
         asyncio.run(cluster.start())
         wait_until_all_agree(cluster)
+        poll_until(
+            lambda: len(room := journal_sizes(data)) == 2 and set(room) == {JOURNAL_FILE_BYTES},
+            deadline_s=30,
+            what="the journal's next file is made",
+        )
         yield Quorum(cluster), disk
     finally:
         asyncio.run(cluster.stop())
         if mounted.returncode == 0:
             subprocess.run(["umount", str(data)], check=True)
+
+
+def journal_sizes(data: Path) -> list[int]:
+    return [path.stat().st_size for path in (data / "journal").glob("*.journal")]
 
 
 def write(quorum: Quorum, number: int) -> None:

@@ -108,6 +108,8 @@ class JournalWorkload:
                 journal.write(batch)
                 journal.completed(batch)
             recorder.mark(("durable", _standing(journal)))
+            for _ in range(rng.choice((0, 0, 1, 5, 16))):
+                journal.prepare()
             if rng.random() < 0.3:
                 journal.mark_idle()
             if len(journal) > 12 and rng.random() < 0.3:

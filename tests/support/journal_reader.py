@@ -11,10 +11,11 @@ import msgpack
 def read_journal(directory: Path) -> list[tuple[int, list[Any]]]:
     """Return (batch number, records) of every batch, in order; an idle mark has no records."""
     batches = []
-    for path in sorted(directory.glob("*.journal")):
+    paths = sorted(directory.glob("*.journal"))
+    for path in paths:
         data = path.read_bytes()
-        if not any(data[:36]):
-            continue  # the newest, still in the making
+        if path == paths[-1] and not any(data):
+            break  # still in the making
         magic, number, identity, crc = struct.unpack_from(">8sQ16sI", data)
         assert (magic, f"{number:020d}.journal") == (b"MQJRNL\0\1", path.name)
         assert crc == google_crc32c.value(data[:32])
