@@ -43,7 +43,7 @@ behind the mark, a crash could leave it without the mark, as if something before
 
 A file goes when every entry held lies in later files and the batch that made it so is synced: the next
 file's checkpoint tells the rest. What a torn batch left is overwritten with zeros and synced before
-anything else is written. After a failed write or sync nothing more is written: what the kernel's cache then
+anything else is written. A file in the making that shows anything but zeros is refused as well. After a failed write or sync nothing more is written: what the kernel's cache then
 shows may never have reached the disk. For the same reason `open` writes the last batch again, and syncs it,
 before anyone trusts it.
 """
@@ -238,10 +238,13 @@ class _JournalFile:
             self.file.write(position, bytes(min(part_bytes, end - position)))
         self.file.sync()
         if end == self._to_make:
-            head = _FILE_HEADER.pack(FILE_MAGIC, self.number, self.identity, 0)[:-4]
-            self.file.write(0, head + google_crc32c.value(head).to_bytes(4, "big"))
-            self.file.sync()
+            self.write_header()
         self._made = end
+
+    def write_header(self) -> None:
+        head = _FILE_HEADER.pack(FILE_MAGIC, self.number, self.identity, 0)[:-4]
+        self.file.write(0, head + google_crc32c.value(head).to_bytes(4, "big"))
+        self.file.sync()
 
     def put(self, position: int, number: int, records: bytes) -> None:
         """Write one framed batch, without a sync."""
@@ -692,9 +695,7 @@ def _recover(disk: Disk, file_bytes: int) -> _Found:
     if found.unfinished is not None:
         disk.remove(found.unfinished)
     if found.spare is not None:
-        # Its header may be only in the kernel's cache: that it was synced nothing proves yet.
-        found.spare.file.write(0, found.spare.file.read(0, _FILE_HEADER.size))
-        found.spare.file.sync()
+        found.spare.write_header()  # again: it may be only in the kernel's cache, and nothing proves yet that it was synced
     if found.current is not None:
         _settle(found.current, found.content, found.frames)
     return found

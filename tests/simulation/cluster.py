@@ -118,10 +118,10 @@ class ClusterNode(SimulatedNode):
     def controller(self) -> "SimulatedController | None":
         return self.listener if self.log is not None else None  # type: ignore[return-value]  # made by this world
 
-    def crash(self) -> None:
+    def crash(self, *, cuts_power: bool = True) -> None:
         if self.task is not None:
             self._reset_calls()
-            super().crash()
+            super().crash(cuts_power=cuts_power)
             self.segments.crash(self.world.rng)
 
     def _end(self) -> None:

@@ -51,7 +51,8 @@ class SimulatedDisk:
     """Implements the journal's Disk. What is done is seen at once, and is durable only from `settle` on.
 
     The node performs a job (writes and their syncs), lets the simulated time of the sync pass, and settles. A crash
-    before that keeps any prefix of the job's steps, and of its un-synced writes any subset, torn anywhere.
+    before that keeps any prefix of the job's steps, and of its un-synced writes any subset, torn anywhere. A kill keeps a
+    prefix of the steps too, but what they wrote is seen by the next process, durable or not.
     """
 
     def __init__(self) -> None:
@@ -93,6 +94,20 @@ class SimulatedDisk:
         self._forgotten.clear()
         self._live = {name: content.copy() for name, content in self._durable.items()}
         self._live_small = dict(self._durable_small)
+
+    def kill(self, rng: random.Random) -> None:
+        """End the process, and not the machine: all that it had come to write is still seen, and at risk until a sync."""
+        if self._forgotten:
+            self.settle()  # only what is seen tells what such pages hold
+            return
+        for step in self._steps[: rng.randint(0, len(self._steps))]:
+            step()
+        self._steps.clear()
+        self._live = {name: content.copy() for name, content in self._durable.items()}
+        self._live_small = dict(self._durable_small)
+        for name, writes in self._unsynced.items():
+            for position, data in writes:
+                self._live[name].write(position, data)
 
     def copy(self) -> "SimulatedDisk":
         """Return another disk that holds what this one shows, all of it durable."""

@@ -94,6 +94,14 @@ def _only_what_is_applied(_original: Any) -> Any:
     return in_force
 
 
+def _trusts_the_cache(original: Any) -> Any:
+    def recover(disk: Any, file_bytes: int) -> Any:
+        with patch("quorum.raft.journal._JournalFile.write_header", lambda _file: None):
+            return original(disk, file_bytes)
+
+    return recover
+
+
 def _always_hurries(hurries: Any) -> Any:
     def again(log: Any, now: float) -> Any:
         log._hurried = False
@@ -515,6 +523,13 @@ MUTANTS: Final = (
         "quorum.raft.journal:Journal._make_spare",
         _always(None),
         Directed(f"{_JOURNAL_TESTS}::test_a_new_file_is_whole_and_synced_before_its_first_batch"),
+    ),
+    Mutant(
+        "header-unsynced",
+        "an unused file's header is trusted as the kernel's cache shows it",
+        "quorum.raft.journal:_recover",
+        _trusts_the_cache,
+        Directed(f"{_JOURNAL_TESTS}::test_the_header_of_an_unused_file_is_not_trusted_before_it_is_synced"),
     ),
     Mutant(
         "ack-before-sync",

@@ -52,7 +52,8 @@ class Weather:
     # --- processes
 
     def _crash(self) -> None:
-        self._crash_for(self._rng.uniform(0.01, 2.0), "crash")
+        kind = "crash" if self._rng.random() < 0.7 else "kill"
+        self._crash_for(self._rng.uniform(0.01, 2.0), kind)
 
     def _long_absence(self) -> None:
         self._crash_for(self._rng.uniform(8.0, 25.0), "long absence")
@@ -61,7 +62,7 @@ class Weather:
         node = self._any_node()
         if node.log is not None:
             self._count(kind)
-            node.crash()
+            node.crash(cuts_power=kind != "kill")
             self._start_later(node, seconds)
 
     def _start_later(self, node: "SimulatedNode", seconds: float) -> None:

@@ -311,13 +311,16 @@ class SimulatedNode:
         self.tasks[task] = None
         task.add_done_callback(lambda done: self.tasks.pop(done, None))
 
-    def crash(self) -> None:
-        """End the process and cut the power."""
+    def crash(self, *, cuts_power: bool = True) -> None:
+        """End the process, and with it the machine or not."""
         if self.task is None:
             return
-        self.world.tell(self, "crashes")
+        self.world.tell(self, "crashes" if cuts_power else "is killed")
         self._end()
-        self.disk.crash(self.world.rng)
+        if cuts_power:
+            self.disk.crash(self.world.rng)
+        else:
+            self.disk.kill(self.world.rng)
 
     def _end(self) -> None:
         """End the process; what it wrote and did not sync is still in the kernel's cache."""
