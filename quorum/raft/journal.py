@@ -41,11 +41,11 @@ last batch gone rotten looks like a torn one; so an idle journal writes an empty
 is not synced and not waited for. The next batch takes its place and the number after it: were it written
 behind the mark, a crash could leave it without the mark, as if something before it were damaged.
 
-A file goes when every entry held lies in later files and the batch that made it so is synced: the next
-file's checkpoint tells the rest. What a torn batch left is overwritten with zeros and synced before
-anything else is written. A file in the making that shows anything but zeros is refused as well. After a failed write or sync nothing more is written: what the kernel's cache then
-shows may never have reached the disk. For the same reason `open` writes the last batch again, and syncs it,
-before anyone trusts it.
+A file goes when every entry held lies in later files and the batch that made it so is synced: the next file's
+checkpoint tells the rest. What a torn batch left is overwritten with zeros and synced before anything else is
+written. A file in the making that shows anything but zeros is refused as well. After a failed write or sync nothing
+more is written: what the kernel's cache then shows may never have reached the disk. For the same reason `open` writes
+the last batch again, and syncs it, before anyone trusts it.
 """
 
 import errno
