@@ -135,7 +135,7 @@ def test_no_pickle_is_read_in_the_life_of_a_quorum(monkeypatch: pytest.MonkeyPat
     """Elections, commits, crashes, restarts and snapshots, with every way to load a pickle barred."""
     _forbid_pickles(monkeypatch)
     world = World(seed=3, profile=PROFILES["fifo"])
-    assert world.run(12.0) == []
+    assert world.run(24.0) == []
     assert world.writes_acknowledged > 100
     assert world.snapshots_fetched > 0
 
