@@ -468,7 +468,8 @@ class SegmentedLog:
         if ours != frame:
             raise InvariantBroken(
                 f"{segment.path}: byte {position}: the frame at offset {header.base_offset} is not the one the quorum "
-                "committed; keep a copy of this data directory, then move its log folder away and start again"
+                "committed. Either this log rotted, or voters lost what they had acknowledged: before anything else "
+                "stop all controllers and copy their data directories (ops/runbooks/two-histories.md)"
             )
         self._next_read = (header.end_offset, segment.path, position + len(frame))
 

@@ -154,7 +154,7 @@ def _verified_journal(path: Path) -> Iterator[dict[str, Any]]:
         return
     disk = journal.OsDisk(path, read_only=True)
     try:
-        found = journal.verify(disk)
+        found = journal.verify(disk, file_bytes=limits.JOURNAL_FILE_BYTES)
         snapshot = disk.read(pointer.FILE_NAME)
         if snapshot is not None:
             pointer.Pointer.from_bytes(snapshot)

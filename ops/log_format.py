@@ -53,6 +53,19 @@ def setup_logging(log_file: Path | None, *, level: int = logging.INFO) -> None:
     # The engine and the HTTP library tell of every connection; what matters of that, we say ourselves.
     for noisy in ("asyncio", "aiohttp", "pysyncobj"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+    server = logging.getLogger("aiohttp.server")
+    server.removeFilter(_without_foreign_traces)
+    server.addFilter(_without_foreign_traces)
+
+
+def _without_foreign_traces(record: logging.LogRecord) -> bool:
+    """Take the traceback from what is told of bytes that are not HTTP: it speaks of a stranger, not of a bug."""
+    error = record.exc_info[1] if record.exc_info else None
+    # Not imported: most commands need no HTTP library, and it takes its time.
+    if type(error).__module__ == "aiohttp.http_exceptions":
+        record.levelno, record.levelname = logging.WARNING, "WARNING"
+        record.exc_info, record.reason = None, " ".join(str(error).split())
+    return True
 
 
 class TextFormatter(logging.Formatter):

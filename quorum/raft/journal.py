@@ -43,7 +43,8 @@ behind the mark, a crash could leave it without the mark, as if something before
 
 A file goes when every entry held lies in later files and the batch that made it so is synced: the next file's
 checkpoint tells the rest. What a torn batch left is overwritten with zeros and synced before anything else is
-written. A file in the making that shows anything but zeros is refused as well. After a failed write or sync nothing
+written. A file in the making that shows anything but zeros is refused as well, and a begun file that has become
+shorter. After a failed write or sync nothing
 more is written: what the kernel's cache then shows may never have reached the disk. For the same reason `open` writes
 the last batch again, and syncs it, before anyone trusts it.
 """
@@ -574,13 +575,13 @@ class Verified(NamedTuple):
     """Of the first entry held; 0 where there is none."""
 
 
-def verify(disk: Disk) -> Verified:
+def verify(disk: Disk, *, file_bytes: int) -> Verified:
     """Read a journal that nobody writes as `open` does, and change nothing.
 
     Raises:
         DamagedFile, DiskFailed: as `open`.
     """
-    found = _read(disk)
+    found = _read(disk, file_bytes)
     for file in (found.current, found.spare):
         if file is not None:
             file.file.close()
@@ -588,20 +589,22 @@ def verify(disk: Disk) -> Verified:
 
 
 def room_to_open(disk: Disk, *, file_bytes: int = JOURNAL_FILE_BYTES) -> int:
-    """Return by how many bytes `open` will let the journal grow: what its next file lacks.
+    """Return by how many bytes `open` lets the journal grow, a new one's first batch included: what new files lack.
 
     Raises:
         DiskFailed: the disk refuses to be read.
     """
     names = sorted(name for name in disk.names() if _FILE_NAME.fullmatch(name))
     if not names:
-        return file_bytes
+        return 2 * file_bytes
     newest = disk.open(names[-1])
     try:
         size, head = newest.size(), newest.read(0, _FILE_HEADER.size + len(BATCH_MAGIC))
     finally:
         newest.close()
-    return file_bytes if head.endswith(BATCH_MAGIC) else max(0, file_bytes - size)
+    if head.endswith(BATCH_MAGIC):
+        return file_bytes
+    return max(0, file_bytes - size) + (file_bytes if len(names) == 1 else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -687,7 +690,7 @@ class _Found:
 
 
 def _recover(disk: Disk, file_bytes: int) -> _Found:
-    found = _read(disk)
+    found = _read(disk, file_bytes)
     if found.spare is not None and found.spare.file.size() != file_bytes:
         found.spare.file.close()
         found.unfinished = file_name(found.spare.number)
@@ -701,7 +704,7 @@ def _recover(disk: Disk, file_bytes: int) -> _Found:
     return found
 
 
-def _read(disk: Disk) -> _Found:
+def _read(disk: Disk, file_bytes: int) -> _Found:
     """Read all files in order, and change none."""
     found = _Found()
     names = sorted(name for name in disk.names() if _FILE_NAME.fullmatch(name))
@@ -735,6 +738,9 @@ def _read(disk: Disk) -> _Found:
                 found.unfinished = name
                 found.torn_bytes += used
             continue
+        if len(read) < file_bytes:
+            # It was whole before its first batch, and a crash shortens nothing: what stood behind may have been synced.
+            raise _damaged(name, len(read), f"it ends there, and was made {file_bytes} bytes large")
         found.content, found.frames = read, read_frames
         journal_file = _JournalFile(file, number, identity)
         for frame in read_frames:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from metadata_log import limits
 from metadata_log.codec import read_header
 from metadata_log.data_directory import format_directory
 from metadata_log.errors import DamagedFile, InvalidRequest
@@ -25,6 +26,7 @@ from snapshots.snapshot_file import write_snapshot
 from tests.support.histories import CLUSTER_ID, random_history
 from tests.support.told_node import Node, Reply, Seen, node
 
+FILE_BYTES = 600
 HISTORY = random_history(random.Random(5), 40)
 END = HISTORY[-1].batch.end_offset
 
@@ -144,8 +146,9 @@ def test_where_nothing_is(tmp_path: Path, capsys: pytest.CaptureFixture[str], ve
 
 
 @pytest.fixture
-def journal(data: Path) -> Path:
+def journal(data: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A journal of several small files beside the log, as a clean stop leaves it."""
+    monkeypatch.setattr(limits, "JOURNAL_FILE_BYTES", FILE_BYTES)
     directory = data / "journal"
     written = open_journal(directory)
     for index in range(1, 13):
@@ -157,7 +160,7 @@ def journal(data: Path) -> Path:
 
 
 def open_journal(directory: Path) -> Journal:
-    return Journal.open(OsDisk(directory), random_bytes=random.Random(1).randbytes, file_bytes=600)
+    return Journal.open(OsDisk(directory), random_bytes=random.Random(1).randbytes, file_bytes=FILE_BYTES)
 
 
 def flush(journal: Journal) -> None:
@@ -250,7 +253,7 @@ JOURNAL_DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "a closed file cut short": (
         lambda journal: first(journal).write_bytes(first(journal).read_bytes()[:300]),
-        "it is damaged",
+        f"byte 300: it ends there, and was made {FILE_BYTES} bytes large",
     ),
     "a file that is missing": (
         lambda journal: sorted(journal.glob("*.journal"))[1].unlink(),

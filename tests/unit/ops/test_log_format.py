@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from aiohttp.http_exceptions import BadHttpMessage
 
 from ops.log_format import JsonFormatter, TextFormatter, setup_logging
 
@@ -67,6 +68,21 @@ def test_a_traceback_is_kept_whole() -> None:
         made.exc_info = sys.exc_info()
     assert "ZeroDivisionError: x" in json.loads(JsonFormatter().format(made))["traceback"]
     assert TextFormatter().format(made).splitlines()[1] == "Traceback (most recent call last):"
+
+
+def test_what_strangers_send_leaves_no_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("METAQUORUM_LOG", "none")
+    setup_logging(tmp_path / "log")
+    server = logging.getLogger("aiohttp.server")
+    for error in (BadHttpMessage("no\nheader"), ValueError("a bug")):
+        try:
+            raise error
+        except (BadHttpMessage, ValueError):
+            server.exception("Error handling request from %s", "127.0.0.1")
+    stranger, bug, *trace = (tmp_path / "log").read_text().splitlines()
+    said = 'WARNING aiohttp.server Error handling request from 127.0.0.1 reason="400, message: no header"'
+    assert stranger.endswith(said)
+    assert " ERROR " in bug and trace[0].startswith("Traceback")
 
 
 @pytest.mark.parametrize(
