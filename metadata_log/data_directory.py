@@ -227,10 +227,6 @@ def read_meta(path: Path, role: Role, node_id: int, cluster_id: str) -> Meta:
     Raises:
         ForeignDirectory: it is not formatted, or is another node's, role's or cluster's.
     """
-    if not (path / "meta.json").exists():
-        raise ForeignDirectory(
-            f"{path}: is not formatted: run `metaquorum storage format --config FILE` first"
-        )
     meta = load_meta(path)
     for word, found, wanted in (
         ("cluster", meta.cluster_id, cluster_id),
@@ -247,8 +243,19 @@ def read_meta(path: Path, role: Role, node_id: int, cluster_id: str) -> Meta:
 
 
 def load_meta(path: Path) -> Meta:
+    """Return whose directory it is, whoever that be.
+
+    Raises:
+        ForeignDirectory: it is not formatted, or its meta.json is not what was written.
+        WrittenByAnotherVersion: its format is unknown to this release.
+        DiskFailed: it cannot be read.
+    """
     file = path / "meta.json"
     with renamed_os_errors(file):
+        if not file.exists():
+            raise ForeignDirectory(
+                f"{path}: is not formatted: run `metaquorum storage format --config FILE` first"
+            )
         content = file.read_bytes()
     try:
         fields = from_checked_json(content, {"role", "id", "cluster_id", "directory_id"})

@@ -84,3 +84,9 @@ def test_a_process_refuses_what_is_not_formatted(tmp_path: Path, capsys: pytest.
     assert not (tmp_path / "data").exists()
     assert cli.main(["storage", "info", str(tmp_path)]) == 6
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_what_is_not_formatted_is_told_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for directory in (tmp_path, tmp_path / "none"):
+        assert cli.main(["storage", "info", str(directory)]) == 6
+        assert f"{directory}: is not formatted: run `metaquorum storage format" in capsys.readouterr().err
