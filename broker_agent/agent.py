@@ -41,6 +41,7 @@ from metadata_log.delta import Delta
 from metadata_log.errors import (
     DamagedFile,
     DiskFailed,
+    DuplicateBrokerRegistration,
     Fault,
     InvariantBroken,
     MetadataError,
@@ -334,7 +335,10 @@ class BrokerAgent:
         self.calls_failed += 1
         if (call.url, error) not in self._troubles:
             self._troubles.add((call.url, error))
-            log.info("controller_call_failed", extra={"url": call.url, "error": error, "reason": reason})
+            # A controller that is away is looked for; a broker of the same id is for a human to find.
+            level = logging.WARNING if error == DuplicateBrokerRegistration.error else logging.INFO
+            facts = {"url": call.url, "error": error, "reason": reason}
+            log.log(level, "controller_call_failed", extra=facts)
 
     def _found_again(self, call: Call) -> None:
         if self._troubles:

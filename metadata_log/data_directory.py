@@ -72,7 +72,7 @@ def disk_failed(path: Path, error: OSError, *, wanted_bytes: int | None = None) 
         case _:
             cure = "check the disk, replace it if need be"
     return DiskFailed(
-        f"{where}: {error.strerror or error}: {cure}, then start the node again",
+        f"{where}: {error.strerror or error}: {cure}, then start again",
         path=where,
         errno=error.errno,
     )
@@ -196,12 +196,9 @@ def format_directory(
             "nothing is formatted twice: move it away to begin anew"
         )
     with renamed_os_errors(path):
+        _check_nothing_lies_there(path, role)
         for folder in FOLDERS[role]:
             (path / folder).mkdir(parents=True, exist_ok=True)
-            if any((path / folder).iterdir()):
-                raise ForeignDirectory(
-                    f"{path / folder}: holds files, but {path / 'meta.json'} is gone: move them away"
-                )
     meta = Meta(
         role=role,
         node_id=node_id,
@@ -219,6 +216,26 @@ def format_directory(
     with renamed_os_errors(path):
         sync_directory(path.parent)
     return meta
+
+
+def _check_nothing_lies_there(path: Path, role: Role) -> None:
+    """Check that a directory holds nothing but what a format cut short leaves, or the file system itself.
+
+    Raises:
+        ForeignDirectory: names what it holds.
+    """
+    own = {*FOLDERS[role], "meta.json.part", "lost+found"}
+    for item in sorted(path.iterdir()) if path.exists() else ():
+        if item.name not in own:
+            raise ForeignDirectory(
+                f"{path}: holds {item.name}, which a directory to be formatted does not: "
+                "move it away, or name another data_dir",
+                path=str(item),
+            )
+        if item.name in FOLDERS[role] and any(item.iterdir()):
+            raise ForeignDirectory(
+                f"{item}: holds files, but {path / 'meta.json'} is gone: move them away", path=str(item)
+            )
 
 
 def read_meta(path: Path, role: Role, node_id: int, cluster_id: str) -> Meta:

@@ -23,7 +23,6 @@ from typing import Any, Final
 
 from metadata_log.errors import (
     Fault,
-    InvalidRequest,
     MetadataError,
     NotController,
     OutcomeUnknown,
@@ -33,6 +32,7 @@ from metadata_log.errors import (
 )
 from metadata_log.ids import Uuid, random_uuid, uuid_text
 from metadata_log.limits import MIB
+from ops.talk import fail_usage
 
 BOOTSTRAP_VARIABLE: Final = "METAQUORUM_BOOTSTRAP"
 DEFAULT_CLUSTER_FILE: Final = Path("metaquorum-data/cluster.json")
@@ -242,14 +242,15 @@ def bootstrap_from(option: str | None) -> tuple[str, ...]:
     """Return the controllers to ask, by flag, environment, or ./metaquorum-data/cluster.json.
 
     Raises:
-        InvalidRequest: what was given is no list of URLs.
+        ValueError: what was given is no list of URLs.
         NoBootstrap: nothing was given and no cluster is here.
     """
     given = option or os.environ.get(BOOTSTRAP_VARIABLE)
     if given:
         urls = tuple(url.strip().removesuffix("/") for url in given.split(",") if url.strip())
         if not urls or not all(is_node_url(url) for url in urls):
-            raise InvalidRequest(f"--bootstrap {given!r}: wanted http://HOST:PORT[,http://HOST:PORT...]")
+            how = "--bootstrap" if option else BOOTSTRAP_VARIABLE
+            raise ValueError(f"{how} {given!r}: wanted http://HOST:PORT[,http://HOST:PORT...]")
         return urls
     return bootstrap_of_cluster_file(DEFAULT_CLUSTER_FILE)
 
@@ -308,4 +309,8 @@ def _exchange(
 
 def client_from(args: argparse.Namespace) -> ClusterClient:
     """Return the client that the flags of a network verb ask for."""
-    return ClusterClient(bootstrap_from(args.bootstrap), timeout_s=args.timeout, rng=random.SystemRandom())
+    try:
+        bootstrap = bootstrap_from(args.bootstrap)
+    except ValueError as error:
+        fail_usage(args, str(error))
+    return ClusterClient(bootstrap, timeout_s=args.timeout, rng=random.SystemRandom())

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from metadata_log import limits
 from metadata_log.codec import DamagedFrame, FrameHeader, check_frame, damaged_file, decode
-from metadata_log.data_directory import renamed_os_errors
+from metadata_log.data_directory import load_meta, renamed_os_errors
 from metadata_log.errors import DamagedFile, InvalidRequest, OffsetCompacted, UnknownFormat, another_version
 from metadata_log.log_lines import log_lines
 from ops import render
@@ -101,7 +101,7 @@ def _logs_below(path: Path | None) -> Iterator[Path]:
             if (node / "meta.json").exists():
                 yield node / "log"
                 yield from sorted((node / "snapshots").glob("*.snapshot"))
-                if (node / JOURNAL).is_dir():
+                if load_meta(node).role == "controller":
                     yield node / JOURNAL
         if not (path / "meta.json").exists():
             yield from sorted(path.glob("*.snapshot"))
@@ -152,15 +152,22 @@ def _verified_journal(path: Path) -> Iterator[dict[str, Any]]:
         # What is written while it is read looks like damage.
         say(f"{path}: not verified, for its node runs: stop it first")
         return
+    beside = path.parent / "log"
+    if not path.exists():
+        raise journal.missing_journal(path, beside)
     disk = journal.OsDisk(path, read_only=True)
     try:
         found = journal.verify(disk, file_bytes=limits.JOURNAL_FILE_BYTES)
+        if not found.batches and any(file.stat().st_size for file in beside.glob("*.log")):
+            raise journal.missing_journal(path, beside)
         snapshot = disk.read(pointer.FILE_NAME)
         if snapshot is not None:
             pointer.Pointer.from_bytes(snapshot)
         elif found.first_index > 1:
             raise ValueError(f"it is missing, and the journal begins at entry {found.first_index}")
     except DamagedFile as error:
+        if error.message.startswith(str(path)):
+            raise
         raise DamagedFile(f"{path}: {error.message}", path=str(path)) from error
     except UnknownFormat as error:
         raise another_version(path / pointer.FILE_NAME, error) from error

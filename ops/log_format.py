@@ -20,6 +20,9 @@ LOG_FILE_BYTES_MAX: Final = 16 * MIB
 STREAM_VARIABLE: Final = "METAQUORUM_LOG"
 """What goes to stderr: text, json or none; unset: text on a terminal, JSON elsewhere."""
 
+PROCESS_FAILED: Final = "process_failed"
+"""The last line of a log: why the process ended."""
+
 _STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
 
@@ -34,6 +37,8 @@ def setup_logging(log_file: Path | None, *, level: int = logging.INFO) -> None:
     if style != "none":
         stream = logging.StreamHandler(sys.stderr)
         stream.setFormatter(TextFormatter() if style == "text" else JsonFormatter())
+        # The command itself says on stderr why it ended, in one line.
+        stream.addFilter(lambda record: record.getMessage() != PROCESS_FAILED)
         handlers.append(stream)
     if log_file is not None:
         file = logging.handlers.RotatingFileHandler(

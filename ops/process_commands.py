@@ -9,7 +9,7 @@ from typing import Any
 
 from metadata_log.data_directory import Role, read_meta, renamed_os_errors
 from metadata_log.errors import DirectoryInUse, DiskFailed, MetadataError
-from ops.log_format import setup_logging
+from ops.log_format import PROCESS_FAILED, setup_logging
 from ops.processes import running_process
 from ops.settings import load_broker_settings, load_controller_settings
 
@@ -58,8 +58,7 @@ def _run(process: Coroutine[Any, Any, None], text_log: Path) -> int:
     except BaseException as error:
         # The last line of the log says why it ended; the traceback of a bug is kept there, not shown.
         foreseen = isinstance(error, MetadataError)
-        log.critical(
-            "process_failed", exc_info=not foreseen, extra={"reason": f"{type(error).__name__}: {error}"}
-        )
+        reason = f"{type(error).__name__}: {error}"
+        log.critical(PROCESS_FAILED, exc_info=not foreseen, extra={"reason": reason})
         raise
     return 0

@@ -27,11 +27,24 @@ def plain(value: Any) -> str:
         case {"name": name, "host": host, "port": port}:
             return f"{plain(name)}://{plain(host)}:{port}"
         case list() | tuple():
-            return ",".join(plain(item) for item in value) or "-"
+            return ",".join(_item(item) for item in value) or "-"
         case Mapping():
             return ",".join(f"{plain(key)}={plain(item)}" for key, item in value.items()) or "-"
         case _:
             return str(value)
+
+
+def _item(value: Any) -> str:
+    """Return an item of a list as a cell; one with commas of its own in brackets."""
+    match value:
+        case {"name": _, "host": _, "port": _}:
+            return plain(value)
+        case Mapping():
+            return f"{{{plain(value)}}}"
+        case list() | tuple():
+            return f"[{plain(value)}]"
+        case _:
+            return plain(value)
 
 
 @dataclass(frozen=True, slots=True)

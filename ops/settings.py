@@ -97,6 +97,10 @@ def load_for_format(path: Path) -> tuple[Role, int, Path, str | None]:
     top = _Table.read(path)
     role: Role = "broker" if top.has("broker_id") else "controller"
     node_id = top.take("broker_id" if role == "broker" else "node_id", whole_number)
+    listen = top.table("listen", default={})
+    listen.take("http", listen_address, default=None)
+    if role == "controller":
+        listen.take("raft", host_port, default=None)
     return (
         role,
         node_id,

@@ -5,7 +5,7 @@ import argparse
 from ops import render
 from ops.client import client_from
 from ops.render import Column
-from ops.talk import show
+from ops.talk import fail_usage, show
 
 SNAPSHOTS = (
     Column("id"),
@@ -33,6 +33,10 @@ def run_verify(args: argparse.Namespace) -> int:
     from metadata_log.state_digest import digest
     from snapshots.snapshot_file import read_snapshot
 
+    if not args.path.is_file():
+        fail_usage(
+            args, f"{args.path} is no file; `metaquorum log verify DIR` checks all that a directory holds"
+        )
     image = read_snapshot(args.path)
     checked = {
         "path": str(args.path),

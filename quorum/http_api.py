@@ -422,8 +422,10 @@ class HttpApi:
         for offset in (start, until):
             if offset > high_watermark:
                 raise OffsetInFuture(f"offset {offset} lies beyond the high watermark {committed.end_offset}")
-        if start < segments.log_start_offset:
+        if min(start, until) < segments.log_start_offset:
             raise OffsetCompacted(f"the log of this controller begins at offset {segments.log_start_offset}")
+        if until < start:
+            raise InvalidRequest(f"until {until} lies before from {start}")
         if NDJSON in request.headers.get("Accept", ""):
             return await self._log_lines(request, start, until)
         max_bytes = _integer(request.query.get("max_bytes", str(LOG_BYTES_DEFAULT)), "max_bytes")
@@ -507,6 +509,10 @@ def _encoded(request: web.Request, body: object, *, status: int, headers: Mappin
 async def _raw_body(request: web.Request) -> bytes:
     if "Content-Encoding" in request.headers:
         raise UnsupportedMediaType("a compressed body is not accepted")
+    announced = request.content_length or 0
+    if announced > limits.HTTP_BODY_BYTES_MAX:
+        # Not waited for: it may be long in coming, or never come.
+        raise web.HTTPRequestEntityTooLarge(max_size=limits.HTTP_BODY_BYTES_MAX, actual_size=announced)
     try:
         async with asyncio.timeout(limits.HTTP_BODY_TIMEOUT_MS / 1000):
             return await request.read()

@@ -54,7 +54,7 @@ from quorum.http_api import HttpApi
 from quorum.log_repair import LogRepair, fetch_frames
 from quorum.raft.adapter import PySyncObjLog, stored_pointer
 from quorum.raft.guard import RaftSettings
-from quorum.raft.journal import REPLACE_THE_VOTER, Journal, OsDisk, room_to_open
+from quorum.raft.journal import Journal, OsDisk, missing_journal, room_to_open
 from quorum.raft.journal_thread import JournalThread
 from quorum.raft.pointer import FILE_NAME as POINTER_FILE
 from quorum.raft.raft_log import Member
@@ -94,7 +94,10 @@ async def run_controller(settings: ControllerSettings, *, text_log: Path | None 
         reserve = Reserve(settings.data_dir).at_start()
         if reserve in ("released", "no room"):
             log.warning("disk_nearly_full", extra={"path": str(settings.data_dir), "reserve": reserve})
-        wanted = room_to_open(OsDisk(settings.data_dir / "journal"))
+        journal_directory = settings.data_dir / "journal"
+        if not journal_directory.exists():
+            raise missing_journal(journal_directory, settings.data_dir / "log")
+        wanted = room_to_open(OsDisk(journal_directory))
         check_space(settings.data_dir, limits.FREE_BYTES_TO_START + wanted)
         stack.enter_context(short_collections())
         node = _Node(settings, meta, stack)
@@ -177,7 +180,8 @@ class _Node:
         if journal.voter_changes or disk.read(POINTER_FILE) is not None:
             # The log says who votes, though nothing of it is applied yet: settings that differ keep nobody apart.
             self.transport.hello = replace(self.transport.hello, founding=b"")
-        _check_journal_is_there(journal, data, holds_log=self.segments.end_offset > 0)
+        if self.segments.end_offset > 0 and len(journal) == 0 and journal.getCurrentTerm() == 0:
+            raise missing_journal(data / "journal", data / "log")
         self.raft = PySyncObjLog(
             member=member,
             voters=founders,
@@ -432,20 +436,6 @@ def _addresses(settings: ControllerSettings, image: MetadataImage) -> dict[NodeI
         for voter in image.voters or ()
         if voter.endpoints
     } | {voter.id: voter.raft for voter in settings.voters}
-
-
-def _check_journal_is_there(journal: Journal, data_dir: Path, *, holds_log: bool) -> None:
-    """Check that an empty journal was always empty: what is in the committed log went through it first.
-
-    Raises:
-        DamagedFile: it is gone, and with it what this controller acknowledged and whom it voted for.
-    """
-    if holds_log and len(journal) == 0 and journal.getCurrentTerm() == 0:
-        raise DamagedFile(
-            f"{data_dir / 'journal'}: is empty, yet {data_dir / 'log'} holds what went through it. "
-            f"{REPLACE_THE_VOTER}",
-            path=str(data_dir / "journal"),
-        )
 
 
 def _covered_offset(disk: OsDisk) -> int:

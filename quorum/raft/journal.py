@@ -450,8 +450,6 @@ class Journal(list[tuple[bytes, int, int]]):
         with self._failing_once():
             if self._waiting or self._under_way or self._marked or self._current is None:
                 return
-            if self._position + _BATCH_HEADER.size > self._capacity:
-                return  # only in a file that was cut from outside
             self._number += 1
             self._marked = True
             self._current.put(self._position, self._number, b"")
@@ -841,6 +839,14 @@ def _batch_crc(identity: bytes, number: int, records: bytes) -> int:
     # The id comes first: a batch copied or left over from another file never passes.
     crc = google_crc32c.value(identity + _LENGTH_AND_NUMBER.pack(len(records), number))
     return int(google_crc32c.extend(crc, records))
+
+
+def missing_journal(directory: Path, log_directory: Path) -> DamagedFile:
+    """Return the fault of a journal that is gone or empty, though the committed log holds what went through it."""
+    return DamagedFile(
+        f"{directory}: is empty, yet {log_directory} holds what went through it. {REPLACE_THE_VOTER}",
+        path=str(directory),
+    )
 
 
 def _damaged(name: str, position: int, what: str) -> DamagedFile:

@@ -159,7 +159,7 @@ def test_a_controller_on_a_full_disk_stops_and_recovers(victims: tuple[Quorum, D
     assert pid is not None
     disk.starve(pid)
     write_until_it_stops(quorum)
-    check_that_it_stopped_cleanly(cluster, "start the node again")
+    check_that_it_stopped_cleanly(cluster, "then start again")
     for number in range(3):
         write(quorum, number)  # the other two go on
     reserve = cluster.data(VICTIM) / "reserve"

@@ -273,6 +273,14 @@ def test_a_body_in_chunks_may_come_slowly_and_must_not_be_too_large(quorum: Quor
     assert speak(port, head + too_much + b"0\r\n\r\n").startswith(b"HTTP/1.1 413 ")
 
 
+def test_a_body_announced_too_large_is_not_waited_for(quorum: Quorum) -> None:
+    head = b"POST /v1/topics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+    port = urllib.parse.urlsplit(quorum.active).port or 0
+    said = speak(port, head + b"Content-Length: 99999999999\r\n\r\n")
+    assert said.startswith(b"HTTP/1.1 413 ")
+    assert b"the body exceeds" in said
+
+
 WRONG: tuple[Any, ...] = (
     None,
     True,

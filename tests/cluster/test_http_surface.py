@@ -352,6 +352,7 @@ def test_raw_frames_begin_with_the_one_that_contains_from(quorum: Quorum) -> Non
         "from=-1",
         "from=x",
         "until=1.5",
+        "from=5&until=2",
         "from=t",
         "from=99999999999999999999",
     ):

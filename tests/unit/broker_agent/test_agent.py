@@ -546,7 +546,7 @@ def test_a_disk_that_takes_no_frames_ends_the_broker(tmp_path: Path, monkeypatch
     async def scenario() -> None:
         cluster = FakeCluster()
         async with controllers(cluster) as members:
-            with pytest.raises(DiskFailed, match="start the node again"):  # noqa: PT012 (raised inside)
+            with pytest.raises(DiskFailed, match="then start again"):  # noqa: PT012 (raised inside)
                 async with BrokerAgent(settings_for(tmp_path, members)) as agent:
                     await online(agent)
                     shutil.rmtree(tmp_path / "log")

@@ -76,6 +76,21 @@ def test_nothing_is_formatted_twice(tmp_path: Path) -> None:
         formatted(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["notes.txt", "lock", "reserve", "PG_VERSION"])
+def test_what_lies_there_is_not_formatted_over(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("somebody's")
+    with pytest.raises(ForeignDirectory, match=rf"holds {name}, .* move it away"):
+        formatted(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_format_cut_short_is_taken_up_again(tmp_path: Path) -> None:
+    for folder in ("journal", "log", "lost+found"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "meta.json.part").write_text("{")
+    assert formatted(tmp_path) == load_meta(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("role", "node_id", "cluster_id", "says"),
     [

@@ -7,7 +7,6 @@ import pytest
 
 from metadata_log.errors import (
     Fault,
-    InvalidRequest,
     MetadataError,
     NotController,
     OutcomeUnknown,
@@ -202,8 +201,11 @@ def test_the_bootstrap_is_the_flag_then_the_environment_then_the_cluster_here(
     monkeypatch.setenv("METAQUORUM_BOOTSTRAP", "http://h:2,http://h:3")
     assert bootstrap_from(None) == ("http://h:2", "http://h:3")
     assert bootstrap_from(" http://h:4/ ") == ("http://h:4",)
-    with pytest.raises(InvalidRequest, match="--bootstrap"):
+    with pytest.raises(ValueError, match="--bootstrap 'h:4': wanted"):
         bootstrap_from("h:4")
+    monkeypatch.setenv("METAQUORUM_BOOTSTRAP", "nonsense")
+    with pytest.raises(ValueError, match="METAQUORUM_BOOTSTRAP 'nonsense': wanted"):
+        bootstrap_from(None)
 
 
 @pytest.mark.parametrize(

@@ -113,15 +113,15 @@ def test_a_torn_end_is_said_and_a_damaged_middle_refused(
     assert f"DamagedFile: {files[0]}: byte 0: " in capsys.readouterr().err
 
 
-def test_verify_finds_all_there_is(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_finds_all_there_is(data: Path, journal: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["log", "verify", str(data.parent), "-o", "json"]) == 0
-    log, snapshot, journal = json.loads(capsys.readouterr().out)
-    assert (journal["kind"], journal["files"]) == ("journal", 0)
+    log, snapshot, row = json.loads(capsys.readouterr().out)
+    assert (row["kind"], row["path"]) == ("journal", str(journal))
     assert (log["kind"], log["end_offset"], log["frames"]) == ("log", END, len(HISTORY))
     assert (snapshot["kind"], snapshot["end_offset"]) == ("snapshot", HISTORY[20].image.end_offset)
     (data / "controller.log").write_text("what the process said is no log of records")
     assert cli.main(["log", "verify", str(data), "-o", "json"]) == 0
-    assert json.loads(capsys.readouterr().out) == [log, snapshot, journal]
+    assert json.loads(capsys.readouterr().out) == [log, snapshot, row]
     segment = min((data / "log").glob("*.log"))
     assert cli.main(["log", "verify", str(segment)]) == 0
 
@@ -135,6 +135,8 @@ def test_a_snapshot_is_verified_by_name(data: Path, capsys: pytest.CaptureFixtur
     file.write_bytes(damaged)
     assert cli.main(["snapshot", "verify", str(file)]) == 6
     assert str(file) in capsys.readouterr().err
+    assert cli.main(["snapshot", "verify", str(data)]) == 2
+    assert "metaquorum log verify DIR" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("verb", ["dump", "verify"])
@@ -204,6 +206,18 @@ def test_a_journal_is_verified_and_left_as_it_is(
     assert cli.main(["log", "verify", str(journal), "-o", "json"]) == 0
     assert journal_row(capsys) == row
     assert contents(data) == before
+
+
+@pytest.mark.parametrize("what", ["its files", "its folder"])
+def test_a_journal_that_is_gone_is_refused_as_the_start_does(
+    data: Path, capsys: pytest.CaptureFixture[str], what: str
+) -> None:
+    if what == "its folder":
+        (data / "journal").rmdir()
+    assert cli.main(["log", "verify", str(data)]) == 6
+    said = capsys.readouterr().err
+    assert f"DamagedFile: {data / 'journal'}: is empty, yet {data / 'log'} holds" in said
+    assert "metaquorum quorum replace-voter" in said
 
 
 def test_a_journals_torn_end_is_said_and_not_cut(journal: Path, capsys: pytest.CaptureFixture[str]) -> None:

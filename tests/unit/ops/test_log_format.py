@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from aiohttp.http_exceptions import BadHttpMessage
 
-from ops.log_format import JsonFormatter, TextFormatter, setup_logging
+from ops.log_format import PROCESS_FAILED, JsonFormatter, TextFormatter, setup_logging
 
 
 @pytest.fixture(autouse=True)
@@ -64,7 +64,7 @@ def test_a_traceback_is_kept_whole() -> None:
     try:
         raise ZeroDivisionError("x")
     except ZeroDivisionError:
-        made = record("process_failed")
+        made = record(PROCESS_FAILED)
         made.exc_info = sys.exc_info()
     assert "ZeroDivisionError: x" in json.loads(JsonFormatter().format(made))["traceback"]
     assert TextFormatter().format(made).splitlines()[1] == "Traceback (most recent call last):"
@@ -102,8 +102,12 @@ def test_stderr_as_told_and_the_file_as_text(
     file = tmp_path / "controller.log"
     setup_logging(file)
     logging.getLogger("quorum").info("controller_started", extra={"node_id": 1})
+    logging.getLogger("ops").critical(PROCESS_FAILED)
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.startswith(begins)
     assert bool(said.err) is bool(begins)
-    assert file.read_text().endswith("INFO quorum controller_started node_id=1\n")
+    assert "process_failed" not in said.err  # that line is the command's own
+    started, failed = file.read_text().splitlines()
+    assert started.endswith("INFO quorum controller_started node_id=1")
+    assert failed.endswith("CRITICAL ops process_failed")

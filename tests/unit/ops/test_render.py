@@ -100,6 +100,9 @@ def test_a_table_aligns_numbers_to_the_right() -> None:
         ([], "-"),
         ({"a": "1", "b": "2"}, "a=1,b=2"),
         ({"name": "P", "host": "h", "port": 1, "security_protocol": 0}, "P://h:1"),
+        ([{"name": "P", "host": "h", "port": 1}, {"name": "Q", "host": "h", "port": 2}], "P://h:1,Q://h:2"),
+        ([{"name": "v", "min": 1}, {"name": "w", "min": 2}], "{name=v,min=1},{name=w,min=2}"),
+        ([[1, 2], [3], []], "[1,2],[3],[-]"),
         ("a\x1b[31m\nb", "a\\x1b[31m\\nb"),
     ],
 )

@@ -68,6 +68,14 @@ def test_settings_survive_the_way_to_a_file_and_back(tmp_path: Path) -> None:
     assert load_for_format(file) == ("broker", 11, tmp_path / "data", CLUSTER_ID)
 
 
+@pytest.mark.parametrize("line", ['http = "127.0.0.1:9"', 'raft = "http://h:9"', "http = 9"])
+def test_format_refuses_an_address_that_run_would(tmp_path: Path, line: str) -> None:
+    file = tmp_path / "node.toml"
+    file.write_text(f'node_id = 1\ndata_dir = "data"\n[listen]\n{line}\n')
+    with pytest.raises(InvalidSettings, match=rf"listen\.{line[:4]} = .*wanted"):
+        load_for_format(file)
+
+
 def test_the_examples_are_settings_at_their_defaults() -> None:
     settings = load_controller_settings(EXAMPLES / "controller.toml")
     assert (settings.timing, settings.log, settings.snapshot) == (
