@@ -3,7 +3,7 @@
 import json
 import random
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,8 +25,13 @@ from metadata_log.state_digest import digest
 from tests.support.exports import frames_of, image_at
 from tests.support.histories import CLUSTER_ID, random_history
 
+SEEDS: Final = pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))]
+)
+"""Each exports and replays a whole history: one in the quick check, all in the full one."""
 
-@pytest.mark.parametrize("seed", range(6))
+
+@SEEDS
 def test_the_exported_rows_add_up_to_the_image_at_any_offset(seed: int, tmp_path: Path) -> None:
     """Goal: SQL and fold agree with `apply` everywhere. Method: a random history, exported whole; the digests of both
     at the end, at the beginning and at random offsets, inside batches too.
@@ -47,7 +52,7 @@ def test_the_exported_rows_add_up_to_the_image_at_any_offset(seed: int, tmp_path
             }
 
 
-@pytest.mark.parametrize("seed", range(4))
+@SEEDS
 def test_an_export_in_parts_is_the_export_in_one(seed: int, tmp_path: Path) -> None:
     """Goal: going on from a manifest changes nothing. Method: one history in one run, and in four; all records, derived
     changes and digests are the same.
@@ -72,7 +77,7 @@ def test_an_export_in_parts_is_the_export_in_one(seed: int, tmp_path: Path) -> N
         assert state_digest(parts, at=at, engine=engine)["digest"] == digest(image_at(history, at))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@SEEDS
 def test_an_export_may_begin_at_a_snapshot(seed: int, tmp_path: Path) -> None:
     """Goal: a log whose beginning is gone can be exported. Method: begin at a random offset with an image at or before
     it, go on in a second run, and compare digests there and later.
