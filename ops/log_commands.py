@@ -5,7 +5,7 @@ import re
 import tempfile
 import time
 import urllib.parse
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -74,7 +74,10 @@ def _dumped(lines: Iterable[dict[str, Any]], output: render.Output) -> Iterator[
 
 def run_verify(args: argparse.Namespace) -> int:
     """Check segments, snapshots and journals byte by byte; nothing is changed, a running node is not disturbed."""
-    checked = [result for path in _logs_below(args.path) for result in _verified(path)]
+    checked: list[dict[str, Any]] = []
+    for path in _logs_below(args.path):
+        ends = {result["path"]: result["end_offset"] for result in checked if result["kind"] == "log"}
+        checked += _verified(path, ends)
     if not checked:
         raise InvalidRequest(
             f"{args.path or DEFAULT_CLUSTER_FILE.parent}: holds no segment, no snapshot and no journal to verify"
@@ -107,12 +110,13 @@ def _logs_below(path: Path | None) -> Iterator[Path]:
             yield from sorted(path.glob("*.snapshot"))
 
 
-def _verified(path: Path) -> Iterator[dict[str, Any]]:
+def _verified(path: Path, ends: Mapping[str, int]) -> Iterator[dict[str, Any]]:
+    """Check one of them; `ends`: of the logs checked before, by path."""
     from metadata_log.segments import verify
     from snapshots.snapshot_file import read_snapshot
 
     if path.name == JOURNAL:
-        yield from _verified_journal(path)
+        yield from _verified_journal(path, log_end=ends.get(str(path.parent / "log"), 0))
         return
     if path.suffix == ".snapshot":
         image = read_snapshot(path)
@@ -140,13 +144,16 @@ def _verified(path: Path) -> Iterator[dict[str, Any]]:
     }
 
 
-def _verified_journal(path: Path) -> Iterator[dict[str, Any]]:
-    """Check a Raft journal, and the pointer to the snapshot it stands on.
+def _verified_journal(path: Path, *, log_end: int) -> Iterator[dict[str, Any]]:
+    """Check a Raft journal, the pointer to the snapshot it stands on, and that it holds what the log beside it holds.
 
     Raises:
         DamagedFile: the node would refuse to start on it.
     """
+    from quorum.committed_log import is_covered
     from quorum.raft import journal, pointer
+    from quorum.raft.adapter import held_frames
+    from snapshots.snapshot_file import position_of
 
     if running_process(path.parent) is not None:
         # What is written while it is read looks like damage.
@@ -154,26 +161,26 @@ def _verified_journal(path: Path) -> Iterator[dict[str, Any]]:
         return
     beside = path.parent / "log"
     if not path.exists():
-        raise journal.missing_journal(path, beside)
-    disk = journal.OsDisk(path, read_only=True)
+        raise journal.lost_journal(path, beside)
+    disk, snapshot_end = journal.OsDisk(path, read_only=True), 0
     try:
         found = journal.verify(disk, file_bytes=limits.JOURNAL_FILE_BYTES)
-        if not found.batches and any(file.stat().st_size for file in beside.glob("*.log")):
-            raise journal.missing_journal(path, beside)
         snapshot = disk.read(pointer.FILE_NAME)
         if snapshot is not None:
-            pointer.Pointer.from_bytes(snapshot)
-        elif found.first_index > 1:
-            raise ValueError(f"it is missing, and the journal begins at entry {found.first_index}")
+            snapshot_end = position_of(pointer.Pointer.from_bytes(snapshot).snapshot_id)[0]
+        elif found.entries and found.entries[0][1] > 1:
+            raise ValueError(f"it is missing, and the journal begins at entry {found.entries[0][1]}")
     except DamagedFile as error:
-        if error.message.startswith(str(path)):
-            raise
         raise DamagedFile(f"{path}: {error.message}", path=str(path)) from error
     except UnknownFormat as error:
         raise another_version(path / pointer.FILE_NAME, error) from error
     except ValueError as error:
         at = path / pointer.FILE_NAME
         raise DamagedFile(f"{at}: byte 0: {error}. {journal.REPLACE_THE_VOTER}", path=str(at)) from error
+    if log_end > 0 and not found.batches:
+        raise journal.lost_journal(path, beside)
+    if not is_covered(log_end, held_frames(found.entries), snapshot_end=snapshot_end):
+        raise journal.lost_journal(path, beside, lost=f"ends below offset {log_end}")
     if found.torn_bytes:
         say(
             f"{path}: {found.torn_bytes} bytes at the end are torn by a crash; the node cuts them when it starts"

@@ -45,16 +45,16 @@ from metadata_log.ids import NO_NODE, NodeId, Uuid, random_uuid
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.segments import SegmentedLog
 from quorum.collector import short_collections
-from quorum.committed_log import CommittedLog
+from quorum.committed_log import CommittedLog, is_covered
 from quorum.config import ControllerSettings, HostPort, address_text
 from quorum.controller import AppliedListener, Controller
 from quorum.decide.quorum import identities
 from quorum.fetch_service import FetchService
 from quorum.http_api import HttpApi
 from quorum.log_repair import LogRepair, fetch_frames
-from quorum.raft.adapter import PySyncObjLog, stored_pointer
+from quorum.raft.adapter import PointerDisk, PySyncObjLog, held_frames, stored_pointer
 from quorum.raft.guard import RaftSettings
-from quorum.raft.journal import Journal, OsDisk, missing_journal, room_to_open
+from quorum.raft.journal import Journal, OsDisk, lost_journal, room_to_open
 from quorum.raft.journal_thread import JournalThread
 from quorum.raft.pointer import FILE_NAME as POINTER_FILE
 from quorum.raft.raft_log import Member
@@ -96,7 +96,7 @@ async def run_controller(settings: ControllerSettings, *, text_log: Path | None 
             log.warning("disk_nearly_full", extra={"path": str(settings.data_dir), "reserve": reserve})
         journal_directory = settings.data_dir / "journal"
         if not journal_directory.exists():
-            raise missing_journal(journal_directory, settings.data_dir / "log")
+            raise lost_journal(journal_directory, settings.data_dir / "log")
         wanted = room_to_open(OsDisk(journal_directory))
         check_space(settings.data_dir, limits.FREE_BYTES_TO_START + wanted)
         stack.enter_context(short_collections())
@@ -115,7 +115,7 @@ class _Node:
         disk = OsDisk(data / "journal")
         # Behind the snapshot that the journal stands on Raft brings all frames again; what is missing before it, the
         # other controllers have (`_complete_log`).
-        self.covered_offset = _covered_offset(disk)
+        self.covered_offset = covered_offset(disk)
         self.segments = SegmentedLog.open(
             data / "log",
             segment_bytes=settings.log.segment_bytes,
@@ -181,7 +181,10 @@ class _Node:
             # The log says who votes, though nothing of it is applied yet: settings that differ keep nobody apart.
             self.transport.hello = replace(self.transport.hello, founding=b"")
         if self.segments.end_offset > 0 and len(journal) == 0 and journal.getCurrentTerm() == 0:
-            raise missing_journal(data / "journal", data / "log")
+            raise lost_journal(data / "journal", data / "log")
+        log_end = self.segments.end_offset
+        if not is_covered(log_end, held_frames(journal), snapshot_end=self.covered_offset):
+            raise lost_journal(data / "journal", data / "log", lost=f"ends below offset {log_end}")
         self.raft = PySyncObjLog(
             member=member,
             voters=founders,
@@ -438,7 +441,7 @@ def _addresses(settings: ControllerSettings, image: MetadataImage) -> dict[NodeI
     } | {voter.id: voter.raft for voter in settings.voters}
 
 
-def _covered_offset(disk: OsDisk) -> int:
+def covered_offset(disk: PointerDisk) -> int:
     """Return the end of the snapshot that the journal stands on: Raft will commit all behind it once more.
 
     Raises:

@@ -14,7 +14,7 @@ import logging
 import random
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
@@ -42,7 +42,7 @@ from metadata_log.ids import NO_NODE, NodeId
 from metadata_log.limits import HEARTBEAT_MS, RAFT_ENTRY_BYTES_MAX, RAFT_UNCOMMITTED_BYTES_MAX
 from quorum.raft.guard import NEVER, Guard, RaftSettings, SnapshotNews
 from quorum.raft.journal import REPLACE_THE_VOTER, Journal, JournalBatch
-from quorum.raft.messages import NO_OP, PAYLOAD, Message, RaftTransport
+from quorum.raft.messages import NO_OP, PAYLOAD, Entry, Message, RaftTransport
 from quorum.raft.pointer import FILE_NAME as POINTER_FILE
 from quorum.raft.pointer import Pointer
 from quorum.raft.raft_log import (
@@ -104,6 +104,12 @@ def stored_pointer(disk: PointerDisk) -> Pointer | None:
         raise another_version(where, error) from error
     except ValueError as error:
         raise DamagedFile(f"{where} is damaged: {error}. {REPLACE_THE_VOTER}") from error
+
+
+def held_frames(journal: Sequence[Entry]) -> Iterator[bytes]:
+    """Yield the frames that each entry of a journal holds, those of the newest entry first."""
+    for command, _, _ in reversed(journal):
+        yield _frames_of(command)
 
 
 class _Proposal(NamedTuple):
@@ -536,8 +542,10 @@ class PySyncObjLog:
         return self._engine.commit_index
 
     def _apply(self, now: float) -> None:
-        journal, commit_index, applied_bytes = self._journal, self.commit_index, 0
-        while (index := self._applied[0] + 1) <= commit_index:
+        """Hand on what is committed, and synced here: so a log that reaches beyond its journal proves a loss."""
+        journal, applied_bytes = self._journal, 0
+        until = min(self.commit_index, journal.synced_index)
+        while (index := self._applied[0] + 1) <= until:
             if applied_bytes > APPLY_BYTES_PER_PUMP:
                 self._wake.set()
                 break

@@ -569,8 +569,7 @@ class Verified(NamedTuple):
     size: int
     """Bytes of the files' headers and batches: the zeros behind them hold nothing yet."""
     torn_bytes: int
-    first_index: int
-    """Of the first entry held; 0 where there is none."""
+    entries: list[tuple[bytes, int, int]]
 
 
 def verify(disk: Disk, *, file_bytes: int) -> Verified:
@@ -583,7 +582,7 @@ def verify(disk: Disk, *, file_bytes: int) -> Verified:
     for file in (found.current, found.spare):
         if file is not None:
             file.file.close()
-    return Verified(found.files, found.batches, found.size, found.torn_bytes, found.standing.first)
+    return Verified(found.files, found.batches, found.size, found.torn_bytes, found.entries)
 
 
 def room_to_open(disk: Disk, *, file_bytes: int = JOURNAL_FILE_BYTES) -> int:
@@ -841,10 +840,10 @@ def _batch_crc(identity: bytes, number: int, records: bytes) -> int:
     return int(google_crc32c.extend(crc, records))
 
 
-def missing_journal(directory: Path, log_directory: Path) -> DamagedFile:
-    """Return the fault of a journal that is gone or empty, though the committed log holds what went through it."""
+def lost_journal(directory: Path, log_directory: Path, *, lost: str = "is empty") -> DamagedFile:
+    """Return the fault of a journal that is gone, or has lost its end, though the log holds what went through it."""
     return DamagedFile(
-        f"{directory}: is empty, yet {log_directory} holds what went through it. {REPLACE_THE_VOTER}",
+        f"{directory}: {lost}, yet {log_directory} holds what went through it. {REPLACE_THE_VOTER}",
         path=str(directory),
     )
 

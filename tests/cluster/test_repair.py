@@ -136,6 +136,34 @@ def test_an_end_that_was_lost_below_the_snapshot_is_fetched_before_it_goes_on(qu
     quorum.ask("PATCH", "/v1/configs", {"cluster": True, "set": {"k": "after"}}).ok()
 
 
+def test_a_voter_whose_journal_lost_its_end_does_not_go_on(
+    quorum: Quorum, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Goal: sectors of zeros, which look like a torn end, are told from one by the log, which reaches further."""
+    victim = _follower(quorum)
+    end = quorum.ask("PATCH", "/v1/configs", {"cluster": True, "set": {"k": "v" * 2_000}}).ok()["offsets"][
+        "end"
+    ]
+    url = quorum.cluster.http(victim)
+    poll_until(
+        lambda: ask(url, "GET", "/v1/quorum").ok()["high_watermark"] >= end,
+        deadline_s=30,
+        what="it is applied",
+    )
+    quorum.cluster.kill(victim)
+    files = sorted((quorum.cluster.data(victim) / "journal").glob("*.journal"))
+    file = max(file for file in files if b"MQJB" in file.read_bytes())
+    whole = file.read_bytes()
+    at = whole.rindex(b"v" * 1_000) // 512 * 512
+    file.write_bytes(whole[:at] + bytes(len(whole) - at))
+    config = quorum.cluster.directory / quorum.cluster.member(victim).config
+    assert cli.main(["controller", "run", "--config", str(config)]) == 6
+    said = capfd.readouterr().err
+    assert "DamagedFile" in said
+    assert "journal: ends below offset" in said
+    assert "metaquorum quorum replace-voter" in said
+
+
 def test_a_voter_whose_journal_is_gone_does_not_begin_anew(
     quorum: Quorum, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -28,16 +28,16 @@ from metadata_log.protocol import AlterConfigs
 from metadata_log.records.configs import BROKER
 from metadata_log.segments import SegmentedLog
 from metadata_log.state_digest import digest
-from quorum.committed_log import CommittedLog
+from quorum.committed_log import CommittedLog, is_covered
 from quorum.config import ControllerSettings, SnapshotSettings, VoterSettings
 from quorum.controller import Controller, Request
-from quorum.raft.adapter import PySyncObjLog
+from quorum.raft.adapter import PySyncObjLog, held_frames
 from quorum.raft.guard import RaftSettings
 from quorum.raft.journal import Journal, OsDisk
 from quorum.raft.messages import PAYLOAD, Entry
 from quorum.raft.pointer import FILE_NAME as POINTER_FILE
 from quorum.raft.raft_log import Member
-from quorum.server import _covered_offset
+from quorum.server import covered_offset
 from quorum.snapshot_keeper import SnapshotKeeper
 from snapshots.history import image_at
 from snapshots.snapshot_file import write_snapshot
@@ -484,7 +484,7 @@ class _Node:
             data / "log",
             segment_bytes=SMALL_SEGMENT_BYTES,
             made_again_from=0,
-            scanned_from=_covered_offset(disk),
+            scanned_from=covered_offset(disk),
         )
         self.store = SnapshotStore(data / "snapshots", data / "quarantine")
         self.committed_log = CommittedLog(self.segments)
@@ -520,6 +520,8 @@ class _Node:
             unix_ms=self._now_ms,
         )
         self.journal = Journal.open(disk, random_bytes=rng.randbytes, file_bytes=2 * SMALL_FILE_BYTES)
+        log_end, snapshot_end = self.segments.end_offset, covered_offset(disk)
+        assert is_covered(log_end, held_frames(self.journal), snapshot_end=snapshot_end)
         self.raft = PySyncObjLog(
             member=Member(NodeId(1), settings.own.directory_id),
             voters={NodeId(1): settings.own.directory_id},

@@ -102,6 +102,18 @@ def _trusts_the_cache(original: Any) -> Any:
     return recover
 
 
+def _applies_before_its_sync(apply: Any) -> Any:
+    def at_once(log: Any, now: float) -> None:
+        journal, synced_index = log._journal, log._journal.synced_index
+        journal.synced_index = journal[-1][1]
+        try:
+            apply(log, now)
+        finally:
+            journal.synced_index = synced_index
+
+    return at_once
+
+
 def _always_hurries(hurries: Any) -> Any:
     def again(log: Any, now: float) -> Any:
         log._hurried = False
@@ -404,6 +416,13 @@ MUTANTS: Final = (
         f"{_G}.clamp",
         lambda _: lambda _guard, index: index,
         Seeds("calm", 10, raft_only=True),
+    ),
+    Mutant(
+        "applies-early",
+        "a node applies what is committed before it has synced that itself",
+        "quorum.raft.adapter:PySyncObjLog._apply",
+        _applies_before_its_sync,
+        Seeds("swarm", 30),
     ),
     Mutant(
         "hurries",

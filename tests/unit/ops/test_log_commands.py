@@ -26,7 +26,7 @@ from snapshots.snapshot_file import write_snapshot
 from tests.support.histories import CLUSTER_ID, random_history
 from tests.support.told_node import Node, Reply, Seen, node
 
-FILE_BYTES = 600
+FILE_BYTES = 800
 HISTORY = random_history(random.Random(5), 40)
 END = HISTORY[-1].batch.end_offset
 
@@ -153,8 +153,8 @@ def journal(data: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(limits, "JOURNAL_FILE_BYTES", FILE_BYTES)
     directory = data / "journal"
     written = open_journal(directory)
-    for index in range(1, 13):
-        written.add(b"\x10" + b"x" * 100, index, 1)
+    for index, step in enumerate(HISTORY[-12:], 1):
+        written.add(b"\x10" + step.frame, index, 1)
         flush(written)
     written.mark_idle()
     written.close()
@@ -180,6 +180,13 @@ def used(file: Path) -> bytes:
     return file.read_bytes().rstrip(b"\0")
 
 
+def end_of_batches(file: Path) -> int:
+    """Return where the last batch ends, or the header of a file without one; a batch may end in zeros."""
+    content = file.read_bytes()
+    at = content.rfind(b"MQJB")
+    return len(used(file)) if at < 0 else at + 20 + int.from_bytes(content[at + 4 : at + 8])
+
+
 def journal_row(capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
     rows: list[dict[str, object]] = json.loads(capsys.readouterr().out)
     return rows[-1]
@@ -198,7 +205,7 @@ def test_a_journal_is_verified_and_left_as_it_is(
         "kind": "journal",
         "files": len(files),
         "frames": 13,  # twelve entries and the idle mark
-        "bytes": sum(len(used(file)) for file in files),
+        "bytes": sum(map(end_of_batches, files)),
         "start_offset": None,
         "end_offset": None,
         "torn_bytes": 0,
@@ -218,6 +225,21 @@ def test_a_journal_that_is_gone_is_refused_as_the_start_does(
     said = capsys.readouterr().err
     assert f"DamagedFile: {data / 'journal'}: is empty, yet {data / 'log'} holds" in said
     assert "metaquorum quorum replace-voter" in said
+
+
+def test_a_journal_that_ends_below_its_log_is_refused_as_the_start_does(
+    data: Path, journal: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Goal: sectors of zeros look like a torn end, but what was applied had been synced."""
+    file = last_written(journal)
+    whole, last = file.read_bytes(), used(file).rindex(b"MQJB", 0, used(file).rindex(b"MQJB"))
+    file.write_bytes(whole[: last + 5] + bytes(len(whole) - last - 5))
+    before = contents(data)
+    assert cli.main(["log", "verify", str(data)]) == 6
+    said = capsys.readouterr().err
+    assert f"DamagedFile: {journal}: ends below offset {END}, yet {data / 'log'} holds" in said
+    assert "metaquorum quorum replace-voter" in said
+    assert contents(data) == before
 
 
 def test_a_journals_torn_end_is_said_and_not_cut(journal: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -266,8 +288,8 @@ JOURNAL_DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
         "the batch there is damaged, yet batch 13 was written behind it",
     ),
     "a closed file cut short": (
-        lambda journal: first(journal).write_bytes(first(journal).read_bytes()[:300]),
-        f"byte 300: it ends there, and was made {FILE_BYTES} bytes large",
+        lambda journal: first(journal).write_bytes(first(journal).read_bytes()[:790]),
+        f"byte 790: it ends there, and was made {FILE_BYTES} bytes large",
     ),
     "a file that is missing": (
         lambda journal: sorted(journal.glob("*.journal"))[1].unlink(),
