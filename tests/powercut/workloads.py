@@ -33,7 +33,7 @@ from quorum.config import ControllerSettings, SnapshotSettings, VoterSettings
 from quorum.controller import Controller, Request
 from quorum.raft.adapter import PySyncObjLog, held_frames
 from quorum.raft.guard import RaftSettings
-from quorum.raft.journal import Journal, OsDisk
+from quorum.raft.journal import Journal, OsDisk, lost_journal
 from quorum.raft.messages import PAYLOAD, Entry
 from quorum.raft.pointer import FILE_NAME as POINTER_FILE
 from quorum.raft.raft_log import Member
@@ -521,7 +521,8 @@ class _Node:
         )
         self.journal = Journal.open(disk, random_bytes=rng.randbytes, file_bytes=2 * SMALL_FILE_BYTES)
         log_end, snapshot_end = self.segments.end_offset, covered_offset(disk)
-        assert is_covered(log_end, held_frames(self.journal), snapshot_end=snapshot_end)
+        if not is_covered(log_end, held_frames(self.journal), snapshot_end=snapshot_end):
+            raise lost_journal(data / "journal", data / "log", lost=f"ends below offset {log_end}")
         self.raft = PySyncObjLog(
             member=Member(NodeId(1), settings.own.directory_id),
             voters={NodeId(1): settings.own.directory_id},
