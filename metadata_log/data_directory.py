@@ -182,8 +182,11 @@ def format_directory(
     cluster_id: str,
     rng: random.Random,
     directory_id: Uuid | None = None,
+    may_hold: AbstractSet[str] = frozenset(),
 ) -> Meta:
     """Make a data directory for a node; `directory_id` is drawn unless it is given.
+
+    It is empty, or holds hidden files and those named in `may_hold` alone.
 
     Raises:
         ForeignDirectory: it is formatted, or holds data of somebody's.
@@ -196,7 +199,7 @@ def format_directory(
             "nothing is formatted twice: move it away to begin anew"
         )
     with renamed_os_errors(path):
-        _check_nothing_lies_there(path, role)
+        _check_nothing_lies_there(path, role, may_hold)
         for folder in FOLDERS[role]:
             (path / folder).mkdir(parents=True, exist_ok=True)
     meta = Meta(
@@ -218,15 +221,15 @@ def format_directory(
     return meta
 
 
-def _check_nothing_lies_there(path: Path, role: Role) -> None:
-    """Check that a directory holds nothing but what a format cut short leaves, or the file system itself.
+def _check_nothing_lies_there(path: Path, role: Role, may_hold: AbstractSet[str]) -> None:
+    """Check that a directory holds nothing but what a format cut short leaves, the file system, or the caller allows.
 
     Raises:
         ForeignDirectory: names what it holds.
     """
-    own = {*FOLDERS[role], "meta.json.part", "lost+found"}
+    own = {*FOLDERS[role], "meta.json.part", "lost+found", *may_hold}
     for item in sorted(path.iterdir()) if path.exists() else ():
-        if item.name not in own:
+        if item.name not in own and not item.name.startswith("."):
             raise ForeignDirectory(
                 f"{path}: holds {item.name}, which a directory to be formatted does not: "
                 "move it away, or name another data_dir",

@@ -18,7 +18,7 @@ from metadata_log.log_lines import log_lines
 from ops import render
 from ops.client import DEFAULT_CLUSTER_FILE, Answer, ClusterClient, Unreachable, client_from
 from ops.processes import running_process
-from ops.talk import say, show
+from ops.talk import fail_usage, say, show
 from ops.when import AtOffset, AtTime, When, time_text
 
 Frame: TypeAlias = tuple[FrameHeader, bytes]
@@ -32,6 +32,9 @@ SEGMENT_NAME: Final = re.compile(r"\d{20}\.log")
 
 def run_dump(args: argparse.Namespace) -> int:
     """Print each record as one line; nothing of the log is held but the frames at hand."""
+    match args.first, args.until:
+        case (AtOffset(first), AtOffset(until)) | (AtTime(first), AtTime(until)) if until < first:
+            fail_usage(args, "--until lies before --from")
     if args.path is None:
         client = client_from(args)
         frames = cluster_frames(
@@ -268,6 +271,8 @@ def export_cluster(
 
     def frames(from_offset: int, stop: int | None) -> Iterator[Frame]:
         stop = end_offset if stop is None else min(stop, end_offset)
+        if stop <= from_offset:
+            return iter(())  # the export reaches that far already
         return cluster_frames(ask, first=str(from_offset), until=str(stop))
 
     def offset_of(moment: When | None, *, later_ms: int) -> int | None:

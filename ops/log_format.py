@@ -38,7 +38,7 @@ def setup_logging(log_file: Path | None, *, level: int = logging.INFO) -> None:
         stream = logging.StreamHandler(sys.stderr)
         stream.setFormatter(TextFormatter() if style == "text" else JsonFormatter())
         # The command itself says on stderr why it ended, in one line.
-        stream.addFilter(lambda record: record.getMessage() != PROCESS_FAILED)
+        stream.addFilter(lambda record: record.msg != PROCESS_FAILED)
         handlers.append(stream)
     if log_file is not None:
         file = logging.handlers.RotatingFileHandler(

@@ -30,7 +30,14 @@ def run_format(args: argparse.Namespace) -> int:
         fail_usage(
             args, f"no cluster_id in {args.config} and no --cluster-id; for a new cluster take {fresh}"
         )
-    meta = format_directory(data_dir, role=role, node_id=NodeId(node_id), cluster_id=chosen, rng=rng)
+    meta = format_directory(
+        data_dir,
+        role=role,
+        node_id=NodeId(node_id),
+        cluster_id=chosen,
+        rng=rng,
+        may_hold={args.config.name},
+    )
     _show(args, _described(data_dir, meta))
     if role == "controller":
         entry = f'directory_id = "{uuid_text(meta.directory_id)}"'

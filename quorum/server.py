@@ -182,9 +182,11 @@ class _Node:
             self.transport.hello = replace(self.transport.hello, founding=b"")
         if self.segments.end_offset > 0 and len(journal) == 0 and journal.getCurrentTerm() == 0:
             raise lost_journal(data / "journal", data / "log")
-        log_end = self.segments.end_offset
-        if not is_covered(log_end, held_frames(journal), snapshot_end=self.covered_offset):
-            raise lost_journal(data / "journal", data / "log", lost=f"ends below offset {log_end}")
+        # Without its pointer the journal itself is refused, by name, when Raft begins.
+        if stored_pointer(disk) is not None or len(journal) == 0 or journal[0][1] <= 1:
+            log_end = self.segments.end_offset
+            if not is_covered(log_end, held_frames(journal), snapshot_end=self.covered_offset):
+                raise lost_journal(data / "journal", data / "log", lost=f"ends below offset {log_end}")
         self.raft = PySyncObjLog(
             member=member,
             voters=founders,

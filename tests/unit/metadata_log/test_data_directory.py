@@ -85,7 +85,7 @@ def test_what_lies_there_is_not_formatted_over(tmp_path: Path, name: str) -> Non
 
 
 def test_a_format_cut_short_is_taken_up_again(tmp_path: Path) -> None:
-    for folder in ("journal", "log", "lost+found"):
+    for folder in ("journal", "log", "lost+found", ".snapshots"):
         (tmp_path / folder).mkdir()
     (tmp_path / "meta.json.part").write_text("{")
     assert formatted(tmp_path) == load_meta(tmp_path)

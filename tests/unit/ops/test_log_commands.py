@@ -378,6 +378,36 @@ def test_a_dump_of_the_cluster(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line["offset"] for line in lines] == list(range(7, END))
 
 
+def test_an_export_that_reaches_further_already_is_left_as_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def answer(seen: Seen) -> Reply:
+        if seen.path.startswith("/v1/quorum"):
+            status = {"cluster_id": CLUSTER_ID, "log_start_offset": 0, "high_watermark": END}
+            return Reply(body=json.dumps(status).encode())
+        query = urllib.parse.parse_qs(urllib.parse.urlsplit(seen.path).query)
+        first, until = int(query.get("from", ["0"])[0]), int(query.get("until", [str(END)])[0])
+        assert first <= until, "a controller refuses that"
+        frames = [s.frame for s in HISTORY if s.batch.end_offset > first and s.batch.end_offset <= until]
+        return Reply(body=b"".join(frames), headers={"X-High-Watermark": str(END)})
+
+    with node() as told:
+        told.answer = answer
+        words = ["log", "export", "--bootstrap", told.url, "--to", str(tmp_path / "export"), "-o", "json"]
+        assert cli.main(words) == 0
+        manifest = json.loads(capsys.readouterr().out)
+        assert cli.main([*words, "--until", "5"]) == 0
+        assert json.loads(capsys.readouterr().out) == manifest
+
+
+@pytest.mark.parametrize(("first", "until"), [("6", "5"), ("-1m", "-2m")])
+def test_a_dump_that_ends_before_it_begins(
+    data: Path, capsys: pytest.CaptureFixture[str], first: str, until: str
+) -> None:
+    assert cli.main(["log", "dump", str(data), f"--from={first}", f"--until={until}"]) == 2
+    assert "--until lies before --from" in capsys.readouterr().err
+
+
 def test_an_answer_that_is_no_log() -> None:
     with node() as told:
         client = ClusterClient((told.url,), timeout_s=5, rng=random.Random(1))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from metadata_log.data_directory import load_meta
 from ops import cli
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
@@ -30,6 +31,13 @@ def test_format_then_info(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         info = json.loads(capsys.readouterr().out)
         assert {key: info[key] for key in made} == made
         assert info["running"] is False
+
+
+def test_the_settings_may_lie_in_the_directory_itself(tmp_path: Path) -> None:
+    file = settings(tmp_path)
+    file.write_text(file.read_text().replace('"data"', '"."'))
+    assert cli.main(["storage", "format", "--config", str(file)]) == 0
+    assert load_meta(tmp_path).node_id == 1
 
 
 def test_nothing_is_formatted_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
