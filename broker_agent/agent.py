@@ -438,7 +438,7 @@ class BrokerAgent:
         if self.state is not before:
             log.info(
                 "broker_state_changed",
-                extra={"before": before.value, "after": self.state.value, "event": event.name},
+                extra={"before": before.value, "after": self.state.value, "cause": event.name},
             )
         self._deadlines_moved.set()
         for action in actions:

@@ -46,8 +46,12 @@ def run_dump(args: argparse.Namespace) -> int:
         frames = within(file_frames(args.path), first=args.first, until=args.until)
     from_offset = args.first.offset if isinstance(args.first, AtOffset) else 0
     lines = (line for _, frame in frames for line in log_lines(decode(frame)[0], from_offset=from_offset))
-    for text in _dumped(lines, args.output):
-        print(text)
+    try:
+        for text in _dumped(lines, args.output):
+            print(text)
+    except DamagedFrame as error:
+        # Its frame was sound: it is what it says that is not known here.
+        raise damaged_file(args.path or "the cluster's log", error) from error
     return 0
 
 

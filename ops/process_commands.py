@@ -5,15 +5,21 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from metadata_log.data_directory import Role, read_meta, renamed_os_errors
-from metadata_log.errors import DirectoryInUse, DiskFailed, MetadataError
+from metadata_log.errors import DirectoryInUse, DiskFailed, InvariantBroken, MetadataError
 from ops.log_format import PROCESS_FAILED, setup_logging
 from ops.processes import running_process
 from ops.settings import load_broker_settings, load_controller_settings
 
 log = logging.getLogger(__name__)
+
+WHAT_NEXT: Final = (
+    ". It stopped rather than go on wrongly: copy its data directory and report this, then start it again; "
+    "if it ends so once more, treat its disk as lost (ops/runbooks/wiped-voter.md)"
+)
+"""Behind a broken invariant that does not say itself what becomes of the data directories."""
 
 
 def run_controller_process(args: argparse.Namespace) -> int:
@@ -54,7 +60,11 @@ def _run(process: Coroutine[Any, Any, None], text_log: Path) -> int:
         process.close()  # it never ran
         raise
     try:
-        asyncio.run(process)
+        try:
+            asyncio.run(process)
+        except InvariantBroken as error:
+            error.message += "" if "director" in error.message else WHAT_NEXT
+            raise
     except BaseException as error:
         # The last line of the log says why it ended; the traceback of a bug is kept there, not shown.
         foreseen = isinstance(error, MetadataError)

@@ -33,6 +33,7 @@ from metadata_log.errors import (
     OutcomeUnknown,
     Rejected,
     ThrottlingQuotaExceeded,
+    another_version,
 )
 from metadata_log.ids import BrokerId, NodeId, Uuid, uuid_text
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
@@ -542,6 +543,8 @@ class Controller:
                 for batch, frame in decode_all(frames):
                     self._take(batch, frame, None)
             except DamagedFrame as error:
+                if error.another_version:
+                    raise another_version("a committed batch", error.reason) from error
                 raise InvariantBroken(
                     f"a committed payload is no sequence of frames: {error.reason}"
                 ) from error

@@ -8,7 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
-from metadata_log.ids import NO_LEADER
+from metadata_log.ids import NO_LEADER, uuid_text
 from quorum.raft.raft_log import Role
 from quorum.status import QuorumStatus
 
@@ -42,6 +42,23 @@ class _Numbers(Collector):
         for code in sorted({each["code"] for each in reasons}):
             reason.add_metric([code], 1.0)
         yield reason
+        reachable = GaugeMetricFamily(
+            "raft_peer_reachable",
+            "1 for each other controller that is linked with this one.",
+            labels=["id", "directory_id"],
+        )
+        behind = GaugeMetricFamily(
+            "raft_peer_entries_behind",
+            "Entries that another controller lacks, as the leader knows.",
+            labels=["id", "directory_id"],
+        )
+        for peer in self._status.raft().peers:
+            who = [str(peer.node_id), uuid_text(peer.directory_id)]
+            reachable.add_metric(who, float(peer.reachable))
+            if peer.entries_behind is not None:
+                behind.add_metric(who, float(peer.entries_behind))
+        yield reachable
+        yield behind
         state = GaugeMetricFamily("raft_role", "1 for the role this node has.", labels=["role"])
         for role in Role:
             state.add_metric([role.value], float(self._status.raft().role is role))

@@ -124,6 +124,7 @@ class _Node:
         )
         stack.callback(self.segments.close)
         self.store = SnapshotStore(data / "snapshots", data / "quarantine")
+        self.store.on_damage = self._on_snapshot_damage
         self.committed_log = CommittedLog(self.segments)
         self.repair = LogRepair(
             committed=self.segments,
@@ -395,14 +396,15 @@ class _Node:
         gc.freeze()  # it holds no cycles; walking a million partitions in each full collection would take a second
         return image
 
+    def _on_snapshot_damage(self, snapshot_id: str, error: DamagedFile) -> None:
+        self.status.snapshot_set_aside = error.message
+        log.error("snapshot_quarantined", extra={"snapshot_id": snapshot_id, "reason": error.message})
+
     async def fetch(self, snapshot_id: str, from_node: NodeId) -> None:
         """Bring a snapshot here, from the leader or from whoever has it, and load it off the loop."""
         try:
             image = await asyncio.to_thread(self.store.load, snapshot_id)
-        except (SnapshotNotFound, DamagedFile) as error:
-            if isinstance(error, DamagedFile):
-                self.status.snapshot_set_aside = error.message
-                log.error("snapshot_quarantined", extra={"snapshot_id": snapshot_id, "reason": error.message})
+        except (SnapshotNotFound, DamagedFile):
             urls = self._other_urls(from_node)
             if not urls:
                 raise

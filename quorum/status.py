@@ -183,6 +183,13 @@ class QuorumStatus:
         found += [
             ("VOTER_FORGOT", f"controller {peer.node_id} {SET_BACK}") for peer in raft.peers if peer.forgot
         ]
+        if raft.snapshot_not_fetched is not None:
+            found.append(
+                (
+                    "SNAPSHOT_NOT_FETCHED",
+                    f"this node needs a snapshot to catch up: {raft.snapshot_not_fetched}",
+                )
+            )
         if not raft.is_voter:
             found.append(("NOT_A_VOTER", self._why_no_voter(raft)))
         segments = self.committed_log.segments

@@ -1,7 +1,7 @@
 """E: the directory of a node's snapshots: the newest, one by id, which to keep, and where damaged ones go."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,6 +43,8 @@ class SnapshotStore:
         self.directory = directory
         self._quarantine = quarantine
         self._sha256: dict[SnapshotId, str] = {}
+        self.on_damage: Callable[[SnapshotId, DamagedFile], None] = lambda _id, _error: None
+        """Told of each snapshot that goes to quarantine, in the thread that met it."""
         with renamed_os_errors(directory):
             directory.mkdir(parents=True, exist_ok=True)
             for partial in directory.glob("*.part"):
@@ -84,6 +86,7 @@ class SnapshotStore:
         except DamagedFile as error:
             error.context["moved_to"] = quarantine(path, into=self._quarantine)
             self._sha256.pop(SnapshotId(snapshot_id), None)
+            self.on_damage(SnapshotId(snapshot_id), error)
             raise
 
     def load_newest_at_or_below(self, offset: int | None = None) -> Loaded:

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from metadata_log.apply import image_of
 from metadata_log.batch import RecordBatch
-from metadata_log.codec import FrameHeader, decode
+from metadata_log.codec import DamagedFrame, FrameHeader, damaged_file, decode
 from metadata_log.data_directory import renamed_os_errors, replace_file, sync_directory
 from metadata_log.errors import (
     InconsistentClusterId,
@@ -123,7 +123,10 @@ def _batches(
     """Yield the batches that continue an image, checked to be one unbroken history."""
     end_offset, crc, epoch = image.end_offset, image.last_crc, image.controller_epoch
     for _, frame in frames(end_offset, until):
-        batch, _ = decode(frame)
+        try:
+            batch, _ = decode(frame)
+        except DamagedFrame as error:
+            raise damaged_file(f"the log behind offset {end_offset}", error) from error
         if until is not None and batch.end_offset > until:
             return
         if batch.base_offset > end_offset:

@@ -216,6 +216,8 @@ class PySyncObjLog:
         self._pointer_lock = asyncio.Lock()
         self._pinned: set[str] = set()
         self._installing = False
+        self._not_fetched: tuple[int, str] | None = None
+        """Up to which entry the snapshot reaches that could not be had the last time, and why."""
 
     # --- life
 
@@ -432,8 +434,14 @@ class PySyncObjLog:
             committed_ms_ago=_ms_ago(self._committed_at, now),
             synced_bytes_total=self._synced_bytes_total,
             syncs_total=self._syncs_total,
+            snapshot_not_fetched=self._why_not_fetched(),
             joins=guard.joins,
         )
+
+    def _why_not_fetched(self) -> str | None:
+        if self._not_fetched is None or self._applied[0] >= self._not_fetched[0]:
+            return None
+        return self._not_fetched[1]
 
     def _peer_status(self, peer: Member, now: float) -> PeerStatus:
         last = self._journal[-1][1] if len(self._journal) else 0
@@ -851,7 +859,11 @@ class PySyncObjLog:
             if isinstance(error, Fault):
                 raise
             # The leader will offer it again.
-            log.warning("snapshot_not_fetched", extra={"peer_id": leader, "error": error.error})
+            self._not_fetched = pointer.index, error.message
+            log.warning(
+                "snapshot_not_fetched",
+                extra={"peer_id": leader, "error": error.error, "reason": error.message},
+            )
         finally:
             self._installing = False
 

@@ -66,6 +66,8 @@ class RaftStatus:
     """Time since an entry of the current leadership was last committed here; None before the first."""
     synced_bytes_total: int
     syncs_total: int
+    snapshot_not_fetched: str | None = None
+    """Why the snapshot that this node needs to catch up could not be had the last time."""
     joins: bool = False
     """This node's log is empty and a linked controller's is not: it neither campaigns nor helps another such node."""
 

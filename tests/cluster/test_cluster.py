@@ -237,13 +237,15 @@ def test_a_controller_that_lags_far_behind_catches_up_through_a_snapshot(tmp_pat
         behind = next(member.id for member in cluster.controllers if member.id != leading)
         cluster.kill(behind)
         client = cluster.client(timeout_s=DEADLINE_S)
-        for number in range(400):
+        for number in range(1_500):  # a leader keeps 1,000 entries behind its snapshot
             client.write("PATCH", "/v1/configs", {"cluster": True, "set": {f"k{number % 10}": "x" * 600}})
         leader = await active_id(cluster)
         snapshots = f"{cluster.http(leader)}/v1/snapshots"
         await until(lambda: get(snapshots)["items"], "a snapshot")
         await cluster.start_one(behind)
         await all_agree(cluster, brokers=False)
+        metrics = await asyncio.to_thread(ask, cluster.http(behind), "GET", "/metrics")
+        assert b"snapshots_installed_total 1.0" in metrics.body
         for member in cluster.controllers:
             cluster.kill(member.id)
         for member in cluster.controllers:

@@ -136,6 +136,19 @@ def test_an_end_that_was_lost_below_the_snapshot_is_fetched_before_it_goes_on(qu
     quorum.ask("PATCH", "/v1/configs", {"cluster": True, "set": {"k": "after"}}).ok()
 
 
+def test_a_snapshot_that_rotted_is_named_by_whoever_meets_it(quorum: Quorum) -> None:
+    node_id = quorum.ask("GET", "/v1/quorum").value()["leader_id"]
+    _take_snapshot(quorum, node_id)
+    (path,) = (quorum.cluster.data(node_id) / "snapshots").glob("*.snapshot")
+    _damage(path, path.stat().st_size // 2)
+    end = quorum.ask("GET", "/v1/brokers").ok()["end_offset"]
+    quorum.ask("GET", f"/v1/state?at={end}").ok()
+    assert _reasons(quorum, node_id) == ["SNAPSHOT_SET_ASIDE"]
+    metrics = ask(quorum.cluster.http(node_id), "GET", "/metrics").body.decode()
+    assert 'health_reason{code="SNAPSHOT_SET_ASIDE"} 1.0' in metrics
+    assert (quorum.cluster.data(node_id) / "quarantine" / path.name).exists()
+
+
 def test_a_voter_whose_journal_lost_its_end_does_not_go_on(
     quorum: Quorum, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -82,6 +82,8 @@ class Faults:
             "limit data": lambda kind: self._harm_pair(kind, links.limit_data(rng)),
             "clients cut off": lambda kind: self._harm_http(kind, "clients-"),
             "brokers cut off": lambda kind: self._harm_http(kind, "peers-"),
+            "brokers slowed": self._slow_brokers,
+            "brokers one way": self._one_way_of_brokers,
             "kill -9 leader": lambda kind: self._kill(kind, leader=True),
             "kill -9 follower": lambda kind: self._kill(kind, leader=False),
             "kill -9 broker": self._kill_broker,
@@ -143,6 +145,16 @@ class Faults:
     async def _harm_http(self, kind: str, prefix: str) -> None:
         fault = self.rng.choice((links.CUT, links.BLACK_HOLE, links.RESET, links.latency(self.rng)))
         await self._harm(kind, {self.rng.choice(self.proxies.names(prefix)): BOTH}, fault)
+
+    async def _slow_brokers(self, kind: str) -> None:
+        rng = self.rng
+        fault = rng.choice((links.latency(rng), links.bandwidth(rng), links.slicer(rng)))
+        await self._harm(kind, {rng.choice(self.proxies.names("peers-")): BOTH}, fault)
+
+    async def _one_way_of_brokers(self, kind: str) -> None:
+        """Black-hole what brokers ask of a controller, or what it answers."""
+        name, stream = self.rng.choice(self.proxies.names("peers-")), self.rng.choice(BOTH)
+        await self._harm(kind, {name: (stream,)}, links.BLACK_HOLE)
 
     async def _kill(self, kind: str, *, leader: bool) -> None:
         async with self._down:

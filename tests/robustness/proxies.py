@@ -1,7 +1,7 @@
 """E: toxiproxy between all that talk to each other: one proxy for each link, and the faults that a link can have.
 
     raft-A-B     from voter A to voter B when A has dialled, both directions; raft-B-A is the other half of that pair
-    peers-A      from brokers, and from controllers that fetch snapshots, to controller A's HTTP
+    peers-A      from brokers, and from controllers that fetch snapshots, to controller A's HTTP, as A advertises it
     clients-A    from the run's own clients to controller A's HTTP
 
 The Python client of toxiproxy knows one server a process and puts names into its paths as they are, so names here are

@@ -19,6 +19,7 @@ import aiohttp
 
 from metadata_log.codec import decode_all
 from ops.local_cluster import LocalCluster
+from ops.log_commands import file_frames
 from quorum.config import ControllerSettings
 from tests.robustness.clients import Load, Operation, Watcher, check, write_history
 from tests.robustness.faults import Fault, Faults
@@ -151,6 +152,12 @@ async def _judge(verdict: Verdict, cluster: LocalCluster, watchers: list[Watcher
             verdict.violations.append(f"not converged within {CONVERGED_S:g} s: {missing or differing}")
             return
         await asyncio.sleep(0.2)
+    for broker in cluster.brokers:
+        said = (cluster.data(broker.id) / "broker.log").read_text()
+        if any(controller.http in said for controller in cluster.controllers):
+            verdict.violations.append(
+                f"{broker.name} went past the proxies: the run says nothing of its links"
+            )
     logs = {member.id: await _whole_log(member.http) for member in cluster.controllers}
     first = next(iter(logs.values()))
     if any(log != first for log in logs.values()):
@@ -171,11 +178,28 @@ async def _judge(verdict: Verdict, cluster: LocalCluster, watchers: list[Watcher
             )
         elif len(found) > 1:
             verdict.violations.append(f"write {done.value} of {done.key} stands twice, at {found}")
+    for broker in cluster.brokers:
+        broken = _broken_stream(cluster.data(broker.id), first)
+        if broken is not None:
+            verdict.violations.append(f"{broker.name} {broken}")
     for watcher in watchers:
         if watcher.broken is not None:
             verdict.violations.append(watcher.broken)
         elif not first.startswith(b"".join(watcher.frames)):
             verdict.violations.append("a watcher was told another history than the log's")
+
+
+def _broken_stream(data: Path, log: bytes) -> str | None:
+    """Return what is wrong with the frames a broker took; None: each follows the one before, and stands in the log."""
+    known = {batch.base_offset: frame for batch, frame in decode_all(log)}
+    end_offset: int | None = None
+    for header, frame in file_frames(data):
+        if end_offset not in (None, header.base_offset):
+            return f"continued offset {end_offset} with a batch at {header.base_offset}"
+        end_offset = header.end_offset
+        if header.base_offset in known and known[header.base_offset] != frame:
+            return f"was told another batch at offset {header.base_offset} than the log's"
+    return None if end_offset is not None else "took no frame"
 
 
 async def _digests(cluster: LocalCluster) -> str | None:
@@ -211,7 +235,7 @@ async def _whole_log(url: str) -> bytes:
 
 
 def _through(proxies: Proxies, settings: ControllerSettings) -> ControllerSettings:
-    """Let a controller reach each other voter through a proxy of its own; all HTTP through one."""
+    """Let a controller reach each other voter through a proxy of its own; all HTTP through one, which it advertises."""
     own = settings.node_id
     voters = []
     for voter in settings.voters:
@@ -220,7 +244,9 @@ def _through(proxies: Proxies, settings: ControllerSettings) -> ControllerSettin
         assert parts.port is not None
         host, port = proxies.address(f"peers-{voter.id}", (parts.hostname, parts.port))
         if voter.id == own:
-            voters.append(voter)  # its own entry says where it listens
+            voters.append(voter)
+            # By another name for the same host: who advertises a port of the host it listens on must listen there.
+            settings = replace(settings, advertised_http=f"http://localhost:{port}")
         else:
             raft = proxies.address(f"raft-{own}-{voter.id}", voter.raft)
             voters.append(replace(voter, http=f"http://{host}:{port}", raft=raft))

@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
 
+from metadata_log.codec import read_header
+
 VARIABLE: Final = "METAQUORUM_MUTANT"
 """Which mutant the plugin puts in place."""
 SECONDS: Final = 12.0
@@ -112,6 +114,22 @@ def _applies_before_its_sync(apply: Any) -> Any:
             journal.synced_index = synced_index
 
     return at_once
+
+
+def _asks_without_patience(probing: Any) -> Any:
+    def asks(guard: Any, peer: Any, progress: Any) -> None:
+        progress.asked_at = float("-inf")
+        probing(guard, peer, progress)
+
+    return asks
+
+
+def _without_the_first_frame(read: Any) -> Any:
+    def less(log: Any, from_offset: int, **bounds: Any) -> bytes:
+        frames: bytes = read(log, from_offset, **bounds)
+        return frames[read_header(frames).frame_bytes :] if frames else frames
+
+    return less
 
 
 def _always_hurries(hurries: Any) -> Any:
@@ -640,6 +658,27 @@ MUTANTS: Final = (
         "broker_agent.session:Session.on_fetched",
         _counts_from_now,
         Directed("tests/unit/broker_agent/test_session.py"),
+    ),
+    Mutant(
+        "excuse",
+        "who was kept from running judges a silence at once",
+        f"{_G}.excuse",
+        _always(False),
+        Directed(f"{_GUARD_TESTS}::test_excuse_who_was_kept_from_running_waits_for_one_heartbeat_more"),
+    ),
+    Mutant(
+        "probing",
+        "a follower whose position is unknown is asked again before it answers",
+        f"{_G}.probing",
+        _asks_without_patience,
+        Directed(f"{_GUARD_TESTS}::test_probing_has_one_question_in_flight"),
+    ),
+    Mutant(
+        "delta-gap",
+        "a delta lacks its first batch",
+        "quorum.committed_log:CommittedLog.read",
+        _without_the_first_frame,
+        Seeds("calm", 5),
     ),
     Mutant(
         "any-position",

@@ -20,6 +20,7 @@ class ModelQuorum:
         """By the place in the log of what changes them."""
         self.observers: list[PeerStatus] = []
         self.caught_up_ms_ago: dict[NodeId, int | None] = {}
+        self.snapshot_not_fetched: str | None = None
         """Of the voters that are not at the leader's heels; None: not reachable."""
         self.log: list[bytes] = []
         self.committed = 0
@@ -138,6 +139,7 @@ class ModelRaft:
             committed_ms_ago=0,
             synced_bytes_total=0,
             syncs_total=0,
+            snapshot_not_fetched=self.quorum.snapshot_not_fetched,
         )
 
     def _other_voters(self) -> Sequence[PeerStatus]:

@@ -508,6 +508,7 @@ def test_what_stops_nobody_shows_with_its_reason(tmp_path: Path) -> None:
         desk.refused[NodeId(3)] = Refusal(INCONSISTENT_VOTER_SET, "nodes 1 and 3 have different voters")
         desk.room = 1_000
         desk.status.snapshot_set_aside = "DATA/snapshots/x.snapshot: byte 7: a frame is cut short"
+        desk.lab.quorum.snapshot_not_fetched = "no snapshot x from http://h:1: refused"
         _, ready = await ask("GET", "/readyz")
         told = {reason["code"]: reason["detail"] for reason in ready["reasons"]}
         assert (
@@ -515,10 +516,14 @@ def test_what_stops_nobody_shows_with_its_reason(tmp_path: Path) -> None:
         )
         assert told["DISK_NEARLY_FULL"].startswith("only 1000 bytes are free at ")
         assert "byte 7" in told["SNAPSHOT_SET_ASIDE"]
+        assert "from http://h:1: refused" in told["SNAPSHOT_NOT_FETCHED"]
         numbers = exposition(desk.status).decode().splitlines()
         for code in told:
             assert f'health_reason{{code="{code}"}} 1.0' in numbers
         assert "data_directory_free_bytes 1000.0" in numbers
         assert "raft_links_dropped_total 7.0" in numbers
+        peer = f'{{directory_id="{uuid_text(FOUNDERS[NodeId(3)])}",id="3"}}'
+        assert f"raft_peer_reachable{peer} 1.0" in numbers
+        assert f"raft_peer_entries_behind{peer} 0.0" in numbers
 
     at_desk(tmp_path, story)
