@@ -152,6 +152,7 @@ class BrokerAgent:
             snapshots_fetched=follower.snapshots_fetched,
             load_errors=self.cache.damaged_count + self.frames_damaged,
             snapshots_failed=self.cache.snapshots_failed,
+            warnings=tuple(self.cache.warnings.items()),
             calls_failed=self.calls_failed,
         )
 
@@ -408,6 +409,7 @@ class BrokerAgent:
                 await self._on_disk(self.cache.write_due_snapshot)
             except DiskFailed as error:
                 self.cache.snapshots_failed += 1
+                self.cache.warnings["SNAPSHOT_FAILED"] = error.message
                 log.warning("snapshot_failed", extra={"reason": error.message})
             await asyncio.sleep(SYNC_EVERY_S)
 

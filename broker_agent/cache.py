@@ -56,6 +56,8 @@ class Cache:
         self.damaged_count = 0
         """Files found damaged or foreign since the process started."""
         self.snapshots_failed = 0
+        self.warnings: dict[str, str] = {}
+        """What an operator should see to although the broker serves, by code; it stays until the next start."""
 
     @property
     def segments(self) -> SegmentedLog:
@@ -253,6 +255,9 @@ class Cache:
 
     def _report_damage(self, reason: str) -> None:
         self.damaged_count += 1
+        self.warnings["CACHE_SET_ASIDE"] = (
+            f"{reason}; what was damaged lies in quarantine, and the controllers had it"
+        )
         log.error("cache_damaged", extra={"reason": reason})
 
     # --- at the end

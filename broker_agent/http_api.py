@@ -177,8 +177,12 @@ class HttpApi:
         return self._ok(request, {"ok": True})
 
     async def _readyz(self, request: web.Request) -> web.Response:
-        reasons = [] if self._agent.may_serve() else [{"code": "NOT_SERVING", "detail": self._why_not()}]
-        return self._ok(request, {"ready": not reasons, "reasons": reasons}, status=503 if reasons else 200)
+        ready = self._agent.may_serve()
+        reasons = [] if ready else [("NOT_SERVING", self._why_not())]
+        told = [
+            {"code": code, "detail": detail} for code, detail in (*reasons, *self._agent.numbers().warnings)
+        ]
+        return self._ok(request, {"ready": ready, "reasons": told}, status=200 if ready else 503)
 
     def _why_not(self) -> str:
         agent = self._agent

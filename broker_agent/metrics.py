@@ -34,6 +34,8 @@ class BrokerNumbers:
     snapshots_fetched: int
     load_errors: int
     snapshots_failed: int
+    warnings: tuple[tuple[str, str], ...]
+    """Code and detail of what an operator should see to although the broker serves."""
     calls_failed: int
 
 
@@ -77,6 +79,12 @@ class _Collector(Collector):
              n.calls_failed),
         ):  # fmt: skip
             yield CounterMetricFamily(name, help_text, value=count)
+        reason = GaugeMetricFamily(
+            "health_reason", "1 for each code of what /readyz tells of a broker that serves.", labels=["code"]
+        )
+        for code, _ in n.warnings:
+            reason.add_metric([code], 1.0)
+        yield reason
         state = GaugeMetricFamily(
             "broker_registration_state", "1 for the state this broker is in.", labels=["state"]
         )

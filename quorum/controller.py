@@ -105,6 +105,7 @@ class Counters:
     writes_refused: int = 0
     writes_unknown: int = 0
     brokers_fenced: int = 0
+    session_checks_late: int = 0
     fetches: int = 0
     fetch_bytes: int = 0
     snapshots_written: int = 0
@@ -445,6 +446,7 @@ class Controller:
         if slept_ms > self._settings.timing.session_timeout_ms // 2:
             # The silence was ours: a process that did not run cannot blame brokers for not being heard.
             self.liveness.grant_all(self._tip, now_ms)
+            self.counters.session_checks_late += 1
             log.warning("session_checks_late", extra={"slept_ms": slept_ms})
             return False
         expired = self.liveness.expired(now_ms)

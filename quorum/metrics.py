@@ -125,7 +125,7 @@ class _Numbers(Collector):
         return {
             "raft_elections": ("Elections this node took part in as candidate.", raft.elections_total),
             "raft_links_dropped": (
-                "Connections to the Raft port dropped for what arrived on them.",
+                "Links of Raft dropped for what arrived on them, or did not, or would not leave.",
                 self._status.foreign_bytes_total(),
             ),
             "raft_syncs": ("Syncs of the journal.", raft.syncs_total),
@@ -141,6 +141,10 @@ class _Numbers(Collector):
             "writes_refused": ("Writes the decision refused.", counters.writes_refused),
             "writes_unknown": ("Writes answered with REQUEST_TIMED_OUT.", counters.writes_unknown),
             "brokers_fenced": ("Brokers fenced for silence.", counters.brokers_fenced),
+            "session_checks_late": (
+                "Times this process stood still, and gave each broker a whole session anew.",
+                counters.session_checks_late,
+            ),
             "metadata_fetches": ("MetadataFetch requests.", counters.fetches),
             "metadata_fetch_bytes": ("Bytes of frames sent to brokers.", counters.fetch_bytes),
             "snapshots_written": ("Snapshots taken here.", counters.snapshots_written),

@@ -138,7 +138,7 @@ class TcpTransport:
         self.members: dict[NodeId, Hello] = {}
         """What each linked peer said of itself, and the last known peers before they were lost; the newest last."""
         self.foreign_bytes_total = 0
-        """Links dropped for what arrived on them."""
+        """Links dropped for what arrived on them, or did not, or would not leave."""
         self.node_id = node_id
         self.hello = hello
         """What the next handshake says; the owner replaces it when it changes."""
@@ -539,10 +539,7 @@ class _Link(asyncio.Protocol):
         self._outbox.append(framed)
         self._outbox_bytes += len(framed)
         if self._outbox_bytes + self._transport.get_write_buffer_size() > RAFT_OUTBOX_BYTES_MAX:
-            log.warning(
-                "raft_link_overfull", extra={"peer_id": self._peer, "bytes_max": RAFT_OUTBOX_BYTES_MAX}
-            )
-            self.close()
+            self._drop(f"more than {RAFT_OUTBOX_BYTES_MAX} bytes wait to be sent on it")
 
     def close(self) -> None:
         """Close from this side, at once; `connection_lost` follows in the loop's next round."""
@@ -602,10 +599,7 @@ class _Link(asyncio.Protocol):
         return {"type": "refused", "error": self._objection.error, "message": self._objection.message}
 
     def _handshake_overdue(self) -> None:
-        log.warning(
-            "raft_handshake_overdue", extra={"address": self._address(), "timeout_ms": HANDSHAKE_TIMEOUT_MS}
-        )
-        self.close()
+        self._drop(f"no handshake within {HANDSHAKE_TIMEOUT_MS} ms")
 
     def _drop(self, reason: str) -> None:
         self._owner.foreign(self._peer, self._address(), reason)

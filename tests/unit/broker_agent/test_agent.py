@@ -18,6 +18,7 @@ import pytest
 from broker_agent.agent import BrokerAgent
 from broker_agent.config import BrokerSettings
 from broker_agent.lifecycle import State
+from broker_agent.metrics import exposition
 from metadata_log.data_directory import read_process_json
 from metadata_log.errors import (
     CannotListen,
@@ -534,6 +535,14 @@ def test_a_snapshot_that_cannot_be_written_costs_nothing_else(
             cluster.log.fill(300)
             cluster.append(NoOpRecord())
             await until(lambda: agent.numbers().snapshots_failed, "the snapshot failed")
+            async with (
+                aiohttp.ClientSession() as session,
+                session.get(f"{agent.http_url}/readyz") as response,
+            ):
+                told = await response.json()
+            assert (response.status, told["ready"]) == (200, True)
+            assert [reason["code"] for reason in told["reasons"]] == ["SNAPSHOT_FAILED"]
+            assert b'health_reason{code="SNAPSHOT_FAILED"} 1.0' in exposition(agent.numbers())
             await until(lambda: agent.image.end_offset == cluster.log.image.end_offset, "it follows on")
             assert agent.may_serve()
 

@@ -89,6 +89,7 @@ def test_a_log_that_begins_behind_every_snapshot_is_of_no_use(tmp_path: Path, hi
     cache = a_cache(tmp_path)
     assert cache.open() is EMPTY
     assert cache.damaged_count == 1
+    assert "in quarantine" in cache.warnings["CACHE_SET_ASIDE"]
     cache.close()
 
 
