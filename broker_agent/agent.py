@@ -50,6 +50,7 @@ from metadata_log.errors import (
 from metadata_log.ids import NO_NODE, random_uuid
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.protocol import Diverging, FetchKind, Registered, SnapshotOffer
+from metadata_log.recent_faults import RecentFaults, recent_faults
 from metadata_log.records.brokers import BrokerEndpoint
 from snapshots.download import download_snapshot
 
@@ -85,12 +86,14 @@ class BrokerAgent:
         on_delta: OnDelta | None = None,
         now_ms: Callable[[], int] = now_ms,
         rng: random.Random | None = None,
+        recent: RecentFaults | None = None,
     ) -> None:
         settings.validate()
         self.settings = settings
         self._on_delta = on_delta
         self._now_ms = now_ms
         self._rng = random.SystemRandom() if rng is None else rng
+        self.recent = RecentFaults() if recent is None else recent
         self.incarnation_id = random_uuid(self._rng)
         self.state = State.OFFLINE
         self.http_url = ""
@@ -154,6 +157,7 @@ class BrokerAgent:
             snapshots_failed=self.cache.snapshots_failed,
             warnings=tuple(self.cache.warnings.items()),
             calls_failed=self.calls_failed,
+            logged_faults=self.recent.counts(),
         )
 
     def stop(self) -> None:
@@ -509,25 +513,26 @@ async def run_broker(settings: BrokerSettings, *, text_log: Path | None = None) 
         Fault: its message says what broke, where, and what to do.
     """
     limits.check_relations()
-    agent = BrokerAgent(settings)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, agent.stop)
-    async with agent:
-        write_process_json(
-            settings.data_dir,
-            role="broker",
-            node_id=settings.broker_id,
-            pid=os.getpid(),
-            incarnation_id=agent.incarnation_id,
-            http=agent.http_url,
-            raft=None,
-            started_at_ms=unix_ms(),
-            log=str(text_log or ""),
-        )
-        log.info("broker_started", extra={"broker_id": settings.broker_id, "http": agent.http_url})
-        await agent.run()
-        remove_process_json(settings.data_dir)
-    log.info("broker_stopped", extra={"broker_id": settings.broker_id})
+    with recent_faults() as recent:
+        agent = BrokerAgent(settings, recent=recent)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, agent.stop)
+        async with agent:
+            write_process_json(
+                settings.data_dir,
+                role="broker",
+                node_id=settings.broker_id,
+                pid=os.getpid(),
+                incarnation_id=agent.incarnation_id,
+                http=agent.http_url,
+                raft=None,
+                started_at_ms=unix_ms(),
+                log=str(text_log or ""),
+            )
+            log.info("broker_started", extra={"broker_id": settings.broker_id, "http": agent.http_url})
+            await agent.run()
+            remove_process_json(settings.data_dir)
+        log.info("broker_stopped", extra={"broker_id": settings.broker_id})
 
 
 def _port_of(url: str) -> int:

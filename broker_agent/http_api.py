@@ -182,7 +182,8 @@ class HttpApi:
         told = [
             {"code": code, "detail": detail} for code, detail in (*reasons, *self._agent.numbers().warnings)
         ]
-        return self._ok(request, {"ready": ready, "reasons": told}, status=200 if ready else 503)
+        body = {"ready": ready, "reasons": told, "passed": self._agent.recent.rows()}
+        return self._ok(request, body, status=200 if ready else 503)
 
     def _why_not(self) -> str:
         agent = self._agent

@@ -1,6 +1,6 @@
 """P: a broker's numbers under the words Kafka's operators know, in Prometheus' text format."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -37,6 +37,8 @@ class BrokerNumbers:
     warnings: tuple[tuple[str, str], ...]
     """Code and detail of what an operator should see to although the broker serves."""
     calls_failed: int
+    logged_faults: Mapping[str, int]
+    """How often each code was logged as a warning or worse since the start."""
 
 
 def exposition(numbers: BrokerNumbers) -> bytes:
@@ -85,6 +87,12 @@ class _Collector(Collector):
         for code, _ in n.warnings:
             reason.add_metric([code], 1.0)
         yield reason
+        logged = CounterMetricFamily(
+            "logged_faults", "Times each code was logged as a warning or worse.", labels=["code"]
+        )
+        for code, count in sorted(n.logged_faults.items()):
+            logged.add_metric([code], count)
+        yield logged
         state = GaugeMetricFamily(
             "broker_registration_state", "1 for the state this broker is in.", labels=["state"]
         )

@@ -1,9 +1,11 @@
 """P: how well a cluster is, from what its nodes say of it: green, yellow or red, and why."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+from ops.when import duration_text
 
 Health: TypeAlias = Literal["green", "yellow", "red"]
 EXIT_CODES: Final[Mapping[Health, int]] = {"green": 0, "yellow": 10, "red": 20}
@@ -27,17 +29,54 @@ class Reason(NamedTuple):
 
 
 def judge(
-    nodes: Sequence[NodeAnswers], brokers: Sequence[Mapping[str, Any]] | None, *, expect_brokers: int | None
+    nodes: Sequence[NodeAnswers],
+    brokers: Sequence[Mapping[str, Any]] | None,
+    *,
+    broker_ready: Mapping[int, Mapping[str, Any]],
+    expect_brokers: int | None,
 ) -> dict[str, Any]:
-    """Return {"health", "reasons"}; `brokers` are the items of /v1/brokers, None where no controller is active."""
-    reasons = [*_of_controllers(nodes), *_of_brokers(brokers, expect_brokers)]
+    """Return {"health", "reasons", "passed"}; what passed within the last hour is told and changes no colour.
+
+    `brokers` are the items of /v1/brokers, None where no controller is active; `broker_ready` is what /readyz of those
+    that answered says, by id.
+    """
+    ready = [
+        *(
+            (f"controller {node.quorum['node_id']}", node.ready)
+            for node in nodes
+            if node.quorum and node.ready
+        ),
+        *((f"broker {broker_id}", broker_ready[broker_id]) for broker_id in sorted(broker_ready)),
+    ]
+    reasons = [*_of_controllers(nodes), *_of_brokers(brokers, expect_brokers), *_of_themselves(ready)]
     colours = {reason.health for reason in reasons}
     health: Health = "red" if "red" in colours else "yellow" if colours else "green"
     reasons.sort(key=lambda reason: reason.health != "red")
     return {
         "health": health,
         "reasons": [{"code": reason.code, "detail": reason.detail} for reason in reasons],
+        "passed": [fault for who, each in ready for fault in _passed(who, each)],
     }
+
+
+def _of_themselves(ready: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Reason]:
+    """Yield what nodes say of themselves; a ready node may have something to say, too: a snapshot that failed."""
+    for who, said in ready:
+        for reason in said["reasons"]:
+            yield Reason("yellow", reason["code"], f"{who}: {reason['detail']}")
+
+
+def _passed(who: str, said: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+    """Yield the faults that a node met and survived, without those which it still has."""
+    present = {reason["code"] for reason in said["reasons"]}
+    for fault in said.get("passed", ()):
+        if fault["code"] not in present:
+            times = f"{fault['count']} times, the last " if fault["count"] > 1 else ""
+            ago = duration_text(fault["ms_ago"])
+            yield {
+                "code": fault["code"],
+                "detail": f"{who}: {times}{ago} ago: {fault['detail']}".rstrip(": "),
+            }
 
 
 def merged_status(nodes: Sequence[NodeAnswers]) -> dict[str, Any] | None:
@@ -95,10 +134,6 @@ def _of_controllers(nodes: Sequence[NodeAnswers]) -> Iterator[Reason]:
     for node in nodes:
         if node.quorum is None:
             yield Reason("yellow", "CONTROLLER_UNREACHABLE", f"{node.url} does not answer")
-        elif node.ready is not None:
-            for reason in node.ready["reasons"]:  # a ready node may have some, too: a snapshot that failed
-                said = f"controller {node.quorum['node_id']}: {reason['detail']}"
-                yield Reason("yellow", reason["code"], said)
     told = [node.quorum for node in nodes if node.quorum is not None]
     if len({quorum["cluster_id"] for quorum in told}) > 1:
         yield Reason("red", "INCONSISTENT_CLUSTER_ID", "the controllers asked belong to different clusters")

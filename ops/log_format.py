@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from metadata_log.limits import MIB
+from metadata_log.recent_faults import facts_of
 from ops.when import time_text
 
 LOG_FILE_BYTES_MAX: Final = 16 * MIB
@@ -22,8 +23,6 @@ STREAM_VARIABLE: Final = "METAQUORUM_LOG"
 
 PROCESS_FAILED: Final = "process_failed"
 """The last line of a log: why the process ended."""
-
-_STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
 
 def setup_logging(log_file: Path | None, *, level: int = logging.INFO) -> None:
@@ -79,7 +78,7 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         time = time_text(int(record.created * 1000))
         line = f"{time} {record.levelname} {record.name} {record.getMessage()}"
-        facts = "".join(f" {name}={_fact(value)}" for name, value in _facts(record).items())
+        facts = "".join(f" {name}={_fact(value)}" for name, value in facts_of(record).items())
         return "\n".join([_one_line(line + facts), *_traceback(self, record)])
 
 
@@ -90,15 +89,11 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname,
             "logger": record.name,
             "event": record.getMessage(),
-            **_facts(record),
+            **facts_of(record),
         }
         if traceback := _traceback(self, record):
             line["traceback"] = "\n".join(traceback)
         return json.dumps(line, ensure_ascii=False, default=str)
-
-
-def _facts(record: logging.LogRecord) -> dict[str, Any]:
-    return {name: value for name, value in record.__dict__.items() if name not in _STANDARD}
 
 
 def _fact(value: Any) -> str:

@@ -2,9 +2,10 @@
 
 import argparse
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from metadata_log.errors import Unavailable
 from ops import render
@@ -16,6 +17,10 @@ from ops.when import duration_text
 
 ONE_NODE_S: Final = 2.0
 """A node that takes longer counts as not answering: one that hangs must not hide what the others say."""
+ONE_BROKER_S: Final = 1.0
+BROKERS_AT_A_TIME: Final = 32
+REASON_KEYS: Final = {"code", "detail"}
+PASSED_KEYS: Final = {"code", "detail", "count", "ms_ago"}
 LOOK_AGAIN_S: Final = 0.25
 
 
@@ -79,13 +84,24 @@ def run_health(args: argparse.Namespace) -> int:
     client = client_from(args)
     deadline = time.monotonic() + args.wait_s
     while True:
-        judged = judge(ask_all(client), _brokers(client), expect_brokers=args.expect_brokers)
+        brokers = _brokers(client)
+        judged = judge(
+            ask_all(client),
+            brokers,
+            broker_ready=_broker_ready(client, brokers or []),
+            expect_brokers=args.expect_brokers,
+        )
         if not args.wait or judged["health"] == "green" or time.monotonic() >= deadline:
             break
         time.sleep(LOOK_AGAIN_S)
-    reasons = (f"\n  {reason['code']}: {reason['detail']}" for reason in judged["reasons"])
-    show(args, judged, table=lambda: judged["health"] + "".join(reasons))
+    show(args, judged, table=lambda: "\n".join([judged["health"], *_reasons(judged)]))
     return EXIT_CODES[judged["health"]]
+
+
+def _reasons(judged: Mapping[str, Any]) -> Iterator[str]:
+    for key, mark in (("reasons", ""), ("passed", "passed: ")):
+        for reason in judged[key]:
+            yield f"  {mark}{reason['code']}: {reason['detail']}"
 
 
 def ask_all(client: ClusterClient) -> list[NodeAnswers]:
@@ -126,6 +142,38 @@ def leader_url(client: ClusterClient) -> str:
 
 def _brief(client: ClusterClient) -> ClusterClient:
     return ClusterClient(client.bootstrap, timeout_s=min(client.timeout_s, ONE_NODE_S), rng=client.rng)
+
+
+def _broker_ready(
+    client: ClusterClient, brokers: Sequence[Mapping[str, Any]]
+) -> dict[int, Mapping[str, Any]]:
+    """Return what the brokers say of themselves on the HTTP endpoint of our agent.
+
+    One that says nothing, or is none of our agents, is judged by what the controllers know of it alone.
+    """
+
+    def ask(broker: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        try:
+            endpoint = broker["endpoints"][0]
+            host = f"[{endpoint['host']}]" if ":" in endpoint["host"] else endpoint["host"]
+            ready = client.ask_one(
+                f"http://{host}:{endpoint['port']}", "/readyz", timeout_s=min(client.timeout_s, ONE_BROKER_S)
+            ).json()
+        except Unreachable:
+            return None
+        match ready:
+            case {"reasons": [*reasons], "passed": [*passed]} if all(
+                isinstance(each, dict) and keys <= each.keys()
+                for told, keys in ((reasons, REASON_KEYS), (passed, PASSED_KEYS))
+                for each in told
+            ):
+                return cast("Mapping[str, Any]", ready)
+        return None
+
+    running = [broker for broker in brokers if broker["state"] != "OFFLINE" and broker["endpoints"]]
+    with ThreadPoolExecutor(BROKERS_AT_A_TIME) as threads:
+        told = zip(running, threads.map(ask, running), strict=True)
+        return {broker["broker_id"]: ready for broker, ready in told if ready is not None}
 
 
 def _brokers(client: ClusterClient) -> list[dict[str, Any]] | None:

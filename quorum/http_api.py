@@ -482,7 +482,8 @@ class HttpApi:
 
     async def _readyz(self, request: web.Request) -> web.Response:
         reasons = self._status.reasons_not_ready()
-        body = {"ready": not reasons, "reasons": reasons + self._status.warnings()}
+        told = reasons + self._status.warnings()
+        body = {"ready": not reasons, "reasons": told, "passed": self._status.recent.rows()}
         return self._ok(request, body, status=503 if reasons else 200)
 
     async def _metrics(self, request: web.Request) -> web.Response:  # noqa: ARG002 (a handler's signature)

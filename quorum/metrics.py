@@ -42,6 +42,12 @@ class _Numbers(Collector):
         for code in sorted({each["code"] for each in reasons}):
             reason.add_metric([code], 1.0)
         yield reason
+        logged = CounterMetricFamily(
+            "logged_faults", "Times each code was logged as a warning or worse.", labels=["code"]
+        )
+        for code, count in sorted(self._status.recent.counts().items()):
+            logged.add_metric([code], count)
+        yield logged
         reachable = GaugeMetricFamily(
             "raft_peer_reachable",
             "1 for each other controller that is linked with this one.",

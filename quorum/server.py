@@ -43,6 +43,7 @@ from metadata_log.errors import (
 )
 from metadata_log.ids import NO_NODE, NodeId, Uuid, random_uuid
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
+from metadata_log.recent_faults import RecentFaults, recent_faults
 from metadata_log.segments import SegmentedLog
 from quorum.collector import short_collections
 from quorum.committed_log import CommittedLog, is_covered
@@ -90,6 +91,7 @@ async def run_controller(settings: ControllerSettings, *, text_log: Path | None 
     settings.validate()
     meta = read_meta(settings.data_dir, "controller", settings.node_id, settings.cluster_id)
     with ExitStack() as stack:
+        recent = stack.enter_context(recent_faults())
         stack.enter_context(DirectoryLock(settings.data_dir))
         reserve = Reserve(settings.data_dir).at_start()
         if reserve in ("released", "no room"):
@@ -100,14 +102,16 @@ async def run_controller(settings: ControllerSettings, *, text_log: Path | None 
         wanted = room_to_open(OsDisk(journal_directory))
         check_space(settings.data_dir, limits.FREE_BYTES_TO_START + wanted)
         stack.enter_context(short_collections())
-        node = _Node(settings, meta, stack)
+        node = _Node(settings, meta, stack, recent)
         await node.run(text_log)
 
 
 class _Node:
     """The parts of one controller, wired; they live as long as `run`."""
 
-    def __init__(self, settings: ControllerSettings, meta: Meta, stack: ExitStack) -> None:
+    def __init__(
+        self, settings: ControllerSettings, meta: Meta, stack: ExitStack, recent: RecentFaults
+    ) -> None:
         self.settings = settings
         data = settings.data_dir
         rng = random.SystemRandom()
@@ -222,6 +226,7 @@ class _Node:
             refused=self.transport.refused,
             foreign_bytes_total=lambda: self.transport.foreign_bytes_total,
             free_bytes=lambda: free_bytes(data),
+            recent=recent,
         )
         self.stop_asked = asyncio.Event()
         self.fault: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from metadata_log import limits
 from metadata_log.ids import NodeId, Uuid, uuid_text
+from metadata_log.recent_faults import RecentFaults
 from metadata_log.state_digest import digest
 from quorum.committed_log import CommittedLog
 from quorum.config import ControllerSettings, address_text
@@ -50,6 +51,7 @@ class QuorumStatus:
         refused: Callable[[], Mapping[NodeId, Refusal]],
         foreign_bytes_total: Callable[[], int],
         free_bytes: Callable[[], int],
+        recent: RecentFaults,
     ) -> None:
         """Take this node's own directory, and where a controller says that it is reached: HOST:PORT, None if unknown.
 
@@ -67,6 +69,7 @@ class QuorumStatus:
         self.refused = refused
         self.foreign_bytes_total = foreign_bytes_total
         self.free_bytes = free_bytes
+        self.recent = recent
         self.snapshot_set_aside: str | None = None
         """What was wrong with the snapshot that this node set aside since it started."""
 

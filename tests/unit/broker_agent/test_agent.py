@@ -130,7 +130,10 @@ def test_a_broker_registers_follows_serves_and_stops_clean(tmp_path: Path) -> No
                 assert body["digest"]["value"] == digest(cluster.log.image)
                 assert body["broker_epoch"] == agent.broker_epoch
                 assert 0 < body["session_left_ms"] <= cluster.session_timeout_ms
-                assert (await get(agent, "/readyz")) == (200, {"ready": True, "reasons": []})
+                assert (await get(agent, "/readyz")) == (
+                    200,
+                    {"ready": True, "reasons": [], "passed": []},
+                )
                 cluster.append(NoOpRecord())
                 await until(
                     lambda: agent.image.end_offset == cluster.log.image.end_offset, "the delta has come"

@@ -7,7 +7,7 @@ import pytest
 
 from ops.health import NodeAnswers, disagreements, judge, merged_status
 
-READY = {"ready": True, "reasons": []}
+READY = {"ready": True, "reasons": [], "passed": []}
 
 
 def voter(node_id: int, **different: Any) -> dict[str, Any]:
@@ -52,7 +52,8 @@ def nodes(*quorums: Mapping[str, Any] | None, ready: Mapping[str, Any] = READY) 
 
 ALL = nodes(quorum(1), quorum(2), quorum(3))
 ONLINE = [{"broker_id": broker_id, "state": "ONLINE"} for broker_id in (11, 12)]
-NOT_READY = {"ready": False, "reasons": [{"code": "DISK_STALLED", "detail": "a sync runs for 900 ms"}]}
+STALLED = {"code": "DISK_STALLED", "detail": "a sync runs for 900 ms"}
+NOT_READY = {"ready": False, "reasons": [STALLED], "passed": []}
 UNREACHED = quorum(1, voters=[voter(1), voter(2, reachable=False), voter(3, last_caught_up_ms_ago=9_000)])
 
 
@@ -92,9 +93,43 @@ def test_health(
     health: str,
     codes: list[str],
 ) -> None:
-    judged = judge(answers, brokers, expect_brokers=expected)
-    assert judged["health"] == health
+    judged = judge(answers, brokers, broker_ready={11: READY}, expect_brokers=expected)
+    assert (judged["health"], judged["passed"]) == (health, [])
     assert [reason["code"] for reason in judged["reasons"]] == codes
+
+
+def test_a_broker_says_itself_what_it_met() -> None:
+    set_aside = {"code": "CACHE_SET_ASIDE", "detail": "damage in segment 0"}
+    said = READY | {"reasons": [set_aside]}
+    judged = judge(ALL, ONLINE, broker_ready={11: READY, 12: said}, expect_brokers=None)
+    assert judged["health"] == "yellow"
+    assert judged["reasons"] == [
+        {"code": "CACHE_SET_ASIDE", "detail": "broker 12: damage in segment 0"},
+    ]
+
+
+def test_what_passed_is_told_and_changes_no_colour() -> None:
+    dropped = {"code": "RAFT_LINK_DROPPED", "detail": "peer_id 2", "count": 3, "ms_ago": 12_000}
+    late = {"code": "SESSION_CHECKS_LATE", "detail": "", "count": 1, "ms_ago": 5}
+    answers = nodes(quorum(1), ready=READY | {"passed": [dropped, late]})
+    judged = judge(answers, ONLINE, broker_ready={11: READY | {"passed": [late]}}, expect_brokers=None)
+    assert (judged["health"], judged["reasons"]) == ("green", [])
+    assert judged["passed"] == [
+        {"code": "RAFT_LINK_DROPPED", "detail": "controller 1: 3 times, the last 12s ago: peer_id 2"},
+        {"code": "SESSION_CHECKS_LATE", "detail": "controller 1: 5ms ago"},
+        {"code": "SESSION_CHECKS_LATE", "detail": "broker 11: 5ms ago"},
+    ]
+
+
+def test_what_lasts_is_not_told_as_passed_too() -> None:
+    passed = {"code": "DISK_STALLED", "detail": "stalled_ms 700", "count": 1, "ms_ago": 90}
+    judged = judge(
+        nodes(quorum(1), ready=NOT_READY | {"passed": [passed]}),
+        ONLINE,
+        broker_ready={},
+        expect_brokers=None,
+    )
+    assert ([reason["code"] for reason in judged["reasons"]], judged["passed"]) == (["DISK_STALLED"], [])
 
 
 def test_the_status_is_the_leaders_view_completed_by_what_others_say_of_themselves() -> None:

@@ -2,7 +2,9 @@
 
 import importlib.metadata
 import json
+from collections.abc import Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -16,15 +18,21 @@ def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.metadata, "packages_distributions", lambda: {"ops": ["metaquorum"]})
 
 
-def speak(told: Node, said: dict[str, Any], *, leader: str | None) -> None:
+READY = b'{"ready":true,"reasons":[],"passed":[]}'
+
+
+def speak(
+    told: Node, said: dict[str, Any], *, leader: str | None, brokers: Sequence[dict[str, Any]] = ()
+) -> None:
     """Let a node say `said` of the quorum, and send whoever reads to `leader`."""
 
     def answer(seen: Seen) -> Reply:
         if seen.path == "/v1/quorum":
             return Reply(body=json.dumps(said).encode())
         if seen.path == "/readyz":
-            return Reply(body=b'{"ready":true,"reasons":[]}')
-        return Reply(body=b'{"items":[]}') if leader == told.url else not_controller(leader)
+            return Reply(body=READY)
+        items = json.dumps({"items": list(brokers)}).encode()
+        return Reply(body=items) if leader == told.url else not_controller(leader)
 
     told.answer = answer
 
@@ -67,3 +75,40 @@ def test_without_a_leader_nobody_is_searched_for(capsys: pytest.CaptureFixture[s
         assert cli.main(["quorum", "status", "--bootstrap", told.url]) == 0
         assert [seen.path for seen in told.seen] == ["/v1/quorum", "/readyz"]
     assert "none known" in capsys.readouterr().out
+
+
+def broker_at(broker_id: int, url: str, state: str = "ONLINE") -> dict[str, Any]:
+    parts = urlsplit(url)
+    endpoint = {"name": "PLAINTEXT", "host": parts.hostname, "port": parts.port, "security_protocol": 0}
+    return {"broker_id": broker_id, "state": state, "endpoints": [endpoint]}
+
+
+def test_brokers_are_asked_what_they_met(capsys: pytest.CaptureFixture[str]) -> None:
+    aside = b'{"ready":true,"reasons":[{"code":"CACHE_SET_ASIDE","detail":"damage"}],"passed":[]}'
+    with node() as controller, node() as damaged, node() as gone:
+        damaged.answer = lambda _: Reply(body=aside)
+        brokers = [broker_at(101, damaged.url), broker_at(102, gone.url, "OFFLINE")]
+        speak(controller, quorum(1), leader=controller.url, brokers=brokers)
+        assert cli.main(["quorum", "health", "--bootstrap", controller.url]) == 10
+        assert [seen.path for seen in damaged.seen] == ["/readyz"]
+        assert gone.seen == []
+    assert "  CACHE_SET_ASIDE: broker 101: damage" in capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\x00\x01",
+        b"[]",
+        b'{"ready":true}',
+        b'{"reasons":[1],"passed":[]}',
+        b'{"reasons":[],"passed":[{"code":"X"}]}',
+    ],
+)
+def test_a_broker_of_another_kind_is_judged_by_its_state_alone(body: bytes) -> None:
+    with node() as controller, node() as foreign:
+        foreign.answer = lambda _: Reply(body=body)
+        brokers = [broker_at(101, foreign.url), broker_at(102, "http://127.0.0.1:1")]
+        brokers.append({"broker_id": 103, "state": "ONLINE", "endpoints": []})
+        speak(controller, quorum(1), leader=controller.url, brokers=brokers)
+        assert cli.main(["quorum", "health", "--bootstrap", controller.url]) == 0

@@ -21,6 +21,7 @@ from metadata_log.errors import (
 )
 from metadata_log.ids import NodeId, Uuid, uuid_text
 from metadata_log.protocol import AddVoter, RemoveVoter
+from metadata_log.recent_faults import RecentFaults
 from metadata_log.segments import SegmentedLog
 from quorum.committed_log import CommittedLog
 from quorum.controller import Controller, Outcome, Request
@@ -344,6 +345,7 @@ class Desk:
             refused=self.refused.copy,
             foreign_bytes_total=lambda: 7,
             free_bytes=lambda: self.room,
+            recent=RecentFaults(),
         )
         self.faults: list[Exception] = []
         self.api = HttpApi(
