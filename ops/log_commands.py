@@ -157,18 +157,16 @@ def _verified_journal(path: Path, *, log_end: int) -> Iterator[dict[str, Any]]:
     Raises:
         DamagedFile: the node would refuse to start on it.
     """
-    from quorum.committed_log import is_covered
     from quorum.raft import journal, pointer
-    from quorum.raft.adapter import held_frames
+    from quorum.raft.lost_journal import check_reaches_log, lost_journal
     from snapshots.snapshot_file import position_of
 
     if running_process(path.parent) is not None:
         # What is written while it is read looks like damage.
         say(f"{path}: not verified, for its node runs: stop it first")
         return
-    beside = path.parent / "log"
     if not path.exists():
-        raise journal.lost_journal(path, beside)
+        raise lost_journal(path.parent)
     disk, snapshot_end = journal.OsDisk(path, read_only=True), 0
     try:
         found = journal.verify(disk, file_bytes=limits.JOURNAL_FILE_BYTES)
@@ -184,10 +182,13 @@ def _verified_journal(path: Path, *, log_end: int) -> Iterator[dict[str, Any]]:
     except ValueError as error:
         at = path / pointer.FILE_NAME
         raise DamagedFile(f"{at}: byte 0: {error}. {journal.REPLACE_THE_VOTER}", path=str(at)) from error
-    if log_end > 0 and not found.batches:
-        raise journal.lost_journal(path, beside)
-    if not is_covered(log_end, held_frames(found.entries), snapshot_end=snapshot_end):
-        raise journal.lost_journal(path, beside, lost=f"ends below offset {log_end}")
+    check_reaches_log(
+        path.parent,
+        log_end=log_end,
+        entries=found.entries,
+        snapshot_end=snapshot_end,
+        is_begun=found.batches > 0,
+    )
     if found.torn_bytes:
         say(
             f"{path}: {found.torn_bytes} bytes at the end are torn by a crash; the node cuts them when it starts"

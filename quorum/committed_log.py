@@ -1,11 +1,11 @@
 """E: the committed log as one controller keeps and serves it: segments on disk, the newest frames in memory."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from metadata_log.batch import RecordBatch
-from metadata_log.codec import FrameHeader, read_header
+from metadata_log.codec import read_header
 from metadata_log.delta import Delta
 from metadata_log.errors import DamagedFile, InvariantBroken, LogDamaged
 from metadata_log.fetch_window import FetchWindow
@@ -113,22 +113,3 @@ class CommittedLog(AppliedListener):
             raise LogDamaged(
                 f"{error.message}; the other controllers have these frames: ask them, or ask again shortly"
             ) from error
-
-
-def is_covered(log_end: int, newest_first: Iterable[bytes], *, snapshot_end: int) -> bool:
-    """Answer whether the journal, or the snapshot it stands on, reaches as far as the log on the same disk.
-
-    What is applied was synced in the journal before; so one that ends sooner has lost its end since. `newest_first` are
-    the frames its entries hold; each counts, whatever came of it.
-    """
-    return log_end <= snapshot_end or any(
-        header.end_offset >= log_end for frames in newest_first for header in _headers(frames)
-    )
-
-
-def _headers(frames: bytes) -> Iterator[FrameHeader]:
-    at = 0
-    while at < len(frames):
-        header = read_header(frames, at)
-        yield header
-        at += header.frame_bytes

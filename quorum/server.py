@@ -46,18 +46,18 @@ from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.recent_faults import RecentFaults, recent_faults
 from metadata_log.segments import SegmentedLog
 from quorum.collector import short_collections
-from quorum.committed_log import CommittedLog, is_covered
+from quorum.committed_log import CommittedLog
 from quorum.config import ControllerSettings, HostPort, address_text
 from quorum.controller import AppliedListener, Controller
 from quorum.decide.quorum import identities
 from quorum.fetch_service import FetchService
 from quorum.http_api import HttpApi
 from quorum.log_repair import LogRepair, fetch_frames
-from quorum.raft.adapter import PointerDisk, PySyncObjLog, held_frames, stored_pointer
+from quorum.raft.adapter import PointerDisk, PySyncObjLog, stored_pointer
 from quorum.raft.guard import RaftSettings
-from quorum.raft.journal import Journal, OsDisk, lost_journal, room_to_open
+from quorum.raft.journal import Journal, OsDisk, room_to_open
 from quorum.raft.journal_thread import JournalThread
-from quorum.raft.pointer import FILE_NAME as POINTER_FILE
+from quorum.raft.lost_journal import check_reaches_log, lost_journal
 from quorum.raft.raft_log import Member
 from quorum.raft.transport import TOO_MANY_OBSERVERS, Hello, TcpTransport, founding_sha256
 from quorum.snapshot_keeper import SnapshotKeeper
@@ -98,7 +98,7 @@ async def run_controller(settings: ControllerSettings, *, text_log: Path | None 
             log.warning("disk_nearly_full", extra={"path": str(settings.data_dir), "reserve": reserve})
         journal_directory = settings.data_dir / "journal"
         if not journal_directory.exists():
-            raise lost_journal(journal_directory, settings.data_dir / "log")
+            raise lost_journal(settings.data_dir)
         wanted = room_to_open(OsDisk(journal_directory))
         check_space(settings.data_dir, limits.FREE_BYTES_TO_START + wanted)
         stack.enter_context(short_collections())
@@ -182,16 +182,16 @@ class _Node:
         stack.callback(journal.close)
         # It ends before the journal's files are closed.
         journal_thread = stack.enter_context(JournalThread())
-        if journal.voter_changes or disk.read(POINTER_FILE) is not None:
+        if journal.voter_changes or stored_pointer(disk) is not None:
             # The log says who votes, though nothing of it is applied yet: settings that differ keep nobody apart.
             self.transport.hello = replace(self.transport.hello, founding=b"")
-        if self.segments.end_offset > 0 and len(journal) == 0 and journal.getCurrentTerm() == 0:
-            raise lost_journal(data / "journal", data / "log")
-        # Without its pointer the journal itself is refused, by name, when Raft begins.
-        if stored_pointer(disk) is not None or len(journal) == 0 or journal[0][1] <= 1:
-            log_end = self.segments.end_offset
-            if not is_covered(log_end, held_frames(journal), snapshot_end=self.covered_offset):
-                raise lost_journal(data / "journal", data / "log", lost=f"ends below offset {log_end}")
+        check_reaches_log(
+            data,
+            log_end=self.segments.end_offset,
+            entries=journal,
+            snapshot_end=self.covered_offset,
+            is_begun=journal.is_begun,
+        )
         self.raft = PySyncObjLog(
             member=member,
             voters=founders,

@@ -14,7 +14,7 @@ import logging
 import random
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
@@ -42,7 +42,7 @@ from metadata_log.ids import NO_NODE, NodeId
 from metadata_log.limits import HEARTBEAT_MS, RAFT_ENTRY_BYTES_MAX, RAFT_UNCOMMITTED_BYTES_MAX
 from quorum.raft.guard import NEVER, Guard, RaftSettings, SnapshotNews
 from quorum.raft.journal import REPLACE_THE_VOTER, Journal, JournalBatch
-from quorum.raft.messages import NO_OP, PAYLOAD, Entry, Message, RaftTransport
+from quorum.raft.messages import NO_OP, PAYLOAD, Message, RaftTransport, frames_of
 from quorum.raft.pointer import FILE_NAME as POINTER_FILE
 from quorum.raft.pointer import Pointer
 from quorum.raft.raft_log import (
@@ -104,12 +104,6 @@ def stored_pointer(disk: PointerDisk) -> Pointer | None:
         raise another_version(where, error) from error
     except ValueError as error:
         raise DamagedFile(f"{where} is damaged: {error}. {REPLACE_THE_VOTER}") from error
-
-
-def held_frames(journal: Sequence[Entry]) -> Iterator[bytes]:
-    """Yield the frames that each entry of a journal holds, those of the newest entry first."""
-    for command, _, _ in reversed(journal):
-        yield _frames_of(command)
 
 
 class _Proposal(NamedTuple):
@@ -374,7 +368,7 @@ class PySyncObjLog:
 
     def uncommitted(self) -> Sequence[bytes]:
         behind = self._journal[self._applied[0] + 1 - self._journal[0][1] :]
-        frames = [_frames_of(command) for command, _, _ in behind]
+        frames = [frames_of(command) for command, _, _ in behind]
         return [each for each in frames if each] + [proposal.frames for proposal in self._waiting]
 
     async def read_index(self) -> None:
@@ -558,7 +552,7 @@ class PySyncObjLog:
                 self._wake.set()
                 break
             command, _, term = journal[index - journal[0][1]]
-            frames = _frames_of(command)
+            frames = frames_of(command)
             if frames:
                 self._listener.on_commit(frames)
             elif command not in (NO_OP, EMPTY_PAYLOAD) and not is_change(command):
@@ -886,13 +880,6 @@ def _fail(waiters: list[asyncio.Future[None]], why: str) -> None:
         if not waiter.done():
             waiter.set_exception(NotController(why))
     waiters.clear()
-
-
-def _frames_of(command: bytes) -> bytes:
-    """Return the frames that an entry holds; the empty one that proves a majority has none."""
-    if is_change(command):
-        return from_command(command)[1]
-    return command[1:] if command[0] == PAYLOAD else b""
 
 
 def _ms_ago(then: float, now: float) -> int | None:

@@ -378,6 +378,11 @@ class Journal(list[tuple[bytes, int, int]]):
     # --- what the adapter calls
 
     @property
+    def is_begun(self) -> bool:
+        """Whether it was ever written to."""
+        return self._term > 0 or len(self) > 0
+
+    @property
     def dirty(self) -> bool:
         """Records wait that no batch holds yet."""
         return bool(self._waiting)
@@ -838,14 +843,6 @@ def _batch_crc(identity: bytes, number: int, records: bytes) -> int:
     # The id comes first: a batch copied or left over from another file never passes.
     crc = google_crc32c.value(identity + _LENGTH_AND_NUMBER.pack(len(records), number))
     return int(google_crc32c.extend(crc, records))
-
-
-def lost_journal(directory: Path, log_directory: Path, *, lost: str = "is empty") -> DamagedFile:
-    """Return the fault of a journal that is gone, or has lost its end, though the log holds what went through it."""
-    return DamagedFile(
-        f"{directory}: {lost}, yet {log_directory} holds what went through it. {REPLACE_THE_VOTER}",
-        path=str(directory),
-    )
 
 
 def _damaged(name: str, position: int, what: str) -> DamagedFile:

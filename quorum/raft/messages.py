@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 from metadata_log.ids import NodeId
 from metadata_log.limits import RAFT_MESSAGE_BYTES_MAX
 from quorum.raft.raft_log import Member
-from quorum.raft.voters import VOTERS, from_command
+from quorum.raft.voters import from_command, is_change
 
 Message = dict[str, Any]
 """Keys are field names; `type` names the kind."""
@@ -52,13 +52,20 @@ def is_entry_command(command: object) -> bool:
     """Answer whether bytes may stand in the log: the engine's no-op, a payload of ours, or a change of voters."""
     if type(command) is not bytes:
         return False
-    if command[:1] == bytes([VOTERS]):
+    if is_change(command):
         try:
             from_command(command)
         except ValueError:
             return False
         return True
     return command == NO_OP or command[:1] == bytes([PAYLOAD])
+
+
+def frames_of(command: bytes) -> bytes:
+    """Return the frames that an entry holds; the empty one that proves a majority has none."""
+    if is_change(command):
+        return from_command(command)[1]
+    return command[1:] if command[0] == PAYLOAD else b""
 
 
 def _natural(value: object) -> bool:

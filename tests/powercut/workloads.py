@@ -28,12 +28,13 @@ from metadata_log.protocol import AlterConfigs
 from metadata_log.records.configs import BROKER
 from metadata_log.segments import SegmentedLog
 from metadata_log.state_digest import digest
-from quorum.committed_log import CommittedLog, is_covered
+from quorum.committed_log import CommittedLog
 from quorum.config import ControllerSettings, SnapshotSettings, VoterSettings
 from quorum.controller import Controller, Request
-from quorum.raft.adapter import PySyncObjLog, held_frames
+from quorum.raft.adapter import PySyncObjLog
 from quorum.raft.guard import RaftSettings
-from quorum.raft.journal import Journal, OsDisk, lost_journal
+from quorum.raft.journal import Journal, OsDisk
+from quorum.raft.lost_journal import check_reaches_log
 from quorum.raft.messages import PAYLOAD, Entry
 from quorum.raft.pointer import FILE_NAME as POINTER_FILE
 from quorum.raft.raft_log import Member
@@ -520,9 +521,13 @@ class _Node:
             unix_ms=self._now_ms,
         )
         self.journal = Journal.open(disk, random_bytes=rng.randbytes, file_bytes=2 * SMALL_FILE_BYTES)
-        log_end, snapshot_end = self.segments.end_offset, covered_offset(disk)
-        if not is_covered(log_end, held_frames(self.journal), snapshot_end=snapshot_end):
-            raise lost_journal(data / "journal", data / "log", lost=f"ends below offset {log_end}")
+        check_reaches_log(
+            data,
+            log_end=self.segments.end_offset,
+            entries=self.journal,
+            snapshot_end=covered_offset(disk),
+            is_begun=self.journal.is_begun,
+        )
         self.raft = PySyncObjLog(
             member=Member(NodeId(1), settings.own.directory_id),
             voters={NodeId(1): settings.own.directory_id},

@@ -62,11 +62,11 @@ from metadata_log.protocol import (
 from metadata_log.records.brokers import BrokerEndpoint, BrokerRegistrationChangeRecord
 from metadata_log.records.configs import BROKER
 from metadata_log.state_digest import Buckets
-from quorum.committed_log import CommittedLog, is_covered
+from quorum.committed_log import CommittedLog
 from quorum.config import ControllerSettings, SnapshotSettings, TimingSettings, VoterSettings
 from quorum.controller import AppliedListener, Controller, Outcome, Request
 from quorum.fetch_service import FetchService
-from quorum.raft.adapter import held_frames
+from quorum.raft.lost_journal import check_reaches_log
 from quorum.raft.raft_log import Voters
 from quorum.server import covered_offset
 from quorum.snapshot_keeper import SnapshotKeeper
@@ -233,9 +233,16 @@ class SimulatedController(Controller):
         self.node = node
         self.incarnation = node.incarnation
         self.committed_log = CommittedLog(node.segments)  # type: ignore[arg-type]  # its methods, in memory
-        log_end, snapshot_end = node.segments.end_offset, covered_offset(node.disk)
-        if not is_covered(log_end, held_frames(node.journal), snapshot_end=snapshot_end):
-            world.violated(f"node {node.node_id} applied what its journal does not hold")
+        try:
+            check_reaches_log(
+                Path(f"node-{node.node_id}"),
+                log_end=node.segments.end_offset,
+                entries=node.journal,
+                snapshot_end=covered_offset(node.disk),
+                is_begun=node.journal.is_begun,
+            )
+        except DamagedFile as error:
+            world.violated(f"node {node.node_id} applied what its journal does not hold: {error.message}")
         self.keeper = SimulatedKeeper(self, self.committed_log)
         self.fetches = FetchService(
             settings=self.settings,
