@@ -169,12 +169,7 @@ def test_a_voter_whose_journal_lost_its_end_does_not_go_on(
     whole = file.read_bytes()
     at = whole.rindex(b"v" * 1_000) // 512 * 512
     file.write_bytes(whole[:at] + bytes(len(whole) - at))
-    config = quorum.cluster.directory / quorum.cluster.member(victim).config
-    assert cli.main(["controller", "run", "--config", str(config)]) == 6
-    said = capfd.readouterr().err
-    assert "DamagedFile" in said
-    assert "journal: ends below offset" in said
-    assert "metaquorum quorum replace-voter" in said
+    _assert_refused(quorum, victim, capfd, "journal: ends below offset")
 
 
 def test_a_voter_whose_journal_is_gone_does_not_begin_anew(
@@ -184,9 +179,14 @@ def test_a_voter_whose_journal_is_gone_does_not_begin_anew(
     quorum.cluster.kill(victim)
     for file in (quorum.cluster.data(victim) / "journal").iterdir():
         file.unlink()
-    config = quorum.cluster.directory / quorum.cluster.member(victim).config
+    _assert_refused(quorum, victim, capfd, "journal: is empty, yet")
+
+
+def _assert_refused(quorum: Quorum, node_id: int, capfd: pytest.CaptureFixture[str], why: str) -> None:
+    """Start a controller whose journal is lost: it ends, and says what to do."""
+    config = quorum.cluster.directory / quorum.cluster.member(node_id).config
     assert cli.main(["controller", "run", "--config", str(config)]) == 6
     said = capfd.readouterr().err
     assert "DamagedFile" in said
-    assert "journal: is empty, yet" in said
+    assert why in said
     assert "metaquorum quorum replace-voter" in said
