@@ -125,6 +125,8 @@ class ClusterNode(SimulatedNode):
             self._reset_calls()
             super().crash(cuts_power=cuts_power)
             self.segments.crash(self.world.rng)
+            if cuts_power:
+                self.snapshots.crash(self.world.rng)
 
     def _end(self) -> None:
         self._reset_calls()
@@ -187,7 +189,11 @@ class ClusterNode(SimulatedNode):
             except (SnapshotNotFound, DamagedFile):
                 continue
             world.snapshots_fetched += 1
-            return self.snapshots.load(snapshot_id)
+            image = self.snapshots.load(snapshot_id)
+            await asyncio.sleep(world.rng.uniform(0.001, 0.02))
+            await self.awake()
+            self.snapshots.sync()
+            return image
         raise BrokerNotAvailable("no other controller has the snapshot now")
 
     def take_loaded(self, snapshot_id: str) -> MetadataImage:
@@ -213,6 +219,7 @@ class SimulatedKeeper(SnapshotKeeper):
         if snapshot_id(image.end_offset, image.controller_epoch) not in node.snapshots.ids():
             afresh = node.world.rng.random() < 0.1
             await self._run_in_thread(lambda: node.snapshots.write(image, afresh=afresh))
+            await self._run_in_thread(node.snapshots.sync)
             node.world.tell(node, f"has written the snapshot at {image.end_offset}")
 
 

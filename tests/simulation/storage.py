@@ -1,8 +1,8 @@
 """What a simulated controller keeps beside its journal: snapshot files as bytes, and the committed log's segments.
 
 Snapshots are written and read by the shipped code (`snapshot_frames`, `read_snapshot`, `to_retire`); only the directory is
-simulated. Segments are a model: whole frames, of which a crash keeps all that was synced and any number behind it, as the
-recovery of the shipped segments does.
+simulated: of its un-synced changes a crash keeps any. Segments are a model: whole frames, of which a crash keeps all that
+was synced and any number behind it, as the recovery of the shipped segments does.
 """
 
 import hashlib
@@ -82,13 +82,16 @@ class SnapshotLibrary:
 class SimulatedStore:
     """The directory of one node's snapshots: SnapshotStore's methods on bytes in memory.
 
-    A file appears whole, as `.part`, fsync and rename make it: what a crash interrupts leaves nothing.
+    A file appears whole, as `.part`, fsync and rename make it. Until the directory is synced a crash may take any file that
+    appeared, and bring back any that went.
     """
 
     def __init__(self, library: SnapshotLibrary, disk: SimulatedDisk) -> None:
         self._library = library
         self._disk = disk
         self._files: dict[str, bytes] = {}
+        self._before: dict[str, bytes | None] = {}
+        """What stood under each name that changed since the last sync; None: nothing."""
         self.rotten: dict[str, bytes] = {}
         """What a file held before a bit of it turned."""
         self.rotted: set[str] = set()
@@ -100,8 +103,28 @@ class SimulatedStore:
 
     def write(self, image: MetadataImage, *, afresh: bool) -> None:
         self._disk.need_room()
-        name, content = self._library.encode(image, afresh=afresh)
-        self._files[name] = content
+        self._put(*self._library.encode(image, afresh=afresh))
+
+    def sync(self) -> None:
+        self._before.clear()
+
+    def crash(self, rng: random.Random) -> None:
+        """Lose any of the changes that are not synced."""
+        for name, content in self._before.items():
+            if rng.random() < 0.5:
+                self._change(name, content)
+        self._before.clear()
+
+    def _put(self, name: str, content: bytes | None) -> None:
+        self._before.setdefault(name, self._files.get(name))
+        self._change(name, content)
+
+    def _change(self, name: str, content: bytes | None) -> None:
+        if content is None:
+            self._files.pop(name, None)
+            self.rotten.pop(name, None)
+        else:
+            self._files[name] = content
 
     def content(self, name: str) -> bytes:
         if name not in self._files:
@@ -117,7 +140,7 @@ class SimulatedStore:
         """
         self._library.decode(name, content)
         self._disk.need_room()
-        self._files[name] = content
+        self._put(name, content)
         self.rotten.pop(name, None)
 
     def load(self, name: str) -> MetadataImage:
@@ -130,8 +153,7 @@ class SimulatedStore:
 
     def retire(self, keep: int, pinned: set[str]) -> None:
         for name in to_retire(self.ids(), keep=keep, pinned=pinned):  # type: ignore[arg-type]
-            del self._files[name]
-            self.rotten.pop(name, None)
+            self._put(name, None)
 
     def size(self, name: str) -> int:
         return len(self.content(name))
