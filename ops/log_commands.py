@@ -6,7 +6,7 @@ import tempfile
 import time
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -126,7 +126,8 @@ def _verified(path: Path, ends: Mapping[str, int]) -> Iterator[dict[str, Any]]:
         yield from _verified_journal(path, log_end=ends.get(str(path.parent / "log"), 0))
         return
     if path.suffix == ".snapshot":
-        image = read_snapshot(path)
+        with saying_what_to_do():
+            image = read_snapshot(path)
         yield {
             "path": str(path),
             "kind": "snapshot",
@@ -138,7 +139,8 @@ def _verified(path: Path, ends: Mapping[str, int]) -> Iterator[dict[str, Any]]:
             "torn_bytes": 0,
         }
         return
-    found = verify(path)
+    with saying_what_to_do():
+        found = verify(path)
     yield {
         "path": str(path),
         "kind": "log",
@@ -149,6 +151,19 @@ def _verified(path: Path, ends: Mapping[str, int]) -> Iterator[dict[str, Any]]:
         "end_offset": found.end_offset,
         "torn_bytes": found.torn_bytes,
     }
+
+
+@contextmanager
+def saying_what_to_do() -> Iterator[None]:
+    """Add to damage of a segment or a snapshot what becomes of it."""
+    try:
+        yield
+    except DamagedFile as error:
+        error.message += (
+            ". A running node gets it again from the controllers that have it; if none has, see "
+            "ops/runbooks/damaged-segment.md"
+        )
+        raise
 
 
 def _verified_journal(path: Path, *, log_end: int) -> Iterator[dict[str, Any]]:

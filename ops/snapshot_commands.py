@@ -4,6 +4,7 @@ import argparse
 
 from ops import render
 from ops.client import client_from
+from ops.log_commands import saying_what_to_do
 from ops.render import Column
 from ops.talk import fail_usage, show
 
@@ -37,7 +38,8 @@ def run_verify(args: argparse.Namespace) -> int:
         fail_usage(
             args, f"{args.path} is no file; `metaquorum log verify DIR` checks all that a directory holds"
         )
-    image = read_snapshot(args.path)
+    with saying_what_to_do():
+        image = read_snapshot(args.path)
     checked = {
         "path": str(args.path),
         "end_offset": image.end_offset,

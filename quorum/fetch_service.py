@@ -68,7 +68,8 @@ class FetchService(AppliedListener):
         controller.counters.fetches += 1
         if request.cluster_id != self._settings.cluster_id:
             raise InconsistentClusterId(
-                f"this is cluster {self._settings.cluster_id}, the request is for {request.cluster_id}"
+                f"this is cluster {self._settings.cluster_id}, the request is for {request.cluster_id}: "
+                "correct the cluster id or the controllers in the settings of who asks"
             )
         heartbeat = None
         if request.broker_id != OBSERVER:

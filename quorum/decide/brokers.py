@@ -82,7 +82,8 @@ def register(
     existing = image.brokers.get(broker_id)
     if command.cluster_id != cluster_id:
         raise InconsistentClusterId(
-            f"this is cluster {cluster_id}, the broker belongs to {command.cluster_id}"
+            f"this is cluster {cluster_id}, the broker belongs to {command.cluster_id}: "
+            "correct the cluster id or the controllers in its settings"
         )
     is_same = existing is not None and existing.incarnation_id == command.incarnation_id
     if (

@@ -65,7 +65,8 @@ def create(
         raise PolicyViolation(f"at most {PARTITIONS_PER_TOPIC_MAX} partitions can be created at once")
     if command.name in image.topic_ids:
         raise TopicAlreadyExists(
-            f"topic {command.name!r} exists", topic_id=uuid_text(image.topic_ids[command.name])
+            f"topic {command.name!r} exists: choose another name, or delete it first",
+            topic_id=uuid_text(image.topic_ids[command.name]),
         )
     check_name(command.name)
     _check_collision(image, command.name)
@@ -119,7 +120,7 @@ def check_name(name: str) -> None:
     if not name:
         raise InvalidTopic("a topic needs a name")
     if name in (".", ".."):
-        raise InvalidTopic(f"a topic cannot be named {name!r}")
+        raise InvalidTopic(f"a topic cannot be named {name!r}: choose another name")
     if len(name) > NAME_LENGTH_MAX:
         raise InvalidTopic(f"the name has {len(name)} characters; at most {NAME_LENGTH_MAX} are allowed")
     if not _NAME.fullmatch(name):
@@ -144,7 +145,9 @@ def _check_collision(image: MetadataImage, name: str) -> None:
         unified = name.replace(".", "_")
         colliding = next((other for other in image.topic_ids if other.replace(".", "_") == unified), None)
     if colliding is not None:
-        raise InvalidTopic(f"topic {name!r} collides with {colliding!r}: '.' and '_' are one in metric names")
+        raise InvalidTopic(
+            f"topic {name!r} collides with {colliding!r}: '.' and '_' are one in metric names; choose another name"
+        )
 
 
 # --- partitions
