@@ -20,6 +20,7 @@ from metadata_log.errors import (
     UnknownRoute,
     UnknownTopicOrPartition,
 )
+from metadata_log.http_connection import NamedErrors
 from metadata_log.http_errors import error_body, status_of
 from metadata_log.ids import uuid_text
 from metadata_log.image.metadata_image import MetadataImage
@@ -50,26 +51,28 @@ async def listening(agent: "BrokerAgent") -> AsyncIterator[str]:
         CannotListen: the address is in use or not ours.
     """
     host, port = agent.settings.listen_http
-    runner = web.AppRunner(
-        HttpApi(agent).application(),
-        access_log=None,
-        shutdown_timeout=CLOSING_MAX_S,
-        # For the first request, too, and until all its headers are here.
-        keepalive_timeout=HTTP_BODY_TIMEOUT_MS / 1000,
-    )
+    api = HttpApi(agent)
+    runner = web.AppRunner(api.application(), shutdown_timeout=CLOSING_MAX_S)
     await runner.setup()
+    listener: asyncio.Server | None = None
+
+    def connection() -> NamedErrors:
+        assert runner.server is not None
+        return NamedErrors(runner.server, api.error, keepalive_s=HTTP_BODY_TIMEOUT_MS / 1000)
+
     try:
-        site = web.TCPSite(runner, host, port)
         try:
-            await site.start()
+            listener = await asyncio.get_running_loop().create_server(connection, host, port)
         except OSError as error:
             raise CannotListen(
                 f"{host}:{port} cannot be listened on ({os.strerror(error.errno or 0)}): another process may have "
                 "it; stop that one, or change [listen] http"
             ) from error
-        bound_port = port or runner.addresses[0][1]
+        bound_port = port or listener.sockets[0].getsockname()[1]
         yield f"http://[{host}]:{bound_port}" if ":" in host else f"http://{host}:{bound_port}"
     finally:
+        if listener is not None:
+            listener.close()
         await runner.cleanup()
 
 
@@ -99,12 +102,12 @@ class HttpApi:
         try:
             return await handler(request)
         except MetadataError as error:
-            return self._error(request, error)
+            return self.error(request, error)
         except web.HTTPNotFound:
-            return self._error(request, UnknownRoute(f"no such path: {request.path}"))
+            return self.error(request, UnknownRoute(f"no such path: {request.path}"))
         except web.HTTPMethodNotAllowed as error:
             allowed = ", ".join(sorted(error.allowed_methods))
-            response = self._error(
+            response = self.error(
                 request, MethodNotAllowed(f"{request.method} is not allowed here, only {allowed}")
             )
             response.headers["Allow"] = allowed
@@ -117,13 +120,14 @@ class HttpApi:
             "X-High-Watermark": str(self._agent.high_watermark),
         }
 
-    def _ok(self, request: web.Request, body: object, *, status: int = 200) -> web.Response:
+    def _ok(self, request: web.BaseRequest, body: object, *, status: int = 200) -> web.Response:
         content_type, encode = _encoding(request)
         return web.Response(
             body=encode(body), status=status, content_type=content_type, headers=self._headers()
         )
 
-    def _error(self, request: web.Request, error: MetadataError) -> web.Response:
+    def error(self, request: web.BaseRequest, error: MetadataError) -> web.Response:
+        """Return the answer that tells an error."""
         body = error_body(
             error,
             controller_id=self._agent.controller_id,
@@ -203,7 +207,7 @@ class HttpApi:
         return web.Response(body=text, headers={**self._headers(), "Content-Type": metrics.CONTENT_TYPE})
 
 
-def _encoding(request: web.Request) -> tuple[str, Callable[[object], bytes]]:
+def _encoding(request: web.BaseRequest) -> tuple[str, Callable[[object], bytes]]:
     """Return content type and encoder: msgpack where it was asked for, or spoken, else JSON."""
     accept = request.headers.get("Accept", "")
     if MSGPACK in accept or (request.content_type == MSGPACK and JSON not in accept):

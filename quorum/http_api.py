@@ -138,17 +138,17 @@ class HttpApi:
         except MetadataError as error:
             if isinstance(error, Fault):
                 self._on_fault(error)
-            return self._error(request, error)
+            return self.error(request, error)
         except web.HTTPNotFound:
-            return self._error(request, UnknownRoute(f"no such path: {request.path}"))
+            return self.error(request, UnknownRoute(f"no such path: {request.path}"))
         except web.HTTPMethodNotAllowed as error:
             allowed = ", ".join(sorted(error.allowed_methods))
             refusal = MethodNotAllowed(f"{request.method} is not allowed here, only {allowed}")
-            response = self._error(request, refusal)
+            response = self.error(request, refusal)
             response.headers["Allow"] = allowed
             return response
         except web.HTTPRequestEntityTooLarge:
-            return self._error(
+            return self.error(
                 request,
                 RequestTooLarge(f"the body exceeds {limits.HTTP_BODY_BYTES_MAX} bytes; ask for less at once"),
             )
@@ -162,7 +162,8 @@ class HttpApi:
             "X-High-Watermark": str(committed.end_offset),
         }
 
-    def _error(self, request: web.Request, error: MetadataError) -> web.Response:
+    def error(self, request: web.BaseRequest, error: MetadataError) -> web.Response:
+        """Return the answer that tells an error."""
         status = status_of(error)
         headers = self._headers()
         controller_id = self._controller.leader_hint if self._controller.leader_hint is not None else -1
@@ -494,7 +495,9 @@ class HttpApi:
 # --- bodies, encodings, parameters
 
 
-def _encoded(request: web.Request, body: object, *, status: int, headers: Mapping[str, str]) -> web.Response:
+def _encoded(
+    request: web.BaseRequest, body: object, *, status: int, headers: Mapping[str, str]
+) -> web.Response:
     """Answer in msgpack where it was asked for, or spoken, else in JSON.
 
     A refusal may quote half a surrogate pair, which no encoding of text holds: it is shown as its escape.

@@ -41,6 +41,7 @@ from metadata_log.errors import (
     SnapshotNotFound,
     Unavailable,
 )
+from metadata_log.http_connection import Answer, NamedErrors
 from metadata_log.ids import NO_NODE, NodeId, Uuid, random_uuid
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.recent_faults import RecentFaults, recent_faults
@@ -248,19 +249,12 @@ class _Node:
             status=self.status,
             on_fault=self._on_fault,
         )
-        runner = web.AppRunner(
-            api.application(),
-            access_log=None,
-            auto_decompress=False,
-            shutdown_timeout=1.0,
-            # For the first request, too, and until all its headers are here.
-            keepalive_timeout=limits.HTTP_BODY_TIMEOUT_MS / 1000,
-        )
+        runner = web.AppRunner(api.application(), shutdown_timeout=1.0)
         await runner.setup()
         listener: asyncio.Server | None = None
         try:
             await self.transport.listen()
-            listener = await _listen(runner, self.settings.listen_http)
+            listener = await _listen(runner, api.error, self.settings.listen_http)
             write_process_json(
                 self.settings.data_dir,
                 role="controller",
@@ -475,14 +469,16 @@ class _Refused(asyncio.Protocol):
         transport.abort()
 
 
-async def _listen(runner: web.AppRunner, address: tuple[str, int]) -> asyncio.Server:
+async def _listen(runner: web.AppRunner, answer: Answer, address: tuple[str, int]) -> asyncio.Server:
     host, port = address
     connections_max = _connections_max()
 
     def connection() -> asyncio.BaseProtocol:
         server = runner.server
         assert server is not None
-        return server() if len(server.connections) < connections_max else _Refused()
+        if len(server.connections) >= connections_max:
+            return _Refused()
+        return NamedErrors(server, answer, keepalive_s=limits.HTTP_BODY_TIMEOUT_MS / 1000)
 
     try:
         return await asyncio.get_running_loop().create_server(

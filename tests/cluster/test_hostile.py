@@ -191,8 +191,12 @@ HTTP_ATTACKS: dict[str, bytes] = {
 def test_what_is_no_http_is_refused_and_closed(quorum: Quorum, data: bytes) -> None:
     port = urllib.parse.urlsplit(quorum.active).port or 0
     heard = speak(port, data)
-    assert not heard or heard.split(b"\r\n")[0].split(b" ")[1] == b"400"
-    assert b"Traceback" not in heard
+    if heard:
+        head, _, body = heard.partition(b"\r\n\r\n")
+        told = json.loads(body)
+        assert head.split(b" ")[1] == b"400"
+        assert (told["error"], told["code"], told["family"]) == ("INVALID_REQUEST", 42, "Rejected")
+        assert "not HTTP" in told["message"] or "no such path" in told["message"]
 
 
 def test_a_connection_that_says_nothing_more_is_closed(quorum: Quorum) -> None:

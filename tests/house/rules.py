@@ -32,6 +32,7 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "metadata_log/apply.py": frozenset({"immutables"}),
     "metadata_log/codec.py": frozenset({"msgpack", "google_crc32c"}),
     "metadata_log/data_directory.py": frozenset({"google_crc32c"}),
+    "metadata_log/http_connection.py": frozenset({"aiohttp"}),
     "metadata_log/protocol.py": frozenset({"msgpack"}),
     "metadata_log/segments.py": frozenset({"msgpack", "google_crc32c"}),
     "metadata_log/replay/*.py": frozenset(
