@@ -287,6 +287,29 @@ def _keeps_the_unproved(_original: Any) -> Any:
     return lambda guard: guard._round is None and guard.engine.role.value == "leader"
 
 
+def _asks_for_its_own_term(original: Any) -> Any:
+    def on_pre_vote(guard: Any, source: Any, message: Any) -> None:
+        if message["term"] == guard.engine.term:
+            guard._send(source, {"type": "pre_vote_response", "term": message["term"], "granted": False})
+        else:
+            original(guard, source, message)
+
+    return on_pre_vote
+
+
+def _proved_for_good(original: Any) -> Any:
+    def delete(journal: Any, *args: Any) -> None:
+        proved = journal.proved_changes
+        original(journal, *args)
+        journal.proved_changes = proved
+
+    return delete
+
+
+def _reads_files_of_any_size(original: Any) -> Any:
+    return lambda disk, _file_bytes: original(disk, 0)
+
+
 _G: Final = "quorum.raft.guard:Guard"
 _L: Final = "quorum.raft.adapter:PySyncObjLog"
 _J: Final = "quorum.raft.journal:Journal"
@@ -343,6 +366,13 @@ MUTANTS: Final = (
         Directed(f"{_ADAPTER_TESTS}::test_who_has_nothing_founds_no_quorum_beside_one_who_has_a_log"),
     ),
     Mutant(
+        "proved-for-good",
+        "what proved a change of voters proves it when it is cut from the log",
+        f"{_J}.deleteEntriesFrom",
+        _proved_for_good,
+        Directed(f"{_VOTERS_TESTS}::test_what_was_proved_is_not_proved_once_it_is_cut"),
+    ),
+    Mutant(
         "voters-of-the-settings",
         "after a snapshot the settings say who votes",
         "quorum.raft.adapter:PySyncObjLog._stand_on",
@@ -390,6 +420,13 @@ MUTANTS: Final = (
         f"{_G}.prevote",
         _campaigns_at_once,
         Directed(f"{_GUARD_TESTS}::test_prevote_a_lonely_node_keeps_its_term"),
+    ),
+    Mutant(
+        "too-low-a-term",
+        "who asks before an election for a term that is none above ours is not told so",
+        f"{_G}._on_pre_vote",
+        _asks_for_its_own_term,
+        Directed(f"{_GUARD_TESTS}::test_prevote_who_would_win_learns_a_term_that_nobody_leads"),
     ),
     Mutant(
         "stick",
@@ -499,6 +536,13 @@ MUTANTS: Final = (
         Seeds("fifo", 10, raft_only=True),
     ),
     Mutant(
+        "speaks-unsynced",
+        "who elects himself speaks before his term is synced",
+        f"{_G}._speaks",
+        lambda _: lambda guard: not guard.stalled,
+        Directed(f"{_GUARD_TESTS}::test_barrier_who_elects_himself_leads_nobody_before_his_term_is_synced"),
+    ),
+    Mutant(
         "reads-at-once",
         "reads and fetches rest on no proof of leadership",
         f"{_L}.read_index",
@@ -553,6 +597,22 @@ MUTANTS: Final = (
         "quorum.raft.journal:_batch_crc",
         _always(0),
         Directed(f"{_JOURNAL_TESTS}::test_no_flipped_bit_goes_unnoticed"),
+    ),
+    Mutant(
+        "shortened",
+        "a journal file that became shorter was never longer",
+        "quorum.raft.journal:_read",
+        _reads_files_of_any_size,
+        Directed(f"{_JOURNAL_TESTS}::test_a_file_cut_at_any_length_is_refused"),
+    ),
+    Mutant(
+        "lost-end",
+        "a journal that ends below its log only lost what was torn",
+        "quorum.raft.lost_journal:check_reaches_log",
+        _always(None),
+        Directed(
+            "tests/unit/ops/test_log_commands.py::test_a_journal_that_ends_below_its_log_is_refused_as_the_start_does"
+        ),
     ),
     Mutant(
         "file-half-made",
