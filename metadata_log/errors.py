@@ -221,7 +221,10 @@ class OffsetCompacted(Rejected):
 
 
 class InvariantBroken(Fault):
-    """What cannot be was seen: a bug, or another program wrote our files."""
+    """What cannot be was seen: a bug, or another program wrote our files.
+
+    `runbook` in the context is the page of ops/runbooks/ that the message names; without one the process says what to do.
+    """
 
 
 class DamagedFile(Fault):

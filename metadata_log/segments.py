@@ -469,7 +469,8 @@ class SegmentedLog:
             raise InvariantBroken(
                 f"{segment.path}: byte {position}: the frame at offset {header.base_offset} is not the one the quorum "
                 "committed. Either this log rotted, or voters lost what they had acknowledged: before anything else "
-                "stop all controllers and copy their data directories (ops/runbooks/two-histories.md)"
+                "stop all controllers and copy their data directories (ops/runbooks/two-histories.md)",
+                runbook="two-histories.md",
             )
         self._next_read = (header.end_offset, segment.path, position + len(frame))
 

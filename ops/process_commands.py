@@ -19,7 +19,7 @@ WHAT_NEXT: Final = (
     ". It stopped rather than go on wrongly: copy its data directory and report this, then start it again; "
     "if it ends so once more, treat its disk as lost (ops/runbooks/wiped-voter.md)"
 )
-"""Behind a broken invariant that does not say itself what becomes of the data directories."""
+"""Behind a broken invariant whose message names no runbook."""
 
 
 def run_controller_process(args: argparse.Namespace) -> int:
@@ -63,7 +63,8 @@ def _run(process: Coroutine[Any, Any, None], text_log: Path) -> int:
         try:
             asyncio.run(process)
         except InvariantBroken as error:
-            error.message += "" if "director" in error.message else WHAT_NEXT
+            if "runbook" not in error.context:
+                error.message += WHAT_NEXT
             raise
     except BaseException as error:
         # The last line of the log says why it ended; the traceback of a bug is kept there, not shown.

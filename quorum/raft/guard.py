@@ -685,7 +685,8 @@ class Guard:
                 raise InvariantBroken(
                     f"the leader of term {message['term']} lacks committed entry {previous}: two quorums were founded "
                     "under one cluster id, or voters lost what they had acknowledged. Keep all data directories, and find "
-                    "out which history is to stand before any controller is formatted"
+                    "out which history is to stand before any controller is formatted (ops/runbooks/two-histories.md)",
+                    runbook="two-histories.md",
                 )
             return message, None
         matching = 0

@@ -113,8 +113,9 @@ def test_what_is_committed_again_must_be_the_same(tmp_path: Path, history: list[
     for step in history:
         log.equals(step.frame, read_header(step.frame))
     other = random_history(random.Random(8), 3)
-    with pytest.raises(InvariantBroken, match="byte 0"):
+    with pytest.raises(InvariantBroken, match="byte 0") as broken:
         log.equals(other[0].frame, read_header(other[0].frame))
+    assert broken.value.context == {"runbook": "two-histories.md"}
     log.close()
 
 

@@ -731,6 +731,20 @@ def test_a_committed_entry_is_never_cut() -> None:
         quorum[B].guard.received(quorum.member(C), other, quorum.now)
 
 
+def test_a_leader_that_lacks_a_committed_entry_stops_the_process() -> None:
+    quorum = HandQuorum()
+    quorum.elect(A)
+    quorum[A].submit(b"x")
+    quorum.settle()
+    quorum.wait(COMMIT_NEWS_MS)
+    quorum.settle()
+    assert quorum[B].engine.commit_index == 3
+    other = messages.append_entries(term=5, commit_index=1, previous=(3, 4), entries=[])
+    with pytest.raises(InvariantBroken, match="lacks committed entry 3") as broken:
+        quorum[B].guard.received(quorum.member(C), other, quorum.now)
+    assert broken.value.context == {"runbook": "two-histories.md"}
+
+
 def test_two_leaders_of_one_term_are_a_violation() -> None:
     quorum = HandQuorum()
     quorum.elect(A)
