@@ -7,7 +7,6 @@ Threads: `append` and `applied` belong to the event loop; all other methods bloc
 at a time. While one other than `sync` and `write_due_snapshot` runs, nothing is appended.
 """
 
-import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,14 @@ from typing import Final
 from broker_agent.follower import position_of
 from metadata_log.batch import RecordBatch
 from metadata_log.codec import DamagedFrame, FrameHeader, damaged_file, decode
-from metadata_log.data_directory import quarantine, renamed_os_errors, replace_file, sync_directory
+from metadata_log.data_directory import (
+    checked_json,
+    from_checked_json,
+    quarantine,
+    renamed_os_errors,
+    replace_file,
+    sync_directory,
+)
 from metadata_log.errors import DamagedFile, InvariantBroken
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.limits import FRAME_BYTES_MAX, MIB, SNAPSHOT_AGE_MS, SNAPSHOTS_KEPT
@@ -284,15 +290,16 @@ class Cache:
             path.unlink()
             sync_directory(self._data_dir)
         try:
-            broker_epoch = json.loads(content)["broker_epoch"]
-        except (ValueError, KeyError, TypeError):
+            broker_epoch = from_checked_json(content, {"broker_epoch"})["broker_epoch"]
+        except ValueError as error:
+            # A stop that was not clean is what every crash leads to, so nothing rests on this file.
+            log.warning("clean_stop_unreadable", extra={"path": str(path), "reason": str(error)})
             return -1
         return broker_epoch if isinstance(broker_epoch, int) and broker_epoch >= 0 else -1
 
     def write_clean_stop(self, broker_epoch: int) -> None:
         """Tell the next start that the controller let this run go and everything was synced."""
-        text = json.dumps({"version": 1, "broker_epoch": broker_epoch})
-        replace_file(self._data_dir / CLEAN_STOP_FILE, text.encode() + b"\n")
+        replace_file(self._data_dir / CLEAN_STOP_FILE, checked_json({"broker_epoch": broker_epoch}))
 
 
 def _policy_after(snapshot_bytes: int) -> SnapshotPolicy:

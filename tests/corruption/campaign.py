@@ -39,6 +39,7 @@ KINDS: Final = (
     ("log start.json", re.compile(r"start\.json$")),
     ("snapshot", re.compile(r"\.snapshot$")),
     ("meta.json", re.compile(r"meta\.json$")),
+    ("clean-stop.json", re.compile(r"clean-stop\.json$")),
     ("export state", re.compile(r"state\.parquet$")),
     ("export file", re.compile(r"\.parquet$")),
     ("export manifest", re.compile(r"manifest\.json$")),

@@ -8,6 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
+import broker_agent.cache
 import snapshots.snapshot_file
 from metadata_log.segments import SegmentedLog
 from quorum.raft.journal import OsDisk, OsFile
@@ -17,6 +18,7 @@ from tests.powercut.recorder import Recorder, put_tree, tree_of
 from tests.powercut.workloads import (
     WORKLOADS,
     CacheWorkload,
+    CleanStopWorkload,
     JournalWorkload,
     NodeWorkload,
     SnapshotsWorkload,
@@ -24,7 +26,15 @@ from tests.powercut.workloads import (
     Workload,
 )
 
-POINTS = {"journal": 900, "segments": 700, "snapshots": 400, "format": 150, "cache": 500, "node": 500}
+POINTS = {
+    "journal": 900,
+    "segments": 700,
+    "snapshots": 400,
+    "format": 150,
+    "cache": 500,
+    "clean stop": 150,
+    "node": 500,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -75,6 +85,11 @@ def _nothing(*_: object, **__: object) -> None:
         ),
         pytest.param(
             CacheWorkload, lambda: patch.object(SegmentedLog, "sync", _nothing), id="cache-not-synced"
+        ),
+        pytest.param(
+            CleanStopWorkload,
+            lambda: patch.object(broker_agent.cache, "sync_directory", _nothing),
+            id="clean-stop-told-twice",
         ),
     ],
 )

@@ -455,6 +455,30 @@ def _small_cache_files() -> ExitStack:
     return stack
 
 
+class CleanStopWorkload:
+    """Runs of a broker, each of which ends cleanly and tells only the next one; marks say what that may hear."""
+
+    name = "clean stop"
+
+    def run(self, recorder: Recorder, rng: random.Random) -> None:
+        data, epoch = recorder.root / "broker", -1
+        format_directory(data, role="broker", node_id=NodeId(11), cluster_id=CLUSTER_ID, rng=rng)
+        for _ in range(8):
+            cache = Cache(data, cluster_id=CLUSTER_ID)
+            recorder.mark((-1, epoch))
+            cache.take_clean_stop()
+            epoch = rng.randrange(10_000)
+            recorder.mark((-1, epoch))
+            cache.write_clean_stop(epoch)
+            recorder.mark((epoch,))
+
+    def check(self, root: Path, facts: Facts) -> None:
+        if facts:
+            told = Cache(root / "broker", cluster_id=CLUSTER_ID).take_clean_stop()
+            if told not in facts[-1]:
+                raise NotKept(f"the next start is told of {told}, not of any of {facts[-1]}")
+
+
 # --- a whole controller
 
 
@@ -667,6 +691,7 @@ WORKLOADS: Final[dict[str, Callable[[], Workload]]] = {
         SnapshotsWorkload,
         FormatWorkload,
         CacheWorkload,
+        CleanStopWorkload,
         NodeWorkload,
     )
 }

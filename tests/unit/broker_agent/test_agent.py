@@ -19,7 +19,7 @@ from broker_agent.agent import BrokerAgent
 from broker_agent.config import BrokerSettings
 from broker_agent.lifecycle import State
 from broker_agent.metrics import exposition
-from metadata_log.data_directory import read_process_json
+from metadata_log.data_directory import checked_json, read_process_json
 from metadata_log.errors import (
     CannotListen,
     DirectoryInUse,
@@ -146,10 +146,7 @@ def test_a_broker_registers_follows_serves_and_stops_clean(tmp_path: Path) -> No
             assert cluster.fetches[-1].want_shut_down
             assert deltas[-1][1] == agent.image
             assert all(before.end_offset < after.end_offset for before, after, _ in deltas)
-            assert json.loads((tmp_path / "clean-stop.json").read_bytes()) == {
-                "version": 1,
-                "broker_epoch": epoch,
-            }
+            assert (tmp_path / "clean-stop.json").read_bytes() == checked_json({"broker_epoch": epoch})
             registration = cluster.registrations[0]
             assert registration.previous_broker_epoch == -1
             assert registration.rack == "r1"
