@@ -128,13 +128,17 @@ class AlterConfigs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddVoter:
-    """Let an observer vote; `host` and `port` are where voters reach it. Source: KIP-853."""
+    """Let an observer vote; `host` and `port` are where voters reach it. Source: KIP-853.
+
+    `replaces` is a directory of this id whose vote is judged as if it were taken already; for `validate_only` alone.
+    """
 
     voter_id: NodeId
     directory_id: Uuid
     host: str
     port: int
     validate_only: bool
+    replaces: Uuid | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

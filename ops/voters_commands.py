@@ -65,20 +65,20 @@ def run_replace(args: argparse.Namespace) -> int:
     removed, voters = step.remove, step.voters
     if removed is not None:
         voters = _remove(client, args.id, removed, dry_run=args.dry_run)["voters"]
-        if args.dry_run:
-            voters.append({"id": args.id, "directory_id": step.add})
-        else:
+        if not args.dry_run:
             say(f"directory {removed} of controller {args.id} votes no more")
             # The observer must be heard by the leader once more, as this change has made Raft anew.
             step = _wait_for_step(client, args, deadline, removed=removed)
-    if step.add is not None and not (args.dry_run and removed is not None):
-        voters = _add(client, args.id, step.add, step.raft, dry_run=args.dry_run)["voters"]
+    if step.add is not None:
+        # What a dry run did not remove is to be judged as if it were.
+        replaces = removed if args.dry_run else None
+        voters = _add(client, args.id, step.add, step.raft, dry_run=args.dry_run, replaces=replaces)["voters"]
     told = {
         "id": args.id,
         "removed": removed,
         "added": step.add,
         "dry_run": args.dry_run,
-        "voters": sorted(voters, key=lambda voter: voter["id"]),
+        "voters": voters,
     }
     show(args, told, table=lambda: _replaced(told))
     if not args.dry_run and step.add is not None:
@@ -205,9 +205,17 @@ def _address(observer: Row) -> str:
 
 
 def _add(
-    client: ClusterClient, node_id: int, directory_id: str, raft: str | None, *, dry_run: bool
+    client: ClusterClient,
+    node_id: int,
+    directory_id: str,
+    raft: str | None,
+    *,
+    dry_run: bool,
+    replaces: str | None = None,
 ) -> dict[str, Any]:
     body = {"id": node_id, "directory_id": directory_id, "raft": raft, "validate_only": dry_run}
+    if replaces is not None:
+        body["replaces"] = replaces
     answer: dict[str, Any] = client.write("POST", "/v1/quorum/voters", body)
     return answer
 

@@ -298,6 +298,7 @@ class HttpApi:
             host=host,
             port=port,
             validate_only=fields.boolean("validate_only", default=False),
+            replaces=_directory_id(fields.text("replaces")) if fields.has("replaces") else None,
         )
         fields.done()
         return await self._write(request, command, raw)

@@ -55,12 +55,20 @@ def add_voter(image: MetadataImage, command: AddVoter) -> Decision:
 
     Raises:
         DuplicateVoter: a voter has this id, with whatever directory: a wiped one must be removed first.
-        InvalidRequest: the directory id is reserved or another voter's, or so is the address; CONTROLLERS_MAX vote already.
+        InvalidRequest: the directory id is reserved or another voter's, or so is the address; CONTROLLERS_MAX vote already;
+            something is to be replaced by a change that is not only judged.
+        and what `remove_voter` raises, of what is replaced.
 
     Source: KIP-853, AddVoterHandler.
     """
     voters = _voters(image)
     told = _told(command.voter_id, command.directory_id)
+    if command.replaces is not None:
+        if not command.validate_only:
+            raise InvalidRequest(
+                f"{told} replaces nothing in one step: remove the voter first, then add this one"
+            )
+        voters = _without(voters, command.voter_id, command.replaces)
     present = next((voter for voter in voters if voter.node_id == command.voter_id), None)
     if present is not None:
         raise DuplicateVoter(f"{_told(present.node_id, present.directory_id)} is a voter already")
@@ -89,15 +97,9 @@ def remove_voter(image: MetadataImage, command: RemoveVoter) -> Decision:
 
     Source: KIP-853, RemoveVoterHandler; Kafka, too, never shrinks the set to nobody.
     """
-    voters = _voters(image)
-    told = _told(command.voter_id, command.directory_id)
-    left = [voter for voter in voters if voter[:2] != (command.voter_id, command.directory_id)]
-    if len(left) == len(voters):
-        known = ", ".join(_told(voter.node_id, voter.directory_id) for voter in voters)
-        raise VoterNotFound(f"{told} is no voter; the voters are {known}")
-    if not left:
-        raise InvalidRequest(f"{told} is the last voter: without it nobody could decide anything")
-    return _changed("VOTER_REMOVED", command, left)
+    return _changed(
+        "VOTER_REMOVED", command, _without(_voters(image), command.voter_id, command.directory_id)
+    )
 
 
 def identities(voters: Sequence[Voter]) -> dict[NodeId, Uuid]:
@@ -108,6 +110,17 @@ def identities(voters: Sequence[Voter]) -> dict[NodeId, Uuid]:
 def _voters(image: MetadataImage) -> tuple[Voter, ...]:
     assert image.voters is not None, "who decides is active, and the first claim of all founded the quorum"
     return image.voters
+
+
+def _without(voters: tuple[Voter, ...], node_id: NodeId, directory_id: Uuid) -> tuple[Voter, ...]:
+    told = _told(node_id, directory_id)
+    left = tuple(voter for voter in voters if voter[:2] != (node_id, directory_id))
+    if len(left) == len(voters):
+        known = ", ".join(_told(voter.node_id, voter.directory_id) for voter in voters)
+        raise VoterNotFound(f"{told} is no voter; the voters are {known}")
+    if not left:
+        raise InvalidRequest(f"{told} is the last voter: without it nobody could decide anything")
+    return left
 
 
 def _changed(code: str, command: AddVoter | RemoveVoter, voters: Sequence[Voter]) -> Decision:

@@ -40,6 +40,7 @@ class Quorum:
         self.observers: list[dict[str, Any]] = []
         self.wishes: list[tuple[str, int, str, bool]] = []
         self.on_view: Callable[[], None] = lambda: None
+        self.refuses_to_add: Reply | None = None
         told.answer = self.answer
 
     def answer(self, seen: Seen) -> Reply:
@@ -62,6 +63,9 @@ class Quorum:
             wish = ("remove", int(url.path.rpartition("/")[2]), query["directory_id"][0], dry)
         self.wishes.append(wish)
         before = list(self.voters), list(self.observers)
+        if seen.method == "POST" and "replaces" in body:
+            assert dry
+            assert self.change("remove", body["id"], body["replaces"]) is None
         refused = self.change(*wish[:3])
         after = [{key: voter[key] for key in ("id", "directory_id")} for voter in self.voters]
         if dry:
@@ -78,6 +82,8 @@ class Quorum:
             return None
         if any(voter["id"] == node_id for voter in self.voters):
             return error("DUPLICATE_VOTER", 409)
+        if self.refuses_to_add is not None:
+            return self.refuses_to_add
         (fresh,) = [item for item in self.observers if (item["id"], item["directory_id"]) == identity]
         self.observers.remove(fresh)
         self.voters = sorted([*self.voters, fresh], key=lambda voter: int(voter["id"]))
@@ -195,7 +201,21 @@ def test_a_dry_run_of_a_replacement_tells_the_same_and_changes_nothing(
     assert [voter["id"] for voter in told["voters"]] == [1, 2, 3]
     assert told["voters"][2]["directory_id"] == DIRECTORIES["d"]
     assert quorum.voters == before
-    assert quorum.wishes == [("remove", 3, DIRECTORIES["c"], True)]
+    assert quorum.wishes == [("remove", 3, DIRECTORIES["c"], True), ("add", 3, DIRECTORIES["d"], True)]
+
+
+def test_a_dry_run_of_a_replacement_tells_why_the_new_disk_would_be_refused(
+    quorum: Quorum, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wiped(quorum)
+    before = list(quorum.voters)
+    quorum.refuses_to_add = error("INVALID_REQUEST", 400)
+    assert run("replace-voter", "--id", "3", "--dry-run") == 3
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "INVALID_REQUEST" in said.err
+    assert quorum.voters == before
+    assert [wish[0] for wish in quorum.wishes] == ["remove", "add"]
 
 
 def test_a_replacement_goes_on_where_it_was_interrupted(

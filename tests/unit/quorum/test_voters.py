@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -53,13 +54,20 @@ def observer(
     )
 
 
-def addition(node_id: int, directory: Uuid | None = None, *, validate_only: bool = False) -> AddVoter:
+def addition(
+    node_id: int,
+    directory: Uuid | None = None,
+    *,
+    validate_only: bool = False,
+    replaces: Uuid | None = None,
+) -> AddVoter:
     return AddVoter(
         voter_id=NodeId(node_id),
         directory_id=directory or uuid(500 + node_id),
         host="127.0.0.1",
         port=9000 + node_id,
         validate_only=validate_only,
+        replaces=replaces,
     )
 
 
@@ -103,15 +111,46 @@ def test_a_disk_is_replaced_by_removal_and_addition() -> None:
         lab.quorum.observers = [observer(3, fresh)]
         with pytest.raises(DuplicateVoter):
             await change(lab, controller, addition(3, fresh))
+        dry = addition(3, fresh, validate_only=True, replaces=FOUNDERS[NodeId(3)])
+        judged = await change(lab, controller, dry)
+        assert voters_of(controller) == FOUNDERS
         removed = await change(lab, controller, removal(3))
         assert [voter["id"] for voter in removed.answer["voters"]] == [1, 2]
         assert removed.end_offset == removed.base_offset + 1
         added = await change(lab, controller, addition(3, fresh))
         assert added.answer["voters"][-1] == {"id": 3, "directory_id": uuid_text(fresh)}
+        assert judged.answer == added.answer
         assert voters_of(controller) == lab.quorum.voters == FOUNDERS | {NodeId(3): fresh}
         lab.same_everywhere()
         successor = lab.lead(2)  # whose settings still name the old directory
         assert voters_of(successor) == FOUNDERS | {NodeId(3): fresh}
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("linked", "error"),
+    [
+        ([], InvalidRequest),
+        ([observer(3, uuid(604))], InvalidRequest),
+        ([observer(3, uuid(603), ago=None, behind=9)], NotCaughtUp),
+        ([observer(3, uuid(603), ago=1_001)], NotCaughtUp),
+        ([observer(3, uuid(603))], None),
+    ],
+)
+def test_a_replacement_that_is_judged_must_hold_the_log(
+    linked: list[PeerStatus], error: type[Exception] | None
+) -> None:
+    async def story(lab: Lab) -> None:
+        controller = lab.lead(1)
+        lab.quorum.observers = linked
+        with nullcontext() if error is None else pytest.raises(error, match="controller 3"):
+            await change(
+                lab,
+                controller,
+                addition(3, uuid(603), validate_only=True, replaces=FOUNDERS[NodeId(3)]),
+            )
+        assert voters_of(controller) == FOUNDERS
 
     run(story)
 
@@ -404,6 +443,24 @@ def test_a_voter_comes_and_goes_over_http(tmp_path: Path) -> None:
     at_desk(tmp_path, story)
 
 
+def test_a_replacement_is_judged_over_http(tmp_path: Path) -> None:
+    async def story(desk: Desk, ask: Ask) -> None:
+        desk.lab.quorum.observers = [observer(3, uuid(603))]
+        body = {
+            "id": 3,
+            "directory_id": uuid_text(uuid(603)),
+            "raft": "127.0.0.1:9003",
+            "validate_only": True,
+        }
+        status, told = await ask("POST", "/v1/quorum/voters", body)
+        assert (status, told["error"]) == (409, "DUPLICATE_VOTER")
+        status, told = await ask("POST", "/v1/quorum/voters", body | {"replaces": uuid_text(uuid(503))})
+        assert (status, told["voters"][-1]) == (200, {"id": 3, "directory_id": uuid_text(uuid(603))})
+        assert voters_of(desk.controller) == FOUNDERS
+
+    at_desk(tmp_path, story)
+
+
 def test_later_is_not_unknown(tmp_path: Path) -> None:
     """Kafka calls both REQUEST_TIMED_OUT; status and family say that nothing was written."""
 
@@ -436,6 +493,25 @@ DIRECTORY = uuid_text(uuid(504))
             "POST",
             "/v1/quorum/voters",
             {"id": 4, "directory_id": DIRECTORY, "raft": "h:1", "validate_only": 1},
+        ),
+        *(
+            (
+                "POST",
+                "/v1/quorum/voters",
+                {
+                    "id": 3,
+                    "directory_id": DIRECTORY,
+                    "raft": "h:1",
+                    "validate_only": dry,
+                    "replaces": replaces,
+                },
+            )
+            for dry, replaces in (
+                (False, uuid_text(uuid(503))),
+                (True, "x"),
+                (True, ""),
+                (True, None),
+            )
         ),
         ("DELETE", "/v1/quorum/voters/3", None),
         ("DELETE", f"/v1/quorum/voters/x?directory_id={uuid_text(uuid(503))}", None),

@@ -78,7 +78,12 @@ def member(node_id: int) -> Voter:
 
 
 def addition(
-    node_id: int, directory: Uuid | None = None, host: str | None = None, *, validate_only: bool = False
+    node_id: int,
+    directory: Uuid | None = None,
+    host: str | None = None,
+    *,
+    validate_only: bool = False,
+    replaces: str | None = None,
 ) -> AddVoter:
     return AddVoter(
         voter_id=NodeId(node_id),
@@ -86,6 +91,7 @@ def addition(
         host=host or f"c{node_id}",
         port=9093,
         validate_only=validate_only,
+        replaces=None if replaces is None else word_uuid(replaces),
     )
 
 
@@ -161,3 +167,34 @@ def test_a_dry_run_answers_alike_and_writes_nothing() -> None:
         assert decided(image, dry).records == ()
         assert decided(image, dry).answer == decided(image, real).answer
     assert decided(image, removal(9, validate_only=True)).refusal is not None
+
+
+NEW_DISK = word_uuid("new disk")
+
+
+@pytest.mark.parametrize(
+    ("voters", "command", "error"),
+    [
+        ((1, 2, 3), addition(3, NEW_DISK, validate_only=True, replaces="c3"), None),
+        (range(1, 11), addition(3, NEW_DISK, validate_only=True, replaces="c3"), None),
+        ((1, 2, 3), addition(3, NEW_DISK), "DUPLICATE_VOTER"),
+        ((1, 2, 3), addition(3, NEW_DISK, replaces="c3"), "INVALID_REQUEST"),
+        ((1, 2, 3), addition(3, NEW_DISK, validate_only=True, replaces="c2"), "VOTER_NOT_FOUND"),
+        ((1, 2, 3), addition(4, NEW_DISK, validate_only=True, replaces="c4"), "VOTER_NOT_FOUND"),
+        ((1, 2, 3), addition(3, NEW_DISK, "c2", validate_only=True, replaces="c3"), "INVALID_REQUEST"),
+        ((1, 2, 3), addition(3, word_uuid("c2"), validate_only=True, replaces="c3"), "INVALID_REQUEST"),
+        ((3,), addition(3, NEW_DISK, validate_only=True, replaces="c3"), "INVALID_REQUEST"),
+    ],
+)
+def test_a_replacement_is_judged_as_removal_and_addition_would_be_in_turn(
+    voters: tuple[int, ...], command: AddVoter, error: str | None
+) -> None:
+    image = quorum_of(*voters)
+    judged = decided(image, command)
+    assert judged.records == ()
+    assert (None if judged.refusal is None else judged.refusal.error) == error
+    if error is None:
+        left = remove_voter(image, removal(3)).records[0]
+        assert isinstance(left, VotersRecord)
+        after = dataclasses.replace(image, voters=left.voters)
+        assert judged.answer == decided(after, dataclasses.replace(command, replaces=None)).answer
