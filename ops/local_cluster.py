@@ -111,11 +111,15 @@ def _as_it_is(settings: ControllerSettings) -> ControllerSettings:
     return settings
 
 
+def _as_we_are(_: Member) -> Mapping[str, str]:
+    return {}
+
+
 class LocalCluster:
     """A cluster below `directory`, made there if it is not yet.
 
     `controllers` and `brokers` None: as many as there are, three in a new one. `adjust` changes the settings of
-    controllers when their files are first written.
+    controllers when their files are first written; `environment` gives variables to the nodes started here.
 
         async with LocalCluster(path, brokers=1) as cluster:
             cluster.kill(cluster.controllers[0].id)
@@ -128,6 +132,7 @@ class LocalCluster:
         controllers: int | None = None,
         brokers: int | None = None,
         adjust: Callable[[ControllerSettings], ControllerSettings] = _as_it_is,
+        environment: Callable[[Member], Mapping[str, str]] = _as_we_are,
     ) -> None:
         self.directory = directory.resolve()
         self.cluster_id = ""
@@ -135,6 +140,7 @@ class LocalCluster:
         self.brokers: tuple[Member, ...] = ()
         self._wanted = (controllers, brokers)
         self._adjust = adjust
+        self._environment = environment
         self._rng = random.SystemRandom()
         self._children: dict[int, subprocess.Popen[bytes]] = {}
         self._lock_fd: int | None = None
@@ -241,12 +247,10 @@ class LocalCluster:
         if self.pid(node_id) is not None:
             return
         member = self.member(node_id)
-        environment = {
-            **os.environ,
-            STREAM_VARIABLE: "none",
-            # -P keeps a folder named `ops` in the current directory from being taken for ours.
-            "PYTHONPATH": os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")])),
-        }
+        environment = {**os.environ, STREAM_VARIABLE: "none", **self._environment(member)}
+        # -P keeps a folder named `ops` in the current directory from being taken for ours.
+        paths = [str(_ROOT), environment.get("PYTHONPATH")]
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
         config = str(self.directory / member.config)
         with renamed_os_errors(self._stderr(member)), self._stderr(member).open("wb") as output:
             self._children[node_id] = subprocess.Popen(  # noqa: S603, ASYNC220 fork and exec: a millisecond

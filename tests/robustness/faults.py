@@ -80,10 +80,14 @@ class Faults:
             "slicer": lambda kind: self._harm_pair(kind, links.slicer(rng)),
             "reset": lambda kind: self._harm_pair(kind, links.RESET),
             "limit data": lambda kind: self._harm_pair(kind, links.limit_data(rng)),
-            "clients cut off": lambda kind: self._harm_http(kind, "clients-"),
-            "brokers cut off": lambda kind: self._harm_http(kind, "peers-"),
-            "brokers slowed": self._slow_brokers,
-            "brokers one way": self._one_way_of_brokers,
+            "clients cut off": lambda kind: self._cut_off(kind, self._one_of("clients-")),
+            "clients slowed": lambda kind: self._slow(kind, self._one_of("clients-")),
+            "downloads cut off": lambda kind: self._cut_off(kind, self._one_of("peers-")),
+            "brokers cut off": lambda kind: self._cut_off(kind, self._links_of_all_brokers()),
+            "broker isolated": lambda kind: self._cut_off(kind, self._links_of_one_broker()),
+            "broker cut off": lambda kind: self._cut_off(kind, self._one_of("broker-")),
+            "broker slowed": lambda kind: self._slow(kind, self._some_links_of_one_broker()),
+            "broker one way": self._one_way_of_broker,
             "kill -9 leader": lambda kind: self._kill(kind, leader=True),
             "kill -9 follower": lambda kind: self._kill(kind, leader=False),
             "kill -9 broker": self._kill_broker,
@@ -142,19 +146,35 @@ class Faults:
         streams = dict.fromkeys(chosen, (there,)) | {_other_half(name): (back,) for name in chosen}
         await self._harm(kind, streams, links.BLACK_HOLE)
 
-    async def _harm_http(self, kind: str, prefix: str) -> None:
-        fault = self.rng.choice((links.CUT, links.BLACK_HOLE, links.RESET, links.latency(self.rng)))
-        await self._harm(kind, {self.rng.choice(self.proxies.names(prefix)): BOTH}, fault)
+    def _one_of(self, prefix: str) -> list[str]:
+        return [self.rng.choice(self.proxies.names(prefix))]
 
-    async def _slow_brokers(self, kind: str) -> None:
+    def _links_of_all_brokers(self) -> list[str]:
+        """Return the links from every broker to one controller."""
+        node_id = self.rng.choice(self.cluster.controllers).id
+        return [name for name in self.proxies.names("broker-") if name.endswith(f"-{node_id}")]
+
+    def _links_of_one_broker(self) -> list[str]:
+        """Return the links from one broker to every controller."""
+        return self.proxies.names(f"broker-{self.rng.choice(self.cluster.brokers).id}-")
+
+    def _some_links_of_one_broker(self) -> list[str]:
+        """Return the links from one broker to every controller, or to one."""
+        return self.rng.choice((self._links_of_one_broker, lambda: self._one_of("broker-")))()
+
+    async def _cut_off(self, kind: str, names: list[str]) -> None:
+        fault = self.rng.choice((links.CUT, links.BLACK_HOLE, links.RESET))
+        await self._harm(kind, dict.fromkeys(names, BOTH), fault)
+
+    async def _slow(self, kind: str, names: list[str]) -> None:
         rng = self.rng
         fault = rng.choice((links.latency(rng), links.bandwidth(rng), links.slicer(rng)))
-        await self._harm(kind, {rng.choice(self.proxies.names("peers-")): BOTH}, fault)
+        await self._harm(kind, dict.fromkeys(names, BOTH), fault)
 
-    async def _one_way_of_brokers(self, kind: str) -> None:
-        """Black-hole what brokers ask of a controller, or what it answers."""
-        name, stream = self.rng.choice(self.proxies.names("peers-")), self.rng.choice(BOTH)
-        await self._harm(kind, {name: (stream,)}, links.BLACK_HOLE)
+    async def _one_way_of_broker(self, kind: str) -> None:
+        """Black-hole what a broker asks, or what it is answered."""
+        stream = self.rng.choice(BOTH)
+        await self._harm(kind, dict.fromkeys(self._some_links_of_one_broker(), (stream,)), links.BLACK_HOLE)
 
     async def _kill(self, kind: str, *, leader: bool) -> None:
         async with self._down:

@@ -1,7 +1,8 @@
 """E: toxiproxy between all that talk to each other: one proxy for each link, and the faults that a link can have.
 
     raft-A-B     from voter A to voter B when A has dialled, both directions; raft-B-A is the other half of that pair
-    peers-A      from brokers, and from controllers that fetch snapshots, to controller A's HTTP, as A advertises it
+    peers-A      from controllers that fetch snapshots or pieces of the log to controller A's HTTP
+    broker-B-A   from broker B to controller A's HTTP: at the port of peers-A, and at an address that is B's alone
     clients-A    from the run's own clients to controller A's HTTP
 
 The Python client of toxiproxy knows one server a process and puts names into its paths as they are, so names here are
@@ -80,11 +81,16 @@ class Proxies:
         self._server.kill()
         self._server.wait()
 
-    def address(self, name: str, upstream: tuple[str, int]) -> tuple[str, int]:
-        """Return where the named proxy listens; it is made when first asked for."""
+    def address(
+        self, name: str, upstream: tuple[str, int], *, listen: tuple[str, int] = ("127.0.0.1", 0)
+    ) -> tuple[str, int]:
+        """Return where the named proxy listens; it is made when first asked for. Port 0: any."""
         if name not in self._proxies:
             self._proxies[name] = self._api.create(
-                upstream=f"{upstream[0]}:{upstream[1]}", name=name, listen="127.0.0.1:0", enabled=True
+                upstream=f"{upstream[0]}:{upstream[1]}",
+                name=name,
+                listen=f"{listen[0]}:{listen[1]}",
+                enabled=True,
             )
         host, _, port = self._proxies[name].listen.rpartition(":")
         return host, int(port)

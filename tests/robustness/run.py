@@ -13,14 +13,14 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import quantiles
 from typing import Final
-from urllib.parse import urlsplit
 
 import aiohttp
 
 from metadata_log.codec import decode_all
-from ops.local_cluster import LocalCluster
+from ops.local_cluster import LocalCluster, Member
 from ops.log_commands import file_frames
-from quorum.config import ControllerSettings
+from ops.settings import host_port
+from quorum.config import ControllerSettings, HostPort
 from tests.robustness.clients import Load, Operation, Watcher, check, write_history
 from tests.robustness.faults import Fault, Faults
 from tests.robustness.proxies import Proxies
@@ -105,7 +105,11 @@ async def run(directory: Path, *, minutes: float, seed: int) -> Verdict:
         _small_disks(directory / "c", minutes) as small_disks,
     ):
         cluster = LocalCluster(
-            directory / "c", controllers=3, brokers=3, adjust=lambda settings: _through(proxies, settings)
+            directory / "c",
+            controllers=3,
+            brokers=3,
+            adjust=lambda settings: _through(proxies, settings),
+            environment=lambda member: broker_environment(cluster.directory, member),
         )
         try:
             cluster.prepare()
@@ -153,11 +157,9 @@ async def _judge(verdict: Verdict, cluster: LocalCluster, watchers: list[Watcher
             return
         await asyncio.sleep(0.2)
     for broker in cluster.brokers:
-        said = (cluster.data(broker.id) / "broker.log").read_text()
-        if any(controller.http in said for controller in cluster.controllers):
-            verdict.violations.append(
-                f"{broker.name} went past the proxies: the run says nothing of its links"
-            )
+        strayed = went_past(cluster.directory, broker)
+        if strayed is not None:
+            verdict.violations.append(f"{broker.name} {strayed}: the run says nothing of its links")
     logs = {member.id: await _whole_log(member.http) for member in cluster.controllers}
     first = next(iter(logs.values()))
     if any(log != first for log in logs.values()):
@@ -187,6 +189,13 @@ async def _judge(verdict: Verdict, cluster: LocalCluster, watchers: list[Watcher
             verdict.violations.append(watcher.broken)
         elif not first.startswith(b"".join(watcher.frames)):
             verdict.violations.append("a watcher was told another history than the log's")
+
+
+def went_past(directory: Path, broker: Member) -> str | None:
+    """Return where a broker connected to besides its own proxies; None: there it did, and nowhere else."""
+    file = _connected(directory, broker)
+    addresses = set(file.read_text().split()) if file.exists() else set()
+    return None if addresses == {_host(broker)} else f"connected to {sorted(addresses)}"
 
 
 def _broken_stream(data: Path, log: bytes) -> str | None:
@@ -239,10 +248,7 @@ def _through(proxies: Proxies, settings: ControllerSettings) -> ControllerSettin
     own = settings.node_id
     voters = []
     for voter in settings.voters:
-        parts = urlsplit(voter.http)
-        assert parts.hostname is not None
-        assert parts.port is not None
-        host, port = proxies.address(f"peers-{voter.id}", (parts.hostname, parts.port))
+        host, port = proxies.address(f"peers-{voter.id}", _address(voter.http))
         if voter.id == own:
             voters.append(voter)
             # By another name for the same host: who advertises a port of the host it listens on must listen there.
@@ -253,25 +259,50 @@ def _through(proxies: Proxies, settings: ControllerSettings) -> ControllerSettin
     return replace(settings, voters=tuple(voters))
 
 
+def _address(url: str) -> HostPort:
+    return host_port(url.removeprefix("http://"))
+
+
 def _client_urls(cluster: LocalCluster, proxies: Proxies) -> dict[int, str]:
     urls = {}
     for member in cluster.controllers:
-        parts = urlsplit(member.http)
-        assert parts.hostname is not None
-        assert parts.port is not None
-        host, port = proxies.address(f"clients-{member.id}", (parts.hostname, parts.port))
+        host, port = proxies.address(f"clients-{member.id}", _address(member.http))
         urls[member.id] = f"http://{host}:{port}"
     return urls
 
 
 def _send_brokers_through(cluster: LocalCluster, proxies: Proxies) -> None:
+    """Let each broker reach each controller through a proxy of its own, by the URL that the controller advertises."""
     for broker in cluster.brokers:
         path = cluster.directory / broker.config
         text = path.read_text()
         for member in cluster.controllers:
-            host, port = proxies.address(f"peers-{member.id}", ("127.0.0.1", 0))
-            text = text.replace(f'"{member.http}"', f'"http://{host}:{port}"')
+            upstream = _address(member.http)
+            _, port = proxies.address(f"peers-{member.id}", upstream)
+            proxies.address(f"broker-{broker.id}-{member.id}", upstream, listen=(_host(broker), port))
+            text = text.replace(f'"{member.http}"', f'"http://localhost:{port}"')
         path.write_text(text)
+
+
+def broker_environment(directory: Path, member: Member) -> dict[str, str]:
+    """Return what leads a broker's process to its own proxies; nothing for a controller."""
+    if member.role != "broker":
+        return {}
+    return {
+        "PYTHONPATH": str(Path(__file__).with_name("in_broker")),
+        "ROBUSTNESS_BROKER_HOST": _host(member),
+        "ROBUSTNESS_BROKER_CONNECTED": str(_connected(directory, member)),
+    }
+
+
+def _host(broker: Member) -> str:
+    """Return the address at which a broker, and nobody else, finds the controllers; all of 127/8 is this machine."""
+    return f"127.0.1.{broker.id}"
+
+
+def _connected(directory: Path, broker: Member) -> Path:
+    """Return the file of the addresses that a broker has connected to."""
+    return directory / f"{broker.name}.connected"
 
 
 @contextmanager

@@ -2,14 +2,21 @@
 
 import asyncio
 import json
+import random
+import socket
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
+from ops.local_cluster import LocalCluster, Member
 from tests.robustness.clients import Operation, check, write_history
-from tests.robustness.faults import Fault
-from tests.robustness.run import Verdict, run
+from tests.robustness.faults import Fault, Faults
+from tests.robustness.proxies import Proxies
+from tests.robustness.run import Verdict, broker_environment, run, went_past
 
 
 @pytest.mark.slow
@@ -83,3 +90,47 @@ def test_a_run_that_was_too_easy_is_void() -> None:
     assert "kinds of faults" in floors
     assert "clients" not in floors
     assert "VOID" in verdict.summary()
+
+
+def member(role: Literal["controller", "broker"], node_id: int) -> Member:
+    return Member(role=role, id=node_id, http="", raft=None, directory_id=None, config="", data="")
+
+
+def test_a_broker_finds_controllers_at_its_own_address_and_all_it_connects_to_is_noted(
+    tmp_path: Path,
+) -> None:
+    broker = member("broker", 11)
+    environment = broker_environment(tmp_path, broker)
+    assert "connected to []" in (went_past(tmp_path, broker) or "")
+
+    def connect(name: str, port: int) -> None:
+        asking = f"import socket; socket.create_connection(({name!r}, {port})).close()"
+        subprocess.run([sys.executable, "-P", "-c", asking], env=environment, check=True)
+
+    with socket.create_server((environment["ROBUSTNESS_BROKER_HOST"], 0)) as own:
+        connect("localhost", own.getsockname()[1])
+    assert went_past(tmp_path, broker) is None
+    other_host = broker_environment(tmp_path, member("broker", 12))["ROBUSTNESS_BROKER_HOST"]
+    with socket.create_server((other_host, 0)) as another_broker_s:
+        connect(other_host, another_broker_s.getsockname()[1])
+    assert other_host in (went_past(tmp_path, broker) or "")
+    assert broker_environment(tmp_path, member("controller", 1)) == {}
+
+
+def test_whose_links_a_fault_takes(tmp_path: Path) -> None:
+    cluster = LocalCluster(tmp_path)
+    cluster.controllers = tuple(member("controller", node_id) for node_id in (1, 2, 3))
+    cluster.brokers = tuple(member("broker", node_id) for node_id in (11, 12, 13))
+    proxies = Proxies(tmp_path / "toxiproxy.log")
+    proxies._proxies = {
+        f"broker-{broker}-{node_id}": None for broker in (11, 12, 13) for node_id in (1, 2, 3)
+    }
+    faults = Faults(cluster, proxies, random.Random(1), {})
+    for _ in range(20):
+        parts = [name.split("-") for name in faults._links_of_all_brokers()]
+        assert [broker for _, broker, _ in parts] == ["11", "12", "13"]
+        assert len({node_id for *_, node_id in parts}) == 1
+        parts = [name.split("-") for name in faults._links_of_one_broker()]
+        assert len({broker for _, broker, _ in parts}) == 1
+        assert [node_id for *_, node_id in parts] == ["1", "2", "3"]
+    assert {len(faults._some_links_of_one_broker()) for _ in range(20)} == {1, 3}
