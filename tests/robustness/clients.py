@@ -1,11 +1,11 @@
 """E: clients that read and write registers through the proxies, and remember exactly what they asked and heard.
 
-A register is one setting of the cluster. Each write has a value of its own and one request id, whatever it takes until
-it is answered; one that is never answered may have happened, or may yet.
+A register is one setting of the cluster, written whatever it holds, or a topic, whose value is one of its settings: it
+is created where it is not and deleted where it is, and either is refused otherwise. Each write has a value of its own and
+one request id, whatever it takes until it is answered; one that is never answered may have happened, or may yet.
 """
 
 import asyncio
-import json
 import random
 import time
 import uuid
@@ -18,45 +18,43 @@ from typing import Any, Final
 import aiohttp
 
 from metadata_log.codec import decode_all
-from tests.simulation import registers
+from tests.robustness.history import Kind, Operation
 
 ATTEMPT_S: Final = 1.0
 OPERATION_S: Final = 4.0
 THINK_S: Final = 0.02
 WATCH_S: Final = 0.2
-WRITE_SHARE: Final = 0.4
-KEYS: Final = 20
+WRITE_SHARE: Final = 0.32
+CONDITIONAL_SHARE: Final = 0.1
+TOPIC_READ_SHARE: Final = 0.25
+"""Of the reads."""
+REGISTERS: Final = 20
+TOPICS: Final = 6
+TOPIC_SETTING: Final = "flush.messages"
+EXISTS: Final = "TOPIC_ALREADY_EXISTS"
+UNKNOWN: Final = "UNKNOWN_TOPIC_OR_PARTITION"
+NO_BROKER: Final = "INVALID_REPLICATION_FACTOR"
+"""No broker is online that a new topic could be given to."""
 
 
-@dataclass(slots=True)
-class Operation:
-    """One operation; times are monotonic, in ns. `ok` None: nobody knows whether it happened."""
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The first answer that was more than `not now` or `not here`. `in_doubt`: an earlier attempt may yet be carried out."""
 
-    client: int
-    op: str
-    key: str
-    value: str | None
-    ok: bool | None
-    call: int
-    returned: int | None
-    result: str | None
-    request_id: str | None = None
-    in_fault: bool = False
+    body: dict[str, Any]
+    in_doubt: bool
 
-    def line(self) -> str:
-        return json.dumps(
-            {
-                "client": self.client,
-                "op": self.op,
-                "key": self.key,
-                "value": self.value,
-                "expected": None,
-                "ok": self.ok,
-                "call": self.call,
-                "return": self.returned,
-                "result": self.result,
-            }
-        )
+    @property
+    def error(self) -> str | None:
+        return self.body.get("error")
+
+
+def new_session() -> aiohttp.ClientSession:
+    """Return a session that sends each request once."""
+    made = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=ATTEMPT_S))
+    # A DELETE whose connection ends would be sent again unseen; then a refusal is no proof that it was not carried out.
+    made._retry_connection = False
+    return made
 
 
 @dataclass(slots=True)
@@ -68,68 +66,172 @@ class Load:
     in_fault: Callable[[], bool]
     history: list[Operation] = field(default_factory=list)
     leader_id: int | None = None
+    last_seen: dict[str, str] = field(default_factory=dict)
+    """What a topic held when it was last created or read."""
+    values: dict[str, str] = field(default_factory=dict)
+    """What the topic of an id was created with, where anybody heard so."""
+    deleted: list[tuple[Operation, str]] = field(default_factory=list)
+    """Deletions, with the ids of what they deleted."""
 
     async def client(self, number: int, end: float) -> None:
         """Read and write until the monotonic time `end`."""
         rng = random.Random(self.rng.getrandbits(64))
-        timeout = aiohttp.ClientTimeout(total=ATTEMPT_S)
-        async with aiohttp.ClientSession(timeout=timeout) as session:
-            count = 0
+        async with new_session() as session:
+            client = Client(self, number, session, rng)
             while time.monotonic() < end:
-                key = f"r{rng.randrange(KEYS)}"
-                count += 1
-                if rng.random() < WRITE_SHARE:
-                    await self._write(session, number, key, f"{number}-{count}", rng)
-                else:
-                    await self._read(session, number, key, rng)
+                await client.operate()
                 await asyncio.sleep(rng.uniform(0, THINK_S))
 
-    async def _write(
-        self, session: aiohttp.ClientSession, number: int, key: str, value: str, rng: random.Random
-    ) -> None:
-        request_id = str(uuid.UUID(int=rng.getrandbits(128)))
-        done = Operation(
-            number, "write", key, value, None, time.monotonic_ns(), None, None, request_id, self.in_fault()
-        )
-        self.history.append(done)
-        body = {"cluster": True, "set": {key: value}}
-        answer = await self._ask(
-            session, rng, "PATCH", "/v1/configs", json=body, headers={"X-Request-Id": request_id}
-        )
-        if answer is not None:
-            done.ok, done.returned = True, time.monotonic_ns()
+    def finish(self) -> list[Operation]:
+        """Return the history, once all clients have ended: only now is it known what each deletion found."""
+        for done, topic_id in self.deleted:
+            if topic_id in self.values:
+                done.expected = self.values[topic_id]
+            else:
+                done.op, done.expected = "write", None  # of what was there, it is known only that it is gone
+        return self.history
 
-    async def _read(self, session: aiohttp.ClientSession, number: int, key: str, rng: random.Random) -> None:
-        done = Operation(
-            number, "read", key, None, False, time.monotonic_ns(), None, None, None, self.in_fault()
+
+@dataclass(slots=True)
+class Client:
+    """Does one operation after the other, and adds to the history what it heard."""
+
+    load: Load
+    number: int
+    session: aiohttp.ClientSession
+    rng: random.Random
+    count: int = 0
+
+    async def operate(self) -> None:
+        rng = self.rng
+        self.count += 1
+        register, topic = f"r{rng.randrange(REGISTERS)}", f"t{rng.randrange(TOPICS)}"
+        kind = rng.random()
+        if kind < WRITE_SHARE:
+            await self.write(register)
+        elif kind < WRITE_SHARE + CONDITIONAL_SHARE:
+            await (self.create if rng.random() < 0.5 else self.delete)(topic)
+        elif rng.random() < TOPIC_READ_SHARE:
+            await self.read_topic(topic)
+        else:
+            await self.read(register)
+
+    def _begin(self, op: Kind, key: str, value: str | None = None, expected: str | None = None) -> Operation:
+        request_id = None if op == "read" else str(uuid.UUID(int=self.rng.getrandbits(128)))
+        return Operation(
+            self.number,
+            op,
+            key,
+            value,
+            None,
+            time.monotonic_ns(),
+            None,
+            None,
+            expected,
+            request_id,
+            self.load.in_fault(),
         )
-        answer = await self._ask(session, rng, "GET", "/v1/configs?cluster=1")
+
+    def _end(self, done: Operation, *, ok: bool, result: str | None = None) -> None:
+        done.ok, done.returned, done.result = ok, time.monotonic_ns(), result
+
+    def _value(self) -> str:
+        """Return a value that nobody else writes; it is an integer, as settings of topics are checked."""
+        return str(self.number * 10**9 + self.count)
+
+    async def write(self, key: str) -> None:
+        done = self._begin("write", key, self._value())
+        self.load.history.append(done)
+        body = {"cluster": True, "set": {key: done.value}}
+        if await self._ask("PATCH", "/v1/configs", done, json=body) is not None:
+            self._end(done, ok=True)
+
+    async def read(self, key: str) -> None:
+        done = self._begin("read", key)
+        answer = await self._ask("GET", "/v1/configs?cluster=1", done)
         if answer is None:
             return  # a read without an answer says nothing
-        items = {item["name"]: item["value"] for item in answer["items"]}
-        done.ok, done.returned, done.result = True, time.monotonic_ns(), items.get(key)
-        self.history.append(done)
+        items = {item["name"]: item["value"] for item in answer.body["items"]}
+        self._end(done, ok=True, result=items.get(key))
+        self.load.history.append(done)
+
+    async def create(self, name: str) -> None:
+        done = self._begin("cas", name, self._value())
+        body = {
+            "name": name,
+            "partitions": 1,
+            "replication_factor": 1,
+            "configs": {TOPIC_SETTING: done.value},
+        }
+        answer = await self._ask("POST", "/v1/topics", done, EXISTS, NO_BROKER, json=body)
+        if answer is None or (answer.error is not None and answer.in_doubt):
+            pass  # of what is refused now, an earlier attempt may be carried out later
+        elif answer.error == NO_BROKER:
+            return  # whether the topic is there was not asked yet
+        elif answer.error == EXISTS:
+            self._end(done, ok=False)
+        else:
+            self._end(done, ok=True)
+            assert self._saw(answer.body) == done.value, answer.body
+        self.load.history.append(done)
+
+    async def delete(self, name: str) -> None:
+        """Delete whatever there is: what the topic held, its id tells; refused, nothing was there."""
+        expected = self.load.last_seen.get(name)
+        if expected is None:
+            return  # nobody has seen it yet
+        done = self._begin("cas", name, None, expected)
+        answer = await self._ask("DELETE", f"/v1/topics/{name}", done, UNKNOWN)
+        if answer is None or (answer.error is not None and answer.in_doubt):
+            done.op, done.expected = "write", None  # if it happened, it found whatever was there
+        elif answer.error == UNKNOWN:
+            self._end(done, ok=False)
+        else:
+            self._end(done, ok=True)
+            self.load.deleted.append((done, answer.body["topic_id"]))
+        self.load.history.append(done)
+
+    async def read_topic(self, name: str) -> None:
+        done = self._begin("read", name)
+        answer = await self._ask("GET", f"/v1/topics/{name}", done, UNKNOWN)
+        if answer is None:
+            return
+        self._end(done, ok=True, result=None if answer.error else self._saw(answer.body))
+        self.load.history.append(done)
+
+    def _saw(self, topic: dict[str, Any]) -> str:
+        value: str = topic["configs"][TOPIC_SETTING]
+        self.load.last_seen[topic["name"]] = self.load.values[topic["topic_id"]] = value
+        return value
 
     async def _ask(
-        self, session: aiohttp.ClientSession, rng: random.Random, method: str, path: str, **how: Any
-    ) -> Any:
-        """Ask whoever leads until somebody answers, for a while; None: nobody did."""
+        self, method: str, path: str, done: Operation, *refusals: str, json: object = None
+    ) -> _Answer | None:
+        """Ask whoever leads until somebody answers, for a while; None: nobody did. `refusals` are answers."""
+        load, rng = self.load, self.rng
+        headers = {} if done.request_id is None else {"X-Request-Id": done.request_id}
         deadline = time.monotonic() + OPERATION_S
+        in_doubt = False
         while time.monotonic() < deadline:
-            node_id = self.leader_id or rng.choice(sorted(self.urls))
+            node_id = load.leader_id or rng.choice(sorted(load.urls))
             try:
-                async with session.request(method, self.urls[node_id] + path, **how) as response:
+                async with self.session.request(
+                    method, load.urls[node_id] + path, json=json, headers=headers
+                ) as response:
                     answer = await response.json()
-                    if response.status == 200:
-                        self.leader_id = node_id
-                        return answer
-                    if response.status not in (421, 429, 503, 504):
-                        raise AssertionError(f"{method} {path}: {response.status} {answer}")
-                    told = answer.get("controller_id", -1)
-                    self.leader_id = told if told in self.urls and told != node_id else None
             except (aiohttp.ClientError, TimeoutError, ValueError):
-                if self.leader_id == node_id:
-                    self.leader_id = None
+                in_doubt = True
+                if load.leader_id == node_id:
+                    load.leader_id = None
+            else:
+                if response.status in (200, 201) or answer.get("error") in refusals:
+                    load.leader_id = node_id
+                    return _Answer(answer, in_doubt)
+                if response.status not in (421, 429, 503, 504):
+                    raise AssertionError(f"{method} {path}: {response.status} {answer}")
+                in_doubt |= response.status == 504
+                told = answer.get("controller_id", -1)
+                load.leader_id = told if told in load.urls and told != node_id else None
             await asyncio.sleep(rng.uniform(0.005, 0.05))
         return None
 
@@ -167,20 +269,6 @@ class Watcher:
                 return
             self.frames.append(frame)
             self.end_offset, self.last_crc = batch.end_offset, batch.crc
-
-
-def check(history: list[Operation]) -> str | None:
-    """Return what contradicts linearizability, None if nothing does."""
-    return registers.check(
-        registers.Operation(
-            key=done.key,
-            value=(done.value if done.op == "write" else done.result) or registers.NEVER_WRITTEN,
-            is_write=done.op == "write",
-            began=done.call / 1e9,
-            ended=registers.INFINITY if done.returned is None else done.returned / 1e9,
-        )
-        for done in history
-    )
 
 
 def write_history(history: list[Operation], path: Path) -> None:

@@ -5,7 +5,7 @@ import math
 import random
 import subprocess
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -21,8 +21,9 @@ from ops.local_cluster import LocalCluster, Member
 from ops.log_commands import file_frames
 from ops.settings import host_port
 from quorum.config import ControllerSettings, HostPort
-from tests.robustness.clients import Load, Operation, Watcher, check, write_history
+from tests.robustness.clients import Load, Watcher, write_history
 from tests.robustness.faults import Fault, Faults
+from tests.robustness.history import Operation, check
 from tests.robustness.proxies import Proxies
 
 CLIENTS: Final = 12
@@ -35,9 +36,12 @@ FULL_MINUTES: Final = 10
 FAULTS_MIN: Final = 40
 KINDS_MIN: Final = 10
 WRITES_MIN: Final = 0.30
+CONDITIONAL_MIN: Final = 0.05
 IN_FAULT_MIN: Final = 0.25
 CLIENTS_MIN: Final = 8
 CONVERGED_S: Final = 60.0
+STANDS: Final = {True: (1,), False: (0,), None: (0, 1)}
+"""How often a write may stand in the log: one that was done, was refused, or has an unknown outcome."""
 
 
 @dataclass(slots=True)
@@ -59,13 +63,15 @@ class Verdict:
     def below_the_floors(self) -> list[str]:
         """Return in what the run was too easy."""
         share = min(1.0, self.minutes / FULL_MINUTES)
-        writes = sum(done.op == "write" for done in self.history)
+        writes = sum(done.changes for done in self.history)
+        conditional = sum(done.op == "cas" for done in self.history)
         in_fault = sum(done.in_fault for done in self.history)
         clients = len({done.client for done in self.history})
         kinds = len({fault.kind for fault in self.faults})
         floors = [
             ("clients", clients, CLIENTS_MIN),
             ("share of writes", writes / max(1, self.checked), WRITES_MIN),
+            ("share of conditional writes", conditional / max(1, self.checked), CONDITIONAL_MIN),
             ("faults", len(self.faults), FAULTS_MIN * share),
             ("kinds of faults", kinds, KINDS_MIN * min(1.0, 2 * share)),
             ("share begun in a fault", in_fault / max(1, self.checked), IN_FAULT_MIN),
@@ -74,17 +80,21 @@ class Verdict:
 
     def summary(self) -> str:
         counts = Counter((done.op, done.ok) for done in self.history)
-        answered = sorted(done.returned for done in self.history if done.op == "write" and done.returned)
+        answered = sorted(
+            done.returned for done in self.history if done.changes and done.returned is not None
+        )
         gap_ms = max((later - earlier for earlier, later in pairwise(answered)), default=0) / 1e6
         taken_ms = [(done.returned - done.call) / 1e6 for done in self.history if done.returned is not None]
         cuts = quantiles(taken_ms, n=100) if len(taken_ms) > 1 else [0.0] * 99
         kinds = Counter(fault.kind for fault in self.faults)
         told_kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))
         in_fault = 100 * sum(done.in_fault for done in self.history) / max(1, self.checked)
-        asked = f"{counts['read', True]} reads, {counts['write', True]} writes acknowledged"
+        unknown = sum(done.ok is None for done in self.history)
+        conditional = f"{counts['cas', True]} conditional writes done and {counts['cas', False]} refused"
         lines = [
             f"{self.checked} operations checked in {self.minutes:g} minutes, seed {self.seed}",
-            f"{asked}, {counts['write', None]} of unknown outcome; {in_fault:.0f} % begun inside a fault",
+            f"{counts['read', True]} reads, {counts['write', True]} writes, {conditional}, {unknown} of unknown outcome",
+            f"{in_fault:.0f} % begun inside a fault",
             f"p50 {cuts[49]:.1f} ms, p99 {cuts[98]:.0f} ms; longest gap between acknowledged writes {gap_ms:.0f} ms",
             f"{self.claims} claims of leadership; a log of {self.end_offset} records",
             f"{len(self.faults)} faults of {len(kinds)} kinds: {told_kinds}",
@@ -130,8 +140,8 @@ async def run(directory: Path, *, minutes: float, seed: int) -> Verdict:
                     group.create_task(load.client(number, end))
             stop.set()
             await asyncio.gather(*watching)
-            verdict.history, verdict.faults = load.history, faults.happened
-            write_history(load.history, directory / "history.jsonl")
+            verdict.history, verdict.faults = load.finish(), faults.happened
+            write_history(verdict.history, directory / "history.jsonl")
             await _judge(verdict, cluster, watchers)
         finally:
             await cluster.stop()
@@ -164,22 +174,10 @@ async def _judge(verdict: Verdict, cluster: LocalCluster, watchers: list[Watcher
     first = next(iter(logs.values()))
     if any(log != first for log in logs.values()):
         verdict.violations.append("the controllers' logs differ")
-    places: dict[str, list[int]] = {}
     for batch, _ in decode_all(first):
         verdict.claims += batch.claim is not None
         verdict.end_offset = batch.end_offset
-        if batch.envelope.request_id is not None:
-            places.setdefault(batch.envelope.request_id.hex(), []).append(batch.base_offset)
-    for done in verdict.history:
-        if done.request_id is None:
-            continue
-        found = places.get(done.request_id.replace("-", ""), [])
-        if done.ok and len(found) != 1:
-            verdict.violations.append(
-                f"write {done.value} of {done.key} was acknowledged and stands at {found}"
-            )
-        elif len(found) > 1:
-            verdict.violations.append(f"write {done.value} of {done.key} stands twice, at {found}")
+    verdict.violations += misplaced(verdict.history, first)
     for broker in cluster.brokers:
         broken = _broken_stream(cluster.data(broker.id), first)
         if broken is not None:
@@ -189,6 +187,20 @@ async def _judge(verdict: Verdict, cluster: LocalCluster, watchers: list[Watcher
             verdict.violations.append(watcher.broken)
         elif not first.startswith(b"".join(watcher.frames)):
             verdict.violations.append("a watcher was told another history than the log's")
+
+
+def misplaced(history: list[Operation], log: bytes) -> list[str]:
+    """Return which writes stand in the log more or less often than their answers say."""
+    places: dict[str, list[int]] = defaultdict(list)
+    for batch, _ in decode_all(log):
+        if batch.envelope.request_id is not None:
+            places[batch.envelope.request_id.hex()].append(batch.base_offset)
+    found = [
+        (done, places[done.request_id.replace("-", "")]) for done in history if done.request_id is not None
+    ]
+    return [
+        f"{done.line()} stands at {offsets}" for done, offsets in found if len(offsets) not in STANDS[done.ok]
+    ]
 
 
 def went_past(directory: Path, broker: Member) -> str | None:
