@@ -166,10 +166,6 @@ async def _judge(verdict: Verdict, cluster: LocalCluster, watchers: list[Watcher
             verdict.violations.append(f"not converged within {CONVERGED_S:g} s: {missing or differing}")
             return
         await asyncio.sleep(0.2)
-    for broker in cluster.brokers:
-        strayed = went_past(cluster.directory, broker)
-        if strayed is not None:
-            verdict.violations.append(f"{broker.name} {strayed}: the run says nothing of its links")
     logs = {member.id: await _whole_log(member.http) for member in cluster.controllers}
     first = next(iter(logs.values()))
     if any(log != first for log in logs.values()):
@@ -179,9 +175,9 @@ async def _judge(verdict: Verdict, cluster: LocalCluster, watchers: list[Watcher
         verdict.end_offset = batch.end_offset
     verdict.violations += misplaced(verdict.history, first)
     for broker in cluster.brokers:
-        broken = _broken_stream(cluster.data(broker.id), first)
-        if broken is not None:
-            verdict.violations.append(f"{broker.name} {broken}")
+        for wrong in (went_past(cluster.directory, broker), _broken_stream(cluster.data(broker.id), first)):
+            if wrong is not None:
+                verdict.violations.append(f"{broker.name} {wrong}")
     for watcher in watchers:
         if watcher.broken is not None:
             verdict.violations.append(watcher.broken)
@@ -204,10 +200,11 @@ def misplaced(history: list[Operation], log: bytes) -> list[str]:
 
 
 def went_past(directory: Path, broker: Member) -> str | None:
-    """Return where a broker connected to besides its own proxies; None: there it did, and nowhere else."""
+    """Return where a broker connected to, if that is not its own proxies alone; else None."""
     file = _connected(directory, broker)
     addresses = set(file.read_text().split()) if file.exists() else set()
-    return None if addresses == {_host(broker)} else f"connected to {sorted(addresses)}"
+    own = {_host(broker)}
+    return None if addresses == own else f"connected to {sorted(addresses)}, not to its own proxies alone"
 
 
 def _broken_stream(data: Path, log: bytes) -> str | None:
