@@ -253,7 +253,10 @@ async def _whole_log(url: str) -> bytes:
 
 
 def _through(proxies: Proxies, settings: ControllerSettings) -> ControllerSettings:
-    """Let a controller reach each other voter through a proxy of its own; all HTTP through one, which it advertises."""
+    """Let a controller reach each other voter through a proxy of its own, and all its peers' HTTP go through one.
+
+    It advertises that one by a host name, under which brokers find their own.
+    """
     own = settings.node_id
     voters = []
     for voter in settings.voters:
