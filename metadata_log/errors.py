@@ -20,6 +20,9 @@ class MetadataError(Exception):
         self.message = message
         self.context = context
 
+    def __str__(self) -> str:
+        return self.message
+
 
 class Rejected(MetadataError):
     """Nothing was written; the same request will be refused again."""

@@ -123,7 +123,7 @@ def _verified(path: Path, ends: Mapping[str, int]) -> Iterator[dict[str, Any]]:
     from snapshots.snapshot_file import read_snapshot
 
     if path.name == JOURNAL:
-        yield from _verified_journal(path, log_end=ends.get(str(path.parent / "log"), 0))
+        yield from _verified_journal(path, log_end=ends.get(str(path.parent / "log")))
         return
     if path.suffix == ".snapshot":
         with saying_what_to_do():
@@ -166,11 +166,13 @@ def saying_what_to_do() -> Iterator[None]:
         raise
 
 
-def _verified_journal(path: Path, *, log_end: int) -> Iterator[dict[str, Any]]:
-    """Check a Raft journal, the pointer to the snapshot it stands on, and that it holds what the log beside it holds.
+def _verified_journal(path: Path, *, log_end: int | None) -> Iterator[dict[str, Any]]:
+    """Check a Raft journal, the pointer to the snapshot it stands on, and that it and the log beside it fit together.
+
+    `log_end` None: that log is not looked at.
 
     Raises:
-        DamagedFile: the node would refuse to start on it.
+        DamagedFile: the node would refuse to start on it, or the log ends below the snapshot.
     """
     from quorum.raft import journal, pointer
     from quorum.raft.lost_journal import check_reaches_log, lost_journal
@@ -199,11 +201,18 @@ def _verified_journal(path: Path, *, log_end: int) -> Iterator[dict[str, Any]]:
         raise DamagedFile(f"{at}: byte 0: {error}. {journal.REPLACE_THE_VOTER}", path=str(at)) from error
     check_reaches_log(
         path.parent,
-        log_end=log_end,
+        log_end=log_end or 0,
         entries=found.entries,
         snapshot_end=snapshot_end,
         is_begun=found.batches > 0,
     )
+    if log_end is not None and log_end < snapshot_end:
+        with saying_what_to_do():
+            beside = path.parent / "log"
+            raise DamagedFile(
+                f"{beside}: ends at offset {log_end}, below the snapshot at {snapshot_end} on which the journal stands",
+                path=str(beside),
+            )
     if found.torn_bytes:
         say(
             f"{path}: {found.torn_bytes} bytes at the end are torn by a crash; the node cuts them when it starts"

@@ -46,11 +46,10 @@ class CommittedLog(AppliedListener):
     def on_restored(self, image: MetadataImage) -> None:
         segments = self.segments
         if segments.end_offset < image.end_offset:
-            if segments.end_offset > segments.log_start_offset or segments.log_start_offset > 0:
-                log.warning(
-                    "log_restarts_at_snapshot",
-                    extra={"lost_from": segments.end_offset, "lost_until": image.end_offset},
-                )
+            log.warning(
+                "log_restarts_at_snapshot",
+                extra={"not_held_from": segments.log_start_offset, "until": image.end_offset},
+            )
             segments.restart_at(image.end_offset, image.controller_epoch, image.last_crc)
         elif image.end_offset > segments.log_start_offset:
             found = segments.position_before(image.end_offset)

@@ -6,7 +6,7 @@ each holds the crc of the one before: what a peer sends is either exactly what t
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -122,20 +122,30 @@ async def fetch_frames(
 ) -> bytes | None:
     """Return the frames of a range of offsets that a controller has; None if it has not all of them now."""
     frames, at = bytearray(), from_offset
+    async for page, end_offset in fetch_pages(session, url, from_offset, until):
+        frames += page
+        at = end_offset
+    return bytes(frames) if at >= until else None
+
+
+async def fetch_pages(
+    session: aiohttp.ClientSession, url: str, from_offset: int, until: int
+) -> AsyncIterator[tuple[bytes, int]]:
+    """Yield frames of a range of offsets, some MiB at a time with their end, as far as a controller has them now."""
+    at = from_offset
     timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S)
     while at < until:
         address = f"{url}/v1/log?consistency=stale&from={at}&until={until}&max_bytes={REQUEST_BYTES}"
         try:
             async with session.get(address, timeout=timeout) as response:
-                part = await response.read()
-                if response.status != 200 or not part:
-                    return None
+                page = await response.read()
+                if response.status != 200 or not page:
+                    return
             position = 0
-            while position < len(part):
-                header = check_frame(part, position)
+            while position < len(page):
+                header = check_frame(page, position)
                 position += header.frame_bytes
                 at = header.end_offset
         except (aiohttp.ClientError, TimeoutError, DamagedFrame):
-            return None
-        frames += part
-    return bytes(frames)
+            return
+        yield page, at

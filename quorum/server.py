@@ -53,7 +53,7 @@ from quorum.controller import AppliedListener, Controller
 from quorum.decide.quorum import identities
 from quorum.fetch_service import FetchService
 from quorum.http_api import HttpApi
-from quorum.log_repair import LogRepair, fetch_frames
+from quorum.log_repair import LogRepair, fetch_pages
 from quorum.raft.adapter import PointerDisk, PySyncObjLog, stored_pointer
 from quorum.raft.guard import RaftSettings
 from quorum.raft.journal import Journal, OsDisk, room_to_open
@@ -103,8 +103,13 @@ async def run_controller(settings: ControllerSettings, *, text_log: Path | None 
         wanted = room_to_open(OsDisk(journal_directory))
         check_space(settings.data_dir, limits.FREE_BYTES_TO_START + wanted)
         stack.enter_context(short_collections())
-        node = _Node(settings, meta, stack, recent)
-        await node.run(text_log)
+        try:
+            node = _Node(settings, meta, stack, recent)
+            await node.run(text_log)
+        except Fault as fault:
+            if str(settings.data_dir) not in fault.message:
+                fault.message = f"{settings.data_dir}: {fault.message}"
+            raise
 
 
 class _Node:
@@ -298,32 +303,39 @@ class _Node:
         await self.raft.run()
 
     async def _complete_log(self) -> None:
-        """Fetch what damage took from the log's end, where Raft has trimmed it already, before this node goes on there.
+        """Fetch what the log's end lacks and Raft has trimmed already, before this node goes on there.
 
-        If no other controller has it within a while, the log begins at the snapshot, and says so.
+        If no other controller has more of it for a while, the log begins at the snapshot, and `/readyz` says so.
         """
-        covered, deadline = self.covered_offset, monotonic_ms() + COMPLETE_LOG_MS
-        while self.segments.damage is not None and self.segments.end_offset < covered:
+        segments, covered = self.segments, self.covered_offset
+        patience_ends = monotonic_ms() + COMPLETE_LOG_MS
+        while segments.end_offset < covered and monotonic_ms() < patience_ends:
             for url in self._other_urls():
-                begin = self.segments.end_offset
-                frames = await fetch_frames(self._http(), url, begin, covered)
-                if frames is not None:
-                    for batch, frame in decode_all(frames):
-                        if (batch.base_offset, batch.previous_crc) != (
-                            self.segments.end_offset,
-                            self.segments.last_crc,
-                        ):
-                            break  # from an offset that no frame of theirs begins at: another history
-                        self.segments.append(frame, read_header(frame))
-                    await asyncio.to_thread(self.segments.sync)
+                begin = segments.end_offset
+                async for frames, _ in fetch_pages(self._http(), url, begin, covered):
+                    if not self._append_next(frames):
+                        break  # another history than this node's
+                    await asyncio.to_thread(segments.sync)
+                if segments.end_offset > begin:
+                    patience_ends = monotonic_ms() + COMPLETE_LOG_MS
                     log.warning(
-                        "log_completed",
-                        extra={"from": begin, "until": self.segments.end_offset, "peer": url},
+                        "log_completed", extra={"from": begin, "until": segments.end_offset, "peer": url}
                     )
-                    break
-            if monotonic_ms() > deadline:
-                return
-            await asyncio.sleep(COMPLETE_LOG_AGAIN_S)
+            if segments.end_offset < covered:
+                await asyncio.sleep(COMPLETE_LOG_AGAIN_S)
+        if segments.end_offset < covered:
+            self.status.log_not_completed = (
+                f"the log ended at offset {segments.end_offset}, below the snapshot at {covered} on which the journal "
+                "stands, and no other controller that runs had the rest: it begins at the snapshot"
+            )
+
+    def _append_next(self, frames: bytes) -> bool:
+        """Append frames of a peer to the log's end; answer whether all of them continue it."""
+        for batch, frame in decode_all(frames):
+            if (batch.base_offset, batch.previous_crc) != (self.segments.end_offset, self.segments.last_crc):
+                return False
+            self.segments.append(frame, read_header(frame))
+        return True
 
     def _http(self) -> aiohttp.ClientSession:
         """Return the session for what is asked of other controllers; made on the loop, at the first use."""

@@ -72,6 +72,8 @@ class QuorumStatus:
         self.recent = recent
         self.snapshot_set_aside: str | None = None
         """What was wrong with the snapshot that this node set aside since it started."""
+        self.log_not_completed: str | None = None
+        """What the log lacked when this node started, and could not be had."""
 
     def raft(self) -> RaftStatus:
         return self.controller.raft.status()
@@ -200,6 +202,8 @@ class QuorumStatus:
             found.append(
                 ("LOG_CUT", f"{segments.damage}; cut off when this node started, its copy is in quarantine")
             )
+        if self.log_not_completed is not None:
+            found.append(("LOG_CUT", self.log_not_completed))
         return [{"code": code, "detail": detail} for code, detail in found]
 
     def _why_no_voter(self, raft: RaftStatus) -> str:

@@ -1,8 +1,11 @@
 """A controller whose files of the committed log were damaged has them again from its peers."""
 
 import asyncio
+import os
+import shutil
+import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +14,7 @@ import pytest
 from metadata_log.limits import FRAME_BYTES_MAX
 from ops import cli
 from quorum.config import ControllerSettings
+from quorum.server import COMPLETE_LOG_MS
 from tests.support.processes import poll_until
 from tests.support.wire import NO_ANSWER, Quorum, ask, controllers, wait_until_all_agree
 
@@ -134,6 +138,56 @@ def test_an_end_that_was_lost_below_the_snapshot_is_fetched_before_it_goes_on(qu
     )
     assert _reasons(quorum, victim) == ["LOG_CUT"]
     quorum.ask("PATCH", "/v1/configs", {"cluster": True, "set": {"k": "after"}}).ok()
+
+
+def _cut(path: Path, by: int) -> None:
+    os.truncate(path, path.stat().st_size - by)
+
+
+LOSSES: dict[str, Callable[[list[Path]], object]] = {
+    "the last file": lambda files: files[-1].unlink(),
+    "all of the last file": lambda files: os.truncate(files[-1], 0),
+    "a piece of its end": lambda files: _cut(files[-1], 5),
+    "all files": lambda files: subprocess.run(["rm", *map(str, files)], check=True),
+    "the directory": lambda files: shutil.rmtree(files[0].parent),
+}
+
+
+def test_what_a_log_lost_without_a_trace_is_fetched_too(
+    quorum: Quorum, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file that is gone, or short as after a crash, is no damage; but the journal stands on a snapshot beyond it."""
+    victim = _follower(quorum)
+    _take_snapshot(quorum, victim)
+    for lost, lose in LOSSES.items():
+        wanted = b"".join(_contents(quorum, victim))
+        quorum.cluster.kill(victim)
+        lose(_files(quorum, victim))
+        assert cli.main(["log", "verify", str(quorum.cluster.data(victim))]) == 6, lost
+        assert "ops/runbooks/damaged-segment.md" in capsys.readouterr().err, lost
+        asyncio.run(quorum.cluster.start_one(victim))
+        poll_until(lambda: _is_up(quorum, victim), deadline_s=60, what="it runs")
+        assert b"".join(_contents(quorum, victim)).startswith(wanted), lost
+        told = ask(quorum.cluster.http(victim), "GET", "/readyz").value()
+        assert "LOG_COMPLETED" in {fault["code"] for fault in told["passed"]}, lost
+        assert told["reasons"] == [], lost
+
+
+def test_what_a_log_lost_and_nobody_has_is_said(quorum: Quorum) -> None:
+    """The others are stopped: this node cannot lead alone, and says what it lacks once they are back."""
+    victim = _follower(quorum)
+    _take_snapshot(quorum, victim)
+    others = [member.id for member in quorum.cluster.controllers if member.id != victim]
+    for node_id in (victim, *others):
+        quorum.cluster.kill(node_id)
+    _files(quorum, victim)[-1].unlink()
+    asyncio.run(quorum.cluster.start_one(victim))
+    time.sleep(COMPLETE_LOG_MS / 1000 + 2)
+    for node_id in others:
+        asyncio.run(quorum.cluster.start_one(node_id))
+    poll_until(lambda: _is_up(quorum, victim), deadline_s=60, what="it runs")
+    assert _reasons(quorum, victim) == ["LOG_CUT"]
+    assert list((quorum.cluster.data(victim) / "quarantine").iterdir()), "what it held is kept"
 
 
 def test_a_snapshot_that_rotted_is_named_by_whoever_meets_it(quorum: Quorum) -> None:
