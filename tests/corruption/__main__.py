@@ -7,11 +7,12 @@ import time
 from pathlib import Path
 
 from tests.corruption.campaign import OUTCOMES, Report, campaign
+from tests.support.arguments import positive
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.corruption", description=__doc__)
-    parser.add_argument("--flips", type=int, default=12_000)
+    parser.add_argument("--flips", type=positive, default=12_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="put the table between its marks there")
     args = parser.parse_args()
@@ -23,6 +24,9 @@ def main() -> int:
     print(f"{report.total} damages in {time.monotonic() - began:.0f} s, {len(report.wrong)} wrong")
     for damage, error in report.wrong[:10]:
         print(f"  {damage}: {type(error).__name__}: {error}")
+    if report.total == 0:
+        print("nothing was damaged: --flips is shared out among all kinds of files", file=sys.stderr)
+        return 2
     if args.markdown is not None:
         text = args.markdown.read_text()
         begin, end = "<!-- table -->\n", "<!-- end of table -->\n"

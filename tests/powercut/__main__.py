@@ -8,19 +8,25 @@ from functools import partial
 
 from tests.powercut.campaign import Outcome, Point, campaign
 from tests.powercut.workloads import WORKLOADS, StockJournal
+from tests.support.arguments import positive
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.powercut", description=__doc__)
-    parser.add_argument("--points", type=int, default=4_000, help="cut points in all, over all workloads")
+    parser.add_argument(
+        "--points", type=positive, default=4_000, help="cut points in all, over all workloads"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workload", choices=[*WORKLOADS, StockJournal.name], help="this one alone")
-    parser.add_argument("--at", metavar="OPERATIONS:VARIANT", help="this point alone, of one workload")
+    parser.add_argument(
+        "--at", type=_point, metavar="OPERATIONS:VARIANT", help="this point alone, of one workload"
+    )
     args = parser.parse_args()
+    if args.at is not None and args.workload is None:
+        parser.error("--at needs a --workload")
     logging.disable(logging.CRITICAL)
     chosen = {args.workload: WORKLOADS.get(args.workload, StockJournal)} if args.workload else WORKLOADS
-    only = None if args.at is None else Point(*map(int, args.at.split(":")))
-    run = partial(campaign, seed=args.seed, points=args.points // len(chosen), only=only)
+    run = partial(campaign, seed=args.seed, points=max(1, args.points // len(chosen)), only=args.at)
     failed = 0
     for name, make in chosen.items():
         began = time.monotonic()
@@ -38,6 +44,13 @@ def main() -> int:
         print("  (the library's own journal: these losses prove that the cuts hurt)")
         failed += not proof.losses
     return 1 if failed else 0
+
+
+def _point(text: str) -> Point:
+    operations, _, variant = text.partition(":")
+    if not operations.isdecimal() or not variant.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not OPERATIONS:VARIANT, two numbers")
+    return Point(int(operations), int(variant))
 
 
 def _tell(outcome: Outcome, seconds: float) -> None:

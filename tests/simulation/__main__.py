@@ -1,7 +1,7 @@
 """Live through many seeds: `python -m tests.simulation --minutes 10 --seeds 1..100 --profile swarm --jobs 2`.
 
 Without --seeds it takes seeds from 1 on until the minutes are over. Ctrl-C ends it early, with the totals of what was lived.
-Exit code 1: a property was violated.
+Exit code 1: a property was violated; 2: nothing was lived through.
 """
 
 import argparse
@@ -16,6 +16,7 @@ from pathlib import Path
 
 from tests.simulation import mutants
 from tests.simulation.campaign import PROFILE_NAMES, Plan, Totals, append_to_ledger, outcomes
+from tests.support.arguments import positive, seeds
 
 BROKERS_MAX = 20
 
@@ -24,8 +25,8 @@ def main(argv: list[str]) -> int:
     args = _parser().parse_args(argv)
     if args.mutants:
         return mutants.main(args.only, args.markdown)
-    first, _, last = args.seeds.partition("..")
-    seeds = range(int(first), int(last) + 1) if last else count(int(first)) if args.minutes else [int(first)]
+    first, last = args.seeds
+    chosen = range(first, last + 1) if last is not None else count(first) if args.minutes else [first]
     plan = Plan(
         profiles=PROFILE_NAMES if args.profile == "all" else (args.profile,),
         controllers=args.controllers,
@@ -35,7 +36,7 @@ def main(argv: list[str]) -> int:
         raft_only=args.raft_only,
     )
     totals = Totals(plan)
-    for outcome in outcomes(plan.lives(seeds), jobs=args.jobs, may_begin=_until(args.minutes)):
+    for outcome in outcomes(plan.lives(chosen), jobs=args.jobs, may_begin=_until(args.minutes)):
         totals.add(outcome)
         print(outcome.line(), flush=True)
         if outcome.violations:
@@ -45,6 +46,9 @@ def main(argv: list[str]) -> int:
     print(line)
     if args.ledger is not None:
         append_to_ledger(args.ledger, line)
+    if not totals.lives:
+        print("nothing was lived through", file=sys.stderr)
+        return 2
     return 1 if totals.failed else 0
 
 
@@ -66,7 +70,11 @@ def _until(minutes: float | None) -> Callable[[], bool]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument(
-        "--seeds", default="1", help="first..last, or the first of as many as --minutes allow"
+        "--seeds",
+        type=seeds,
+        default=(1, None),
+        metavar="FIRST[..LAST]",
+        help="first..last, or the first of as many as --minutes allow",
     )
     parser.add_argument("--minutes", type=float, help="begin no seed after so long")
     parser.add_argument("--seconds", type=float, default=120.0, help="simulated seconds of weather per seed")
@@ -80,15 +88,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--mutants", action="store_true", help="try the seeded bugs: every one must be noticed"
     )
-    parser.add_argument("--only", metavar="NAME", help="one mutant")
+    parser.add_argument(
+        "--only", metavar="NAME", choices=[mutant.name for mutant in mutants.MUTANTS], help="one mutant"
+    )
     parser.add_argument("--markdown", type=Path, help="put the mutants' table between its marks there")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--jobs", type=positive, default=1, help="processes")
     parser.add_argument("--ledger", type=Path, help="append the last line to this table")
     return parser
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(map(int, text.split(",")))
+    return tuple(map(positive, text.split(",")))
 
 
 def _brokers(text: str) -> int:
