@@ -6,7 +6,7 @@ What is logged as a warning or worse is a fault that was met and survived; nothi
 import json
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -41,8 +41,11 @@ class RecentFaults(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         ours = record.name.partition(".")[0] in OURS
-        # Unformatted: what another library passes might not fit its own format, and whoever logs must not fail by it.
         said = str(record.msg)
+        with suppress(
+            TypeError, ValueError, KeyError
+        ):  # of another library's slip; whoever logs must not fail by it
+            said = record.getMessage()
         code = (said if ours else record.name.replace(".", "_")).upper()
         known = self._newest.get(code)
         if known is None and len(self._newest) >= CODES_MAX:

@@ -2,6 +2,7 @@
 
 import argparse
 import difflib
+import errno
 import importlib
 import importlib.metadata
 import os
@@ -39,6 +40,8 @@ examples:
   metaquorum log dump --from -10m                   what happened in the last ten minutes
 """
 
+OUTPUT_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
 EXIT_CODES: Final = """\
 exit codes: 0 ok, 2 usage, 3 refused, 4 unavailable, 5 outcome unknown, 6 fault; quorum health: 0 green, 10 yellow, 20 red
 Controllers are found by --bootstrap, else METAQUORUM_BOOTSTRAP, else ./metaquorum-data/cluster.json.
@@ -62,15 +65,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader (`| head`) has seen enough. Python would complain once more when it flushes at exit.
-        with suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()  # the reader (`| head`) has seen enough
         return OK
     except BaseExceptionGroup as group:
         return report(first_cause(group))
     except Exception as error:  # noqa: BLE001 the one place where everything ends: no traceback reaches a user
         return report(error)
     return code
+
+
+def _discard_output() -> None:
+    """Give up what is not written yet: Python would complain once more when it flushes at exit."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def report(error: BaseException) -> int:
@@ -93,6 +100,9 @@ def report(error: BaseException) -> int:
         return INTERRUPTED
     elif isinstance(error, OSError) and error.filename is not None:
         say(f"{error.filename}: {error.strerror}")
+    elif isinstance(error, OSError) and error.errno in OUTPUT_FULL:
+        say(f"the output cannot be written: {error.strerror}; make room, or send it elsewhere")
+        _discard_output()
     elif isinstance(error, ModuleNotFoundError) and error.name in {
         "pyspark",
         "pyarrow",

@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NoReturn
 
 from ops import render
@@ -15,8 +16,9 @@ def show(args: argparse.Namespace, value: Any, *, table: Callable[[], str]) -> N
 
 
 def say(message: str) -> None:
-    """Tell the operator one line that is no result."""
-    print(f"metaquorum: {one_line(message)}", file=sys.stderr, flush=True)
+    """Tell the operator one line that is no result; where it cannot be written, the exit code must do."""
+    with suppress(OSError):
+        print(f"metaquorum: {one_line(message)}", file=sys.stderr, flush=True)
 
 
 def fail_usage(args: argparse.Namespace, message: str) -> NoReturn:

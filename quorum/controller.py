@@ -16,7 +16,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import msgpack
 
@@ -81,6 +81,10 @@ class _InFlight:
     frame: bytes
     image: MetadataImage
     delta: Delta
+
+
+CLOCK_JUMP_MS: Final = 1_000
+"""Unix time and our own clock drift apart by less between two checks, unless somebody sets the clock."""
 
 
 class _Waiter(NamedTuple):
@@ -163,6 +167,8 @@ class Controller:
         self._waiters: deque[_Waiter] = deque()
         self._transfers: list[asyncio.Future[NodeId]] = []
         self._checked_at_ms = 0
+        self._time_of_day_ahead_ms = 0
+        """By how much Unix time was ahead of our clock at the last check."""
         self._voters: Voters = {}
         """As Raft has last said."""
 
@@ -443,6 +449,7 @@ class Controller:
         now_ms = self._now_ms()
         slept_ms = now_ms - self._checked_at_ms
         self._checked_at_ms = now_ms
+        self._watch_time_of_day(now_ms)
         if slept_ms > self._settings.timing.session_timeout_ms // 2:
             # The silence was ours: a process that did not run cannot blame brokers for not being heard.
             self.liveness.grant_all(self._tip, now_ms)
@@ -462,6 +469,14 @@ class Controller:
         self.liveness.forget(broker_id, broker_epoch)
         return True
 
+    def _watch_time_of_day(self, now_ms: int) -> None:
+        """Tell when the machine's clock was set: no decision rests on it, but what the log says of times does."""
+        ahead_ms = self._unix_ms() - now_ms
+        jumped_ms = ahead_ms - self._time_of_day_ahead_ms
+        self._time_of_day_ahead_ms = ahead_ms
+        if abs(jumped_ms) > CLOCK_JUMP_MS:
+            log.warning("time_of_day_jumped", extra={"jumped_ms": jumped_ms})
+
     def _fence(self, broker_id: BrokerId, broker_epoch: int, silent_ms: int) -> None:
         cause = Cause("SESSION_EXPIRED", broker_epoch, {"broker_id": broker_id, "silent_ms": silent_ms})
         envelope = Envelope(actor=f"Controller:{self._settings.node_id}", cause=cause)
@@ -471,7 +486,7 @@ class Controller:
             self.append(decision, envelope)
             more = decision.more
         self.counters.brokers_fenced += 1
-        log.info("broker_fenced", extra={"broker_id": broker_id, "silent_ms": silent_ms})
+        log.warning("broker_fenced", extra={"broker_id": broker_id, "silent_ms": silent_ms})
 
     # --- what Raft tells
 
@@ -581,6 +596,7 @@ class Controller:
         self._active = True
         now_ms = self._now_ms()
         self._checked_at_ms = now_ms
+        self._time_of_day_ahead_ms = self._unix_ms() - now_ms
         self.liveness.clear()
         self.liveness.grant_all(self.committed, now_ms)
         log.info(

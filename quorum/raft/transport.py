@@ -398,8 +398,10 @@ class TcpTransport:
     def _forget(self, link: "_Link", *, by_peer: bool) -> None:
         member = link.member
         del self._established[member.node_id]
-        log.info(
-            "raft_link_lost", extra={"peer_id": member.node_id, "by_peer": by_peer, "age_ms": link.age_ms()}
+        log.log(
+            logging.WARNING if by_peer else logging.INFO,  # what we close ourselves, we know why
+            "raft_link_lost",
+            extra={"peer_id": member.node_id, "by_peer": by_peer, "age_ms": link.age_ms()},
         )
         self.call(self.on_lost, member, by_peer)
 

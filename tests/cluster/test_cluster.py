@@ -231,21 +231,46 @@ def small_snapshots(settings: ControllerSettings) -> ControllerSettings:
     return replace(settings, snapshot=SnapshotSettings(bytes=20_000, keep=1))
 
 
+async def write_beyond_a_snapshot(cluster: LocalCluster) -> None:
+    client = cluster.client(timeout_s=DEADLINE_S)
+    for number in range(1_500):  # a leader keeps 1,000 entries behind its snapshot
+        client.write("PATCH", "/v1/configs", {"cluster": True, "set": {f"k{number % 10}": "x" * 600}})
+    snapshots = f"{cluster.http(await active_id(cluster))}/v1/snapshots"
+    await until(lambda: get(snapshots)["items"], "a snapshot")
+
+
+async def has_installed_one(cluster: LocalCluster, node_id: int) -> bool:
+    metrics = await asyncio.to_thread(ask, cluster.http(node_id), "GET", "/metrics")
+    return b"snapshots_installed_total 1.0" in metrics.body
+
+
+def test_a_controller_that_was_never_started_catches_up_through_a_snapshot(tmp_path: Path) -> None:
+    async def story() -> None:
+        cluster = LocalCluster(tmp_path / "c", controllers=3, brokers=0, adjust=small_snapshots)
+        try:
+            cluster.prepare()
+            first, second, late = (member.id for member in cluster.controllers)
+            await cluster.start_one(first)
+            await cluster.start_one(second)
+            await write_beyond_a_snapshot(cluster)
+            await cluster.start_one(late)
+            await all_agree(cluster, brokers=False)
+            assert await has_installed_one(cluster, late)
+        finally:
+            await cluster.stop()
+
+    asyncio.run(story())
+
+
 def test_a_controller_that_lags_far_behind_catches_up_through_a_snapshot(tmp_path: Path) -> None:
     async def story(cluster: LocalCluster) -> None:
         leading = await active_id(cluster)
         behind = next(member.id for member in cluster.controllers if member.id != leading)
         cluster.kill(behind)
-        client = cluster.client(timeout_s=DEADLINE_S)
-        for number in range(1_500):  # a leader keeps 1,000 entries behind its snapshot
-            client.write("PATCH", "/v1/configs", {"cluster": True, "set": {f"k{number % 10}": "x" * 600}})
-        leader = await active_id(cluster)
-        snapshots = f"{cluster.http(leader)}/v1/snapshots"
-        await until(lambda: get(snapshots)["items"], "a snapshot")
+        await write_beyond_a_snapshot(cluster)
         await cluster.start_one(behind)
         await all_agree(cluster, brokers=False)
-        metrics = await asyncio.to_thread(ask, cluster.http(behind), "GET", "/metrics")
-        assert b"snapshots_installed_total 1.0" in metrics.body
+        assert await has_installed_one(cluster, behind)
         for member in cluster.controllers:
             cluster.kill(member.id)
         for member in cluster.controllers:

@@ -75,11 +75,12 @@ def campaign(
 
 
 def _points(operations: int, points: int, seed: int) -> list[Point]:
-    """Spread points over the whole run: each prefix with nothing un-synced left, then the others by chance."""
+    """Spread points over the whole run: prefixes with nothing un-synced left, each if it fits, then others by chance."""
     rng = random.Random(seed)
     bare = [Point(number, 0) for number in range(operations + 1)]
-    if len(bare) > points // 2:
-        bare = rng.sample(bare, points // 2)
+    most = 3 * points // 4
+    if len(bare) > most:
+        bare = rng.sample(bare, most)
     others = [
         Point(rng.randint(0, operations), rng.choice((1, *range(2, 10)))) for _ in range(points - len(bare))
     ]

@@ -63,9 +63,10 @@ def test_it_is_told_for_an_hour_and_counted_for_good(clock: Clock, recent: Recen
 def test_what_libraries_say_counts_under_their_name(recent: RecentFaults) -> None:
     slip = ("one argument",)  # is not ours to fall over
     recent.handle(foreign.makeRecord(foreign.name, logging.WARNING, "", 0, "%s of %s failed", slip, None))
-    foreign.error("another")
+    assert recent.rows()[0]["detail"] == "%s of %s failed"
+    foreign.error("another of %s", "x")
     assert [(row["code"], row["detail"], row["count"]) for row in recent.rows()] == [
-        ("AIOHTTP_TESTS", "another", 2)
+        ("AIOHTTP_TESTS", "another of x", 2)
     ]
 
 

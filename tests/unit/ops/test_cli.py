@@ -275,6 +275,19 @@ def test_a_reader_that_leaves_is_no_error() -> None:
     assert writer.wait(30) == 0
 
 
+def test_output_that_cannot_be_written_is_no_bug() -> None:
+    """A full disk behind stdout is said in a line; behind stderr the exit code must do."""
+    golden = ROOT / "tests/golden/metadata_log/00000000000000000000.log"
+    asked = [sys.executable, "-m", "ops.cli", "log", "dump", str(golden)]
+    with Path("/dev/full").open("w") as full:
+        ran = subprocess.run(asked, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        assert ran.returncode == 6
+        assert ran.stderr.startswith("metaquorum: the output cannot be written: No space left on device; ")
+        assert ran.stderr.count("\n") == 1
+        asked[-1] = str(ROOT / "pyproject.toml")
+        assert subprocess.run(asked, cwd=ROOT, stdout=full, stderr=full, check=False).returncode == 6
+
+
 def test_help_opens_with_examples(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["--help"]) == 0
     shown = capsys.readouterr().out

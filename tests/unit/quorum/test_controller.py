@@ -58,13 +58,14 @@ class Lab:
     def __init__(self, *, commit_timeout_ms: int = 10_000) -> None:
         self.quorum = ModelQuorum({NodeId(n): uuid(500 + n) for n in (1, 2, 3)})
         self.now_ms = 1_000_000
+        self.clock_set_by_ms = 0
         self.snapshots: dict[str, MetadataImage] = {}
         self.controllers = {}
         for node_id in (1, 2, 3):
             controller = Controller(
                 settings=settings(node_id, commit_timeout_ms=commit_timeout_ms),
                 now_ms=lambda: self.now_ms,
-                unix_ms=lambda: 1_700_000_000_000 + self.now_ms,
+                unix_ms=lambda: 1_700_000_000_000 + self.now_ms + self.clock_set_by_ms,
                 rng=random.Random(node_id),
                 load_snapshot=self.snapshots.__getitem__,
             )
@@ -426,6 +427,21 @@ def test_a_controller_that_slept_blames_no_broker() -> None:
         assert not controller.tip.brokers[BrokerId(11)].fenced
 
     run(story)
+
+
+def test_a_clock_that_is_set_is_told_and_changes_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(lab: Lab) -> None:
+        controller = lab.lead(1)
+        await online(lab, controller, 11)
+        for jump_ms in (0, 900, -3_600_000, 0, 3_600_000):
+            lab.clock_set_by_ms += jump_ms
+            lab.now_ms += 100
+            controller.check_sessions()
+        assert not controller.tip.brokers[BrokerId(11)].fenced
+
+    run(story)
+    told = [record for record in caplog.records if record.msg == "time_of_day_jumped"]
+    assert [getattr(record, "jumped_ms", None) for record in told] == [-3_600_000, 3_600_000]
 
 
 def test_a_new_controller_grants_every_broker_a_full_session() -> None:
