@@ -12,7 +12,7 @@ import fcntl
 import json
 import os
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -169,6 +169,18 @@ def _place_in_quarantine(path: Path, into: Path | None) -> Path:
         target = folder / f"{path.name}.{number}"
         number += 1
     return target
+
+
+def settle_names(path: Path, folders: Iterable[str]) -> None:
+    """Sync a data directory and these folders of it: a name that a killed process left may be seen and not be durable.
+
+    Raises:
+        DiskFailed: the disk refuses.
+    """
+    for directory in (path, *(path / folder for folder in folders)):
+        if directory.is_dir():
+            with renamed_os_errors(directory):
+                sync_directory(directory)
 
 
 # --- whose it is

@@ -27,6 +27,7 @@ from metadata_log.data_directory import (
     free_bytes,
     read_meta,
     remove_process_json,
+    settle_names,
     write_process_json,
 )
 from metadata_log.delta import Delta
@@ -97,6 +98,7 @@ async def run_controller(settings: ControllerSettings, *, text_log: Path | None 
         reserve = Reserve(settings.data_dir).at_start()
         if reserve in ("released", "no room"):
             log.warning("disk_nearly_full", extra={"path": str(settings.data_dir), "reserve": reserve})
+        settle_names(settings.data_dir, ("journal", "log"))
         journal_directory = settings.data_dir / "journal"
         if not journal_directory.exists():
             raise lost_journal(settings.data_dir)

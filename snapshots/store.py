@@ -35,6 +35,8 @@ class SnapshotStore:
     def __init__(self, directory: Path, quarantine: Path | None = None) -> None:
         """Make `directory` if it is missing, and remove what an interrupted write left.
 
+        A process that was killed may have left a file under a name that is not durable yet: what is seen here is, from now.
+
         Damaged files go to `quarantine`, by default the folder of that name beside `directory`.
 
         Raises:
@@ -49,6 +51,7 @@ class SnapshotStore:
             directory.mkdir(parents=True, exist_ok=True)
             for partial in directory.glob("*.part"):
                 partial.unlink()
+            self._sync()
 
     def ids(self) -> list[SnapshotId]:
         """Return the ids of all snapshots here, oldest first."""
@@ -82,9 +85,9 @@ class SnapshotStore:
         """
         path = self.path(snapshot_id)
         try:
-            return read_snapshot(path)
+            return self._read(path)
         except DamagedFile as error:
-            error.context["moved_to"] = quarantine(path, into=self._quarantine)
+            error.context["moved_to"] = self._set_aside(path)
             self._sha256.pop(SnapshotId(snapshot_id), None)
             self.on_damage(SnapshotId(snapshot_id), error)
             raise
@@ -153,8 +156,17 @@ class SnapshotStore:
         path = self.directory / f"{snapshot_id}{SUFFIX}"
         with renamed_os_errors(path):
             downloaded.replace(path)
-            sync_directory(self.directory)
+            self._sync()
         return path
+
+    def _read(self, path: Path) -> MetadataImage:
+        return read_snapshot(path)
+
+    def _set_aside(self, path: Path) -> Path:
+        return quarantine(path, into=self._quarantine)
+
+    def _sync(self) -> None:
+        sync_directory(self.directory)
 
 
 def sha256_of(path: Path) -> str:

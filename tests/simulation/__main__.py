@@ -35,13 +35,15 @@ def main(argv: list[str]) -> int:
         seconds=args.seconds,
         raft_only=args.raft_only,
     )
-    totals = Totals(plan)
+    totals, began = Totals(plan), time.monotonic()
     for outcome in outcomes(plan.lives(chosen), jobs=args.jobs, may_begin=_until(args.minutes)):
         totals.add(outcome)
         print(outcome.line(), flush=True)
         if outcome.violations:
             print(outcome.report(), flush=True)
     print(totals.text())
+    speed = totals.simulated / (time.monotonic() - began)
+    print(f"{speed:.1f} simulated seconds per second, with {args.jobs} at a time")
     line = totals.ledger_line(shlex.join(("python", "-m", "tests.simulation", *_without_ledger(argv))))
     print(line)
     if args.ledger is not None:

@@ -70,16 +70,16 @@ from quorum.raft.lost_journal import check_reaches_log
 from quorum.raft.raft_log import Voters
 from quorum.server import covered_offset
 from quorum.snapshot_keeper import SnapshotKeeper
-from snapshots.snapshot_file import snapshot_id
+from snapshots.snapshot_file import SUFFIX, snapshot_id
 from tests.simulation.registers import NEVER_WRITTEN, Operation, check
 from tests.simulation.shared_work import shared_work
-from tests.simulation.storage import SimulatedSegments, SimulatedStore, SnapshotLibrary
+from tests.simulation.storage import SimulatedSegments, SimulatedStore, SnapshotDirectory, SnapshotLibrary
 from tests.simulation.world import Profile, SimulatedNode, Violation, World
 
 T = TypeVar("T")
 CLUSTER_ID = "S" * 22
 SESSION_TIMEOUT_MS = 3_000
-SNAPSHOT_BYTES = 40_000
+SNAPSHOT_BYTES = 60_000
 SEGMENT_SYNC_SECONDS = 1.0
 CALL_SECONDS = 0.0005
 LIVENESS_SECONDS = 15.0
@@ -100,7 +100,7 @@ BLACK_HOLE_SECONDS = 3600.0
 
 
 def uuid(number: int) -> Uuid:
-    return Uuid(number.to_bytes(16))
+    return Uuid(number.to_bytes(16, "little"))  # as drawn ones, they differ in their first bytes
 
 
 class ClusterNode(SimulatedNode):
@@ -112,7 +112,8 @@ class ClusterNode(SimulatedNode):
     def __init__(self, world: "ClusterWorld", node_id: NodeId) -> None:
         super().__init__(world, node_id)
         self.clock_rate = world.rng.uniform(*CLOCK_RATES)
-        self.snapshots = SimulatedStore(world.library, self.disk)
+        self.snapshot_directory = SnapshotDirectory()
+        self.open_snapshots()
         self.segments = SimulatedSegments(self.disk)
         self.loaded: dict[str, MetadataImage] = {}
 
@@ -126,11 +127,15 @@ class ClusterNode(SimulatedNode):
             super().crash(cuts_power=cuts_power)
             self.segments.crash(self.world.rng)
             if cuts_power:
-                self.snapshots.crash(self.world.rng)
+                self.snapshot_directory.crash(self.world.rng)
 
     def _end(self) -> None:
         self._reset_calls()
         super()._end()
+
+    def open_snapshots(self) -> None:
+        """Do as a start does: a store that knows nothing but its directory."""
+        self.snapshots = SimulatedStore(self.world.library, self.disk, self.snapshot_directory)
 
     def _reset_calls(self) -> None:
         """End the connections of those who wait for this process; half of the crashes are not even noticed."""
@@ -140,22 +145,23 @@ class ClusterNode(SimulatedNode):
 
     def wipe(self) -> None:
         super().wipe()
-        self.snapshots = SimulatedStore(self.world.library, self.disk)
+        self.snapshot_directory = SnapshotDirectory()
+        self.open_snapshots()
         self.segments = SimulatedSegments(self.disk)
         self.loaded = {}
 
     def is_damaged(self, fault: DamagedFile) -> bool:
         if not fault.message.startswith("snapshot "):
             return super().is_damaged(fault)
-        return any(name in fault.message for name in self.snapshots.rotted)
+        return any(name.removesuffix(SUFFIX) in fault.message for name in self.snapshot_directory.rotted)
 
     def mend(self) -> None:
         super().mend()
         self.disk.no_appends = False
-        self.snapshots.mend()
+        self.snapshot_directory.mend()
 
     def rot_snapshot(self) -> bool:
-        name = self.snapshots.rot(self.world.rng)
+        name = self.snapshot_directory.rot(self.world.rng)
         if name is not None:
             self.world.tell(self, f"rots: snapshot {name}")
         return name is not None
@@ -185,14 +191,14 @@ class ClusterNode(SimulatedNode):
             if source is self or source.log is None or not reachable:
                 continue
             try:
-                self.snapshots.install(snapshot_id, source.snapshots.content(snapshot_id))
+                self.snapshots.download(snapshot_id, source.snapshots.content(snapshot_id))
             except (SnapshotNotFound, DamagedFile):
                 continue
             world.snapshots_fetched += 1
             image = self.snapshots.load(snapshot_id)
             await asyncio.sleep(world.rng.uniform(0.001, 0.02))
             await self.awake()
-            self.snapshots.sync()
+            self.snapshots.synced()
             return image
         raise BrokerNotAvailable("no other controller has the snapshot now")
 
@@ -208,7 +214,7 @@ class SimulatedKeeper(SnapshotKeeper):
             settings=controller.settings,
             controller=controller,
             committed_log=committed_log,
-            store=controller.node.snapshots,  # type: ignore[arg-type]  # its methods, on bytes in memory
+            store=controller.node.snapshots,
             run_in_thread=controller.in_thread,
             unix_ms=controller.node.unix_ms,
         )
@@ -219,7 +225,7 @@ class SimulatedKeeper(SnapshotKeeper):
         if snapshot_id(image.end_offset, image.controller_epoch) not in node.snapshots.ids():
             afresh = node.world.rng.random() < 0.1
             await self._run_in_thread(lambda: node.snapshots.write(image, afresh=afresh))
-            await self._run_in_thread(node.snapshots.sync)
+            await self._run_in_thread(node.snapshots.synced)
             node.world.tell(node, f"has written the snapshot at {image.end_offset}")
 
 
@@ -238,6 +244,7 @@ class SimulatedController(Controller):
         )
         self.world = world
         self.node = node
+        node.open_snapshots()
         self.incarnation = node.incarnation
         self.committed_log = CommittedLog(node.segments)  # type: ignore[arg-type]  # its methods, in memory
         try:

@@ -657,6 +657,15 @@ MUTANTS: Final = (
         Directed("tests/powercut/test_powercut.py::test_nothing_promised_is_lost[snapshots]"),
     ),
     Mutant(
+        "seen-not-synced",
+        "a snapshot whose name a killed process left un-synced is stood on",
+        "snapshots.store:SnapshotStore._sync",
+        _always(None),
+        Directed(
+            "tests/unit/snapshots/test_store.py::test_what_is_seen_at_the_start_is_durable_from_then_on"
+        ),
+    ),
+    Mutant(
         "claim-not-awaited",
         "decides before its claim is applied",
         f"{_C}._claim",

@@ -1,22 +1,24 @@
 """What a simulated controller keeps beside its journal: snapshot files as bytes, and the committed log's segments.
 
-Snapshots are written and read by the shipped code (`snapshot_frames`, `read_snapshot`, `to_retire`); only the directory is
-simulated: of its un-synced changes a crash keeps any. Segments are a model: whole frames, of which a crash keeps all that
-was synced and any number behind it, as the recovery of the shipped segments does.
+Snapshots are kept by the shipped store, and written and read by the shipped code (`snapshot_frames`, `read_snapshot`); only
+the directory is simulated: of its un-synced changes a crash keeps any. Segments are a model: whole frames, of which a crash
+keeps all that was synced and any number behind it, as the recovery of the shipped segments does.
 """
 
-import hashlib
+import fnmatch
 import random
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 from metadata_log.codec import FrameHeader
-from metadata_log.errors import DamagedFile, InvariantBroken, SnapshotNotFound
+from metadata_log.errors import InvariantBroken
 from metadata_log.image.metadata_image import MetadataImage
-from snapshots.policy import to_retire
 from snapshots.snapshot_file import SUFFIX, read_snapshot, snapshot_frames, snapshot_id
+from snapshots.store import SnapshotStore
 from tests.simulation.disk import SimulatedDisk
 
 
@@ -40,7 +42,6 @@ class SnapshotLibrary:
     def __init__(self) -> None:
         self._bytes: dict[str, bytes] = {}
         self._images: dict[str, MetadataImage] = {}
-        self._sha256: dict[str, str] = {}
         self.differing: list[str] = []
         """Ids of which two nodes wrote different bytes: always a violation."""
 
@@ -70,40 +71,66 @@ class SnapshotLibrary:
             self.differing.append(name)
         return image
 
-    def sha256(self, name: str, content: bytes) -> str:
-        """Return the sum of a file's bytes; of the right ones it is computed once."""
-        if content is not self._bytes.get(name):
-            return hashlib.sha256(content).hexdigest()
-        if name not in self._sha256:
-            self._sha256[name] = hashlib.sha256(content).hexdigest()
-        return self._sha256[name]
+
+@dataclass(frozen=True, slots=True)
+class _Path:
+    """What SnapshotStore asks of a path to a file."""
+
+    directory: "SnapshotDirectory"
+    name: str
+
+    def exists(self) -> bool:
+        return self.name in self.directory.files
+
+    def unlink(self) -> None:
+        self.directory.put(self.name, None)
+
+    def replace(self, target: "_Path") -> None:
+        content = self.read_bytes()
+        self.directory.put(self.name, None)
+        self.directory.put(target.name, content)
+
+    def stat(self) -> SimpleNamespace:
+        return SimpleNamespace(st_size=len(self.read_bytes()))
+
+    def read_bytes(self) -> bytes:
+        return self.directory.files[self.name]
+
+    def open(self, _mode: str) -> BytesIO:
+        return BytesIO(self.read_bytes())
+
+    def __str__(self) -> str:
+        return self.name
 
 
-class SimulatedStore:
-    """The directory of one node's snapshots: SnapshotStore's methods on bytes in memory.
+class SnapshotDirectory:
+    """The directory of one node's snapshots, as its disk holds it: what SnapshotStore asks of one, on bytes in memory.
 
-    A file appears whole, as `.part`, fsync and rename make it. Until the directory is synced a crash may take any file that
-    appeared, and bring back any that went.
+    Until it is synced a crash may take any file that appeared, and bring back any that went.
     """
 
-    def __init__(self, library: SnapshotLibrary, disk: SimulatedDisk) -> None:
-        self._library = library
-        self._disk = disk
-        self._files: dict[str, bytes] = {}
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
         self._before: dict[str, bytes | None] = {}
         """What stood under each name that changed since the last sync; None: nothing."""
         self.rotten: dict[str, bytes] = {}
         """What a file held before a bit of it turned."""
         self.rotted: set[str] = set()
         """Those of which a bit ever turned: one may be put back while its node still looks for another."""
-        self.quarantined = 0
 
-    def ids(self) -> list[str]:
-        return sorted(self._files)
+    def mkdir(self, *, parents: bool, exist_ok: bool) -> None:
+        """Be there already."""
 
-    def write(self, image: MetadataImage, *, afresh: bool) -> None:
-        self._disk.need_room()
-        self._put(*self._library.encode(image, afresh=afresh))
+    def glob(self, pattern: str) -> list[_Path]:
+        return [_Path(self, name) for name in fnmatch.filter(self.files, pattern)]
+
+    def __truediv__(self, name: str) -> _Path:
+        return _Path(self, name)
+
+    def put(self, name: str, content: bytes | None) -> None:
+        """Write a file as a whole, or take it away."""
+        self._before.setdefault(name, self.files.get(name))
+        self._change(name, content)
 
     def sync(self) -> None:
         self._before.clear()
@@ -115,24 +142,56 @@ class SimulatedStore:
                 self._change(name, content)
         self._before.clear()
 
-    def _put(self, name: str, content: bytes | None) -> None:
-        self._before.setdefault(name, self._files.get(name))
-        self._change(name, content)
-
     def _change(self, name: str, content: bytes | None) -> None:
+        self.rotten.pop(name, None)
         if content is None:
-            self._files.pop(name, None)
-            self.rotten.pop(name, None)
+            self.files.pop(name, None)
         else:
-            self._files[name] = content
+            self.files[name] = content
 
-    def content(self, name: str) -> bytes:
-        if name not in self._files:
-            raise SnapshotNotFound(f"no snapshot {name} here", snapshot_id=name)
-        return self._files[name]
+    def rot(self, rng: random.Random) -> str | None:
+        """Turn one bit of one file; return its snapshot's id, or None if there is none."""
+        names = sorted(fnmatch.filter(self.files, f"*{SUFFIX}"))
+        if not names:
+            return None
+        name = rng.choice(names)
+        content = bytearray(self.files[name])
+        content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+        self.rotten.setdefault(name, self.files[name])
+        self.rotted.add(name)
+        self.files[name] = bytes(content)
+        return name.removesuffix(SUFFIX)
 
-    def install(self, name: str, content: bytes) -> None:
-        """Take in what was downloaded, after checking it.
+    def mend(self) -> None:
+        """Put the undamaged copies back."""
+        self.files.update(self.rotten)
+        self.rotten.clear()
+
+
+class SimulatedStore(SnapshotStore):
+    """The shipped store on a simulated directory.
+
+    What it reads is compared with what other nodes have under that id. Of what was written or downloaded the directory is
+    synced when `synced` is called.
+    """
+
+    def __init__(self, library: SnapshotLibrary, disk: SimulatedDisk, directory: SnapshotDirectory) -> None:
+        self._library = library
+        self._disk = disk
+        self._files = directory
+        self._syncs_at_once = True
+        super().__init__(cast("Path", directory))
+
+    def write(self, image: MetadataImage, *, afresh: bool) -> None:
+        """Do as `write_snapshot`, whose directory is not synced before `synced`."""
+        self._disk.need_room()
+        name, content = self._library.encode(image, afresh=afresh)
+        part = self._files / f"{name}{SUFFIX}.part"
+        self._files.put(part.name, content)
+        part.replace(self._files / f"{name}{SUFFIX}")
+
+    def download(self, name: str, content: bytes) -> None:
+        """Take in what another node sent, after checking it.
 
         Raises:
             DamagedFile: it is not that snapshot.
@@ -140,43 +199,30 @@ class SimulatedStore:
         """
         self._library.decode(name, content)
         self._disk.need_room()
-        self._put(name, content)
-        self.rotten.pop(name, None)
+        part = self._files / f"{name}{SUFFIX}.part"
+        self._files.put(part.name, content)
+        self._syncs_at_once = False
+        self.install(cast("Path", part), name)
+        self._syncs_at_once = True
 
-    def load(self, name: str) -> MetadataImage:
-        try:
-            return self._library.decode(name, self.content(name))
-        except DamagedFile:
-            del self._files[name]
-            self.quarantined += 1
-            raise
+    def content(self, snapshot_id: str) -> bytes:
+        return self.path(snapshot_id).read_bytes()
 
-    def retire(self, keep: int, pinned: set[str]) -> None:
-        for name in to_retire(self.ids(), keep=keep, pinned=pinned):  # type: ignore[arg-type]
-            self._put(name, None)
+    def synced(self) -> None:
+        """Let the sync of the directory, which was begun, return."""
+        self._files.sync()
 
-    def size(self, name: str) -> int:
-        return len(self.content(name))
+    def _read(self, path: Path) -> MetadataImage:
+        return self._library.decode(path.name.removesuffix(SUFFIX), path.read_bytes())
 
-    def sha256(self, name: str) -> str:
-        return self._library.sha256(name, self.content(name))
+    def _sync(self) -> None:
+        if self._syncs_at_once:
+            self._files.sync()
 
-    def rot(self, rng: random.Random) -> str | None:
-        """Turn one bit of one file; return its name, or None if there is none."""
-        if not self._files:
-            return None
-        name = rng.choice(sorted(self._files))
-        content = bytearray(self._files[name])
-        content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
-        self.rotten.setdefault(name, self._files[name])
-        self.rotted.add(name)
-        self._files[name] = bytes(content)
-        return name
-
-    def mend(self) -> None:
-        """Put the undamaged copies back."""
-        self._files.update(self.rotten)
-        self.rotten.clear()
+    def _set_aside(self, path: Path) -> Path:
+        del self._files.files[path.name]  # what it was before it rotted may still be put back
+        self._files.sync()
+        return path
 
 
 class SimulatedSegments:

@@ -34,6 +34,17 @@ def test_ids_are_in_log_order(store: SnapshotStore, steps: list[Step]) -> None:
     assert store.latest() == id_of(steps[-1])
 
 
+def test_what_is_seen_at_the_start_is_durable_from_then_on(
+    store: SnapshotStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process killed between a file's new name and the sync of it: the next one sees the file, and stands on it."""
+    synced: list[Path] = []
+    monkeypatch.setattr("snapshots.store.sync_directory", synced.append)
+    (store.directory / "1.part").touch()
+    SnapshotStore(store.directory)
+    assert synced == [store.directory]
+
+
 def test_an_empty_store_has_nothing(tmp_path: Path) -> None:
     store = SnapshotStore(tmp_path / "snapshots")
     assert store.latest() is None
