@@ -445,7 +445,8 @@ class SimulatedNode:
     async def awake(self) -> None:
         """Return once the process runs; at once if it does."""
         while not self.is_awake():
-            await asyncio.sleep(self.paused_until - self.world.loop.time())
+            # In steps, for it may be woken early.
+            await asyncio.sleep(min(self.paused_until - self.world.loop.time(), 0.25))
 
     # --- clocks
 
