@@ -718,7 +718,7 @@ def test_barrier_a_heartbeat_is_acknowledged_during_a_slow_sync() -> None:
 # --- provable violations stop the process
 
 
-def test_a_committed_entry_is_never_cut() -> None:
+def _one_committed_everywhere() -> HandQuorum:
     quorum = HandQuorum()
     quorum.elect(A)
     quorum[A].submit(b"x")
@@ -726,19 +726,18 @@ def test_a_committed_entry_is_never_cut() -> None:
     quorum.wait(COMMIT_NEWS_MS)
     quorum.settle()
     assert quorum[B].engine.commit_index == 3
+    return quorum
+
+
+def test_a_committed_entry_is_never_cut() -> None:
+    quorum = _one_committed_everywhere()
     other = messages.append_entries(term=5, commit_index=1, previous=(1, 0), entries=[(b"\x10z", 2, 5)])
     with pytest.raises(InvariantBroken, match="cut committed entry 2"):
         quorum[B].guard.received(quorum.member(C), other, quorum.now)
 
 
 def test_a_leader_that_lacks_a_committed_entry_stops_the_process() -> None:
-    quorum = HandQuorum()
-    quorum.elect(A)
-    quorum[A].submit(b"x")
-    quorum.settle()
-    quorum.wait(COMMIT_NEWS_MS)
-    quorum.settle()
-    assert quorum[B].engine.commit_index == 3
+    quorum = _one_committed_everywhere()
     other = messages.append_entries(term=5, commit_index=1, previous=(3, 4), entries=[])
     with pytest.raises(InvariantBroken, match="lacks committed entry 3") as broken:
         quorum[B].guard.received(quorum.member(C), other, quorum.now)
