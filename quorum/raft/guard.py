@@ -401,7 +401,7 @@ class Guard:
             return self._election_at if self._others else self._now + self._settings.heartbeat_ms
         unheard_at = self._unheard_at()
         due = [self._beat_at]
-        steps = unheard_at - self._settings.heartbeat_ms, unheard_at, self._excused_until
+        steps = unheard_at - self._read_margin_ms(), unheard_at, self._excused_until
         due += [at for at in steps if at > self._now]
         if self._speaks():
             due += [self._due_at(progress) for peer, progress in self.peers.items() if peer in self.links]
@@ -997,11 +997,14 @@ class Guard:
         return self._term_at(self.engine.commit_index) == self.engine.term
 
     def must_refuse_reads(self, now_ms: float) -> bool:
-        """Answer whether reads that wait are refused: in a heartbeat's time another may lead.
+        """Answer whether reads that wait are refused, well before another may lead: refusing may come late, too.
 
         To give up leading as early would make needless elections of short stalls.
         """
-        return now_ms >= self._unheard_at() - self._settings.heartbeat_ms
+        return now_ms >= self._unheard_at() - self._read_margin_ms()
+
+    def _read_margin_ms(self) -> float:
+        return self._settings.election_timeout_min_ms / 3
 
     def begin_read(self, now_ms: float) -> None:
         """Begin one round of probes for all reads that wait."""

@@ -386,7 +386,7 @@ def test_check_quorum_a_leader_alone_refuses_reads_before_another_may_be_elected
         if refused_at is None and quorum[A].guard.must_refuse_reads(quorum.now):
             refused_at = quorum.now
     assert refused_at is not None
-    assert 250 <= refused_at - heard_at < 251
+    assert 200 <= refused_at - heard_at < 201
     assert 300 <= quorum.now - heard_at < 301
 
 
