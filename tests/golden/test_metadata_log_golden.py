@@ -6,7 +6,8 @@ from metadata_log.codec import decode_all, encode
 from metadata_log.state_digest import digest
 from snapshots.fold import fold
 from snapshots.snapshot_file import read_snapshot, snapshot_frames
-from tests.support.independent_reader import frames, snapshot_digest
+from tests.support.independent_reader import frames
+from tests.support.outside_broker import State
 
 FILES = Path(__file__).parent / "metadata_log"
 SEGMENT = FILES / "00000000000000000000.log"
@@ -24,9 +25,13 @@ def test_the_independent_reader_reads_the_segment() -> None:
 
 
 def test_the_independent_reader_reads_the_snapshot() -> None:
-    header, state_digest = snapshot_digest(SNAPSHOT.read_bytes())
-    assert header == ["A" * 22, 100, 4, 1_700_002_405_014, 71524773]
-    assert state_digest == DIGEST
+    data = SNAPSHOT.read_bytes()
+    header, *between, footer = [record for _, _, records in frames(data) for record in records]
+    assert header == [1002, 0, "A" * 22, 100, 4, 1_700_002_405_014, 71524773]
+    assert footer == [1003, 0, len(between), DIGEST]
+    state = State()
+    state.take(data)
+    assert state.digest() == DIGEST
 
 
 def test_we_read_the_segment_and_would_write_it_again() -> None:

@@ -21,7 +21,8 @@ from snapshots.history import image_at
 from snapshots.snapshot_file import read_snapshot, write_snapshot
 from snapshots.store import SnapshotStore
 from tests.support.histories import random_history, step_of
-from tests.support.independent_reader import frames, snapshot_digest
+from tests.support.independent_reader import frames
+from tests.support.outside_broker import State
 
 SEEDS = range(60)
 
@@ -170,7 +171,9 @@ def test_an_independent_reader_agrees(tmp_path: Path, seed: int) -> None:
     ]
     image = history[-1].image
     path = write_snapshot(image, tmp_path)
-    header, state_digest = snapshot_digest(path.read_bytes())
-    assert header == ["A" * 22, image.end_offset, image.controller_epoch, image.last_time_ms, image.last_crc]
-    assert state_digest == digest(image)
+    state = State()
+    state.take(path.read_bytes())
+    position = [image.end_offset, image.controller_epoch, image.last_time_ms, image.last_crc]
+    assert state.snapshot_header == ["A" * 22, *position]
+    assert state.digest() == digest(image)
     assert read_snapshot(path) == fold(batches)

@@ -12,7 +12,6 @@ import os
 import select
 import struct
 import sys
-import urllib.error
 import urllib.request
 from typing import Any
 
@@ -44,6 +43,7 @@ class State:
     def __init__(self) -> None:
         self.entities: dict[tuple[Any, ...], list[Any]] = {}
         self.offset, self.epoch, self.crc = 0, -1, 0
+        self.snapshot_header: list[Any] = []
 
     def take(self, data: bytes) -> None:
         """Check and fold whole frames: of the log, or into an empty state those of a snapshot, which count from 0."""
@@ -101,10 +101,9 @@ class State:
             if letter == "b" and columns[-1] is None:
                 line += "-"  # whether directories are cordoned was not told
             h = hashlib.sha256(line.encode()).hexdigest()
-            bucket = buckets[int(h[0:2], 16)]
-            bucket[0] += 1
-            bucket[1] ^= int(h[2:17], 16)
-            bucket[2] ^= int(h[17:32], 16)
+            bucket, x1, x2 = int(h[0:2], 16), int(h[2:17], 16), int(h[17:32], 16)
+            n, y1, y2 = buckets[bucket]
+            buckets[bucket] = [n + 1, x1 ^ y1, x2 ^ y2]
         lines = [f"{bucket:02x}:{n}:{x1:015x}:{x2:015x}\n" for bucket, (n, x1, x2) in enumerate(buckets)]
         return hashlib.sha256("".join(lines).encode()).hexdigest()
 
@@ -129,7 +128,7 @@ def call(urls: list[str], path: str, body: Any = None) -> bytes:
             with HTTP.open(request, timeout=10) as answer:
                 return bytes(answer.read())
         except OSError as error:
-            if isinstance(error, urllib.error.HTTPError) and error.code not in (404, 421, 429, 503, 504):
+            if getattr(error, "code", 503) not in (404, 421, 429, 503, 504):
                 raise
         urls.append(urls.pop(0))
         select.select([], [], [], 0.02)
@@ -142,8 +141,8 @@ def main(cluster_id: str, broker_id: int, urls: list[str]) -> None:
     versions = [["metadata.version", 25, 30], ["metaquorum.version", 1, 1]]
     what = {"endpoints": [["PLAINTEXT", "127.0.0.1", 9, 0]], "features": versions, "rack": None}
     disks = {"log_dirs": [os.urandom(16)], "previous_broker_epoch": -1}
-    registered = msgpack.unpackb(call(urls, "/v1/brokers/register", who | what | disks))
-    who["broker_epoch"] = registered["broker_epoch"]
+    answer = call(urls, "/v1/brokers/register", who | what | disks)
+    who["broker_epoch"] = msgpack.unpackb(answer)["broker_epoch"]
     head: dict[str, Any] = {}
     while not head.get("should_shut_down"):
         leaving = leaving or bool(select.select([sys.stdin], [], [], 0)[0])
