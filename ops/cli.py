@@ -179,8 +179,9 @@ class Parser(argparse.ArgumentParser):
         super().__init__(allow_abbrev=False, **options)
 
     def error(self, message: str) -> NoReturn:
-        known = set(self.words())
-        for word in re.findall(r"[\w-]+", message.partition("(choose from")[0]):
+        said, _, choices = message.partition("(choose from")
+        known = set(re.findall(r"[\w-]+", choices) or self.words())
+        for word in re.findall(r"[\w-]+", said):
             near = difflib.get_close_matches(word, known, n=1, cutoff=0.75)
             if near and word not in known:
                 message = f"{message}; did you mean {near[0]}?"

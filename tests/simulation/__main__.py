@@ -1,10 +1,11 @@
-"""Live through many seeds: `python -m tests.simulation --minutes 10 --seeds 1..100 --profile swarm --jobs 2`.
+"""Live through many seeds: `python -m tests.simulation --minutes 10 --seeds 1..100 --profile swarm`.
 
 Without --seeds it takes seeds from 1 on until the minutes are over. Ctrl-C ends it early, with the totals of what was lived.
 Exit code 1: a property was violated; 2: nothing was lived through.
 """
 
 import argparse
+import os
 import shlex
 import signal
 import sys
@@ -94,7 +95,13 @@ def _parser() -> argparse.ArgumentParser:
         "--only", metavar="NAME", choices=[mutant.name for mutant in mutants.MUTANTS], help="one mutant"
     )
     parser.add_argument("--markdown", type=Path, help="put the mutants' table between its marks there")
-    parser.add_argument("--jobs", type=positive, default=1, help="processes")
+    cores = len(os.sched_getaffinity(0))
+    parser.add_argument(
+        "--jobs",
+        type=positive,
+        default=cores,
+        help="processes (default: one for each core, here %(default)s)",
+    )
     parser.add_argument("--ledger", type=Path, help="append the last line to this table")
     return parser
 

@@ -125,6 +125,7 @@ def test_a_duration_ago_is_no_flag() -> None:
         ("", "required"),
         ("topcis list", "did you mean topics?"),
         ("topics creat x", "did you mean create?"),
+        ("partitions list", "'bench')\n"),
         ("topics list --bootstap http://h:1", "did you mean --bootstrap?"),
         ("topics list --boot http://h:1", "unrecognized"),
         ("up --controllers 11", "from 1 to 10"),
