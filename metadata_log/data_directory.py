@@ -150,20 +150,26 @@ def quarantine(path: Path, *, into: Path | None = None) -> Path:
 
 
 def quarantine_copy(path: Path) -> Path:
-    """Copy DATA/FOLDER/FILE to DATA/quarantine, for a file that goes on without its damaged part; return where to.
+    """Copy DATA/FOLDER/FILE durably to DATA/quarantine, for a file that goes on without its damaged part; return where to.
 
     Raises:
         DiskFailed: it could not be copied.
     """
     with renamed_os_errors(path):
         target = _place_in_quarantine(path, None)
-        target.write_bytes(path.read_bytes())
+        with target.open("wb") as file:
+            file.write(path.read_bytes())
+            file.flush()
+            os.fsync(file.fileno())
+        sync_directory(target.parent)
     return target
 
 
 def _place_in_quarantine(path: Path, into: Path | None) -> Path:
     folder = path.parent.parent / "quarantine" if into is None else into
-    folder.mkdir(exist_ok=True)
+    if not folder.exists():
+        folder.mkdir()
+        sync_directory(folder.parent)
     target, number = folder / path.name, 1
     while target.exists():
         target = folder / f"{path.name}.{number}"

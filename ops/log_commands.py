@@ -204,6 +204,7 @@ def _verified_journal(path: Path, *, log_end: int | None) -> Iterator[dict[str, 
         log_end=log_end or 0,
         entries=found.entries,
         snapshot_end=snapshot_end,
+        has_snapshots=any((path.parent / "snapshots").glob("*.snapshot")),
         is_begun=found.batches > 0,
     )
     if log_end is not None and log_end < snapshot_end:

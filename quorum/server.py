@@ -198,6 +198,7 @@ class _Node:
             log_end=self.segments.end_offset,
             entries=journal,
             snapshot_end=self.covered_offset,
+            has_snapshots=self.store.latest() is not None,
             is_begun=journal.is_begun,
         )
         self.raft = PySyncObjLog(

@@ -820,8 +820,8 @@ class PySyncObjLog:
         return True
 
     def _begin_install(self, leader: NodeId, news: SnapshotNews) -> None:
-        if self._installing:
-            return
+        if self._installing or not self._journal.is_begun:
+            return  # the leader offers it again: a snapshot beside a journal that was never begun proves a loss
         try:
             pointer = Pointer.from_bytes(news.pointer)
             if (pointer.index, pointer.term) != (news.index, news.term):

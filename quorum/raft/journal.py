@@ -296,6 +296,7 @@ class Journal(list[tuple[bytes, int, int]]):
         self._under_way: JournalBatch | None = None
         self._marked = found.number > found.previous
         self._failure: DiskFailed | None = None
+        self._begun = found.batches > 0
         self._vouched = self.synced_index = found.standing.last
         # What was compacted was committed, even if the pointer's own word is lost.
         self.snapshot_index = found.standing.first + 1 if found.standing.first > 1 else 1
@@ -379,8 +380,8 @@ class Journal(list[tuple[bytes, int, int]]):
 
     @property
     def is_begun(self) -> bool:
-        """Whether it was ever written to."""
-        return self._term > 0 or len(self) > 0
+        """Whether a batch was ever synced."""
+        return self._begun
 
     @property
     def dirty(self) -> bool:
@@ -446,6 +447,7 @@ class Journal(list[tuple[bytes, int, int]]):
         if batch is not self._under_way:
             raise InvariantBroken(f"batch {batch.number} of the journal is not the one under way")
         self._under_way = None
+        self._begun = True
         self.synced_index = self._vouched
         for number in [number for number in self._standing.starts if number < batch.needed_from]:
             del self._standing.starts[number]

@@ -29,6 +29,7 @@ from tests.powercut.workloads import (
 POINTS = {
     "journal": 900,
     "segments": 700,
+    "damaged segments": 300,
     "snapshots": 400,
     "format": 150,
     "cache": 500,

@@ -313,6 +313,59 @@ class SegmentsWorkload:
             raise NotKept(f"the log holds {found[0]}..{found[1]}, {start}..{synced[2]} was synced")
 
 
+class DamagedSegmentsWorkload:
+    """Segments that rot: cut where a start finds it, replaced by what a peer sends while the node runs."""
+
+    name = "damaged segments"
+
+    def run(self, recorder: Recorder, rng: random.Random) -> None:
+        directory = _made(recorder.root, "log")
+        steps = random_history(rng, 60)
+        frames = {step.batch.base_offset: step.frame for step in steps}
+        log = self._opens(directory)
+        for turn in range(10):
+            for step in steps:
+                if step.batch.base_offset >= log.end_offset:
+                    log.append(step.frame, read_header(step.frame))
+            log.sync()
+            closed = log.closed_files()
+            path, base, end = rng.choice(closed)
+            sound = b"".join(frame for offset, frame in sorted(frames.items()) if base <= offset < end)
+            if turn % 2:
+                log.close()
+                path.with_suffix(
+                    ".index"
+                ).unlink()  # else the file would not be read before somebody asks for it
+            damaged = bytearray(path.read_bytes())
+            damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
+            _overwrite(path, bytes(damaged))
+            recorder.mark(("damaged", bytes(damaged)))
+            if turn % 2:
+                log = self._opens(directory)
+            else:
+                log.replace_segment(base, sound)
+        log.close()
+
+    def _opens(self, directory: Path) -> SegmentedLog:
+        return SegmentedLog.open(directory, segment_bytes=SMALL_SEGMENT_BYTES, made_again_from=0)
+
+    def check(self, root: Path, facts: Facts) -> None:
+        kept = {path.read_bytes() for path in root.rglob("*.log*")}
+        lost = sum(fact[0] == "damaged" and fact[1] not in kept for fact in facts)
+        if lost:
+            raise NotKept(f"{lost} damaged files are neither in their place nor in quarantine")
+        if (root / "log").exists():
+            self._opens(root / "log").close()
+
+
+def _overwrite(path: Path, content: bytes) -> None:
+    """Change a file in its place, durably, as rot does."""
+    descriptor = os.open(path, os.O_RDWR)
+    os.pwrite(descriptor, content, 0)
+    os.fsync(descriptor)
+    os.close(descriptor)
+
+
 # --- snapshots
 
 
@@ -550,6 +603,7 @@ class _Node:
             log_end=self.segments.end_offset,
             entries=self.journal,
             snapshot_end=covered_offset(disk),
+            has_snapshots=self.store.latest() is not None,
             is_begun=self.journal.is_begun,
         )
         self.raft = PySyncObjLog(
@@ -688,6 +742,7 @@ WORKLOADS: Final[dict[str, Callable[[], Workload]]] = {
     for made in (
         JournalWorkload,
         SegmentsWorkload,
+        DamagedSegmentsWorkload,
         SnapshotsWorkload,
         FormatWorkload,
         CacheWorkload,

@@ -253,6 +253,7 @@ class SimulatedController(Controller):
                 log_end=node.segments.end_offset,
                 entries=node.journal,
                 snapshot_end=covered_offset(node.disk),
+                has_snapshots=node.snapshots.latest() is not None,
                 is_begun=node.journal.is_begun,
             )
         except DamagedFile as error:

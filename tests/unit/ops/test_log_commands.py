@@ -215,15 +215,20 @@ def test_a_journal_is_verified_and_left_as_it_is(
     assert contents(data) == before
 
 
-@pytest.mark.parametrize("what", ["its files", "its folder"])
+@pytest.mark.parametrize("what", ["its files", "its folder", "the log's files too"])
 def test_a_journal_that_is_gone_is_refused_as_the_start_does(
     data: Path, capsys: pytest.CaptureFixture[str], what: str
 ) -> None:
+    beside = data / "log"
     if what == "its folder":
         (data / "journal").rmdir()
+    if what == "the log's files too":
+        for path in beside.iterdir():
+            path.unlink()
+        beside = data / "snapshots"
     assert cli.main(["log", "verify", str(data)]) == 6
     said = capsys.readouterr().err
-    assert f"DamagedFile: {data / 'journal'}: is empty, yet {data / 'log'} holds" in said
+    assert f"DamagedFile: {data / 'journal'}: is empty, yet {beside} holds" in said
     assert "metaquorum quorum replace-voter" in said
 
 

@@ -23,8 +23,22 @@ def entries(*commands: bytes, first: int = 1) -> list[Entry]:
     return [(command, index, 1) for index, command in enumerate(commands, first)]
 
 
-def check(held: list[Entry], *, log_end: int = END, snapshot_end: int = 0, is_begun: bool = True) -> None:
-    check_reaches_log(Path("d"), log_end=log_end, entries=held, snapshot_end=snapshot_end, is_begun=is_begun)
+def check(
+    held: list[Entry],
+    *,
+    log_end: int = END,
+    snapshot_end: int = 0,
+    has_snapshots: bool = False,
+    is_begun: bool = True,
+) -> None:
+    check_reaches_log(
+        Path("d"),
+        log_end=log_end,
+        entries=held,
+        snapshot_end=snapshot_end,
+        has_snapshots=has_snapshots or snapshot_end > 0,
+        is_begun=is_begun,
+    )
 
 
 @pytest.mark.parametrize(
@@ -52,6 +66,10 @@ def test_a_journal_that_was_never_written_to_has_nothing_beside_it() -> None:
     check([], log_end=0, is_begun=False)
     with pytest.raises(DamagedFile, match=r"^d/journal: is empty, yet d/log holds .* quorum replace-voter"):
         check([], snapshot_end=END, is_begun=False)
+    with pytest.raises(DamagedFile, match=r"^d/journal: is empty, yet d/journal/snapshot.pointer holds"):
+        check([], log_end=0, snapshot_end=END, is_begun=False)
+    with pytest.raises(DamagedFile, match=r"^d/journal: is empty, yet d/snapshots holds"):
+        check([], log_end=0, has_snapshots=True, is_begun=False)
 
 
 def test_a_trimmed_journal_without_its_pointer_is_left_to_who_names_that() -> None:
