@@ -96,6 +96,8 @@ SNAPSHOT_DOWNLOADS_MAX: Final = 64
 # --- state
 REQUEST_RESULTS_MAX: Final = 200_000
 REQUEST_RESULT_AGE_MS: Final = 15 * 60 * 1000
+REQUEST_RESULT_STEP_MS: Final = 10 * 1000
+"""The most that the time between two results counts of their age, so a quiet log keeps some hundred for longer."""
 PARTITIONS_PER_TOPIC_MAX: Final = RECORDS_PER_BATCH_MAX
 CONFIG_VALUE_BYTES_MAX: Final = 32 * KIB
 TEXT_BYTES_MAX: Final = 255
@@ -110,6 +112,8 @@ SNAPSHOT_BYTES: Final = 20 * MIB
 """Bytes of new log that make a snapshot due; Kafka's default."""
 SNAPSHOT_AGE_MS: Final = 60 * 60 * 1000
 SNAPSHOTS_KEPT: Final = 2
+SCRUB_EVERY_S: Final = 24 * 3600.0
+"""Closed files of the log and snapshots are read so often, to find what rots."""
 SNAPSHOT_CHUNK_BYTES: Final = 1 * MIB
 
 PROTOCOL_DEPTH_MAX: Final = 32

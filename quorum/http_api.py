@@ -4,10 +4,10 @@ import asyncio
 import hashlib
 import json
 import logging
+import os
 import urllib.parse
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import msgpack
@@ -17,6 +17,7 @@ from metadata_log import limits
 from metadata_log.codec import decode_all
 from metadata_log.errors import (
     BrokerIdNotRegistered,
+    DamagedFile,
     Fault,
     InvalidRequest,
     MetadataError,
@@ -26,6 +27,7 @@ from metadata_log.errors import (
     OffsetInFuture,
     PositionOutOfRange,
     RequestTooLarge,
+    SnapshotNotFound,
     ThrottlingQuotaExceeded,
     UnknownRoute,
     UnknownTopicOrPartition,
@@ -214,6 +216,12 @@ class HttpApi:
         offer = await asyncio.to_thread(self._keeper.offer, name)
         etag = f'"{offer.sha256}"'
         start, end = _range(request, offer.bytes, etag)
+        try:
+            if start == 0:
+                await asyncio.to_thread(self._store.check, name)
+            file = path.open("rb")  # held: another download may find it damaged, and move it
+        except (DamagedFile, FileNotFoundError) as error:
+            raise SnapshotNotFound(f"snapshot {name} was damaged here: fetch the metadata anew") from error
         downloads = self._keeper.downloads
         downloads[name] = downloads.get(name, 0) + 1
         try:
@@ -231,10 +239,12 @@ class HttpApi:
             await response.prepare(request)
             for at in range(start, end, limits.SNAPSHOT_CHUNK_BYTES):
                 size = min(limits.SNAPSHOT_CHUNK_BYTES, end - at)
-                await _write(request, response, await asyncio.to_thread(_read_bytes, path, at, size))
+                chunk = await asyncio.to_thread(os.pread, file.fileno(), size, at)
+                await _write(request, response, chunk)
             await response.write_eof()
             return response
         finally:
+            file.close()
             downloads[name] -= 1
             if not downloads[name]:
                 del downloads[name]
@@ -658,12 +668,6 @@ async def _write(request: web.Request, response: web.StreamResponse, data: bytes
         if request.transport is not None:
             request.transport.abort()
         raise ConnectionResetError("the reader stopped reading") from error
-
-
-def _read_bytes(path: Path, at: int, size: int) -> bytes:
-    with path.open("rb") as file:
-        file.seek(at)
-        return file.read(size)
 
 
 def _range(request: web.Request, size: int, etag: str) -> tuple[int, int]:

@@ -15,12 +15,11 @@ import aiohttp
 
 from metadata_log.codec import DamagedFrame, check_frame
 from metadata_log.errors import DamagedFile, MetadataError
-from metadata_log.limits import KIB, MIB
+from metadata_log.limits import KIB, MIB, SCRUB_EVERY_S
 from metadata_log.segments import SegmentedLog, check_frames
 
 log = logging.getLogger(__name__)
 
-SCRUB_EVERY_S: Final = 24 * 3600.0
 SCRUB_BYTES: Final = 256 * KIB
 SCRUB_PAUSE_S: Final = 0.01
 """After so many bytes, a millisecond's work, the interpreter and the disk are left to those who wait for them."""

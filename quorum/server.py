@@ -121,6 +121,7 @@ class _Node:
         self, settings: ControllerSettings, meta: Meta, stack: ExitStack, recent: RecentFaults
     ) -> None:
         self.settings = settings
+        self._loop = asyncio.get_running_loop()
         data = settings.data_dir
         rng = random.SystemRandom()
         self.incarnation_id: Uuid = random_uuid(rng)
@@ -282,6 +283,7 @@ class _Node:
                     group.create_task(self.transport.run())
                     group.create_task(self._take_part())
                     group.create_task(self.keeper.run())
+                    group.create_task(self.keeper.scrub())
                     group.create_task(self.repair.run())
                     group.create_task(self.repair.scrub())
                     group.create_task(self._check_sessions())
@@ -413,6 +415,7 @@ class _Node:
     def _on_snapshot_damage(self, snapshot_id: str, error: DamagedFile) -> None:
         self.status.snapshot_set_aside = error.message
         log.error("snapshot_quarantined", extra={"snapshot_id": snapshot_id, "reason": error.message})
+        self._loop.call_soon_threadsafe(self.keeper.lost)
 
     async def fetch(self, snapshot_id: str, from_node: NodeId) -> None:
         """Bring a snapshot here, from the leader or from whoever has it, and load it off the loop."""

@@ -5,12 +5,14 @@ import logging
 import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from metadata_log.batch import RecordBatch
 from metadata_log.codec import read_header
 from metadata_log.delta import Delta
-from metadata_log.errors import DiskFailed, ThrottlingQuotaExceeded
+from metadata_log.errors import DamagedFile, DiskFailed, MetadataError, ThrottlingQuotaExceeded
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.limits import SCRUB_EVERY_S
 from metadata_log.protocol import SnapshotOffer
 from quorum.committed_log import CommittedLog
 from quorum.config import ControllerSettings
@@ -90,6 +92,27 @@ class SnapshotKeeper(AppliedListener):
                     self._wake.set()
         finally:
             self._stopping.set()  # the process ends when its threads do: what is being written goes on without rests
+
+    async def scrub(self) -> None:
+        """Read every snapshot once a day, until cancelled."""
+        while True:
+            for name in self._store.ids():
+                try:
+                    await self._run_in_thread(partial(self._store.check, name))
+                except DamagedFile:
+                    pass  # the store has told of it
+                except MetadataError as error:
+                    # Retired meanwhile, mostly.
+                    log.warning("scrub_failed", extra={"snapshot_id": name, "reason": error.message})
+            await asyncio.sleep(SCRUB_EVERY_S)
+
+    def lost(self) -> None:
+        """Learn that a snapshot went to quarantine: another is taken in its place, for who is far behind needs one."""
+        self._newest = None
+        image = self._controller.committed
+        if image.cluster_id is not None:
+            self._due = _Due(image, self._controller.raft.applied_position())
+            self._wake.set()
 
     async def take(self) -> SnapshotOffer:
         """Take a snapshot of the state as it is now.

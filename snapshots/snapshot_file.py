@@ -21,7 +21,7 @@ from typing import Final
 import msgpack
 
 from metadata_log.apply import image_of
-from metadata_log.codec import DamagedFrame, damaged_file, decode, frame_of
+from metadata_log.codec import DamagedFrame, check_frame, damaged_file, decode, frame_of
 from metadata_log.data_directory import renamed_os_errors, sync_directory
 from metadata_log.errors import DamagedFile, InvariantBroken, WrittenByAnotherVersion
 from metadata_log.ids import SnapshotId
@@ -163,6 +163,28 @@ def read_snapshot(path: Path, *, expected_id: str | None = None) -> MetadataImag
     if wanted != found and (expected_id is not None or _ID.match(wanted)):
         raise records.damaged(f"the header is that of snapshot {found}", at=0)
     return image
+
+
+def check_snapshot(path: Path) -> None:
+    """Check what rot can change in a snapshot file, without making its image: every crc, their chain, and its end.
+
+    Raises:
+        DamagedFile: it is not what was written, by file and byte.
+        DiskFailed: it cannot be read.
+    """
+    with renamed_os_errors(path):
+        data = path.read_bytes()
+    at = last_at = offset = crc = 0
+    try:
+        while at < len(data) or at == 0:
+            header = check_frame(data, at)
+            if (header.base_offset, header.previous_crc) != (offset, crc):
+                raise DamagedFrame("a frame does not continue the one before it", at=at, torn=False)
+            offset, crc, last_at, at = header.end_offset, header.crc, at, at + header.frame_bytes
+        if not isinstance(decode(data, last_at)[0].records[-1], SnapshotFooterRecord):
+            raise DamagedFrame("it ends without its footer", at=at, torn=False)
+    except DamagedFrame as error:
+        raise damaged_file(path, error) from error
 
 
 def read_header(path: Path) -> SnapshotHeaderRecord:

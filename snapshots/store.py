@@ -1,7 +1,8 @@
 """E: the directory of a node's snapshots: the newest, one by id, which to keep, and where damaged ones go."""
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ from metadata_log.errors import DamagedFile, SnapshotNotFound
 from metadata_log.ids import SnapshotId
 from metadata_log.image.metadata_image import MetadataImage
 from snapshots.policy import to_retire
-from snapshots.snapshot_file import SUFFIX, position_of, read_snapshot
+from snapshots.snapshot_file import SUFFIX, check_snapshot, position_of, read_snapshot
 
 
 class Quarantined(NamedTuple):
@@ -83,14 +84,17 @@ class SnapshotStore:
             DamagedFile: it is not what was written; `moved_to` in the context is where it is now.
             DiskFailed: it cannot be read.
         """
-        path = self.path(snapshot_id)
-        try:
+        with self._quarantining(snapshot_id) as path:
             return self._read(path)
-        except DamagedFile as error:
-            error.context["moved_to"] = self._set_aside(path)
-            self._sha256.pop(SnapshotId(snapshot_id), None)
-            self.on_damage(SnapshotId(snapshot_id), error)
-            raise
+
+    def check(self, snapshot_id: str) -> None:
+        """Check a snapshot's bytes without making its image; a damaged one goes to quarantine.
+
+        Raises:
+            SnapshotNotFound, DamagedFile, DiskFailed: as `load`.
+        """
+        with self._quarantining(snapshot_id) as path:
+            self._check(path)
 
     def load_newest_at_or_below(self, offset: int | None = None) -> Loaded:
         """Return the newest sound snapshot whose end offset is at most `offset`; damaged ones go to quarantine.
@@ -159,8 +163,22 @@ class SnapshotStore:
             self._sync()
         return path
 
+    @contextmanager
+    def _quarantining(self, snapshot_id: str) -> Iterator[Path]:
+        path = self.path(snapshot_id)
+        try:
+            yield path
+        except DamagedFile as error:
+            error.context["moved_to"] = self._set_aside(path)
+            self._sha256.pop(SnapshotId(snapshot_id), None)
+            self.on_damage(SnapshotId(snapshot_id), error)
+            raise
+
     def _read(self, path: Path) -> MetadataImage:
         return read_snapshot(path)
+
+    def _check(self, path: Path) -> None:
+        check_snapshot(path)
 
     def _set_aside(self, path: Path) -> Path:
         return quarantine(path, into=self._quarantine)

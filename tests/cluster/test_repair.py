@@ -203,6 +203,29 @@ def test_a_snapshot_that_rotted_is_named_by_whoever_meets_it(quorum: Quorum) -> 
     assert (quorum.cluster.data(node_id) / "quarantine" / path.name).exists()
 
 
+def test_a_snapshot_that_rotted_is_not_served_and_another_is_taken(quorum: Quorum) -> None:
+    """Goal: who is far behind gets on. The bytes at rest are read before they are sent, not only as they were written."""
+    node_id = quorum.ask("GET", "/v1/quorum").value()["leader_id"]
+    url = quorum.cluster.http(node_id)
+    _take_snapshot(quorum, node_id)
+    (path,) = (quorum.cluster.data(node_id) / "snapshots").glob("*.snapshot")
+    assert ask(url, "GET", f"/v1/metadata/snapshots/{path.stem}").body == path.read_bytes()
+    quorum.ask("PATCH", "/v1/configs", {"cluster": True, "set": {"k": "v"}}).ok()
+    _damage(path, path.stat().st_size // 2)
+    refused = ask(url, "GET", f"/v1/metadata/snapshots/{path.stem}")
+    assert refused.status == 404
+    assert refused.value()["error"] == "SNAPSHOT_NOT_FOUND"
+
+    def offered() -> list[str]:
+        return [offer["id"] for offer in ask(url, "GET", "/v1/snapshots").value()["items"]]
+
+    poll_until(lambda: len(offered()) > 0, deadline_s=30, what="another is taken")
+    (other,) = offered()
+    assert other > path.stem
+    assert ask(url, "GET", f"/v1/metadata/snapshots/{other}").status == 200
+    assert _reasons(quorum, node_id) == ["SNAPSHOT_SET_ASIDE"]
+
+
 def test_a_voter_whose_journal_lost_its_end_does_not_go_on(
     quorum: Quorum, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -230,10 +253,13 @@ def test_a_voter_whose_journal_is_gone_does_not_begin_anew(
     quorum: Quorum, capfd: pytest.CaptureFixture[str]
 ) -> None:
     victim = _follower(quorum)
+    _take_snapshot(quorum, victim)
     quorum.cluster.kill(victim)
-    for file in (quorum.cluster.data(victim) / "journal").iterdir():
-        file.unlink()
-    _assert_refused(quorum, victim, capfd, "journal: is empty, yet")
+    data = quorum.cluster.data(victim)
+    for lost, beside in (("journal", "log"), ("log", "snapshots")):
+        for file in (data / lost).iterdir():
+            file.unlink()
+        _assert_refused(quorum, victim, capfd, f"journal: is empty, yet {data / beside} holds")
 
 
 def _assert_refused(quorum: Quorum, node_id: int, capfd: pytest.CaptureFixture[str], why: str) -> None:

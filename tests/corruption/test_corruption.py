@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 
 from tests.corruption.campaign import KINDS, Damage, campaign
+from tests.powercut.workloads import JournalWorkload
 
 
 @pytest.mark.slow
@@ -24,3 +25,12 @@ def test_what_each_damage_does() -> None:
     assert Damage("", "", "truncation", 3, 0).to(content) == bytes((0, 1, 2))
     assert Damage("", "", "zeroed sector", 512, 0).to(content) == content[:512] + bytes(512)
     assert Damage("", "", "misplaced sector", 0, 512).to(content) == content[512:] + content[512:]
+
+
+@pytest.mark.slow
+def test_a_journal_that_takes_any_damage_for_a_tear_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: the campaign itself bites. A tear that is cut off with a warning names no loss of what was synced."""
+    monkeypatch.setattr("quorum.raft.journal._refuse_damage", lambda *_args, **_kwargs: None)
+    monkeypatch.setattr("tests.corruption.campaign.AT_REST", {"journal": JournalWorkload})
+    report = campaign(seed=1, flips=200)
+    assert len(report.wrong) > 20

@@ -191,6 +191,7 @@ class ClusterNode(SimulatedNode):
             if source is self or source.log is None or not reachable:
                 continue
             try:
+                source.snapshots.check(snapshot_id)
                 self.snapshots.download(snapshot_id, source.snapshots.content(snapshot_id))
             except (SnapshotNotFound, DamagedFile):
                 continue
@@ -259,6 +260,7 @@ class SimulatedController(Controller):
         except DamagedFile as error:
             world.violated(f"node {node.node_id} applied what its journal does not hold: {error.message}")
         self.keeper = SimulatedKeeper(self, self.committed_log)
+        node.snapshots.on_damage = lambda _id, _error: self.keeper.lost()
         self.fetches = FetchService(
             settings=self.settings,
             controller=self,
@@ -481,6 +483,7 @@ class SimulatedBroker:
             assert isinstance(node, ClusterNode)
             if node.log is not None and node.is_awake():
                 with suppress(SnapshotNotFound, DamagedFile):
+                    node.snapshots.check(offer.id)
                     if node.snapshots.sha256(offer.id) == offer.sha256:
                         return self.world.library.decode(offer.id, node.snapshots.content(offer.id))
         return None

@@ -204,6 +204,42 @@ def _reads_at_once(_original: Any) -> Any:
     return _at_once
 
 
+class _Unproved:
+    """What stands for a controller's Raft, or for the controller, in a fetch service whose answers rest on no proof."""
+
+    def __init__(self, real: Any) -> None:
+        self._real = real
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "read_index":
+            return _at_once
+        return _Unproved(self._real.raft) if name == "raft" else getattr(self._real, name)
+
+
+def _fetches_at_once(original: Any) -> Any:
+    def init(service: Any, **parts: Any) -> None:
+        original(service, **parts)
+        service._controller = _Unproved(service._controller)
+
+    return init
+
+
+def _forgets_snapshots(original: Any) -> Any:
+    def check(data: Path, **facts: Any) -> None:
+        original(data, **(facts | {"has_snapshots": False}))
+
+    return check
+
+
+def _copies_unsynced(original: Any) -> Any:
+    def copy(path: Path) -> Path:
+        with patch("os.fsync", lambda _descriptor: None):
+            kept: Path = original(path)
+        return kept
+
+    return copy
+
+
 def _counts_from_now(_original: Any) -> Any:
     def on_fetched(session: Any, call: Any) -> None:
         # An answer arrives as late as one may: at the end of the patience it was given.
@@ -550,11 +586,43 @@ MUTANTS: Final = (
         Seeds("fifo", 30),
     ),
     Mutant(
+        "deposed-renews",
+        "a deposed leader that slept renews a broker's session: its answers to polls rest on no proof",
+        "quorum.fetch_service:FetchService.__init__",
+        _fetches_at_once,
+        Directed(f"{_FETCH_TESTS}::test_news_at_hand_is_answered_only_with_proof_of_leadership"),
+    ),
+    Mutant(
         "trim-first",
         "the journal is trimmed before the pointer is durable",
         f"{_L}._compact",
         _trims_before_the_pointer,
         Seeds("nasty", 40, raft_only=True),
+    ),
+    Mutant(
+        "quarantine-unsynced",
+        "a damaged segment is cut before its copy in quarantine is durable",
+        "metadata_log.segments:quarantine_copy",
+        _copies_unsynced,
+        Directed("tests/powercut/test_powercut.py::test_nothing_promised_is_lost[damaged segments]"),
+    ),
+    Mutant(
+        "lost-all",
+        "a journal that is empty beside a snapshot was never begun",
+        "quorum.raft.lost_journal:check_reaches_log",
+        _forgets_snapshots,
+        Directed(
+            "tests/unit/ops/test_log_commands.py::test_a_journal_that_is_gone_is_refused_as_the_start_does"
+        ),
+    ),
+    Mutant(
+        "serves-rot",
+        "a snapshot is served as it was written, unread: whoever is far behind circles for ever",
+        "snapshots.store:SnapshotStore.check",
+        _always(None),
+        Directed(
+            "tests/cluster/test_repair.py::test_a_snapshot_that_rotted_is_not_served_and_another_is_taken"
+        ),
     ),
     Mutant(
         "unpinned",
@@ -755,6 +823,13 @@ MUTANTS: Final = (
         "quorum.fetch:judge",
         _knows_any_position,
         Directed("tests/unit/quorum/test_fetch.py"),
+    ),
+    Mutant(
+        "evicts-at-a-leap",
+        "a leader whose clock is an hour ahead evicts all results",
+        "metadata_log.image.results:REQUEST_RESULT_STEP_MS",
+        lambda _: 10**12,
+        Directed("tests/unit/metadata_log/test_apply.py::test_no_leap_of_the_clock_takes_a_result"),
     ),
     Mutant(
         "evicts-by-clock",

@@ -212,6 +212,9 @@ class SimulatedStore(SnapshotStore):
         """Let the sync of the directory, which was begun, return."""
         self._files.sync()
 
+    def _check(self, path: Path) -> None:
+        self._read(path)
+
     def _read(self, path: Path) -> MetadataImage:
         return self._library.decode(path.name.removesuffix(SUFFIX), path.read_bytes())
 

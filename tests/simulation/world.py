@@ -808,6 +808,8 @@ class World:
             if pending:
                 self.loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
             self.loop.close()
+        for context in self.loop.failures:
+            self.violated(f"asyncio: {context.get('message')}: {context.get('exception')!r}")
         return self.violations
 
     async def _live(self, seconds: float, settle_seconds: float) -> None:

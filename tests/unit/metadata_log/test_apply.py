@@ -10,7 +10,7 @@ from metadata_log.batch import Envelope
 from metadata_log.errors import InvariantBroken
 from metadata_log.ids import BrokerId, TopicId, Uuid
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
-from metadata_log.limits import REQUEST_RESULT_AGE_MS
+from metadata_log.limits import REQUEST_RESULT_AGE_MS, REQUEST_RESULT_STEP_MS
 from metadata_log.records.brokers import BrokerRegistrationChangeRecord, UnregisterBrokerRecord
 from metadata_log.records.configs import TOPIC, ConfigRecord
 from metadata_log.records.partitions import PartitionChangeRecord, PartitionRecord
@@ -114,21 +114,40 @@ def test_a_topic_may_be_made_anew_within_one_batch(image: MetadataImage) -> None
     assert not gone.topics_on
 
 
-def test_results_are_kept_for_their_time_and_an_id_used_again_names_the_newer() -> None:
-    def answered(image: MetadataImage, request: int, time_ms: int) -> MetadataImage:
-        envelope = Envelope(None, small_uuid(request), bytes(32), None, "o", b"%d" % time_ms)
-        return step_of(image, [NoOpRecord()], appended_at_ms=time_ms, envelope=envelope).image
+def answered(image: MetadataImage, request: int, time_ms: int) -> MetadataImage:
+    envelope = Envelope(None, small_uuid(request), bytes(32), None, "o", b"%d" % time_ms)
+    return step_of(image, [NoOpRecord()], appended_at_ms=time_ms, envelope=envelope).image
 
+
+def test_results_are_kept_for_their_time_and_an_id_used_again_names_the_newer() -> None:
     image = step_of(EMPTY, [claim(EMPTY)]).image
     for request, time_ms in ((1, 10), (2, 20), (1, 30)):
         image = answered(image, request, time_ms)
     assert image.results.by_id[small_uuid(1)].response == b"30"
-    later = step_of(image, [NoOpRecord()], appended_at_ms=20 + REQUEST_RESULT_AGE_MS).image
-    assert set(later.results.by_id) == {small_uuid(1), small_uuid(2)}
-    later = step_of(image, [NoOpRecord()], appended_at_ms=21 + REQUEST_RESULT_AGE_MS).image
-    assert set(later.results.by_id) == {small_uuid(1)}
-    later = step_of(image, [NoOpRecord()], appended_at_ms=31 + REQUEST_RESULT_AGE_MS).image
-    assert not later.results.by_id
+    others = REQUEST_RESULT_AGE_MS // REQUEST_RESULT_STEP_MS
+    for other in range(1, others):
+        image = answered(image, 2 + other, 30 + other * REQUEST_RESULT_STEP_MS)
+    newest_ms = 30 + (others - 1) * REQUEST_RESULT_STEP_MS
+
+    def later(more_ms: int) -> set[int]:
+        after = step_of(image, [NoOpRecord()], appended_at_ms=newest_ms + more_ms).image
+        return {request for request in (1, 2) if after.results.get(small_uuid(request)) is not None}
+
+    assert later(REQUEST_RESULT_STEP_MS - 10) == {1, 2}
+    assert later(REQUEST_RESULT_STEP_MS - 9) == {1}
+    assert len(image.results.by_id) == others + 1
+
+
+@pytest.mark.parametrize("leap_ms", [3_600_000, -3_600_000])
+def test_no_leap_of_the_clock_takes_a_result(leap_ms: int) -> None:
+    """Goal: a request repeated after a failover finds its answer, whatever the two leaders' clocks say."""
+    now_ms = 10_000_000
+    image = answered(step_of(EMPTY, [claim(EMPTY)]).image, 1, now_ms)
+    for turn in range(20):
+        now_ms += leap_ms if turn % 2 else -leap_ms
+        image = step_of(image, [NoOpRecord()], appended_at_ms=now_ms).image
+        image = answered(image, 2 + turn, now_ms + 1)
+    assert len(image.results.by_id) == 21
 
 
 def test_results_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 import errno
 import gc
 import random
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from metadata_log.records.topics import TopicRecord
 from metadata_log.state_digest import digest
 from snapshots import snapshot_file
 from snapshots.snapshot_file import (
+    check_snapshot,
     position_of,
     read_header,
     read_snapshot,
@@ -50,6 +52,21 @@ def test_what_is_written_is_read(tmp_path: Path, seed: int) -> None:
     assert (again.digest_buckets, again.topics_on) == (image.digest_buckets, image.topics_on)
     assert b"".join(snapshot_frames(again)) == path.read_bytes(), "the same bytes, whoever writes it"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_rots_is_found_without_making_the_image(tmp_path: Path, seed: int) -> None:
+    path = write_snapshot(an_image(seed), tmp_path)
+    whole = path.read_bytes()
+    check_snapshot(path)
+    ends = list(accumulate(len(frame) for _, frame in decode_all(whole)))
+    flipped = (
+        whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :] for at in range(0, len(whole), 7)
+    )
+    for damaged in (b"", *(whole[:end] for end in ends[:-1]), *(whole[: end - 1] for end in ends), *flipped):
+        path.write_bytes(damaged)
+        with pytest.raises(DamagedFile, match=path.name):
+            check_snapshot(path)
 
 
 @pytest.mark.parametrize("frozen", [True, False])
