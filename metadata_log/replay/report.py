@@ -7,10 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from metadata_log.ids import NO_LEADER
+from metadata_log.records.configs import CLUSTER_DEFAULT, TOPIC
 from metadata_log.replay.digest import digest_of
 from metadata_log.replay.engines import DuckDb, Engine, engine_of, rows
 from metadata_log.replay.state import state_at
-from metadata_log.replay.tables import PARTITION_CHANGES, RECORDS, Export, open_export
+from metadata_log.replay.tables import (
+    BROKER_CHANGES,
+    PARTITION_CHANGES,
+    RECORDS,
+    Export,
+    open_export,
+)
 from metadata_log.replay.timeline import (
     broker_state_intervals,
     controller_failovers,
@@ -25,6 +32,10 @@ EVENTS_MAX: Final = 200
 """Lines of the timeline; of more, the newest are told."""
 ROWS_MAX: Final = 50
 """Rows of each table."""
+SETTINGS_TOLD: Final = 3
+"""Settings that one event names; of a change of more, the first."""
+VALUE_CHARS_MAX: Final = 80
+"""Characters of a setting's value that are shown; a secret's hash is shorter."""
 
 
 class _Event(NamedTuple):
@@ -59,17 +70,29 @@ def report(spark: "SparkSession | DuckDb", export: Path) -> str:
 
 
 def _sections(engine: Engine[Any], export: Export) -> Iterable[str]:
+    records = engine.parquet(export.paths(RECORDS))
     changes = engine.parquet(export.paths(PARTITION_CHANGES))
+    broker_changes = engine.parquet(export.paths(BROKER_CHANGES))
     brokers = _fetch(engine, broker_state_intervals(engine, export))
     claims = _fetch(engine, controller_failovers(engine, export))
-    topics = _fetch(engine, engine.analysis("topic_events", records=engine.parquet(export.paths(RECORDS))))
+    repeated = _fetch(engine, engine.analysis("repeated_registrations", broker_changes=broker_changes))
+    topics = _fetch(engine, engine.analysis("topic_events", records=records))
+    configs = _fetch(engine, engine.analysis("config_events", records=records))
     moves = _fetch(engine, engine.analysis("leader_moves", partition_changes=changes))
     churn = _fetch(engine, engine.analysis("topic_churn", partition_changes=changes))
     unavailable = _fetch(
         engine, engine.analysis("unavailability", leader_intervals=leader_intervals(engine, export))
     )
     yield _head(engine, export)
-    yield _timeline([*_claimed(claims), *_broker_events(brokers), *_topic_events(topics), *_moved(moves)])
+    yield _timeline(
+        [
+            *_claimed(claims),
+            *_broker_events(brokers, repeated),
+            *_topic_events(topics),
+            *_config_events(configs),
+            *_moved(moves),
+        ]
+    )
     yield _controllers(claims)
     yield _brokers(brokers)
     yield _leaderships(churn)
@@ -124,24 +147,32 @@ def _claimed(claims: Sequence[dict[str, Any]]) -> Iterable[_Event]:
         yield _Event(claim["first_offset"], claim["ts"], text)
 
 
-def _broker_events(intervals: Sequence[dict[str, Any]]) -> Iterable[_Event]:
+def _broker_events(
+    intervals: Sequence[dict[str, Any]], repeated: Sequence[dict[str, Any]]
+) -> Iterable[_Event]:
+    """Tell of each change of a broker's state, and of registrations that were repeated, which seldom change one."""
+    repeated_at = {registration["log_offset"] for registration in repeated}
     last: dict[int, dict[str, Any]] = {}
     for interval in intervals:
         broker_id = interval["broker_id"]
         before, last[broker_id] = last.get(broker_id), interval
-        if interval["from_offset"] >= 0:
+        if interval["from_offset"] >= 0 and interval["from_offset"] not in repeated_at:
             yield _Event(interval["from_offset"], interval["from_ts"], _broker_text(interval, before))
+    for registration in repeated:
+        text = f"broker {registration['broker_id']} registered once more, by the same process"
+        if registration["state"] != registration["prev_state"]:
+            text += f": {registration['state'].lower()}, no longer {registration['prev_state'].lower()}"
+        yield _Event(registration["log_offset"], registration["ts"], text)
 
 
 def _broker_text(interval: dict[str, Any], before: dict[str, Any] | None) -> str:
     broker = f"broker {interval['broker_id']}"
     why = _cause(interval["cause_code"], interval["cause_detail"])
     if interval["from_offset"] == interval["broker_epoch"]:
-        first = before is None or before["broker_epoch"] == interval["broker_epoch"]
         detail = json.loads(interval["cause_detail"] or "{}")
-        ending = (
-            "" if first else (", after a clean stop" if detail.get("clean") else ", after an unclean stop")
-        )
+        ending = ", after a clean stop" if detail.get("clean") else ", after an unclean stop"
+        if before is None or before["cause_code"] == "BROKER_UNREGISTERED":
+            ending = ""
         return f"{broker} registered {'for the first time' if before is None else 'again'}{ending}"
     match interval["state"]:
         case "ONLINE":
@@ -162,6 +193,30 @@ def _topic_events(topics: Sequence[dict[str, Any]]) -> Iterable[_Event]:
     for topic in topics:
         verb = "created" if topic["type_name"] == "Topic" else "deleted"
         yield _Event(topic["log_offset"], topic["ts"], f"topic {topic['topic_name']} {verb}{_by(topic)}")
+
+
+def _config_events(settings: Sequence[dict[str, Any]]) -> Iterable[_Event]:
+    """Tell of each batch which settings of each resource it changed."""
+    groups: dict[tuple[int, int, str], list[dict[str, Any]]] = {}
+    for setting in settings:
+        of = (setting["batch_base"], setting["resource_type"], setting["resource_name"])
+        groups.setdefault(of, []).append(setting)
+    for (_, resource_type, resource_name), group in groups.items():
+        if resource_type == TOPIC:
+            whose = f"topic {resource_name}"
+        else:
+            whose = "all brokers" if resource_name == CLUSTER_DEFAULT else f"broker {resource_name}"
+        told = ", ".join(
+            f"{setting['config_name']} deleted"
+            if setting["config_value"] is None
+            else f"{setting['config_name']}={_shown(setting['config_value'])}"
+            for setting in group[:SETTINGS_TOLD]
+        )
+        if len(group) > SETTINGS_TOLD:
+            told += f" and {len(group) - SETTINGS_TOLD:,} more"
+        s = "" if len(group) == 1 else "s"
+        first = group[0]
+        yield _Event(first["log_offset"], first["ts"], f"setting{s} of {whose} changed{_by(first)}: {told}")
 
 
 def _moved(moves: Sequence[dict[str, Any]]) -> Iterable[_Event]:
@@ -317,10 +372,16 @@ def _cause(code: str | None, detail: str | None) -> str:
     return f"{text}, silent {silent_ms:,} ms" if isinstance(silent_ms, int) else text
 
 
-def _by(topic: dict[str, Any]) -> str:
-    return (f" by {topic['actor']}" if topic["actor"] else "") + (
-        f" (request {topic['request_id']})" if topic["request_id"] else ""
+def _by(event: dict[str, Any]) -> str:
+    return (f" by {event['actor']}" if event["actor"] else "") + (
+        f" (request {event['request_id']})" if event["request_id"] else ""
     )
+
+
+def _shown(value: str) -> str:
+    """Return a setting's value on one line, a long one's beginning."""
+    line = " ".join(value.split()) or '""'
+    return line if len(line) <= VALUE_CHARS_MAX else f"{line[:VALUE_CHARS_MAX]}..."
 
 
 def _clock(time: datetime) -> str:

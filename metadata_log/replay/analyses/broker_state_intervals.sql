@@ -1,12 +1,12 @@
 -- In which state each broker was from when to when. {initial} holds the state where the export begins; an interval
--- that lasts is counted up to {end_ms}.
-WITH entered AS (
-    SELECT log_offset, ts, broker_id, broker_epoch, incarnation_id, state, cause_code, cause_detail
+-- that lasts is counted up to {end_ms}. An interval begins where the state changes, or the process behind it: a process
+-- that registers once more (it may not have heard the answer) keeps its epoch, and what it is.
+WITH told AS (
+    SELECT log_offset, ts, broker_id, broker_epoch, incarnation_id, op, state, cause_code, cause_detail
     FROM {broker_changes}
-    WHERE state <> prev_state OR op <> 'change'
     UNION ALL
     SELECT
-        log_offset, ts, broker_id, broker_epoch, incarnation_id,
+        log_offset, ts, broker_id, broker_epoch, incarnation_id, 'register' AS op,
         CASE
             WHEN fenced AND (in_controlled_shutdown OR cause_code IN ('SESSION_EXPIRED', 'SHUTDOWN_GRANTED'))
                 THEN 'OFFLINE'
@@ -17,6 +17,16 @@ WITH entered AS (
         cause_code, cause_detail
     FROM {initial}
     WHERE type = 0
+),
+compared AS (
+    SELECT *, lag(state) OVER known AS prev_state, lag(broker_epoch) OVER known AS prev_epoch
+    FROM told
+    WINDOW known AS (PARTITION BY broker_id ORDER BY log_offset)
+),
+entered AS (
+    SELECT *
+    FROM compared
+    WHERE prev_epoch IS NULL OR state <> prev_state OR broker_epoch <> prev_epoch OR op = 'unregister'
 ),
 followed AS (
     SELECT

@@ -14,7 +14,9 @@ from metadata_log.records.brokers import (
     BrokerRegistrationChangeRecord,
     FeatureRange,
     RegisterBrokerRecord,
+    UnregisterBrokerRecord,
 )
+from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC, ConfigRecord
 from metadata_log.records.partitions import PartitionChangeRecord, PartitionRecord
 from metadata_log.records.quorum import ControllerClaimRecord
 from metadata_log.records.registry import Record
@@ -108,26 +110,35 @@ STORY: Sequence[tuple[int, Envelope, list[Record]]] = (
 )
 
 
-@pytest.fixture(scope="module")
-def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
+Story = Sequence[tuple[int, Envelope, list[Record]]]
+
+
+def _exported(story: Story, to: Path, **options: Any) -> Path:
     steps: list[Step] = []
     image = EMPTY
-    for after_ms, envelope, records in STORY:
+    for after_ms, envelope, records in story:
         steps.append(step_of(image, records, appended_at_ms=NOON_MS + after_ms, envelope=envelope))
         image = steps[-1].image
-    to = tmp_path_factory.mktemp("export")
-    export_log(frames_of(steps), to, cluster_id=CLUSTER_ID)
+    export_log(frames_of(steps), to, cluster_id=CLUSTER_ID, **options)
     return to
 
 
-def test_the_report_tells_what_happened_in_order(export: Path) -> None:
+def _events(export: Path) -> list[str]:
     told = report(DuckDb(), export).split("## Controllers")[0]
-    events = [
+    return [
         line.removeprefix("- ")
         for line in told.split("## What happened")[1].splitlines()
         if line.startswith("- ")
     ]
-    assert events == [
+
+
+@pytest.fixture(scope="module")
+def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _exported(STORY, tmp_path_factory.mktemp("export"))
+
+
+def test_the_report_tells_what_happened_in_order(export: Path) -> None:
+    assert _events(export) == [
         "12:00:00.000 offset 0: the cluster was founded; controller 1 took charge with epoch 1",
         "12:00:01.000 offset 1: broker 11 registered for the first time",
         "12:00:01.200 offset 2: broker 11 unfenced: online after 200 ms fenced",
@@ -176,6 +187,78 @@ def test_intervals_follow_the_log(export: Path) -> None:
         opened, controller_failovers, "controller_id", "first_offset", "silent_ms", "record_count"
     )
     assert claims == [(1, 0, None, 11), (2, 11, 1_880, 9)]
+
+
+AGAIN: Story = (
+    (0, NO_ENVELOPE, [ControllerClaimRecord(NodeId(1), 1, CLUSTER_ID)]),
+    (1_000, _caused("BROKER_REGISTERED", B11, clean=False), [_registration(B11, 1)]),
+    (1_100, _caused("BROKER_REGISTERED", B11, clean=False), [_registration(B11, 1)]),
+    (1_200, _caused("BROKER_UNFENCED", B11), [BrokerRegistrationChangeRecord(B11, 1, fenced=False)]),
+    (2_000, _caused("BROKER_REGISTERED", B11, clean=False), [_registration(B11, 1)._replace(fenced=False)]),
+    (3_000, _caused("SESSION_EXPIRED", B11), [BrokerRegistrationChangeRecord(B11, 1, fenced=True)]),
+    (4_000, _caused("BROKER_REGISTERED", B11, clean=False), [_registration(B11, 1)]),
+    (4_500, _caused("BROKER_UNFENCED", B11), [BrokerRegistrationChangeRecord(B11, 1, fenced=False)]),
+    (5_000, _caused("BROKER_UNREGISTERED", B11), [UnregisterBrokerRecord(B11, 1)]),
+    (6_000, _caused("BROKER_REGISTERED", B11, clean=False), [_registration(B11, 9)]),
+)
+"""One process registers again: fenced, online, and given up for dead."""
+
+
+@pytest.mark.parametrize("from_offset", [None, 4])
+def test_registering_once_more_is_no_change_of_state(from_offset: int | None, tmp_path: Path) -> None:
+    opened = open_export(_exported(AGAIN, tmp_path, from_offset=from_offset))
+    states = _columns(opened, broker_state_intervals, "broker_epoch", "state", "from_offset", "duration_ms")
+    assert states[-5:] == [
+        (1, "OFFLINE", 5, 1_000),
+        (1, "FENCED", 6, 500),
+        (1, "ONLINE", 7, 500),
+        (1, "OFFLINE", 8, 1_000),
+        (9, "FENCED", 9, 0),
+    ]
+    if from_offset is None:
+        assert states[:-5] == [(1, "FENCED", 1, 200), (1, "ONLINE", 3, 1_800)]
+    else:
+        assert [state[:2] for state in states[:-5]] == [(1, "ONLINE")]
+
+
+def test_registering_once_more_is_told_as_that(tmp_path: Path) -> None:
+    assert _events(_exported(AGAIN, tmp_path))[1:] == [
+        "12:00:01.000 offset 1: broker 11 registered for the first time",
+        "12:00:01.100 offset 2: broker 11 registered once more, by the same process",
+        "12:00:01.200 offset 3: broker 11 unfenced: online after 200 ms fenced",
+        "12:00:02.000 offset 4: broker 11 registered once more, by the same process",
+        "12:00:03.000 offset 5: broker 11 fenced (session expired)",
+        "12:00:04.000 offset 6: broker 11 registered once more, by the same process: fenced, no longer offline",
+        "12:00:04.500 offset 7: broker 11 unfenced: online after 500 ms fenced",
+        "12:00:05.000 offset 8: broker 11 removed from the cluster",
+        "12:00:06.000 offset 9: broker 11 registered again",
+    ]
+
+
+def test_changes_of_settings_are_told_without_secrets(tmp_path: Path) -> None:
+    by_admin = Envelope(actor="admin")
+    many: list[Record] = [ConfigRecord(TOPIC, "orders", f"x.{n}", str(n)) for n in range(5)]
+    story: Story = (
+        (0, NO_ENVELOPE, [ControllerClaimRecord(NodeId(1), 1, CLUSTER_ID)]),
+        (1_000, by_admin, [TopicRecord(ORDERS, "orders")]),
+        (2_000, by_admin, [ConfigRecord(TOPIC, "orders", "min.insync.replicas", "1")]),
+        (3_000, by_admin, many),
+        (
+            4_000,
+            by_admin,
+            [ConfigRecord(TOPIC, "orders", "x.0", None), ConfigRecord(TOPIC, "orders", "x.1", "")],
+        ),
+        (5_000, NO_ENVELOPE, [ConfigRecord(BROKER, "11", "ssl.key.password", "hunter2")]),
+        (6_000, by_admin, [ConfigRecord(BROKER, CLUSTER_DEFAULT, "note", "a\nb" + "c" * 100)]),
+    )
+    hashed = "sha256:f52fbd32b2b3b86ff88ef6c490628285f482af15ddcb29541f94bcf526a3f6c7"
+    assert _events(_exported(story, tmp_path))[2:] == [
+        "12:00:02.000 offset 2: setting of topic orders changed by admin: min.insync.replicas=1",
+        "12:00:03.000 offset 3: settings of topic orders changed by admin: x.0=0, x.1=1, x.2=2 and 2 more",
+        '12:00:04.000 offset 8: settings of topic orders changed by admin: x.0 deleted, x.1=""',
+        f"12:00:05.000 offset 10: setting of broker 11 changed: ssl.key.password={hashed}",
+        f"12:00:06.000 offset 11: setting of all brokers changed by admin: note=a b{'c' * 77}...",
+    ]
 
 
 def _columns(export: Export, of: Any, *names: str) -> list[tuple[Any, ...]]:
