@@ -204,6 +204,12 @@ class MethodNotAllowed(Rejected):
     error, code = "INVALID_REQUEST", 42
 
 
+class ExpectationFailed(Rejected):
+    """The Expect header asks for something else than 100-continue."""
+
+    error, code = "INVALID_REQUEST", 42
+
+
 class UnknownRoute(Rejected):
     error, code = "INVALID_REQUEST", 42
 

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from aiohttp import web
 
-from metadata_log.errors import Fault, InvalidRequest, MetadataError
+from metadata_log.errors import ExpectationFailed, Fault, InvalidRequest, MetadataError
 
 Answer: TypeAlias = Callable[[web.BaseRequest, MetadataError], web.Response]
 REASON_MAX: Final = 200
@@ -18,7 +18,9 @@ UNFORESEEN: Final = (
 
 
 class NamedErrors(web.RequestHandler):
-    """Answers bytes that are not HTTP, and what a handler did not foresee, as other refusals are answered."""
+    """Answers bytes that are not HTTP, what aiohttp itself refuses before it asks a handler, and what a handler did not
+    foresee, as other refusals are answered.
+    """
 
     __slots__ = ("_answer",)
 
@@ -34,6 +36,16 @@ class NamedErrors(web.RequestHandler):
             auto_decompress=False,
         )
         self._answer = answer
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        if isinstance(resp, web.HTTPExpectationFailed):
+            expected = request.headers.get("Expect", "")[:REASON_MAX]
+            resp = self._answer(
+                request, ExpectationFailed(f"Expect: {expected} is not known here, only 100-continue")
+            )
+        return await super().finish_response(request, resp, start_time)
 
     def handle_error(
         self,

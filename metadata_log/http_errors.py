@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from metadata_log.errors import (
     ChangePending,
+    ExpectationFailed,
     MetadataError,
     MethodNotAllowed,
     NotCaughtUp,
@@ -43,6 +44,7 @@ STATUS_OF_LEAF: Final[Mapping[type[MetadataError], int]] = {
     MethodNotAllowed: 405,
     RequestTooLarge: 413,
     UnsupportedMediaType: 415,
+    ExpectationFailed: 417,
 }
 """Status by the error itself, where several share a name."""
 

@@ -310,6 +310,11 @@ def test_another_method_is_405_and_told_which(
     assert set(reply.headers["allow"].split(", ")) == allowed
 
 
+@pytest.mark.parametrize("path", ["/v1/topics", "/v1/nothing"])
+def test_an_expectation_nobody_knows_is_417(quorum: Quorum, path: str) -> None:
+    quorum.ask("GET", path, headers={"Expect": "foo"}).error(417, "INVALID_REQUEST")
+
+
 @pytest.mark.parametrize("path", ["/", "/v1", "/v1/nothing", "/v1/topics/", "//v1/topics", "/v1/quorum/1"])
 def test_another_path_is_404(quorum: Quorum, path: str) -> None:
     quorum.ask("GET", path).error(404, "INVALID_REQUEST")

@@ -86,8 +86,9 @@ class Clock:
         return now_ms() + self.ahead_ms
 
 
-async def get(agent: BrokerAgent, path: str) -> tuple[int, dict[str, Any]]:
-    async with aiohttp.ClientSession() as http, http.get(agent.http_url + path) as response:
+async def get(agent: BrokerAgent, path: str, **headers: str) -> tuple[int, dict[str, Any]]:
+    async with aiohttp.ClientSession() as http, http.get(agent.http_url + path, headers=headers) as response:
+        assert "X-Controller-Epoch" in response.headers
         return response.status, json.loads(await response.read())
 
 
@@ -197,6 +198,8 @@ def test_only_the_named_topics_and_unknown_ones_refused(tmp_path: Path) -> None:
             assert (status, body["error"], body["code"]) == (404, "UNKNOWN_TOPIC_OR_PARTITION", 3)
             status, body = await get(agent, "/v1/nothing")
             assert (status, body["error"]) == (404, "INVALID_REQUEST")
+            status, body = await get(agent, "/v1/status", Expect="foo")
+            assert (status, body["error"], body["family"]) == (417, "INVALID_REQUEST", "Rejected")
             assert (await get(agent, "/healthz"))[0] == 200
             async with aiohttp.ClientSession() as http, http.get(agent.http_url + "/metrics") as response:
                 text = await response.text()

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import pytest
 from aiohttp import web
 
 from metadata_log.errors import MetadataError
@@ -17,7 +18,7 @@ def answer(_request: web.BaseRequest, error: MetadataError) -> web.Response:
 async def heard(sent: bytes, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> bytes:
     """Return all that a server says before it closes the connection."""
     app = web.Application()
-    app.router.add_get("/", handler)
+    app.router.add_route("*", "/", handler)
     runner = web.AppRunner(app)
     await runner.setup()
     server = runner.server
@@ -63,3 +64,24 @@ def test_an_answer_that_had_begun_is_cut_off() -> None:
     said = asyncio.run(heard(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", fails_late))
     assert said.startswith(b"HTTP/1.1 200 ")
     assert b"UNKNOWN_SERVER_ERROR" not in said
+
+
+async def reads(request: web.Request) -> web.StreamResponse:
+    return web.Response(body=await request.read())
+
+
+@pytest.mark.parametrize("path", ["/", "/nowhere"])
+def test_an_expectation_nobody_knows_is_an_invalid_request(path: str) -> None:
+    request = (
+        f"POST {path} HTTP/1.1\r\nHost: x\r\nExpect: foo\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi"
+    )
+    said = asyncio.run(heard(request.encode(), reads))
+    assert said.startswith(b"HTTP/1.1 417 ")
+    assert said.endswith(b"INVALID_REQUEST Rejected Expect: foo is not known here, only 100-continue")
+
+
+def test_who_waits_for_100_continue_is_told_to_go_on() -> None:
+    request = b"POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi"
+    said = asyncio.run(heard(request, reads))
+    assert said.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 ")
+    assert said.endswith(b"\r\n\r\nhi")
