@@ -12,7 +12,7 @@ import logging
 import os
 import random
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -76,7 +76,11 @@ def now_ms() -> int:
 class BrokerAgent:
     """A broker: `async with BrokerAgent(settings, on_delta=...) as agent` registers it, follows the log and serves
     its HTTP endpoint until the block ends, which is a controlled shutdown. An exception out of the block, as an error
-    of the agent itself, ends it at once; the latter cancels the block and is raised in its place.
+    of the agent itself or of `on_delta`, ends it at once; the latter cancels the block and is raised in its place, as it
+    was raised. If the block raised something else meanwhile, that is the error's `__context__`. Of several errors of the
+    agent a Fault is raised, else another of ours, the others as its notes; else all in one group.
+
+    An agent is one incarnation of a broker, so it is entered once.
     """
 
     def __init__(
@@ -115,6 +119,7 @@ class BrokerAgent:
         self._stop_deadline_ms: int | None = None
         self._stop_granted = False
         self._exiting = False
+        self._entered = False
         self._ended = asyncio.Event()
         self._deadlines_moved = asyncio.Event()
         self._cache_has_news = asyncio.Event()
@@ -185,6 +190,11 @@ class BrokerAgent:
     # --- from start to exit
 
     async def __aenter__(self) -> Self:
+        if self._entered:
+            raise RuntimeError(
+                "this BrokerAgent was entered before, with or without success: make another for each `async with`"
+            )
+        self._entered = True
         settings = self.settings
         async with contextlib.AsyncExitStack() as stack:
             self._meta = read_meta(settings.data_dir, "broker", settings.broker_id, settings.cluster_id)
@@ -205,9 +215,18 @@ class BrokerAgent:
         try:
             await self._stack.__aexit__(kind, error, traceback)
         except BaseExceptionGroup as group:
-            leaves = _leaves(group)
-            if leaves != [error]:  # else the block's own exception goes on as it came
-                raise _foremost(leaves, group) from group
+            failures = [leaf for leaf in _leaves(group, error) if leaf is not error]
+            if not failures:
+                return  # the block's own exception goes on as it came
+            failure = _foremost(failures)
+        else:
+            return
+        was_cancelled = kind is None or issubclass(kind, asyncio.CancelledError)
+        context = failure.__context__ if was_cancelled else error
+        try:
+            raise failure
+        finally:
+            failure.__context__ = context  # `raise` would leave the block's cancellation there
 
     async def _live(self) -> None:
         try:
@@ -539,18 +558,26 @@ def _port_of(url: str) -> int:
     return int(url.rpartition(":")[2])
 
 
-def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
-    return [
-        leaf
-        for each in group.exceptions
-        for leaf in (_leaves(each) if isinstance(each, BaseExceptionGroup) else [each])
-    ]
+def _leaves(group: BaseExceptionGroup[BaseException], whole: BaseException | None) -> Iterator[BaseException]:
+    """Yield what groups in groups hold; `whole`, which may be a group itself, stays one."""
+    for each in group.exceptions:
+        if isinstance(each, BaseExceptionGroup) and each is not whole:
+            yield from _leaves(each, whole)
+        else:
+            yield each
 
 
-def _foremost(leaves: list[BaseException], group: BaseExceptionGroup[BaseException]) -> BaseException:
+def _foremost(failures: list[BaseException]) -> BaseException:
     """Return the error that says most of why the tasks ended: a Fault before another of ours; else all of them."""
     for kind in (Fault, MetadataError):
-        for leaf in leaves:
-            if isinstance(leaf, kind):
-                return leaf
-    return group
+        for failure in failures:
+            if isinstance(failure, kind):
+                for other in failures:
+                    if other is not failure:
+                        failure.add_note(f"at the same time: {other!r}")
+                return failure
+    return (
+        failures[0]
+        if len(failures) == 1
+        else BaseExceptionGroup("several tasks of a broker failed", failures)
+    )

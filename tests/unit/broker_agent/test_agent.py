@@ -739,6 +739,71 @@ def test_an_unformatted_or_foreign_directory_is_refused(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+# --- errors on the way
+
+
+class NotReady(ValueError):
+    """What a host's `on_delta` raises."""
+
+
+def not_ready(*_seen: object) -> None:
+    try:
+        raise KeyError("of the host")
+    except KeyError:
+        raise NotReady("of the host")  # noqa: B904 (its context is looked at)
+
+
+def test_an_error_of_on_delta_is_raised_in_place_of_the_block(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with controllers(FakeCluster()) as members:
+            with pytest.raises(NotReady) as caught:
+                async with BrokerAgent(settings_for(tmp_path, members), on_delta=not_ready) as agent:
+                    await agent.run()
+            assert isinstance(caught.value.__context__, KeyError)
+
+    asyncio.run(scenario())
+
+
+def test_what_the_block_raised_too_is_the_context_of_the_agents_error(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with controllers(FakeCluster()) as members:
+            with pytest.raises(NotReady) as caught:  # noqa: PT012 (raised inside)
+                async with BrokerAgent(settings_for(tmp_path, members), on_delta=not_ready) as agent:
+                    try:
+                        await agent.run()
+                    finally:
+                        raise LookupError("of the block")
+            assert repr(caught.value.__context__) == "LookupError('of the block')"
+
+    asyncio.run(scenario())
+
+
+def test_a_group_out_of_the_block_goes_on_as_it_came(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        raised = ExceptionGroup("of the block", [ValueError("one")])
+        async with controllers(FakeCluster()) as members:
+            with pytest.raises(ExceptionGroup) as caught:  # noqa: PT012 (raised inside)
+                async with BrokerAgent(settings_for(tmp_path, members)) as agent:
+                    await online(agent)
+                    raise raised
+            assert caught.value is raised
+
+    asyncio.run(scenario())
+
+
+def test_an_agent_is_entered_once(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with controllers(FakeCluster()) as members:
+            agent = BrokerAgent(settings_for(tmp_path, members))
+            async with agent:
+                await online(agent)
+            with pytest.raises(RuntimeError, match=r"entered before.*make another"):
+                async with agent:
+                    pass
+
+    asyncio.run(scenario())
+
+
 # --- as a process
 
 RUN = """
