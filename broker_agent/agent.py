@@ -33,8 +33,8 @@ from metadata_log.codec import DamagedFrame
 from metadata_log.data_directory import (
     DirectoryLock,
     Meta,
+    leaving_no_process_json,
     read_meta,
-    remove_process_json,
     write_process_json,
 )
 from metadata_log.delta import Delta
@@ -537,20 +537,20 @@ async def run_broker(settings: BrokerSettings, *, text_log: Path | None = None) 
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, agent.stop)
         async with agent:
-            write_process_json(
-                settings.data_dir,
-                role="broker",
-                node_id=settings.broker_id,
-                pid=os.getpid(),
-                incarnation_id=agent.incarnation_id,
-                http=agent.http_url,
-                raft=None,
-                started_at_ms=unix_ms(),
-                log=str(text_log or ""),
-            )
-            log.info("broker_started", extra={"broker_id": settings.broker_id, "http": agent.http_url})
-            await agent.run()
-            remove_process_json(settings.data_dir)
+            with leaving_no_process_json(settings.data_dir):
+                write_process_json(
+                    settings.data_dir,
+                    role="broker",
+                    node_id=settings.broker_id,
+                    pid=os.getpid(),
+                    incarnation_id=agent.incarnation_id,
+                    http=agent.http_url,
+                    raft=None,
+                    started_at_ms=unix_ms(),
+                    log=str(text_log or ""),
+                )
+                log.info("broker_started", extra={"broker_id": settings.broker_id, "http": agent.http_url})
+                await agent.run()
         log.info("broker_stopped", extra={"broker_id": settings.broker_id})
 
 

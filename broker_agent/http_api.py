@@ -104,7 +104,7 @@ class HttpApi:
         except MetadataError as error:
             return self.error(request, error)
         except web.HTTPNotFound:
-            return self.error(request, UnknownRoute(f"no such path: {request.path}"))
+            return self.error(request, UnknownRoute(self._no_such_path(request.path)))
         except web.HTTPMethodNotAllowed as error:
             allowed = ", ".join(sorted(error.allowed_methods))
             response = self.error(
@@ -112,6 +112,15 @@ class HttpApi:
             )
             response.headers["Allow"] = allowed
             return response
+
+    def _no_such_path(self, path: str) -> str:
+        """Return what to say of a path that is not here; one who took this broker for a controller is sent to one."""
+        said = f"no such path: {path}"
+        if path.startswith("/v1/"):
+            settings = self._agent.settings
+            controllers = ", ".join(settings.controllers)
+            said += f": broker {settings.broker_id} answers here; ask one of its controllers: {controllers}"
+        return said
 
     def _headers(self) -> dict[str, str]:
         image = self._agent.image

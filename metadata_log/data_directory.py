@@ -14,7 +14,7 @@ import os
 import random
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -401,6 +401,16 @@ def read_process_json(path: Path) -> dict[str, Any] | None:
 def remove_process_json(path: Path) -> None:
     with renamed_os_errors(path):
         (path / "process.json").unlink(missing_ok=True)
+
+
+@contextmanager
+def leaving_no_process_json(path: Path) -> Iterator[None]:
+    """Remove process.json when the block ends, however it ends; it holds the lock of `path`, so no other process's goes."""
+    try:
+        yield
+    finally:
+        with suppress(DiskFailed):  # without the lock the file says nothing; what ended the block does
+            remove_process_json(path)
 
 
 # --- room on the disk

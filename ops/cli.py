@@ -219,6 +219,17 @@ def _there(text: str) -> Path:
     return Path(text)
 
 
+def _directory(text: str) -> Path:
+    """Read the path of a directory, or of one to be made: nothing else stands on the way."""
+    if not text:
+        raise argparse.ArgumentTypeError("the empty text names no directory; the current one is .")
+    path = Path(text)
+    there = next((step for step in (path, *path.parents) if os.path.lexists(step)), path.parent)
+    if os.path.lexists(there) and not there.is_dir():
+        raise argparse.ArgumentTypeError(f"{there} is no directory: name one, or one to be made")
+    return path
+
+
 def _directory_id(text: str) -> str:
     try:
         uuid_from_text(text)
@@ -531,7 +542,7 @@ def _add_log(tree: _Tree) -> None:
         parent=tree.network,
         examples=("log export --to export",),
     )
-    export.add_argument("--to", type=Path, required=True, metavar="DIR")
+    export.add_argument("--to", type=_directory, required=True, metavar="DIR")
     _add_range(export)
 
     snapshot = tree.noun("snapshot", "Snapshots: the log, folded.")
@@ -596,7 +607,7 @@ def _add_analysis(tree: _Tree) -> None:
         examples=("replay report --export export > report.md",),
     )
     for verb in (digest, report):
-        verb.add_argument("--export", type=Path, required=True, metavar="DIR")
+        verb.add_argument("--export", type=_directory, required=True, metavar="DIR")
 
 
 def _add_bench(tree: _Tree) -> None:

@@ -25,8 +25,8 @@ from metadata_log.data_directory import (
     Reserve,
     check_space,
     free_bytes,
+    leaving_no_process_json,
     read_meta,
-    remove_process_json,
     settle_names,
     write_process_json,
 )
@@ -95,6 +95,7 @@ async def run_controller(settings: ControllerSettings, *, text_log: Path | None 
     with ExitStack() as stack:
         recent = stack.enter_context(recent_faults())
         stack.enter_context(DirectoryLock(settings.data_dir))
+        stack.enter_context(leaving_no_process_json(settings.data_dir))
         reserve = Reserve(settings.data_dir).at_start()
         if reserve in ("released", "no room"):
             log.warning("disk_nearly_full", extra={"path": str(settings.data_dir), "reserve": reserve})
@@ -294,7 +295,6 @@ class _Node:
                 raise _first(failures) from None
         except _Stopped:
             await asyncio.to_thread(self.segments.sync)
-            remove_process_json(self.settings.data_dir)
             log.info("controller_stopped", extra={"node_id": self.settings.node_id})
         finally:
             if self._session is not None:

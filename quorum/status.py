@@ -148,9 +148,12 @@ class QuorumStatus:
         raft = self.raft()
         reasons: list[tuple[str, str]] = []
         if raft.leader_id is None:
-            reasons.append(
-                ("NO_LEADER", "no leader is known; are two of three controllers running and connected?")
+            count = len(raft.voters)
+            wanted = (
+                "the quorum's one voter" if count == 1 else f"{count // 2 + 1} of the quorum's {count} voters"
             )
+            verb = "is" if count == 1 else "are"
+            reasons.append(("NO_LEADER", f"no leader is known; {verb} {wanted} running and connected?"))
             if raft.joins and raft.is_voter:
                 reasons.append(("ALREADY_FOUNDED", ALREADY_FOUNDED))
         elif raft.role is Role.LEADER and not self.controller.is_active:

@@ -149,6 +149,7 @@ def read_manifest(directory: Path) -> Export | None:
     """Return what the manifest says; None where there is none.
 
     Raises:
+        InvalidRequest: `directory` is something else than a directory.
         DamagedFile: it is not ours.
     """
     path = directory / MANIFEST
@@ -169,6 +170,8 @@ def read_manifest(directory: Path) -> Export | None:
         )
     except FileNotFoundError:
         return None
+    except NotADirectoryError as error:
+        raise InvalidRequest(f"{directory} is no directory: name one, or one to be made") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedFile(
             f"{path}: no manifest of ours: {error}; remove {directory} and export again"

@@ -284,10 +284,14 @@ def heartbeat(
         or broker.broker_epoch != request.broker_epoch
         or broker.incarnation_id != request.incarnation_id
     ):
-        registered = "none" if broker is None else f"epoch {broker.broker_epoch}"
+        who, registered = f"at epoch {request.broker_epoch}", "none"
+        if broker is not None:
+            registered = f"epoch {broker.broker_epoch}"
+            if broker.broker_epoch == request.broker_epoch:
+                who = f"of incarnation {uuid_text(request.incarnation_id)}"
+                registered = f"incarnation {uuid_text(broker.incarnation_id)} at epoch {broker.broker_epoch}"
         refusal = StaleBrokerEpoch(
-            f"broker {request.broker_id} at epoch {request.broker_epoch} is not the registered one ({registered}); "
-            "register again",
+            f"broker {request.broker_id} {who} is not the registered one ({registered}); register again",
             broker_id=request.broker_id,
         )
         return Heartbeat(decision=Decision(refusal=refusal), state=BrokerState.OFFLINE)

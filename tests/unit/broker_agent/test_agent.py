@@ -6,7 +6,7 @@ import random
 import shutil
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from broker_agent.agent import BrokerAgent
+from broker_agent.agent import BrokerAgent, run_broker
 from broker_agent.config import BrokerSettings
 from broker_agent.lifecycle import State
 from broker_agent.metrics import exposition
@@ -27,6 +27,7 @@ from metadata_log.errors import (
     DuplicateBrokerRegistration,
     ForeignDirectory,
     InconsistentClusterId,
+    MetadataError,
 )
 from metadata_log.ids import BrokerId
 from metadata_log.records.brokers import UnregisterBrokerRecord
@@ -198,6 +199,11 @@ def test_only_the_named_topics_and_unknown_ones_refused(tmp_path: Path) -> None:
             assert (status, body["error"], body["code"]) == (404, "UNKNOWN_TOPIC_OR_PARTITION", 3)
             status, body = await get(agent, "/v1/nothing")
             assert (status, body["error"]) == (404, "INVALID_REQUEST")
+            assert body["message"] == (
+                f"no such path: /v1/nothing: broker 11 answers here; ask one of its controllers: {members[0].url}"
+            )
+            status, body = await get(agent, "/nothing")
+            assert (status, body["message"]) == (404, "no such path: /nothing")
             status, body = await get(agent, "/v1/status", Expect="foo")
             assert (status, body["error"], body["family"]) == (417, "INVALID_REQUEST", "Rejected")
             assert (await get(agent, "/healthz"))[0] == 200
@@ -850,6 +856,38 @@ def test_a_process_tells_where_it_is_and_ends_clean_on_a_signal(
             assert (settings.data_dir / "clean-stop.json").exists()
 
     asyncio.run(scenario())
+
+
+def test_a_refused_broker_leaves_no_process_json_but_that_of_another(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        cluster = FakeCluster(log=FakeLog(cluster_id="another-cluster-000000"))
+        async with controllers(cluster) as members:
+            settings = settings_for(tmp_path, members)
+            told: list[object] = []
+            async with asyncio.TaskGroup() as tasks:
+                refused = tasks.create_task(_refusal(run_broker(settings)))
+                while not refused.done():
+                    told.append(read_process_json(tmp_path))
+                    await asyncio.sleep(0)
+            assert isinstance(refused.result(), InconsistentClusterId)
+            assert any(told)
+            assert read_process_json(tmp_path) is None
+        async with controllers(FakeCluster()) as members:
+            settings = settings_for(tmp_path, members)
+            async with BrokerAgent(settings):
+                (tmp_path / "process.json").write_text('{"pid": 1}')
+                assert isinstance(await _refusal(run_broker(settings)), DirectoryInUse)
+                assert read_process_json(tmp_path) == {"pid": 1}
+
+    asyncio.run(scenario())
+
+
+async def _refusal(running: Awaitable[None]) -> MetadataError | None:
+    try:
+        await running
+    except MetadataError as error:
+        return error
+    return None
 
 
 def test_an_incarnation_is_drawn_from_the_given_chance(tmp_path: Path) -> None:

@@ -145,6 +145,10 @@ def test_a_duration_ago_is_no_flag() -> None:
         ("quorum remove-voter --id 4 --directory-id x", "22 characters"),
         ("quorum replace-voter --id 4 --directory-id AQEBAQEBAQEBAQEBAQEBAQ", "unrecognized"),
         ("bench commit --peer zookeeper", "invalid choice"),
+        ("log export --to=", "--to: the empty text names no directory; the current one is ."),
+        (f"log export --to {__file__}", f"--to: {__file__} is no directory: name one, or one to be made"),
+        (f"log export --to {__file__}/a/b", f"{__file__} is no directory"),
+        (f"replay report --export {__file__}", f"{__file__} is no directory"),
     ],
 )
 def test_usage_errors_are_exit_2(capsys: pytest.CaptureFixture[str], line: str, said: str) -> None:

@@ -581,6 +581,25 @@ def test_a_controller_without_a_vote_says_so(tmp_path: Path, left: tuple[int, ..
     at_desk(tmp_path, story)
 
 
+@pytest.mark.parametrize(
+    ("count", "asked"),
+    [
+        (1, "is the quorum's one voter running"),
+        (3, "are 2 of the quorum's 3 voters running"),
+        (4, "are 3 of the quorum's 4 voters running"),
+    ],
+)
+def test_without_a_leader_it_says_how_many_of_how_many(tmp_path: Path, count: int, asked: str) -> None:
+    async def story(desk: Desk, ask: Ask) -> None:
+        desk.lab.quorum.depose()
+        desk.lab.quorum.voters = {NodeId(n): uuid(500 + n) for n in range(1, count + 1)}
+        status, ready = await ask("GET", "/readyz")
+        told = {reason["code"]: reason["detail"] for reason in ready["reasons"]}
+        assert (status, told["NO_LEADER"]) == (503, f"no leader is known; {asked} and connected?")
+
+    at_desk(tmp_path, story)
+
+
 def test_what_stops_nobody_shows_with_its_reason(tmp_path: Path) -> None:
     async def story(desk: Desk, ask: Ask) -> None:
         desk.refused[NodeId(3)] = Refusal(INCONSISTENT_VOTER_SET, "nodes 1 and 3 have different voters")

@@ -7,7 +7,7 @@ import pytest
 
 from metadata_log.batch import NO_ENVELOPE
 from metadata_log.codec import encode
-from metadata_log.ids import BrokerId, TopicId
+from metadata_log.ids import BrokerId, TopicId, uuid_text
 from metadata_log.protocol import BrokerState, UnregisterBroker
 from metadata_log.records.brokers import (
     BrokerEndpoint,
@@ -109,17 +109,40 @@ def test_the_cause_says_whether_the_stop_was_clean(previous: int | None, clean: 
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [{"broker_epoch": 0}, {"broker_id": BrokerId(7)}, {"incarnation_id": word_uuid("another")}],
+    ("changes", "said"),
+    [
+        (
+            {"broker_epoch": 0},
+            "broker 1 at epoch 0 is not the registered one (epoch {epoch})",
+        ),
+        (
+            {"broker_id": BrokerId(7)},
+            "broker 7 at epoch {epoch} is not the registered one (none)",
+        ),
+        (
+            {"incarnation_id": word_uuid("another")},
+            "broker 1 of incarnation {other} is not the registered one (incarnation {incarnation} at epoch {epoch})",
+        ),
+    ],
 )
-def test_a_stale_heartbeat_is_refused_and_renews_nothing(changes: dict[str, Any]) -> None:
+def test_a_stale_heartbeat_is_refused_and_renews_nothing(changes: dict[str, Any], said: str) -> None:
     world = online(1)
+    registered = world.image.brokers[BrokerId(1)]
     world.now_ms += 5000
     decided = heartbeat(
         world.image, replace(world.request(1), **changes), liveness=world.liveness, now_ms=world.now_ms
     )
     assert decided.decision.refusal is not None
     assert decided.decision.refusal.error == "STALE_BROKER_EPOCH"
+    assert (
+        decided.decision.refusal.message
+        == said.format(
+            epoch=registered.broker_epoch,
+            incarnation=uuid_text(registered.incarnation_id),
+            other=uuid_text(word_uuid("another")),
+        )
+        + "; register again"
+    )
     assert world.liveness.last_contact_ms_ago(BrokerId(1), now_ms=world.now_ms) == 5000
 
 
