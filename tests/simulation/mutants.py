@@ -620,9 +620,7 @@ MUTANTS: Final = (
         "a snapshot is served as it was written, unread: whoever is far behind circles for ever",
         "snapshots.store:SnapshotStore.check",
         _always(None),
-        Directed(
-            "tests/cluster/test_repair.py::test_a_snapshot_that_rotted_is_not_served_and_another_is_taken"
-        ),
+        Directed("tests/unit/snapshots/test_store.py::test_one_that_rotted_is_found_before_it_is_sent"),
     ),
     Mutant(
         "unpinned",

@@ -82,6 +82,22 @@ def test_damaged_ones_go_to_quarantine_and_the_next_older_serves(
     assert refused.value.context["moved_to"] == tmp_path / "quarantine" / f"{damaged.name}.1"
 
 
+def test_one_that_rotted_is_found_before_it_is_sent(store: SnapshotStore, steps: list[Step]) -> None:
+    told: list[str] = []
+    store.on_damage = lambda snapshot_id, _error: told.append(snapshot_id)
+    rotten = id_of(steps[3])
+    store.check(rotten)
+    store.sha256(rotten)
+    path = store.path(rotten)
+    path.write_bytes(path.read_bytes()[:-9] + b"!" + path.read_bytes()[-8:])
+    with pytest.raises(DamagedFile):
+        store.check(rotten)
+    assert told == [rotten]
+    assert rotten not in store.ids()
+    with pytest.raises(SnapshotNotFound):
+        store.sha256(rotten)
+
+
 def test_retiring_keeps_the_newest_and_the_pinned(store: SnapshotStore, steps: list[Step]) -> None:
     ids = [id_of(step) for step in steps]
     assert store.retire(2, {ids[0]}) == [ids[1]]
