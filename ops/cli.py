@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb and return its exit code; whatever goes wrong is one line on stderr."""
     try:
         refuse_what_would_mislead()
-        args = make_parser().parse_args(joined(sys.argv[1:] if argv is None else argv))
+        args = parsed(sys.argv[1:] if argv is None else argv)
         module_name, _, function_name = args.run.partition(":")
         run: Callable[[argparse.Namespace], int] = getattr(
             importlib.import_module(module_name), function_name
@@ -171,32 +171,46 @@ def joined(argv: Sequence[str]) -> list[str]:
     return words
 
 
+def parsed(argv: Sequence[str]) -> argparse.Namespace:
+    """Return the arguments of a command line; what its verb does not know is the verb's to refuse, by its own options."""
+    args, unknown = make_parser().parse_known_args(joined(argv))
+    if unknown:
+        args.fail(f"{_UNRECOGNIZED}{' '.join(unknown)}")
+    return args
+
+
+_UNRECOGNIZED: Final = "unrecognized arguments: "
+_INVALID_CHOICE: Final = re.compile(
+    r"argument [^:]+: invalid choice: (?P<said>.+) \(choose from (?P<choices>.+)\)"
+)
+
+
 class Parser(argparse.ArgumentParser):
-    """An argument parser that suggests what a misspelt word may have meant."""
+    """An argument parser that suggests what a misspelt choice or option may have meant.
+
+    Any other message says itself what is wrong, and names options that are well known.
+    """
 
     def __init__(self, **options: Any) -> None:
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         super().__init__(allow_abbrev=False, **options)
 
     def error(self, message: str) -> NoReturn:
-        said, _, choices = message.partition("(choose from")
-        known = set(re.findall(r"[\w-]+", choices) or self.words())
-        for word in re.findall(r"[\w-]+", said):
+        said: list[str] = []
+        known: list[str] = []
+        if choice := _INVALID_CHOICE.fullmatch(message):
+            said, known = [choice["said"].strip("'\"")], re.findall(r"[\w-]+", choice["choices"])
+        elif message.startswith(_UNRECOGNIZED):
+            words = message.removeprefix(_UNRECOGNIZED).split()
+            said = [word.partition("=")[0] for word in words if word.startswith("--")]
+            known = [option for action in self._actions for option in action.option_strings]
+        for word in said:
             near = difflib.get_close_matches(word, known, n=1, cutoff=0.75)
-            if near and word not in known:
+            if near:
                 message = f"{message}; did you mean {near[0]}?"
                 break
         self.print_usage(sys.stderr)
         self.exit(USAGE, f"{self.prog}: {message}\n")
-
-    def words(self) -> Iterator[str]:
-        """Yield the words known here and, as argparse reports what a verb does not know up here, those below."""
-        for action in self._actions:
-            yield from action.option_strings
-            yield from map(str, action.choices or ())
-            if isinstance(action.choices, Mapping):
-                for parser in action.choices.values():
-                    yield from parser.words()
 
 
 def _moment(text: str) -> when.When:

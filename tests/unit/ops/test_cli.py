@@ -126,6 +126,8 @@ def test_a_duration_ago_is_no_flag() -> None:
         ("topcis list", "did you mean topics?"),
         ("topics creat x", "did you mean create?"),
         ("partitions list", "'bench')\n"),
+        ("bench commit --peer etc", "did you mean etcd?"),
+        ("up --brokres 2", "did you mean --brokers?"),
         ("topics list --bootstap http://h:1", "did you mean --bootstrap?"),
         ("topics list --boot http://h:1", "unrecognized"),
         ("up --controllers 11", "from 1 to 10"),
@@ -157,6 +159,32 @@ def test_usage_errors_are_exit_2(capsys: pytest.CaptureFixture[str], line: str, 
     assert said in captured.err
     assert captured.out == ""
     assert "Traceback" not in captured.err
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("state --at yesterday", "duration ago (-2h, -90s)\n"),
+        ("topics create p --assignment [[11],[12]] --partitions 2", "leave the two counts out\n"),
+        ("replay digest --export ex --at -1s", "--at"),
+        ("topics list --directory-ids x", "unrecognized arguments: --directory-ids x\n"),
+        ("topics list partitoins", "unrecognized arguments: partitoins\n"),
+    ],
+)
+def test_a_message_that_says_what_is_wrong_has_no_hint(
+    capsys: pytest.CaptureFixture[str], line: str, said: str
+) -> None:
+    """Goal: no advice against the message's own. Options of other verbs are no advice either."""
+    assert cli.main(line.split()) == 2
+    captured = capsys.readouterr()
+    assert said in captured.err
+    assert "did you mean" not in captured.err
+
+
+def test_a_verb_that_names_its_options_has_no_hint(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse("up").fail("d holds 1 controllers: leave --controllers out, or take another --dir")
+    assert capsys.readouterr().err.endswith("out, or take another --dir\n")
 
 
 @pytest.mark.parametrize(
