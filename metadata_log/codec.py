@@ -27,6 +27,7 @@ from metadata_log.errors import (
 )
 from metadata_log.limits import BATCH_BYTES_MAX, FRAME_BYTES_MAX, RECORDS_PER_BATCH_MAX
 from metadata_log.records.registry import Record, from_row, to_row
+from metadata_log.rows import reader_of
 
 MAGIC: Final = 0x4D51
 FORMAT: Final = 1
@@ -35,6 +36,7 @@ _HEADER: Final = struct.Struct(">HBBIqIiqII")
 _CRC: Final = struct.Struct(">I")
 _PAIR: Final = b"\x92"
 """How msgpack begins an array of two."""
+_read_envelope: Final = reader_of(Envelope)
 
 
 class FrameHeader(NamedTuple):
@@ -60,14 +62,24 @@ class DamagedFrame(ValueError):
     """Bytes are no whole, sound frame. `torn`: they end before the frame does. `at`: where in them.
 
     `another_version`: the crc is right, so they are what was written, and this release does not know what they say.
+    `base_offset`: the frame's, where its crc is right; else None.
     """
 
-    def __init__(self, reason: str, *, at: int, torn: bool, another_version: bool = False) -> None:
+    def __init__(
+        self,
+        reason: str,
+        *,
+        at: int,
+        torn: bool,
+        another_version: bool = False,
+        base_offset: int | None = None,
+    ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.at = at
         self.torn = torn
         self.another_version = another_version
+        self.base_offset = base_offset
 
 
 def encode(
@@ -83,6 +95,7 @@ def encode(
 
     Raises:
         PolicyViolation: more than RECORDS_PER_BATCH_MAX records, BATCH_BYTES_MAX bytes of them, or FRAME_BYTES_MAX in all.
+        ValueError: a field is of another kind than `decode` takes. Once committed it would stop every node, at each start.
     """
     assert records, "a batch holds at least one record"
     if len(records) > RECORDS_PER_BATCH_MAX:
@@ -100,6 +113,7 @@ def encode(
             f"{len(records)} records and an answer of {len(body) - len(rows)} bytes to keep for repetitions; "
             f"at most {FRAME_BYTES_MAX} bytes are allowed: ask for less at once"
         )
+    _read_body(body)
     frame, crc = frame_of(
         body,
         base_offset=base_offset,
@@ -215,21 +229,26 @@ def decode(data: bytes | memoryview, at: int = 0) -> tuple[RecordBatch, int]:
     """Return the batch of the frame at position `at`, and where the frame ends.
 
     Raises:
-        DamagedFrame: the bytes are not sound, or hold an unknown record.
+        DamagedFrame: the bytes are not sound, or hold an unknown record, or a known one with a field of another kind.
     """
     header = check_frame(data, at)
-    end = at + header.frame_bytes
+    end, base_offset = at + header.frame_bytes, header.base_offset
     try:
-        envelope_row, rows = msgpack.unpackb(memoryview(data)[at + HEADER_BYTES : end], use_list=False)
-        records = tuple(map(from_row, rows))
-        envelope = _envelope(envelope_row)
+        envelope, records = _read_body(memoryview(data)[at + HEADER_BYTES : end])
     except UnsupportedVersion as error:
-        raise DamagedFrame(error.message, at=at, torn=False, another_version=True) from error
-    except (ValueError, TypeError, IndexError, msgpack.UnpackException) as error:
-        raise DamagedFrame(f"a frame's body is not ours: {error}", at=at, torn=False) from error
+        raise DamagedFrame(
+            error.message, at=at, torn=False, another_version=True, base_offset=base_offset
+        ) from error
+    except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
+        raise DamagedFrame(
+            f"a frame's body is not ours: {error}", at=at, torn=False, base_offset=base_offset
+        ) from error
     if len(records) != header.record_count:
         raise DamagedFrame(
-            f"a frame of {header.record_count} records holds {len(records)}", at=at, torn=False
+            f"a frame of {header.record_count} records holds {len(records)}",
+            at=at,
+            torn=False,
+            base_offset=base_offset,
         )
     batch = RecordBatch(
         base_offset=header.base_offset,
@@ -241,6 +260,13 @@ def decode(data: bytes | memoryview, at: int = 0) -> tuple[RecordBatch, int]:
         records=records,
     )
     return batch, end
+
+
+def _read_body(body: bytes | memoryview) -> tuple[Envelope, tuple[Record, ...]]:
+    envelope_row, rows = msgpack.unpackb(body, use_list=False)
+    if type(rows) is not tuple:
+        raise ValueError("its records are no list")
+    return _read_envelope(envelope_row), tuple(map(from_row, rows))
 
 
 def decode_all(data: bytes | memoryview) -> Iterator[tuple[RecordBatch, bytes]]:
@@ -267,6 +293,14 @@ def damaged_file(
     )
 
 
+def damaged_answer(source: object, error: DamagedFrame) -> DamagedFile | WrittenByAnotherVersion:
+    """Return the fault that names where frames came from that lie in no file here, and which of them it is."""
+    which = f"byte {error.at}" if error.base_offset is None else f"offset {error.base_offset}"
+    if error.another_version:
+        return another_version(source, f"{which}: {error.reason}")
+    return DamagedFile(f"{source}: {which}: {error.reason}")
+
+
 def _envelope_row(envelope: Envelope) -> tuple[Any, ...]:
     cause = envelope.cause
     if cause is None:
@@ -276,8 +310,3 @@ def _envelope_row(envelope: Envelope) -> tuple[Any, ...]:
 
 def _sorted_map(detail: Mapping[str, Any]) -> dict[str, Any]:
     return {k: _sorted_map(v) if isinstance(v, Mapping) else v for k, v in sorted(detail.items())}
-
-
-def _envelope(row: tuple[Any, ...]) -> Envelope:
-    envelope = Envelope._make(row)
-    return envelope if envelope.cause is None else envelope._replace(cause=Cause._make(envelope.cause))

@@ -1,12 +1,11 @@
 """P: all records: their numbers, their rows of plain values, their JSON, and the entity each is about."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, get_args
 
 from metadata_log.errors import UnsupportedVersion
 from metadata_log.ids import TopicId, uuid_text
 from metadata_log.records.brokers import (
-    BrokerEndpoint,
     BrokerRegistrationChangeRecord,
     FeatureRange,
     RegisterBrokerRecord,
@@ -21,11 +20,11 @@ from metadata_log.records.quorum import (
     NoOpRecord,
     QuorumVersionRecord,
     Voter,
-    VoterEndpoint,
     VotersRecord,
 )
 from metadata_log.records.snapshots import RequestResultRecord, SnapshotFooterRecord, SnapshotHeaderRecord
 from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
+from metadata_log.rows import reader_of
 
 Record: TypeAlias = (
     RegisterBrokerRecord
@@ -72,7 +71,9 @@ TYPES: Final[Mapping[int, type[Record]]] = {type_id: record_type for record_type
 VERSION: Final = 0
 
 _HEADS: Final = {record_type: (type_id, VERSION) for record_type, type_id in TYPE_IDS.items()}
-_LENGTHS: Final = {type_id: 2 + len(record_type._fields) for type_id, record_type in TYPES.items()}
+_READERS: Final[Mapping[tuple[int, int], Callable[[tuple[Any, ...]], Record]]] = {
+    head: reader_of(record_type, led_by=2) for record_type, head in _HEADS.items()
+}
 assert set(TYPE_IDS) == set(get_args(Record))
 
 
@@ -86,38 +87,16 @@ def from_row(row: tuple[Any, ...]) -> Record:
 
     Raises:
         UnsupportedVersion: the type or version is none of ours.
-        ValueError: the row has another number of fields than its type.
+        ValueError: the row has another number of fields than its type, or one of another kind.
     """
-    type_id, version = row[0], row[1]
-    record_type = TYPES.get(type_id)
-    if record_type is None or version != VERSION:
-        raise UnsupportedVersion(f"record type {type_id} version {version} is unknown to this release")
-    if len(row) != _LENGTHS[type_id]:
-        raise ValueError(f"record type {type_id} has {len(row) - 2} fields, not {_LENGTHS[type_id] - 2}")
-    make = _NESTED.get(type_id)
-    # What `_make` does, without its call: a cluster has a million partitions to decode.
-    record: Record = tuple.__new__(record_type, row[2:]) if make is None else make(row)
-    return record
+    if type(row) is tuple:
+        read = _READERS.get(row[:2])
+        if read is not None:
+            return read(row)
+        if len(row) >= 2 and type(row[0]) is type(row[1]) is int:
+            raise UnsupportedVersion(f"record type {row[0]} version {row[1]} is unknown to this release")
+    raise ValueError("a record does not begin with its type and version")
 
-
-def _register_broker(row: tuple[Any, ...]) -> Record:
-    record = RegisterBrokerRecord._make(row[2:])
-    return record._replace(
-        endpoints=tuple(BrokerEndpoint._make(endpoint) for endpoint in record.endpoints),
-        features=tuple(FeatureRange._make(feature) for feature in record.features),
-    )
-
-
-def _voters(row: tuple[Any, ...]) -> Record:
-    return VotersRecord(
-        tuple(
-            Voter(node_id, directory_id, tuple(VoterEndpoint._make(e) for e in endpoints), low, high)
-            for node_id, directory_id, endpoints, low, high in row[2]
-        )
-    )
-
-
-_NESTED: Final = {0: _register_broker, 1005: _voters}
 
 _UUIDS: Final = frozenset({"topic_id", "incarnation_id", "directory_id", "request_id"})
 _UUID_LISTS: Final = frozenset({"log_dirs", "cordoned_log_dirs", "directories"})

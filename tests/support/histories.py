@@ -4,9 +4,11 @@ import random
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgpack
+
 from metadata_log.apply import apply
 from metadata_log.batch import Cause, Envelope, RecordBatch
-from metadata_log.codec import encode
+from metadata_log.codec import encode, frame_of, read_header
 from metadata_log.ids import NO_LEADER, BrokerId, NodeId, TopicId, Uuid, random_uuid
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.records.brokers import (
@@ -85,6 +87,26 @@ def step_of(
         records=records,
     )
     return Step(batch, frame, apply(image, batch).image)
+
+
+NO_ENVELOPE_ROW = (None,) * 6
+A_TOPIC_ID_OF_INT = msgpack.packb([NO_ENVELOPE_ROW, [[2, 0, 1, 2]]])
+"""The body of a frame that no release writes: a Topic record's id is no uuid, nor is its name text."""
+A_TYPE_UNKNOWN_HERE = msgpack.packb([NO_ENVELOPE_ROW, [[7777, 0]]])
+A_NEWER_VERSION = msgpack.packb([NO_ENVELOPE_ROW, [[12, 9, "metadata.version", 30]]])
+
+
+def frame_behind(frame: bytes, body: bytes) -> bytes:
+    """Return a sound frame of one record that continues another's, whatever its body says."""
+    before = read_header(frame)
+    return frame_of(
+        body,
+        base_offset=before.end_offset,
+        record_count=1,
+        controller_epoch=before.controller_epoch,
+        appended_at_ms=before.appended_at_ms,
+        previous_crc=before.crc,
+    )[0]
 
 
 def claim(image: MetadataImage, *, controller_id: int = 1) -> ControllerClaimRecord:
