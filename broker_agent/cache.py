@@ -14,7 +14,7 @@ from typing import Final
 
 from broker_agent.follower import position_of
 from metadata_log.batch import RecordBatch
-from metadata_log.codec import DamagedFrame, FrameHeader, damaged_file, decode
+from metadata_log.codec import FrameHeader
 from metadata_log.data_directory import (
     checked_json,
     from_checked_json,
@@ -132,11 +132,8 @@ class Cache:
 
     def _fold(self, base: MetadataImage) -> MetadataImage:
         def batches() -> Iterator[RecordBatch]:
-            for header, frame in self.segments.frames(base.end_offset):
-                try:
-                    yield decode(frame)[0]
-                except DamagedFrame as error:
-                    raise damaged_file(self._log_dir, error) from error
+            for header, batch in self.segments.batches(base.end_offset):
+                yield batch
                 self._clock = self._clock.after(header)
 
         image = fold(batches(), onto=base)

@@ -34,7 +34,8 @@ def read_frames(frames: bytes) -> list[ReceivedFrame]:
 
     Raises:
         DamagedFrame: bytes were lost or changed on the way; nothing of this answer may be used.
-        InvariantBroken: a sound frame holds what this release does not know: it is too old for its cluster.
+        InvariantBroken: a sound frame holds what this release does not know (it is too old for its cluster), or what
+            no release writes.
     """
     received: list[ReceivedFrame] = []
     at = 0
@@ -43,9 +44,10 @@ def read_frames(frames: bytes) -> list[ReceivedFrame]:
         try:
             batch, end = decode(frames, at)
         except DamagedFrame as error:
+            cure = "; run the release that the cluster's controllers run" if error.another_version else ""
             raise InvariantBroken(
                 f"the frame at offset {header.base_offset} is sound, but this release cannot read it: "
-                f"{error.reason}; run the release that the cluster's controllers run",
+                f"{error.reason}{cure}",
                 offset=header.base_offset,
             ) from error
         received.append(ReceivedFrame(frames[at:end], header, batch))

@@ -37,6 +37,7 @@ from typing import BinaryIO, Final, NamedTuple
 import google_crc32c
 import msgpack
 
+from metadata_log.batch import RecordBatch
 from metadata_log.codec import (
     FORMAT,
     HEADER_BYTES,
@@ -64,6 +65,7 @@ from metadata_log.errors import (
     InvariantBroken,
     OffsetCompacted,
     UnknownFormat,
+    WrittenByAnotherVersion,
     another_version,
 )
 from metadata_log.fetch_window import AT_ZERO, Position
@@ -430,6 +432,27 @@ class SegmentedLog:
                     from_offset = header.end_offset
                     self._next_read = (from_offset, segment.path, position)
                     yield header, frame
+
+    def batches(
+        self, from_offset: int, until: int | None = None
+    ) -> Iterator[tuple[FrameHeader, RecordBatch]]:
+        """Yield what the frames say that `frames` yields.
+
+        Raises:
+            OffsetCompacted: `from_offset` lies below the log's start, or a retention went on meanwhile.
+            DamagedFile: a frame is not what was written, or no batch of ours: by file and byte.
+            WrittenByAnotherVersion: a frame holds a record that this release does not know.
+        """
+        for header, frame in self.frames(from_offset, until):
+            try:
+                yield header, decode(frame)[0]
+            except DamagedFrame as error:
+                raise self._damage_at(header.base_offset, error) from error
+
+    def _damage_at(self, offset: int, error: DamagedFrame) -> DamagedFile | WrittenByAnotherVersion:
+        segment = self._segment_of(offset)
+        with self._reading(segment) as file:
+            return damaged_file(segment.path, error, base=self._position_of(segment, file, offset))
 
     def read(self, from_offset: int, *, max_bytes: int, until: int | None = None) -> bytes:
         """Return whole frames, beginning with the one that contains `from_offset`.

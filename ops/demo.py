@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeVar
 
-from metadata_log.codec import decode
 from metadata_log.errors import Fault, Unavailable
 from metadata_log.state_digest import digest
 from ops import render
@@ -195,9 +194,9 @@ class _Demo:
         )
         image = read_snapshot(newest)
         tail = (
-            decode(frame)[0]
-            for header, frame in file_frames(newest.parents[1])
-            if image.end_offset <= header.base_offset and header.end_offset <= end_offset
+            frame.batch()
+            for frame in file_frames(newest.parents[1])
+            if image.end_offset <= frame.header.base_offset and frame.header.end_offset <= end_offset
         )
         return digest(fold(tail, onto=image))
 

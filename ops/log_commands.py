@@ -8,10 +8,11 @@ import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple
 
 from metadata_log import limits
-from metadata_log.codec import DamagedFrame, FrameHeader, check_frame, damaged_file, decode
+from metadata_log.batch import RecordBatch
+from metadata_log.codec import DamagedFrame, FrameHeader, check_frame, damaged_answer, damaged_file, decode
 from metadata_log.data_directory import load_meta, renamed_os_errors
 from metadata_log.errors import DamagedFile, InvalidRequest, OffsetCompacted, UnknownFormat, another_version
 from metadata_log.log_lines import log_lines
@@ -21,13 +22,35 @@ from ops.processes import running_process
 from ops.talk import fail_usage, say, show
 from ops.when import AtOffset, AtTime, When, time_text
 
-Frame: TypeAlias = tuple[FrameHeader, bytes]
 OCTETS: Final = "application/octet-stream"
 PAGE_BYTES: Final = 8 * limits.MIB
 """The most that one answer of /v1/log holds."""
 CATCH_UP_S: Final = 0.05
 JOURNAL: Final = "journal"
 SEGMENT_NAME: Final = re.compile(r"\d{20}\.log")
+
+
+class Frame(NamedTuple):
+    """A sound frame, and where it was found: at a byte of a file, or in what a node answered (`position` is None)."""
+
+    header: FrameHeader
+    content: bytes
+    source: Path | str
+    position: int | None = None
+
+    def batch(self) -> RecordBatch:
+        """Return what it says.
+
+        Raises:
+            DamagedFile: it is no batch of ours.
+            WrittenByAnotherVersion: it holds a record that this release does not know.
+        """
+        try:
+            return decode(self.content)[0]
+        except DamagedFrame as error:
+            if self.position is None:
+                raise damaged_answer(self.source, error) from error
+            raise damaged_file(self.source, error, base=self.position) from error
 
 
 def run_dump(args: argparse.Namespace) -> int:
@@ -45,13 +68,9 @@ def run_dump(args: argparse.Namespace) -> int:
     else:
         frames = within(file_frames(args.path), first=args.first, until=args.until)
     from_offset = args.first.offset if isinstance(args.first, AtOffset) else 0
-    lines = (line for _, frame in frames for line in log_lines(decode(frame)[0], from_offset=from_offset))
-    try:
-        for text in _dumped(lines, args.output):
-            print(text)
-    except DamagedFrame as error:
-        # Its frame was sound: it is what it says that is not known here.
-        raise damaged_file(args.path or "the cluster's log", error) from error
+    lines = (line for frame in frames for line in log_lines(frame.batch(), from_offset=from_offset))
+    for text in _dumped(lines, args.output):
+        print(text)
     return 0
 
 
@@ -268,11 +287,11 @@ def cluster_frames(ask: Callable[[str], Answer], *, first: str | None, until: st
         if end_offset is None:
             end_offset = high_watermark(answer)
         next_offset: int | None = None
-        for header, frame in _frames_in(answer):
-            if header.end_offset > end_offset:
+        for frame in _frames_in(answer):
+            if frame.header.end_offset > end_offset:
                 return
-            yield header, frame
-            next_offset = header.end_offset
+            yield frame
+            next_offset = frame.header.end_offset
         if next_offset is None or next_offset >= end_offset:
             return
         first = str(next_offset)
@@ -299,18 +318,18 @@ def export_cluster(
             raise answer.error()
         return answer
 
-    def frames(from_offset: int, stop: int | None) -> Iterator[Frame]:
+    def frames(from_offset: int, stop: int | None) -> Iterator[tuple[FrameHeader, bytes]]:
         stop = end_offset if stop is None else min(stop, end_offset)
-        if stop <= from_offset:
-            return iter(())  # the export reaches that far already
-        return cluster_frames(ask, first=str(from_offset), until=str(stop))
+        if stop > from_offset:  # else the export reaches that far already
+            for frame in cluster_frames(ask, first=str(from_offset), until=str(stop)):
+                yield frame.header, frame.content
 
     def offset_of(moment: When | None, *, later_ms: int) -> int | None:
         """Return the base of the first frame at least `later_ms` later than a time; an offset is itself."""
         if not isinstance(moment, AtTime):
             return None if moment is None else moment.offset
         found = list(_frames_in(ask(f"/v1/log?from=t{moment.unix_ms + later_ms}&max_bytes=1")))
-        return found[0][0].base_offset if found else end_offset
+        return found[0].header.base_offset if found else end_offset
 
     image = None
     if status["log_start_offset"] > 0 and read_manifest(to) is None:
@@ -343,7 +362,7 @@ def _frames_in(answer: Answer) -> Iterator[Frame]:
             raise Unreachable(
                 f"{answer.url} sent what is no frame: byte {error.at}: {error.reason}"
             ) from error
-        yield header, answer.body[at : at + header.frame_bytes]
+        yield Frame(header, answer.body[at : at + header.frame_bytes], answer.url)
         at += header.frame_bytes
 
 
@@ -416,7 +435,7 @@ def file_frames(path: Path) -> Iterator[Frame]:
                         raise damaged_file(file, error) from error
                     say(f"{file}: byte {at}: {error.reason}: not wholly written, or torn by a crash")
                     return
-                yield header, data[at : at + header.frame_bytes]
+                yield Frame(header, data[at : at + header.frame_bytes], file, at)
                 at += header.frame_bytes
 
 
@@ -426,7 +445,8 @@ def within(frames: Iterable[Frame], *, first: When | None, until: When | None) -
     A frame that contains `first` belongs to it, one that contains `until` does not.
     """
     latest_ms = 0
-    for header, frame in frames:
+    for frame in frames:
+        header = frame.header
         latest_ms = max(latest_ms, header.appended_at_ms)
         match until:
             case AtOffset(offset) if header.end_offset > offset:
@@ -438,4 +458,4 @@ def within(frames: Iterable[Frame], *, first: When | None, until: When | None) -
                 continue
             case AtTime(unix_ms) if latest_ms < unix_ms:
                 continue
-        yield header, frame
+        yield frame

@@ -14,7 +14,7 @@ import asyncio
 import logging
 import random
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
@@ -23,7 +23,7 @@ import msgpack
 from metadata_log import limits
 from metadata_log.apply import apply, is_next
 from metadata_log.batch import NO_ENVELOPE, Cause, Envelope, RecordBatch
-from metadata_log.codec import DamagedFrame, decode_all, encode
+from metadata_log.codec import DamagedFrame, damaged_answer, decode_all, encode
 from metadata_log.delta import Delta
 from metadata_log.errors import (
     ChangePending,
@@ -33,7 +33,6 @@ from metadata_log.errors import (
     OutcomeUnknown,
     Rejected,
     ThrottlingQuotaExceeded,
-    another_version,
 )
 from metadata_log.ids import BrokerId, NodeId, Uuid, uuid_text
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
@@ -518,7 +517,7 @@ class Controller:
         self._drop_tip()
         image = self.committed
         for payload in self.raft.uncommitted():
-            for batch, _ in decode_all(payload):
+            for batch, _ in _batches_in(payload):
                 if is_next(image, batch):
                     image = apply(image, batch).image
         decision = claim(
@@ -555,16 +554,8 @@ class Controller:
                 at += len(own.frame)
                 self._take(own.batch, own.frame, own)
             frames = frames[at:]
-        if frames:
-            try:
-                for batch, frame in decode_all(frames):
-                    self._take(batch, frame, None)
-            except DamagedFrame as error:
-                if error.another_version:
-                    raise another_version("a committed batch", error.reason) from error
-                raise InvariantBroken(
-                    f"a committed payload is no sequence of frames: {error.reason}"
-                ) from error
+        for batch, frame in _batches_in(frames):
+            self._take(batch, frame, None)
 
     def _take(self, batch: RecordBatch, frame: bytes, own: _InFlight | None) -> None:
         if not is_next(self.committed, batch):
@@ -645,6 +636,22 @@ class Controller:
             waiter = self._waiters.popleft()
             if not waiter.future.done():
                 waiter.future.set_exception(self.not_controller())
+
+
+def _batches_in(payload: bytes) -> Iterator[tuple[RecordBatch, bytes]]:
+    """Yield the batches of a payload of Raft's log, each with its frame.
+
+    Raises:
+        WrittenByAnotherVersion: a record is unknown to this release.
+        InvariantBroken: it is no sequence of our frames.
+    """
+    try:
+        yield from decode_all(payload)
+    except DamagedFrame as error:
+        named = damaged_answer("the quorum's log", error)
+        if error.another_version:
+            raise named from error
+        raise InvariantBroken(f"a payload is no sequence of our frames: {named.message}") from error
 
 
 def _changed_voters(before: MetadataImage, after: MetadataImage) -> Voters | None:

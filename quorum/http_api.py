@@ -14,12 +14,13 @@ import msgpack
 from aiohttp import web
 
 from metadata_log import limits
-from metadata_log.codec import decode_all
+from metadata_log.codec import DamagedFrame, damaged_answer, decode_all
 from metadata_log.errors import (
     BrokerIdNotRegistered,
     DamagedFile,
     Fault,
     InvalidRequest,
+    LogDamaged,
     MetadataError,
     MethodNotAllowed,
     NotController,
@@ -456,9 +457,12 @@ class HttpApi:
             if not frames:
                 break
             lines = []
-            for batch, _ in decode_all(frames):
-                lines += [json.dumps(line) for line in log_lines(batch) if line["offset"] >= start]
-                at = batch.end_offset
+            try:
+                for batch, _ in decode_all(frames):
+                    lines += [json.dumps(line) for line in log_lines(batch) if line["offset"] >= start]
+                    at = batch.end_offset
+            except DamagedFrame as error:
+                raise LogDamaged(damaged_answer("the log of this controller", error).message) from error
             await _write(request, response, ("\n".join(lines) + "\n").encode())
         await response.write_eof()
         return response

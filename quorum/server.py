@@ -18,7 +18,7 @@ from aiohttp import web
 from metadata_log import limits
 from metadata_log.batch import RecordBatch
 from metadata_log.clock import monotonic_ms, unix_ms
-from metadata_log.codec import decode_all, read_header
+from metadata_log.codec import DamagedFrame, damaged_answer, decode_all, read_header
 from metadata_log.data_directory import (
     DirectoryLock,
     Meta,
@@ -318,7 +318,7 @@ class _Node:
             for url in self._other_urls():
                 begin = segments.end_offset
                 async for frames, _ in fetch_pages(self._http(), url, begin, covered):
-                    if not self._append_next(frames):
+                    if not self._append_next(frames, url):
                         break  # another history than this node's
                     await asyncio.to_thread(segments.sync)
                 if segments.end_offset > begin:
@@ -334,12 +334,17 @@ class _Node:
                 "stands, and no other controller that runs had the rest: it begins at the snapshot"
             )
 
-    def _append_next(self, frames: bytes) -> bool:
-        """Append frames of a peer to the log's end; answer whether all of them continue it."""
-        for batch, frame in decode_all(frames):
-            if (batch.base_offset, batch.previous_crc) != (self.segments.end_offset, self.segments.last_crc):
-                return False
-            self.segments.append(frame, read_header(frame))
+    def _append_next(self, frames: bytes, url: str) -> bool:
+        """Append frames of a peer to the log's end; answer whether all of them are batches that continue it."""
+        try:
+            for batch, frame in decode_all(frames):
+                end = (self.segments.end_offset, self.segments.last_crc)
+                if (batch.base_offset, batch.previous_crc) != end:
+                    return False
+                self.segments.append(frame, read_header(frame))
+        except DamagedFrame as error:
+            log.warning("peer_log_unreadable", extra={"reason": damaged_answer(url, error).message})
+            return False
         return True
 
     def _http(self) -> aiohttp.ClientSession:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from metadata_log.batch import RecordBatch
-from metadata_log.codec import decode
 from metadata_log.errors import OffsetCompacted, OffsetInFuture
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.segments import SegmentedLog
@@ -38,5 +37,5 @@ def batches(log: SegmentedLog, from_offset: int, until: int | None = None) -> It
     Raises:
         DamagedFile: the log is not what was written.
     """
-    for _, frame in log.frames(from_offset, until):
-        yield decode(frame)[0]
+    for _, batch in log.batches(from_offset, until):
+        yield batch

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from metadata_log.apply import image_of
 from metadata_log.batch import RecordBatch
-from metadata_log.codec import DamagedFrame, FrameHeader, damaged_file, decode
+from metadata_log.codec import DamagedFrame, FrameHeader, damaged_answer, decode
 from metadata_log.data_directory import renamed_os_errors, replace_file, sync_directory
 from metadata_log.errors import (
     InconsistentClusterId,
@@ -126,7 +126,7 @@ def _batches(
         try:
             batch, _ = decode(frame)
         except DamagedFrame as error:
-            raise damaged_file(f"the log behind offset {end_offset}", error) from error
+            raise damaged_answer("the log to be exported", error) from error
         if until is not None and batch.end_offset > until:
             return
         if batch.base_offset > end_offset:

@@ -212,7 +212,7 @@ def _broken_stream(data: Path, log: bytes) -> str | None:
     """Return what is wrong with the frames a broker took; None: each follows the one before, and stands in the log."""
     known = {batch.base_offset: frame for batch, frame in decode_all(log)}
     end_offset: int | None = None
-    for header, frame in file_frames(data):
+    for header, frame, *_ in file_frames(data):
         if end_offset not in (None, header.base_offset):
             return f"continued offset {end_offset} with a batch at {header.base_offset}"
         end_offset = header.end_offset

@@ -8,10 +8,12 @@ import pytest
 
 from broker_agent.cache import CLEAN_STOP_FILE, Cache
 from broker_agent.follower import Position, position_of
+from metadata_log.errors import WrittenByAnotherVersion
 from metadata_log.image.metadata_image import EMPTY
 from metadata_log.state_digest import digest
 from snapshots.snapshot_file import write_snapshot
 from tests.support.fake_controller import CLUSTER_ID, FakeLog, format_broker
+from tests.support.histories import A_NEWER_VERSION, A_TOPIC_ID_OF_INT, A_TYPE_UNKNOWN_HERE, frame_behind
 
 SEEDS = [pytest.param(seed, marks=[pytest.mark.slow] * (seed >= 15)) for seed in range(120)]
 
@@ -138,6 +140,44 @@ def test_no_flipped_bit_and_no_cut_does_more_than_cost_a_fetch(
     cache = a_cache(tmp_path)
     assert digest(cache.open()) == digest(history.image)
     cache.close()
+
+
+def append_to_log(path: Path, log: FakeLog, body: bytes) -> tuple[Path, int]:
+    """Append a sound frame of this body to the cache's one segment; return that, and the byte where it begins."""
+    (file,) = (path / "log").glob("*.log")
+    begins = file.stat().st_size
+    file.write_bytes(file.read_bytes() + frame_behind(log.frames[-1][1], body))
+    return file, begins
+
+
+def test_a_record_of_the_wrong_kind_is_set_aside_as_any_damage_is(tmp_path: Path, history: FakeLog) -> None:
+    filled(tmp_path, history)
+    write_snapshot(history.image_at(59), tmp_path / "snapshots")
+    file, begins = append_to_log(tmp_path, history, A_TOPIC_ID_OF_INT)
+    cache = a_cache(tmp_path)
+    assert cache.open() == history.image_at(59)
+    assert cache.damaged_count == 1
+    said = f"{file}: byte {begins}: a frame's body is not ours: topic_id of a TopicRecord is int, not bytes; "
+    assert cache.warnings["CACHE_SET_ASIDE"].startswith(said)
+    assert [path.name.startswith(file.name) for path in (tmp_path / "quarantine").iterdir()] == [True]
+    feed(cache, history, from_offset=59)
+    cache.close()
+    cache = a_cache(tmp_path)
+    assert cache.open() == history.image
+    cache.close()
+
+
+@pytest.mark.parametrize("body", [A_TYPE_UNKNOWN_HERE, A_NEWER_VERSION])
+def test_what_a_newer_release_wrote_is_refused_by_file_and_byte_and_left_there(
+    tmp_path: Path, history: FakeLog, body: bytes
+) -> None:
+    filled(tmp_path, history)
+    file, begins = append_to_log(tmp_path, history, body)
+    cache = a_cache(tmp_path)
+    with pytest.raises(WrittenByAnotherVersion, match=f"^{file}: byte {begins}: record type [0-9]+ version"):
+        cache.open()
+    cache.close()
+    assert list((tmp_path / "quarantine").iterdir()) == []
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -3,10 +3,11 @@
 import pytest
 
 from broker_agent.follower import Follower, Position, read_frames
-from metadata_log.codec import DamagedFrame, frame_of
+from metadata_log.codec import DamagedFrame
 from metadata_log.errors import InvariantBroken
 from metadata_log.image.metadata_image import EMPTY
 from tests.support.fake_controller import FakeLog
+from tests.support.histories import A_TOPIC_ID_OF_INT, A_TYPE_UNKNOWN_HERE, frame_behind
 
 
 def a_log() -> FakeLog:
@@ -46,17 +47,15 @@ def test_frames_cut_or_changed_are_told_apart_from_frames_unknown() -> None:
         read_frames(data[:-1])
     with pytest.raises(DamagedFrame):
         read_frames(data[:-1] + bytes([data[-1] ^ 1]))
-    body = b"\x92\x96\xc0\xc0\xc0\xc0\xc0\xc0\x91\x92\xcd\x27\x0f\x00"  # a record of type 9999
-    unknown, _ = frame_of(
-        body,
-        base_offset=50,
-        record_count=1,
-        controller_epoch=1,
-        appended_at_ms=1,
-        previous_crc=log.image.last_crc,
-    )
-    with pytest.raises(InvariantBroken, match="offset 50 is sound, but this release cannot read it"):
-        read_frames(data + unknown)
+    last = log.frames[-1][1]
+    with pytest.raises(
+        InvariantBroken, match=r"offset 50 is sound, .* cannot read it: .*; run the release that"
+    ):
+        read_frames(data + frame_behind(last, A_TYPE_UNKNOWN_HERE))
+    with pytest.raises(
+        InvariantBroken, match=r"offset 50 is sound, .*: topic_id of a TopicRecord is int, not bytes$"
+    ):
+        read_frames(data + frame_behind(last, A_TOPIC_ID_OF_INT))
 
 
 def test_another_image_replaces_it_whole() -> None:

@@ -7,23 +7,32 @@ import urllib.parse
 from collections.abc import Callable
 from pathlib import Path
 
+import msgpack
 import pytest
 
 from metadata_log import limits
 from metadata_log.codec import read_header
 from metadata_log.data_directory import format_directory
-from metadata_log.errors import DamagedFile, InvalidRequest
+from metadata_log.errors import DamagedFile, Fault, InvalidRequest
 from metadata_log.ids import NodeId
 from metadata_log.log_lines import log_lines
 from metadata_log.segments import SegmentedLog
 from ops import cli
 from ops.client import ClusterClient, Unreachable
-from ops.log_commands import cluster_frames, file_frames, high_watermark, within
+from ops.log_commands import Frame, cluster_frames, file_frames, high_watermark, within
 from ops.when import AtOffset, AtTime, When
 from quorum.raft.journal import Journal, OsDisk
 from quorum.raft.pointer import FILE_NAME as POINTER_FILE
+from snapshots.history import batches
 from snapshots.snapshot_file import write_snapshot
-from tests.support.histories import CLUSTER_ID, random_history
+from tests.support.histories import (
+    A_NEWER_VERSION,
+    A_TOPIC_ID_OF_INT,
+    A_TYPE_UNKNOWN_HERE,
+    CLUSTER_ID,
+    frame_behind,
+    random_history,
+)
 from tests.support.told_node import Node, Reply, Seen, node
 
 FILE_BYTES = 800
@@ -76,11 +85,11 @@ def test_an_empty_dump_is_an_empty_list(data: Path, capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize("place", [0, 1, 17, 39])
 def test_positions_cut_at_whole_batches(place: int) -> None:
     """Goal: `from` begins with the batch that contains it, `until` ends before the one that does."""
-    frames = [(read_header(step.frame), step.frame) for step in HISTORY]
+    frames = [Frame(read_header(step.frame), step.frame, "here") for step in HISTORY]
     batch = HISTORY[place].batch
 
     def bases(first: When | None, until: When | None) -> list[int]:
-        return [header.base_offset for header, _ in within(frames, first=first, until=until)]
+        return [frame.header.base_offset for frame in within(frames, first=first, until=until)]
 
     every = [step.batch.base_offset for step in HISTORY]
     assert bases(None, None) == every
@@ -111,6 +120,52 @@ def test_a_torn_end_is_said_and_a_damaged_middle_refused(
         list(file_frames(data))
     assert cli.main(["log", "verify", str(data)]) == 6
     assert f"DamagedFile: {files[0]}: byte 0: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (A_TOPIC_ID_OF_INT, "DamagedFile: {}: a frame's body is not ours: topic_id of a TopicRecord is int"),
+        (msgpack.packb([1, 2]), "DamagedFile: {}: a frame's body is not ours: "),
+        (A_TYPE_UNKNOWN_HERE, "WrittenByAnotherVersion: {}: record type 7777 version 0 is unknown"),
+        (A_NEWER_VERSION, "WrittenByAnotherVersion: {}: record type 12 version 9 is unknown"),
+    ],
+)
+def test_a_sound_frame_that_says_nothing_known_is_refused_by_file_and_byte(
+    data: Path, capsys: pytest.CaptureFixture[str], body: bytes, said: str
+) -> None:
+    """Goal: one place is told, whoever reads. Method: such a frame at the end of the last of several segments."""
+    file = max((data / "log").glob("*.log"))
+    begins = file.stat().st_size
+    assert begins > 0
+    file.write_bytes(file.read_bytes() + frame_behind(HISTORY[-1].frame, body))
+    for verb in ("verify", "dump"):
+        for path in (data, data / "log", *([file] if verb == "dump" else [])):
+            assert cli.main(["log", verb, str(path)]) == 6
+            line = capsys.readouterr().err.splitlines()[-1]
+            assert line.startswith("metaquorum: " + said.format(f"{file}: byte {begins}")), line
+    log = SegmentedLog.open(data / "log", segment_bytes=2_000)
+    with pytest.raises(Fault, match=f"^{file}: byte {begins}: "):
+        list(batches(log, 0))
+    log.close()
+
+
+def test_a_frame_of_the_cluster_that_says_nothing_known_is_refused_by_node_and_offset(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frames = HISTORY[0].frame + frame_behind(HISTORY[0].frame, A_TOPIC_ID_OF_INT)
+    end = HISTORY[0].batch.end_offset
+    with node() as told:
+        status = json.dumps({"cluster_id": CLUSTER_ID, "log_start_offset": 0, "high_watermark": end + 1})
+        told.answer = lambda seen: Reply(
+            body=status.encode() if seen.path.startswith("/v1/quorum") else frames,
+            headers={"X-High-Watermark": str(end + 1)},
+        )
+        assert cli.main(["log", "dump", "--bootstrap", told.url]) == 6
+        said = capsys.readouterr().err
+        assert f"DamagedFile: {told.url}: offset {end}: a frame's body is not ours: topic_id" in said
+        assert cli.main(["log", "export", "--bootstrap", told.url, "--to", str(tmp_path / "export")]) == 6
+        assert f"the log to be exported: offset {end}: a frame's body" in capsys.readouterr().err
 
 
 def test_verify_finds_all_there_is(data: Path, journal: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -369,10 +424,12 @@ def test_the_clusters_log_comes_in_pages(per_page: int) -> None:
     with node() as told:
         serve(told, per_page=per_page)
         client = ClusterClient((told.url,), timeout_s=5, rng=random.Random(1))
-        got = [frame for _, frame in cluster_frames(client.get, first=None, until=None)]
+        got = [frame.content for frame in cluster_frames(client.get, first=None, until=None)]
         assert got == [step.frame for step in HISTORY]
         middle = HISTORY[20].batch
-        got = [frame for _, frame in cluster_frames(client.get, first="0", until=str(middle.last_offset))]
+        got = [
+            frame.content for frame in cluster_frames(client.get, first="0", until=str(middle.last_offset))
+        ]
         assert got == [step.frame for step in HISTORY if step.batch.end_offset <= middle.last_offset]
 
 

@@ -9,7 +9,7 @@ import google_crc32c
 import msgpack
 import pytest
 
-from metadata_log.codec import frame_of, read_header
+from metadata_log.codec import read_header
 from metadata_log.data_directory import crc_of_json, format_directory, load_meta
 from metadata_log.errors import DamagedFile, ForeignDirectory, UnknownFormat, WrittenByAnotherVersion
 from metadata_log.ids import NodeId, Uuid
@@ -20,7 +20,7 @@ from quorum.raft.journal import Journal, OsDisk
 from quorum.raft.pointer import Pointer
 from snapshots.snapshot_file import write_snapshot
 from snapshots.store import SnapshotStore
-from tests.support.histories import CLUSTER_ID, Step, random_history
+from tests.support.histories import A_TYPE_UNKNOWN_HERE, CLUSTER_ID, Step, frame_behind, random_history
 
 SAYS = "another version of metaquorum wrote it; nothing is damaged"
 
@@ -52,24 +52,15 @@ def test_a_meta_json(tmp_path: Path) -> None:
 def test_a_record_of_a_type_unknown_here(
     tmp_path: Path, history: list[Step], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    body = b"\x92\x96\xc0\xc0\xc0\xc0\xc0\xc0\x91\x92\xcd\x27\x0f\x00"  # a record of type 9999
-    last = history[-1].batch
-    unknown, _ = frame_of(
-        body,
-        base_offset=last.end_offset,
-        record_count=1,
-        controller_epoch=last.controller_epoch,
-        appended_at_ms=last.appended_at_ms,
-        previous_crc=last.crc,
-    )
-    frames = [*(step.frame for step in history), unknown]
+    known = [step.frame for step in history]
+    frames = [*known, frame_behind(known[-1], A_TYPE_UNKNOWN_HERE)]
     file = tmp_path / f"{0:020}.log"
     file.write_bytes(b"".join(frames))
     assert cli.main(["log", "dump", str(file)]) == 6
     said = capsys.readouterr().err
-    assert f"WrittenByAnotherVersion: {file}: byte 0: record type 9999" in said
+    assert f"WrittenByAnotherVersion: {file}: byte {len(b''.join(known))}: record type 7777" in said
     assert SAYS in said
-    with pytest.raises(WrittenByAnotherVersion, match=f"record type 9999.*{SAYS}"):
+    with pytest.raises(WrittenByAnotherVersion, match=f"record type 7777.*{SAYS}"):
         export_log(
             lambda _from, _until: ((read_header(frame), frame) for frame in frames),
             tmp_path / "export",

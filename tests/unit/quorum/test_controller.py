@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 
 from metadata_log.errors import (
+    Fault,
     InvalidRequest,
+    InvariantBroken,
     NotController,
     OutcomeUnknown,
     TopicAlreadyExists,
+    WrittenByAnotherVersion,
 )
 from metadata_log.ids import BrokerId, NodeId, Uuid
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
@@ -22,6 +25,7 @@ from metadata_log.records.configs import BROKER
 from metadata_log.state_digest import buckets_of
 from quorum.config import ControllerSettings, TimingSettings, VoterSettings
 from quorum.controller import Controller, Outcome, Request
+from tests.support.histories import A_TOPIC_ID_OF_INT, A_TYPE_UNKNOWN_HERE, frame_behind, random_history
 from tests.support.model_raft import ModelQuorum
 
 CLUSTER = "A" * 22
@@ -162,6 +166,25 @@ def test_a_write_is_answered_only_when_it_is_applied() -> None:
         lab.same_everywhere()
 
     run(story)
+
+
+@pytest.mark.parametrize(
+    ("body", "error", "said"),
+    [
+        (A_TYPE_UNKNOWN_HERE, WrittenByAnotherVersion, "record type 7777 version 0 is unknown"),
+        (A_TOPIC_ID_OF_INT, InvariantBroken, "topic_id of a TopicRecord is int, not bytes"),
+    ],
+)
+def test_what_is_committed_and_cannot_be_read_stops_it_by_offset(
+    body: bytes, error: type[Fault], said: str
+) -> None:
+    history = random_history(random.Random(1), 3)
+    controller = Lab().controllers[1]
+    for step in history:
+        controller.on_commit(step.frame)
+    end = history[-1].batch.end_offset
+    with pytest.raises(error, match=f"the quorum's log: offset {end}: .*{said}"):
+        controller.on_commit(frame_behind(history[-1].frame, body))
 
 
 def test_a_newer_claim_ends_older_waiters_before_their_offset_is_filled() -> None:
