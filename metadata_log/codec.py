@@ -11,7 +11,7 @@ A batch is encoded once, by the active controller; everybody else keeps and pass
 """
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import google_crc32c
@@ -113,7 +113,7 @@ def encode(
             f"{len(records)} records and an answer of {len(body) - len(rows)} bytes to keep for repetitions; "
             f"at most {FRAME_BYTES_MAX} bytes are allowed: ask for less at once"
         )
-    _read_body(body)
+    _read_body(body, from_row)
     frame, crc = frame_of(
         body,
         base_offset=base_offset,
@@ -225,7 +225,9 @@ def check_frame(data: bytes | memoryview, at: int = 0) -> FrameHeader:
     return header
 
 
-def decode(data: bytes | memoryview, at: int = 0) -> tuple[RecordBatch, int]:
+def decode(
+    data: bytes | memoryview, at: int = 0, *, read_row: Callable[[tuple[Any, ...]], Record] = from_row
+) -> tuple[RecordBatch, int]:
     """Return the batch of the frame at position `at`, and where the frame ends.
 
     Raises:
@@ -234,7 +236,7 @@ def decode(data: bytes | memoryview, at: int = 0) -> tuple[RecordBatch, int]:
     header = check_frame(data, at)
     end, base_offset = at + header.frame_bytes, header.base_offset
     try:
-        envelope, records = _read_body(memoryview(data)[at + HEADER_BYTES : end])
+        envelope, records = _read_body(memoryview(data)[at + HEADER_BYTES : end], read_row)
     except UnsupportedVersion as error:
         raise DamagedFrame(
             error.message, at=at, torn=False, another_version=True, base_offset=base_offset
@@ -262,11 +264,13 @@ def decode(data: bytes | memoryview, at: int = 0) -> tuple[RecordBatch, int]:
     return batch, end
 
 
-def _read_body(body: bytes | memoryview) -> tuple[Envelope, tuple[Record, ...]]:
+def _read_body(
+    body: bytes | memoryview, read_row: Callable[[tuple[Any, ...]], Record]
+) -> tuple[Envelope, tuple[Record, ...]]:
     envelope_row, rows = msgpack.unpackb(body, use_list=False)
     if type(rows) is not tuple:
         raise ValueError("its records are no list")
-    return _read_envelope(envelope_row), tuple(map(from_row, rows))
+    return _read_envelope(envelope_row), tuple(map(read_row, rows))
 
 
 def decode_all(data: bytes | memoryview) -> Iterator[tuple[RecordBatch, bytes]]:

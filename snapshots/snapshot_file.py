@@ -27,7 +27,7 @@ from metadata_log.errors import DamagedFile, InvariantBroken, WrittenByAnotherVe
 from metadata_log.ids import SnapshotId
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import BATCH_BYTES_MAX, RECORDS_PER_BATCH_MAX
-from metadata_log.records.registry import Record, to_row
+from metadata_log.records.registry import Record, from_vouched_row, to_row
 from metadata_log.records.snapshots import SnapshotFooterRecord, SnapshotHeaderRecord
 from metadata_log.state_digest import digest
 
@@ -148,6 +148,8 @@ def read_snapshot(path: Path, *, expected_id: str | None = None) -> MetadataImag
             image = image_of(records, header=header)
         except InvariantBroken as error:
             raise records.damaged(f"its records contradict each other: {error.message}") from error
+        except (TypeError, AttributeError, ValueError) as error:
+            raise records.damaged(f"its partitions are not ours: {error}") from error
         footer = records.footer
         assert footer is not None
         if footer.record_count != records.count:
@@ -237,7 +239,7 @@ class _Records:
     def _next_frame(self) -> tuple[Record, ...]:
         at = self._at
         try:
-            batch, self._at = decode(self._data, at)
+            batch, self._at = decode(self._data, at, read_row=from_vouched_row)
         except DamagedFrame as error:
             raise damaged_file(self._path, error) from error
         if batch.base_offset != self._offset or batch.previous_crc != self._crc:

@@ -518,6 +518,7 @@ def test_its_own_snapshot_is_taken_and_the_log_behind_it_goes(
                     await until(
                         lambda: agent.image.end_offset == cluster.log.image.end_offset, "it has caught up"
                     )
+                    await asyncio.sleep(0.005)  # the snapshot is written in a thread
                     assert agent.image.end_offset < 100_000
                 assert len(agent.cache.store.ids()) == 2
             cluster.fetches.clear()

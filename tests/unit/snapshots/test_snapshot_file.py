@@ -5,15 +5,18 @@ import gc
 import random
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
+import msgpack
 import pytest
 
 from metadata_log import limits
-from metadata_log.codec import decode_all
+from metadata_log.codec import decode_all, frame_of
 from metadata_log.errors import DamagedFile, DiskFailed
 from metadata_log.ids import BrokerId, TopicId
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.records.partitions import PartitionRecord
+from metadata_log.records.registry import to_row
 from metadata_log.records.snapshots import SnapshotFooterRecord, SnapshotHeaderRecord
 from metadata_log.records.topics import TopicRecord
 from metadata_log.state_digest import digest
@@ -67,6 +70,41 @@ def test_what_rots_is_found_without_making_the_image(tmp_path: Path, seed: int) 
         path.write_bytes(damaged)
         with pytest.raises(DamagedFile, match=path.name):
             check_snapshot(path)
+
+
+@pytest.mark.parametrize("wrong", [None, 1.5, "x", b"", (b"",), ("x",), {}])
+def test_a_partition_with_a_field_of_another_kind_is_refused(tmp_path: Path, wrong: Any) -> None:
+    """Goal: nobody looks at the kinds of a partition's fields in a snapshot, but the digest is made of all of them."""
+    one = (BrokerId(11),)
+    whole = PartitionRecord(
+        TopicId(small_uuid(1)), 0, one, one, one[0], 0, 0, 0, one, one, one, one, (small_uuid(2),)
+    )
+    image = step_of(step_of(EMPTY, [claim(EMPTY)]).image, [TopicRecord(whole.topic_id, "t"), whole]).image
+    path = write_snapshot(image, tmp_path)
+    batches = [batch for batch, _ in decode_all(path.read_bytes())]
+    for field, right in zip(PartitionRecord._fields, whole, strict=True):
+        if type(wrong) is type(right) and not isinstance(wrong, tuple):
+            continue
+        frames, crc, base_offset = [], 0, 0
+        for batch in batches:
+            records = [
+                record._replace(**{field: wrong}) if isinstance(record, PartitionRecord) else record
+                for record in batch.records
+            ]
+            rows = [to_row(record) for record in records]
+            frame, crc = frame_of(
+                msgpack.packb(((None,) * 6, rows)),
+                base_offset=base_offset,
+                record_count=len(rows),
+                controller_epoch=batch.controller_epoch,
+                appended_at_ms=batch.appended_at_ms,
+                previous_crc=crc,
+            )
+            frames.append(frame)
+            base_offset += len(rows)
+        path.write_bytes(b"".join(frames))
+        with pytest.raises(DamagedFile, match=path.name):
+            read_snapshot(path)
 
 
 @pytest.mark.parametrize("frozen", [True, False])
