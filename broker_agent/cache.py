@@ -27,6 +27,7 @@ from metadata_log.errors import DamagedFile, InvariantBroken
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.limits import FRAME_BYTES_MAX, MIB, SNAPSHOT_AGE_MS, SNAPSHOTS_KEPT
 from metadata_log.segments import SegmentedLog
+from metadata_log.state_digest import EMPTY_BUCKETS, Buckets
 from snapshots.fold import fold
 from snapshots.policy import SnapshotClock, SnapshotPolicy
 from snapshots.snapshot_file import position_of as snapshot_position
@@ -42,6 +43,7 @@ SNAPSHOT_SHARE: Final = 8
 """A snapshot is due once the log behind the last one is an eighth of it: a restart folds at most that much, and the
 bytes written stay in proportion to the log however large the state is."""
 CLEAN_STOP_FILE: Final = "clean-stop.json"
+STATE_DIGEST_FILE: Final = "state-digest.json"
 
 assert FRAME_BYTES_MAX < SEGMENT_BYTES
 
@@ -59,6 +61,7 @@ class Cache:
         self._policy = SnapshotPolicy(bytes=SNAPSHOT_BYTES_MIN, age_ms=SNAPSHOT_AGE_MS)
         self._due: MetadataImage | None = None
         self._covered_offset = 0
+        self._kept_buckets: Buckets | None = None
         self.damaged_count = 0
         """Files found damaged or foreign since the process started."""
         self.snapshots_failed = 0
@@ -109,7 +112,7 @@ class Cache:
 
     def _newest_snapshot(self, at_or_below: int | None) -> MetadataImage:
         """Return the newest sound snapshot's image, the empty one if there is none of this cluster."""
-        loaded = self.store.load_newest_at_or_below(at_or_below)
+        loaded = self.store.load_newest_at_or_below(at_or_below, known_buckets=self._known_buckets())
         for damaged in loaded.quarantined:
             self._report_damage(damaged.error.message)
         image = loaded.image or EMPTY
@@ -119,6 +122,7 @@ class Cache:
             image = EMPTY
         if image is not EMPTY and loaded.snapshot_id is not None:
             self._began_at_snapshot(image, size=self.store.size(loaded.snapshot_id))
+            self._keep_buckets(image)
         else:
             self._began_at_snapshot(EMPTY, size=0)
         return image
@@ -181,6 +185,7 @@ class Cache:
         self.store.retire(SNAPSHOTS_KEPT)
         ids = self.store.ids()
         self._covered_offset = _end_of(ids[0]) if len(ids) == SNAPSHOTS_KEPT else 0
+        self._keep_buckets(image)
         log.info("snapshot_taken", extra={"end_offset": image.end_offset})
 
     # --- where the history breaks off
@@ -202,6 +207,7 @@ class Cache:
         self._began_at_snapshot(image, size=self.store.size(snapshot_id))
         self.store.retire(SNAPSHOTS_KEPT)
         self._drop_log_below(image)
+        self._keep_buckets(image)
         return image
 
     def rebuild(self, *, at_or_below: int, strictly_below: int) -> MetadataImage:
@@ -256,6 +262,30 @@ class Cache:
         self._due = None
         self._covered_offset = 0
 
+    # --- what the newest snapshot's state digest is made of
+
+    def _known_buckets(self) -> Buckets | None:
+        path = self._data_dir / STATE_DIGEST_FILE
+        with renamed_os_errors(path):
+            try:
+                content = path.read_bytes()
+            except FileNotFoundError:
+                return None
+        try:
+            self._kept_buckets = _buckets(from_checked_json(content, {"buckets"})["buckets"])
+        except ValueError as error:
+            # Nothing rests on it: the snapshot's records are counted.
+            log.warning("state_digest_unreadable", extra={"path": str(path), "reason": str(error)})
+            self._kept_buckets = None
+        return self._kept_buckets
+
+    def _keep_buckets(self, image: MetadataImage) -> None:
+        """Keep the buckets of the newest snapshot's digest, so that the next start need not count its records."""
+        if self._kept_buckets != image.digest_buckets:
+            content = checked_json({"buckets": image.digest_buckets})
+            replace_file(self._data_dir / STATE_DIGEST_FILE, content)
+            self._kept_buckets = image.digest_buckets
+
     def _report_damage(self, reason: str) -> None:
         self.damaged_count += 1
         self.warnings["CACHE_SET_ASIDE"] = (
@@ -297,6 +327,17 @@ class Cache:
     def write_clean_stop(self, broker_epoch: int) -> None:
         """Tell the next start that the controller let this run go and everything was synced."""
         replace_file(self._data_dir / CLEAN_STOP_FILE, checked_json({"broker_epoch": broker_epoch}))
+
+
+def _buckets(rows: object) -> Buckets:
+    """Return buckets as JSON holds them; ValueError for anything else."""
+    if (
+        not isinstance(rows, list)
+        or len(rows) != len(EMPTY_BUCKETS)
+        or any(not isinstance(row, list) or [*map(type, row)] != [int] * 3 for row in rows)
+    ):
+        raise ValueError("these are no 256 buckets of three integers")
+    return tuple((count, x1, x2) for count, x1, x2 in rows)
 
 
 def _policy_after(snapshot_bytes: int) -> SnapshotPolicy:

@@ -14,6 +14,7 @@ from metadata_log.ids import BrokerId, TopicId
 from metadata_log.image.brokers import BrokerImage
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.image.results import RequestResults
+from metadata_log.image.snapshot_rows import PlacedPartition, SnapshotRow
 from metadata_log.image.topics import PartitionImage, TopicImage
 from metadata_log.records.brokers import (
     BrokerRegistrationChangeRecord,
@@ -31,7 +32,6 @@ from metadata_log.records.quorum import (
     Voter,
     VotersRecord,
 )
-from metadata_log.records.registry import Record
 from metadata_log.records.snapshots import RequestResultRecord, SnapshotHeaderRecord
 from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
 from metadata_log.state_digest import (
@@ -112,15 +112,19 @@ def apply(image: MetadataImage, batch: RecordBatch) -> Applied:
     return Applied(after, builder.delta(after))
 
 
-def image_of(records: Iterable[Record], *, header: SnapshotHeaderRecord) -> MetadataImage:
+def image_of(
+    records: Iterable[SnapshotRow], *, header: SnapshotHeaderRecord, digest_buckets: Buckets | None = None
+) -> MetadataImage:
     """Return the image that a snapshot's records add up to, at the position its header names.
+
+    `digest_buckets` are taken for its own; without them they are counted.
 
     Raises:
         InvariantBroken: the records contradict each other.
     """
     builder = _Builder(EMPTY)
     results: list[RequestResultRecord] = []
-    record: Record = header
+    record: SnapshotRow = header
     try:
         for record in records:
             if type(record) is RequestResultRecord:
@@ -138,6 +142,7 @@ def image_of(records: Iterable[Record], *, header: SnapshotHeaderRecord) -> Meta
         last_crc=header.last_crc,
         last_time_ms=header.last_time_ms,
         results=RequestResults.of(results),
+        digest_buckets=digest_buckets,
     )
 
 
@@ -193,12 +198,20 @@ class _Builder:
         partitions.append(tuple.__new__(PartitionImage, record[2:]))
         self.moved_topics.add(topic_id)
 
+    def placed_partition(self, record: PlacedPartition) -> None:
+        topic_id, partition_id, partition = record
+        partitions, _ = self.open_topics.get(topic_id) or self._open(topic_id)
+        if partition_id != len(partitions):
+            raise ValueError(f"partition {partition_id} follows partition {len(partitions) - 1}")
+        partitions.append(partition)
+
     def topic(self, record: TopicRecord) -> None:
         if record.topic_id in self.topics or record.name in self.topic_ids:
             raise ValueError(f"topic {record.name!r} or its id exists")
         self.topics[record.topic_id] = TopicImage(record.topic_id, record.name, ())
         self.topic_ids[record.name] = record.topic_id
         self.touched_topics.add(record.topic_id)
+        self.moved_topics.add(record.topic_id)
 
     def remove_topic(self, record: RemoveTopicRecord) -> None:
         topic = self.topics.pop(record.topic_id)
@@ -283,9 +296,10 @@ class _Builder:
         last_crc: int,
         last_time_ms: int,
         results: RequestResults,
+        digest_buckets: Buckets | None = None,
     ) -> MetadataImage:
         for topic_id, (partitions, _) in self.open_topics.items():
-            self.topics[topic_id] = self.topics[topic_id]._replace(partitions=tuple(partitions))
+            self.topics[topic_id] = TopicImage(topic_id, self.topics[topic_id].name, tuple(partitions))
         after = MetadataImage(
             end_offset=end_offset,
             controller_epoch=controller_epoch,
@@ -302,7 +316,11 @@ class _Builder:
             voters=self.voters,
             results=results,
         )
-        return replace(after, digest_buckets=self._digest_buckets(after), topics_on=self._topics_on(after))
+        return replace(
+            after,
+            digest_buckets=digest_buckets or self._digest_buckets(after),
+            topics_on=self._topics_on(after),
+        )
 
     def delta(self, after: MetadataImage) -> Delta:
         before = self.before
@@ -390,11 +408,7 @@ class _Builder:
 
 
 def _brokers_of(topic: TopicImage | None) -> set[BrokerId]:
-    brokers: set[BrokerId] = set()
-    if topic is not None:
-        for partition in topic.partitions:
-            brokers.update(partition.replicas)
-    return brokers
+    return set() if topic is None else set().union(*[partition.replicas for partition in topic.partitions])
 
 
 def _quorum(image: MetadataImage) -> tuple[int | None, tuple[Voter, ...] | None]:
@@ -402,7 +416,7 @@ def _quorum(image: MetadataImage) -> tuple[int | None, tuple[Voter, ...] | None]
 
 
 # A batch may hold 10,000 records, and a match statement would try ten classes for some: one look-up finds its method.
-_IN_SNAPSHOT: Final[Mapping[type[Record], Callable[[_Builder, Any], None]]] = {
+_IN_BOTH: Final[Mapping[type[SnapshotRow], Callable[[_Builder, Any], None]]] = {
     QuorumVersionRecord: _Builder.quorum_version,
     VotersRecord: _Builder.set_voters,
     FeatureLevelRecord: _Builder.feature_level,
@@ -412,8 +426,12 @@ _IN_SNAPSHOT: Final[Mapping[type[Record], Callable[[_Builder, Any], None]]] = {
     PartitionRecord: _Builder.partition,
     ProducerIdsRecord: _Builder.producer_ids,
 }
-_IN_LOG: Final[Mapping[type[Record], Callable[[_Builder, Any], None]]] = {
-    **_IN_SNAPSHOT,
+_IN_SNAPSHOT: Final[Mapping[type[SnapshotRow], Callable[[_Builder, Any], None]]] = {
+    **_IN_BOTH,
+    PlacedPartition: _Builder.placed_partition,
+}
+_IN_LOG: Final[Mapping[type[SnapshotRow], Callable[[_Builder, Any], None]]] = {
+    **_IN_BOTH,
     PartitionChangeRecord: _Builder.partition_change,
     RemoveTopicRecord: _Builder.remove_topic,
     UnregisterBrokerRecord: _Builder.unregister_broker,

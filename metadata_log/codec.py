@@ -12,7 +12,7 @@ A batch is encoded once, by the active controller; everybody else keeps and pass
 
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import google_crc32c
 import msgpack
@@ -28,6 +28,8 @@ from metadata_log.errors import (
 from metadata_log.limits import BATCH_BYTES_MAX, FRAME_BYTES_MAX, RECORDS_PER_BATCH_MAX
 from metadata_log.records.registry import Record, from_row, to_row
 from metadata_log.rows import reader_of
+
+T = TypeVar("T")
 
 MAGIC: Final = 0x4D51
 FORMAT: Final = 1
@@ -225,18 +227,38 @@ def check_frame(data: bytes | memoryview, at: int = 0) -> FrameHeader:
     return header
 
 
-def decode(
-    data: bytes | memoryview, at: int = 0, *, read_row: Callable[[tuple[Any, ...]], Record] = from_row
-) -> tuple[RecordBatch, int]:
+def decode(data: bytes | memoryview, at: int = 0) -> tuple[RecordBatch, int]:
     """Return the batch of the frame at position `at`, and where the frame ends.
+
+    Raises:
+        DamagedFrame: as `read_frame`.
+    """
+    header, envelope, records = read_frame(data, at, read_row=from_row)
+    batch = RecordBatch(
+        base_offset=header.base_offset,
+        controller_epoch=header.controller_epoch,
+        appended_at_ms=header.appended_at_ms,
+        previous_crc=header.previous_crc,
+        crc=header.crc,
+        envelope=envelope,
+        records=records,
+    )
+    return batch, at + header.frame_bytes
+
+
+def read_frame(
+    data: bytes | memoryview, at: int = 0, *, read_row: Callable[[tuple[Any, ...]], T]
+) -> tuple[FrameHeader, Envelope, tuple[T, ...]]:
+    """Return what the frame at position `at` holds, each record as `read_row` returns it.
 
     Raises:
         DamagedFrame: the bytes are not sound, or hold an unknown record, or a known one with a field of another kind.
     """
     header = check_frame(data, at)
-    end, base_offset = at + header.frame_bytes, header.base_offset
+    base_offset = header.base_offset
+    body = memoryview(data)[at + HEADER_BYTES : at + header.frame_bytes]
     try:
-        envelope, records = _read_body(memoryview(data)[at + HEADER_BYTES : end], read_row)
+        envelope, records = _read_body(body, read_row)
     except UnsupportedVersion as error:
         raise DamagedFrame(
             error.message, at=at, torn=False, another_version=True, base_offset=base_offset
@@ -252,21 +274,12 @@ def decode(
             torn=False,
             base_offset=base_offset,
         )
-    batch = RecordBatch(
-        base_offset=header.base_offset,
-        controller_epoch=header.controller_epoch,
-        appended_at_ms=header.appended_at_ms,
-        previous_crc=header.previous_crc,
-        crc=header.crc,
-        envelope=envelope,
-        records=records,
-    )
-    return batch, end
+    return header, envelope, records
 
 
 def _read_body(
-    body: bytes | memoryview, read_row: Callable[[tuple[Any, ...]], Record]
-) -> tuple[Envelope, tuple[Record, ...]]:
+    body: bytes | memoryview, read_row: Callable[[tuple[Any, ...]], T]
+) -> tuple[Envelope, tuple[T, ...]]:
     envelope_row, rows = msgpack.unpackb(body, use_list=False)
     if type(rows) is not tuple:
         raise ValueError("its records are no list")

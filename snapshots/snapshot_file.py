@@ -15,21 +15,23 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import msgpack
 
 from metadata_log.apply import image_of
-from metadata_log.codec import DamagedFrame, check_frame, damaged_file, decode, frame_of
+from metadata_log.codec import DamagedFrame, check_frame, damaged_file, decode, frame_of, read_frame
 from metadata_log.data_directory import renamed_os_errors, sync_directory
 from metadata_log.errors import DamagedFile, InvariantBroken, WrittenByAnotherVersion
 from metadata_log.ids import SnapshotId
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.image.snapshot_rows import SnapshotRow, row_reader
 from metadata_log.limits import BATCH_BYTES_MAX, RECORDS_PER_BATCH_MAX
-from metadata_log.records.registry import Record, from_vouched_row, to_row
+from metadata_log.records.registry import to_row
 from metadata_log.records.snapshots import SnapshotFooterRecord, SnapshotHeaderRecord
-from metadata_log.state_digest import digest
+from metadata_log.state_digest import Buckets, buckets_of, digest
 
 SUFFIX: Final = ".snapshot"
 RESTS: Final = 3
@@ -130,10 +132,15 @@ def _grouped(image: MetadataImage, header: SnapshotHeaderRecord) -> Iterator[lis
     yield [packer.pack(to_row(SnapshotFooterRecord(record_count, digest(image))))]
 
 
-def read_snapshot(path: Path, *, expected_id: str | None = None) -> MetadataImage:
+def read_snapshot(
+    path: Path, *, expected_id: str | None = None, known_buckets: Buckets | None = None
+) -> MetadataImage:
     """Return the image of a snapshot file, after checking every crc, their chain, the count and the state digest.
 
     The header must stand where `expected_id` says, or else the file's name, if that is the name of a snapshot.
+
+    Where `known_buckets` are those of the footer's digest, whoever kept them has counted the very records that the crcs
+    prove unchanged, and they are not counted again: that takes half of the time.
 
     Raises:
         DamagedFile: it is not what was written, by file and byte.
@@ -145,7 +152,7 @@ def read_snapshot(path: Path, *, expected_id: str | None = None) -> MetadataImag
         records = _Records(path, data)
         header = records.header()
         try:
-            image = image_of(records, header=header)
+            image = image_of(records, header=header, digest_buckets=known_buckets)
         except InvariantBroken as error:
             raise records.damaged(f"its records contradict each other: {error.message}") from error
         except (TypeError, AttributeError, ValueError) as error:
@@ -156,6 +163,8 @@ def read_snapshot(path: Path, *, expected_id: str | None = None) -> MetadataImag
             raise records.damaged(
                 f"the footer counts {footer.record_count} records, there are {records.count}"
             )
+        if known_buckets is not None and footer.digest != digest(image):
+            image = replace(image, digest_buckets=buckets_of(image))
         if footer.digest != digest(image):
             raise records.damaged(
                 f"the footer's state digest is {footer.digest}, the records add up to {digest(image)}"
@@ -210,6 +219,7 @@ class _Records:
         self._offset = 0
         self._crc = 0
         self._epoch_and_time = (0, 0)
+        self._read_row = row_reader()
         self.count = 0
         self.footer: SnapshotFooterRecord | None = None
 
@@ -221,7 +231,7 @@ class _Records:
             raise self.damaged("the header's epoch and time are not its frame's", at=0)
         return record
 
-    def __iter__(self) -> Iterator[Record]:
+    def __iter__(self) -> Iterator[SnapshotRow]:
         while True:
             at = self._at
             records = self._next_frame()
@@ -236,19 +246,20 @@ class _Records:
             self.count += len(records)
             yield from records
 
-    def _next_frame(self) -> tuple[Record, ...]:
+    def _next_frame(self) -> tuple[SnapshotRow, ...]:
         at = self._at
         try:
-            batch, self._at = decode(self._data, at, read_row=from_vouched_row)
+            frame, _, records = read_frame(self._data, at, read_row=self._read_row)
         except DamagedFrame as error:
             raise damaged_file(self._path, error) from error
-        if batch.base_offset != self._offset or batch.previous_crc != self._crc:
+        self._at += frame.frame_bytes
+        if frame.base_offset != self._offset or frame.previous_crc != self._crc:
             raise self.damaged("a frame does not continue the one before it", at=at)
-        if at and self._epoch_and_time != (batch.controller_epoch, batch.appended_at_ms):
+        if at and self._epoch_and_time != (frame.controller_epoch, frame.appended_at_ms):
             raise self.damaged("a frame's epoch and time are not the header's", at=at)
-        self._offset, self._crc = batch.end_offset, batch.crc
-        self._epoch_and_time = (batch.controller_epoch, batch.appended_at_ms)
-        return tuple(batch.records)
+        self._offset, self._crc = frame.end_offset, frame.crc
+        self._epoch_and_time = (frame.controller_epoch, frame.appended_at_ms)
+        return records
 
     def damaged(self, reason: str, *, at: int | None = None) -> DamagedFile | WrittenByAnotherVersion:
         return damaged_file(self._path, DamagedFrame(reason, at=self._at if at is None else at, torn=False))

@@ -10,6 +10,7 @@ from metadata_log.data_directory import quarantine, renamed_os_errors, sync_dire
 from metadata_log.errors import DamagedFile, SnapshotNotFound
 from metadata_log.ids import SnapshotId
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.state_digest import Buckets
 from snapshots.policy import to_retire
 from snapshots.snapshot_file import SUFFIX, check_snapshot, position_of, read_snapshot
 
@@ -76,8 +77,8 @@ class SnapshotStore:
             raise SnapshotNotFound(f"no snapshot {snapshot_id} here", snapshot_id=snapshot_id)
         return path
 
-    def load(self, snapshot_id: str) -> MetadataImage:
-        """Return the image of a snapshot; a damaged one goes to quarantine.
+    def load(self, snapshot_id: str, *, known_buckets: Buckets | None = None) -> MetadataImage:
+        """Return the image of a snapshot; a damaged one goes to quarantine. `known_buckets` as in `read_snapshot`.
 
         Raises:
             SnapshotNotFound: it is not here.
@@ -85,7 +86,7 @@ class SnapshotStore:
             DiskFailed: it cannot be read.
         """
         with self._quarantining(snapshot_id) as path:
-            return self._read(path)
+            return self._read(path, known_buckets)
 
     def check(self, snapshot_id: str) -> None:
         """Check a snapshot's bytes without making its image; a damaged one goes to quarantine.
@@ -96,8 +97,12 @@ class SnapshotStore:
         with self._quarantining(snapshot_id) as path:
             self._check(path)
 
-    def load_newest_at_or_below(self, offset: int | None = None) -> Loaded:
+    def load_newest_at_or_below(
+        self, offset: int | None = None, *, known_buckets: Buckets | None = None
+    ) -> Loaded:
         """Return the newest sound snapshot whose end offset is at most `offset`; damaged ones go to quarantine.
+
+        `known_buckets` as in `read_snapshot`.
 
         Raises:
             DiskFailed: one cannot be read.
@@ -107,7 +112,8 @@ class SnapshotStore:
             if offset is not None and position_of(snapshot_id)[0] > offset:
                 continue
             try:
-                return Loaded(snapshot_id, self.load(snapshot_id), tuple(quarantined))
+                image = self.load(snapshot_id, known_buckets=known_buckets)
+                return Loaded(snapshot_id, image, tuple(quarantined))
             except DamagedFile as error:
                 moved_to = error.context["moved_to"]
                 assert isinstance(moved_to, Path)
@@ -174,8 +180,8 @@ class SnapshotStore:
             self.on_damage(SnapshotId(snapshot_id), error)
             raise
 
-    def _read(self, path: Path) -> MetadataImage:
-        return read_snapshot(path)
+    def _read(self, path: Path, known_buckets: Buckets | None) -> MetadataImage:
+        return read_snapshot(path, known_buckets=known_buckets)
 
     def _check(self, path: Path) -> None:
         check_snapshot(path)

@@ -98,24 +98,6 @@ def from_row(row: tuple[Any, ...]) -> Record:
     raise ValueError("a record does not begin with its type and version")
 
 
-def from_vouched_row(row: tuple[Any, ...]) -> Record:
-    """Return what `from_row` does, without a look at the kinds of a partition's fields: a cluster has a million of them.
-
-    For a snapshot, whose digest of the state is made of each of those fields.
-
-    Raises:
-        UnsupportedVersion, ValueError: as `from_row`.
-    """
-    if type(row) is tuple and len(row) == _PARTITION_LENGTH and row[:2] == _PARTITION_HEAD:
-        # What `_make` does, without its call.
-        return tuple.__new__(PartitionRecord, row[2:])
-    return from_row(row)
-
-
-_PARTITION_HEAD: Final = _HEADS[PartitionRecord]
-_PARTITION_LENGTH: Final = 2 + len(PartitionRecord._fields)
-
-
 _UUIDS: Final = frozenset({"topic_id", "incarnation_id", "directory_id", "request_id"})
 _UUID_LISTS: Final = frozenset({"log_dirs", "cordoned_log_dirs", "directories"})
 

@@ -40,6 +40,7 @@ KINDS: Final = (
     ("snapshot", re.compile(r"\.snapshot$")),
     ("meta.json", re.compile(r"meta\.json$")),
     ("clean-stop.json", re.compile(r"clean-stop\.json$")),
+    ("state-digest.json", re.compile(r"state-digest\.json$")),
     ("export state", re.compile(r"state\.parquet$")),
     ("export file", re.compile(r"\.parquet$")),
     ("export manifest", re.compile(r"manifest\.json$")),

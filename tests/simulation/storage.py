@@ -17,6 +17,7 @@ from typing import cast
 from metadata_log.codec import FrameHeader
 from metadata_log.errors import InvariantBroken
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.state_digest import Buckets
 from snapshots.snapshot_file import SUFFIX, read_snapshot, snapshot_frames, snapshot_id
 from snapshots.store import SnapshotStore
 from tests.simulation.disk import SimulatedDisk
@@ -213,9 +214,9 @@ class SimulatedStore(SnapshotStore):
         self._files.sync()
 
     def _check(self, path: Path) -> None:
-        self._read(path)
+        self._read(path, None)
 
-    def _read(self, path: Path) -> MetadataImage:
+    def _read(self, path: Path, known_buckets: Buckets | None) -> MetadataImage:
         return self._library.decode(path.name.removesuffix(SUFFIX), path.read_bytes())
 
     def _sync(self) -> None:

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from broker_agent.cache import CLEAN_STOP_FILE, Cache
+from broker_agent.cache import CLEAN_STOP_FILE, STATE_DIGEST_FILE, Cache
 from broker_agent.follower import Position, position_of
+from metadata_log.apply import _Builder
+from metadata_log.data_directory import checked_json
 from metadata_log.errors import WrittenByAnotherVersion
 from metadata_log.image.metadata_image import EMPTY
-from metadata_log.state_digest import digest
+from metadata_log.state_digest import EMPTY_BUCKETS, buckets_of, digest
 from snapshots.snapshot_file import write_snapshot
 from tests.support.fake_controller import CLUSTER_ID, FakeLog, format_broker
 from tests.support.histories import A_NEWER_VERSION, A_TOPIC_ID_OF_INT, A_TYPE_UNKNOWN_HERE, frame_behind
@@ -228,6 +230,68 @@ def test_a_due_snapshot_is_written_once_and_the_older_ones_go(
     assert len(cache.store.ids()) == 2
     newest = cache.store.load(cache.store.ids()[-1])
     assert newest == history.image_at(newest.end_offset)
+    cache.close()
+
+
+def the_buckets_file(path: Path) -> str:
+    return (path / STATE_DIGEST_FILE).read_text()
+
+
+def test_the_next_start_need_not_count_the_snapshots_records(
+    tmp_path: Path, history: FakeLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(tmp_path, history, until=59)
+    write_snapshot(history.image_at(59), tmp_path / "snapshots")
+    a_cache(tmp_path).open()  # counts, and keeps what it has counted
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("the records were counted")
+
+    monkeypatch.setattr(_Builder, "_digest_buckets", refuse)
+    assert a_cache(tmp_path).open() == history.image_at(59)
+
+
+def test_what_is_kept_of_a_digest_follows_the_newest_snapshot(tmp_path: Path, history: FakeLog) -> None:
+    format_broker(tmp_path)
+    cache = a_cache(tmp_path)
+    cache.open()
+    assert not (tmp_path / STATE_DIGEST_FILE).exists()
+    feed(cache, history, until=59)
+    cache._due = history.image_at(59)
+    cache.write_due_snapshot()
+    assert json.loads(the_buckets_file(tmp_path))["buckets"] == [
+        *map(list, history.image_at(59).digest_buckets)
+    ]
+    write_snapshot(history.image, tmp_path / "snapshots")
+    cache.install(cache.store.ids()[-1])
+    assert json.loads(the_buckets_file(tmp_path))["buckets"] == [*map(list, history.image.digest_buckets)]
+    cache.close()
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        b"",
+        b"[]",
+        b'{"version": 2, "buckets": []}',
+        checked_json({"buckets": []}),
+        checked_json({"buckets": [[0, 0]] * 256}),
+        checked_json({"buckets": [[0, 0, "0"]] * 256}),
+        checked_json({"buckets": EMPTY_BUCKETS}),  # another state's
+    ],
+)
+def test_nothing_rests_on_what_is_kept_of_a_digest(tmp_path: Path, history: FakeLog, kept: bytes) -> None:
+    filled(tmp_path, history)
+    write_snapshot(history.image_at(59), tmp_path / "snapshots")
+    (tmp_path / STATE_DIGEST_FILE).write_bytes(kept)
+    cache = a_cache(tmp_path)
+    image = cache.open()
+    assert image == history.image
+    assert image.digest_buckets == buckets_of(image)
+    assert cache.damaged_count == 0
+    assert json.loads(the_buckets_file(tmp_path))["buckets"] == [
+        *map(list, history.image_at(59).digest_buckets)
+    ]
     cache.close()
 
 
