@@ -171,9 +171,11 @@ def test_an_independent_reader_agrees(tmp_path: Path, seed: int) -> None:
     ]
     image = history[-1].image
     path = write_snapshot(image, tmp_path)
+    _, _, (header, *_) = next(frames(path.read_bytes()))
+    position = [image.end_offset, image.controller_epoch, image.last_time_ms, image.last_crc]
+    assert header == [1002, 0, "A" * 22, *position]
     state = State()
     state.take(path.read_bytes())
-    position = [image.end_offset, image.controller_epoch, image.last_time_ms, image.last_crc]
-    assert state.snapshot_header == ["A" * 22, *position]
+    assert [state.offset, state.epoch, image.last_time_ms, state.crc] == position
     assert state.digest() == digest(image)
     assert read_snapshot(path) == fold(batches)

@@ -1,165 +1,120 @@
 """E: a broker from docs/formats.md alone, with msgpack and an HTTP client: where to begin in another language.
 
-    python outside_broker.py CLUSTER_ID BROKER_ID CONTROLLER_URL...
-
-It registers, follows the log and checks every frame. A line on stdin, or its end, makes it ask to be let go; then it prints
-{"end_offset", "controller_epoch", "digest"} of what it folded. What goes wrong ends it; a real broker would begin anew.
+`python outside_broker.py CLUSTER_ID BROKER_ID CONTROLLER_URL...` registers, follows the log and checks every frame. A line
+on stdin, or its end, makes it ask to be let go; then it prints {"end_offset", "controller_epoch", "digest"} of its state.
 """
 
-import hashlib
 import json
-import os
-import select
 import struct
 import sys
-import urllib.request
+from functools import partial, reduce
+from hashlib import sha256
+from os import urandom
+from select import select
 from typing import Any
+from urllib.request import ProxyHandler, Request, build_opener
 
-import msgpack
+from msgpack import packb, unpackb
 
-HEADER = struct.Struct(">HBBIqIiqII")
-ENTITIES = {0: ("b", 1), 2: ("t", 1), 3: ("p", 2), 4: ("c", 3), 12: ("f", 1), 15: ("i", 0), 1004: ("q", 0)}
-"""Records that say all of an entity: by type, the letter of its line in the digest, and how many fields are its key."""
-CHANGES = {5: ("p", 2, (4, 3, 2, 8, 9, 7, 10, 11, 12)), 17: ("b", 1, (2, 6, 7, 8, 9))}
-"""Records that change some of it: the same, and where the fields behind the key stand in the entity's own record."""
-COLUMNS = {"b": (0, 2, 1, 6, 7, 5, 3, 4, 8, 9), "p": (0, 1, 4, 5, 6, 7, 2, 3, 8, 9, 10, 11, 12), "i": (2,)}
-"""Which fields of its record stand in an entity's line; of the others all do, in order."""
-SECRETS = ("password", "sasl.jaas.config", "ssl.keystore.key", "ssl.truststore.certificates", "secret")
-HTTP = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-
-
-def crc32c(data: bytes) -> int:
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    return crc ^ 0xFFFFFFFF
-
-
-class State:
-    """The newest record of each entity, by letter and key, and the position up to which the log is folded."""
-
-    def __init__(self) -> None:
-        self.entities: dict[tuple[Any, ...], list[Any]] = {}
-        self.offset, self.epoch, self.crc = 0, -1, 0
-        self.snapshot_header: list[Any] = []
-
-    def take(self, data: bytes) -> None:
-        """Check and fold whole frames: of the log, or into an empty state those of a snapshot, which count from 0."""
-        while data:
-            magic, form, flags, size, base, count, epoch, _, previous_crc, crc = HEADER.unpack_from(data)
-            frame, data = data[: 40 + size], data[40 + size :]
-            assert (magic, form, flags, len(frame)) == (0x4D51, 1, 0, 40 + size), "no whole frame"
-            assert crc == crc32c(frame[:36] + frame[40:]), "damaged"
-            assert (base, previous_crc) == (self.offset, self.crc), "a gap"
-            self.offset, self.epoch, self.crc = base + count, epoch, crc
-            for kind, version, *fields in msgpack.unpackb(frame[40:])[1]:
-                assert version == 0, f"version {version} of record type {kind} is unknown"
-                self.fold(kind, fields)
-
-    def fold(self, kind: int, fields: list[Any]) -> None:
-        entities = self.entities
-        if kind in ENTITIES:
-            letter, keys = ENTITIES[kind]
-            entities[letter, *fields[:keys]] = fields
-            if kind in (4, 12) and fields[-1] in (None, 0):
-                del entities[letter, *fields[:keys]]
-        elif kind in CHANGES:
-            letter, keys, places = CHANGES[kind]
-            entity = entities[letter, *fields[:keys]]
-            for place, value in zip(places, fields[keys:], strict=True):
-                entity[place] = entity[place] if value is None else value
-            if kind == 5:
-                entity[5] += fields[2] is not None  # naming a leader is an election
-                entity[6] += 1
-        elif kind == 1:
-            del entities["b", fields[0]]
-        elif kind == 9:
-            _, name = entities.pop(("t", fields[0]))
-            for key in list(entities):
-                if key[:2] == ("p", fields[0]) or key[:3] == ("c", 2, name):
-                    del entities[key]
-        elif kind == 1005:
-            self.entities = {key: entity for key, entity in entities.items() if key[0] != "v"}
-            self.entities |= {("v", voter[0]): voter for voter in fields[0]}
-        elif kind == 1002:
-            self.snapshot_header = fields
-        elif kind == 1003:
-            assert fields[1] == self.digest(), "a snapshot of another state"
-            _, self.offset, self.epoch, _, self.crc = self.snapshot_header
-        else:
-            assert kind in (20, 1000, 1001), f"record type {kind} is unknown"
-
-    def digest(self) -> str:
-        buckets = [[0, 0, 0] for _ in range(256)]
-        for (letter, *key), entity in self.entities.items():
-            columns = [entity[place] for place in COLUMNS.get(letter, range(len(entity)))]
-            if letter == "c" and key[2].endswith(SECRETS):
-                columns[3] = "sha256:" + hashlib.sha256(columns[3].encode()).hexdigest()
-            line = "|".join([letter, *map(text, columns)])
-            if letter == "b" and columns[-1] is None:
-                line += "-"  # whether directories are cordoned was not told
-            h = hashlib.sha256(line.encode()).hexdigest()
-            bucket, x1, x2 = int(h[0:2], 16), int(h[2:17], 16), int(h[17:32], 16)
-            n, y1, y2 = buckets[bucket]
-            buckets[bucket] = [n + 1, x1 ^ y1, x2 ^ y2]
-        lines = [f"{bucket:02x}:{n}:{x1:015x}:{x2:015x}\n" for bucket, (n, x1, x2) in enumerate(buckets)]
-        return hashlib.sha256("".join(lines).encode()).hexdigest()
+RECORDS = {  # by type: the letter of the entity's line in the digest, how many fields are its key, each field's column
+    0: ("b", 1, (0, 2, 1, 6, 7, 5, 3, 4, 8, 9)), 17: ("b", 1, (0, 1, 3, 4, 8, 9)), 1: ("b", 1, (0, 1)), 2: ("t", 1, (0, 1)),
+    3: ("p", 2, (0, 1, 6, 7, 2, 3, 4, 5, 8, 9, 10, 11, 12)), 5: ("p", 2, (0, 1, 2, 7, 6, 8, 9, 5, 10, 11, 12)),
+    4: ("c", 3, (0, 1, 2, 3)), 12: ("f", 1, (0, 1)), 1004: ("q", 0, (0,)), 1005: ("v", 0, (0,)),
+    15: ("i", 0, (0, 0, 0)), 1002: ("snapshot", 0, (0, 1, 2, 3, 4)),  # of a 15 its last field alone; a 1002 until its 1003
+}  # fmt: skip
+SECRETS = (b"password", b"sasl.jaas.config", b"ssl.keystore.key", b"ssl.truststore.certificates", b"secret")
+CRCS = [reduce(lambda crc, _: crc >> 1 ^ 0x82F63B78 * (crc & 1), range(8), byte) for byte in range(256)]
+crc32c = partial(reduce, lambda crc, byte: crc >> 8 ^ CRCS[(crc ^ byte) & 255])
 
 
 def text(value: Any, separator: str = ",") -> str:
     """Return a column of the digest: text and bytes in hex, lists comma-joined, what is in their items colon-joined."""
     if isinstance(value, list):
         return separator.join(text(item, ":") for item in value)
-    if isinstance(value, str):
-        value = value.encode()
-    if isinstance(value, bytes):
-        return value.hex()
-    return "" if value is None else str(int(value))
+    return "" if value is None else value.hex() if isinstance(value, bytes) else str(int(value))
 
 
-def call(urls: list[str], path: str, body: Any = None) -> bytes:
+class State(dict[tuple[Any, ...], dict[int, Any]]):  # the columns of each entity's line, by letter and key
+    offset, epoch, crc = 0, -1, 0  # the end of the frames folded so far
+
+    def take(self, data: bytes) -> None:
+        """Check and fold whole frames: of the log, or into an empty state those of a snapshot, which count from 0."""
+        while data:
+            start, size, base, count, epoch, _, previous, crc = struct.unpack_from(">IIqIiqII", data)
+            frame, data = data[: 40 + size], data[40 + size :]
+            assert crc ^ 0xFFFFFFFF == crc32c(frame[:36] + frame[40:], 0xFFFFFFFF), "damaged"
+            assert (start, base, previous) == (0x4D510100, self.offset, self.crc), "another format, or a gap"
+            self.offset, self.epoch, self.crc = base + count, epoch, crc
+            for kind, version, *fields in unpackb(frame[40:], raw=True)[1]:
+                assert version == 0, f"version {version} of record type {kind} is unknown"
+                self.fold(kind, fields)
+
+    def fold(self, kind: int, fields: list[Any]) -> None:
+        if kind == 1003:
+            _, self.offset, self.epoch, _, self.crc = self.pop(("snapshot",)).values()
+            assert fields[1].decode() == self.digest(), "a snapshot of another state"
+        elif kind == 9:
+            gone = ("t", fields[0]), ("p", fields[0]), ("c", 2, self["t", fields[0]][1])
+            for key in [key for key in self if key[:2] in gone or key[:3] in gone]:
+                del self[key]
+        elif kind not in (20, 1000, 1001):
+            letter, keys, columns = RECORDS[kind]  # where it is not there, it is another version's
+            key, told = (letter, *fields[:keys]), dict(zip(columns, fields, strict=True))
+            if kind in (5, 17):
+                told = self[key] | {column: value for column, value in told.items() if value is not None}
+            if kind == 5:  # naming a leader is an election; any change counts
+                told |= {3: told[3] + (fields[2] is not None), 4: told[4] + 1}
+            self[key] = told
+            if kind == 1 or (kind in (4, 12) and fields[-1] in (None, 0)):
+                del self[key]
+
+    def digest(self) -> str:
+        buckets = [[0, 0, 0] for _ in range(256)]
+        for (letter, *_), entity in self.items():
+            for row in [dict(enumerate(voter)) for voter in entity[0]] if letter == "v" else [entity]:
+                columns = [row[column] for column in sorted(row)]
+                if letter == "c" and row[2].endswith(SECRETS):
+                    columns[3] = b"sha256:" + sha256(row[3]).hexdigest().encode()
+                line = "|".join([letter, *map(text, columns)])
+                line += "-" * (letter == "b" and row[9] is None)  # whether any are cordoned was not told
+                h = sha256(line.encode()).hexdigest()
+                bucket = buckets[int(h[:2], 16)]
+                bucket[:] = bucket[0] + 1, bucket[1] ^ int(h[2:17], 16), bucket[2] ^ int(h[17:32], 16)
+        lines = [f"{bucket:02x}:{n}:{x1:015x}:{x2:015x}\n" for bucket, (n, x1, x2) in enumerate(buckets)]
+        return sha256("".join(lines).encode()).hexdigest()
+
+
+def call(urls: list[str], path: str, data: bytes | None = None) -> bytes:
     """Return the first 200, asking round; `urls` begins with whoever answered last."""
-    data = None if body is None else msgpack.packb(body)
     for _ in range(1_000):
-        request = urllib.request.Request(urls[0] + path, data, {"Content-Type": "application/msgpack"})
+        request = Request(urls[0] + path, data, {"Content-Type": "application/msgpack"})
         try:
-            with HTTP.open(request, timeout=10) as answer:
-                return bytes(answer.read())
+            return bytes(build_opener(ProxyHandler({})).open(request, timeout=10).read())
         except OSError as error:
             if getattr(error, "code", 503) not in (404, 421, 429, 503, 504):
                 raise
         urls.append(urls.pop(0))
-        select.select([], [], [], 0.02)
+        select([], [], [], 0.02)
     raise AssertionError("no controller answers")
 
 
-def main(cluster_id: str, broker_id: int, urls: list[str]) -> None:
-    state, leaving = State(), False
-    who = {"cluster_id": cluster_id, "broker_id": broker_id, "incarnation_id": os.urandom(16)}
-    versions = [["metadata.version", 25, 30], ["metaquorum.version", 1, 1]]
-    what = {"endpoints": [["PLAINTEXT", "127.0.0.1", 9, 0]], "features": versions, "rack": None}
-    disks = {"log_dirs": [os.urandom(16)], "previous_broker_epoch": -1}
-    answer = call(urls, "/v1/brokers/register", who | what | disks)
-    who["broker_epoch"] = msgpack.unpackb(answer)["broker_epoch"]
-    head: dict[str, Any] = {}
-    while not head.get("should_shut_down"):
-        leaving = leaving or bool(select.select([sys.stdin], [], [], 0)[0])
-        position = {"fetch_offset": state.offset, "last_epoch": state.epoch, "last_crc": state.crc}
-        wishes = {"want_fence": False, "want_shut_down": leaving, "max_bytes": 1 << 20, "max_wait_ms": 200}
-        tells = {"applied_offset": state.offset, "offline_log_dirs": [], "cordoned_log_dirs": None}
-        answer = call(urls, "/v1/metadata/fetch", who | position | wishes | tells)
-        end = 4 + int.from_bytes(answer[:4])
-        head, frames = msgpack.unpackb(answer[4:end]), answer[end:]
-        assert head["kind"] != "DIVERGING", "our log is not theirs"
-        if head["kind"] == "IMAGE":
-            state = State()
-            state.take(call(urls, "/v1/metadata/snapshots/" + head["snapshot"]["id"]))
-            assert state.offset == head["snapshot"]["end_offset"], "a snapshot without its end"
-        state.take(frames)
-    print(json.dumps({"end_offset": state.offset, "controller_epoch": state.epoch, "digest": state.digest()}))
-
-
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), sys.argv[3:])
+    _, cluster_id, broker_id, *urls = sys.argv
+    who = {"cluster_id": cluster_id, "broker_id": int(broker_id), "incarnation_id": urandom(16)}
+    what = {"endpoints": [["PLAINTEXT", "127.0.0.1", 9, 0]], "rack": None, "previous_broker_epoch": -1}
+    my = {"features": [["metadata.version", 25, 30], ["metaquorum.version", 1, 1]], "log_dirs": [urandom(16)]}
+    who["broker_epoch"] = unpackb(call(urls, "/v1/brokers/register", packb(who | what | my)))["broker_epoch"]
+    asks = {"max_wait_ms": 200, "want_fence": False, "offline_log_dirs": [], "cordoned_log_dirs": None}
+    state, head = State(), dict[str, Any]()
+    while not head.get("should_shut_down"):
+        where = {"fetch_offset": state.offset, "last_epoch": state.epoch, "last_crc": state.crc}
+        wants = {"applied_offset": state.offset, "want_shut_down": bool(select([sys.stdin], [], [], 0)[0])}
+        answer = call(urls, "/v1/metadata/fetch", packb(who | asks | where | wants | {"max_bytes": 1 << 20}))
+        end = 4 + int.from_bytes(answer[:4])
+        head, frames = unpackb(answer[4:end]), answer[end:]
+        assert head["kind"] != "DIVERGING", "our log is not theirs"  # a real broker would begin anew
+        if head["kind"] == "IMAGE":
+            state, frames = State(), call(urls, "/v1/metadata/snapshots/" + head["snapshot"]["id"])
+        state.take(frames)
+        assert not head["snapshot"] or state.offset == head["snapshot"]["end_offset"], "half a snapshot"
+    print(json.dumps({"end_offset": state.offset, "controller_epoch": state.epoch, "digest": state.digest()}))

@@ -172,10 +172,13 @@ def test_it_sees_what_is_wrong(harm: str) -> None:
         outside_broker.State().take(bytes(data))
 
 
-def test_it_registers_follows_and_leaves_with_the_same_digest() -> None:
+@pytest.mark.parametrize("kind", ["DELTA", "IMAGE"])
+def test_it_registers_follows_and_leaves_with_the_same_digest(kind: str) -> None:
     async def scenario() -> None:
         cluster = FakeCluster()
         cluster.log.topic("orders", partitions=3)
+        if kind == "IMAGE":
+            cluster.snapshot_at = cluster.log.log_start_offset = cluster.log.image.end_offset
         async with (
             FakeController(cluster, 1).running() as first,
             FakeController(cluster, 2).running() as second,
