@@ -169,19 +169,22 @@ class HttpApi:
         """Return the answer that tells an error."""
         status = status_of(error)
         headers = self._headers()
-        controller_id = self._controller.leader_hint if self._controller.leader_hint is not None else -1
         if isinstance(error, NotController):
             url = error.context.get("controller_url")
-            controller_id = error.context.get("controller_id", -1)  # type: ignore[assignment]  # context is facts by name
             if url is None:
                 status = 503
                 headers["Retry-After"] = "1"
             else:
                 headers["X-Controller"] = str(url)
-        body = error_body(
-            error, controller_id=controller_id, controller_epoch=self._controller.committed.controller_epoch
-        )
-        return _encoded(request, body, status=status, headers=headers)
+        return _encoded(request, self._body_of(error), status=status, headers=headers)
+
+    def _body_of(self, error: MetadataError) -> dict[str, Any]:
+        leader_id = self._controller.leader_hint
+        controller_id: object = -1 if leader_id is None else leader_id
+        if isinstance(error, NotController):
+            controller_id = error.context.get("controller_id", -1)
+        epoch = self._controller.committed.controller_epoch
+        return error_body(error, controller_id=controller_id, controller_epoch=epoch)
 
     def _ok(self, request: web.Request, body: object, *, status: int = 200) -> web.Response:
         return _encoded(request, body, status=status, headers=self._headers())
@@ -448,24 +451,43 @@ class HttpApi:
         return web.Response(body=frames, content_type=OCTETS, headers=self._headers())
 
     async def _log_lines(self, request: web.Request, start: int, until: int) -> web.StreamResponse:
+        """Answer with a line for each record; an answer that comes to one that cannot be read says so, and breaks off."""
+        # Before the answer begins: what cannot be read is refused as everything else is.
+        lines, at = self._page_of_lines(start, until)
         response = web.StreamResponse(headers=self._headers())
         response.content_type = NDJSON
         await response.prepare(request)
-        at = start
-        while at < until:
-            frames = self._status.committed_log.read(at, max_bytes=LOG_BYTES_DEFAULT, until=until)
-            if not frames:
-                break
-            lines = []
+        while lines:
+            await _write(request, response, lines)
             try:
-                for batch, _ in decode_all(frames):
-                    lines += [json.dumps(line) for line in log_lines(batch) if line["offset"] >= start]
-                    at = batch.end_offset
-            except DamagedFrame as error:
-                raise LogDamaged(damaged_answer("the log of this controller", error).message) from error
-            await _write(request, response, ("\n".join(lines) + "\n").encode())
+                lines, at = self._page_of_lines(at, until)
+            except MetadataError as error:
+                if isinstance(error, Fault):
+                    self._on_fault(error)
+                await _write(request, response, json.dumps(self._body_of(error)).encode() + b"\n")
+                if request.transport is not None:
+                    request.transport.close()
+                raise ConnectionResetError("the answer is cut short: it is not whole") from error
         await response.write_eof()
         return response
+
+    def _page_of_lines(self, start: int, until: int) -> tuple[bytes, int]:
+        """Return lines from an offset on, and the offset behind them; none at `until`.
+
+        Raises:
+            LogDamaged: the log cannot be read there.
+        """
+        if start >= until:
+            return b"", start
+        frames = self._status.committed_log.read(start, max_bytes=LOG_BYTES_DEFAULT, until=until)
+        lines, at = [], start
+        try:
+            for batch, _ in decode_all(frames):
+                lines += [f"{json.dumps(line)}\n" for line in log_lines(batch, from_offset=start)]
+                at = batch.end_offset
+        except DamagedFrame as error:
+            raise LogDamaged(damaged_answer("the log of this controller", error).message) from error
+        return "".join(lines).encode(), at
 
     def _offset(self, text: str, *, end_of: Callable[[int], int]) -> int:
         """Read an offset, or the offset that `end_of` finds for t<UNIX_MS>."""

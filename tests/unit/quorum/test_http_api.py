@@ -1,0 +1,78 @@
+"""E: a log that cannot be read, asked for as lines: the client is told why, and takes no part of it for the whole."""
+
+import json
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from metadata_log.delta import Delta
+from quorum import http_api
+from tests.support.histories import A_TYPE_UNKNOWN_HERE, frame_behind, random_history
+from tests.unit.quorum.test_controller import Lab, run
+from tests.unit.quorum.test_voters import Desk
+
+HISTORY = random_history(random.Random(1), batch_count=30)
+END = HISTORY[-1].image.end_offset
+"""Behind it stands a record that this release does not know."""
+REASON = f"the log of this controller: offset {END}: record type 7777 version 0 is unknown to this release"
+
+Client = TestClient[web.Request, web.Application]
+
+
+def beside_a_log_of_another_release(directory: Path, story: Callable[[Client], Awaitable[None]]) -> None:
+    async def main(lab: Lab) -> None:
+        desk = Desk(lab, directory)
+        log, last = desk.status.committed_log, HISTORY[-1]
+        for step in HISTORY:
+            log.on_applied(step.batch, step.frame, step.image, Delta())
+        unknown = frame_behind(last.frame, A_TYPE_UNKNOWN_HERE)
+        log.on_applied(last.batch, unknown, replace(last.image, end_offset=END + 1), Delta())
+        async with TestClient(TestServer(desk.api.application())) as client:
+            await story(client)
+        assert desk.faults == []
+
+    run(main)
+
+
+async def lines_from(client: Client, offset: int) -> aiohttp.ClientResponse:
+    path = f"/v1/log?consistency=stale&from={offset}"
+    return await client.get(path, headers={"Accept": http_api.NDJSON})
+
+
+async def read_all(answer: aiohttp.ClientResponse, into: bytearray) -> None:
+    async for chunk in answer.content.iter_any():
+        into += chunk
+
+
+@pytest.mark.parametrize("start", [0, END])
+def test_what_cannot_be_read_is_refused_by_name(tmp_path: Path, start: int) -> None:
+    async def story(client: Client) -> None:
+        refused = await lines_from(client, start)
+        told = await refused.json()
+        assert (refused.status, told["error"]) == (503, "KAFKA_STORAGE_ERROR")
+        assert told["message"].startswith(REASON)
+
+    beside_a_log_of_another_release(tmp_path, story)
+
+
+def test_behind_lines_that_were_sent_the_error_is_the_last_and_the_answer_is_cut_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(client: Client) -> None:
+        answer = await lines_from(client, 0)
+        assert answer.status == 200
+        told = bytearray()
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await read_all(answer, told)
+        *records, error = map(json.loads, told.splitlines())
+        assert [record["offset"] for record in records] == list(range(END))
+        assert (error["error"], error["message"][: len(REASON)]) == ("KAFKA_STORAGE_ERROR", REASON)
+
+    monkeypatch.setattr(http_api, "LOG_BYTES_DEFAULT", 1)  # a page holds one batch
+    beside_a_log_of_another_release(tmp_path, story)
