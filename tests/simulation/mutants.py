@@ -149,6 +149,14 @@ def _counts_who_forgot(count_synced: Any) -> Any:
     return count
 
 
+def _installs_at_once(original: Any) -> Any:
+    def begin(log: Any, leader: Any, news: Any) -> None:
+        with patch("quorum.raft.journal.Journal.is_begun", new=True):
+            original(log, leader, news)
+
+    return begin
+
+
 def _forgets_who_voted(original: Any) -> Any:
     def stand_on(log: Any, pointer: Any) -> None:
         founders = log._base_voters
@@ -614,6 +622,13 @@ MUTANTS: Final = (
         Directed(
             "tests/unit/ops/test_log_commands.py::test_a_journal_that_is_gone_is_refused_as_the_start_does"
         ),
+    ),
+    Mutant(
+        "installs-first",
+        "a snapshot is installed beside a journal that was never begun, so that a crash looks like its loss",
+        f"{_L}._begin_install",
+        _installs_at_once,
+        Directed(f"{_ADAPTER_TESTS}::test_no_snapshot_is_installed_beside_a_journal_that_was_never_begun"),
     ),
     Mutant(
         "serves-rot",

@@ -409,6 +409,32 @@ def test_the_journal_is_trimmed_behind_a_snapshot_and_a_late_node_fetches_it(quo
     quorum.write()
 
 
+def test_no_snapshot_is_installed_beside_a_journal_that_was_never_begun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Goal: a crash leaves nothing there that proves a loss. Method: on a new disk the first sync takes long."""
+    quorum = Quorum()
+    new, *others = quorum.nodes
+    for node in others:
+        quorum.run(_start(node))
+    for _ in range(2 * SNAPSHOT_FRAMES):
+        quorum.write()
+    leader = quorum.leader()
+    quorum.until(lambda: leader.journal[0][1] > 1)
+    with monkeypatch.context() as slowly:
+        slowly.setattr(new, "_sync_seconds", lambda: 60.0)
+        quorum.run(_start(new))
+        quorum.wait(5.0)
+    assert not new.journal.is_begun
+    assert quorum.world.snapshots_fetched == 0
+    new.crash()
+    quorum.run(_start(new))
+    quorum.until(lambda: frames_of(new) == frames_of(leader))
+    assert quorum.world.snapshots_fetched == 1
+    quorum.end()
+    assert quorum.world.violations == []
+
+
 async def _start(node: SimulatedNode) -> None:
     node.start()
     await asyncio.sleep(0)
