@@ -1,5 +1,9 @@
 """Raft's properties, durability, exactly-once and linearizable reads, in simulated weather: see `world`."""
 
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
 import pytest
 
 from quorum.raft.guard import Guard
@@ -57,6 +61,33 @@ def test_the_same_seed_is_the_same_life() -> None:
     assert one.network.trace == two.network.trace
     assert one.checks.history == two.checks.history
     assert one.network.trace != other.network.trace
+
+
+async def _dies() -> None:
+    raise ValueError("nobody asked")
+
+
+async def _dies_in_a_cycle() -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(_dies())
+
+
+@pytest.mark.parametrize("work", [_dies, _dies_in_a_cycle])
+def test_what_asyncio_would_only_log_is_a_violation(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    class Neglected(World):
+        def more_weather(self) -> list[tuple[float | None, Callable[[], None]]]:
+            self.loop.create_task(work())
+            return []
+
+    (violation,) = Neglected(seed=1, profile=PROFILES["calm"]).run(1.0)
+    assert "asyncio: Task exception was never retrieved:" in violation
+    assert "nobody asked" in violation
+
+
+def test_a_callback_that_fails_is_a_violation() -> None:
+    world = World(seed=1, profile=PROFILES["calm"])
+    world.loop.call_later(0.5, {}.__getitem__, "nothing")
+    assert world.run(1.0) == ["0.500 s: KeyError: 'nothing'"]
 
 
 @pytest.mark.parametrize(("rule", "profile"), [("barrier", "calm"), ("strip", "wild")])
