@@ -4,13 +4,20 @@ import asyncio
 import logging
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
 from metadata_log.batch import RecordBatch
 from metadata_log.codec import read_header
 from metadata_log.delta import Delta
-from metadata_log.errors import DamagedFile, DiskFailed, MetadataError, ThrottlingQuotaExceeded
+from metadata_log.errors import (
+    DamagedFile,
+    DiskFailed,
+    MetadataError,
+    SnapshotNotFound,
+    ThrottlingQuotaExceeded,
+)
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import SCRUB_EVERY_S
 from metadata_log.protocol import SnapshotOffer
@@ -129,15 +136,16 @@ class SnapshotKeeper(AppliedListener):
         if not await self._attempt(_Due(image, self._controller.raft.applied_position())):
             raise ThrottlingQuotaExceeded(f"no snapshot could be taken: {self.failure}")
         offer = self.newest()
-        assert offer is not None
+        if offer is None:
+            raise ThrottlingQuotaExceeded("the snapshot rotted as soon as it was taken; try again")
         return offer
 
     async def _attempt(self, due: _Due) -> bool:
-        """Take one; False: it could not be written, which hurts nothing. All else that fails stops the process."""
+        """Take one; False: it could not be written, or rotted at once, which hurts nothing. All else stops the process."""
         async with self._writing:
             try:
                 await self._write(due.image)
-            except DiskFailed as error:
+            except (DiskFailed, SnapshotNotFound) as error:
                 self._controller.counters.snapshots_failed += 1
                 self.failure = error.message
                 log.warning(
@@ -149,16 +157,17 @@ class SnapshotKeeper(AppliedListener):
             return True
 
     async def _write(self, image: MetadataImage) -> None:
-        if snapshot_id(image.end_offset, image.controller_epoch) not in self._store.ids():
+        name = snapshot_id(image.end_offset, image.controller_epoch)
+        if name not in self._store.ids():
             await self._run_in_thread(
                 lambda: write_snapshot(image, self._store.directory, rest=self._stopping.wait)
             )
             self._controller.counters.snapshots_written += 1
+        await self._run_in_thread(lambda: self._store.sha256(name))  # known before a broker asks on the loop
 
     async def _announce(self, due: _Due) -> None:
         name = snapshot_id(due.image.end_offset, due.image.controller_epoch)
         await self._run_in_thread(self._log.segments.sync)
-        await self._run_in_thread(lambda: self._store.sha256(name))  # known before a broker asks on the loop
         self._controller.raft.compact(due.position, name)
         self._newest = None
         pinned = {name, *self._controller.raft.pinned_snapshots(), *self.downloads}
@@ -194,7 +203,11 @@ class SnapshotKeeper(AppliedListener):
 
     def offers(self) -> list[SnapshotOffer]:
         """Return every snapshot here, oldest first."""
-        return [self.offer(name) for name in self._store.ids()]
+        offers = []
+        for name in self._store.ids():
+            with suppress(SnapshotNotFound):  # another thread found it rotten meanwhile
+                offers.append(self.offer(name))
+        return offers
 
     def offer(self, name: str) -> SnapshotOffer:
         """Return one snapshot's size and hash.

@@ -129,7 +129,8 @@ class SnapshotStore:
         retired = to_retire(self.ids(), keep=keep, pinned=frozenset(pinned))
         with renamed_os_errors(self.directory):
             for snapshot_id in retired:
-                (self.directory / f"{snapshot_id}{SUFFIX}").unlink()
+                # It may have gone to quarantine meanwhile.
+                (self.directory / f"{snapshot_id}{SUFFIX}").unlink(missing_ok=True)
                 self._sha256.pop(snapshot_id, None)
         return retired
 

@@ -85,9 +85,13 @@ def test_a_file_that_rotted_is_replaced_by_what_a_peer_has(quorum: Quorum) -> No
 
 def _take_snapshot(quorum: Quorum, node_id: int) -> None:
     """Take one, and wait until the journal stands on it."""
-    ask(quorum.cluster.http(node_id), "POST", "/v1/snapshots").ok(201)
+    taken = ask(quorum.cluster.http(node_id), "POST", "/v1/snapshots").ok(201)["id"].encode()
     pointer = quorum.cluster.data(node_id) / "journal" / "snapshot.pointer"
-    poll_until(pointer.exists, deadline_s=30, what="the pointer is written")
+    poll_until(
+        lambda: pointer.exists() and taken in pointer.read_bytes(),
+        deadline_s=30,
+        what="the pointer is written",
+    )
 
 
 def _is_up(quorum: Quorum, node_id: int) -> bool:
@@ -224,6 +228,22 @@ def test_a_snapshot_that_rotted_is_not_served_and_another_is_taken(quorum: Quoru
     assert other > path.stem
     assert ask(url, "GET", f"/v1/metadata/snapshots/{other}").status == 200
     assert _reasons(quorum, node_id) == ["SNAPSHOT_SET_ASIDE"]
+
+
+def test_a_snapshot_that_rotted_is_found_though_nobody_asks_for_it(quorum: Quorum) -> None:
+    victim = _follower(quorum)
+    _take_snapshot(quorum, victim)
+    quorum.ask("PATCH", "/v1/configs", {"cluster": True, "set": {"k": "v"}}).ok()
+    wait_until_all_agree(quorum.cluster)
+    _take_snapshot(quorum, victim)
+    older, _ = sorted((quorum.cluster.data(victim) / "snapshots").glob("*.snapshot"))
+    quorum.cluster.kill(victim)
+    _damage(older, older.stat().st_size // 2)
+    asyncio.run(quorum.cluster.start_one(victim))
+    set_aside = quorum.cluster.data(victim) / "quarantine" / older.name
+    poll_until(set_aside.exists, deadline_s=30, what="the scrub has found it")
+    poll_until(lambda: _is_up(quorum, victim), deadline_s=60, what="it runs")
+    assert _reasons(quorum, victim) == ["SNAPSHOT_SET_ASIDE"]
 
 
 def test_a_voter_whose_journal_lost_its_end_does_not_go_on(

@@ -83,8 +83,9 @@ class _Path:
     def exists(self) -> bool:
         return self.name in self.directory.files
 
-    def unlink(self) -> None:
-        self.directory.put(self.name, None)
+    def unlink(self, *, missing_ok: bool = False) -> None:
+        if not missing_ok or self.exists():
+            self.directory.put(self.name, None)
 
     def replace(self, target: "_Path") -> None:
         content = self.read_bytes()

@@ -1,4 +1,4 @@
-"""A controller that stops does not wait for a snapshot that takes its time."""
+"""E: snapshots are read again every day, and whoever stops does not wait for one that takes its time."""
 
 import asyncio
 import time
@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from metadata_log.errors import DiskFailed, ThrottlingQuotaExceeded
+from metadata_log.errors import DamagedFile, DiskFailed, ThrottlingQuotaExceeded
+from metadata_log.ids import SnapshotId
 from metadata_log.image.metadata_image import MetadataImage
 from quorum import snapshot_keeper
+from snapshots.snapshot_file import write_snapshot
 from tests.unit.quorum.test_controller import Lab, run
 from tests.unit.quorum.test_voters import Desk
 
@@ -36,4 +38,63 @@ def test_who_stops_rests_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert rests[0](60.0)
 
     monkeypatch.setattr(snapshot_keeper, "write_snapshot", written)
+    run(story)
+
+
+def test_one_that_rots_at_rest_is_found_every_day_and_another_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody asks for it; the state has not changed meanwhile, so that the other has its id, and its bytes when sound."""
+    for wait in ("SCRUB_EVERY_S", "RETRY_S"):
+        monkeypatch.setattr(snapshot_keeper, wait, 0.001)
+
+    async def story(lab: Lab) -> None:
+        desk, loop = Desk(lab, tmp_path), asyncio.get_running_loop()
+
+        def on_damage(_id: SnapshotId, _error: DamagedFile) -> None:
+            loop.call_soon_threadsafe(desk.keeper.lost)
+
+        desk.store.on_damage = on_damage
+        lab.lead(1)
+        path = desk.store.path((await desk.keeper.take()).id)
+        sound = path.read_bytes()
+        tasks = [asyncio.create_task(desk.keeper.run()), asyncio.create_task(desk.keeper.scrub())]
+        async with asyncio.timeout(30):
+            for day in (1, 2):
+                rotten = bytearray(sound)
+                rotten[-day] ^= 1
+                path.write_bytes(rotten)
+                while not path.exists() or path.read_bytes() != sound:
+                    await asyncio.sleep(0.001)
+                found = {kept.read_bytes() for kept in (tmp_path / "quarantine").iterdir()}
+                assert len(found) == day
+                assert bytes(rotten) in found
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    run(story)
+
+
+def test_one_that_is_set_aside_before_it_is_announced_stops_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def found_rotten_at_once(
+        image: MetadataImage, directory: Path, **rests: Callable[[float], object]
+    ) -> Path:
+        path = write_snapshot(image, directory, **rests)
+        path.unlink()
+        return path
+
+    async def story(lab: Lab) -> None:
+        desk = Desk(lab, tmp_path)
+        lab.lead(1)
+        with monkeypatch.context() as rotting:
+            rotting.setattr(snapshot_keeper, "write_snapshot", found_rotten_at_once)
+            with pytest.raises(ThrottlingQuotaExceeded, match=r"no snapshot .* here"):
+                await desk.keeper.take()
+        offer = await desk.keeper.take()
+        monkeypatch.setattr(desk.store, "ids", lambda: ["00000000000000000001-0000000001", offer.id])
+        assert desk.keeper.offers() == [offer], "nor one that is set aside while they are listed"
+
     run(story)

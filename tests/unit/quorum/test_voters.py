@@ -350,7 +350,7 @@ class Desk:
         self.room = 1 << 30
         own = settings(1)
         committed_log = CommittedLog(SegmentedLog.open(directory / "log", segment_bytes=1 << 20))
-        store = SnapshotStore(directory / "snapshots", directory / "quarantine")
+        self.store = store = SnapshotStore(directory / "snapshots", directory / "quarantine")
         self.keeper = keeper = SnapshotKeeper(
             settings=own,
             controller=self.controller,
