@@ -64,7 +64,7 @@ class DamagedFrame(ValueError):
     """Bytes are no whole, sound frame. `torn`: they end before the frame does. `at`: where in them.
 
     `another_version`: the crc is right, so they are what was written, and this release does not know what they say.
-    `base_offset`: the frame's, where its crc is right; else None.
+    `base_offset`: the frame's, where its crc is right or it is known otherwise; else None.
     """
 
     def __init__(

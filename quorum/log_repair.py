@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import aiohttp
 
-from metadata_log.codec import DamagedFrame, check_frame
+from metadata_log.codec import DamagedFrame, check_frame, damaged_answer
 from metadata_log.errors import DamagedFile, MetadataError
 from metadata_log.limits import KIB, MIB, SCRUB_EVERY_S
 from metadata_log.segments import SegmentedLog, check_frames
@@ -145,6 +145,15 @@ async def fetch_pages(
                 header = check_frame(page, position)
                 position += header.frame_bytes
                 at = header.end_offset
-        except (aiohttp.ClientError, TimeoutError, DamagedFrame):
+        except (aiohttp.ClientError, TimeoutError):
+            return
+        except DamagedFrame as error:
+            error.base_offset = at
+            tell_unreadable(url, error)
             return
         yield page, at
+
+
+def tell_unreadable(url: str, error: DamagedFrame) -> None:
+    """Log which controller sent frames that cannot be read, and which of them it is."""
+    log.warning("peer_log_unreadable", extra={"reason": damaged_answer(url, error).message})

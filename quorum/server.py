@@ -18,7 +18,7 @@ from aiohttp import web
 from metadata_log import limits
 from metadata_log.batch import RecordBatch
 from metadata_log.clock import monotonic_ms, unix_ms
-from metadata_log.codec import DamagedFrame, damaged_answer, decode_all, read_header
+from metadata_log.codec import DamagedFrame, decode_all, read_header
 from metadata_log.data_directory import (
     DirectoryLock,
     Meta,
@@ -54,7 +54,7 @@ from quorum.controller import AppliedListener, Controller
 from quorum.decide.quorum import identities
 from quorum.fetch_service import FetchService
 from quorum.http_api import HttpApi
-from quorum.log_repair import LogRepair, fetch_pages
+from quorum.log_repair import LogRepair, fetch_pages, tell_unreadable
 from quorum.raft.adapter import PointerDisk, PySyncObjLog, stored_pointer
 from quorum.raft.guard import RaftSettings
 from quorum.raft.journal import Journal, OsDisk, room_to_open
@@ -343,7 +343,7 @@ class _Node:
                     return False
                 self.segments.append(frame, read_header(frame))
         except DamagedFrame as error:
-            log.warning("peer_log_unreadable", extra={"reason": damaged_answer(url, error).message})
+            tell_unreadable(url, error)
             return False
         return True
 

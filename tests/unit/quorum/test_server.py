@@ -2,15 +2,23 @@
 
 import asyncio
 import random
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
+from metadata_log.codec import read_header
 from metadata_log.data_directory import DirectoryLock, format_directory, load_meta, read_process_json
 from metadata_log.errors import CannotListen, DirectoryInUse
-from metadata_log.ids import NodeId
+from metadata_log.ids import NodeId, Uuid
+from metadata_log.recent_faults import RecentFaults
 from quorum.config import ControllerSettings, VoterSettings
-from quorum.server import run_controller
+from quorum.server import _Node, run_controller
+from tests.support.histories import A_TYPE_UNKNOWN_HERE, frame_behind, random_history
 from tests.support.processes import free_port
 
 
@@ -45,5 +53,66 @@ def test_a_refused_controller_leaves_no_process_json_but_that_of_another(tmp_pat
             with pytest.raises(CannotListen):
                 await run_controller(settings)
             assert not file.exists()
+
+    asyncio.run(scenario())
+
+
+FRAMES = [step.frame for step in random_history(random.Random(1), batch_count=6)]
+READ = 3
+"""So many frames of the page can be read."""
+FLIPPED = FRAMES[READ][:-1] + bytes([FRAMES[READ][-1] ^ 1])
+UNKNOWN = frame_behind(FRAMES[READ - 1], A_TYPE_UNKNOWN_HERE)
+OFFSET = read_header(UNKNOWN).base_offset
+
+
+class Peer:
+    """Where another controller answers, with these frames for a log."""
+
+    def __init__(self, frames: Sequence[bytes]) -> None:
+        self.frames = frames
+        self.asked_from: list[int] = []
+        app = web.Application()
+        app.add_routes([web.get("/v1/log", self._log)])
+        self.server = TestServer(app)
+
+    def voter(self, node_id: int) -> VoterSettings:
+        return VoterSettings(
+            id=NodeId(node_id),
+            raft=("127.0.0.1", 1),
+            http=str(self.server.make_url("")).rstrip("/"),
+            directory_id=Uuid(bytes([node_id]) * 16),
+        )
+
+    async def _log(self, request: web.Request) -> web.Response:
+        start = int(request.query["from"])
+        self.asked_from.append(start)
+        return web.Response(body=b"".join(f for f in self.frames if read_header(f).base_offset >= start))
+
+
+@pytest.mark.parametrize(
+    ("frame", "reason", "kept"),
+    [(UNKNOWN, "record type 7777 version 0 is unknown", OFFSET), (FLIPPED, "a frame's crc is", 0)],
+    ids=["another version's", "damaged"],
+)
+def test_a_peers_page_that_cannot_be_read_is_named_and_the_next_peer_is_asked(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, frame: bytes, reason: str, kept: int
+) -> None:
+    """What is kept of it is whole batches: the next peer is asked from their end on."""
+
+    async def scenario() -> None:
+        unreadable, sound = Peer([*FRAMES[:READ], frame, *FRAMES[READ + 1 :]]), Peer(FRAMES)
+        own = settings_for(tmp_path, ("127.0.0.1", free_port()))
+        async with unreadable.server, sound.server:
+            settings = replace(own, voters=(*own.voters, unreadable.voter(2), sound.voter(3)))
+            with ExitStack() as stack:
+                node = _Node(settings, load_meta(tmp_path), stack, RecentFaults())
+                node.covered_offset = read_header(FRAMES[-1]).end_offset
+                await node._complete_log()
+                await node._http().close()
+                assert [frame for _, frame in node.segments.frames(0)] == FRAMES
+        told = [vars(record)["reason"] for record in caplog.records if record.msg == "peer_log_unreadable"]
+        assert len(told) == 1
+        assert told[0].startswith(f"{settings.voters[1].http}: offset {OFFSET}: {reason}")
+        assert sound.asked_from == [kept]
 
     asyncio.run(scenario())
