@@ -23,7 +23,7 @@ from metadata_log.data_directory import (
     replace_file,
     sync_directory,
 )
-from metadata_log.errors import DamagedFile, InvariantBroken
+from metadata_log.errors import DamagedFile, DiskFailed, InvariantBroken
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.limits import FRAME_BYTES_MAX, MIB, SNAPSHOT_AGE_MS, SNAPSHOTS_KEPT
 from metadata_log.segments import SegmentedLog
@@ -283,8 +283,13 @@ class Cache:
         """Keep the buckets of the newest snapshot's digest, so that the next start need not count its records."""
         if self._kept_buckets != image.digest_buckets:
             content = checked_json({"buckets": image.digest_buckets})
-            replace_file(self._data_dir / STATE_DIGEST_FILE, content)
-            self._kept_buckets = image.digest_buckets
+            try:
+                replace_file(self._data_dir / STATE_DIGEST_FILE, content)
+            except DiskFailed as error:
+                # The next start takes twice as long, no more.
+                log.warning("state_digest_not_kept", extra={"reason": error.message})
+            else:
+                self._kept_buckets = image.digest_buckets
 
     def _report_damage(self, reason: str) -> None:
         self.damaged_count += 1

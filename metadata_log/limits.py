@@ -67,8 +67,11 @@ RAFT_LINK_TIMEOUT_MS: Final = 3_000
 """A link is closed when the other end's kernel is silent for so long: TCP repeats ever more seldom, and would
 notice a healed network only after a minute, where a new link is made in a second."""
 RECONNECT_MS: Final = 50
-"""A lost Raft link is made anew after so long (doubled up to RECONNECT_MAX_MS while it fails)."""
+"""A lost Raft link is made anew after so long (doubled while it fails, up to one of the next two)."""
+RECONNECT_ABSENT_MAX_MS: Final = 200
+"""Where nobody listens: without this link, a node that has just started is no help to whoever is elected next."""
 RECONNECT_MAX_MS: Final = 1_000
+"""Where somebody does, who refuses us or fails: a peer that dies of our messages is not hurried."""
 DIAL_GRACE_MS: Final = 1_000
 """A node dials one with a higher id only when that one has not dialled for so long."""
 STOP_TIMEOUT_MS: Final = 10_000

@@ -5,11 +5,14 @@ import importlib
 from typing import Any
 
 from ops import render
+from ops.bench.probes import watching
 from ops.talk import show
 
 
 def run_bench(args: argparse.Namespace) -> int:
-    result: dict[str, Any] = importlib.import_module(f"ops.bench.{args.bench}").run(args)
+    with watching() as withheld:
+        result: dict[str, Any] = importlib.import_module(f"ops.bench.{args.bench}").run(args)
+    result["probes"] |= withheld
     show(args, result, table=lambda: render.fields(_flat("", result)))
     return 0
 

@@ -113,8 +113,23 @@ class OurPeer:
             await asyncio.sleep(_POLL_S)
 
     async def wait_until_whole(self) -> None:
-        """Wait until the active controller sees every voter reachable and caught up."""
+        """Wait until the active controller sees every voter reachable and caught up, and each says that it is ready.
+
+        As whoever restarts one controller after the other does: one that has just started holds the log before it has
+        applied it.
+        """
         await self._leader(among_whole=True)
+        async with asyncio.timeout(_START_TIMEOUT_S):
+            for controller in self.cluster.controllers:
+                while not await self._is_ready(controller):
+                    await asyncio.sleep(_POLL_S)
+
+    async def _is_ready(self, controller: Member) -> bool:
+        try:
+            await self._text("GET", f"{controller.http}/readyz", None, {})
+        except NotAcknowledged:
+            return False
+        return True
 
     def _member(self, endpoint: str) -> Member:
         return next(member for member in self.cluster.members if member.http == endpoint)

@@ -1,4 +1,7 @@
-"""E: what this machine's disk and loopback cost just now, so that a figure can be read against its floor."""
+"""E: what this machine costs just now: its disk and loopback, and how long it stood still meanwhile.
+
+A figure is read against these floors; and where a virtual machine stood still for 100 ms, so did all that it measured.
+"""
 
 import os
 import socket
@@ -6,6 +9,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +28,59 @@ with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as link:
     while data := link.recv(4096):
         link.sendall(data)
 """
+
+_SLEEPER: Final = """
+import os, sys, time
+if hasattr(os, "SCHED_FIFO"):
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    except PermissionError:
+        pass
+late_max = 0.0
+parent = os.getppid()
+print(flush=True)
+while os.getppid() == parent and not os.path.exists(sys.argv[1]):
+    began = time.monotonic()
+    time.sleep(0.005)
+    late_max = max(late_max, time.monotonic() - began - 0.005)
+print(late_max)
+"""
+
+
+@contextmanager
+def watching() -> Iterator[dict[str, float]]:
+    """Fill the dict yielded, at the end, with what the machine withheld from all of us meanwhile.
+
+    late_max_ms: by how much a process that sleeps 5 ms again and again, before all others where that is permitted, woke too
+    late at most. stolen_percent: the processor time that the host gave to others (Linux alone).
+    """
+    told: dict[str, float] = {}
+    with tempfile.TemporaryDirectory(prefix="metaquorum-bench-") as scratch:
+        end = Path(scratch, "end")
+        sleeper = [sys.executable, "-c", _SLEEPER, str(end)]
+        with subprocess.Popen(sleeper, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as child:  # noqa: S603 ours
+            assert child.stdout is not None
+            child.stdout.readline()
+            before = _processor_time()
+            try:
+                yield told
+            finally:
+                end.touch()
+                late_max_s = float(child.stdout.readline())
+        told["late_max_ms"] = round(late_max_s * 1000, 1)
+        after = _processor_time()
+        if before is not None and after is not None and after[1] > before[1]:
+            told["stolen_percent"] = round(100 * (after[0] - before[0]) / (after[1] - before[1]), 1)
+
+
+def _processor_time() -> tuple[int, int] | None:
+    """Return how much the host stole and how much there was, in ticks; None where nobody tells."""
+    try:
+        user_to_steal = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
+    except FileNotFoundError:
+        return None
+    ticks = [int(text) for text in user_to_steal]
+    return ticks[-1], sum(ticks)
 
 
 def probes(directory: Path) -> dict[str, float]:

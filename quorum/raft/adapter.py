@@ -70,8 +70,8 @@ PREPARE_REST_MS: Final = 100
 """Between two parts of the journal's next file."""
 ENGINE_AGE_S: Final = 1.0
 """An engine is made as if so long ago: the deadline it begins with has passed, too, so it campaigns when it is told to."""
-APPLY_BYTES_PER_PUMP: Final = 4 * RAFT_ENTRY_BYTES_MAX
-"""A long replay yields to heartbeats after so many bytes."""
+APPLY_MS_PER_PUMP: Final = 1.0
+"""A long replay lets messages and requests pass after so long."""
 
 PROVED_SOURCES: Final = {
     syncobj: "e8bdf06797085d734df86e24ab4802fe87893dff77268565ec036f7ad4a1cfe4",
@@ -250,6 +250,8 @@ class PySyncObjLog:
             self._ended.set()
 
     async def _wait(self) -> None:
+        if self._wake.is_set():
+            await asyncio.sleep(0)  # else nobody but us would ever have a turn: the event does not wait
         await self._wake.wait()
         self._wake.clear()
 
@@ -385,7 +387,7 @@ class PySyncObjLog:
     def transfer_leadership(self, to: NodeId | None) -> None:
         if not self._is_leader:
             raise NotController("this node does not lead", controller_id=self._guard.leader)
-        target = self._guard.most_caught_up(self._voters) if to is None else to
+        target = self._guard.successor(self._voters) if to is None else to
         if target is None or not self._guard.is_linked(self._voters, target):
             raise InvalidRequest(
                 "no other voter is reachable" if to is None else f"{to} is no other voter that is reachable",
@@ -545,10 +547,10 @@ class PySyncObjLog:
 
     def _apply(self, now: float) -> None:
         """Hand on what is committed, and synced here: so a log that reaches beyond its journal proves a loss."""
-        journal, applied_bytes = self._journal, 0
+        journal, began = self._journal, self._now_ms()
         until = min(self.commit_index, journal.synced_index)
         while (index := self._applied[0] + 1) <= until:
-            if applied_bytes > APPLY_BYTES_PER_PUMP:
+            if self._now_ms() - began > APPLY_MS_PER_PUMP:
                 self._wake.set()
                 break
             command, _, term = journal[index - journal[0][1]]
@@ -559,7 +561,6 @@ class PySyncObjLog:
                 raise InvariantBroken(f"log entry {index} is neither ours nor the engine's")
             if is_change(command):
                 self._listener.on_voters(from_command(command)[0])
-            applied_bytes += len(command)
             self._applied = RaftPosition((index, term))
             if term == self._engine.term:
                 self._committed_at, self._committed_term = now, term

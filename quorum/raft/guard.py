@@ -53,6 +53,7 @@ from metadata_log.limits import (
     MIB,
     RAFT_APPEND_BYTES_MAX,
     RAFT_TAIL_ENTRIES,
+    VOTER_CAUGHT_UP_MS,
 )
 from quorum.raft import messages
 from quorum.raft.messages import Entry, Message
@@ -246,7 +247,7 @@ class Guard:
         self.outbox: list[tuple[NodeId, Message]] = []
         self.held: list[tuple[NodeId, Message]] = []
         self.links: dict[NodeId, Uuid] = {}
-        """Who is connected, and under which directory; observers among them."""
+        """Who is connected, and under which directory; observers among them. The longest connected comes first."""
         self.stalled = False
         """A sync has been under way for too long: this node neither leads nor campaigns."""
         self.joins = False
@@ -287,6 +288,7 @@ class Guard:
         node_id, directory_id = member
         if node_id == self._id:
             return
+        self.links.pop(node_id, None)
         self.links[node_id] = directory_id
         if self.engine.role is not Role.LEADER:
             return
@@ -969,9 +971,22 @@ class Guard:
         return node_id in self.links and self.links[node_id] == voters.get(node_id)
 
     def most_caught_up(self, voters: Voters) -> NodeId | None:
-        """Return that one of `voters`, linked, whose log is longest, the lowest id among equals."""
-        linked = [peer for peer in self.peers if self.is_linked(voters, peer)]
-        return max(linked, key=lambda peer: (self.peers[peer].match, -peer), default=None)
+        """Return that one of `voters`, linked, whose log is longest, the one linked longest among equals."""
+        return max(self._linked(voters), key=lambda peer: self.peers[peer].match, default=None)
+
+    def successor(self, voters: Voters) -> NodeId | None:
+        """Return whom of `voters` to hand over to: of those who hold our log, but for what is under way, the one linked
+        longest.
+
+        Who has just started may hold all of it, and still have most of it to apply before it can decide anything.
+        """
+        since = self._now - VOTER_CAUGHT_UP_MS
+        sound = (peer for peer in self._linked(voters) if self.peers[peer].caught_up_at >= since)
+        return next(sound, self.most_caught_up(voters))
+
+    def _linked(self, voters: Voters) -> list[NodeId]:
+        """Return those of `voters` that are connected, as long as they have been: longest first."""
+        return [peer for peer in self.links if peer in self.peers and self.is_linked(voters, peer)]
 
     def leave_to(self, target: NodeId | None) -> None:
         """Tell all how far the log is committed, and have `target` (None: nobody) stand for election at once.

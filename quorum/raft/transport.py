@@ -49,6 +49,7 @@ from metadata_log.limits import (
     RAFT_LINK_TIMEOUT_MS,
     RAFT_MESSAGE_BYTES_MAX,
     RAFT_OUTBOX_BYTES_MAX,
+    RECONNECT_ABSENT_MAX_MS,
     RECONNECT_MAX_MS,
     RECONNECT_MS,
     TEXT_BYTES_MAX,
@@ -412,9 +413,10 @@ class TcpTransport:
         while True:
             link = self._established.get(peer) or await self._dial(peer)
             await link.lost.wait()
-            # A link lost as soon as made is no success: a peer that dies of our messages is not hurried.
-            if link.age_ms() >= RECONNECT_MAX_MS:
+            if link.age_ms() >= RECONNECT_MAX_MS:  # lost as soon as made is no success
                 delay_ms = RECONNECT_MS
+            elif not link.is_answered():
+                delay_ms = min(delay_ms, RECONNECT_ABSENT_MAX_MS)
             await asyncio.sleep(max(delay_ms, grace_ms) / 1000)
             delay_ms = min(2 * delay_ms, RECONNECT_MAX_MS)
 
@@ -453,6 +455,10 @@ class _Link(asyncio.Protocol):
     def age_ms(self) -> int:
         """Return for how long the link has been established; 0 if it never was."""
         return 0 if self._established_at_ms is None else self._owner.now_ms() - self._established_at_ms
+
+    def is_answered(self) -> bool:
+        """Answer whether anybody listened there."""
+        return self._transport is not None
 
     @property
     def member(self) -> Member:

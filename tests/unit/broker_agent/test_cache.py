@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from broker_agent import cache as cache_module
 from broker_agent.cache import CLEAN_STOP_FILE, STATE_DIGEST_FILE, Cache
 from broker_agent.follower import Position, position_of
 from metadata_log.apply import _Builder
 from metadata_log.data_directory import checked_json
-from metadata_log.errors import WrittenByAnotherVersion
+from metadata_log.errors import DiskFailed, WrittenByAnotherVersion
 from metadata_log.image.metadata_image import EMPTY
 from metadata_log.state_digest import EMPTY_BUCKETS, buckets_of, digest
 from snapshots.snapshot_file import write_snapshot
@@ -292,6 +293,20 @@ def test_nothing_rests_on_what_is_kept_of_a_digest(tmp_path: Path, history: Fake
     assert json.loads(the_buckets_file(tmp_path))["buckets"] == [
         *map(list, history.image_at(59).digest_buckets)
     ]
+    cache.close()
+
+
+def test_a_disk_without_room_for_it_stops_nobody(
+    tmp_path: Path, history: FakeLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, content: bytes) -> None:
+        raise DiskFailed(f"{path}: no room for {len(content)} bytes")
+
+    filled(tmp_path, history)
+    write_snapshot(history.image_at(59), tmp_path / "snapshots")
+    monkeypatch.setattr(cache_module, "replace_file", refuse)
+    cache = a_cache(tmp_path)
+    assert cache.open() == history.image
     cache.close()
 
 

@@ -22,7 +22,7 @@ from quorum.raft.guard import NEVER, Guard, Progress
 from quorum.raft.pointer import FILE_NAME, Pointer
 from quorum.raft.raft_log import Member, Role
 from tests.simulation.stepped import Quorum, frames_of
-from tests.simulation.world import SNAPSHOT_FRAMES, SimulatedNode, directory_of
+from tests.simulation.world import SNAPSHOT_FRAMES, Model, SimulatedNode, directory_of
 
 
 @pytest.fixture
@@ -136,6 +136,40 @@ def test_a_follower_puts_off_applying_for_a_sync_but_not_for_ever(
     assert put_off.count(True) > 20
     assert not any(one and next_one for one, next_one in pairwise(put_off))
     assert frames_of(follower) > before + 200
+
+
+def test_a_long_replay_lets_others_have_their_turn(quorum: Quorum, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a node that starts with much to apply answers meanwhile. Method: each entry takes longer than one turn may."""
+    for _ in range(20):
+        quorum.write()
+    leader = quorum.leader()
+    follower = next(node for node in quorum.nodes if node is not leader)
+    follower.crash()
+    on_commit, turns = Model.on_commit, 0
+    in_which_turn: list[int] = []
+
+    def commit(self: Model, frames: bytes) -> None:
+        if self is follower.listener:
+            in_which_turn.append(turns)
+            quorum.loop._now += 2 * adapter.APPLY_MS_PER_PUMP / 1000
+        on_commit(self, frames)
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0 if in_which_turn and len(in_which_turn) < 20 else 0.001)
+
+    async def restart() -> "asyncio.Task[None]":
+        follower.start()
+        return asyncio.create_task(others())
+
+    monkeypatch.setattr(Model, "on_commit", commit)
+    beside = quorum.run(restart())
+    quorum.until(lambda: frames_of(follower) == frames_of(leader))
+    assert len(in_which_turn) >= 20
+    assert len(set(in_which_turn)) >= 15
+    assert not beside.done()
 
 
 def test_who_is_told_to_stop_says_nothing_more(quorum: Quorum, monkeypatch: pytest.MonkeyPatch) -> None:

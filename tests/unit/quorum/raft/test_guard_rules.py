@@ -10,6 +10,7 @@ import pytest
 
 from metadata_log.errors import InvariantBroken
 from metadata_log.ids import NodeId
+from metadata_log.limits import VOTER_CAUGHT_UP_MS
 from quorum.raft import messages
 from quorum.raft.guard import COMMIT_NEWS_MS, Guard, Progress, RaftSettings, SnapshotNews
 from quorum.raft.raft_log import Member, Role
@@ -262,6 +263,24 @@ def test_stick_gives_way_to_a_transfer() -> None:
     quorum.settle()
     assert quorum[C].engine.role is Role.LEADER
     assert quorum[A].engine.role is Role.FOLLOWER
+
+
+def test_leadership_goes_to_who_has_been_linked_longest() -> None:
+    """B and C hold the whole log, but B has just come back and may have most of it to apply before it can decide."""
+    quorum = HandQuorum()
+    quorum.elect(A)
+    quorum.settle()
+    leader, voters = quorum[A].guard, quorum[A].guard.voters
+    assert leader.successor(voters) == B
+    leader.lost(quorum.member(B), quorum.now, by_peer=True)
+    assert leader.successor(voters) == C
+    leader.connected(quorum.member(B), quorum.now)
+    quorum[A].submit(b"x")
+    quorum.settle()
+    assert leader.peers[B].match == leader.peers[C].match
+    assert leader.successor(voters) == leader.most_caught_up(voters) == C
+    leader.peers[C].caught_up_at = quorum.now - VOTER_CAUGHT_UP_MS - 1
+    assert leader.successor(voters) == B
 
 
 def test_prevote_who_would_win_learns_a_term_that_nobody_leads() -> None:

@@ -13,7 +13,12 @@ import pytest
 
 from metadata_log.errors import CannotListen, InvariantBroken
 from metadata_log.ids import NodeId, Uuid
-from metadata_log.limits import RAFT_HELLO_BYTES_MAX, RAFT_MESSAGE_BYTES_MAX
+from metadata_log.limits import (
+    RAFT_HELLO_BYTES_MAX,
+    RAFT_MESSAGE_BYTES_MAX,
+    RECONNECT_ABSENT_MAX_MS,
+    RECONNECT_MAX_MS,
+)
 from quorum.raft import transport as transport_module
 from quorum.raft.raft_log import Member, Voters
 from quorum.raft.transport import (
@@ -529,6 +534,37 @@ def test_a_higher_id_that_does_not_dial_is_dialled() -> None:
         async with one.running(), two.running():
             await until(lambda: one.transport.connected() and two.transport.connected(), "linked")
             assert one.transport._established[NodeId(2)]._dialled == 2
+
+    run(test())
+
+
+@pytest.mark.parametrize("listens", [False, True])
+def test_who_does_not_listen_is_soon_dialled_again(listens: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a node that starts is linked at once, and one that fails of our messages is not hurried."""
+    waited: list[float] = []
+    sleep = asyncio.sleep
+
+    async def skip(seconds: float) -> None:
+        waited.append(seconds)
+        await sleep(0.001)
+
+    async def test() -> None:
+        _, two, ports = pair()
+        async with contextlib.AsyncExitStack() as stack:
+            if listens:
+
+                def hang_up(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                    writer.close()
+
+                port = ports[1]
+                await stack.enter_async_context(await asyncio.start_server(hang_up, "127.0.0.1", port))
+            monkeypatch.setattr(asyncio, "sleep", skip)
+            await stack.enter_async_context(two.running())
+            async with asyncio.timeout(DEADLINE_S):
+                while len(waited) < 12:
+                    await sleep(0.01)
+        longest_ms = 1000 * max(waited)
+        assert longest_ms == (RECONNECT_MAX_MS if listens else RECONNECT_ABSENT_MAX_MS)
 
     run(test())
 
