@@ -103,7 +103,11 @@ class Membership:
 
     def _wipe(self, tries: int = TRIES) -> None:
         voters = self._newest()
-        if self._lost is not None or voters is None:
+        # Who was wiped while a change that admits it was under way is a voter that nobody can be any more, too.
+        is_one_gone = voters is not None and any(
+            self._world.nodes[voter].directory_id != directory for voter, directory in voters.items()
+        )
+        if self._lost is not None or voters is None or is_one_gone:
             if tries and self._world.is_rough:
                 self._world.loop.call_later(0.2, self._wipe, tries - 1)
             return
