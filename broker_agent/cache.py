@@ -262,6 +262,13 @@ class Cache:
         self._due = None
         self._covered_offset = 0
 
+    def _report_damage(self, reason: str) -> None:
+        self.damaged_count += 1
+        self.warnings["CACHE_SET_ASIDE"] = (
+            f"{reason}; what was damaged lies in quarantine, and the controllers had it"
+        )
+        log.error("cache_damaged", extra={"reason": reason})
+
     # --- what the newest snapshot's state digest is made of
 
     def _known_buckets(self) -> Buckets | None:
@@ -290,13 +297,6 @@ class Cache:
                 log.warning("state_digest_not_kept", extra={"reason": error.message})
             else:
                 self._kept_buckets = image.digest_buckets
-
-    def _report_damage(self, reason: str) -> None:
-        self.damaged_count += 1
-        self.warnings["CACHE_SET_ASIDE"] = (
-            f"{reason}; what was damaged lies in quarantine, and the controllers had it"
-        )
-        log.error("cache_damaged", extra={"reason": reason})
 
     # --- at the end
 

@@ -155,8 +155,6 @@ def read_snapshot(
             image = image_of(records, header=header, digest_buckets=known_buckets)
         except InvariantBroken as error:
             raise records.damaged(f"its records contradict each other: {error.message}") from error
-        except (TypeError, AttributeError, ValueError) as error:
-            raise records.damaged(f"its partitions are not ours: {error}") from error
         footer = records.footer
         assert footer is not None
         if footer.record_count != records.count:
