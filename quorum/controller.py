@@ -369,6 +369,10 @@ class Controller:
         finally:
             self._transfers.remove(taken_over)
 
+    def resign(self) -> None:
+        """Take no further write: this controller is about to stop. Those under way are answered once they commit."""
+        self._drop_tip()
+
     @property
     def is_waited_for(self) -> bool:
         """Whether somebody waits for the fate of records."""

@@ -70,8 +70,8 @@ from snapshots.store import SnapshotStore
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-CLAIM_HEARD_MS = 500
-"""How long a leader that handed over goes on for those who wait for their records."""
+LAST_WRITES_MS = 500
+"""How long a controller that stops goes on for those who wait for their records."""
 COMPLETE_LOG_MS = 20_000
 """How long a node whose log lost its end to damage waits for another controller that has it."""
 COMPLETE_LOG_AGAIN_S = 0.5
@@ -358,12 +358,13 @@ class _Node:
         if self.controller.is_active and len(self.raft.status().voters) > 1:
             with suppress(Rejected, OutcomeUnknown, Unavailable):  # nobody is there to take over
                 await self.controller.transfer(None)
-            # The successor's claim tells those who wait here that they must ask there.
-            deadline = monotonic_ms() + CLAIM_HEARD_MS
-            while self.controller.is_waited_for and monotonic_ms() < deadline:
-                await asyncio.sleep(0.005)
-            self.controller.stop_waiting()
+        self.controller.resign()
+        # What is under way commits meanwhile, or the successor's claim tells those who wait that they must ask there.
+        deadline = monotonic_ms() + LAST_WRITES_MS
+        while self.controller.is_waited_for and monotonic_ms() < deadline:
+            await asyncio.sleep(0.005)
         await self.raft.close()
+        self.controller.stop_waiting()  # nobody can begin to wait any more
         raise _Stopped
 
     async def _raise_fault(self) -> None:

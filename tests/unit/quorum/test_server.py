@@ -2,9 +2,11 @@
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -13,9 +15,11 @@ from aiohttp.test_utils import TestServer
 
 from metadata_log.codec import read_header
 from metadata_log.data_directory import DirectoryLock, format_directory, load_meta, read_process_json
-from metadata_log.errors import CannotListen, DirectoryInUse
+from metadata_log.errors import CannotListen, DirectoryInUse, NotController, OutcomeUnknown
 from metadata_log.ids import NodeId, Uuid
+from metadata_log.protocol import AlterConfigs
 from metadata_log.recent_faults import RecentFaults
+from metadata_log.records.configs import BROKER
 from quorum.config import ControllerSettings, VoterSettings
 from quorum.server import _Node, run_controller
 from tests.support.histories import A_TYPE_UNKNOWN_HERE, frame_behind, random_history
@@ -114,5 +118,47 @@ def test_a_peers_page_that_cannot_be_read_is_named_and_the_next_peer_is_asked(
         assert len(told) == 1
         assert told[0].startswith(f"{settings.voters[1].http}: offset {OFFSET}: {reason}")
         assert sound.asked_from == [kept]
+
+    asyncio.run(scenario())
+
+
+def test_who_waits_for_a_controller_that_is_told_to_stop_is_answered_before_it_ends(tmp_path: Path) -> None:
+    """A record not committed by then is of unknown fate, which is told too; nobody is left to his own timeout."""
+
+    async def scenario() -> None:
+        settings = settings_for(tmp_path, ("127.0.0.1", free_port()))
+        told: Counter[str] = Counter()
+        with ExitStack() as stack:
+            node = _Node(settings, load_meta(tmp_path), stack, RecentFaults())
+
+            async def write(writer: int) -> None:
+                for number in count():
+                    command = AlterConfigs(
+                        resource_type=BROKER, resource_name="", set={f"w{writer}": str(number)}, unset=()
+                    )
+                    try:
+                        await node.controller.submit(command, actor=None, request=None)
+                    except (NotController, OutcomeUnknown) as error:
+                        told[error.error] += 1
+                        return
+                    told["acknowledged"] += 1
+
+            running = asyncio.create_task(node.run(None))
+            while not node.controller.is_active:
+                assert not running.done()
+                await asyncio.sleep(0.005)
+            writers = [asyncio.create_task(write(number)) for number in range(8)]
+            while told["acknowledged"] < 40:
+                await asyncio.sleep(0)
+            node.stop_asked.set()
+            await running
+            for _ in range(3):
+                await asyncio.sleep(0)  # those who were just told have a turn
+            assert all(writer.done() for writer in writers)
+            await asyncio.gather(*writers)
+            assert told.keys() <= {"acknowledged", "NOT_CONTROLLER", "REQUEST_TIMED_OUT"}
+            assert told["NOT_CONTROLLER"] + told["REQUEST_TIMED_OUT"] == len(writers)
+            last = node.controller.committed.configs[(BROKER, "")]
+            assert {f"w{number}" for number in range(8)} <= set(last)
 
     asyncio.run(scenario())
