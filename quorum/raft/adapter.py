@@ -276,7 +276,8 @@ class PySyncObjLog:
         pointer = stored_pointer(self._disk)
         if pointer is not None:
             self._pinned = {pointer.snapshot_id}
-            await self._bring(pointer.snapshot_id)
+            if not await self._unless_closed(self._bring(pointer.snapshot_id)):
+                return
             self._stand_on(pointer)
             self._listener.on_restore(pointer.snapshot_id)
         elif len(self._journal) > 0 and self._journal[0][1] > 1:
@@ -287,6 +288,14 @@ class PySyncObjLog:
         self._begin()
         self._takes_part = True
         self._transport.on_message = self._on_message
+
+    async def _unless_closed(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Do what may take long, until `close` is called; answer whether it was done."""
+        task = self._tasks.create_task(work)
+        task.add_done_callback(lambda _: self._wake.set())
+        while not task.done() and not self._closing:
+            await self._wait()
+        return not task.cancel()
 
     async def _bring(self, snapshot_id: str) -> None:
         """Make sure of the snapshot that this node stands on; one that rotted is fetched from another voter."""

@@ -434,12 +434,14 @@ def test_the_journal_is_trimmed_behind_a_snapshot_and_a_late_node_fetches_it(quo
     quorum.until(lambda: leader.journal[0][1] > 100)
     quorum.run(_start(late))
     quorum.until(lambda: frames_of(late) == frames_of(leader))
-    assert quorum.world.snapshots_fetched >= 1
+    fetched = quorum.world.snapshots_fetched
+    assert fetched >= 1
     assert late.journal[0][1] > 100
     # And it stands on it after a restart.
     late.crash()
     quorum.run(_start(late))
-    assert frames_of(late) >= SNAPSHOT_FRAMES
+    quorum.until(lambda: frames_of(late) >= SNAPSHOT_FRAMES)
+    assert quorum.world.snapshots_fetched == fetched
     quorum.write()
 
 
@@ -529,6 +531,34 @@ def test_close_ends_the_node_and_fails_its_reads(quorum: Quorum) -> None:
     quorum.until(leader.task.done)
     assert not leader.listener.is_leader  # type: ignore[attr-defined]
     quorum.run(log.close())
+
+
+def test_close_does_not_wait_for_a_snapshot_that_nobody_gives(
+    quorum: Quorum, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where all who have it are behind a cut that swallows what is asked of them."""
+    node = next(node for node in quorum.nodes if not node.is_leader())
+    for _ in range(2 * SNAPSHOT_FRAMES):
+        quorum.write()
+    quorum.until(lambda: node.journal[0][1] > 1)
+    quorum.wait(0.5)
+    node.crash()
+    cancelled: list[str] = []
+
+    async def fetch(snapshot_id: str, from_node: NodeId) -> None:
+        try:
+            await asyncio.sleep(3_600)
+        finally:
+            cancelled.append(snapshot_id)
+
+    monkeypatch.setattr(node, "fetch", fetch)
+    quorum.run(_start(node))
+    quorum.wait(1.0)
+    assert node.log is not None and node.task is not None
+    assert cancelled == [] and not node.task.done()
+    quorum.run(node.log.close())
+    assert len(cancelled) == 1
+    quorum.until(node.task.done)
 
 
 # --- what stands on disk
