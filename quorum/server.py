@@ -302,6 +302,8 @@ class _Node:
             if listener is not None:
                 listener.close()
             await runner.cleanup()
+            # A snapshot that a thread still writes is done before the lock goes: it would meet the next process's.
+            await loop.shutdown_default_executor()
 
     async def _take_part(self) -> None:
         await self._complete_log()

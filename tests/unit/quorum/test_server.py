@@ -1,6 +1,7 @@
 """E: a controller's process, as far as it goes without a quorum."""
 
 import asyncio
+import os
 import random
 from collections import Counter
 from collections.abc import Sequence
@@ -15,13 +16,20 @@ from aiohttp.test_utils import TestServer
 
 from metadata_log.codec import read_header
 from metadata_log.data_directory import DirectoryLock, format_directory, load_meta, read_process_json
-from metadata_log.errors import CannotListen, DirectoryInUse, NotController, OutcomeUnknown
+from metadata_log.errors import (
+    CannotListen,
+    DirectoryInUse,
+    NotController,
+    OutcomeUnknown,
+    ThrottlingQuotaExceeded,
+)
 from metadata_log.ids import NodeId, Uuid
 from metadata_log.protocol import AlterConfigs
 from metadata_log.recent_faults import RecentFaults
 from metadata_log.records.configs import BROKER
 from quorum.config import ControllerSettings, VoterSettings
 from quorum.server import _Node, run_controller
+from snapshots.snapshot_file import SUFFIX, snapshot_id
 from tests.support.histories import A_TYPE_UNKNOWN_HERE, frame_behind, random_history
 from tests.support.processes import free_port
 
@@ -162,3 +170,45 @@ def test_who_waits_for_a_controller_that_is_told_to_stop_is_answered_before_it_e
             assert {f"w{number}" for number in range(8)} <= set(last)
 
     asyncio.run(scenario())
+
+
+def test_what_a_thread_writes_is_done_before_the_directory_is_anothers(tmp_path: Path) -> None:
+    """Method: the snapshot's partial file is a pipe, whose writer waits until somebody reads."""
+
+    async def scenario() -> None:
+        settings = settings_for(tmp_path, ("127.0.0.1", free_port()))
+        with ExitStack() as stack:
+            node = _Node(settings, load_meta(tmp_path), stack, RecentFaults())
+            running = asyncio.create_task(node.run(None))
+            while not node.controller.is_active:
+                assert not running.done()
+                await asyncio.sleep(0.005)
+            image = node.controller.committed
+            name = snapshot_id(image.end_offset, image.controller_epoch)
+            pipe = node.store.directory / f"{name}{SUFFIX}.part"
+            os.mkfifo(pipe)
+            taking = asyncio.create_task(node.keeper.take())
+            await asyncio.sleep(0)  # its work is handed to the thread
+            node.stop_asked.set()
+            while await answers(settings.listen_http):
+                await asyncio.sleep(0.005)
+            for _ in range(20):
+                await asyncio.sleep(0)
+            was_done = running.done()
+            reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+            await running
+            with pytest.raises(ThrottlingQuotaExceeded):  # no pipe can be synced
+                await taking
+            os.close(reader)
+            assert not was_done
+
+    asyncio.run(scenario())
+
+
+async def answers(address: tuple[str, int]) -> bool:
+    try:
+        _, writer = await asyncio.open_connection(*address)
+    except OSError:
+        return False
+    writer.close()
+    return True
