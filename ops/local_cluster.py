@@ -35,7 +35,7 @@ from metadata_log.data_directory import (
     renamed_os_errors,
     replace_file,
 )
-from metadata_log.errors import DirectoryInUse, Fault, InvalidSettings, Rejected, Unavailable
+from metadata_log.errors import DirectoryInUse, DiskFailed, Fault, InvalidSettings, Rejected, Unavailable
 from metadata_log.ids import BrokerId, NodeId, Uuid, random_uuid, uuid_from_text, uuid_text
 from ops.client import ClusterClient, Unreachable
 from ops.log_format import STREAM_VARIABLE
@@ -331,14 +331,21 @@ class LocalCluster:
                 os.kill(pid, number)
 
     async def stop(self) -> None:
-        """Stop brokers, then controllers, also those started by hand; what does not end in time is killed."""
+        """Stop brokers, then controllers, also those started by hand; what does not end in time is killed.
+
+        Raises:
+            DiskFailed: all have ended, and cluster.json could not tell so.
+        """
         if self._lock_fd is None:
             return
-        self.set_state("stopping")
+        with suppress(DiskFailed):  # the nodes end all the same; it is tried again behind them
+            self.set_state("stopping")
         for group in (self.brokers, self.controllers):
             await self._stop_all(group)
-        self.set_state("stopped")
-        self._release()
+        try:
+            self.set_state("stopped")
+        finally:
+            self._release()
 
     async def _stop_all(self, members: Sequence[Member]) -> None:
         for member in members:

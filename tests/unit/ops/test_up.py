@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +137,24 @@ def test_a_node_that_fails_to_start_is_the_exit_code(tmp_path: Path) -> None:
         assert "controller 1 ended with exit code 6: metaquorum: CannotListen: " in again.stderr
         assert "Traceback" not in again.stderr
     assert state_of(directory) == "stopped"
+
+
+@pytest.mark.slow
+def test_no_node_outlives_an_up_that_cannot_write_its_file(tmp_path: Path) -> None:
+    """As on a full disk; `finally` ends what the assertions would leave."""
+    directory = tmp_path / "c"
+    with up(directory, "--controllers", "1", "--brokers", "0") as running:
+        running.event("ready")
+        pid = running.event("started", id=1)["pid"]
+        (directory / "cluster.json.part").mkdir()
+        running.process.send_signal(signal.SIGTERM)
+        try:
+            assert running.end() == 6
+            assert "DiskFailed: " in running.stderr
+            assert not is_locked(directory / "controller-1")
+        finally:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 @pytest.mark.slow
