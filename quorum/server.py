@@ -297,6 +297,9 @@ class _Node:
             await asyncio.to_thread(self.segments.sync)
             log.info("controller_stopped", extra={"node_id": self.settings.node_id})
         finally:
+            # After a fault, too, who waits here is told to ask elsewhere.
+            self.controller.resign()
+            self.controller.stop_waiting()
             if self._session is not None:
                 await self._session.close()
             if listener is not None:

@@ -19,6 +19,7 @@ from metadata_log.data_directory import DirectoryLock, format_directory, load_me
 from metadata_log.errors import (
     CannotListen,
     DirectoryInUse,
+    Fault,
     NotController,
     OutcomeUnknown,
     ThrottlingQuotaExceeded,
@@ -130,7 +131,10 @@ def test_a_peers_page_that_cannot_be_read_is_named_and_the_next_peer_is_asked(
     asyncio.run(scenario())
 
 
-def test_who_waits_for_a_controller_that_is_told_to_stop_is_answered_before_it_ends(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fault", [None, Fault("a disk that failed")], ids=["told to stop", "a fault"])
+def test_who_waits_for_a_controller_that_stops_is_answered_before_it_ends(
+    tmp_path: Path, fault: Fault | None
+) -> None:
     """A record not committed by then is of unknown fate, which is told too; nobody is left to his own timeout."""
 
     async def scenario() -> None:
@@ -158,8 +162,13 @@ def test_who_waits_for_a_controller_that_is_told_to_stop_is_answered_before_it_e
             writers = [asyncio.create_task(write(number)) for number in range(8)]
             while told["acknowledged"] < 40:
                 await asyncio.sleep(0)
-            node.stop_asked.set()
-            await running
+            if fault is None:
+                node.stop_asked.set()
+                await running
+            else:
+                node._on_fault(fault)
+                with pytest.raises(Fault):
+                    await running
             for _ in range(3):
                 await asyncio.sleep(0)  # those who were just told have a turn
             assert all(writer.done() for writer in writers)
