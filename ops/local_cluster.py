@@ -348,13 +348,18 @@ class LocalCluster:
             self._release()
 
     async def _stop_all(self, members: Sequence[Member]) -> None:
-        for member in members:
-            self.signal(member.id, signal.SIGTERM)
-            # One that is stopped (SIGSTOP) hears of its end only when it runs again.
-            self.signal(member.id, signal.SIGCONT)
+        told: set[int] = set()
         deadline = time.monotonic() + STOP_TIMEOUT_S
         # process.json goes a moment before the process does, the lock with it.
         while any(self._is_there(member) for member in members):
+            for member in members:
+                # Behind a child of ours that was too late another may run: one that a killed starter left behind.
+                pid = self.pid(member.id)
+                if pid is not None and pid not in told:
+                    told.add(pid)
+                    self.signal(member.id, signal.SIGTERM)
+                    # One that is stopped (SIGSTOP) hears of its end only when it runs again.
+                    self.signal(member.id, signal.SIGCONT)
             if time.monotonic() > deadline:
                 self.kill_all()
             await asyncio.sleep(POLL_S)

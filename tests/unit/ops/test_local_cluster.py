@@ -1,13 +1,16 @@
-"""E: the plan, files and ports of a local cluster; nothing is started here."""
+"""E: the plan, files, ports and processes of a local cluster; no node is started here."""
 
+import asyncio
 import fcntl
 import json
 import os
 import random
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -17,6 +20,9 @@ from metadata_log.ids import Uuid, uuid_text
 from ops.local_cluster import ClusterMismatch, LocalCluster, ended_with, free_ports
 from ops.processes import running_process
 from ops.settings import load_broker_settings, load_controller_settings
+from tests.support.processes import poll_until
+
+ROOT: Final = Path(__file__).parents[3]
 
 
 def prepared(directory: Path, *, controllers: int | None = None, brokers: int | None = None) -> LocalCluster:
@@ -166,6 +172,33 @@ def test_a_process_is_found_by_its_file_and_its_lock(tmp_path: Path) -> None:
     tell(os.getpid())
     lock.release()
     assert running_process(tmp_path) is None
+
+
+A_NODE: Final = """
+import os, pathlib, signal, sys
+from metadata_log.data_directory import DirectoryLock, write_process_json
+data = pathlib.Path(sys.argv[1])
+with DirectoryLock(data):
+    said = {"incarnation_id": bytes(16), "http": "", "raft": None, "started_at_ms": 1, "log": ""}
+    write_process_json(data, role="broker", node_id=11, pid=os.getpid(), **said)
+    signal.pause()
+"""
+
+
+def test_who_runs_behind_a_child_that_came_too_late_is_told_to_stop_as_well(tmp_path: Path) -> None:
+    """As after a kill -9 of the starter: what it had just started holds the directory before the child that is to."""
+    cluster = LocalCluster(tmp_path, controllers=1, brokers=1)
+    cluster.prepare()
+    data = cluster.data(11)
+    left_behind = subprocess.Popen([sys.executable, "-c", A_NODE, str(data)], env={"PYTHONPATH": str(ROOT)})
+    late = cluster._children[11] = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+    try:
+        poll_until(lambda: running_process(data), deadline_s=30, what="process.json")
+        asyncio.run(cluster.stop())
+        assert (left_behind.wait(), late.wait()) == (-signal.SIGTERM, -signal.SIGTERM)
+    finally:
+        left_behind.kill()
+        late.kill()
 
 
 def test_the_command_that_starts_a_node_again(tmp_path: Path) -> None:
