@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import os
 import shlex
 import signal
 import time
@@ -72,7 +73,7 @@ class Events:
 async def _run(cluster: LocalCluster, events: Events, *, demo: bool) -> None:
     main = asyncio.current_task()
     assert main is not None
-    asked_to_stop = False
+    asked_to_stop = was_interrupted = False
 
     def on_signal() -> None:
         nonlocal asked_to_stop
@@ -97,11 +98,14 @@ async def _run(cluster: LocalCluster, events: Events, *, demo: bool) -> None:
         if not asked_to_stop:
             raise
         main.uncancel()
+        was_interrupted = True
         events.explain("\nstopping brokers, then controllers; once more kills them")
     finally:
         asked_to_stop = True
         await cluster.stop()
     events.tell("stopped", "stopped", dir=str(cluster.directory))
+    if was_interrupted and demo:
+        os._exit(0)  # else Python would wait for what Spark does in a thread, which nothing can interrupt
 
 
 async def _start(cluster: LocalCluster, events: Events, *, demo: bool) -> None:

@@ -25,10 +25,14 @@ UP = (sys.executable, "-m", "ops.cli", "up")
 class Running:
     """An `up`, and the events that it told so far."""
 
-    def __init__(self, directory: Path, *flags: str) -> None:
+    def __init__(self, directory: Path, *flags: str, python_path: str = "") -> None:
         self.process = subprocess.Popen(
             [*UP, "--dir", str(directory), "-o", "jsonl", *flags],
             cwd=ROOT,
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join((python_path, os.environ.get("PYTHONPATH", ""))),
+            },
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -69,8 +73,8 @@ class Running:
 
 
 @contextmanager
-def up(directory: Path, *flags: str) -> Iterator[Running]:
-    running = Running(directory, *flags)
+def up(directory: Path, *flags: str, python_path: str = "") -> Iterator[Running]:
+    running = Running(directory, *flags, python_path=python_path)
     try:
         yield running
     finally:
@@ -155,6 +159,25 @@ def test_no_node_outlives_an_up_that_cannot_write_its_file(tmp_path: Path) -> No
         finally:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.slow
+def test_a_demo_that_is_told_to_stop_does_not_wait_for_spark(tmp_path: Path) -> None:
+    """Method: a pyspark that never comes to an end. Without an end of its own the process is killed."""
+    spark, reached = tmp_path / "path" / "pyspark.py", tmp_path / "reached"
+    spark.parent.mkdir()
+    spark.write_text(
+        f"import pathlib, threading\npathlib.Path({str(reached)!r}).touch()\nthreading.Event().wait()\n"
+    )
+    flags = ("--demo", "--controllers", "1", "--brokers", "1")
+    with up(tmp_path / "c", *flags, python_path=str(spark.parent)) as running:
+        poll_until(reached.exists, deadline_s=DEADLINE_S, what="Spark's start")
+        running.process.send_signal(signal.SIGTERM)
+        running.event("stopped")
+        try:
+            assert running.end() == 0
+        finally:
+            running.process.kill()
 
 
 @pytest.mark.slow
