@@ -36,8 +36,10 @@ install() {
         python=$(find_python) || die "no Python 3.11 or newer found" \
             "install one (Debian: apt-get install python3 python3-pip), or name one: PYTHON=/path/to/python3 $0"
         say "making $VENV with $($python --version)"
-        make_venv "$python"
+        "$python" -m venv --clear --without-pip "$VENV" || die_without_venv "$python"
     fi
+    # Asked apart from Python: who was interrupted behind that has one without the other.
+    [ -e "$VENV/bin/pip" ] || add_pip || die_without_venv "$(find_python)"
     stamp=$VENV/.installed-$extras
     key=$("$VENV/bin/python" - "$ROOT" <<'PYTHON'
 import hashlib, pathlib, sys
@@ -56,15 +58,16 @@ PYTHON
     printf '%s' "$key" >"$stamp"
 }
 
-make_venv() {
-    local python=$1
+add_pip() {
     # Debian ships venv without ensurepip unless python3-venv is installed; then the outer pip fills the inside.
-    if "$python" -c 'import ensurepip' 2>/dev/null; then
-        "$python" -m venv --clear "$VENV"
-    else
-        "$python" -m venv --clear --without-pip "$VENV" && "$python" -m pip --python "$VENV/bin/python" install -q pip
-    fi || die "cannot make a virtual environment in $VENV" \
-        "install venv and pip for $python (Debian: apt-get install python3-venv python3-pip) and run this again"
+    "$VENV/bin/python" -m ensurepip --default-pip >/dev/null 2>&1 ||
+        "$(find_python)" -m pip --python "$VENV/bin/python" install -q pip
+}
+
+# die_without_venv PYTHON
+die_without_venv() {
+    die "cannot make a virtual environment in $VENV" \
+        "install venv and pip for $1 (Debian: apt-get install python3-venv python3-pip) and run this again"
 }
 
 pip_install() { "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --no-input "$@"; }
