@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import logging
+import signal
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, Final
@@ -52,6 +53,12 @@ def text_log_of(data_dir: Path, role: Role) -> Path:
     return data_dir.resolve() / f"{role}.log"
 
 
+async def _to_its_end(process: Coroutine[Any, Any, None]) -> None:
+    await process
+    # Python takes its time to end behind a large state: a signal meanwhile would make a clean stop look like a kill.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+
+
 def _run(process: Coroutine[Any, Any, None], text_log: Path) -> int:
     try:
         with renamed_os_errors(text_log):
@@ -61,7 +68,7 @@ def _run(process: Coroutine[Any, Any, None], text_log: Path) -> int:
         raise
     try:
         try:
-            asyncio.run(process)
+            asyncio.run(_to_its_end(process))
         except InvariantBroken as error:
             if "runbook" not in error.context:
                 error.message += WHAT_NEXT

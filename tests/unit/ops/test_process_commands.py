@@ -1,14 +1,23 @@
-"""E: what a process says as it ends on a broken invariant."""
+"""E: how a process ends, and what it says on a broken invariant."""
 
 import re
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from itertools import cycle
 from pathlib import Path
 
 import pytest
 
 from metadata_log.errors import InvariantBroken
 from ops import cli, process_commands
+from ops.local_cluster import LocalCluster
+from tests.support.processes import poll_until
 
 ROOT = Path(cli.__file__).parents[1]
+SIGNAL_EVERY_S = 0.005
+"""Python 3.11 hangs in its own signal handler where thousands come at once."""
 
 
 async def _ending(error: InvariantBroken) -> None:
@@ -43,3 +52,21 @@ def test_every_runbook_that_is_named_is_there_and_said() -> None:
                 assert (ROOT / "ops" / "runbooks" / page).exists()
                 assert f"(ops/runbooks/{page})" in source
     assert named >= 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("role", ["controller", "broker"])
+def test_signals_that_come_while_a_process_stops_change_nothing(tmp_path: Path, role: str) -> None:
+    cluster = LocalCluster(tmp_path, controllers=1, brokers=1)
+    cluster.prepare()
+    member = next(member for member in cluster.members if member.role == role)
+    command = [sys.executable, "-m", "ops.cli", role, "run", "--config", str(tmp_path / member.config)]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        told = cluster.data(member.id) / "process.json"
+        poll_until(told.exists, deadline_s=30, what="process.json")
+        for number in cycle((signal.SIGTERM, signal.SIGINT)):
+            process.send_signal(number)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(SIGNAL_EVERY_S)
+                break
+    assert process.returncode == 0
