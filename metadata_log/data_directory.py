@@ -341,7 +341,9 @@ class DirectoryLock:
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                 raise disk_failed(self._path / "lock", error) from error
             process = read_process_json(self._path)
-            holder = "another process" if process is None else f"process {process['pid']}"
+            # The holder tells of itself only once it listens; before, a process that was killed is named there.
+            is_named = process is not None and is_alive(process["pid"])
+            holder = f"process {process['pid']}" if process is not None and is_named else "another process"
             raise DirectoryInUse(
                 f"{self._path}: is in use by {holder}: stop it first", path=str(self._path)
             ) from error
@@ -396,6 +398,17 @@ def read_process_json(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return fields if isinstance(fields, dict) and isinstance(fields.get("pid"), int) else None
+
+
+def is_alive(pid: int) -> bool:
+    """Answer whether there is such a process, whoever's it is."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def remove_process_json(path: Path) -> None:

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from metadata_log.data_directory import read_process_json
+from metadata_log.data_directory import is_alive, read_process_json
 
 
 def running_process(data: Path) -> dict[str, Any] | None:
@@ -15,7 +15,7 @@ def running_process(data: Path) -> dict[str, Any] | None:
     lives, so that a node about to start is not refused because somebody looked.
     """
     process = read_process_json(data)
-    if process is None or not _is_alive(process["pid"]) or not is_locked(data):
+    if process is None or not is_alive(process["pid"]) or not is_locked(data):
         return None
     return process
 
@@ -33,13 +33,3 @@ def is_locked(data: Path) -> bool:
     finally:
         os.close(fd)
     return False
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

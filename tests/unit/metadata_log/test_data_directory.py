@@ -133,8 +133,13 @@ def test_one_process_holds_the_lock(tmp_path: Path) -> None:
     with DirectoryLock(tmp_path):
         with pytest.raises(DirectoryInUse, match="in use by another process"):
             DirectoryLock(tmp_path).acquire()
-        told(tmp_path, pid=4711)
-        with pytest.raises(DirectoryInUse, match="in use by process 4711: stop it first"):
+        told(tmp_path, pid=os.getpid())
+        with pytest.raises(DirectoryInUse, match=f"in use by process {os.getpid()}: stop it first"):
+            DirectoryLock(tmp_path).acquire()
+        killed = subprocess.Popen([sys.executable, "-c", ""])
+        killed.wait()
+        told(tmp_path, pid=killed.pid)  # the holder has not told of itself yet
+        with pytest.raises(DirectoryInUse, match="in use by another process: stop it first"):
             DirectoryLock(tmp_path).acquire()
     with DirectoryLock(tmp_path):
         pass
