@@ -118,6 +118,8 @@ class BrokerAgent:
         self._want_fence = False
         self._stop_deadline_ms: int | None = None
         self._stop_granted = False
+        self._clean_epoch = -1
+        """Of the run before, if that ended cleanly, until this one is registered: what it left is as it was till then."""
         self._exiting = False
         self._entered = False
         self._ended = asyncio.Event()
@@ -236,7 +238,9 @@ class BrokerAgent:
         finally:
             await self._on_disk(self.cache.close)
         if self._stop_granted and self.broker_epoch is not None:
-            await self._on_disk(partial(self.cache.write_clean_stop, self.broker_epoch))
+            self._clean_epoch = self.broker_epoch
+        if self._clean_epoch >= 0:
+            await self._on_disk(partial(self.cache.write_clean_stop, self._clean_epoch))
         self._ended.set()
 
     async def _run_from(self, image: MetadataImage) -> None:
@@ -257,13 +261,14 @@ class BrokerAgent:
 
     async def _new_session(self) -> Session:
         assert self._meta is not None
+        self._clean_epoch = await self._on_disk(self.cache.take_clean_stop)
         host, port = self.settings.listen_http
         session = Session(
             self.settings,
             incarnation_id=self.incarnation_id,
             log_dirs=(self._meta.directory_id,),
             endpoints=(BrokerEndpoint(LISTENER_NAME, host, port or _port_of(self.http_url), 0),),
-            previous_broker_epoch=await self._on_disk(self.cache.take_clean_stop),
+            previous_broker_epoch=self._clean_epoch,
             rng=self._rng,
         )
         session.want_fence = self._want_fence
@@ -295,6 +300,7 @@ class BrokerAgent:
             case Registered():
                 self._found_again(call)
                 session.on_registered(outcome)
+                self._clean_epoch = -1
                 self.controller_id = outcome.controller_id
                 log.info("broker_registered", extra={"broker_epoch": outcome.broker_epoch, "url": call.url})
             case Fetched():

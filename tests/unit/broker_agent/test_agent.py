@@ -694,6 +694,25 @@ def test_stopping_while_unregistered_ends_at_once(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_a_run_that_was_never_registered_leaves_the_one_before_it_clean(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        cluster = FakeCluster()
+        async with controllers(cluster) as members:
+            settings = settings_for(tmp_path, members)
+            async with BrokerAgent(settings) as agent:
+                await online(agent)
+                epoch = agent.broker_epoch
+            cluster.active, asked = None, members[0].requests
+            async with BrokerAgent(settings):
+                await until(lambda: members[0].requests > asked, "it asks")
+            cluster.active = members[0]
+            async with BrokerAgent(settings) as agent:
+                await online(agent)
+            assert cluster.registrations[-1].previous_broker_epoch == epoch
+
+    asyncio.run(scenario())
+
+
 def test_stopping_while_offline_just_ends(tmp_path: Path) -> None:
     async def scenario() -> None:
         cluster = FakeCluster()
