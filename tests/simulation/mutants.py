@@ -14,7 +14,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -34,6 +34,7 @@ _VOTERS_TESTS: Final = "tests/unit/quorum/raft/test_voters.py"
 _JOURNAL_TESTS: Final = "tests/unit/quorum/raft/test_journal.py"
 _CONTROLLER_TESTS: Final = "tests/unit/quorum/test_controller.py"
 _FETCH_TESTS: Final = "tests/unit/quorum/test_fetch_service.py"
+_SERVER_TESTS: Final = "tests/unit/quorum/test_server.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,14 @@ def _always(value: object) -> Callable[[Any], Any]:
 
 
 # --- replacements that need more than a value
+
+
+def _waits_to_the_end(_original: Any) -> Any:
+    async def mutant(_self: Any, work: Coroutine[Any, Any, None]) -> bool:
+        await work
+        return True
+
+    return mutant
 
 
 def _commits_with_the_news(_original: Any) -> Any:
@@ -636,6 +645,20 @@ MUTANTS: Final = (
         "snapshots.store:SnapshotStore.check",
         _always(None),
         Directed("tests/unit/snapshots/test_store.py::test_one_that_rotted_is_found_before_it_is_sent"),
+    ),
+    Mutant(
+        "ends-unheard",
+        "who waits for records when a controller ends is told nothing",
+        f"{_C}.stop_waiting",
+        _always(None),
+        Directed(f"{_SERVER_TESTS}::test_who_waits_for_a_controller_that_stops_is_answered_before_it_ends"),
+    ),
+    Mutant(
+        "deaf-start",
+        "a node that looks for its snapshot hears of its stop only when it has it",
+        f"{_L}._unless_closed",
+        _waits_to_the_end,
+        Directed(f"{_ADAPTER_TESTS}::test_close_does_not_wait_for_a_snapshot_that_nobody_gives"),
     ),
     Mutant(
         "unpinned",

@@ -556,7 +556,8 @@ def test_close_does_not_wait_for_a_snapshot_that_nobody_gives(
     quorum.wait(1.0)
     assert node.log is not None and node.task is not None
     assert cancelled == [] and not node.task.done()
-    quorum.run(node.log.close())
+    closing = quorum.loop.create_task(node.log.close())
+    quorum.until(closing.done, seconds=1.0)
     assert len(cancelled) == 1
     quorum.until(node.task.done)
 
