@@ -341,9 +341,10 @@ class DirectoryLock:
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                 raise disk_failed(self._path / "lock", error) from error
             process = read_process_json(self._path)
+            holder = "another process"
             # The holder tells of itself only once it listens; before, a process that was killed is named there.
-            is_named = process is not None and is_alive(process["pid"])
-            holder = f"process {process['pid']}" if process is not None and is_named else "another process"
+            if process is not None and is_alive(process["pid"]):
+                holder = f"process {process['pid']}"
             raise DirectoryInUse(
                 f"{self._path}: is in use by {holder}: stop it first", path=str(self._path)
             ) from error

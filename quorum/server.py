@@ -297,7 +297,7 @@ class _Node:
             await asyncio.to_thread(self.segments.sync)
             log.info("controller_stopped", extra={"node_id": self.settings.node_id})
         finally:
-            # After a fault, too, who waits here is told to ask elsewhere.
+            # Nobody can begin to wait any more; who does, after a fault, too, is told to ask elsewhere.
             self.controller.resign()
             self.controller.stop_waiting()
             if self._session is not None:
@@ -369,7 +369,6 @@ class _Node:
         while self.controller.is_waited_for and monotonic_ms() < deadline:
             await asyncio.sleep(0.005)
         await self.raft.close()
-        self.controller.stop_waiting()  # nobody can begin to wait any more
         raise _Stopped
 
     async def _raise_fault(self) -> None:

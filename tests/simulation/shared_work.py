@@ -1,7 +1,7 @@
 """What every node of a world computes alike is computed once: decoding frames, and applying a batch to an image.
 
 Both are pure functions of immutable values, and six processes call them with the same arguments; shared, a simulated second
-costs a fifth less. One result in 64 is computed again and compared: a function that is not pure would be found.
+costs a fifth less. One result in sixteen is computed again and compared: a function that is not pure would be found.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ from metadata_log.errors import InvariantBroken
 from metadata_log.image.metadata_image import MetadataImage
 
 KEPT = 512
-CHECK_EVERY = 64
+CHECK_EVERY = 16
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")

@@ -155,10 +155,7 @@ def test_who_waits_for_a_controller_that_stops_is_answered_before_it_ends(
                         return
                     told["acknowledged"] += 1
 
-            running = asyncio.create_task(node.run(None))
-            while not node.controller.is_active:
-                assert not running.done()
-                await asyncio.sleep(0.005)
+            running = await active(node)
             writers = [asyncio.create_task(write(number)) for number in range(8)]
             while told["acknowledged"] < 40:
                 await asyncio.sleep(0)
@@ -188,10 +185,7 @@ def test_what_a_thread_writes_is_done_before_the_directory_is_anothers(tmp_path:
         settings = settings_for(tmp_path, ("127.0.0.1", free_port()))
         with ExitStack() as stack:
             node = _Node(settings, load_meta(tmp_path), stack, RecentFaults())
-            running = asyncio.create_task(node.run(None))
-            while not node.controller.is_active:
-                assert not running.done()
-                await asyncio.sleep(0.005)
+            running = await active(node)
             image = node.controller.committed
             name = snapshot_id(image.end_offset, image.controller_epoch)
             pipe = node.store.directory / f"{name}{SUFFIX}.part"
@@ -212,6 +206,14 @@ def test_what_a_thread_writes_is_done_before_the_directory_is_anothers(tmp_path:
             assert not was_done
 
     asyncio.run(scenario())
+
+
+async def active(node: _Node) -> "asyncio.Task[None]":
+    running = asyncio.create_task(node.run(None))
+    while not node.controller.is_active:
+        assert not running.done()
+        await asyncio.sleep(0.005)
+    return running
 
 
 async def answers(address: tuple[str, int]) -> bool:
