@@ -6,7 +6,8 @@
     from-leader   nothing of the leader's reaches the others, and it hears them
 
 The same is done to both systems; clients reach all members throughout. Then, for ours, the time until the old leader refuses
-reads: behind the same fault, or, where freezing is the fault, with both followers frozen in its stead.
+reads: behind the same fault, or, where freezing is the fault, with both followers frozen in its stead; and what the
+host took from the processors (`max_stolen_ms`) during the slowest of these rounds.
 """
 
 import argparse
@@ -23,7 +24,7 @@ from ops.bench.etcd_peer import EtcdPeer, etcd_peer
 from ops.bench.links import Direction, Links
 from ops.bench.measure import BenchmarkFailed, NotAcknowledged, figures, report, write_gap_ms
 from ops.bench.our_peer import OurPeer, our_peer
-from ops.bench.probes import probes
+from ops.bench.probes import probes, stolen_ms
 from ops.bench.systems import DIRECTORY, OURS
 from quorum.config import ControllerSettings
 
@@ -77,9 +78,11 @@ async def blackhole(
                     for name, each in silenced.items():
                         gaps[name].append(await write_gap_ms(each.peer, strike=each.strike, mend=each.mend))
                 alone = _FrozenFollowers(one) if fault == "freeze" else silenced[OURS]
-                refusals = [await _refusal_ms(one, alone) for _ in range(rounds)]
+                refusals = [await _refusal(one, alone) for _ in range(rounds)]
             prefix = f"at_{heartbeat_ms}_{timeout_ms}_"
-            ours |= figures(gaps[OURS], prefix=prefix) | figures(refusals, prefix=f"{prefix}refuses_")
+            ours |= figures(gaps[OURS], prefix=prefix)
+            ours |= figures([ms for ms, _ in refusals], prefix=f"{prefix}refuses_")
+            ours[f"{prefix}refuses_max_stolen_ms"] = max(refusals)[1]
             for name, told in theirs.items():
                 told |= {"version": silenced[name].peer.version, **figures(gaps[name], prefix=prefix)}
         floors = probes(Path(scratch))
@@ -169,17 +172,19 @@ def _adjustment(
     return adjust
 
 
-async def _refusal_ms(peer: OurPeer, alone: _Silenced | _FrozenFollowers) -> float:
-    """Return the time from when the leader is alone until it refuses a linearizable read; then mend it."""
+async def _refusal(peer: OurPeer, alone: _Silenced | _FrozenFollowers) -> tuple[float, int]:
+    """Return the time in ms from when the leader is alone until it refuses a linearizable read, and what the host took
+    from all processors meanwhile; then mend it.
+    """
     leader = await peer.leader()
-    struck_at = time.perf_counter()
+    struck_at, stolen_before_ms = time.perf_counter(), stolen_ms()
     await alone.strike(leader)
     try:
         while time.perf_counter() - struck_at < REFUSED_WITHIN_S:
             try:
                 await peer.request("GET", f"{leader}/v1/topics")
             except NotAcknowledged:
-                return (time.perf_counter() - struck_at) * 1000
+                return (time.perf_counter() - struck_at) * 1000, stolen_ms() - stolen_before_ms
             await asyncio.sleep(READ_PACE_S)
         raise BenchmarkFailed(f"a leader alone answered reads for {REFUSED_WITHIN_S:g} s")
     finally:

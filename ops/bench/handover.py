@@ -4,14 +4,14 @@ import argparse
 import asyncio
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
 from ops.bench.measure import FAILOVER_TIMEOUT_S, NotAcknowledged, figures, report
 from ops.bench.our_peer import OurPeer, our_peer
-from ops.bench.probes import probes
+from ops.bench.probes import probes, stolen_ms
 from ops.bench.systems import DIRECTORY
 
 SETTLE_S: Final = 0.3
@@ -30,17 +30,17 @@ async def handover(*, rounds: int = 20) -> dict[str, Any]:
     """
     with tempfile.TemporaryDirectory(prefix="metaquorum-bench-", dir=DIRECTORY) as scratch:
         async with our_peer(Path(scratch) / "ours") as peer:
-            asked = [await _gap_ms(peer, _transfer) for _ in range(rounds)]
-            stopped = [await _gap_ms(peer, _stop) for _ in range(rounds)]
-            changed = [await _gap_ms(peer, _change_voters) for _ in range(2 * rounds)]
+            asked = [await _gap(peer, _transfer) for _ in range(rounds)]
+            stopped = [await _gap(peer, _stop) for _ in range(rounds)]
+            changed = [await _gap(peer, _change_voters) for _ in range(2 * rounds)]
             version = peer.version
         floors = probes(Path(scratch))
     ours = {
         "version": version,
         "unit": "ms",
-        **figures(asked, prefix="transfer_"),
-        **figures(stopped, prefix="sigterm_"),
-        **figures(changed, prefix="voters_"),
+        **_figures(asked, prefix="transfer_"),
+        **_figures(stopped, prefix="sigterm_"),
+        **_figures(changed, prefix="voters_"),
     }
     return report("handover", params={"rounds": rounds}, ours=ours, peers={}, rounds=rounds, probes=floors)
 
@@ -82,8 +82,16 @@ async def _change_voters(peer: OurPeer, leader: str) -> None:
         await asyncio.sleep(LOOK_AGAIN_S)
 
 
-async def _gap_ms(peer: OurPeer, move: Move) -> float:
-    """Have leadership begin anew under a client that writes without pause, and goes to the next controller when refused."""
+def _figures(gaps: Sequence[tuple[float, int]], *, prefix: str) -> dict[str, float]:
+    """Return the gaps' figures, and what the host took during the longest of them."""
+    return figures([ms for ms, _ in gaps], prefix=prefix) | {f"{prefix}max_stolen_ms": max(gaps)[1]}
+
+
+async def _gap(peer: OurPeer, move: Move) -> tuple[float, int]:
+    """Have leadership begin anew under a client that writes without pause, and goes to the next controller when refused.
+
+    Returns: its longest pause in ms, and what the host took from all processors from the move until the client was done.
+    """
     leader = await peer.leader()
     acknowledged: list[float] = []
     done = asyncio.Event()
@@ -103,10 +111,11 @@ async def _gap_ms(peer: OurPeer, move: Move) -> float:
         group.create_task(write())
         await asyncio.sleep(SETTLE_S)
         await _acknowledged_since(acknowledged, 0.0)
-        began = time.perf_counter()
+        began, stolen_before_ms = time.perf_counter(), stolen_ms()
         await move(peer, leader)
         await asyncio.sleep(SETTLE_S)
         await _acknowledged_since(acknowledged, began)
+        taken_ms = stolen_ms() - stolen_before_ms
         done.set()
     if move is _stop:
         await peer.restart(leader)
@@ -114,13 +123,8 @@ async def _gap_ms(peer: OurPeer, move: Move) -> float:
         await peer.wait_until_whole()
     # The pause may have begun with the last answer before.
     since = max(at for at in acknowledged if at <= began)
-    return (
-        max(
-            later - earlier
-            for earlier, later in pairwise([since, *(at for at in acknowledged if at > began)])
-        )
-        * 1000
-    )
+    moments = [since, *(at for at in acknowledged if at > began)]
+    return max(later - earlier for earlier, later in pairwise(moments)) * 1000, taken_ms
 
 
 async def _acknowledged_since(acknowledged: list[float], moment: float) -> None:

@@ -39,6 +39,7 @@ from tests.simulation.weather import Weather, swarm
 JOURNAL_FILE_BYTES = 16 * 1024
 FRAME_BYTES = 8
 SNAPSHOT_FRAMES = 60
+STOP_SECONDS_MAX = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -336,7 +337,7 @@ class SimulatedNode:
         self.task, self.log = None, None
 
     async def stop(self) -> None:
-        """Stop in order: hand over, end the log, lose nothing."""
+        """Stop in order: hand over, end the log, lose nothing; who takes too long is killed, as service managers do."""
         log, incarnation = self.log, self.incarnation
         if log is None or self.is_stopping:
             return
@@ -349,12 +350,16 @@ class SimulatedNode:
             while self.log is log and self.is_leader() and self.world.loop.time() < until:
                 await asyncio.sleep(0.005)
         closing = self.world.loop.create_task(log.close())
-        until = self.world.loop.time() + 10.0
+        until = self.world.loop.time() + STOP_SECONDS_MAX
         while self.incarnation == incarnation and not closing.done() and self.world.loop.time() < until:
             await asyncio.sleep(0.005)
-        if self.incarnation == incarnation and self.task is not None and closing.done():
+        if self.incarnation != incarnation or self.task is None:
+            return
+        if closing.done():
             self.world.tell(self, "has stopped")
             self._end()
+        else:
+            self.crash(cuts_power=False)
 
     def _stopped_by(self, fault: Fault) -> None:
         """End after a fault: one that the weather has brought passes, any other is a finding."""
