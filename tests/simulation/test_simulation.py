@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from metadata_log.ids import NodeId
 from quorum.raft.guard import Guard
-from tests.simulation.world import PROFILES, World
+from tests.simulation.world import PROFILES, STOP_SECONDS_MAX, World
 
 
 def _replay(seed: int, seconds: float, profile: str, voters: int) -> str:
@@ -88,6 +89,19 @@ def test_a_callback_that_fails_is_a_violation() -> None:
     world = World(seed=1, profile=PROFILES["calm"])
     world.loop.call_later(0.5, {}.__getitem__, "nothing")
     assert world.run(1.0) == ["0.500 s: KeyError: 'nothing'"]
+
+
+def test_a_node_that_takes_too_long_to_stop_is_killed_and_starts_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class DiskHangs(World):
+        def more_weather(self) -> list[tuple[float | None, Callable[[], None]]]:
+            node = self.nodes[NodeId(1)]
+            monkeypatch.setattr(node, "_sync_seconds", lambda: 60.0 if self.is_rough else 0.001)
+            self.loop.call_later(1.0, self.spawn, node.stop)
+            return []
+
+    assert not DiskHangs(seed=1, profile=PROFILES["calm"]).run(STOP_SECONDS_MAX + 4.0)
 
 
 @pytest.mark.parametrize(("rule", "profile"), [("barrier", "calm"), ("strip", "wild")])
