@@ -22,7 +22,14 @@ from typing import Any, Final, Literal
 
 from ops.bench.etcd_peer import EtcdPeer, etcd_peer
 from ops.bench.links import Direction, Links
-from ops.bench.measure import BenchmarkFailed, NotAcknowledged, figures, report, write_gap_ms
+from ops.bench.measure import (
+    BenchmarkFailed,
+    NotAcknowledged,
+    figures,
+    figures_of_rounds,
+    report,
+    write_gap_ms,
+)
 from ops.bench.our_peer import OurPeer, our_peer
 from ops.bench.probes import probes, stolen_ms
 from ops.bench.systems import DIRECTORY, OURS
@@ -81,8 +88,7 @@ async def blackhole(
                 refusals = [await _refusal(one, alone) for _ in range(rounds)]
             prefix = f"at_{heartbeat_ms}_{timeout_ms}_"
             ours |= figures(gaps[OURS], prefix=prefix)
-            ours |= figures([ms for ms, _ in refusals], prefix=f"{prefix}refuses_")
-            ours[f"{prefix}refuses_max_stolen_ms"] = max(refusals)[1]
+            ours |= figures_of_rounds(refusals, prefix=f"{prefix}refuses_")
             for name, told in theirs.items():
                 told |= {"version": silenced[name].peer.version, **figures(gaps[name], prefix=prefix)}
         floors = probes(Path(scratch))

@@ -4,12 +4,12 @@ import argparse
 import asyncio
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-from ops.bench.measure import FAILOVER_TIMEOUT_S, NotAcknowledged, figures, report
+from ops.bench.measure import FAILOVER_TIMEOUT_S, NotAcknowledged, figures_of_rounds, report
 from ops.bench.our_peer import OurPeer, our_peer
 from ops.bench.probes import probes, stolen_ms
 from ops.bench.systems import DIRECTORY
@@ -38,9 +38,9 @@ async def handover(*, rounds: int = 20) -> dict[str, Any]:
     ours = {
         "version": version,
         "unit": "ms",
-        **_figures(asked, prefix="transfer_"),
-        **_figures(stopped, prefix="sigterm_"),
-        **_figures(changed, prefix="voters_"),
+        **figures_of_rounds(asked, prefix="transfer_"),
+        **figures_of_rounds(stopped, prefix="sigterm_"),
+        **figures_of_rounds(changed, prefix="voters_"),
     }
     return report("handover", params={"rounds": rounds}, ours=ours, peers={}, rounds=rounds, probes=floors)
 
@@ -80,11 +80,6 @@ async def _change_voters(peer: OurPeer, leader: str) -> None:
             if time.perf_counter() > deadline:
                 raise
         await asyncio.sleep(LOOK_AGAIN_S)
-
-
-def _figures(gaps: Sequence[tuple[float, int]], *, prefix: str) -> dict[str, float]:
-    """Return the gaps' figures, and what the host took during the longest of them."""
-    return figures([ms for ms, _ in gaps], prefix=prefix) | {f"{prefix}max_stolen_ms": max(gaps)[1]}
 
 
 async def _gap(peer: OurPeer, move: Move) -> tuple[float, int]:

@@ -180,6 +180,11 @@ def figures(samples: Sequence[float], *, prefix: str = "") -> dict[str, float]:
     }
 
 
+def figures_of_rounds(rounds: Sequence[tuple[float, int]], *, prefix: str) -> dict[str, float]:
+    """Return the figures of rounds, each told as its ms and those the host took meanwhile; and the latter of the slowest."""
+    return figures([ms for ms, _ in rounds], prefix=prefix) | {f"{prefix}max_stolen_ms": max(rounds)[1]}
+
+
 def report(
     name: str,
     *,
