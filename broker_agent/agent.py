@@ -342,6 +342,7 @@ class BrokerAgent:
             received = read_frames(frames)
         except DamagedFrame as error:
             self.frames_damaged += 1
+            log.warning("frames_damaged", extra={"url": call.url, "reason": error.reason})
             self._gave_up(session, call, f"frames came damaged: {error.reason}")
             return
         for frame, header, batch in received:

@@ -147,21 +147,25 @@ class HttpApi:
     # --- for clients
 
     async def _metadata(self, request: web.Request) -> web.Response:
-        agent = self._agent
-        if not agent.may_serve():
-            raise BrokerNotAvailable(
-                f"broker {agent.settings.broker_id} is {agent.state.value}; ask another broker"
-            )
-        image = agent.image
+        image = self._agent.image
+        self._check_may_serve()
         wanted = request.query.get("topics")
         content_type, encode = _encoding(request)
         if wanted is None:
             # A large cluster's metadata takes seconds to write down: off the loop, or the session would lapse
             # meanwhile. The image is immutable, so the answer is of one offset all the same.
             body = await asyncio.to_thread(lambda: encode(metadata_of(image, list(image.topics.values()))))
+            self._check_may_serve()
         else:
             body = encode(metadata_of(image, _named(image, wanted.split(","))))
         return web.Response(body=body, content_type=content_type, headers=self._headers())
+
+    def _check_may_serve(self) -> None:
+        agent = self._agent
+        if not agent.may_serve():
+            raise BrokerNotAvailable(
+                f"broker {agent.settings.broker_id} is {agent.state.value}; ask another broker"
+            )
 
     # --- for operators
 

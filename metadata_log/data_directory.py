@@ -1,6 +1,7 @@
 """E: a node's data directory: whose it is, who runs in it, and what every file in it has in common.
 
 meta.json       {"version":1,"role","id","cluster_id","directory_id","crc32c"}; written once, by `format_directory`
+fresh           empty; a controller's, from its format until its journal has its first file
 lock            held (flock) by the process that runs here
 process.json    where that process listens; it outlives a kill, the lock does not
 reserve         24 MiB for the day the disk is full
@@ -22,7 +23,14 @@ from typing import Any, Final, Literal, Self, TypeAlias
 
 import google_crc32c
 
-from metadata_log.errors import DirectoryInUse, DiskFailed, ForeignDirectory, UnknownFormat, another_version
+from metadata_log.errors import (
+    DamagedFile,
+    DirectoryInUse,
+    DiskFailed,
+    ForeignDirectory,
+    UnknownFormat,
+    another_version,
+)
 from metadata_log.ids import NodeId, Uuid, random_uuid, uuid_from_text, uuid_text
 from metadata_log.limits import RESERVE_BYTES
 
@@ -32,6 +40,11 @@ FOLDERS: Final[Mapping[Role, tuple[str, ...]]] = {
     "controller": ("journal", "log", "snapshots", "quarantine"),
     "broker": ("log", "snapshots", "quarantine"),
 }
+
+_FRESH: Final = "fresh"
+_PAGE_BYTES: Final = 4096
+_UNREADABLE: Final = frozenset({errno.EIO, errno.EBADMSG, errno.EUCLEAN})
+"""What a disk says that has lost these bytes, and may give all others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +89,22 @@ def disk_failed(path: Path, error: OSError, *, wanted_bytes: int | None = None) 
         path=where,
         errno=error.errno,
     )
+
+
+@contextmanager
+def unreadable_is_damaged(path: Path) -> Iterator[None]:
+    """Let bytes at rest that the disk does not give count as what they are: lost, as if they had rotted.
+
+    Raises:
+        DamagedFile: instead of DiskFailed.
+    """
+    try:
+        yield
+    except DiskFailed as error:
+        number = error.context.get("errno")
+        if not isinstance(number, int) or number not in _UNREADABLE:
+            raise
+        raise DamagedFile(f"{path}: cannot be read: {os.strerror(number)}", path=str(path)) from error
 
 
 def sync_directory(path: Path) -> None:
@@ -152,17 +181,32 @@ def quarantine(path: Path, *, into: Path | None = None) -> Path:
 def quarantine_copy(path: Path) -> Path:
     """Copy DATA/FOLDER/FILE durably to DATA/quarantine, for a file that goes on without its damaged part; return where to.
 
+    Pages that the disk does not give are zeros in the copy.
+
     Raises:
         DiskFailed: it could not be copied.
     """
     with renamed_os_errors(path):
         target = _place_in_quarantine(path, None)
         with target.open("wb") as file:
-            file.write(path.read_bytes())
+            for page in _readable_pages(path):
+                file.write(page)
             file.flush()
             os.fsync(file.fileno())
         sync_directory(target.parent)
     return target
+
+
+def _readable_pages(path: Path) -> Iterator[bytes]:
+    with path.open("rb", buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
+        for at in range(0, size, _PAGE_BYTES):
+            try:
+                yield os.pread(file.fileno(), _PAGE_BYTES, at)
+            except OSError as error:
+                if error.errno not in _UNREADABLE:
+                    raise
+                yield bytes(min(_PAGE_BYTES, size - at))
 
 
 def _place_in_quarantine(path: Path, into: Path | None) -> Path:
@@ -220,6 +264,8 @@ def format_directory(
         _check_nothing_lies_there(path, role, may_hold)
         for folder in FOLDERS[role]:
             (path / folder).mkdir(parents=True, exist_ok=True)
+        if role == "controller":
+            (path / _FRESH).touch()
     meta = Meta(
         role=role,
         node_id=node_id,
@@ -245,7 +291,7 @@ def _check_nothing_lies_there(path: Path, role: Role, may_hold: AbstractSet[str]
     Raises:
         ForeignDirectory: names what it holds.
     """
-    own = {*FOLDERS[role], "meta.json.part", "lost+found", *may_hold}
+    own = {*FOLDERS[role], _FRESH, "meta.json.part", "lost+found", *may_hold}
     for item in sorted(path.iterdir()) if path.exists() else ():
         if item.name not in own and not item.name.startswith("."):
             raise ForeignDirectory(
@@ -257,6 +303,20 @@ def _check_nothing_lies_there(path: Path, role: Role, may_hold: AbstractSet[str]
             raise ForeignDirectory(
                 f"{item}: holds files, but {path / 'meta.json'} is gone: move them away", path=str(item)
             )
+
+
+def is_fresh(path: Path) -> bool:
+    """Answer whether no controller's journal was ever begun here; an empty one in any other directory has lost all."""
+    with renamed_os_errors(path):
+        return (path / _FRESH).exists()
+
+
+def not_fresh_any_more(path: Path) -> None:
+    """Remember durably that the journal of this directory has its first file; to be called before anything is in it."""
+    with renamed_os_errors(path):
+        if (path / _FRESH).exists():
+            (path / _FRESH).unlink()
+            sync_directory(path)
 
 
 def read_meta(path: Path, role: Role, node_id: int, cluster_id: str) -> Meta:

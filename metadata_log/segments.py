@@ -58,6 +58,7 @@ from metadata_log.data_directory import (
     renamed_os_errors,
     replace_file,
     sync_directory,
+    unreadable_is_damaged,
 )
 from metadata_log.errors import (
     DamagedFile,
@@ -143,6 +144,15 @@ class _Recovered(NamedTuple):
     discarded: tuple[Path, ...]
     torn_bytes: int
     damage: str | None
+
+
+class LogFile(NamedTuple):
+    """One file of the log, as far as whole frames stand in it: `size` bytes; `end_offset` is exclusive."""
+
+    path: Path
+    base_offset: int
+    end_offset: int
+    size: int
 
 
 class Verified(NamedTuple):
@@ -255,7 +265,7 @@ class SegmentedLog:
             )
         last = self._segments[-1] if self._segments else None
         if last is None or self._fd is None or 0 < last.size > self._segment_bytes - len(frame):
-            last = self._begin_segment()
+            last = self.begin_file()
         assert self._fd is not None
         with renamed_os_errors(last.path, wanted_bytes=len(frame)):
             written = os.write(self._fd, frame)
@@ -263,7 +273,12 @@ class SegmentedLog:
                 written += os.write(self._fd, frame[written:])
         last.add(header)
 
-    def _begin_segment(self) -> _Segment:
+    def begin_file(self) -> _Segment:
+        """Go on in a new file: the last one, which is not empty, is closed with the next `sync`.
+
+        Raises:
+            DiskFailed: it could not be made.
+        """
         path = self._directory / f"{self.end_offset:020d}.log"
         time_max_ms = self._segments[-1].time_max_ms if self._segments else self._start.time_max_ms
         segment = _Segment(path, self.end_offset, self._last, time_max_ms)
@@ -335,11 +350,11 @@ class SegmentedLog:
 
     # --- what rots
 
-    def closed_files(self) -> list[tuple[Path, int, int]]:
-        """Return the files that are not written any more, each with its base and its end offset."""
+    def files(self) -> list[LogFile]:
+        """Return all files; the last one is still written."""
         return [
-            (segment.path, segment.base_offset, following.base_offset)
-            for segment, following in pairwise(self._segments)
+            LogFile(segment.path, segment.base_offset, segment.end_offset, segment.size)
+            for segment in self._segments
         ]
 
     def replace_segment(self, base_offset: int, frames: bytes) -> Path:
@@ -372,9 +387,10 @@ class SegmentedLog:
                 file.flush()
                 os.fsync(file.fileno())
             kept = quarantine_copy(old.path)
-            partial.replace(old.path)
-            sync_directory(self._directory)
-            _write_index(new)
+            with self._syncing:  # which may be about to write this file's index
+                partial.replace(old.path)
+                sync_directory(self._directory)
+                _write_index(new)
         if old in self._segments:
             self._segments[self._segments.index(old)] = new
         return kept
@@ -424,6 +440,8 @@ class SegmentedLog:
             with self._reading(segment) as file:
                 position = self._position_of(segment, file, from_offset)
                 file.seek(position)
+                if position >= segment.size:
+                    raise InvariantBroken(f"{segment.path}: offset {from_offset} would begin behind its end")
                 while position < segment.size:
                     header, frame = _read_frame(segment.path, file, position)
                     if header.end_offset > end:
@@ -558,9 +576,9 @@ class SegmentedLog:
 
     @contextmanager
     def _reading(self, segment: _Segment) -> Iterator[BinaryIO]:
-        """Open a file; one that a retention took meanwhile is no failure of the disk."""
+        """Open a file; one that a retention took meanwhile is no failure of the disk, and lost bytes are damage."""
         try:
-            with _reading(segment.path) as file:
+            with unreadable_is_damaged(segment.path), _reading(segment.path) as file:
                 yield file
         except DiskFailed as error:
             if segment.base_offset >= self.log_start_offset:
@@ -574,12 +592,16 @@ class SegmentedLog:
             return hint[2]
         position = _hop(segment, file, offset)
         if position is None:
-            # The index is wrong, or the file is: the scan tells which, and refuses the file by its byte.
-            segment.__post_init__()
-            _scan(segment, may_be_torn=False, is_last=False)
-            position = _hop(segment, file, offset)
-            if position is None:
+            # The index is wrong, or the file is, which is then refused by its byte. Only where the entry itself leads to
+            # no frame is all of it read: readers come again until it is repaired.
+            _check_behind_entry(segment, file, offset)
+            size = segment.size
+            learned = _Segment(segment.path, segment.base_offset, segment.before, segment.time_max_before_ms)
+            _scan(learned, may_be_torn=False, is_last=False, size=size)
+            position = _hop(learned, file, offset)
+            if position is None or learned.size != size:
                 raise DamagedFile(f"{segment.path}: changed while it was read", path=str(segment.path))
+            segment.entries = learned.entries
         return position
 
 
@@ -627,20 +649,21 @@ def verify(path: Path) -> Verified:
     return Verified(len(paths), frames, size, start.offset, end_offset, torn_bytes)
 
 
-def check_frames(path: Path, position: int, *, bytes_max: int) -> int:
-    """Check the crcs of a closed file's frames from byte `position` on, where one begins, for about `bytes_max` bytes.
+def check_frames(file: LogFile, position: int, *, bytes_max: int) -> int:
+    """Check the crcs of a file's frames from byte `position` on, where one begins, for about `bytes_max` bytes.
 
     Returns where the next one begins; the file's size at its end.
 
     Raises:
         DamagedFile: by file and byte.
-        DiskFailed: it cannot be read.
+        DiskFailed: it cannot be opened.
     """
-    with _reading(path) as file:
-        end = min(position + bytes_max, os.fstat(file.fileno()).st_size)
-        file.seek(position)
+    path = file.path
+    end = min(position + bytes_max, file.size)
+    with unreadable_is_damaged(path), _reading(path) as opened:
+        opened.seek(position)
         while position < end:
-            _, frame = _read_frame(path, file, position)
+            _, frame = _read_frame(path, opened, position)
             position += len(frame)
     return position
 
@@ -751,14 +774,16 @@ def _read_frame(path: Path, file: BinaryIO, position: int) -> tuple[FrameHeader,
         raise damaged_file(path, error, base=position) from error
 
 
-def _scan(segment: _Segment, *, may_be_torn: bool, is_last: bool) -> bool:
+def _scan(segment: _Segment, *, may_be_torn: bool, is_last: bool, size: int | None = None) -> bool:
     """Learn all frames of a file, from its beginning; answer whether it ends in a tear, which is left as it is.
+
+    `size`: how many bytes of it are known to be written; None: all.
 
     Raises:
         DamagedFile: a wrong frame stands where no crash can have left it.
     """
     with _reading(segment.path) as file:
-        while head := file.read(HEADER_BYTES):
+        while segment.size != size and (head := file.read(HEADER_BYTES)):
             try:
                 header = check_frame(head + file.read(body_bytes_claimed(head)))
             except DamagedFrame as error:
@@ -813,12 +838,41 @@ def _has_lost_page(rest: bytes, position: int, claimed: int) -> bool:
     return False
 
 
+def _entry_for(segment: _Segment, offset: int) -> _Entry | None:
+    place = bisect_right(segment.entries, offset, key=lambda entry: entry.offset) - 1
+    return segment.entries[place] if place >= 0 else None
+
+
+def _check_behind_entry(segment: _Segment, file: BinaryIO, offset: int) -> None:
+    """Check the frames from the index's entry for `offset` on, if one begins there.
+
+    Raises:
+        DamagedFile: where a frame behind it is wrong.
+    """
+    entry = _entry_for(segment, offset)
+    if entry is None:
+        return
+    at_offset, position, _ = entry
+    file.seek(position)
+    while position < segment.size:
+        try:
+            header, frame = _read_frame(segment.path, file, position)
+        except DamagedFile:
+            if position == entry.position:
+                return
+            raise
+        if header.base_offset != at_offset:
+            return
+        at_offset = header.end_offset
+        position += len(frame)
+
+
 def _hop(segment: _Segment, file: BinaryIO, offset: int) -> int | None:
     """Return where the frame that contains `offset` begins, from header to header; None if they lead nowhere."""
-    place = bisect_right(segment.entries, offset, key=lambda entry: entry.offset) - 1
-    if place < 0:
+    entry = _entry_for(segment, offset)
+    if entry is None:
         return None
-    at_offset, position, _ = segment.entries[place]
+    at_offset, position, _ = entry
     while position < segment.size:
         file.seek(position)
         try:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from metadata_log import limits
 from metadata_log.batch import RecordBatch
 from metadata_log.codec import DamagedFrame, FrameHeader, check_frame, damaged_answer, damaged_file, decode
-from metadata_log.data_directory import load_meta, renamed_os_errors
+from metadata_log.data_directory import is_fresh, load_meta, renamed_os_errors
 from metadata_log.errors import DamagedFile, InvalidRequest, OffsetCompacted, UnknownFormat, another_version
 from metadata_log.log_lines import log_lines
 from ops import render
@@ -205,7 +205,7 @@ def _verified_journal(path: Path, *, log_end: int | None) -> Iterator[dict[str, 
         raise lost_journal(path.parent)
     disk, snapshot_end = journal.OsDisk(path, read_only=True), 0
     try:
-        found = journal.verify(disk, file_bytes=limits.JOURNAL_FILE_BYTES)
+        found = journal.verify(disk, file_bytes=limits.JOURNAL_FILE_BYTES, may_be_new=is_fresh(path.parent))
         snapshot = disk.read(pointer.FILE_NAME)
         if snapshot is not None:
             snapshot_end = position_of(pointer.Pointer.from_bytes(snapshot).snapshot_id)[0]

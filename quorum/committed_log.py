@@ -8,7 +8,7 @@ from metadata_log.batch import RecordBatch
 from metadata_log.codec import read_header
 from metadata_log.delta import Delta
 from metadata_log.errors import DamagedFile, InvariantBroken, LogDamaged
-from metadata_log.fetch_window import FetchWindow
+from metadata_log.fetch_window import FetchWindow, Position
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.segments import SegmentedLog
 from quorum.controller import AppliedListener
@@ -52,7 +52,12 @@ class CommittedLog(AppliedListener):
             )
             segments.restart_at(image.end_offset, image.controller_epoch, image.last_crc)
         elif image.end_offset > segments.log_start_offset:
-            found = segments.position_before(image.end_offset)
+            try:
+                found = segments.position_before(image.end_offset)
+            except DamagedFile as error:
+                # What replaces the file must fit what stands before and behind it.
+                self.on_damage(error)
+                found = Position(image.controller_epoch, image.last_crc)
             if found != (image.controller_epoch, image.last_crc):
                 raise InvariantBroken(
                     f"the snapshot at offset {image.end_offset} and the segments of this node tell different histories: "
@@ -97,6 +102,16 @@ class CommittedLog(AppliedListener):
                 return frames
         with self.reading():
             return self.segments.read(from_offset, max_bytes=max_bytes, until=until)
+
+    def end_offset_at(self, unix_ms: int) -> int:
+        """Return the end of the last frame not later than a time."""
+        with self.reading():
+            return self.segments.end_offset_at(unix_ms)
+
+    def base_offset_from(self, unix_ms: int) -> int:
+        """Return the base of the first frame not earlier than a time."""
+        with self.reading():
+            return self.segments.base_offset_from(unix_ms)
 
     @contextmanager
     def reading(self) -> Iterator[None]:

@@ -29,7 +29,6 @@ from metadata_log.errors import (
     PositionOutOfRange,
     RequestTooLarge,
     SnapshotNotFound,
-    ThrottlingQuotaExceeded,
     UnknownRoute,
     UnknownTopicOrPartition,
     UnsupportedMediaType,
@@ -213,45 +212,37 @@ class HttpApi:
     async def _snapshot_bytes(self, request: web.Request) -> web.StreamResponse:
         name = request.match_info["id"]
         path = self._store.path(name)
-        if len(self._keeper.downloads) >= limits.SNAPSHOT_DOWNLOADS_MAX:
-            raise ThrottlingQuotaExceeded(
-                f"{limits.SNAPSHOT_DOWNLOADS_MAX} downloads are under way; try again shortly"
-            )
-        offer = await asyncio.to_thread(self._keeper.offer, name)
-        etag = f'"{offer.sha256}"'
-        start, end = _range(request, offer.bytes, etag)
-        try:
-            if start == 0:
-                await asyncio.to_thread(self._store.check, name)
-            file = path.open("rb")  # held: another download may find it damaged, and move it
-        except (DamagedFile, FileNotFoundError) as error:
-            raise SnapshotNotFound(f"snapshot {name} was damaged here: fetch the metadata anew") from error
-        downloads = self._keeper.downloads
-        downloads[name] = downloads.get(name, 0) + 1
-        try:
-            headers = {
-                **self._headers(),
-                "ETag": etag,
-                "Accept-Ranges": "bytes",
-                "Content-Length": str(end - start),
-            }
-            partial = (start, end) != (0, offer.bytes)
-            if partial:
-                headers["Content-Range"] = f"bytes {start}-{end - 1}/{offer.bytes}"
-            response = web.StreamResponse(status=206 if partial else 200, headers=headers)
-            response.content_type = OCTETS
-            await response.prepare(request)
-            for at in range(start, end, limits.SNAPSHOT_CHUNK_BYTES):
-                size = min(limits.SNAPSHOT_CHUNK_BYTES, end - at)
-                chunk = await asyncio.to_thread(os.pread, file.fileno(), size, at)
-                await _write(request, response, chunk)
-            await response.write_eof()
-            return response
-        finally:
-            file.close()
-            downloads[name] -= 1
-            if not downloads[name]:
-                del downloads[name]
+        with self._keeper.downloading(name):
+            offer = await asyncio.to_thread(self._keeper.offer, name)
+            etag = f'"{offer.sha256}"'
+            start, end = _range(request, offer.bytes, etag)
+            try:
+                if start == 0:
+                    await asyncio.to_thread(self._store.check, name)
+                file = path.open("rb")  # held: another download may find it damaged, and move it
+            except (DamagedFile, FileNotFoundError) as error:
+                raise SnapshotNotFound(
+                    f"snapshot {name} was damaged here: fetch the metadata anew"
+                ) from error
+            with file:
+                headers = {
+                    **self._headers(),
+                    "ETag": etag,
+                    "Accept-Ranges": "bytes",
+                    "Content-Length": str(end - start),
+                }
+                partial = (start, end) != (0, offer.bytes)
+                if partial:
+                    headers["Content-Range"] = f"bytes {start}-{end - 1}/{offer.bytes}"
+                response = web.StreamResponse(status=206 if partial else 200, headers=headers)
+                response.content_type = OCTETS
+                await response.prepare(request)
+                for at in range(start, end, limits.SNAPSHOT_CHUNK_BYTES):
+                    size = min(limits.SNAPSHOT_CHUNK_BYTES, end - at)
+                    chunk = await asyncio.to_thread(os.pread, file.fileno(), size, at)
+                    await _write(request, response, chunk)
+                await response.write_eof()
+                return response
 
     # --- writes
 
@@ -419,12 +410,12 @@ class HttpApi:
         committed: MetadataImage = await self._read(request, lambda image: image)
         if "at" not in request.query:
             return self._ok(request, state_json(committed))
-        segments = self._status.committed_log.segments
-        at = self._offset(request.query["at"], end_of=segments.end_offset_at)
+        committed_log = self._status.committed_log
+        at = self._offset(request.query["at"], end_of=committed_log.end_offset_at)
         if at > committed.end_offset:
             raise OffsetInFuture(f"offset {at} lies beyond the high watermark {committed.end_offset}")
-        with self._status.committed_log.reading():
-            image = await asyncio.to_thread(image_at, segments, self._store, at)
+        with committed_log.reading():
+            image = await asyncio.to_thread(image_at, committed_log.segments, self._store, at)
         return self._ok(request, state_json(image))
 
     async def _log(self, request: web.Request) -> web.StreamResponse:
@@ -432,9 +423,11 @@ class HttpApi:
         committed_log = self._status.committed_log
         segments, high_watermark = committed_log.segments, committed_log.end_offset
         start = self._offset(
-            request.query.get("from", str(segments.log_start_offset)), end_of=segments.base_offset_from
+            request.query.get("from", str(segments.log_start_offset)), end_of=committed_log.base_offset_from
         )
-        until = self._offset(request.query.get("until", str(high_watermark)), end_of=segments.end_offset_at)
+        until = self._offset(
+            request.query.get("until", str(high_watermark)), end_of=committed_log.end_offset_at
+        )
         for offset in (start, until):
             if offset > high_watermark:
                 raise OffsetInFuture(f"offset {offset} lies beyond the high watermark {committed.end_offset}")

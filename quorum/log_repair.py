@@ -1,14 +1,14 @@
 """E: finds files of the committed log that rotted, and replaces them by what the other controllers have.
 
-Every closed file is read whole now and then, and whoever meets damage reports it. Frames are the same bytes everywhere, and
-each holds the crc of the one before: what a peer sends is either exactly what the file held, or is not taken.
+Every file is read whole now and then, and whoever meets damage reports it; the file that is still written is closed, and
+the log goes on in another. Frames are the same bytes everywhere, and each holds the crc of the one before: what a peer
+sends is either exactly what the file held, or is not taken.
 """
 
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
@@ -16,7 +16,7 @@ import aiohttp
 from metadata_log.codec import DamagedFrame, check_frame, damaged_answer
 from metadata_log.errors import DamagedFile, MetadataError
 from metadata_log.limits import KIB, MIB, SCRUB_EVERY_S
-from metadata_log.segments import SegmentedLog, check_frames
+from metadata_log.segments import LogFile, SegmentedLog, check_frames
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ REQUEST_TIMEOUT_S: Final = 10.0
 
 
 class LogRepair:
-    """Watches over the closed files of one controller's log; `run` and `scrub` are tasks of its process."""
+    """Watches over the files of one controller's log; `run` and `scrub` are tasks of its process."""
 
     def __init__(
         self,
@@ -51,11 +51,11 @@ class LogRepair:
 
     def report(self, error: DamagedFile) -> None:
         """Learn that a read met damage."""
-        for path, base_offset, _ in self._log.closed_files():
-            if str(path) in error.message and base_offset not in self.damaged:
-                self.damaged[base_offset] = error.message
+        for file in self._log.files():
+            if str(file.path) in error.message and file.base_offset not in self.damaged:
+                self.damaged[file.base_offset] = error.message
                 self.found_total += 1
-                log.error("log_file_damaged", extra={"path": str(path), "reason": error.message})
+                log.error("log_file_damaged", extra={"path": str(file.path), "reason": error.message})
         self._wake.set()
 
     async def run(self) -> None:
@@ -70,36 +70,35 @@ class LogRepair:
                 self._wake.set()
 
     async def scrub(self) -> None:
-        """Read every closed file once a day, until cancelled."""
+        """Read every file once a day, until cancelled."""
         while True:
-            for path, base_offset, _ in self._log.closed_files():
-                if base_offset not in self.damaged:
+            for file in self._log.files():
+                if file.base_offset not in self.damaged:
                     try:
-                        await self._check(path)
+                        await self._check(file)
                     except DamagedFile as error:
                         self.report(error)
                     except MetadataError as error:
                         # Gone by retention, mostly.
-                        log.warning("scrub_failed", extra={"path": str(path), "reason": error.message})
+                        log.warning("scrub_failed", extra={"path": str(file.path), "reason": error.message})
             await asyncio.sleep(SCRUB_EVERY_S)
 
-    async def _check(self, path: Path) -> None:
-        position = -1
-        following = 0
-        while following > position:
-            position = following
-            following = await self._run_in_thread(
-                partial(check_frames, path, position, bytes_max=SCRUB_BYTES)
-            )
+    async def _check(self, file: LogFile) -> None:
+        position = 0
+        while position < file.size:
+            position = await self._run_in_thread(partial(check_frames, file, position, bytes_max=SCRUB_BYTES))
             await asyncio.sleep(SCRUB_PAUSE_S)
 
     async def _repair(self, base_offset: int) -> None:
-        end_offset = next((end for _, base, end in self._log.closed_files() if base == base_offset), None)
-        if end_offset is None:
+        files = self._log.files()
+        file = next((file for file in files if file.base_offset == base_offset), None)
+        if file is None:
             del self.damaged[base_offset]  # a retention removed it
             return
+        if file == files[-1]:
+            self._log.begin_file()  # what is still written cannot be replaced
         for url in self._peers():
-            frames = await fetch_frames(self._session(), url, base_offset, end_offset)
+            frames = await fetch_frames(self._session(), url, base_offset, file.end_offset)
             if frames is None:
                 continue
             try:

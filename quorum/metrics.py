@@ -129,7 +129,7 @@ class _Numbers(Collector):
     def _counters(self) -> dict[str, tuple[str, float]]:
         counters, raft = self._status.controller.counters, self._status.raft()
         return {
-            "raft_elections": ("Elections this node took part in as candidate.", raft.elections_total),
+            "raft_elections": ("Elections this node won.", raft.elections_total),
             "raft_links_dropped": (
                 "Links of Raft dropped for what arrived on them, or did not, or would not leave.",
                 self._status.foreign_bytes_total(),

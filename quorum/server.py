@@ -25,7 +25,9 @@ from metadata_log.data_directory import (
     Reserve,
     check_space,
     free_bytes,
+    is_fresh,
     leaving_no_process_json,
+    not_fresh_any_more,
     read_meta,
     settle_names,
     write_process_json,
@@ -188,8 +190,9 @@ class _Node:
             now_ms=_now_ms,
         )
         self.transport.on_refused = self._on_refused
-        journal = Journal.open(disk, random_bytes=os.urandom)
+        journal = Journal.open(disk, random_bytes=os.urandom, may_be_new=is_fresh(data))
         stack.callback(journal.close)
+        not_fresh_any_more(data)
         # It ends before the journal's files are closed.
         journal_thread = stack.enter_context(JournalThread())
         if journal.voter_changes or stored_pointer(disk) is not None:

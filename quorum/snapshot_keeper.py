@@ -3,8 +3,8 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,7 +19,7 @@ from metadata_log.errors import (
     ThrottlingQuotaExceeded,
 )
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.limits import SCRUB_EVERY_S
+from metadata_log.limits import SCRUB_EVERY_S, SNAPSHOT_DOWNLOADS_MAX
 from metadata_log.protocol import SnapshotOffer
 from quorum.committed_log import CommittedLog
 from quorum.config import ControllerSettings
@@ -69,8 +69,8 @@ class SnapshotKeeper(AppliedListener):
         self._stopping = threading.Event()
         self.failure: str | None = None
         """Why the last attempt came to nothing; None once one succeeded."""
-        self.downloads: dict[str, int] = {}
-        """How many downloads of each snapshot are under way: those files stay."""
+        self._downloads: list[str] = []
+        """The snapshot of each download that is under way: those files stay."""
         self._newest: SnapshotOffer | None = None
 
     # --- when
@@ -170,7 +170,7 @@ class SnapshotKeeper(AppliedListener):
         await self._run_in_thread(self._log.segments.sync)
         self._controller.raft.compact(due.position, name)
         self._newest = None
-        pinned = {name, *self._controller.raft.pinned_snapshots(), *self.downloads}
+        pinned = {name, *self._controller.raft.pinned_snapshots(), *self._downloads}
         self._store.retire(self._settings.snapshot.keep, pinned)
         self._retain_log()
         log.info("snapshot_taken", extra={"snapshot_id": name})
@@ -191,6 +191,23 @@ class SnapshotKeeper(AppliedListener):
             )
 
     # --- what there is
+
+    @contextmanager
+    def downloading(self, name: str) -> Iterator[None]:
+        """Keep a snapshot's file while somebody downloads it.
+
+        Raises:
+            ThrottlingQuotaExceeded: too many downloads are under way.
+        """
+        if len(self._downloads) >= SNAPSHOT_DOWNLOADS_MAX:
+            raise ThrottlingQuotaExceeded(
+                f"{SNAPSHOT_DOWNLOADS_MAX} downloads are under way; try again shortly"
+            )
+        self._downloads.append(name)
+        try:
+            yield
+        finally:
+            self._downloads.remove(name)
 
     def newest(self) -> SnapshotOffer | None:
         """Return the newest snapshot at or below what is applied here; None where there is none."""

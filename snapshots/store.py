@@ -1,13 +1,20 @@
 """E: the directory of a node's snapshots: the newest, one by id, which to keep, and where damaged ones go."""
 
+import errno
 import hashlib
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from metadata_log.data_directory import quarantine, renamed_os_errors, sync_directory
-from metadata_log.errors import DamagedFile, SnapshotNotFound
+from metadata_log.data_directory import (
+    quarantine,
+    renamed_os_errors,
+    sync_directory,
+    unreadable_is_damaged,
+)
+from metadata_log.errors import DamagedFile, DiskFailed, SnapshotNotFound
 from metadata_log.ids import SnapshotId
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.state_digest import Buckets
@@ -47,6 +54,7 @@ class SnapshotStore:
         self.directory = directory
         self._quarantine = quarantine
         self._sha256: dict[SnapshotId, str] = {}
+        self._setting_aside = threading.Lock()
         self.on_damage: Callable[[SnapshotId, DamagedFile], None] = lambda _id, _error: None
         """Told of each snapshot that goes to quarantine, in the thread that met it."""
         with renamed_os_errors(directory):
@@ -85,7 +93,7 @@ class SnapshotStore:
             DamagedFile: it is not what was written; `moved_to` in the context is where it is now.
             DiskFailed: it cannot be read.
         """
-        with self._quarantining(snapshot_id) as path:
+        with self._reading(snapshot_id) as path:
             return self._read(path, known_buckets)
 
     def check(self, snapshot_id: str) -> None:
@@ -94,7 +102,7 @@ class SnapshotStore:
         Raises:
             SnapshotNotFound, DamagedFile, DiskFailed: as `load`.
         """
-        with self._quarantining(snapshot_id) as path:
+        with self._reading(snapshot_id) as path:
             self._check(path)
 
     def load_newest_at_or_below(
@@ -118,6 +126,8 @@ class SnapshotStore:
                 moved_to = error.context["moved_to"]
                 assert isinstance(moved_to, Path)
                 quarantined.append(Quarantined(snapshot_id, moved_to, error))
+            except SnapshotNotFound:
+                continue  # gone meanwhile
         return Loaded(None, None, tuple(quarantined))
 
     def retire(self, keep: int, pinned: Iterable[str] = ()) -> list[SnapshotId]:
@@ -138,13 +148,17 @@ class SnapshotStore:
         """Return the SHA-256 of a snapshot's bytes, as hex; computed once.
 
         Raises:
-            SnapshotNotFound: it is not here.
-            DiskFailed: it cannot be read.
+            SnapshotNotFound: it is not here, or cannot be read and is in quarantine by now.
+            DiskFailed: the disk refuses.
         """
-        path = self.path(snapshot_id)
+        self.path(snapshot_id)
         known = self._sha256.get(SnapshotId(snapshot_id))
         if known is None:
-            known = self._sha256[SnapshotId(snapshot_id)] = sha256_of(path)
+            try:
+                with self._reading(snapshot_id) as path:
+                    known = self._sha256[SnapshotId(snapshot_id)] = sha256_of(path)
+            except DamagedFile as error:
+                raise SnapshotNotFound(error.message, snapshot_id=snapshot_id) from error
         return known
 
     def size(self, snapshot_id: str) -> int:
@@ -153,8 +167,7 @@ class SnapshotStore:
         Raises:
             SnapshotNotFound: it is not here.
         """
-        path = self.path(snapshot_id)
-        with renamed_os_errors(path):
+        with self._reading(snapshot_id) as path:
             return path.stat().st_size
 
     def install(self, downloaded: Path, snapshot_id: str) -> Path:
@@ -171,14 +184,29 @@ class SnapshotStore:
         return path
 
     @contextmanager
-    def _quarantining(self, snapshot_id: str) -> Iterator[Path]:
+    def _reading(self, snapshot_id: str) -> Iterator[Path]:
+        """Let a file be read beside others who retire it, or find it damaged too: the first of them sets it aside.
+
+        Raises:
+            SnapshotNotFound: it is not here, or not any more.
+            DamagedFile: it was not what was written, and is in quarantine.
+        """
         path = self.path(snapshot_id)
         try:
-            yield path
+            with unreadable_is_damaged(path), renamed_os_errors(path):
+                was = path.stat().st_ino
+                yield path
         except DamagedFile as error:
-            error.context["moved_to"] = self._set_aside(path)
+            with self._setting_aside:
+                if not path.exists() or path.stat().st_ino != was:
+                    raise _gone(snapshot_id) from error
+                error.context["moved_to"] = self._set_aside(path)
             self._sha256.pop(SnapshotId(snapshot_id), None)
             self.on_damage(SnapshotId(snapshot_id), error)
+            raise
+        except DiskFailed as error:
+            if error.context.get("errno") == errno.ENOENT:
+                raise _gone(snapshot_id) from error
             raise
 
     def _read(self, path: Path, known_buckets: Buckets | None) -> MetadataImage:
@@ -192,6 +220,10 @@ class SnapshotStore:
 
     def _sync(self) -> None:
         sync_directory(self.directory)
+
+
+def _gone(snapshot_id: str) -> SnapshotNotFound:
+    return SnapshotNotFound(f"snapshot {snapshot_id} is not here any more", snapshot_id=snapshot_id)
 
 
 def sha256_of(path: Path) -> str:

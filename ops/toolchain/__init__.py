@@ -56,7 +56,7 @@ _TOXIPROXY: Final = _Tool(
     package="github.com/Shopify/toxiproxy/v2/cmd/server",
     # Without it `-version` and GET /version say "git".
     linker_flags="-X github.com/Shopify/toxiproxy/v2.Version=2.5.0",
-    go_version="1.18",
+    go_version="1.24",
 )
 _ETCD_OF_DEBIAN: Final = "etcd-debian"
 
@@ -83,7 +83,7 @@ def etcd_binary() -> Path:
 
 
 def toxiproxy_binary() -> Path:
-    """Return a toxiproxy server: one on PATH, else built from our pinned module.
+    """Return a toxiproxy server: the one built here, else one on PATH, else build ours from its pinned module.
 
     Raises:
         ToolMissing: it is neither on PATH nor can it be built (Debian has no package of it).

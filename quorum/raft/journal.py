@@ -303,15 +303,23 @@ class Journal(list[tuple[bytes, int, int]]):
 
     @classmethod
     def open(
-        cls, disk: Disk, *, random_bytes: Callable[[int], bytes], file_bytes: int = JOURNAL_FILE_BYTES
+        cls,
+        disk: Disk,
+        *,
+        random_bytes: Callable[[int], bytes],
+        file_bytes: int = JOURNAL_FILE_BYTES,
+        may_be_new: bool = True,
     ) -> "Journal":
-        """Read what stands, cut a torn end, and sync it.
+        """Read what stands, cut a torn end, and sync it; once it returned, there is a file with its header.
+
+        `may_be_new`: no journal was opened here before.
 
         Raises:
             DamagedFile: synced bytes changed since, or a file is missing.
             DiskFailed: the disk refuses to be read, or has no room for the next file.
         """
-        return cls(disk, _recover(disk, file_bytes), random_bytes=random_bytes, file_bytes=file_bytes)
+        found = _recover(disk, file_bytes, may_be_new=may_be_new)
+        return cls(disk, found, random_bytes=random_bytes, file_bytes=file_bytes)
 
     # --- what PySyncObj calls; positions are within the list
 
@@ -579,13 +587,13 @@ class Verified(NamedTuple):
     entries: list[tuple[bytes, int, int]]
 
 
-def verify(disk: Disk, *, file_bytes: int) -> Verified:
-    """Read a journal that nobody writes as `open` does, and change nothing.
+def verify(disk: Disk, *, file_bytes: int, may_be_new: bool) -> Verified:
+    """Read a journal that nobody writes as `open` does, and change nothing. `may_be_new` as there.
 
     Raises:
         DamagedFile, DiskFailed: as `open`.
     """
-    found = _read(disk, file_bytes)
+    found = _read(disk, file_bytes, may_be_new=may_be_new)
     for file in (found.current, found.spare):
         if file is not None:
             file.file.close()
@@ -693,8 +701,8 @@ class _Found:
                 del entries[:at]
 
 
-def _recover(disk: Disk, file_bytes: int) -> _Found:
-    found = _read(disk, file_bytes)
+def _recover(disk: Disk, file_bytes: int, *, may_be_new: bool) -> _Found:
+    found = _read(disk, file_bytes, may_be_new=may_be_new)
     if found.spare is not None and found.spare.file.size() != file_bytes:
         found.spare.file.close()
         found.unfinished = file_name(found.spare.number)
@@ -708,7 +716,7 @@ def _recover(disk: Disk, file_bytes: int) -> _Found:
     return found
 
 
-def _read(disk: Disk, file_bytes: int) -> _Found:
+def _read(disk: Disk, file_bytes: int, *, may_be_new: bool) -> _Found:
     """Read all files in order, and change none."""
     found = _Found()
     names = sorted(name for name in disk.names() if _FILE_NAME.fullmatch(name))
@@ -753,6 +761,8 @@ def _read(disk: Disk, file_bytes: int) -> _Found:
         found.batches += len(read_frames)
         found.size += read_frames[-1].end
         found.torn_bytes += max(0, used - read_frames[-1].end)
+    if not may_be_new and found.current is None and found.spare is None:
+        raise DamagedFile(f"journal: is empty, though it was begun. {REPLACE_THE_VOTER}")
     held = (found.entries[0][1], found.entries[-1][1]) if found.entries else (0, 0)
     if held != (found.standing.first, found.standing.last):
         what = f"entries {found.standing.first} to {held[0] - 1} are missing; they stood in an older file"

@@ -16,7 +16,7 @@ from ops import cli
 from quorum.config import ControllerSettings
 from quorum.server import COMPLETE_LOG_MS
 from tests.support.processes import poll_until
-from tests.support.wire import NO_ANSWER, Quorum, ask, controllers, wait_until_all_agree
+from tests.support.wire import FRAME, NO_ANSWER, Quorum, ask, controllers, frames_of, wait_until_all_agree
 
 pytestmark = pytest.mark.slow
 
@@ -122,6 +122,37 @@ def test_a_file_that_rots_while_it_is_read_stops_nobody(quorum: Quorum) -> None:
     assert quorum.cluster.exit_code(victim) is None
     _wait_until_whole(quorum, victim, wanted)
     assert ask(url, "GET", "/v1/log?consistency=stale&from=0&max_bytes=8388608").status == 200
+
+
+@pytest.mark.parametrize("which", [0, -1], ids=["a closed file", "the file that is written"])
+def test_a_frame_whose_header_rots_is_replaced_while_all_goes_on(quorum: Quorum, which: int) -> None:
+    """Goal: readers at that very place, and by time, are told; the leader itself leads on, and has the file again."""
+    leader = quorum.ask("GET", "/v1/quorum").value()["leader_id"]
+    url = quorum.cluster.http(leader)
+    wanted = b"".join(_contents(quorum, leader))
+    path = _files(quorum, leader)[which]
+    content = path.read_bytes()
+    frames = frames_of(content)
+    rotten = frames[len(frames) // 2]
+    _damage(path, content.index(rotten.crc.to_bytes(4)) - FRAME.size + 4)
+    until = quorum.ask("GET", "/v1/quorum").value()["high_watermark"] - 1  # so that it is read from the disk
+    by_time = ask(url, "GET", f"/v1/log?from=t{rotten.time_ms}&until={until}")
+    assert by_time.status in (200, 503)
+    told = ask(url, "GET", f"/v1/log?from={rotten.base_offset}&until={until}")
+    assert told.status == 200 or told.error(503, "KAFKA_STORAGE_ERROR")
+    quorum.ask("PATCH", "/v1/configs", {"cluster": True, "set": {"k": "after"}}).ok()
+    poll_until(
+        lambda: b"".join(_contents(quorum, leader)).startswith(wanted),
+        deadline_s=60,
+        what="the log is whole again",
+    )
+    assert quorum.cluster.exit_code(leader) is None
+    poll_until(lambda: _reasons(quorum, leader) == [], deadline_s=30, what="it has nothing more to say")
+    kept = (quorum.cluster.data(leader) / "quarantine" / path.name).read_bytes()
+    assert kept != content[: len(kept)], "the damaged file is kept"
+    assert ask(url, "GET", f"/v1/log?from={rotten.base_offset}&until={until}").status == 200
+    metrics = ask(url, "GET", "/metrics").body.decode()
+    assert "log_files_repaired_total 1.0" in metrics
 
 
 def test_an_end_that_was_lost_below_the_snapshot_is_fetched_before_it_goes_on(quorum: Quorum) -> None:
@@ -276,10 +307,11 @@ def test_a_voter_whose_journal_is_gone_does_not_begin_anew(
     _take_snapshot(quorum, victim)
     quorum.cluster.kill(victim)
     data = quorum.cluster.data(victim)
-    for lost, beside in (("journal", "log"), ("log", "snapshots")):
+    for lost in ("journal", "log", "snapshots"):
         for file in (data / lost).iterdir():
             file.unlink()
-        _assert_refused(quorum, victim, capfd, f"journal: is empty, yet {data / beside} holds")
+        _assert_refused(quorum, victim, capfd, "journal: is empty, though it was begun")
+        assert list((data / "journal").iterdir()) == [], "nothing is begun anew"
 
 
 def _assert_refused(quorum: Quorum, node_id: int, capfd: pytest.CaptureFixture[str], why: str) -> None:
@@ -289,4 +321,5 @@ def _assert_refused(quorum: Quorum, node_id: int, capfd: pytest.CaptureFixture[s
     said = capfd.readouterr().err
     assert "DamagedFile" in said
     assert why in said
+    quorum.ask("PATCH", "/v1/configs", {"cluster": True, "set": {"k": "the others serve on"}}).ok()
     assert "metaquorum quorum replace-voter" in said

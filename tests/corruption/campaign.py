@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from metadata_log.errors import MetadataError
+from quorum.raft.journal import BATCH_MAGIC
 from tests.corruption.exports import ExportWorkload
 from tests.powercut.campaign import SHARED_MEMORY
 from tests.powercut.disk_model import Mark, Tree
@@ -128,7 +129,7 @@ def campaign(*, seed: int, flips: int) -> Report:
                 if damaged == content:
                     continue
                 outcome, error = _outcome(workload, _with(tree, path, damaged), facts, Path(directory) / "d")
-                if outcome == "WRONG" and _is_excluded(damage, content, error):
+                if outcome == "WRONG" and _is_excluded(damage, dict(_files(tree)), error):
                     outcome = "EXCLUDED"
                 report.counts[kind, damage.kind, outcome] += 1
                 if outcome == "WRONG" and error is not None:
@@ -210,9 +211,14 @@ def _outcome(
     return ("repaired" if noticed.said else "harmless"), None
 
 
-def _is_excluded(damage: Damage, content: bytes, error: BaseException | None) -> bool:
-    """Answer whether a journal lost just its newest batch, which no idle mark follows yet."""
-    if not damage.path.endswith(".journal") or not isinstance(error, NotKept):
+def _is_excluded(damage: Damage, files: dict[str, bytes], error: BaseException | None) -> bool:
+    """Answer whether a journal lost just its newest batch, with the idle mark behind it if there was one already."""
+    begun = sorted(
+        path for path, content in files.items() if path.endswith(".journal") and BATCH_MAGIC in content
+    )
+    if damage.path not in begun[-1:] or damage.kind == "truncation" or not isinstance(error, NotKept):
         return False
-    newest = content.rfind(b"MQJB")
-    return damage.position + SECTOR_BYTES > newest
+    newest = files[damage.path].rfind(BATCH_MAGIC)
+    end = damage.position + (1 if damage.kind == "bit flip" else SECTOR_BYTES)
+    is_mark = files[damage.path][newest + len(BATCH_MAGIC) :].startswith(bytes(4))
+    return end > newest and (damage.position < newest or not is_mark)

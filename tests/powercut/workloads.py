@@ -20,7 +20,13 @@ import pysyncobj.journal as stock
 import broker_agent.cache as cache_module
 from broker_agent.cache import Cache
 from metadata_log.codec import read_header
-from metadata_log.data_directory import format_directory, load_meta, sync_directory
+from metadata_log.data_directory import (
+    format_directory,
+    is_fresh,
+    load_meta,
+    not_fresh_any_more,
+    sync_directory,
+)
 from metadata_log.errors import ForeignDirectory
 from metadata_log.ids import NO_NODE, NodeId, Uuid
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
@@ -328,8 +334,7 @@ class DamagedSegmentsWorkload:
                 if step.batch.base_offset >= log.end_offset:
                     log.append(step.frame, read_header(step.frame))
             log.sync()
-            closed = log.closed_files()
-            path, base, end = rng.choice(closed)
+            path, base, end, _ = rng.choice(log.files()[:-1])
             sound = b"".join(frame for offset, frame in sorted(frames.items()) if base <= offset < end)
             if turn % 2:
                 log.close()
@@ -597,7 +602,10 @@ class _Node:
             run_in_thread=_at_once,
             unix_ms=self._now_ms,
         )
-        self.journal = Journal.open(disk, random_bytes=rng.randbytes, file_bytes=2 * SMALL_FILE_BYTES)
+        self.journal = Journal.open(
+            disk, random_bytes=rng.randbytes, file_bytes=2 * SMALL_FILE_BYTES, may_be_new=is_fresh(data)
+        )
+        not_fresh_any_more(data)
         check_reaches_log(
             data,
             log_end=self.segments.end_offset,

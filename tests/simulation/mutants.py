@@ -166,6 +166,10 @@ def _installs_at_once(original: Any) -> Any:
     return begin
 
 
+def _may_always_be_new(recover: Any) -> Any:
+    return lambda disk, file_bytes, **_: recover(disk, file_bytes, may_be_new=True)
+
+
 def _forgets_who_voted(original: Any) -> Any:
     def stand_on(log: Any, pointer: Any) -> None:
         founders = log._base_voters
@@ -631,6 +635,13 @@ MUTANTS: Final = (
         Directed(
             "tests/unit/ops/test_log_commands.py::test_a_journal_that_is_gone_is_refused_as_the_start_does"
         ),
+    ),
+    Mutant(
+        "begins-anew",
+        "a voter that lost all it ever wrote begins anew, and votes again",
+        "quorum.raft.journal:_recover",
+        _may_always_be_new,
+        Directed(f"{_JOURNAL_TESTS}::test_a_journal_that_was_begun_is_never_begun_anew"),
     ),
     Mutant(
         "installs-first",

@@ -93,7 +93,7 @@ class _Path:
         self.directory.put(target.name, content)
 
     def stat(self) -> SimpleNamespace:
-        return SimpleNamespace(st_size=len(self.read_bytes()))
+        return SimpleNamespace(st_size=len(self.read_bytes()), st_ino=0)
 
     def read_bytes(self) -> bytes:
         return self.directory.files[self.name]

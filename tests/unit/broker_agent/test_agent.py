@@ -6,17 +6,19 @@ import random
 import shutil
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import aiohttp
 import pytest
 
 from broker_agent.agent import BrokerAgent, run_broker
 from broker_agent.config import BrokerSettings
+from broker_agent.http_api import metadata_of
 from broker_agent.lifecycle import State
 from broker_agent.metrics import exposition
 from metadata_log.data_directory import checked_json, read_process_json
@@ -30,6 +32,8 @@ from metadata_log.errors import (
     MetadataError,
 )
 from metadata_log.ids import BrokerId
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.image.topics import TopicImage
 from metadata_log.records.brokers import UnregisterBrokerRecord
 from metadata_log.records.quorum import NoOpRecord
 from metadata_log.state_digest import digest
@@ -590,7 +594,17 @@ def test_a_broker_cut_off_fences_itself_by_the_clock_and_comes_back(tmp_path: Pa
         ):
             await online(agent)
             await until(lambda: agent.session_left_ms > 0, "a session")
-            clock.ahead_ms = cluster.session_timeout_ms
+            answered = metadata_of
+
+            def slowly(image: MetadataImage, topics: Sequence[TopicImage]) -> dict[str, Any]:
+                clock.ahead_ms = cluster.session_timeout_ms
+                return answered(image, topics)
+
+            with patch("broker_agent.http_api.metadata_of", slowly):
+                told = await get(agent, "/v1/metadata")
+                assert told[1]["error"] == "BROKER_NOT_AVAILABLE", (
+                    "its session ended while it wrote the answer"
+                )
             assert not agent.may_serve()
             assert agent.state is State.FENCED
             assert (await get(agent, "/v1/metadata"))[1]["error"] == "BROKER_NOT_AVAILABLE"

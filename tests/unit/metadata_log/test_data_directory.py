@@ -1,5 +1,6 @@
 """E: whose a data directory is, who runs in it, and what a full disk finds there."""
 
+import errno
 import json
 import os
 import random
@@ -16,8 +17,11 @@ from metadata_log.data_directory import (
     Reserve,
     check_space,
     format_directory,
+    is_fresh,
     load_meta,
+    not_fresh_any_more,
     quarantine,
+    quarantine_copy,
     read_meta,
     read_process_json,
     remove_process_json,
@@ -40,6 +44,7 @@ def test_a_formatted_directory_says_whose_it_is(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "data"
     meta = formatted(path)
     assert sorted(entry.name for entry in path.iterdir()) == [
+        "fresh",
         "journal",
         "log",
         "meta.json",
@@ -63,6 +68,34 @@ def test_a_formatted_directory_says_whose_it_is(tmp_path: Path) -> None:
 def test_a_broker_has_no_journal(tmp_path: Path) -> None:
     format_directory(tmp_path, role="broker", node_id=NodeId(11), cluster_id=CLUSTER, rng=random.Random(1))
     assert not (tmp_path / "journal").exists()
+    assert not is_fresh(tmp_path)
+
+
+def test_a_directory_is_fresh_until_its_journal_is_begun(tmp_path: Path) -> None:
+    formatted(tmp_path)
+    assert is_fresh(tmp_path)
+    for _ in range(2):
+        not_fresh_any_more(tmp_path)
+        assert not is_fresh(tmp_path)
+
+
+def test_what_a_disk_does_not_give_is_zeros_in_the_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "log").mkdir()
+    damaged = tmp_path / "log" / "file"
+    damaged.write_bytes(bytes(range(1, 251)) * 40)
+    read = os.pread
+
+    def failing(fd: int, size: int, at: int) -> bytes:
+        if at == 4096:
+            raise OSError(errno.EIO, "Input/output error")
+        return read(fd, size, at)
+
+    monkeypatch.setattr("os.pread", failing)
+    copy = quarantine_copy(damaged).read_bytes()
+    whole = damaged.read_bytes()
+    assert copy == whole[:4096] + bytes(4096) + whole[8192:]
 
 
 def test_nothing_is_formatted_twice(tmp_path: Path) -> None:

@@ -1,9 +1,11 @@
 """E: the committed log on disk: what is written is read, what is torn is cut, what is damaged is refused."""
 
+import errno
 import random
 import shutil
 import threading
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -14,7 +16,7 @@ from metadata_log.image.metadata_image import EMPTY
 from metadata_log.records.features import FeatureLevelRecord
 from metadata_log.records.quorum import NoOpRecord
 from metadata_log.records.registry import Record
-from metadata_log.segments import SegmentedLog, verify
+from metadata_log.segments import SegmentedLog, check_frames, verify
 from tests.support.histories import Step, claim, random_history, step_of
 
 
@@ -208,6 +210,61 @@ def test_an_index_that_leads_nowhere_is_not_believed(tmp_path: Path, history: li
     first = log._segments[0]
     first.entries = [entry._replace(position=entry.position + 3) for entry in first.entries]
     assert log.read(1, max_bytes=1) == history[0].frame
+    log.close()
+
+
+@pytest.mark.parametrize("which", [0, -1], ids=["a closed file", "the file that is written"])
+@pytest.mark.parametrize("byte", [0, 6, 15], ids=["magic", "length", "offset"])
+@pytest.mark.parametrize("nth", [0, 1])
+def test_rot_that_a_read_meets_hurts_nothing_but_that_read(
+    tmp_path: Path, history: list[Step], which: int, byte: int, nth: int
+) -> None:
+    """Goal: who reads old history at any offset is refused by file and byte, at once, and the log goes on."""
+    log = written(tmp_path / "log", history[:50])
+    path = files(tmp_path / "log")[which]
+    headers = [header for header, _ in log.frames(0)]
+    inside = [header for header in headers if header.base_offset >= int(path.stem)][:6]
+    rotten, position = inside[nth], nth * inside[0].frame_bytes
+    data = bytearray(path.read_bytes())
+    data[position + byte] ^= 1
+    path.write_bytes(bytes(data))
+    end_offset, size = log.end_offset, log.size
+    for offset in (inside[2].base_offset, rotten.base_offset, inside[2].base_offset, rotten.base_offset):
+        with pytest.raises(DamagedFile, match=f"{path}: byte {position}"):
+            log.read(offset, max_bytes=10**9)
+        with pytest.raises(DamagedFile, match=f"{path}: byte {position}"):
+            log.position_before(rotten.end_offset)
+    if nth:
+        assert next(log.frames(inside[0].base_offset)) == (inside[0], history[headers.index(inside[0])].frame)
+    assert (log.end_offset, log.size) == (end_offset, size)
+    for step in history[50:]:
+        log.append(step.frame, read_header(step.frame))
+    log.begin_file()
+    until = next(file.end_offset for file in log.files() if file.path == path)
+    held = [step for step in history if int(path.stem) <= step.batch.base_offset < until]
+    log.replace_segment(int(path.stem), whole(held))
+    assert log.read(0, max_bytes=10**9) == whole(history)
+    log.close()
+
+
+def test_what_the_disk_does_not_give_is_damage(
+    tmp_path: Path, history: list[Step], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = written(tmp_path / "log", history)
+    file = log.files()[1]
+    read_frame = segments._read_frame
+
+    def failing(path: Path, opened: BinaryIO, position: int) -> tuple[FrameHeader, bytes]:
+        if path == file.path and position > 0:
+            raise OSError(errno.EIO, "Input/output error", str(path))
+        return read_frame(path, opened, position)
+
+    monkeypatch.setattr(segments, "_read_frame", failing)
+    with pytest.raises(DamagedFile, match=f"{file.path}: cannot be read: Input/output error"):
+        log.read(0, max_bytes=10**9)
+    with pytest.raises(DamagedFile, match=f"{file.path}: cannot be read"):
+        check_frames(file, 0, bytes_max=10**9)
+    assert check_frames(log.files()[0], 0, bytes_max=10**9) == log.files()[0].size
     log.close()
 
 

@@ -19,7 +19,7 @@ def test_the_module_requires_the_version_its_binary_is_named_after(tool: toolcha
 def test_without_go_the_message_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(toolchain, "tools_directory", lambda: tmp_path)
-    with pytest.raises(toolchain.ToolMissing, match=r"install Go 1\.18"):
+    with pytest.raises(toolchain.ToolMissing, match=r"install Go 1\.24"):
         toolchain.toxiproxy_binary()
     with pytest.raises(toolchain.ToolMissing, match=r"install Go 1\.26"):
         toolchain.etcd_binary()

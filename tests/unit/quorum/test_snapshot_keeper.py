@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from metadata_log.errors import DamagedFile, DiskFailed, ThrottlingQuotaExceeded
 from metadata_log.ids import SnapshotId
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.limits import SNAPSHOT_DOWNLOADS_MAX
 from quorum import snapshot_keeper
 from snapshots.snapshot_file import write_snapshot
 from tests.unit.quorum.test_controller import Lab, run
@@ -72,6 +74,20 @@ def test_one_that_rots_at_rest_is_found_every_day_and_another_is_taken(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    run(story)
+
+
+def test_only_so_many_downloads_are_under_way(tmp_path: Path) -> None:
+    async def story(lab: Lab) -> None:
+        keeper = Desk(lab, tmp_path).keeper
+        with ExitStack() as stack:
+            for number in range(SNAPSHOT_DOWNLOADS_MAX):
+                stack.enter_context(keeper.downloading(f"snapshot {number % 2}"))
+            with pytest.raises(ThrottlingQuotaExceeded, match=r"downloads are under way"):
+                stack.enter_context(keeper.downloading("another"))
+        with keeper.downloading("another"):
+            pass
 
     run(story)
 

@@ -1,12 +1,16 @@
 """E: the directory of snapshots."""
 
+import errno
 import hashlib
 import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
-from metadata_log.errors import DamagedFile, SnapshotNotFound
+from metadata_log.errors import DamagedFile, DiskFailed, SnapshotNotFound
 from snapshots.snapshot_file import snapshot_id, write_snapshot
 from snapshots.store import SnapshotStore
 from tests.support.histories import Step, random_history
@@ -96,6 +100,71 @@ def test_one_that_rotted_is_found_before_it_is_sent(store: SnapshotStore, steps:
     assert rotten not in store.ids()
     with pytest.raises(SnapshotNotFound):
         store.sha256(rotten)
+
+
+def test_who_meets_a_rotten_one_together_sets_it_aside_once(
+    store: SnapshotStore, steps: list[Step], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: brokers that a commit woke ask for the same snapshot at once; that stops nobody."""
+    damaged = store.path(id_of(steps[3]))
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    together = threading.Barrier(2)
+    check = store._check
+
+    def checked(path: Path) -> None:
+        try:
+            check(path)
+        finally:
+            together.wait(10)
+
+    monkeypatch.setattr(store, "_check", checked)
+    told: list[str] = []
+    store.on_damage = lambda snapshot_id, _: told.append(snapshot_id)
+
+    def meet(_: int) -> type[Exception]:
+        with pytest.raises((DamagedFile, SnapshotNotFound)) as refused:
+            store.check(id_of(steps[3]))
+        return refused.type
+
+    with ThreadPoolExecutor(2) as threads:
+        met = set(threads.map(meet, range(2)))
+    assert met == {DamagedFile, SnapshotNotFound}
+    assert told == [id_of(steps[3])]
+    assert store.latest() == id_of(steps[2])
+
+
+def test_one_that_was_replaced_while_it_was_read_stays(store: SnapshotStore, steps: list[Step]) -> None:
+    damaged = store.path(id_of(steps[3]))
+
+    def replaced(path: Path) -> None:
+        path.rename(path.with_suffix(".moved"))
+        write_snapshot(steps[3].image, store.directory)
+        raise DamagedFile("what was read was not what was written")
+
+    with patch.object(store, "_check", replaced), pytest.raises(SnapshotNotFound):
+        store.check(id_of(steps[3]))
+    assert damaged.exists()
+
+
+def test_one_that_is_retired_while_it_is_read_is_not_here(store: SnapshotStore, steps: list[Step]) -> None:
+    for read in (store.sha256, store.size, store.check, store.load):
+        with pytest.raises(SnapshotNotFound), patch.object(Path, "exists", return_value=True):
+            read(snapshot_id(10**6, 1))
+
+
+def test_one_that_the_disk_does_not_give_goes_to_quarantine(
+    store: SnapshotStore, steps: list[Step], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(path: Path) -> str:
+        raise DiskFailed("no", path=str(path), errno=errno.EIO)
+
+    monkeypatch.setattr("snapshots.store.sha256_of", failing)
+    monkeypatch.setattr(store, "_check", failing)
+    with pytest.raises(SnapshotNotFound, match="cannot be read: Input/output error"):
+        store.sha256(id_of(steps[3]))
+    with pytest.raises(DamagedFile, match="cannot be read: Input/output error"):
+        store.check(id_of(steps[2]))
+    assert store.latest() == id_of(steps[1])
 
 
 def test_retiring_keeps_the_newest_and_the_pinned(store: SnapshotStore, steps: list[Step]) -> None:

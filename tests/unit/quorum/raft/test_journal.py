@@ -31,8 +31,9 @@ class PowerCut(Exception):
     """Raised in place of a disk operation."""
 
 
-def open_on(disk: Any, *, seed: int = 0, file_bytes: int = FILE_BYTES) -> Journal:
-    return Journal.open(disk, random_bytes=random.Random(seed).randbytes, file_bytes=file_bytes)
+def open_on(disk: Any, *, seed: int = 0, file_bytes: int = FILE_BYTES, may_be_new: bool = True) -> Journal:
+    random_bytes = random.Random(seed).randbytes
+    return Journal.open(disk, random_bytes=random_bytes, file_bytes=file_bytes, may_be_new=may_be_new)
 
 
 def opened(disk: MemoryDisk) -> tuple[State | None, DamagedFile | None]:
@@ -147,6 +148,21 @@ def test_positions_beyond_the_list_change_nothing() -> None:
     journal.compact_to(5)
     flush(journal)
     assert list(journal) == [] and journal.synced_index == 0
+
+
+def test_a_journal_that_was_begun_is_never_begun_anew() -> None:
+    """Goal: a voter that lost all it wrote does not vote again, though nothing beside its journal tells of it."""
+    disk = MemoryDisk()
+    with pytest.raises(DamagedFile, match=r"journal: is empty, though it was begun.*replace-voter"):
+        open_on(disk, may_be_new=False)
+    assert disk.names() == [], "nothing is made before it is refused"
+    open_on(disk).close()
+    open_on(disk, may_be_new=False).close()
+    disk.open(file_name(1)).write(0, bytes(HEADER_BYTES))
+    before = disk.names()
+    with pytest.raises(DamagedFile, match="journal: is empty"):
+        open_on(disk, may_be_new=False)
+    assert disk.names() == before
 
 
 def test_what_cannot_be_is_a_fault() -> None:
