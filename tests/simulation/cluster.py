@@ -658,10 +658,15 @@ class ClusterWorld(World):
             command = RemoveVoter(voter_id=node_id, directory_id=directory_id, validate_only=False)
 
         async def ask() -> None:
-            with suppress(MetadataError, ConnectionError):
+            try:
                 await self.remote(leader, lambda it: it.change_voters(command, actor=None, request=None))
                 self.consequences["changes of voters carried out"] += 1
+            except (MetadataError, ConnectionError):
+                pass
+            finally:
+                self.changes_asked -= 1
 
+        self.changes_asked += 1
         self.spawn(ask)
 
     async def submit(self, node: SimulatedNode, command: Command, request: Request | None) -> Outcome:

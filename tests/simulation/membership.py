@@ -1,8 +1,8 @@
 """Voters that come and go, and disks that are lost, at random: what an operator does, under all other faults.
 
-At most one lost disk at a time belongs to a voter, and none while a change is under way: with three voters a quorum survives
-no second loss. A voter whose disk was lost is removed as soon as somebody leads; its successor, which starts as an observer,
-is made a voter by the next change.
+At most one lost disk at a time belongs to a voter, and none while a change is under way, or asked for: with three voters a
+quorum survives no second loss, and with the two that a removal leaves not the first. A voter whose disk was lost is removed
+as soon as somebody leads; its successor, which starts as an observer, is made a voter by the next change.
 """
 
 from collections.abc import Callable
@@ -43,6 +43,8 @@ class Membership:
         """Return the voters if all who run agree on them, no log, of a stopped node either, ends in another change, and all
         voters, and all who would take themselves for voters, would know it if they started anew.
         """
+        if self._world.changes_asked:
+            return None  # on its way to a leader, who does not know of it yet
         nodes = list(self._world.nodes.values())
         told = [node.log.status() for node in nodes if node.log is not None]
         if any(node.rots for node in nodes):

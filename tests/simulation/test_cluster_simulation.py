@@ -3,11 +3,13 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 
 from tests.simulation.campaign import Life, Outcome, live
 from tests.simulation.cluster import ClusterWorld
+from tests.simulation.membership import Membership
 from tests.simulation.world import PROFILES
 
 WRITES_PER_SECOND_MIN = 10.0
@@ -50,6 +52,32 @@ def test_any_mixture_of_faults_keeps_every_property(seed: int) -> None:
 def test_voters_come_and_go_in_the_hands_of_shipped_controllers() -> None:
     outcome = lived(302, "members", 8.0, observers=2)
     assert outcome.consequences["changes of voters carried out"] > 2
+
+
+def test_no_disk_is_lost_while_a_change_of_voters_is_on_its_way_to_the_leader() -> None:
+    """Goal: the weather asks nothing impossible: the two voters that a removal leaves cannot lose one of them."""
+    seen: list[bool] = []
+
+    class Removes(ClusterWorld):
+        def more_weather(self) -> list[tuple[float | None, Callable[[], None]]]:
+            self.loop.call_later(2.0, self._remove)
+            return super().more_weather()
+
+        def _remove(self) -> None:
+            operator = Membership(self)
+            leader = next(node for node in self.nodes.values() if node.is_leader())
+            voters = operator._newest()
+            assert voters is not None
+            self.propose(leader, {voter: voters[voter] for voter in voters if voter != leader.node_id})
+            assert leader.log is not None
+            seen.append(leader.log.status().change_pending)
+            assert operator._newest() is None
+
+    world = Removes(seed=1, profile=PROFILES["calm"])
+    assert not world.run(4.0)
+    assert seen == [False]
+    assert world.changes_asked == 0
+    assert world.consequences["changes of voters carried out"] == 1
 
 
 @pytest.mark.slow

@@ -751,6 +751,8 @@ class World:
         """What befell this world, by kind; single messages lost, doubled or late are not counted."""
         self.consequences: Counter[str] = Counter()
         """What came of it, by kind."""
+        self.changes_asked = 0
+        """Changes of voters that somebody waits for; the leader asked may not have heard of them yet."""
         self.make_listener = make_listener
         self.nodes = {node_id: self.make_node(node_id) for node_id in self.ids}
         self.lost_disks: list[tuple[Member, list[Entry]]] = []
