@@ -348,6 +348,7 @@ class _Node:
             for batch, frame in decode_all(frames):
                 end = (self.segments.end_offset, self.segments.last_crc)
                 if (batch.base_offset, batch.previous_crc) != end:
+                    log.warning("peer_log_differs", extra={"peer": url, "offset": batch.base_offset})
                     return False
                 self.segments.append(frame, read_header(frame))
         except DamagedFrame as error:

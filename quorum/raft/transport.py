@@ -400,7 +400,7 @@ class TcpTransport:
         member = link.member
         del self._established[member.node_id]
         log.log(
-            logging.WARNING if by_peer else logging.INFO,  # what we close ourselves, we know why
+            logging.INFO if link.closed_here else logging.WARNING,  # what we close ourselves, we know why
             "raft_link_lost",
             extra={"peer_id": member.node_id, "by_peer": by_peer, "age_ms": link.age_ms()},
         )
@@ -548,6 +548,11 @@ class _Link(asyncio.Protocol):
         self._outbox_bytes += len(framed)
         if self._outbox_bytes + self._transport.get_write_buffer_size() > RAFT_OUTBOX_BYTES_MAX:
             self._drop(f"more than {RAFT_OUTBOX_BYTES_MAX} bytes wait to be sent on it")
+
+    @property
+    def closed_here(self) -> bool:
+        """Whether this side closed it: not the other end, nor TCP, whom nobody answered any more."""
+        return self._closing
 
     def close(self) -> None:
         """Close from this side, at once; `connection_lost` follows in the loop's next round."""
