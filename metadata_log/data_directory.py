@@ -266,6 +266,7 @@ def format_directory(
             (path / folder).mkdir(parents=True, exist_ok=True)
         if role == "controller":
             (path / _FRESH).touch()
+        sync_directory(path)
     meta = Meta(
         role=role,
         node_id=node_id,

@@ -155,6 +155,15 @@ class LogFile(NamedTuple):
     size: int
 
 
+class Replacement(NamedTuple):
+    """Sound frames in a file beside the one they are to replace, and where a copy of the damaged one is kept."""
+
+    partial: Path
+    old: _Segment
+    new: _Segment
+    kept: Path
+
+
 class Verified(NamedTuple):
     """What a check of every byte found; `torn_bytes` at the end of the last file are what a crash left."""
 
@@ -357,8 +366,8 @@ class SegmentedLog:
             for segment in self._segments
         ]
 
-    def replace_segment(self, base_offset: int, frames: bytes) -> Path:
-        """Put sound frames in a closed file's place, and return where a copy of the damaged one is kept.
+    def prepare_replacement(self, base_offset: int, frames: bytes) -> "Replacement":
+        """Write sound frames beside the closed file that is to have them, and keep a copy of what it is; in any thread.
 
         Raises:
             DamagedFile: the frames are not what the file held.
@@ -386,14 +395,25 @@ class SegmentedLog:
                 file.write(frames)
                 file.flush()
                 os.fsync(file.fileno())
-            kept = quarantine_copy(old.path)
-            with self._syncing:  # which may be about to write this file's index
-                partial.replace(old.path)
-                sync_directory(self._directory)
-                _write_index(new)
-        if old in self._segments:
-            self._segments[self._segments.index(old)] = new
-        return kept
+            return Replacement(partial, old, new, quarantine_copy(old.path))
+
+    def replace_segment(self, replacement: "Replacement") -> None:
+        """Put a prepared file in the place of the damaged one; on the event loop, as all that removes files is.
+
+        The name is durable once a later `sync` returned. The index stays: it is made of the same frames.
+
+        Raises:
+            DiskFailed: it could not be moved.
+            OffsetCompacted: a retention has removed the file meanwhile.
+        """
+        partial, old, new, _ = replacement
+        with renamed_os_errors(old.path):
+            if old not in self._segments:
+                partial.unlink()
+                raise OffsetCompacted(f"no file of the log begins at offset {old.base_offset} any more")
+            partial.replace(old.path)
+        self._segments[self._segments.index(old)] = new
+        self._directory_is_new = True
 
     def restart_at(self, end_offset: int, epoch: int, crc: int) -> list[Path]:
         """Go on from an installed snapshot's end, beyond the log's own: offsets between the two are not here.
@@ -592,9 +612,9 @@ class SegmentedLog:
             return hint[2]
         position = _hop(segment, file, offset)
         if position is None:
-            # The index is wrong, or the file is, which is then refused by its byte. Only where the entry itself leads to
-            # no frame is all of it read: readers come again until it is repaired.
-            _check_behind_entry(segment, file, offset)
+            # The index is wrong, or the file is, which is then refused by its byte. Readers come again until it is
+            # repaired, so that not all of the file is read where a part of it tells.
+            _check_around_entry(segment, file, offset)
             size = segment.size
             learned = _Segment(segment.path, segment.base_offset, segment.before, segment.time_max_before_ms)
             _scan(learned, may_be_torn=False, is_last=False, size=size)
@@ -838,27 +858,28 @@ def _has_lost_page(rest: bytes, position: int, claimed: int) -> bool:
     return False
 
 
-def _entry_for(segment: _Segment, offset: int) -> _Entry | None:
-    place = bisect_right(segment.entries, offset, key=lambda entry: entry.offset) - 1
-    return segment.entries[place] if place >= 0 else None
+def _place_of(segment: _Segment, offset: int) -> int:
+    """Return which of the index's entries is the last at or before `offset`; -1 if there is none."""
+    return bisect_right(segment.entries, offset, key=lambda entry: entry.offset) - 1
 
 
-def _check_behind_entry(segment: _Segment, file: BinaryIO, offset: int) -> None:
-    """Check the frames from the index's entry for `offset` on, if one begins there.
+def _check_around_entry(segment: _Segment, file: BinaryIO, offset: int) -> None:
+    """Check the frames from the index's entry for `offset` on, and from the one before, which proves that one begins there.
 
     Raises:
-        DamagedFile: where a frame behind it is wrong.
+        DamagedFile: a frame is wrong, and the index is not.
     """
-    entry = _entry_for(segment, offset)
-    if entry is None:
+    place = _place_of(segment, offset)
+    if place < 0:
         return
-    at_offset, position, _ = entry
+    at_offset, begin, _ = segment.entries[max(place - 1, 0)]
+    position = begin
     file.seek(position)
     while position < segment.size:
         try:
             header, frame = _read_frame(segment.path, file, position)
         except DamagedFile:
-            if position == entry.position:
+            if position == begin > 0:
                 return
             raise
         if header.base_offset != at_offset:
@@ -869,10 +890,10 @@ def _check_behind_entry(segment: _Segment, file: BinaryIO, offset: int) -> None:
 
 def _hop(segment: _Segment, file: BinaryIO, offset: int) -> int | None:
     """Return where the frame that contains `offset` begins, from header to header; None if they lead nowhere."""
-    entry = _entry_for(segment, offset)
-    if entry is None:
+    place = _place_of(segment, offset)
+    if place < 0:
         return None
-    at_offset, position, _ = entry
+    at_offset, position, _ = segment.entries[place]
     while position < segment.size:
         file.seek(position)
         try:

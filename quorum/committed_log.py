@@ -36,7 +36,10 @@ class CommittedLog(AppliedListener):
     def on_applied(self, batch: RecordBatch, frame: bytes, image: MetadataImage, delta: Delta) -> None:  # noqa: ARG002 (the listener's signature)
         header = read_header(frame)
         if header.base_offset < self.segments.end_offset:
-            self.segments.equals(frame, header)
+            try:
+                self.segments.equals(frame, header)
+            except DamagedFile as error:
+                self.on_damage(error)  # since the start, where it was whole
         else:
             self.segments.append(frame, header)
             self.unsynced_bytes += len(frame)

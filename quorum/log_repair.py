@@ -14,7 +14,7 @@ from typing import Any, Final
 import aiohttp
 
 from metadata_log.codec import DamagedFrame, check_frame, damaged_answer
-from metadata_log.errors import DamagedFile, MetadataError
+from metadata_log.errors import DamagedFile, DiskFailed, MetadataError
 from metadata_log.limits import KIB, MIB, SCRUB_EVERY_S
 from metadata_log.segments import LogFile, SegmentedLog, check_frames
 
@@ -96,13 +96,18 @@ class LogRepair:
             del self.damaged[base_offset]  # a retention removed it
             return
         if file == files[-1]:
-            self._log.begin_file()  # what is still written cannot be replaced
+            try:
+                self._log.begin_file()  # what is still written cannot be replaced
+            except DiskFailed as error:
+                log.warning("log_repair_failed", extra={"peer": None, "reason": error.message})
+                return
         for url in self._peers():
             frames = await fetch_frames(self._session(), url, base_offset, file.end_offset)
             if frames is None:
                 continue
             try:
-                kept = await self._run_in_thread(self._log.replace_segment, base_offset, frames)
+                replacement = await self._run_in_thread(self._log.prepare_replacement, base_offset, frames)
+                self._log.replace_segment(replacement)
             except MetadataError as error:
                 log.warning("log_repair_failed", extra={"peer": url, "reason": error.message})
                 continue
@@ -110,7 +115,7 @@ class LogRepair:
             self.repaired_total += 1
             log.warning(
                 "log_file_repaired",
-                extra={"base_offset": base_offset, "peer": url, "damaged_copy": str(kept)},
+                extra={"base_offset": base_offset, "peer": url, "damaged_copy": str(replacement.kept)},
             )
             return
 

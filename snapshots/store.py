@@ -156,7 +156,11 @@ class SnapshotStore:
         if known is None:
             try:
                 with self._reading(snapshot_id) as path:
-                    known = self._sha256[SnapshotId(snapshot_id)] = sha256_of(path)
+                    number = path.stat().st_ino
+                    known = sha256_of(path)
+                    with self._setting_aside:
+                        if path.stat().st_ino == number:
+                            self._sha256[SnapshotId(snapshot_id)] = known
             except DamagedFile as error:
                 raise SnapshotNotFound(error.message, snapshot_id=snapshot_id) from error
         return known
@@ -167,8 +171,12 @@ class SnapshotStore:
         Raises:
             SnapshotNotFound: it is not here.
         """
-        with self._reading(snapshot_id) as path:
-            return path.stat().st_size
+        path = self.path(snapshot_id)
+        try:
+            with renamed_os_errors(path):
+                return path.stat().st_size
+        except DiskFailed as error:
+            raise SnapshotNotFound(error.message, snapshot_id=snapshot_id) from error
 
     def install(self, downloaded: Path, snapshot_id: str) -> Path:
         """Take a verified and synced file in under its id, durably.
@@ -191,19 +199,20 @@ class SnapshotStore:
             SnapshotNotFound: it is not here, or not any more.
             DamagedFile: it was not what was written, and is in quarantine.
         """
-        path = self.path(snapshot_id)
+        path, number = self.path(snapshot_id), None
         try:
-            with unreadable_is_damaged(path), renamed_os_errors(path):
-                was = path.stat().st_ino
-                yield path
-        except DamagedFile as error:
-            with self._setting_aside:
-                if not path.exists() or path.stat().st_ino != was:
-                    raise _gone(snapshot_id) from error
-                error.context["moved_to"] = self._set_aside(path)
-            self._sha256.pop(SnapshotId(snapshot_id), None)
-            self.on_damage(SnapshotId(snapshot_id), error)
-            raise
+            try:
+                with unreadable_is_damaged(path), renamed_os_errors(path):
+                    number = path.stat().st_ino
+                    yield path
+            except DamagedFile as error:
+                with self._setting_aside, renamed_os_errors(path):
+                    if path.stat().st_ino != number:
+                        raise _gone(snapshot_id) from error
+                    error.context["moved_to"] = self._set_aside(path)
+                    self._sha256.pop(SnapshotId(snapshot_id), None)
+                self.on_damage(SnapshotId(snapshot_id), error)
+                raise
         except DiskFailed as error:
             if error.context.get("errno") == errno.ENOENT:
                 raise _gone(snapshot_id) from error

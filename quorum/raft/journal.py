@@ -247,6 +247,12 @@ class _JournalFile:
         self.file.write(0, head + google_crc32c.value(head).to_bytes(4, "big"))
         self.file.sync()
 
+    def clear(self, used: int) -> None:
+        """Overwrite with zeros what a torn first batch left, up to byte `used`; durable on return."""
+        if used > _FILE_HEADER.size:
+            self.file.write(_FILE_HEADER.size, bytes(used - _FILE_HEADER.size))
+            self.file.sync()
+
     def put(self, position: int, number: int, records: bytes) -> None:
         """Write one framed batch, without a sync."""
         crc = _batch_crc(self.identity, number, records)
@@ -639,6 +645,8 @@ class _Found:
     current: _JournalFile | None = None
     """The file of the last batch."""
     spare: _JournalFile | None = None
+    spare_bytes: int = 0
+    """Up to where it holds anything: beyond its header that is a torn first batch."""
     position: int = 0
     """End of the last batch that has records, in `current`."""
     previous: int = 0
@@ -649,7 +657,7 @@ class _Found:
     frames: list[_Frame] = field(default_factory=list)
     """Of `current`."""
     unfinished: str | None = None
-    """The newest file, where it was still in the making or its first batch was torn: nothing in it is needed."""
+    """The newest file, where it was still in the making: nothing in it is needed."""
     files: int = 0
     batches: int = 0
     size: int = 0
@@ -710,6 +718,7 @@ def _recover(disk: Disk, file_bytes: int, *, may_be_new: bool) -> _Found:
     if found.unfinished is not None:
         disk.remove(found.unfinished)
     if found.spare is not None:
+        found.spare.clear(found.spare_bytes)
         found.spare.write_header()  # again: it may be only in the kernel's cache, and nothing proves yet that it was synced
     if found.current is not None:
         _settle(found.current, found.content, found.frames)
@@ -742,9 +751,10 @@ def _read(disk: Disk, file_bytes: int, *, may_be_new: bool) -> _Found:
             if number > 1 and found.current is None:
                 raise _damaged(file_name(number - 1), 0, "the file is missing")
             found.files += 1
-            if identity is not None and used <= _FILE_HEADER.size:
-                found.spare = _JournalFile(file, number, identity)
+            if identity is not None:
+                found.spare, found.spare_bytes = _JournalFile(file, number, identity), used
                 found.size += _FILE_HEADER.size
+                found.torn_bytes += max(0, used - _FILE_HEADER.size)
             else:
                 file.close()
                 found.unfinished = name

@@ -348,7 +348,7 @@ class DamagedSegmentsWorkload:
             if turn % 2:
                 log = self._opens(directory)
             else:
-                log.replace_segment(base, sound)
+                log.replace_segment(log.prepare_replacement(base, sound))
         log.close()
 
     def _opens(self, directory: Path) -> SegmentedLog:
@@ -438,6 +438,8 @@ class FormatWorkload:
                     self._formats(directory, role, number)
             if load_meta(directory).node_id != number:
                 raise NotKept(f"{directory} is another node's")
+            if is_fresh(directory) != (role == "controller"):
+                raise NotKept(f"{directory} is formatted, and not to be told from one that was used")
 
 
 # --- a broker's cache

@@ -242,8 +242,42 @@ def test_rot_that_a_read_meets_hurts_nothing_but_that_read(
     log.begin_file()
     until = next(file.end_offset for file in log.files() if file.path == path)
     held = [step for step in history if int(path.stem) <= step.batch.base_offset < until]
-    log.replace_segment(int(path.stem), whole(held))
+    log.replace_segment(log.prepare_replacement(int(path.stem), whole(held)))
     assert log.read(0, max_bytes=10**9) == whole(history)
+    log.close()
+
+
+def test_what_is_prepared_for_a_file_that_a_retention_took_is_not_put_there(
+    tmp_path: Path, history: list[Step]
+) -> None:
+    log = written(tmp_path / "log", history)
+    log.sync()
+    first = log.files()[0]
+    frames = whole([step for step in history if step.batch.base_offset < first.end_offset])
+    replacement = log.prepare_replacement(0, frames)
+    log.retain(bytes_max=0, older_than_ms=None, below=first.end_offset)
+    with pytest.raises(OffsetCompacted):
+        log.replace_segment(replacement)
+    assert not first.path.exists()
+    assert verify(tmp_path / "log").start_offset == first.end_offset
+    log.close()
+
+
+def test_rot_at_an_entry_of_the_index_is_told_without_reading_all(
+    tmp_path: Path, history: list[Step], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segments, "INDEX_INTERVAL_BYTES", 1_000)
+    log = written(tmp_path / "log", history, segment_bytes=10**6)
+    entries = log._segments[0].entries
+    assert len(entries) > 3
+    path = log.files()[0].path
+    data = bytearray(path.read_bytes())
+    data[entries[2].position] ^= 1
+    path.write_bytes(bytes(data))
+    monkeypatch.setattr(segments, "_scan", None)
+    for offset in (entries[2].offset, entries[3].offset - 1):
+        with pytest.raises(DamagedFile, match=f"{path}: byte {entries[2].position}"):
+            log.read(offset, max_bytes=1)
     log.close()
 
 

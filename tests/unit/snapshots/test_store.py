@@ -146,6 +146,30 @@ def test_one_that_was_replaced_while_it_was_read_stays(store: SnapshotStore, ste
     assert damaged.exists()
 
 
+def test_one_that_is_retired_while_it_is_found_rotten_is_gone(
+    store: SnapshotStore, steps: list[Step], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def retired(path: Path) -> None:
+        path.unlink()
+        raise DamagedFile("what was read was not what was written")
+
+    monkeypatch.setattr(store, "_check", retired)
+    with pytest.raises(SnapshotNotFound):
+        store.check(id_of(steps[3]))
+    set_aside = store._set_aside
+
+    def late(path: Path) -> Path:
+        path.unlink()
+        return set_aside(path)
+
+    monkeypatch.setattr(store, "_check", lambda path: retired(path.with_name("none")) if path else None)
+    monkeypatch.setattr(store, "_set_aside", late)
+    path = store.path(id_of(steps[2]))
+    path.with_name("none").touch()
+    with pytest.raises(SnapshotNotFound):
+        store.check(id_of(steps[2]))
+
+
 def test_one_that_is_retired_while_it_is_read_is_not_here(store: SnapshotStore, steps: list[Step]) -> None:
     for read in (store.sha256, store.size, store.check, store.load):
         with pytest.raises(SnapshotNotFound), patch.object(Path, "exists", return_value=True):

@@ -158,6 +158,13 @@ def test_a_journal_that_was_begun_is_never_begun_anew() -> None:
     assert disk.names() == [], "nothing is made before it is refused"
     open_on(disk).close()
     open_on(disk, may_be_new=False).close()
+    torn = b"MQJB\0\0\0\x40" + bytes(range(1, 40))
+    disk.open(file_name(1)).write(HEADER_BYTES, torn)
+    open_on(disk, may_be_new=False).close()
+    assert disk.names() == [file_name(1)]
+    assert disk.open(file_name(1)).read(HEADER_BYTES, FILE_BYTES) == bytes(FILE_BYTES - HEADER_BYTES), (
+        "what was never acknowledged leaves no trace"
+    )
     disk.open(file_name(1)).write(0, bytes(HEADER_BYTES))
     before = disk.names()
     with pytest.raises(DamagedFile, match="journal: is empty"):
