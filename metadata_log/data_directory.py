@@ -188,13 +188,25 @@ def quarantine_copy(path: Path) -> Path:
     """
     with renamed_os_errors(path):
         target = _place_in_quarantine(path, None)
-        with target.open("wb") as file:
-            for page in _readable_pages(path):
-                file.write(page)
-            file.flush()
-            os.fsync(file.fileno())
-        sync_directory(target.parent)
+        with removed_if_it_fails(target):
+            with target.open("wb") as file:
+                for page in _readable_pages(path):
+                    file.write(page)
+                file.flush()
+                os.fsync(file.fileno())
+            sync_directory(target.parent)
     return target
+
+
+@contextmanager
+def removed_if_it_fails(path: Path) -> Iterator[None]:
+    """Leave no part of a file whose making fails: what is tried again would fill the disk with them."""
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            path.unlink()
+        raise
 
 
 def _readable_pages(path: Path) -> Iterator[bytes]:

@@ -51,10 +51,12 @@ from metadata_log.codec import (
     read_header,
 )
 from metadata_log.data_directory import (
+    check_space,
     checked_json,
     from_checked_json,
     quarantine,
     quarantine_copy,
+    removed_if_it_fails,
     renamed_os_errors,
     replace_file,
     sync_directory,
@@ -70,7 +72,7 @@ from metadata_log.errors import (
     another_version,
 )
 from metadata_log.fetch_window import AT_ZERO, Position
-from metadata_log.limits import INDEX_INTERVAL_BYTES, SEGMENT_BYTES
+from metadata_log.limits import INDEX_INTERVAL_BYTES, RESERVE_BYTES, SEGMENT_BYTES
 
 log = logging.getLogger(__name__)
 
@@ -389,8 +391,10 @@ class SegmentedLog:
             new.add(header)
         if (new.end_offset, new.last.crc) != (following.base_offset, following.before.crc):
             raise DamagedFile(f"{old.path}: what was sent instead ends otherwise")
-        with renamed_os_errors(old.path):
-            partial = old.path.with_suffix(".log.part")
+        # Two files of this size, for a while: a repair must not be what fills the disk.
+        check_space(self._directory, 2 * len(frames) + RESERVE_BYTES)
+        partial = old.path.with_suffix(".log.part")
+        with renamed_os_errors(old.path), removed_if_it_fails(partial):
             with partial.open("wb") as file:
                 file.write(frames)
                 file.flush()
@@ -519,7 +523,8 @@ class SegmentedLog:
         """Check that a frame which Raft commits again is, byte for byte, the one that stands here.
 
         Raises:
-            InvariantBroken: it is not: two histories have met, and no node may go on with either.
+            DamagedFile: it is no frame any more.
+            InvariantBroken: it is another: two histories have met, and no node may go on with either.
         """
         segment = self._segment_of(header.base_offset)
         with self._reading(segment) as file:
@@ -527,9 +532,13 @@ class SegmentedLog:
             file.seek(position)
             ours = file.read(len(frame))
         if ours != frame:
+            try:
+                check_frame(ours)
+            except DamagedFrame as error:
+                raise damaged_file(segment.path, error, base=position) from error
             raise InvariantBroken(
                 f"{segment.path}: byte {position}: the frame at offset {header.base_offset} is not the one the quorum "
-                "committed. Either this log rotted, or voters lost what they had acknowledged: before anything else "
+                "committed. Voters lost what they had acknowledged, or a directory is an older copy: before anything else "
                 "stop all controllers and copy their data directories (ops/runbooks/two-histories.md)",
                 runbook="two-histories.md",
             )

@@ -111,6 +111,7 @@ class LogRepair:
             except MetadataError as error:
                 log.warning("log_repair_failed", extra={"peer": url, "reason": error.message})
                 continue
+            await self._run_in_thread(self._log.sync)  # else the damaged file could come back
             del self.damaged[base_offset]
             self.repaired_total += 1
             log.warning(

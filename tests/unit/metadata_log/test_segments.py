@@ -4,8 +4,10 @@ import errno
 import random
 import shutil
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
+from unittest.mock import patch
 
 import pytest
 
@@ -13,6 +15,7 @@ from metadata_log import segments
 from metadata_log.codec import FrameHeader, check_frame, decode_all, read_header
 from metadata_log.errors import DamagedFile, DiskFailed, InvariantBroken, OffsetCompacted
 from metadata_log.image.metadata_image import EMPTY
+from metadata_log.limits import RESERVE_BYTES
 from metadata_log.records.features import FeatureLevelRecord
 from metadata_log.records.quorum import NoOpRecord
 from metadata_log.records.registry import Record
@@ -118,6 +121,11 @@ def test_what_is_committed_again_must_be_the_same(tmp_path: Path, history: list[
     with pytest.raises(InvariantBroken, match="byte 0") as broken:
         log.equals(other[0].frame, read_header(other[0].frame))
     assert broken.value.context == {"runbook": "two-histories.md"}
+    path = log.files()[0].path
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    rotten = next(step for step in history if step.batch.end_offset == log.files()[0].end_offset)
+    with pytest.raises(DamagedFile, match=str(path)):
+        log.equals(rotten.frame, read_header(rotten.frame))
     log.close()
 
 
@@ -260,6 +268,28 @@ def test_what_is_prepared_for_a_file_that_a_retention_took_is_not_put_there(
         log.replace_segment(replacement)
     assert not first.path.exists()
     assert verify(tmp_path / "log").start_offset == first.end_offset
+    log.close()
+
+
+def test_a_repair_that_fails_leaves_nothing(tmp_path: Path, history: list[Step]) -> None:
+    log = written(tmp_path / "log", history)
+    first = log.files()[0]
+    frames = whole([step for step in history if step.batch.base_offset < first.end_offset])
+    data_directory = "metadata_log.data_directory"
+    with (
+        patch(f"{data_directory}.free_bytes", return_value=RESERVE_BYTES),
+        pytest.raises(DiskFailed, match="bytes are free"),
+    ):
+        log.prepare_replacement(0, frames)
+    before = sorted(tmp_path.rglob("*"))
+
+    def failing(_path: Path) -> Iterator[bytes]:
+        yield b"a part"
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with patch(f"{data_directory}._readable_pages", failing), pytest.raises(DiskFailed):
+        log.prepare_replacement(0, frames)
+    assert [path for path in sorted(tmp_path.rglob("*")) if path.name != "quarantine"] == before
     log.close()
 
 
