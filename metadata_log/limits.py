@@ -10,6 +10,8 @@ MIB: Final = 1024 * 1024
 
 # --- the log
 RECORDS_PER_BATCH_MAX: Final = 10_000
+RECORDS_PER_PART_MAX: Final = 2_000
+"""Of a change that may be made in parts: each is one turn of the leader's loop, and heartbeats leave between two."""
 """Kafka's bound for a batch and for one user operation (QuorumController.MAX_RECORDS_PER_USER_OP)."""
 BATCH_BYTES_MAX: Final = 1 * MIB
 """A batch's records; larger ones would hold up heartbeats on a slow link. Its envelope comes on top."""
@@ -98,6 +100,8 @@ SNAPSHOT_DOWNLOADS_MAX: Final = 64
 
 # --- state
 REQUEST_RESULTS_MAX: Final = 200_000
+REQUEST_RESULT_BYTES_MAX: Final = 64 * MIB
+"""Of answers that are kept, in the memory of every node and in each snapshot; the oldest go."""
 REQUEST_RESULT_AGE_MS: Final = 15 * 60 * 1000
 REQUEST_RESULT_STEP_MS: Final = 10 * 1000
 """The most that the time between two results counts of their age, so a quiet log keeps some hundred for longer."""

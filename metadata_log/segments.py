@@ -531,6 +531,10 @@ class SegmentedLog:
             position = self._position_of(segment, file, header.base_offset)
             file.seek(position)
             ours = file.read(len(frame))
+            if ours != frame:
+                file.seek(position)
+                head = file.read(HEADER_BYTES)
+                ours = head + file.read(body_bytes_claimed(head))  # longer, perhaps, than the one committed
         if ours != frame:
             try:
                 check_frame(ours)

@@ -67,16 +67,19 @@ def configs_items(image: MetadataImage, resource_type: int, resource_name: str) 
 
 
 def state_json(image: MetadataImage) -> dict[str, Any]:
-    """Return the whole state at one position; brokers and voters have the fields of their records."""
+    """Return the whole state at one position; brokers and voters have the fields of their records.
+
+    "topics" is an iterator: there may be a million partitions, and whoever sends them does so piece by piece.
+    """
     return {
         "end_offset": image.end_offset,
         "controller_epoch": image.controller_epoch,
         "time_ms": image.last_time_ms,
         "digest": digest(image),
         "brokers": json_rows([image.brokers[broker_id] for broker_id in sorted(image.brokers)]),
-        "topics": [
+        "topics": (
             describe_topic(image, image.topics[topic_id]) for _, topic_id in sorted(image.topic_ids.items())
-        ],
+        ),
         "configs": [
             item
             for resource_type, resource_name in sorted(image.configs)

@@ -214,15 +214,17 @@ class Controller:
             NotController: not active, or another claim was applied before our records.
             OutcomeUnknown: no word within `commit_timeout_ms`; the records may still commit.
         """
-        tip = self.tip
         operation = OPERATIONS[type(command)]
-        if request is not None and (known := tip.results.get(request.request_id)) is not None:
-            return await self._repeated(known, operation, request)
-        # From here to the last append: no await. The tip we read is the tip we extend.
-        decision = self._decide(command)
-        while decision.more:
-            self.append(decision, Envelope(actor=actor, cause=decision.cause))
+        while True:
+            tip = self.tip
+            if request is not None and (known := tip.results.get(request.request_id)) is not None:
+                return await self._repeated(known, operation, request)
+            # From here to the append: no await. The tip we read is the tip we extend.
             decision = self._decide(command)
+            if not decision.more:
+                break
+            self.append(decision, Envelope(actor=actor, cause=decision.cause))
+            await asyncio.sleep(0)  # a long change is made in parts, and heartbeats leave meanwhile
         envelope = Envelope(actor=actor, cause=decision.cause)
         if request is not None:
             envelope = envelope._replace(
@@ -423,6 +425,8 @@ class Controller:
     def heartbeat(self, request: FetchRequest) -> tuple[Heartbeat, int | None]:
         """Decide what a broker's fetch asks for, and append it; the session is renewed as of now.
 
+        Of a long change one part is made, and the next by the broker's next fetch.
+
         Also returns the end offset of what was appended now or before about this broker, for `settled`; None if nothing
         of it is in flight. An answer given earlier would renew the session of a broker whose fencing is about to commit,
         and it would serve beyond that.
@@ -432,18 +436,18 @@ class Controller:
             NotController, ThrottlingQuotaExceeded.
         """
         end_offset = self._broker_ends.get(request.broker_id, 0)
-        while True:
-            decided = heartbeat(self.tip, request, liveness=self.liveness, now_ms=self._now_ms())
-            decision = decided.decision
-            decision.outcome()
-            if decision.records:
-                envelope = Envelope(actor=f"Broker:{request.broker_id}", cause=decision.cause)
-                end_offset = self.append(decision, envelope).end_offset
-            if not decision.more:
-                return decided, end_offset if end_offset > self.committed.end_offset else None
+        decided = heartbeat(self.tip, request, liveness=self.liveness, now_ms=self._now_ms())
+        decision = decided.decision
+        decision.outcome()
+        if decision.records:
+            envelope = Envelope(actor=f"Broker:{request.broker_id}", cause=decision.cause)
+            end_offset = self.append(decision, envelope).end_offset
+        return decided, end_offset if end_offset > self.committed.end_offset else None
 
     def check_sessions(self) -> bool:
-        """Fence one broker whose session expired; answer whether another check is due at once.
+        """Fence one broker whose session expired, or make a part of that; answer whether another check is due at once.
+
+        A broker that is heard of between two parts keeps its registration: it has lost what was taken so far.
 
         Source: Kafka fences one stale broker per event.
         """
@@ -466,9 +470,10 @@ class Controller:
         registered = self._tip.brokers.get(broker_id)
         if registered is not None and registered.broker_epoch == broker_epoch:
             try:
-                self._fence(broker_id, broker_epoch, silent_ms)
+                if not self._fence(broker_id, broker_epoch, silent_ms):
+                    return True
             except ThrottlingQuotaExceeded:
-                return True  # what was appended stands; the next check goes on from there
+                return True
         self.liveness.forget(broker_id, broker_epoch)
         return True
 
@@ -480,16 +485,17 @@ class Controller:
         if abs(jumped_ms) > CLOCK_JUMP_MS:
             log.warning("time_of_day_jumped", extra={"jumped_ms": jumped_ms})
 
-    def _fence(self, broker_id: BrokerId, broker_epoch: int, silent_ms: int) -> None:
+    def _fence(self, broker_id: BrokerId, broker_epoch: int, silent_ms: int) -> bool:
+        """Make a part of a fencing; answer whether that was the last."""
         cause = Cause("SESSION_EXPIRED", broker_epoch, {"broker_id": broker_id, "silent_ms": silent_ms})
         envelope = Envelope(actor=f"Controller:{self._settings.node_id}", cause=cause)
-        more = True
-        while more:
-            decision = fence(self.tip, broker_id=broker_id, broker_epoch=broker_epoch)
-            self.append(decision, envelope)
-            more = decision.more
+        decision = fence(self.tip, broker_id=broker_id, broker_epoch=broker_epoch)
+        self.append(decision, envelope)
+        if decision.more:
+            return False
         self.counters.brokers_fenced += 1
         log.warning("broker_fenced", extra={"broker_id": broker_id, "silent_ms": silent_ms})
+        return True
 
     # --- what Raft tells
 
@@ -592,8 +598,7 @@ class Controller:
         now_ms = self._now_ms()
         self._checked_at_ms = now_ms
         self._time_of_day_ahead_ms = self._unix_ms() - now_ms
-        self.liveness.clear()
-        self.liveness.grant_all(self.committed, now_ms)
+        self.liveness.begin(self.committed, now_ms)
         log.info(
             "controller_active",
             extra={"controller_epoch": batch.controller_epoch, "offset": batch.base_offset},

@@ -7,7 +7,7 @@ import logging
 import os
 import urllib.parse
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, Final
 
 import msgpack
@@ -73,6 +73,8 @@ NDJSON: Final = "application/x-ndjson"
 OCTETS: Final = "application/octet-stream"
 LOG_BYTES_DEFAULT: Final = 1 * limits.MIB
 LOG_BYTES_MAX: Final = 8 * limits.MIB
+PIECE_BYTES: Final = 64 * limits.KIB
+"""A state is sent in pieces of about so much."""
 ANONYMOUS: Final = "User:ANONYMOUS"
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -406,17 +408,34 @@ class HttpApi:
 
         return await self._list(request, items)
 
-    async def _state(self, request: web.Request) -> web.Response:
+    async def _state(self, request: web.Request) -> web.StreamResponse:
         committed: MetadataImage = await self._read(request, lambda image: image)
         if "at" not in request.query:
-            return self._ok(request, state_json(committed))
+            return await self._send_state(request, committed)
         committed_log = self._status.committed_log
         at = self._offset(request.query["at"], end_of=committed_log.end_offset_at)
         if at > committed.end_offset:
             raise OffsetInFuture(f"offset {at} lies beyond the high watermark {committed.end_offset}")
         with committed_log.reading():
             image = await asyncio.to_thread(image_at, committed_log.segments, self._store, at)
-        return self._ok(request, state_json(image))
+        return await self._send_state(request, image)
+
+    async def _send_state(self, request: web.Request, image: MetadataImage) -> web.StreamResponse:
+        """Answer with a whole state, piece by piece: heartbeats leave in between, and no copy of it is held."""
+        response = web.StreamResponse(headers=self._headers())
+        as_msgpack = _wants_msgpack(request)
+        response.content_type, response.charset = (MSGPACK, None) if as_msgpack else (JSON, "utf-8")
+        await response.prepare(request)
+        state, waiting = state_json(image), bytearray()
+        for piece in _msgpack_pieces(state, len(image.topics)) if as_msgpack else _json_pieces(state):
+            waiting += piece
+            if len(waiting) >= PIECE_BYTES:
+                await _write(request, response, bytes(waiting))
+                waiting.clear()
+                await asyncio.sleep(0)
+        await _write(request, response, bytes(waiting))
+        await response.write_eof()
+        return response
 
     async def _log(self, request: web.Request) -> web.StreamResponse:
         committed: MetadataImage = await self._read(request, lambda image: image)
@@ -532,12 +551,50 @@ def _encoded(
 
     A refusal may quote half a surrogate pair, which no encoding of text holds: it is shown as its escape.
     """
+    if _wants_msgpack(request):
+        return web.Response(body=_packed(body), status=status, content_type=MSGPACK, headers=headers)
+    return web.Response(body=_json(body), status=status, content_type=JSON, charset="utf-8", headers=headers)
+
+
+def _wants_msgpack(request: web.BaseRequest) -> bool:
     accept = request.headers.get("Accept", "")
-    if MSGPACK in accept or (request.content_type == MSGPACK and JSON not in accept):
-        packed = msgpack.packb(body, unicode_errors="backslashreplace")
-        return web.Response(body=packed, status=status, content_type=MSGPACK, headers=headers)
-    text = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(errors="backslashreplace")
-    return web.Response(body=text, status=status, content_type=JSON, charset="utf-8", headers=headers)
+    return MSGPACK in accept or (request.content_type == MSGPACK and JSON not in accept)
+
+
+def _packed(value: object) -> bytes:
+    packed: bytes = msgpack.packb(value, unicode_errors="backslashreplace")
+    return packed
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(errors="backslashreplace")
+
+
+def _msgpack_pieces(body: Mapping[str, Any], items: int) -> Iterator[bytes]:
+    """Encode a map, one of whose values is an iterator over so many items."""
+    packer = msgpack.Packer()
+    yield packer.pack_map_header(len(body))
+    for name, value in body.items():
+        yield _packed(name)
+        if isinstance(value, Iterator):
+            yield packer.pack_array_header(items)
+            yield from map(_packed, value)
+        else:
+            yield _packed(value)
+
+
+def _json_pieces(body: Mapping[str, Any]) -> Iterator[bytes]:
+    """Encode a map, whose values may be iterators."""
+    for place, (name, value) in enumerate(body.items()):
+        yield (b"," if place else b"{") + _json(name) + b":"
+        if isinstance(value, Iterator):
+            yield b"["
+            for item_place, item in enumerate(value):
+                yield (b"," if item_place else b"") + _json(item)
+            yield b"]"
+        else:
+            yield _json(value)
+    yield b"}"
 
 
 async def _raw_body(request: web.Request) -> bytes:

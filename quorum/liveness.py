@@ -73,6 +73,15 @@ class Liveness:
         self._stopping.clear()
         self._electing.clear()
 
+    def begin(self, image: MetadataImage, now_ms: int) -> None:
+        """Begin a leadership: grant every unfenced broker one full session, and look through the partitions of each.
+
+        The controller before this one may not have come to the end of an election in parts.
+        """
+        self.clear()
+        self.grant_all(image, now_ms)
+        self._electing.update(broker_id for broker_id in self._sessions if image.brokers[broker_id].is_active)
+
     def grant_all(self, image: MetadataImage, now_ms: int) -> None:
         """Grant every unfenced broker one full session; what they reported is kept."""
         for broker_id in sorted(image.brokers):
@@ -159,7 +168,7 @@ class Liveness:
     # --- elections in parts
 
     def is_electing(self, broker_id: BrokerId) -> bool:
-        """Answer whether leaderless partitions of an unfenced broker still wait for a part of their election."""
+        """Answer whether leaderless partitions of an unfenced broker may still wait for a part of their election."""
         return broker_id in self._electing
 
     def set_electing(self, broker_id: BrokerId, *, electing: bool) -> None:

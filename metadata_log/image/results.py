@@ -7,7 +7,12 @@ from itertools import pairwise
 import immutables
 
 from metadata_log.ids import Uuid
-from metadata_log.limits import REQUEST_RESULT_AGE_MS, REQUEST_RESULT_STEP_MS, REQUEST_RESULTS_MAX
+from metadata_log.limits import (
+    REQUEST_RESULT_AGE_MS,
+    REQUEST_RESULT_BYTES_MAX,
+    REQUEST_RESULT_STEP_MS,
+    REQUEST_RESULTS_MAX,
+)
 from metadata_log.records.snapshots import RequestResultRecord
 
 
@@ -22,6 +27,8 @@ class RequestResults:
     """The results by number, `_first` to `_next` (exclusive)."""
     _first: int = field(default=0, compare=False)
     _next: int = field(default=0, compare=False)
+    _bytes: int = field(default=0, compare=False)
+    """Of all their answers."""
 
     @staticmethod
     def of(results: Iterable[RequestResultRecord]) -> "RequestResults":
@@ -33,6 +40,7 @@ class RequestResults:
             immutables.Map(enumerate(ordered)),
             0,
             len(ordered),
+            sum(len(result.response) for result in ordered),
         )
 
     def get(self, request_id: Uuid) -> RequestResultRecord | None:
@@ -48,23 +56,29 @@ class RequestResults:
             self._order.set(self._next, result),
             self._first,
             self._next + 1,
+            self._bytes + len(result.response),
         )
 
     def evicted(self, *, now_ms: int) -> "RequestResults":
-        """Return the results without those beyond the bounds of number and age.
+        """Return the results without those beyond the bounds of number, bytes and age.
 
         `now_ms` is the applied batch's own time, so every replica evicts alike.
         """
-        first, span_ms, by_id, order = self._first, self._span_ms, self.by_id, self._order
+        first, span_ms, by_id, order, size = self._first, self._span_ms, self.by_id, self._order, self._bytes
         since_newest_ms = self._since_newest_ms(now_ms)
         while first < self._next and (
-            len(by_id) > REQUEST_RESULTS_MAX or span_ms + since_newest_ms > REQUEST_RESULT_AGE_MS
+            len(by_id) > REQUEST_RESULTS_MAX
+            or size > REQUEST_RESULT_BYTES_MAX
+            or span_ms + since_newest_ms > REQUEST_RESULT_AGE_MS
         ):
             oldest = order[first]
+            size -= len(oldest.response)
             by_id, order, first = by_id.delete(oldest.request_id), order.delete(first), first + 1
             if first < self._next:
                 span_ms -= _step_ms(oldest, order[first].stored_at_ms)
-        return self if first == self._first else RequestResults(by_id, span_ms, order, first, self._next)
+        return (
+            self if first == self._first else RequestResults(by_id, span_ms, order, first, self._next, size)
+        )
 
     def _since_newest_ms(self, now_ms: int) -> int:
         return _step_ms(self._order[self._next - 1], now_ms) if self._first < self._next else 0

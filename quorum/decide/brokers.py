@@ -26,7 +26,7 @@ from metadata_log.ids import BrokerId, TopicId, Uuid, is_reserved, uuid_text
 from metadata_log.image.brokers import BrokerImage
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topics import PartitionImage
-from metadata_log.limits import BATCH_BYTES_MAX, BROKERS_MAX, KIB, RECORDS_PER_BATCH_MAX
+from metadata_log.limits import BATCH_BYTES_MAX, BROKERS_MAX, KIB, RECORDS_PER_PART_MAX
 from metadata_log.protocol import BrokerState, FetchRequest, RegisterBroker, UnregisterBroker
 from metadata_log.records.brokers import (
     BrokerRegistrationChangeRecord,
@@ -68,7 +68,7 @@ def register(
     now_ms: int,
     cluster_id: str,
     ineligible: frozenset[BrokerId] = NOBODY,
-    records_max: int = RECORDS_PER_BATCH_MAX,
+    records_max: int = RECORDS_PER_PART_MAX,
 ) -> Decision:
     """Decide the registration of a broker process.
 
@@ -189,7 +189,7 @@ def unregister(
     command: UnregisterBroker,
     *,
     ineligible: frozenset[BrokerId] = NOBODY,
-    records_max: int = RECORDS_PER_BATCH_MAX,
+    records_max: int = RECORDS_PER_PART_MAX,
 ) -> Decision:
     """Decide the removal of a broker; its replicas stay assigned. The answer is {"broker_id"}.
 
@@ -218,7 +218,7 @@ def fence(
     broker_id: BrokerId,
     broker_epoch: int,
     ineligible: frozenset[BrokerId] = NOBODY,
-    records_max: int = RECORDS_PER_BATCH_MAX,
+    records_max: int = RECORDS_PER_PART_MAX,
 ) -> Decision:
     """Decide the records that take a silent broker out of service; the fencing record comes last.
 
@@ -257,7 +257,7 @@ def _fence(
 class Heartbeat:
     """What a broker's fetch leads to, and what the broker is once that is applied.
 
-    With `decision.more` the next heartbeat of the broker goes on; it may be asked for at once, on the image after it.
+    With `decision.more` the next heartbeat of the broker goes on, on the image after it.
     """
 
     decision: Decision
@@ -272,7 +272,7 @@ def heartbeat(
     liveness: Liveness,
     now_ms: int,
     ineligible: frozenset[BrokerId] = NOBODY,
-    records_max: int = RECORDS_PER_BATCH_MAX,
+    records_max: int = RECORDS_PER_PART_MAX,
 ) -> Heartbeat:
     """Decide what a broker's fetch asks for, and renew its session in `liveness`.
 
@@ -395,7 +395,8 @@ class _Decider:
         broker = self.broker
         changes = changes_on_joining(self.image, broker.broker_id, ineligible=self.ineligible)
         changed, more = _part(changes, self.records_max - len(first))
-        self.liveness.set_electing(broker.broker_id, electing=more)
+        # Until nothing is left to do: what is decided now may still be refused a place in the log.
+        self.liveness.set_electing(broker.broker_id, electing=more or bool(changed))
         records = [*first, *changed]
         cause = self._cause("BROKER_UNFENCED") if records else None
         state = BrokerState.STOPPING if broker.in_controlled_shutdown else BrokerState.ONLINE

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from metadata_log.batch import Cause
 from metadata_log.errors import DuplicateVoter, InvalidRequest, VoterNotFound
-from metadata_log.ids import NodeId, Uuid, is_reserved, uuid_text
+from metadata_log.ids import BrokerId, NodeId, Uuid, is_reserved, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import CONTROLLERS_MAX
 from metadata_log.protocol import AddVoter, RemoveVoter
@@ -55,8 +55,8 @@ def add_voter(image: MetadataImage, command: AddVoter) -> Decision:
 
     Raises:
         DuplicateVoter: a voter has this id, with whatever directory: a wiped one must be removed first.
-        InvalidRequest: the directory id is reserved or another voter's, or so is the address; CONTROLLERS_MAX vote already;
-            something is to be replaced by a change that is not only judged.
+        InvalidRequest: the id is a broker's; the directory id is reserved or another voter's, or so is the address;
+            CONTROLLERS_MAX vote already; something is to be replaced by a change that is not only judged.
         and what `remove_voter` raises, of what is replaced.
 
     Source: KIP-853, AddVoterHandler.
@@ -72,6 +72,10 @@ def add_voter(image: MetadataImage, command: AddVoter) -> Decision:
     present = next((voter for voter in voters if voter.node_id == command.voter_id), None)
     if present is not None:
         raise DuplicateVoter(f"{_told(present.node_id, present.directory_id)} is a voter already")
+    if BrokerId(command.voter_id) in image.brokers:
+        raise InvalidRequest(
+            f"id {command.voter_id} is a broker's; brokers and controllers share one id space"
+        )
     if is_reserved(command.directory_id):
         raise InvalidRequest(f"{uuid_text(command.directory_id)} is no directory's id")
     endpoint = VoterEndpoint("CONTROLLER", command.host, command.port)

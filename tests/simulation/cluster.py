@@ -36,6 +36,7 @@ from metadata_log.errors import (
     BrokerNotAvailable,
     DamagedFile,
     DuplicateBrokerRegistration,
+    Fault,
     MetadataError,
     NotController,
     OutcomeUnknown,
@@ -43,9 +44,15 @@ from metadata_log.errors import (
     SnapshotNotFound,
     Unavailable,
 )
+from metadata_log.fetch_window import FetchWindow
 from metadata_log.ids import NO_NODE, BrokerId, NodeId, Uuid
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.limits import SESSION_CHECK_AGAIN_MS, SESSION_CHECKS_PER_TIMEOUT
+from metadata_log.limits import (
+    FETCH_BYTES_DEFAULT,
+    FETCH_WINDOW_BYTES,
+    SESSION_CHECK_AGAIN_MS,
+    SESSION_CHECKS_PER_TIMEOUT,
+)
 from metadata_log.protocol import (
     AddVoter,
     AlterConfigs,
@@ -97,6 +104,10 @@ READS_PER_SECOND = 10.0
 CLOCK_RATES = (0.9951, 1.0049)
 """Any two clocks differ by less than 1 %, the bound that a broker's session reckons with."""
 BLACK_HOLE_SECONDS = 3600.0
+ANSWER_BYTES = (2_000, 20_000, FETCH_BYTES_DEFAULT)
+"""At most so much is in one answer to a broker, or one batch: some catch up in many steps."""
+WINDOW_BYTES = (4_000, 40_000, FETCH_WINDOW_BYTES)
+"""What a controller holds in memory; behind it brokers are served from its segments."""
 
 
 def uuid(number: int) -> Uuid:
@@ -248,6 +259,7 @@ class SimulatedController(Controller):
         node.open_snapshots()
         self.incarnation = node.incarnation
         self.committed_log = CommittedLog(node.segments)  # type: ignore[arg-type]  # its methods, in memory
+        self.committed_log._window = FetchWindow(bytes_max=world.rng.choice(WINDOW_BYTES))
         try:
             check_reaches_log(
                 Path(f"node-{node.node_id}"),
@@ -324,8 +336,15 @@ class _Watcher(AppliedListener):
     def __init__(self, controller: SimulatedController) -> None:
         self._controller = controller
         self._who = f"controller {controller.node.node_id}"
+        self._end_offset = 0
+
+    def on_restored(self, image: MetadataImage) -> None:
+        if image.end_offset < self._end_offset:
+            raise Violation(f"offsets_never_regress: {self._who} {self._end_offset} -> {image.end_offset}")
+        self._end_offset = image.end_offset
 
     def on_applied(self, batch: RecordBatch, frame: bytes, image: MetadataImage, delta: Delta) -> None:
+        self.on_restored(image)
         self._controller.world.applied(self._who, batch, image)
         self._controller.world.committed(batch, image, delta)
 
@@ -341,6 +360,7 @@ class SimulatedBroker:
         self.slow_until = 0.0
         self.clock_rate = world.rng.uniform(*CLOCK_RATES)
         self.clock_offset = world.rng.uniform(0.0, 1e6)
+        self.answer_bytes = world.rng.choice(ANSWER_BYTES)
         self.follower = Follower()
         self.session: Session | None = None
         self.previous_epoch = -1
@@ -433,7 +453,8 @@ class SimulatedBroker:
 
         async def serve(controller: SimulatedController) -> Registered | Fetched:
             if isinstance(request, FetchRequest):
-                answer, frames = decode_fetch_body(await controller.fetches.fetch(request))
+                asked = replace(request, max_bytes=self.answer_bytes)
+                answer, frames = decode_fetch_body(await controller.fetches.fetch(asked))
                 return Fetched(answer=answer, frames=frames)
             outcome = await controller.submit(request, actor=f"Broker:{request.broker_id}", request=None)
             timing = self.world.timing
@@ -693,6 +714,10 @@ class ClusterWorld(World):
             raise ConnectionError("refused")
         try:
             answer = await serve(controller)
+        except Fault as fault:
+            if controller.is_running:
+                node._stopped_by(fault)  # as the shipped server does when a request meets one
+            raise ConnectionError("the process has ended") from fault
         finally:
             await node.awake()
             await asyncio.sleep(rng.uniform(0.5, 2.0) * CALL_SECONDS)
@@ -939,7 +964,9 @@ class ClusterWorld(World):
     def _not_converged(self) -> str | None:
         ends = {f"controller {c.node.node_id}": c.committed.end_offset for c in self._controllers()}
         ends |= {str(broker): broker.follower.image.end_offset for broker in self.brokers}
-        return f"these offsets were reached: {ends}" if len(set(ends.values())) != 1 else None
+        if len(set(ends.values())) == 1 and min(ends.values()) >= self._newest:
+            return None
+        return f"these offsets were reached: {ends}, and {self._newest} by somebody"
 
     def _check_acknowledged(self) -> None:
         for request_id, base_offset in self.acknowledged.items():

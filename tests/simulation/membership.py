@@ -53,8 +53,8 @@ class Membership:
             return None
         voters = told[0].voters
         for node in nodes:
-            for entries in (node.durable, node.writing or []):
-                changes = [command for command, _, _ in entries if is_change(command)]
+            for standing in (node.durable, node.writing or node.durable):
+                changes = [command for command, _, _ in standing.entries if is_change(command)]
                 if changes and from_command(changes[-1])[0] != voters:
                     return None
             recovered = self._recovered(node)
@@ -69,7 +69,7 @@ class Membership:
         if data is not None:
             pointer = Pointer.from_bytes(data)
             index, voters = pointer.index, pointer.voters
-        changes = [(at, command) for command, at, _ in node.durable if is_change(command)]
+        changes = [(at, command) for command, at, _ in node.durable.entries if is_change(command)]
         for at, command in changes[:-1]:
             if at > index:
                 voters = from_command(command)[0]

@@ -36,6 +36,7 @@ class SimulatedTransport:
         self.on_message: Callable[[Member, Message], None] = lambda _member, _message: None
         self.on_connected: Callable[[Member], None] = lambda _member: None
         self.on_lost: Callable[[Member, bool], None] = lambda _member, _by_peer: None
+        self.on_send: Callable[[NodeId, Message], None] = lambda _target, _message: None
         self.links: set[NodeId] = set()
         self.founded: dict[NodeId, bool] = {}
         """Whether a peer's log said who votes when it was last linked."""
@@ -45,6 +46,7 @@ class SimulatedTransport:
 
     def send(self, node_id: NodeId, message: Message) -> None:
         if self.alive and node_id in self.links:
+            self.on_send(node_id, message)
             self._network.carry(self, node_id, message)
 
     def flush(self) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from metadata_log.errors import (
     BrokerNotAvailable,
@@ -26,9 +26,10 @@ from metadata_log.errors import (
 from metadata_log.ids import NodeId, Uuid
 from quorum.raft.adapter import PySyncObjLog
 from quorum.raft.guard import RaftSettings
-from quorum.raft.journal import Journal, JournalBatch, _frames, _identity
-from quorum.raft.messages import Entry
+from quorum.raft.journal import Journal, JournalBatch, NodeVote, _frames, _identity
+from quorum.raft.messages import Entry, Message
 from quorum.raft.raft_log import Member, RaftListener, Role, Voters
+from quorum.raft.voters import from_command, is_change
 from tests.simulation.disk import Rot, SimulatedDisk
 from tests.simulation.membership import Membership
 from tests.simulation.network import LinkFaults, Network, SimulatedTransport
@@ -155,15 +156,27 @@ class Violation(Exception):
 class WatchedJournal(Journal):
     """Remembers what the log was when each batch was taken, to know what a disk durably holds."""
 
-    frozen: list[Entry]
+    frozen: "Standing"
     parts: int
     """How many files that batch goes to."""
 
     def take_batch(self) -> JournalBatch | None:
         batch = super().take_batch()
         if batch is not None:
-            self.frozen, self.parts = list(self), len(batch.placements)
+            self.frozen, self.parts = self.standing(), len(batch.placements)
         return batch
+
+    def standing(self) -> "Standing":
+        return Standing(list(self), self.getCurrentTerm(), self.getVotedForNodeId())
+
+
+class Standing(NamedTuple):
+    """What a node's promises rest on."""
+
+    entries: list[Entry]
+    term: int
+    vote: NodeVote
+    """Whom it has voted for in this term."""
 
 
 class WatchedLog(PySyncObjLog):
@@ -190,10 +203,10 @@ class SimulatedNode:
         self.disk = SimulatedDisk()
         self.store: dict[str, int] = {}
         """Snapshots held, verified and synced: number of frames by id."""
-        self.durable: list[Entry] = []
-        """The log as the disk holds it for certain."""
-        self.writing: list[Entry] | None = None
-        """The log as it will be durable once the sync under way returns."""
+        self.durable = NOTHING
+        """What the disk holds for certain."""
+        self.writing: Standing | None = None
+        """What will be durable once the sync under way returns."""
         self.parts = 0
         """In how many parts that sync writes its batch."""
         self.clock_rate = world.rng.uniform(0.99, 1.01)
@@ -236,8 +249,9 @@ class SimulatedNode:
             return
         self.disk.settle()
         self._check_recovery()
-        self.durable, self.writing = list(self.journal), None
+        self.durable, self.writing = self.journal.standing(), None
         self.transport = world.network.attach(self.member)
+        self.transport.on_send = partial(world.checks.sent, self)
         self.listener = world.make_listener(self)
         self.log = WatchedLog(
             member=self.member,
@@ -272,11 +286,11 @@ class SimulatedNode:
         """Lose the disk, and all on it, and start on an empty one, as another member."""
         self.crash()
         self.incarnation += 1  # whatever was to start it again
-        self.world.lost_disks.append((self.member, self.durable))
+        self.world.lost_disks.append((self.member, self.durable.entries))
         self.wipes += 1
         self.directory_id = directory_of(self.node_id, self.wipes)
         self.disk = SimulatedDisk()
-        self.store, self.durable, self.writing, self.rots = {}, [], None, []
+        self.store, self.durable, self.writing, self.rots = {}, NOTHING, None, []
         self.world.tell(self, "has lost its disk")
 
     def _after_pump(self) -> None:
@@ -401,11 +415,12 @@ class SimulatedNode:
         world, trial = self.world, self.disk.copy()
         rng = random.Random(0)
         try:
-            found = Journal.open(trial, random_bytes=rng.randbytes, file_bytes=self.journal_file_bytes)
+            found = WatchedJournal.open(trial, random_bytes=rng.randbytes, file_bytes=self.journal_file_bytes)
         except DamagedFile as fault:
             self._stopped_by(fault)
             return False
-        if self._may_recover(list(found)):
+        assert isinstance(found, WatchedJournal)
+        if self._may_recover(found.standing()):
             world.consequences["rot that changed nothing"] += 1
         else:
             # A rotten last batch cannot be told from a torn one until the mark behind it is written.
@@ -466,13 +481,17 @@ class SimulatedNode:
         return self.log is not None and self.log.status().role is Role.LEADER
 
     def _check_recovery(self) -> None:
-        if self.incarnation == 1 or not self.durable:
+        if self.incarnation == 1 or self.durable is NOTHING:
             return
-        if not self._may_recover(list(self.journal)):
-            self.world.violated(f"node {self.node_id} recovered a log that it never had made durable")
+        found = self.journal.standing()
+        if not self._may_recover(found):
+            self.world.violated(
+                f"node {self.node_id} recovered what it never had made durable: a log up to "
+                f"{found.entries[-1][1] if found.entries else 0}, term {found.term}, a vote for {found.vote}"
+            )
 
-    def _may_recover(self, recovered: list[Entry]) -> bool:
-        """Answer whether a log is what a crash may leave: as before the batch under way, as after, or after a part of it.
+    def _may_recover(self, recovered: Standing) -> bool:
+        """Answer whether this is what a crash may leave: as before the batch under way, as after, or after a part of it.
 
         A batch too large for one file is written in parts, each synced before the next.
         """
@@ -480,16 +499,22 @@ class SimulatedNode:
             return True
         if self.writing is None or self.parts < 2:
             return False
-        before = {index: (command, term) for command, index, term in self.durable}
-        after = {index: (command, term) for command, index, term in self.writing}
+        before = {index: (command, term) for command, index, term in self.durable.entries}
+        after = {index: (command, term) for command, index, term in self.writing.entries}
         kept = max((index for index in before if before[index] == after.get(index)), default=0)
+        entries, first = recovered.entries, self.writing.entries[0][1]
         return (
-            bool(recovered)
-            and recovered[-1][1] >= kept
+            bool(entries)
+            and entries[-1][1] >= kept
             and all(
-                (command, term)
-                in (before.get(index) if index < self.writing[0][1] else None, after.get(index))
-                for command, index, term in recovered
+                (command, term) in (before.get(index) if index < first else None, after.get(index))
+                for command, index, term in entries
+            )
+            and self.durable.term <= recovered.term <= self.writing.term
+            and (
+                recovered.term != self.durable.term
+                or recovered.vote == self.durable.vote
+                or self.durable.vote is None
             )
         )
 
@@ -619,6 +644,8 @@ class Checks:
         """Term of the leader that committed an entry: it does so first of all, and only later ones must have it."""
         self.history: list[bytes] = []
         self.seen: set[bytes] = set()
+        self._voters_set: list[tuple[int, Voters]] = [(0, world.founders)]
+        """The voters that each committed entry has set, by index."""
         self._steps = 0
 
     def applied(self, node: SimulatedNode, position: int, frame: bytes) -> None:
@@ -656,7 +683,9 @@ class Checks:
             if index > self.commit_max:
                 self.commit_max = index
                 self.committed_in[index] = engine.term
-                self._check_durable(log, index, term)
+                self._check_durable(index, term, known=node.commit_seen)
+                if is_change(command):
+                    self._voters_set.append((index, from_command(command)[0]))
         node.commit_seen = commit_index
         self._steps += 1
         if self._steps % 97 == 0:
@@ -679,14 +708,40 @@ class Checks:
                 raise Violation(f"leader append-only: node {node.node_id} lost entry {index} in term {term}")
         node.lead_mark = last, journal[-1][2]
 
-    def _check_durable(self, log: WatchedLog, index: int, term: int) -> None:
-        """A majority of those who voted before this entry holds it; behind a change, those before the change may do."""
-        disks = [(node.member, node.durable) for node in self._world.nodes.values()] + self._world.lost_disks
+    def sent(self, node: SimulatedNode, target: NodeId, message: Message) -> None:
+        """Promises rest on what is durable: a vote, for oneself too, on the vote, an acknowledgement on the entries."""
+        kind, term, durable = message["type"], message["term"], node.durable
+        if kind in ("request_vote", "response_vote"):
+            promised = node.node_id if kind == "request_vote" else target
+            if durable.term < term or (durable.term == term and durable.vote != promised):
+                raise Violation(
+                    f"a promise not kept: node {node.node_id} votes for {promised} in term {term}, and its disk knows of a "
+                    f"vote for {durable.vote} in term {durable.term}"
+                )
+        elif kind == "next_node_idx" and message["success"] and durable.term <= term:
+            index, journal = message["next_node_idx"] - 1, node.journal
+            seen = journal[index - journal[0][1]][2] if journal[0][1] <= index <= journal[-1][1] else term
+            if not _holds(durable.entries, index, seen):
+                raise Violation(
+                    f"a promise not kept: node {node.node_id} acknowledges entry {index} of term {seen} in term {term}, and "
+                    f"its disk holds entries up to {durable.entries[-1][1:] if durable.entries else 0}"
+                )
+
+    def _check_durable(self, index: int, term: int, *, known: int) -> None:
+        """A majority of those who vote holds an entry; those before a change do, where its commit was no news yet.
+
+        `known`: up to where the node that says so knew of commits before this step.
+        """
+        disks = [(node.member, node.durable.entries) for node in self._world.nodes.values()]
         # What a disk held that is lost by now was acknowledged, perhaps: it is one of the failures that are survived.
-        holders = {member for member, durable in disks if _holds(durable, index, term)}
-        voters = log._voters_set_by(index - 1)
-        before = log._voters_set_by(log._newest_change(index - 1) - 1)
-        if not any(2 * len(holders & set(each.items())) > len(each) for each in (voters, before)):
+        holders = {
+            member for member, durable in disks + self._world.lost_disks if _holds(durable, index, term)
+        }
+        changed, voters = self._voters_set[-1]
+        allowed = [voters]
+        if changed > known:
+            allowed.append(self._voters_set[-2][1])
+        if not any(2 * len(holders & set(each.items())) > len(each) for each in allowed):
             raise Violation(
                 f"durable majority: entry {index} of term {term} is committed, but only on "
                 f"{sorted(holder.node_id for holder in holders)} of voters {sorted(voters)}"
@@ -705,6 +760,10 @@ class Checks:
                     if same and index > first and mine != theirs:
                         raise Violation(f"log matching: two logs differ at {index}, below an equal entry")
                     same = same or mine[2] == theirs[2]
+
+
+NOTHING: Final = Standing([], 0, None)
+"""What an empty disk holds."""
 
 
 def directory_of(node_id: NodeId, wipes: int) -> Uuid:

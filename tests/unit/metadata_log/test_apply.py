@@ -1,6 +1,7 @@
 """E: what apply refuses, and the corners of what it allows."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -10,6 +11,7 @@ from metadata_log.batch import Envelope
 from metadata_log.errors import InvariantBroken
 from metadata_log.ids import BrokerId, TopicId, Uuid
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
+from metadata_log.image.results import RequestResults
 from metadata_log.limits import REQUEST_RESULT_AGE_MS, REQUEST_RESULT_STEP_MS
 from metadata_log.records.brokers import BrokerRegistrationChangeRecord, UnregisterBrokerRecord
 from metadata_log.records.configs import TOPIC, ConfigRecord
@@ -156,3 +158,13 @@ def test_results_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(len(step.image.results.by_id) for step in history) == 3
     newest = [step.batch.envelope.request_id for step in history if step.batch.envelope.request_id][-1]
     assert history[-1].image.results.get(newest) is not None
+
+
+def test_results_are_bounded_in_bytes_whether_loaded_or_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("metadata_log.image.results.REQUEST_RESULT_BYTES_MAX", 10)
+    image = step_of(EMPTY, [claim(EMPTY)]).image
+    for request in (1, 2, 3, 4, 3, 5):
+        image = answered(image, request, 100 + request)
+        loaded = replace(image, results=RequestResults.of(image.results.by_id.values()))
+        assert answered(loaded, 9, 109).results == answered(image, 9, 109).results
+    assert set(image.results.by_id) == set(map(small_uuid, (4, 3, 5)))

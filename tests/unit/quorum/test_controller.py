@@ -2,12 +2,14 @@
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from metadata_log.codec import decode_all
 from metadata_log.errors import (
     Fault,
     InvalidRequest,
@@ -19,7 +21,15 @@ from metadata_log.errors import (
 )
 from metadata_log.ids import BrokerId, NodeId, Uuid
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
-from metadata_log.protocol import AlterConfigs, CreateTopic, DeleteTopic, FetchRequest, RegisterBroker
+from metadata_log.limits import RECORDS_PER_PART_MAX
+from metadata_log.protocol import (
+    AlterConfigs,
+    CreateTopic,
+    DeleteTopic,
+    FetchRequest,
+    RegisterBroker,
+    UnregisterBroker,
+)
 from metadata_log.records.brokers import BrokerEndpoint, FeatureRange
 from metadata_log.records.configs import BROKER
 from metadata_log.state_digest import buckets_of
@@ -435,6 +445,117 @@ def test_a_silent_broker_is_fenced_and_its_leaderships_move_first() -> None:
         assert controller.committed.brokers[BrokerId(11)].fenced
         assert not controller.committed.brokers[BrokerId(12)].fenced
         lab.same_everywhere()
+
+    run(story)
+
+
+MANY = 5_000
+
+
+async def with_many_partitions(lab: Lab, *broker_ids: int) -> tuple[Controller, dict[int, int]]:
+    """Return an active controller, whose brokers all hold the same MANY partitions, and their epochs."""
+    controller = lab.lead(1)
+    epochs = {broker_id: await online(lab, controller, broker_id) for broker_id in broker_ids}
+    command = CreateTopic(
+        name="many",
+        partitions=-1,
+        replication_factor=-1,
+        assignment=(tuple(map(BrokerId, broker_ids)),) * MANY,
+        configs={},
+        validate_only=False,
+    )
+    await lab.write(controller, command)
+    return controller, epochs
+
+
+def leaders(controller: Controller) -> Counter[int]:
+    topic = controller.committed.topic_named("many")
+    assert topic is not None
+    return Counter(partition.leader for partition in topic.partitions)
+
+
+def silence(lab: Lab, controller: Controller, *heard: tuple[int, int]) -> None:
+    """Let sessions run out but those of `heard`, brokers with their epochs, until one is to be fenced."""
+    for _ in range(40):
+        lab.now_ms += 300
+        for broker_id, epoch in heard:
+            controller.heartbeat(poll(broker_id, epoch, applied=controller.committed.end_offset))
+        if controller.check_sessions():
+            return
+    raise AssertionError("nobody was silent")
+
+
+def test_a_broker_with_many_partitions_is_fenced_in_parts() -> None:
+    async def story(lab: Lab) -> None:
+        controller, epochs = await with_many_partitions(lab, 11, 12)
+        began = len(lab.quorum.log)
+        silence(lab, controller, (12, epochs[12]))
+        while controller.check_sessions():
+            lab.now_ms += 10
+        lab.quorum.commit()
+        sizes = [len(batch.records) for frames in lab.quorum.log[began:] for batch, _ in decode_all(frames)]
+        assert sum(sizes) == MANY + 1
+        assert max(sizes) <= RECORDS_PER_PART_MAX
+        assert leaders(controller) == {12: MANY}
+        assert controller.committed.brokers[BrokerId(11)].fenced
+        lab.same_everywhere()
+
+    run(story)
+
+
+def test_a_broker_heard_of_between_two_parts_of_its_fencing_stays_registered() -> None:
+    async def story(lab: Lab) -> None:
+        controller, epochs = await with_many_partitions(lab, 11, 12)
+        silence(lab, controller, (12, epochs[12]))
+        _, written_end = controller.heartbeat(poll(11, epochs[11], applied=controller.committed.end_offset))
+        assert written_end is None
+        assert not controller.check_sessions()
+        lab.quorum.commit()
+        assert not controller.committed.brokers[BrokerId(11)].fenced
+        assert leaders(controller) == {12: RECORDS_PER_PART_MAX - 1, 11: MANY - RECORDS_PER_PART_MAX + 1}
+
+    run(story)
+
+
+def test_an_election_in_parts_is_gone_on_with_by_the_next_controller() -> None:
+    async def story(lab: Lab) -> None:
+        controller, epochs = await with_many_partitions(lab, 11)
+        silence(lab, controller)
+        while controller.check_sessions():
+            lab.now_ms += 10
+        lab.quorum.commit()
+        assert leaders(controller) == {-1: MANY}
+        back = poll(11, epochs[11], applied=controller.committed.end_offset)
+        controller.heartbeat(back)
+        lab.quorum.commit()
+        assert 0 < leaders(controller)[11] < MANY
+        controller.heartbeat(back)
+        successor = lab.lead(2, keep=0)
+        while leaders(successor)[-1]:
+            _, written_end = successor.heartbeat(back)
+            assert written_end is not None
+            lab.quorum.commit()
+        assert leaders(successor) == {11: MANY}
+
+    run(story)
+
+
+def test_a_request_repeated_between_two_parts_of_itself_is_carried_out_once() -> None:
+    async def story(lab: Lab) -> None:
+        controller, _ = await with_many_partitions(lab, 11, 12)
+        began, request = len(lab.quorum.log), Request(request_id=uuid(77), sha256=bytes(32))
+        command = UnregisterBroker(broker_id=BrokerId(11))
+        asked = [
+            asyncio.create_task(controller.submit(command, actor=None, request=request)) for _ in range(2)
+        ]
+        await spin()
+        lab.quorum.commit()
+        first, second = [await task for task in asked]
+        assert first == second
+        batches = [batch for frames in lab.quorum.log[began:] for batch, _ in decode_all(frames)]
+        assert [batch.envelope.request_id for batch in batches] == [None] * (len(batches) - 1) + [uuid(77)]
+        assert max(len(batch.records) for batch in batches) <= RECORDS_PER_PART_MAX
+        assert leaders(controller) == {12: MANY}
 
     run(story)
 

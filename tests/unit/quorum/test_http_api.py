@@ -1,4 +1,4 @@
-"""E: a log that cannot be read, asked for as lines: the client is told why, and takes no part of it for the whole."""
+"""E: answers that are sent piece by piece: they add up to the whole, or the client is told why and takes no part for it."""
 
 import json
 import random
@@ -7,11 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import aiohttp
+import msgpack
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from metadata_log.delta import Delta
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.views import state_json
 from quorum import http_api
 from tests.support.histories import A_TYPE_UNKNOWN_HERE, frame_behind, random_history
 from tests.unit.quorum.test_controller import Lab, run
@@ -76,3 +79,35 @@ def test_behind_lines_that_were_sent_the_error_is_the_last_and_the_answer_is_cut
 
     monkeypatch.setattr(http_api, "LOG_BYTES_DEFAULT", 1)  # a page holds one batch
     beside_a_log_of_another_release(tmp_path, story)
+
+
+@pytest.mark.parametrize("piece_bytes", [1, http_api.PIECE_BYTES])
+def test_a_state_in_pieces_is_the_whole_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece_bytes: int
+) -> None:
+    async def main(lab: Lab) -> None:
+        desk = Desk(lab, tmp_path)
+        image = HISTORY[-1].image
+        monkeypatch.setattr(http_api.HttpApi, "_read", returning(image))
+        whole = state_json(image)
+        whole["topics"] = list(whole["topics"])
+        assert len(whole["topics"]) > 1
+        async with TestClient(TestServer(desk.api.application())) as client:
+            answer = await client.get("/v1/state")
+            assert answer.headers["Content-Type"] == "application/json; charset=utf-8"
+            assert (
+                await answer.read() == json.dumps(whole, ensure_ascii=False, separators=(",", ":")).encode()
+            )
+            packed = await client.get("/v1/state", headers={"Accept": http_api.MSGPACK})
+            assert packed.headers["Content-Type"] == http_api.MSGPACK
+            assert await packed.read() == msgpack.packb(whole)
+
+    monkeypatch.setattr(http_api, "PIECE_BYTES", piece_bytes)
+    run(main)
+
+
+def returning(image: MetadataImage) -> Callable[..., Awaitable[MetadataImage]]:
+    async def read(*_: object) -> MetadataImage:
+        return image
+
+    return read

@@ -204,6 +204,26 @@ def test_an_unfencing_in_parts_elects_everywhere() -> None:
     assert not world.heartbeat(1).decision.records
 
 
+def test_an_election_that_found_no_place_in_the_log_is_decided_again() -> None:
+    world = online(1, 2)
+    many_partitions(world, 5, "1")
+    world.expire(1, world.image.brokers[BrokerId(1)].broker_epoch)
+    world.write(
+        [
+            BrokerRegistrationChangeRecord(
+                BrokerId(1), world.image.brokers[BrokerId(1)].broker_epoch, fenced=False
+            )
+        ]
+    )
+    world.liveness.begin(world.image, world.now_ms)
+    for _ in range(2):
+        refused = heartbeat(world.image, world.request(1), liveness=world.liveness, now_ms=world.now_ms)
+        assert len(refused.decision.records) == 5
+    assert len(world.heartbeat(1).decision.records) == 5
+    assert not world.heartbeat(1).decision.records
+    assert not world.liveness.is_electing(BrokerId(1))
+
+
 def test_a_directory_fails_in_parts() -> None:
     world = online(2, records_max=10)
     world.run("register 1 dirs=a,b")

@@ -138,6 +138,16 @@ def test_who_may_come_and_go(
     assert len(decision.records) == (error is None)
 
 
+def test_no_controller_votes_under_a_brokers_id() -> None:
+    world = World()
+    world.run("register 4")
+    image = dataclasses.replace(world.image, voters=quorum_of(1, 2, 3).voters)
+    decision = decided(image, addition(4))
+    assert decision.refusal is not None
+    assert (decision.refusal.error, decision.records) == ("INVALID_REQUEST", ())
+    assert "id 4 is a broker's" in decision.refusal.message
+
+
 def test_an_addition_writes_the_whole_set_in_order() -> None:
     decision = add_voter(quorum_of(1, 3, 4), addition(2))
     assert decision.records == (VotersRecord((member(1), member(2), member(3), member(4))),)

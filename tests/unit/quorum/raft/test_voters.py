@@ -16,7 +16,14 @@ from quorum.raft.raft_log import Role, Voters
 from quorum.raft.voters import check_one_change, from_command, to_command
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.stepped import Quorum, frames_of
-from tests.simulation.world import JOURNAL_FILE_BYTES, SNAPSHOT_FRAMES, Model, SimulatedNode, directory_of
+from tests.simulation.world import (
+    JOURNAL_FILE_BYTES,
+    SNAPSHOT_FRAMES,
+    Model,
+    SimulatedNode,
+    Standing,
+    directory_of,
+)
 
 
 def voters_of(*ids: int) -> Voters:
@@ -264,7 +271,7 @@ def started_with(entries: list[Entry], *, pointer: Pointer | None = None) -> Quo
         disk.replace(FILE_NAME, pointer.to_bytes())
         node.store[pointer.snapshot_id] = 0
     disk.settle()
-    node.disk, node.durable = disk, list(journal)
+    node.disk, node.durable = disk, Standing(list(journal), 0, None)
     quorum.run(_start(node))
     quorum.wait(0.01)
     return quorum
