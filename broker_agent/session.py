@@ -29,7 +29,7 @@ from metadata_log.errors import (
 from metadata_log.ids import Uuid
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import CLOCK_DRIFT_PERCENT, FETCH_BYTES_DEFAULT
-from metadata_log.protocol import FetchAnswer, FetchRequest, RegisterBroker, Registered
+from metadata_log.protocol import FetchAnswer, FetchKind, FetchRequest, RegisterBroker, Registered
 from metadata_log.records.brokers import BrokerEndpoint, FeatureRange
 from metadata_log.records.features import (
     METADATA_VERSION,
@@ -126,8 +126,11 @@ class Session:
         self.want_fence = False
         self.want_shut_down = False
         self._session_timeout_ms = 0
+        self._granted_wait_ms = 0
         self._max_wait_ms = 0
         self._answered_sent_ms: int | None = None
+        self._serves_from = 0
+        """The end offset that the image must reach: below it our fencing may stand, unread yet."""
         self._duplicate_since_ms: int | None = None
         self._urls = _Round(settings.controllers)
         self._not_before_ms = 0
@@ -185,16 +188,24 @@ class Session:
 
     def on_registered(self, registered: Registered) -> None:
         self.broker_epoch = registered.broker_epoch
-        self._session_timeout_ms = registered.session_timeout_ms
-        self._max_wait_ms = min(registered.max_wait_ms, registered.session_timeout_ms // 3)
+        self._granted_wait_ms = registered.max_wait_ms
+        self._set_timeout(registered.session_timeout_ms)
         self._answered_sent_ms = None
         self._duplicate_since_ms = None
         self._succeeded()
 
-    def on_fetched(self, call: Call) -> None:
-        """Renew the session: `call` was answered."""
+    def on_fetched(self, now_ms: int, call: Call, answer: FetchAnswer) -> None:
+        """Renew the session: `call` was answered. One that had ended has its fencing somewhere below the high watermark."""
+        if not self.is_alive(now_ms) or answer.kind is FetchKind.DIVERGING:
+            self._serves_from = answer.high_watermark
+        if answer.session_timeout_ms:
+            self._set_timeout(answer.session_timeout_ms)
         self._answered_sent_ms = call.sent_ms
         self._succeeded()
+
+    def _set_timeout(self, session_timeout_ms: int) -> None:
+        self._session_timeout_ms = session_timeout_ms
+        self._max_wait_ms = min(self._granted_wait_ms, session_timeout_ms // 3)
 
     def on_unreachable(self, now_ms: int) -> None:
         self._try_next(now_ms, None)
@@ -276,13 +287,14 @@ class Session:
         return 0 if deadline_ms is None else max(deadline_ms - now_ms, 0)
 
     def may_serve(self, now_ms: int, image: MetadataImage) -> bool:
-        """Answer whether clients may be served: session alive, and the image shows our own epoch unfenced."""
+        """Answer whether clients may be served: session alive, and an image that is new enough shows our epoch unfenced."""
         broker = image.brokers.get(self._settings.broker_id)
         return (
             broker is not None
             and broker.broker_epoch == self.broker_epoch
             and broker.incarnation_id == self.incarnation_id
             and not broker.fenced
+            and image.end_offset >= self._serves_from
             and self.is_alive(now_ms)
         )
 

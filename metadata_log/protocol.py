@@ -284,6 +284,8 @@ class FetchAnswer:
     should_shut_down: bool
     snapshot: SnapshotOffer | None = None
     diverging: Diverging | None = None
+    session_timeout_ms: int = 0
+    """As it is now; 0: as registration said."""
 
     def to_map(self) -> dict[str, Any]:
         offer, diverging = self.snapshot, self.diverging
@@ -299,6 +301,7 @@ class FetchAnswer:
             "diverging": None
             if diverging is None
             else {"offset": diverging.offset, "controller_epoch": diverging.controller_epoch},
+            "session_timeout_ms": self.session_timeout_ms,
         }
 
     @classmethod
@@ -320,6 +323,7 @@ class FetchAnswer:
             should_shut_down=fields.boolean("should_shut_down"),
             snapshot=fields.optional("snapshot", _snapshot_offer),
             diverging=fields.optional("diverging", _diverging),
+            session_timeout_ms=fields.integer("session_timeout_ms", default=0),
         )
 
 

@@ -76,9 +76,17 @@ def judge(
     before_start = log.position_before(start)
     is_older = before_start is not None and request.last_epoch < before_start[0]
     if start > 0 and (offset == start or is_older):
-        # Where the two histories parted lies below our log; only a snapshot can say more.
+        # Where the two histories parted lies below our log; only a snapshot can say more, and one ahead of the broker.
+        if snapshot is not None and snapshot.end_offset <= offset:
+            return SendDiverging(Diverging(offset=0, controller_epoch=0))
         return _image(snapshot)
     return _diverging(log, request.last_epoch, offset - 1)
+
+
+def is_not_of(log: LogView, request: FetchRequest, verdict: Verdict | None) -> bool:
+    """Answer whether a position is known not to be in our history, whatever `judge` sends for it."""
+    is_in_reach = request.fetch_offset > 0 and request.fetch_offset >= log.log_start_offset
+    return isinstance(verdict, SendDiverging) or (isinstance(verdict, SendImage) and is_in_reach)
 
 
 def _image(snapshot: SnapshotOffer | None) -> Verdict | None:

@@ -24,7 +24,7 @@ from quorum.committed_log import CommittedLog
 from quorum.config import ControllerSettings
 from quorum.controller import AppliedListener, Controller
 from quorum.decide.brokers import state_of
-from quorum.fetch import SendDelta, SendDiverging, SendImage, judge
+from quorum.fetch import SendDelta, SendDiverging, SendImage, Verdict, is_not_of, judge
 
 
 class FetchService(AppliedListener):
@@ -74,9 +74,9 @@ class FetchService(AppliedListener):
         heartbeat = None
         if request.broker_id != OBSERVER:
             # What it claims to have applied counts only in a history that is ours.
-            diverges = isinstance(self._judge(request), SendDiverging)
+            is_foreign = is_not_of(self._log, request, self._judge(request))
             heartbeat, written_end = controller.heartbeat(
-                replace(request, want_fence=True) if diverges else request
+                replace(request, want_fence=True) if is_foreign else request
             )
             for broker_id in controller.liveness.ready_to_go(controller.tip):
                 self._release(broker_id)
@@ -93,10 +93,9 @@ class FetchService(AppliedListener):
             # A clean stop leaves nothing to wait for: the id is free for the next process at once.
             controller.liveness.forget(request.broker_id, request.broker_epoch)
         # Judged last: while leadership was proved, the log may have been shortened, and a snapshot replaced.
-        verdict = self._judge(request) or SendDelta(from_offset=request.fetch_offset)
-        return self._answer(request, verdict, should_shut_down=should_shut_down)
+        return self._answer(request, self._judge(request), should_shut_down=should_shut_down)
 
-    def _judge(self, request: FetchRequest) -> SendDelta | SendImage | SendDiverging | None:
+    def _judge(self, request: FetchRequest) -> Verdict | None:
         return judge(
             request,
             log=self._log,
@@ -108,7 +107,7 @@ class FetchService(AppliedListener):
     def _answer(
         self,
         request: FetchRequest,
-        verdict: SendDelta | SendImage | SendDiverging,
+        verdict: Verdict | None,
         *,
         should_shut_down: bool,
     ) -> bytes:
@@ -118,9 +117,9 @@ class FetchService(AppliedListener):
         if isinstance(verdict, SendDelta):
             frames = self._frames(verdict.from_offset, request.bytes_wanted)
         controller.counters.fetch_bytes += len(frames)
-        kind = {SendDelta: FetchKind.DELTA, SendImage: FetchKind.IMAGE, SendDiverging: FetchKind.DIVERGING}
+        kind = {SendImage: FetchKind.IMAGE, SendDiverging: FetchKind.DIVERGING}
         answer = FetchAnswer(
-            kind=kind[type(verdict)],
+            kind=kind.get(type(verdict), FetchKind.DELTA),
             high_watermark=self._log.end_offset,
             log_start_offset=self._log.log_start_offset,
             controller_id=self._settings.node_id,
@@ -129,6 +128,7 @@ class FetchService(AppliedListener):
             should_shut_down=should_shut_down,
             snapshot=verdict.offer if isinstance(verdict, SendImage) else None,
             diverging=verdict.diverging if isinstance(verdict, SendDiverging) else None,
+            session_timeout_ms=self._settings.timing.session_timeout_ms,
         )
         return encode_fetch_body(answer, frames)
 

@@ -59,7 +59,7 @@ async def download_snapshot(
                 sha256 = await _download(
                     session, f"{url}/v1/metadata/snapshots/{snapshot_id}", partial, chunk_bytes, timeout_s
                 )
-                return await asyncio.to_thread(_take_in, partial, snapshot_id, sha256)
+                return await _to_its_end(partial, snapshot_id, sha256)
             except _TryNext as error:
                 failure = SnapshotNotFound(
                     f"no snapshot {snapshot_id} from {url}: {error}", snapshot_id=snapshot_id
@@ -148,6 +148,16 @@ async def _copy(response: aiohttp.ClientResponse, file: BinaryIO, *, bytes_max: 
     if not copied:
         raise _TryNext("an empty answer")
     return copied
+
+
+async def _to_its_end(partial: Path, snapshot_id: str, sha256: str) -> Path:
+    """Take a complete download in, in a thread; who is cancelled meanwhile waits, for the next attempt has the same file."""
+    taking = asyncio.get_running_loop().run_in_executor(None, _take_in, partial, snapshot_id, sha256)
+    try:
+        return await asyncio.shield(taking)
+    except asyncio.CancelledError:
+        await asyncio.gather(taking, return_exceptions=True)
+        raise
 
 
 def _take_in(partial: Path, snapshot_id: str, sha256: str) -> Path:

@@ -10,7 +10,8 @@ Clients write with request ids and read; brokers poll, are cut off, sleep, die a
     acknowledged_is_durable     what was answered is in the log, at the offset that was answered
     linearizable                the history of all clients' reads and writes (`registers.check`)
     no_fenced_leader            no fenced broker leads
-    silent_brokers_serve_nobody a broker fenced for silence serves nobody at or after the commit of its fencing
+    silent_brokers_serve_nobody a broker fenced for silence serves nobody from the commit of its fencing on, until it has
+                                read of it
     deltas_have_no_gap          a broker's follower takes every batch it is sent
     one_id_same_bytes           a snapshot has the same bytes on every node; one that rotted is never loaded
     liveness                    within LIVENESS_SECONDS of the last fault one controller is active, every broker is online
@@ -473,7 +474,7 @@ class SimulatedBroker:
         if isinstance(answer, Registered):
             session.on_registered(answer)
             return
-        session.on_fetched(step)
+        session.on_fetched(self.now_ms(), step, answer.answer)
         run, before = self.runs, self.follower.image.end_offset
         match answer.answer.kind:
             case FetchKind.DELTA:
@@ -631,8 +632,8 @@ class ClusterWorld(World):
         self._claims: dict[int, int] = {}
         self._requests: dict[Uuid, int] = {}
         self._newest = 0
-        self._silent: dict[BrokerId, int] = {}
-        """Brokers that the newest state has fenced for silence, and the epoch it was."""
+        self._silent: dict[BrokerId, tuple[int, int]] = {}
+        """Brokers that were fenced for silence: their epoch then, and the end offset of the newest fencing."""
 
     def make_node(self, node_id: NodeId) -> SimulatedNode:
         return ClusterNode(self, node_id)
@@ -770,7 +771,7 @@ class ClusterWorld(World):
         cause = batch.envelope.cause
         for record in batch.records:
             if isinstance(record, BrokerRegistrationChangeRecord) and record.fenced is not None:
-                self._fenced(record, "" if cause is None else cause.code)
+                self._fenced(record, "" if cause is None else cause.code, image.end_offset)
         for broker_id in self._silent:
             self.check_silent(self.broker(broker_id))
 
@@ -783,25 +784,27 @@ class ClusterWorld(World):
             if leader >= 0 and (leader not in image.brokers or image.brokers[BrokerId(leader)].fenced):
                 raise Violation(f"no_fenced_leader: {leader} leads a partition at {image.end_offset}")
 
-    def _fenced(self, record: BrokerRegistrationChangeRecord, why: str) -> None:
+    def _fenced(self, record: BrokerRegistrationChangeRecord, why: str, end_offset: int) -> None:
         self.tell(f"broker {record.broker_id}", f"is {'fenced' if record.fenced else 'online'} {why}")
         if record.fenced:
             self.fencings += 1
         if record.fenced and why == "SESSION_EXPIRED":
-            self._silent[record.broker_id] = record.broker_epoch
-        else:
-            self._silent.pop(record.broker_id, None)
+            self._silent[record.broker_id] = record.broker_epoch, end_offset
 
     def broker(self, broker_id: BrokerId) -> SimulatedBroker:
         return self.brokers[broker_id - 11]
 
     def check_silent(self, broker: SimulatedBroker) -> None:
-        epoch = self._silent.get(broker.broker_id)
-        session = broker.session
-        if epoch is None or session is None or session.broker_epoch != epoch:
+        epoch, fenced_end = self._silent.get(broker.broker_id, (None, 0))
+        session, read_end = broker.session, broker.follower.image.end_offset
+        if session is None or session.broker_epoch != epoch or read_end >= fenced_end:
             return
+        # Even where it is unfenced by now: its leaderships moved, and it has not heard of that.
         if broker.may_serve():
-            raise Violation(f"silent_brokers_serve_nobody: {broker.broker_id} serves, and is fenced")
+            raise Violation(
+                f"silent_brokers_serve_nobody: {broker.broker_id} serves from offset {read_end}, and was fenced below "
+                f"{fenced_end}"
+            )
 
     # --- a run
 

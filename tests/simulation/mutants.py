@@ -262,12 +262,28 @@ def _copies_unsynced(original: Any) -> Any:
 
 
 def _counts_from_now(_original: Any) -> Any:
-    def on_fetched(session: Any, call: Any) -> None:
+    def on_fetched(session: Any, _now_ms: int, call: Any, _answer: Any) -> None:
         # An answer arrives as late as one may: at the end of the patience it was given.
         session._answered_sent_ms = call.sent_ms + call.silence_max_ms
         session._succeeded()
 
     return on_fetched
+
+
+def _serves_what_it_knew(original: Any) -> Any:
+    def on_fetched(session: Any, now_ms: int, call: Any, answer: Any) -> None:
+        original(session, now_ms, call, answer)
+        session._serves_from = 0
+
+    return on_fetched
+
+
+def _looks_through_nothing(_original: Any) -> Any:
+    def begin(liveness: Any, image: Any, now_ms: int) -> None:
+        liveness.clear()
+        liveness.grant_all(image, now_ms)
+
+    return begin
 
 
 def _knows_any_position(original: Any) -> Any:
@@ -842,6 +858,20 @@ MUTANTS: Final = (
         "broker_agent.session:Session.on_fetched",
         _counts_from_now,
         Directed("tests/unit/broker_agent/test_session.py"),
+    ),
+    Mutant(
+        "serves-what-it-knew",
+        "a broker whose session had ended serves before it has read what was written meanwhile, its own fencing too",
+        "broker_agent.session:Session.on_fetched",
+        _serves_what_it_knew,
+        Directed("tests/unit/broker_agent/test_session.py"),
+    ),
+    Mutant(
+        "half-an-election",
+        "a new leader leaves an election in parts as the one before left it",
+        "quorum.liveness:Liveness.begin",
+        _looks_through_nothing,
+        Directed(f"{_CONTROLLER_TESTS}::test_an_election_in_parts_is_gone_on_with_by_the_next_controller"),
     ),
     Mutant(
         "excuse",

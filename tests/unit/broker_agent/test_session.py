@@ -3,6 +3,7 @@
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ from metadata_log.errors import (
 from metadata_log.ids import BrokerId, NodeId, Uuid
 from metadata_log.image.brokers import BrokerImage
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
-from metadata_log.protocol import FetchRequest, RegisterBroker, Registered
+from metadata_log.protocol import FetchAnswer, FetchKind, FetchRequest, RegisterBroker, Registered
 
 A, B, C = "http://a:1", "http://b:1", "http://c:1"
 HERE = Position(100, 3, 77)
@@ -69,6 +70,20 @@ def refuse(session: Session, now_ms: int, error: MetadataError, url: str | None 
     session.on_refused(now_ms, Refused(error=error, controller_url=url))
 
 
+def answer(session: Session, call: Call, *, at_ms: int | None = None, **told: Any) -> None:
+    """Let a fetch be answered, at once unless `at_ms` says when."""
+    head: dict[str, Any] = {
+        "kind": FetchKind.DELTA,
+        "high_watermark": 0,
+        "log_start_offset": 0,
+        "controller_id": NodeId(1),
+        "controller_epoch": 3,
+        "broker_state": None,
+        "should_shut_down": False,
+    }
+    session.on_fetched(call.sent_ms if at_ms is None else at_ms, call, FetchAnswer(**(head | told)))
+
+
 def a_registered_session(now_ms: int = 0) -> Session:
     session = a_session()
     called(session, now_ms)
@@ -109,7 +124,7 @@ def test_only_a_live_session_parks_its_fetch() -> None:
     first = called(session, 0)
     assert isinstance(first.request, FetchRequest)
     assert first.request.max_wait_ms == 0
-    session.on_fetched(first)
+    answer(session, first)
     second = called(session, 5)
     assert isinstance(second.request, FetchRequest)
     assert second.request.max_wait_ms == 1_000
@@ -131,7 +146,7 @@ def test_a_wish_is_in_the_next_fetch() -> None:
 def test_a_farewell_waits_for_nothing_and_needs_an_epoch() -> None:
     assert a_session().farewell(0, HERE) is None
     session = a_registered_session()
-    session.on_fetched(called(session, 0))
+    answer(session, called(session, 0))
     farewell = session.farewell(10, HERE)
     assert farewell is not None
     assert isinstance(farewell.request, FetchRequest)
@@ -170,7 +185,7 @@ def test_pauses_grow_to_half_a_second_and_begin_anew_after_an_answer() -> None:
     assert ROUND_PAUSE_MAX_MS // 2 <= pauses[-1] <= ROUND_PAUSE_MAX_MS
     assert max(pauses) <= ROUND_PAUSE_MAX_MS
     session.on_registered(REGISTERED)
-    session.on_fetched(called(session, now_ms))
+    answer(session, called(session, now_ms))
     for _ in range(3):
         called(session, now_ms)
         session.on_unreachable(now_ms)
@@ -231,7 +246,7 @@ def test_it_stays_with_the_controller_that_answers() -> None:
     for now_ms in range(0, 5_000, 500):
         call = called(session, now_ms)
         assert call.url == B
-        session.on_fetched(call)
+        answer(session, call)
 
 
 @pytest.mark.parametrize("error", [OutcomeUnknown("commit timed out"), Fault("its bug"), NotController("?")])
@@ -253,7 +268,7 @@ def test_a_busy_controller_is_given_time() -> None:
 
 def test_a_stale_epoch_registers_again_as_the_same_incarnation() -> None:
     session = a_registered_session()
-    session.on_fetched(called(session, 0))
+    answer(session, called(session, 0))
     refuse(session, 10, StaleBrokerEpoch("who?"))
     assert session.broker_epoch is None
     assert not session.is_alive(10)
@@ -293,7 +308,7 @@ def test_a_duplicate_that_ends_is_forgotten() -> None:
     session = a_session(settings=replace(SETTINGS, registration_timeout_ms=5_000))
     refuse(session, 0, DuplicateBrokerRegistration("the other"))
     session.on_registered(REGISTERED)
-    session.on_fetched(called(session, 100))
+    answer(session, called(session, 100))
     refuse(session, 60_000, StaleBrokerEpoch("who?"))
     refuse(session, 60_000, DuplicateBrokerRegistration("the other"))  # a fresh wait, so no error
     assert isinstance(session.next_step(60_000, HERE), WaitUntil)
@@ -317,7 +332,7 @@ def test_the_deadline_runs_from_when_the_answered_fetch_was_sent_less_the_drift(
     assert session.left_ms(0) == 0
     sent = called(session, 10_000)
     assert not session.is_alive(10_000)
-    session.on_fetched(sent)  # however late the answer comes
+    answer(session, sent)  # however late the answer comes
     assert session.deadline_ms == 10_000 + 2_970
     assert session.is_alive(12_969)
     assert not session.is_alive(12_970)
@@ -327,7 +342,7 @@ def test_the_deadline_runs_from_when_the_answered_fetch_was_sent_less_the_drift(
 
 def test_a_refused_or_unanswered_fetch_renews_nothing() -> None:
     session = a_registered_session()
-    session.on_fetched(called(session, 0))
+    answer(session, called(session, 0))
     called(session, 2_000)
     session.on_unreachable(2_900)
     refuse(session, 2_900, NotController("not me"))
@@ -337,7 +352,7 @@ def test_a_refused_or_unanswered_fetch_renews_nothing() -> None:
 def test_may_serve_needs_a_live_session_and_our_own_epoch_unfenced() -> None:
     session = a_registered_session()
     assert not session.may_serve(0, image_with())
-    session.on_fetched(called(session, 0))
+    answer(session, called(session, 0))
     assert session.may_serve(0, image_with())
     assert not session.may_serve(0, image_with(fenced=True))
     assert not session.may_serve(0, image_with(broker_epoch=6))
@@ -346,6 +361,58 @@ def test_may_serve_needs_a_live_session_and_our_own_epoch_unfenced() -> None:
     assert not session.may_serve(2_970, image_with())
     refuse(session, 100, StaleBrokerEpoch("who?"))
     assert not session.may_serve(100, image_with())
+
+
+@pytest.mark.parametrize("kind", [FetchKind.DELTA, FetchKind.IMAGE])
+def test_after_a_session_that_ended_it_serves_only_once_it_has_read_what_was_written_meanwhile(
+    kind: FetchKind,
+) -> None:
+    """Its fencing may stand there, behind more than one answer holds: an image from before it shows the broker unfenced."""
+    session = a_registered_session()
+    answer(session, called(session, 0))
+    before, after = replace(image_with(), end_offset=100), replace(image_with(), end_offset=300)
+    answer(session, called(session, 2_000), high_watermark=200)
+    assert session.may_serve(2_000, before), "in contact all the time: no fencing stands above"
+    late = called(session, 5_000)
+    answer(session, late, at_ms=5_010, kind=kind, high_watermark=300)
+    assert session.is_alive(5_010)
+    assert not session.may_serve(5_010, before)
+    answer(session, called(session, 5_020), high_watermark=400)
+    assert not session.may_serve(5_020, before)
+    assert session.may_serve(5_020, after)
+
+
+def test_a_session_that_ends_while_its_answer_travels_has_ended() -> None:
+    session = a_registered_session()
+    answer(session, called(session, 0))
+    sent = called(session, 2_900)
+    answer(session, sent, at_ms=3_500, high_watermark=300)
+    assert session.is_alive(3_500)
+    assert not session.may_serve(3_500, replace(image_with(), end_offset=299))
+    assert session.may_serve(3_500, replace(image_with(), end_offset=300))
+
+
+def test_a_history_that_was_put_back_is_read_to_its_own_end() -> None:
+    session = a_registered_session()
+    answer(session, called(session, 0), high_watermark=1_000)
+    answer(session, called(session, 10), kind=FetchKind.DIVERGING, high_watermark=50)
+    assert session.may_serve(20, replace(image_with(), end_offset=50))
+
+
+def test_the_timeout_is_the_one_of_the_newest_answer() -> None:
+    """An operator may change it while brokers stay registered."""
+    session = a_registered_session()
+    answer(session, called(session, 0))
+    assert session.deadline_ms == 2_970
+    answer(session, called(session, 100), session_timeout_ms=1_000)
+    assert session.deadline_ms == 100 + 990
+    fetch = called(session, 200)
+    assert isinstance(fetch.request, FetchRequest)
+    assert (fetch.request.max_wait_ms, fetch.silence_max_ms) == (333, 333 + 166)
+    answer(session, fetch, session_timeout_ms=9_000)
+    fetch = called(session, 300)
+    assert isinstance(fetch.request, FetchRequest)
+    assert fetch.request.max_wait_ms == 1_000
 
 
 @pytest.mark.parametrize("seed", range(50))
@@ -368,6 +435,6 @@ def test_it_never_serves_at_or_after_the_controllers_fencing(seed: int) -> None:
             return
         last_arrival = arrives
         now = answered
-        session.on_fetched(sent)
+        answer(session, sent)
         assert session.deadline_ms is not None
         assert session.deadline_ms / ours <= last_arrival + 3_000

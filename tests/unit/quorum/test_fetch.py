@@ -5,10 +5,11 @@ from typing import NamedTuple
 import pytest
 
 from metadata_log.protocol import Diverging, SnapshotOffer
-from quorum.fetch import SendDelta, SendDiverging, SendImage, Verdict, judge
+from quorum.fetch import SendDelta, SendDiverging, SendImage, Verdict, is_not_of, judge
 from tests.support.decisions import World
 
 OFFER = SnapshotOffer(id="s", end_offset=500, controller_epoch=3, bytes=1000, sha256="00")
+BEHIND = SnapshotOffer(id="b", end_offset=9, controller_epoch=1, bytes=1000, sha256="00")
 
 
 class Frames(NamedTuple):
@@ -55,6 +56,9 @@ def diverging(offset: int, epoch: int) -> SendDiverging:
         (CUT, (5, 1, 15), 0, OFFER, SendImage(OFFER)),
         (CUT, (5, 1, 15), 0, None, None),
         (CUT, (9, 1, 77), 0, OFFER, SendImage(OFFER)),
+        (CUT, (9, 1, 77), 0, None, None),
+        (CUT, (9, 1, 77), 0, BEHIND, diverging(0, 0)),
+        (CUT, (12, 0, 112), 0, BEHIND, diverging(0, 0)),
         (CUT, (9, 2, 19), 0, OFFER, SendImage(OFFER)),
         (CUT, (12, 0, 112), 0, OFFER, SendImage(OFFER)),
         (WHOLE, (7, 1, 19), 0, OFFER, diverging(5, 1)),
@@ -82,6 +86,28 @@ def test_what_a_position_is_told(
         request, log=log, high_watermark=log.end_offset, snapshot=snapshot, delta_bytes_behind=behind
     )
     assert verdict == told
+
+
+@pytest.mark.parametrize(
+    ("log", "asked", "is_foreign"),
+    [
+        (WHOLE, (0, -1, 0), False),
+        (CUT, (0, -1, 0), False),
+        (CUT, (5, 1, 15), False),
+        (CUT, (9, 1, 19), False),
+        (CUT, (9, 1, 77), True),
+        (CUT, (12, 0, 112), True),
+        (CUT, (18, 4, 7), True),
+        (WHOLE, (25, 4, 120), True),
+    ],
+)
+def test_who_names_what_never_stood_in_the_log_is_known(
+    log: Frames, asked: tuple[int, int, int], is_foreign: bool
+) -> None:
+    """Whatever it is sent, a snapshot too: what it says it has applied counts for nothing."""
+    request = World().request(1, fetch_offset=asked[0], last_epoch=asked[1], last_crc=asked[2])
+    verdict = judge(request, log=log, high_watermark=20, snapshot=OFFER, delta_bytes_behind=10**9)
+    assert is_not_of(log, request, verdict) == is_foreign
 
 
 @pytest.mark.parametrize("fetch_offset", range(1, 30))

@@ -255,6 +255,25 @@ def test_what_went_while_leadership_was_proved_is_not_promised(tmp_path: Path) -
     run(tmp_path, story)
 
 
+def test_who_can_be_sent_nothing_yet_is_told_to_ask_again(tmp_path: Path) -> None:
+    """The log begins above it, and the snapshot that would bring it there is just being written anew."""
+
+    async def story(lab: FetchLab) -> None:
+        controller = lab.lead(1)
+        epoch = await online(lab, controller, 11)
+        await lab.write(controller, setting("1"))
+        image, log = controller.committed, lab.logs[1]
+        log.segments.sync()
+        assert log.segments.retain(bytes_max=0, older_than_ms=None, below=image.end_offset)
+        log.on_restored(image)
+        request = replace(poll(11, epoch, applied=0), last_epoch=-1, max_wait_ms=0)
+        answer = header(await lab.fetch(1, request))
+        assert (answer["kind"], answer["snapshot"]) == ("DELTA", None)
+        assert answer["session_timeout_ms"] == controller.liveness.session_timeout_ms
+
+    run(tmp_path, story)
+
+
 def test_a_clean_stop_ends_the_session_and_is_not_parked(tmp_path: Path) -> None:
     async def story(lab: FetchLab) -> None:
         controller = lab.lead(1)

@@ -3,14 +3,18 @@
 import asyncio
 import hashlib
 import random
+import threading
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
 from aiohttp import web
 
 from metadata_log.errors import DamagedFile, SnapshotNotFound
+from metadata_log.image.metadata_image import MetadataImage
 from snapshots.download import download_snapshot
 from snapshots.snapshot_file import read_snapshot, snapshot_id, write_snapshot
 from tests.support.histories import random_history
@@ -151,3 +155,32 @@ def test_nobody_has_it(directory: Path) -> None:
         downloaded(directory)
     with pytest.raises(SnapshotNotFound, match=r"127\.0\.0\.1:1"):
         downloaded(directory, None)
+
+
+def test_who_is_cancelled_while_it_is_checked_leaves_no_thread_behind(
+    directory: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next attempt finds the same file: two threads that check and rename it would meet."""
+    reads = threading.Semaphore(0)
+
+    def slowly(*args: Any, **named: Any) -> MetadataImage:
+        reads.release()
+        time.sleep(0.2)
+        return read_snapshot(*args, **named)
+
+    async def has_come(*_: object) -> str:
+        partial.write_bytes(content)
+        return hashlib.sha256(content).hexdigest()
+
+    async def story() -> None:
+        attempt = asyncio.ensure_future(download_snapshot(None, ["a"], ID, directory))  # type: ignore[arg-type]
+        await asyncio.to_thread(reads.acquire)
+        attempt.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await attempt
+        assert [path.name for path in directory.iterdir()] == [f"{ID}.snapshot"]
+
+    partial = directory / f"{ID}.snapshot.download"
+    monkeypatch.setattr("snapshots.download.read_snapshot", slowly)
+    monkeypatch.setattr("snapshots.download._download", has_come)
+    asyncio.run(story())
