@@ -266,6 +266,8 @@ class _Node:
         await runner.setup()
         listener: asyncio.Server | None = None
         try:
+            for snapshot_id in self.store.ids():
+                await asyncio.to_thread(self._hash, snapshot_id)
             await self.transport.listen()
             listener = await _listen(runner, api.error, self.settings.listen_http)
             write_process_json(
@@ -426,6 +428,11 @@ class _Node:
         gc.freeze()  # it holds no cycles; walking a million partitions in each full collection would take a second
         return image
 
+    def _hash(self, snapshot_id: str) -> None:
+        """Learn a snapshot's hash, in a thread, before a broker or a scrape asks for it on the loop."""
+        with suppress(SnapshotNotFound):
+            self.store.sha256(snapshot_id)
+
     def _on_snapshot_damage(self, snapshot_id: str, error: DamagedFile) -> None:
         self.status.snapshot_set_aside = error.message
         log.error("snapshot_quarantined", extra={"snapshot_id": snapshot_id, "reason": error.message})
@@ -441,6 +448,7 @@ class _Node:
                 raise
             await download_snapshot(self._http(), urls, snapshot_id, self.store.directory)
             image = await asyncio.to_thread(self.store.load, snapshot_id)
+            await asyncio.to_thread(self._hash, snapshot_id)
         self._loaded = {snapshot_id: image}
 
 
