@@ -121,6 +121,19 @@ class Fields:
             raise InvalidRequest(f"{self._what} has unknown fields: {', '.join(sorted(self._map))}")
 
 
+def is_host(text: str) -> bool:
+    """Answer whether a host may be called so: a numeric address, or a name that can be looked up, whoever has it.
+
+    A name with an empty label, or one of more than 63 characters, cannot: the attempt ends in a UnicodeError, which those
+    who handle a network's failures do not expect.
+    """
+    try:
+        text.encode("idna")
+    except UnicodeError:
+        return False
+    return text != "" and text.isprintable() and " " not in text
+
+
 def encoded(text: str, what: str, name: str) -> bytes:
     """Return text as UTF-8; half a surrogate pair, which JSON can smuggle in, is refused."""
     try:

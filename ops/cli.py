@@ -30,6 +30,8 @@ INTERRUPTED: Final = 130
 
 LOCAL_BROKERS_MAX: Final = 50
 """Each is a process of some 60 MB on this one machine."""
+WAIT_MAX_S: Final = 24 * 3600.0
+"""Nobody waits at a terminal for longer, and a socket takes no timeout of some hundred years."""
 
 EXAMPLES: Final = """\
 examples:
@@ -222,9 +224,12 @@ def _moment(text: str) -> when.When:
 
 def _seconds(text: str) -> float:
     try:
-        return when.parse_duration_ms(text) / 1_000
+        seconds = when.parse_duration_ms(text) / 1_000
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
+    if seconds > WAIT_MAX_S:
+        raise argparse.ArgumentTypeError(f"{text!r} is longer than a day")
+    return seconds
 
 
 def _there(text: str) -> Path:

@@ -30,6 +30,7 @@ from metadata_log.errors import (
     Unavailable,
     error_named,
 )
+from metadata_log.fields import is_host
 from metadata_log.ids import Uuid, random_uuid, uuid_text
 from metadata_log.limits import MIB
 from ops.talk import fail_usage
@@ -234,8 +235,8 @@ def is_node_url(url: str) -> bool:
         port = parts.port
     except ValueError:
         return False
-    bare = not (parts.path or parts.query or parts.fragment or parts.username)
-    return parts.scheme in {"http", "https"} and bool(parts.hostname) and bare and port != 0
+    bare = parts.netloc == url.partition("://")[2] and parts.username is None
+    return parts.scheme in {"http", "https"} and is_host(parts.hostname or "") and bare and port != 0
 
 
 def bootstrap_from(option: str | None) -> tuple[str, ...]:
@@ -278,6 +279,8 @@ def _exchange(
     url: str, method: str, path: str, *, body: bytes, headers: Mapping[str, str], timeout_s: float
 ) -> Answer:
     """Send one request on a connection of its own; `timeout_s` bounds connecting and each wait for bytes."""
+    if not is_node_url(url):  # a broker's endpoint is whatever the broker says
+        raise _NoAnswer("is no address of a node", sent=False)
     parts = urllib.parse.urlsplit(url)
     assert parts.hostname is not None
     make = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection

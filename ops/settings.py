@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 from broker_agent.config import BrokerSettings
 from metadata_log.data_directory import Role
 from metadata_log.errors import InvalidSettings
+from metadata_log.fields import is_host
 from metadata_log.ids import BrokerId, NodeId, Uuid, is_reserved, uuid_from_text, uuid_text
 from quorum.config import (
     WILDCARDS,
@@ -256,11 +257,12 @@ def host_port(value: object) -> HostPort:
     """Read HOST:PORT; an IPv6 host stands in brackets."""
     wanted = "wanted HOST:PORT"
     try:
-        parts = urllib.parse.urlsplit(f"//{text(value)}")
-        host, port = parts.hostname, parts.port
+        said = text(value)
+        parts = urllib.parse.urlsplit(f"//{said}")
+        host, port = parts.hostname or "", parts.port
     except ValueError:
         raise ValueError(wanted) from None
-    if not host or port is None or parts.path or parts.query or parts.fragment or parts.username is not None:
+    if not is_host(host) or port is None or parts.netloc != said or parts.username is not None:
         raise ValueError(wanted)
     return host, port
 

@@ -33,7 +33,7 @@ from metadata_log.errors import (
     UnknownTopicOrPartition,
     UnsupportedMediaType,
 )
-from metadata_log.fields import INT32_MAX, Fields
+from metadata_log.fields import INT32_MAX, Fields, is_host
 from metadata_log.http_errors import error_body, status_of
 from metadata_log.ids import BrokerId, NodeId, Uuid, uuid_from_text
 from metadata_log.image.metadata_image import MetadataImage
@@ -681,10 +681,16 @@ def _host_port(text: str) -> tuple[str, int]:
     """Read HOST:PORT; an IPv6 host stands in brackets."""
     try:
         parts = urllib.parse.urlsplit(f"//{text}")
-        host, port = parts.hostname, parts.port
+        host, port = parts.hostname or "", parts.port
     except ValueError:
-        host, port = None, None
-    if not host or not port or host in WILDCARDS or parts.netloc != text or parts.username is not None:
+        host, port = "", None
+    if (
+        not is_host(host)
+        or not port
+        or host in WILDCARDS
+        or parts.netloc != text
+        or parts.username is not None
+    ):
         raise InvalidRequest(f"raft must be a HOST:PORT that others can reach, not {text!r}")
     return host, port
 

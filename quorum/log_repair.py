@@ -150,11 +150,11 @@ async def fetch_pages(
                 header = check_frame(page, position)
                 position += header.frame_bytes
                 at = header.end_offset
-        except (aiohttp.ClientError, TimeoutError):
-            return
         except DamagedFrame as error:
             error.base_offset = at
             tell_unreadable(url, error)
+            return
+        except (aiohttp.ClientError, TimeoutError, ValueError):  # the last of a host that cannot be looked up
             return
         yield page, at
 

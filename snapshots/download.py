@@ -106,8 +106,8 @@ async def _download(
                     begin, total = _range_of(response, asked=position)
                     file.truncate(begin)
                     position = begin + await _copy(response, file, bytes_max=total - begin)
-            except (aiohttp.ClientError, TimeoutError) as error:
-                # Both are OSErrors at times, and not of the disk.
+            except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+                # The first two are OSErrors at times, and not of the disk; the last is of a host that cannot be looked up.
                 raise _TryNext(str(error) or type(error).__name__) from error
     assert etag is not None
     return etag.removeprefix("W/").strip('"')

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from metadata_log.batch import Cause
 from metadata_log.errors import DuplicateVoter, InvalidRequest, VoterNotFound
+from metadata_log.fields import is_host
 from metadata_log.ids import BrokerId, NodeId, Uuid, is_reserved, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import CONTROLLERS_MAX
@@ -56,7 +57,8 @@ def add_voter(image: MetadataImage, command: AddVoter) -> Decision:
     Raises:
         DuplicateVoter: a voter has this id, with whatever directory: a wiped one must be removed first.
         InvalidRequest: the id is a broker's; the directory id is reserved or another voter's, or so is the address;
-            CONTROLLERS_MAX vote already; something is to be replaced by a change that is not only judged.
+            no host can be called so; CONTROLLERS_MAX vote already; something is to be replaced by a
+            change that is not only judged.
         and what `remove_voter` raises, of what is replaced.
 
     Source: KIP-853, AddVoterHandler.
@@ -78,6 +80,8 @@ def add_voter(image: MetadataImage, command: AddVoter) -> Decision:
         )
     if is_reserved(command.directory_id):
         raise InvalidRequest(f"{uuid_text(command.directory_id)} is no directory's id")
+    if not is_host(command.host):
+        raise InvalidRequest(f"{told}: {command.host!r} is no name that a host can have")
     endpoint = VoterEndpoint("CONTROLLER", command.host, command.port)
     for voter in voters:
         if voter.directory_id == command.directory_id:

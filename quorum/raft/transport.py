@@ -30,6 +30,7 @@ the link, is counted, and never stops the process.
 import asyncio
 import hashlib
 import logging
+import os
 import re
 import socket
 from collections.abc import Callable, Mapping
@@ -173,10 +174,10 @@ class TcpTransport:
         try:
             family, *_, address = (await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))[0]
             listening = socket.create_server(address[:2], family=family, backlog=RAFT_HANDSHAKES_MAX)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             cure = "Stop the process that uses it, or change [listen] raft in this controller's settings."
             raise CannotListen(
-                f"cannot listen on {host}:{port} for other controllers: {error.strerror}. {cure}"
+                f"cannot listen on {host}:{port} for other controllers: {_why(error)}. {cure}"
             ) from error
         listening.setblocking(False)
         self._socket = listening
@@ -427,7 +428,7 @@ class TcpTransport:
         try:
             async with asyncio.timeout(HANDSHAKE_TIMEOUT_MS / 1000):
                 await asyncio.get_running_loop().create_connection(lambda: link, host, port)
-        except OSError:  # TimeoutError is one
+        except (OSError, UnicodeError):  # a host with an empty label; TimeoutError is an OSError
             link.lost.set()
         return link
 
@@ -620,6 +621,18 @@ class _Link(asyncio.Protocol):
 
     def _address(self) -> str:
         return "" if self._transport is None else str(self._transport.get_extra_info("peername"))
+
+
+def _why(error: OSError | UnicodeError) -> str:
+    """Say why an address cannot be dialled, or listened on."""
+    match error:
+        case TimeoutError():
+            return f"no answer within {HANDSHAKE_TIMEOUT_MS} ms"
+        case OSError(errno=int(number)) if not isinstance(error, socket.gaierror):
+            return os.strerror(number)  # asyncio's own text names the address, and not what is wrong
+        case OSError(strerror=str(said)):
+            return said
+    return str(error)
 
 
 def _configure(connection: socket.socket) -> None:

@@ -134,6 +134,7 @@ def test_a_duration_ago_is_no_flag() -> None:
         ("up --controllers 0", "from 1 to 10"),
         ("up --brokers -1", "from 0 to 50"),
         ("topics list --timeout 0", "duration"),
+        ("topics list --timeout 99999999999", "longer than a day"),
         ("topics list -o xml", "invalid choice"),
         ("topics list --json -o yaml", "not allowed with"),
         ("state --at tomorrow", "is no offset"),

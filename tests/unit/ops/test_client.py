@@ -177,10 +177,20 @@ def test_what_is_not_ours_is_said_to_be(reply: Reply) -> None:
         ("http://h:0", False),
         ("http://h:x", False),
         ("http://", False),
+        ("http://a..b:80", False),
+        ("http://ho st:80", False),
+        ("http://ho\tst:80", False),
+        ("http://h:80?", False),
     ],
 )
 def test_what_a_nodes_url_is(url: str, is_one: bool) -> None:
     assert is_node_url(url) is is_one
+
+
+@pytest.mark.parametrize("host", ["a..b", "ho st", "[::1"])
+def test_what_a_node_says_of_itself_may_be_no_address(host: str) -> None:
+    with pytest.raises(Unreachable, match="is no address of a node"):
+        client("http://h:1").ask_one(f"http://{host}:80", "/readyz")
 
 
 def test_the_bootstrap_is_the_flag_then_the_environment_then_the_cluster_here(

@@ -176,6 +176,12 @@ CONTROLLER_FAULTS = [
         r"listen\.raft = '127\.0\.0\.1': wanted HOST:PORT",
     ),
     ('raft = "127.0.0.1:9192"\n\n', 'raft = "127.0.0.1:99999"\n\n', r"listen\.raft = .*wanted HOST:PORT"),
+    ('raft = "127.0.0.1:9192"\n\n', 'raft = "c2..example:9192"\n\n', r"listen\.raft = .*wanted HOST:PORT"),
+    (
+        '"http://127.0.0.1:9092"\nraft',
+        '"http://ho st:9092"\nraft',
+        r"listen\.http = .*wanted http://HOST:PORT",
+    ),
     ('raft = "127.0.0.1:9192"\n\n', 'raft = "127.0.0.1:9999"\n\n', r"tells the others port 9192"),
     ("[[voters]]\nid = 1", "[[voters]]\nid = 1.5", r"voters\[0\]\.id = 1\.5"),
     ("[[voters]]\nid = 1", "[[voters]]\nid = 3", r"different ids are needed"),

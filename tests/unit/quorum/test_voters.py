@@ -443,6 +443,18 @@ def test_a_voter_comes_and_goes_over_http(tmp_path: Path) -> None:
     at_desk(tmp_path, story)
 
 
+def test_a_host_that_cannot_be_looked_up_is_refused_over_http(tmp_path: Path) -> None:
+    async def story(desk: Desk, ask: Ask) -> None:
+        desk.lab.quorum.observers = [observer(4)]
+        body = {"id": 4, "directory_id": uuid_text(uuid(504)), "raft": "ctl4..example:9093"}
+        status, told = await ask("POST", "/v1/quorum/voters", body)
+        assert (status, told["error"]) == (400, "INVALID_REQUEST")
+        assert "raft must be a HOST:PORT" in told["message"]
+        assert voters_of(desk.controller) == FOUNDERS
+
+    at_desk(tmp_path, story)
+
+
 def test_a_replacement_is_judged_over_http(tmp_path: Path) -> None:
     async def story(desk: Desk, ask: Ask) -> None:
         desk.lab.quorum.observers = [observer(3, uuid(603))]

@@ -64,14 +64,14 @@ class Server:
         return web.Response(status=206, body=body, headers=headers)
 
 
-def downloaded(directory: Path, *servers: Server | None) -> Path:
-    """Download from the servers in turn; None is an address where nobody listens."""
+def downloaded(directory: Path, *servers: Server | str | None) -> Path:
+    """Download from the servers in turn; a text is a URL, and None an address where nobody listens."""
 
     async def run() -> Path:
         runners, urls = [], []
         for server in servers:
-            if server is None:
-                urls.append("http://127.0.0.1:1")
+            if server is None or isinstance(server, str):
+                urls.append(server or "http://127.0.0.1:1")
                 continue
             application = web.Application()
             application.router.add_get("/{path:.*}", server.answer)
@@ -106,6 +106,11 @@ def test_another_goes_on_where_one_fails(directory: Path, content: bytes) -> Non
     path = downloaded(directory, None, Server(b"", fails_after=0), first, second)
     assert path.read_bytes() == content
     assert second.ranges[0] == f"bytes={2 * CHUNK - 1}-{3 * CHUNK - 2}"
+
+
+def test_an_address_that_cannot_be_looked_up_is_passed_over(directory: Path, content: bytes) -> None:
+    path = downloaded(directory, "http://a..b:80", "http://a\\b:80", Server(content))
+    assert path.read_bytes() == content
 
 
 def test_a_later_attempt_goes_on_where_an_earlier_failed(directory: Path, content: bytes) -> None:

@@ -117,6 +117,8 @@ def decided(image: MetadataImage, command: AddVoter | RemoveVoter) -> Decision:
         ((1, 2, 3), addition(3, word_uuid("wiped"), "elsewhere"), "DUPLICATE_VOTER"),
         ((1, 2, 3), addition(4, word_uuid("c3")), "INVALID_REQUEST"),
         ((1, 2, 3), addition(4, host="c3"), "INVALID_REQUEST"),
+        ((1, 2, 3), addition(4, host="ctl4..example"), "INVALID_REQUEST"),
+        ((1, 2, 3), addition(4, host="::1"), None),
         ((1, 2, 3), addition(4, MIGRATING), "INVALID_REQUEST"),
         ((1, 2, 3), addition(4, UNASSIGNED), "INVALID_REQUEST"),
         (range(1, 10), addition(10), None),

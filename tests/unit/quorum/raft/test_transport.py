@@ -1050,6 +1050,26 @@ def test_an_address_of_no_host_is_named() -> None:
     run(test())
 
 
+def test_a_host_that_cannot_be_looked_up_is_no_bug() -> None:
+    """Goal: an older log's bad address stops nobody. Method: dial one, and another peer meanwhile; then listen on one."""
+
+    async def test() -> None:
+        one, two, ports = pair()
+        bad, good = ("ctl3..example", 9093), ("127.0.0.1", ports[2])
+        one.transport.set_addresses({NodeId(3): bad, NodeId(2): good})
+        async with one.running(), two.running():
+            await until(lambda: NodeId(2) in one.transport.connected(), "linked")
+            link = await one.transport._dial(NodeId(3))
+            assert link.lost.is_set()
+            assert one.transport._dialling.keys() == {2, 3}
+            assert not any(task.done() for task in one.transport._dialling.values())
+        one.transport._listen = bad
+        with pytest.raises(CannotListen, match=r"ctl3\.\.example:9093.*label empty or too long"):
+            await one.transport.listen()
+
+    run(test())
+
+
 def test_voter_lists_are_equal_whatever_their_order() -> None:
     assert founding_sha256(founders(3, 1, 2)) == founding_sha256(founders(1, 2, 3))
     assert founding_sha256(founders(1, 2)) != founding_sha256(founders(1, 2, 3))
