@@ -76,6 +76,8 @@ RECONNECT_MAX_MS: Final = 1_000
 """Where somebody does, who refuses us or fails: a peer that dies of our messages is not hurried."""
 DIAL_GRACE_MS: Final = 1_000
 """A node dials one with a higher id only when that one has not dialled for so long."""
+UNREACHABLE_TOLD_MS: Final = 10_000
+"""A voter that could not be dialled for so long is told of: a start of all, or a restart of one, is over before."""
 STOP_TIMEOUT_MS: Final = 10_000
 """A process asked to stop ends within so long."""
 

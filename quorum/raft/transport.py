@@ -34,7 +34,7 @@ import os
 import re
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 import msgpack
@@ -54,8 +54,9 @@ from metadata_log.limits import (
     RECONNECT_MAX_MS,
     RECONNECT_MS,
     TEXT_BYTES_MAX,
+    UNREACHABLE_TOLD_MS,
 )
-from quorum.config import HostPort
+from quorum.config import HostPort, address_text
 from quorum.raft import messages
 from quorum.raft.raft_log import Member, Voters
 from quorum.raft.voters import to_rows
@@ -109,6 +110,15 @@ class Refusal:
     message: str
 
 
+@dataclass(slots=True)
+class _Absence:
+    """Since when a peer cannot be dialled at an address, and which causes (kind and number of an error) were told."""
+
+    address: HostPort
+    since_ms: int
+    told: set[tuple[type[Exception], int | None]] = field(default_factory=set)
+
+
 def founding_sha256(voters: Voters) -> bytes:
     """Return the digest by which two nodes see that they would found the same quorum.
 
@@ -155,6 +165,8 @@ class TcpTransport:
         self._established: dict[NodeId, _Link] = {}
         self._refused: dict[NodeId, tuple[Refusal, int]] = {}
         """Whom this node last refused, why, and when."""
+        self._absent: dict[NodeId, _Absence] = {}
+        """Who could not be dialled since there last was a link."""
         self._failure: asyncio.Future[None] | None = None
         self._tasks: asyncio.TaskGroup | None = None
         """There only while dialling is done."""
@@ -213,6 +225,8 @@ class TcpTransport:
             self._dialling.pop(peer).cancel()
         for peer in self.refusals.keys() - self._addresses.keys():
             del self.refusals[peer]
+        for peer in self._absent.keys() - self._addresses.keys():
+            del self._absent[peer]
         if self._tasks is not None:
             for peer in self._addresses.keys() - self._dialling.keys():
                 self._dialling[peer] = self._tasks.create_task(self._keep_dialling(peer))
@@ -317,6 +331,7 @@ class TcpTransport:
         self._established[peer] = link
         self.refusals.pop(peer, None)
         self._refused.pop(peer, None)
+        self._absent.pop(peer, None)
         self._remember(self.members, peer, hello)
         for attempt in self._links:
             if attempt.is_attempt_at(peer):
@@ -424,13 +439,30 @@ class TcpTransport:
     async def _dial(self, peer: NodeId) -> "_Link":
         """Connect to a peer's address and return the link; it is lost already if it was not to be had."""
         link = _Link(self, peer)
-        host, port = self._addresses[peer]
+        host, port = address = self._addresses[peer]
         try:
             async with asyncio.timeout(HANDSHAKE_TIMEOUT_MS / 1000):
                 await asyncio.get_running_loop().create_connection(lambda: link, host, port)
-        except (OSError, UnicodeError):  # a host with an empty label; TimeoutError is an OSError
+        except (OSError, UnicodeError) as error:  # a host with an empty label; TimeoutError is an OSError
+            self._not_reached(peer, address, error)
             link.lost.set()
         return link
+
+    def _not_reached(self, peer: NodeId, address: HostPort, error: OSError | UnicodeError) -> None:
+        """Log why a voter cannot be dialled, once it lasts: each cause once until there is a link, or another address."""
+        if peer in self._established or peer not in self.voters:
+            return  # who is removed may stay in the settings, and is missed by nobody
+        absence = self._absent.get(peer)
+        if absence is None or absence.address != address:
+            absence = self._absent[peer] = _Absence(address, self.now_ms())
+        cause = type(error), getattr(error, "errno", None)
+        if cause in absence.told or self.now_ms() - absence.since_ms < UNREACHABLE_TOLD_MS:
+            return
+        absence.told.add(cause)
+        log.warning(
+            "raft_peer_unreachable",
+            extra={"peer_id": peer, "address": address_text(address), "detail": _why(error)},
+        )
 
 
 class _Link(asyncio.Protocol):

@@ -18,6 +18,7 @@ from metadata_log.limits import (
     RAFT_MESSAGE_BYTES_MAX,
     RECONNECT_ABSENT_MAX_MS,
     RECONNECT_MAX_MS,
+    UNREACHABLE_TOLD_MS,
 )
 from quorum.raft import transport as transport_module
 from quorum.raft.raft_log import Member, Voters
@@ -1066,6 +1067,70 @@ def test_a_host_that_cannot_be_looked_up_is_no_bug() -> None:
         one.transport._listen = bad
         with pytest.raises(CannotListen, match=r"ctl3\.\.example:9093.*label empty or too long"):
             await one.transport.listen()
+
+    run(test())
+
+
+def test_why_a_voter_cannot_be_dialled_is_told_once_it_lasts(caplog: pytest.LogCaptureFixture) -> None:
+    """Goal: the cause of a missing link is in the log, and a restart is not. Method: a clock that stands still between two
+    attempts; the peer is away, then there, then away again.
+    """
+
+    async def test() -> None:
+        one, two, ports = pair()
+        now = 0
+        one.transport.now_ms = lambda: now
+        address = f"127.0.0.1:{ports[2]}"
+        refused = (2, address, "Connection refused")
+
+        async def told() -> list[tuple[int, str, str]]:
+            for _ in range(3):
+                await one.transport._dial(NodeId(2))
+            said = [vars(each) for each in caplog.records if each.getMessage() == "raft_peer_unreachable"]
+            return [(each["peer_id"], each["address"], each["detail"]) for each in said]
+
+        async with one.running():
+            assert await told() == []
+            now += UNREACHABLE_TOLD_MS - 1
+            assert await told() == []
+            now += 1
+            assert await told() == [refused], "once, not at every attempt"
+            one.transport._not_reached(NodeId(2), ("127.0.0.1", ports[2]), TimeoutError())
+            assert await told() == [refused, (2, address, "no answer within 2000 ms")], "each cause"
+            now += 10 * UNREACHABLE_TOLD_MS
+            assert len(await told()) == 2
+            async with two.running():
+                await until(one.transport.connected, "linked")
+                one.transport._not_reached(NodeId(2), ("127.0.0.1", ports[2]), TimeoutError())
+                assert one.transport._absent == {}, "an attempt that failed beside the link says nothing"
+            await until(lambda: not one.transport.connected(), "lost")
+            assert len(await told()) == 2
+            now += UNREACHABLE_TOLD_MS
+            assert (await told())[2:] == [refused], "again, as there was a link in between"
+            elsewhere = ("ctl2..example", 9093)
+            one.transport.set_addresses({NodeId(2): elsewhere})
+            assert len(await told()) == 3
+            now += UNREACHABLE_TOLD_MS
+            (where, why) = (await told())[3][1:]
+            assert where == "ctl2..example:9093" and "label empty or too long" in why
+            one.transport.set_addresses({})
+            assert one.transport._absent == {}
+
+    run(test())
+
+
+def test_who_votes_no_more_is_missed_by_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    """Its address may stay in the settings of the others."""
+
+    async def test() -> None:
+        one, _, _ = pair()
+        now = 0
+        one.transport.now_ms = lambda: now
+        one.transport.set_voters(founders(1))
+        for _ in range(2):
+            await one.transport._dial(NodeId(2))
+            now += UNREACHABLE_TOLD_MS
+        assert caplog.records == []
 
     run(test())
 
