@@ -33,6 +33,7 @@ from metadata_log.errors import (
     InvariantBroken,
     MetadataError,
     NotController,
+    SnapshotNotFound,
     ThrottlingQuotaExceeded,
     UnknownFormat,
     WrittenByAnotherVersion,
@@ -846,7 +847,10 @@ class PySyncObjLog:
         """Fetch the snapshot a leader stands on, and stand on it too, unless the log has caught up meanwhile."""
         self._pinned.add(pointer.snapshot_id)
         try:
-            await self._fetcher.fetch(pointer.snapshot_id, leader)
+            try:
+                await self._fetcher.fetch(pointer.snapshot_id, leader)
+            except DamagedFile as error:  # what others sent: this node lacks nothing that it had
+                raise SnapshotNotFound(error.message, snapshot_id=pointer.snapshot_id) from error
             async with self._pointer_lock:
                 if not self._lacks(pointer):
                     return

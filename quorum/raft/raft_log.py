@@ -100,6 +100,8 @@ class SnapshotFetcher(Protocol):
         """Bring a snapshot into the local store, verified and synced; at once if it is there.
 
         Raises:
+            DamagedFile: what was sent is no sound snapshot; the caller asks again later.
+            Fault: any other; it stops the node.
             MetadataError: it could not be had now; the caller asks again later.
         """
 

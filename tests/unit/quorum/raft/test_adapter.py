@@ -11,8 +11,11 @@ from pysyncobj import syncobj
 
 from metadata_log.errors import (
     DamagedFile,
+    DiskFailed,
+    Fault,
     InvalidRequest,
     InvalidSettings,
+    InvariantBroken,
     NotController,
     ThrottlingQuotaExceeded,
 )
@@ -424,7 +427,8 @@ def test_a_slow_sync_deposes_nobody(quorum: Quorum) -> None:
     assert elections == [node.log.status().elections_total for node in quorum.nodes if node.log is not None]
 
 
-def test_the_journal_is_trimmed_behind_a_snapshot_and_a_late_node_fetches_it(quorum: Quorum) -> None:
+def _crashed_and_left_behind(quorum: Quorum) -> SimulatedNode:
+    """Return a node that is down, and needs the leader's snapshot when it is back."""
     quorum.write()
     late = next(node for node in quorum.nodes if not node.is_leader())
     late.crash()
@@ -432,6 +436,12 @@ def test_the_journal_is_trimmed_behind_a_snapshot_and_a_late_node_fetches_it(quo
         quorum.write()
     leader = quorum.leader()
     quorum.until(lambda: leader.journal[0][1] > 100)
+    return late
+
+
+def test_the_journal_is_trimmed_behind_a_snapshot_and_a_late_node_fetches_it(quorum: Quorum) -> None:
+    late = _crashed_and_left_behind(quorum)
+    leader = quorum.leader()
     quorum.run(_start(late))
     quorum.until(lambda: frames_of(late) == frames_of(leader))
     fetched = quorum.world.snapshots_fetched
@@ -443,6 +453,43 @@ def test_the_journal_is_trimmed_behind_a_snapshot_and_a_late_node_fetches_it(quo
     quorum.until(lambda: frames_of(late) >= SNAPSHOT_FRAMES)
     assert quorum.world.snapshots_fetched == fetched
     quorum.write()
+
+
+def test_a_snapshot_that_was_damaged_on_its_way_is_asked_for_again(
+    quorum: Quorum, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = _crashed_and_left_behind(quorum)
+
+    async def fetch(snapshot_id: str, from_node: NodeId) -> None:
+        raise DamagedFile(f"{snapshot_id}: its SHA-256 is another than the sender's")
+
+    def told() -> str | None:
+        assert late.log is not None
+        return late.log.status().snapshot_not_fetched
+
+    with monkeypatch.context() as damaging:
+        damaging.setattr(late, "fetch", fetch)
+        quorum.run(_start(late))
+        quorum.until(lambda: told() is not None)
+        assert "its SHA-256 is another" in str(told())
+    quorum.until(lambda: frames_of(late) == frames_of(quorum.leader()))
+    assert told() is None
+
+
+@pytest.mark.parametrize("fault", [DiskFailed, InvariantBroken])
+def test_any_other_fault_of_a_download_stops_the_node(
+    quorum: Quorum, monkeypatch: pytest.MonkeyPatch, fault: type[Fault]
+) -> None:
+    late = _crashed_and_left_behind(quorum)
+
+    async def fetch(snapshot_id: str, from_node: NodeId) -> None:
+        raise fault(f"{snapshot_id} from {from_node}")
+
+    monkeypatch.setattr(late, "fetch", fetch)
+    quorum.run(_start(late))
+    quorum.until(lambda: bool(quorum.world.violations))
+    assert fault.__name__ in quorum.world.violations.pop()
+    late.log = None
 
 
 def test_no_snapshot_is_installed_beside_a_journal_that_was_never_begun(
