@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -14,18 +13,16 @@ from broker_agent import metrics
 from broker_agent.lifecycle import State
 from metadata_log.errors import (
     BrokerNotAvailable,
-    CannotListen,
     MetadataError,
     MethodNotAllowed,
     UnknownRoute,
     UnknownTopicOrPartition,
 )
-from metadata_log.http_connection import NamedErrors
+from metadata_log.http_connection import listen
 from metadata_log.http_errors import error_body, status_of
 from metadata_log.ids import uuid_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topics import TopicImage
-from metadata_log.limits import HTTP_BODY_TIMEOUT_MS
 from metadata_log.records.registry import json_rows
 from metadata_log.state_digest import digest
 from metadata_log.views import describe_topic
@@ -49,25 +46,15 @@ async def listening(agent: "BrokerAgent") -> AsyncIterator[str]:
 
     Raises:
         CannotListen: the address is in use or not ours.
+        InvalidSettings: the process may open hardly any files.
     """
     host, port = agent.settings.listen_http
     api = HttpApi(agent)
     runner = web.AppRunner(api.application(), shutdown_timeout=CLOSING_MAX_S)
     await runner.setup()
     listener: asyncio.Server | None = None
-
-    def connection() -> NamedErrors:
-        assert runner.server is not None
-        return NamedErrors(runner.server, api.error, keepalive_s=HTTP_BODY_TIMEOUT_MS / 1000)
-
     try:
-        try:
-            listener = await asyncio.get_running_loop().create_server(connection, host, port)
-        except OSError as error:
-            raise CannotListen(
-                f"{host}:{port} cannot be listened on ({os.strerror(error.errno or 0)}): another process may have "
-                "it; stop that one, or change [listen] http"
-            ) from error
+        listener = await listen(runner, api.error, (host, port))
         bound_port = port or listener.sockets[0].getsockname()[1]
         yield f"http://[{host}]:{bound_port}" if ":" in host else f"http://{host}:{bound_port}"
     finally:

@@ -1,13 +1,23 @@
-"""E: a connection of aiohttp's server on which every failure has a name, as all our answers have."""
+"""E: the connections of aiohttp's server: so many and no more, and on each every failure has a name."""
 
 import asyncio
+import os
+import resource
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Final, TypeAlias
 
 from aiohttp import web
 
-from metadata_log.errors import ExpectationFailed, Fault, InvalidRequest, MetadataError
+from metadata_log import limits
+from metadata_log.errors import (
+    CannotListen,
+    ExpectationFailed,
+    Fault,
+    InvalidRequest,
+    InvalidSettings,
+    MetadataError,
+)
 
 Answer: TypeAlias = Callable[[web.BaseRequest, MetadataError], web.Response]
 REASON_MAX: Final = 200
@@ -63,3 +73,61 @@ class NamedErrors(web.RequestHandler):
         response = self._answer(request, error)
         response.force_close()
         return response
+
+
+class _Refused(asyncio.Protocol):
+    """A connection too many: closed as soon as it is made."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.abort()
+
+
+async def listen(runner: web.AppRunner, answer: Answer, address: tuple[str, int]) -> asyncio.Server:
+    """Serve a node's application on an address, on no more connections than leave it the files it needs.
+
+    Raises:
+        CannotListen: the address is in use or not ours.
+        InvalidSettings: the process may open hardly any files.
+    """
+    host, port = address
+    connections_max = _connections_max()
+
+    def connection() -> asyncio.BaseProtocol:
+        server = runner.server
+        assert server is not None
+        if len(server.connections) >= connections_max:
+            return _Refused()
+        return NamedErrors(server, answer, keepalive_s=limits.HTTP_BODY_TIMEOUT_MS / 1000)
+
+    try:
+        return await asyncio.get_running_loop().create_server(
+            connection, host, port, backlog=limits.HTTP_BACKLOG
+        )
+    except OSError as error:
+        raise CannotListen(
+            f"{host}:{port} cannot be listened on ({os.strerror(error.errno or 0)}): another process may have it; stop that "
+            "one, or change [listen] http"
+        ) from error
+
+
+def _connections_max() -> int:
+    """Return how many HTTP connections there may be, so that strangers never use up the files that the disk and the
+    other nodes need; the process's limit of open files is raised towards what is wanted.
+
+    Raises:
+        InvalidSettings: the limit leaves hardly any.
+    """
+    wanted = limits.HTTP_CONNECTIONS_MAX + limits.FILES_RESERVED
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft not in (hard, resource.RLIM_INFINITY) and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return limits.HTTP_CONNECTIONS_MAX
+    if soft < 2 * limits.FILES_RESERVED:
+        raise InvalidSettings(
+            f"this process may open only {soft} files, and {2 * limits.FILES_RESERVED} are needed at least: raise the limit "
+            "(`ulimit -n`, LimitNOFILE= of a systemd unit)"
+        )
+    return soft - limits.FILES_RESERVED

@@ -91,7 +91,7 @@ open so many files."""
 HTTP_BACKLOG: Final = 256
 """Connections accepted in one round of the loop; so many may stand above the bound for a moment."""
 FILES_RESERVED: Final = 512
-"""Open files kept free of HTTP: journal, segments, snapshots, Raft's links, and HTTP_BACKLOG."""
+"""Open files kept free of HTTP's clients: journal, segments, snapshots, links to other nodes, and HTTP_BACKLOG."""
 FETCH_BYTES_DEFAULT: Final = 1 * MIB
 FETCH_BYTES_MAX: Final = 8 * MIB
 PARKED_OBSERVERS_MAX: Final = 10_000

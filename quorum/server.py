@@ -5,7 +5,6 @@ import gc
 import logging
 import os
 import random
-import resource
 import signal
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -34,17 +33,15 @@ from metadata_log.data_directory import (
 )
 from metadata_log.delta import Delta
 from metadata_log.errors import (
-    CannotListen,
     DamagedFile,
     Fault,
-    InvalidSettings,
     OutcomeUnknown,
     QuorumRefused,
     Rejected,
     SnapshotNotFound,
     Unavailable,
 )
-from metadata_log.http_connection import Answer, NamedErrors
+from metadata_log.http_connection import listen
 from metadata_log.ids import NO_NODE, NodeId, Uuid, random_uuid
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.recent_faults import RecentFaults, recent_faults
@@ -269,7 +266,7 @@ class _Node:
             for snapshot_id in self.store.ids():
                 await asyncio.to_thread(self._hash, snapshot_id)
             await self.transport.listen()
-            listener = await _listen(runner, api.error, self.settings.listen_http)
+            listener = await listen(runner, api.error, self.settings.listen_http)
             write_process_json(
                 self.settings.data_dir,
                 role="controller",
@@ -499,58 +496,6 @@ def covered_offset(disk: PointerDisk) -> int:
 
 def _now_ms() -> int:
     return int(monotonic_ms())
-
-
-class _Refused(asyncio.Protocol):
-    """A connection too many: closed as soon as it is made."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        transport.abort()
-
-
-async def _listen(runner: web.AppRunner, answer: Answer, address: tuple[str, int]) -> asyncio.Server:
-    host, port = address
-    connections_max = _connections_max()
-
-    def connection() -> asyncio.BaseProtocol:
-        server = runner.server
-        assert server is not None
-        if len(server.connections) >= connections_max:
-            return _Refused()
-        return NamedErrors(server, answer, keepalive_s=limits.HTTP_BODY_TIMEOUT_MS / 1000)
-
-    try:
-        return await asyncio.get_running_loop().create_server(
-            connection, host, port, backlog=limits.HTTP_BACKLOG
-        )
-    except OSError as error:
-        raise CannotListen(
-            f"{host}:{port} cannot be listened on ({os.strerror(error.errno or 0)}): another process may have it; stop that "
-            "one, or change [listen] http"
-        ) from error
-
-
-def _connections_max() -> int:
-    """Return how many HTTP connections there may be, so that strangers never use up the files that the disk and the
-    quorum need; the process's limit of open files is raised towards what is wanted.
-
-    Raises:
-        InvalidSettings: the limit leaves hardly any.
-    """
-    wanted = limits.HTTP_CONNECTIONS_MAX + limits.FILES_RESERVED
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft not in (hard, resource.RLIM_INFINITY) and soft < wanted:
-        soft = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return limits.HTTP_CONNECTIONS_MAX
-    if soft < 2 * limits.FILES_RESERVED:
-        raise InvalidSettings(
-            f"this process may open only {soft} files, and {2 * limits.FILES_RESERVED} are needed at least: raise the limit "
-            "(`ulimit -n`, LimitNOFILE= of a systemd unit)"
-        )
-    return soft - limits.FILES_RESERVED
 
 
 def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
+from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
@@ -21,6 +22,7 @@ from broker_agent.config import BrokerSettings
 from broker_agent.http_api import metadata_of
 from broker_agent.lifecycle import State
 from broker_agent.metrics import exposition
+from metadata_log import limits
 from metadata_log.data_directory import checked_json, read_process_json
 from metadata_log.errors import (
     CannotListen,
@@ -216,6 +218,31 @@ def test_only_the_named_topics_and_unknown_ones_refused(tmp_path: Path) -> None:
             assert f"last_applied_record_offset {agent.image.end_offset - 1}.0" in text
             assert 'broker_registration_state{state="ONLINE"} 1.0' in text
 
+    asyncio.run(scenario())
+
+
+def test_connections_beyond_the_bound_are_closed_and_the_others_are_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients never use up the files that the broker's cache and its way to the controllers need."""
+
+    async def scenario() -> None:
+        async with (
+            controllers(FakeCluster()) as members,
+            BrokerAgent(settings_for(tmp_path, members)) as agent,
+        ):
+            url = urlsplit(agent.http_url)
+            kept = [await asyncio.open_connection(url.hostname, url.port) for _ in range(3)]
+            async with asyncio.timeout(10):
+                refused, too_many = await asyncio.open_connection(url.hostname, url.port)
+                assert await refused.read() == b""
+                too_many.close()
+                for reader, writer in kept:
+                    writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                    assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
+                    writer.close()
+
+    monkeypatch.setattr(limits, "HTTP_CONNECTIONS_MAX", 3)
     asyncio.run(scenario())
 
 
