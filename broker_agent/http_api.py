@@ -138,13 +138,15 @@ class HttpApi:
         self._check_may_serve()
         wanted = request.query.get("topics")
         content_type, encode = _encoding(request)
-        if wanted is None:
-            # A large cluster's metadata takes seconds to write down: off the loop, or the session would lapse
-            # meanwhile. The image is immutable, so the answer is of one offset all the same.
-            body = await asyncio.to_thread(lambda: encode(metadata_of(image, list(image.topics.values()))))
-            self._check_may_serve()
-        else:
-            body = encode(metadata_of(image, _named(image, wanted.split(","))))
+
+        def answer() -> bytes:
+            topics = list(image.topics.values()) if wanted is None else _named(image, wanted.split(","))
+            return encode(metadata_of(image, topics))
+
+        # A large cluster's metadata, or that of large topics, takes seconds to write down: off the loop, or the session
+        # would lapse meanwhile. The image is immutable, so the answer is of one offset all the same.
+        body = await asyncio.to_thread(answer)
+        self._check_may_serve()
         return web.Response(body=body, content_type=content_type, headers=self._headers())
 
     def _check_may_serve(self) -> None:
@@ -220,8 +222,9 @@ def _json(body: object) -> bytes:
 
 
 def _named(image: MetadataImage, names: Sequence[str]) -> list[TopicImage]:
+    """Return each topic once, however often it is named."""
     topics: list[TopicImage] = []
-    for name in names:
+    for name in dict.fromkeys(names):
         topic = image.topic_named(name)
         if topic is None:
             raise UnknownTopicOrPartition(f"topic {name!r} does not exist")

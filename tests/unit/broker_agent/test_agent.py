@@ -6,6 +6,7 @@ import random
 import shutil
 import signal
 import sys
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -198,6 +199,8 @@ def test_only_the_named_topics_and_unknown_ones_refused(tmp_path: Path) -> None:
         async with controllers(cluster) as members, BrokerAgent(settings_for(tmp_path, members)) as agent:
             await online(agent)
             _, body = await get(agent, "/v1/metadata")
+            assert [topic["name"] for topic in body["topics"]] == ["a", "b"]
+            _, body = await get(agent, "/v1/metadata?topics=b,a,b,b,a")
             assert [topic["name"] for topic in body["topics"]] == ["a", "b"]
             _, body = await get(agent, "/v1/metadata?topics=b")
             assert [topic["name"] for topic in body["topics"]] == ["b"]
@@ -610,11 +613,13 @@ def test_a_disk_that_takes_no_frames_ends_the_broker(tmp_path: Path, monkeypatch
 # --- serving and not serving
 
 
-def test_a_broker_cut_off_fences_itself_by_the_clock_and_comes_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize("path", ["/v1/metadata", "/v1/metadata?topics=orders"])
+def test_a_broker_cut_off_fences_itself_by_the_clock_and_comes_back(tmp_path: Path, path: str) -> None:
     """Goal: no timer is trusted. Method: the clock jumps as after a suspend, while no timer has fired."""
 
     async def scenario() -> None:
         cluster, clock = FakeCluster(), Clock()
+        cluster.log.topic("orders")
         async with (
             controllers(cluster) as members,
             BrokerAgent(settings_for(tmp_path, members), now_ms=clock) as agent,
@@ -624,17 +629,18 @@ def test_a_broker_cut_off_fences_itself_by_the_clock_and_comes_back(tmp_path: Pa
             answered = metadata_of
 
             def slowly(image: MetadataImage, topics: Sequence[TopicImage]) -> dict[str, Any]:
+                assert threading.current_thread() is not threading.main_thread()
                 clock.ahead_ms = cluster.session_timeout_ms
                 return answered(image, topics)
 
             with patch("broker_agent.http_api.metadata_of", slowly):
-                told = await get(agent, "/v1/metadata")
+                told = await get(agent, path)
                 assert told[1]["error"] == "BROKER_NOT_AVAILABLE", (
                     "its session ended while it wrote the answer"
                 )
             assert not agent.may_serve()
             assert agent.state is State.FENCED
-            assert (await get(agent, "/v1/metadata"))[1]["error"] == "BROKER_NOT_AVAILABLE"
+            assert (await get(agent, path))[1]["error"] == "BROKER_NOT_AVAILABLE"
             cluster.tell()
             await online(agent)
 
