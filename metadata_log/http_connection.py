@@ -3,6 +3,7 @@
 import asyncio
 import os
 import resource
+import socket
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Final, TypeAlias
@@ -34,18 +35,26 @@ class NamedErrors(web.RequestHandler):
 
     __slots__ = ("_answer",)
 
-    def __init__(self, server: web.Server, answer: Answer, *, keepalive_s: float) -> None:
-        """Take how a node answers with an error, and how long a connection may be silent: before the first request, too,
-        and until all headers of one are here. A compressed body stays as it came.
+    def __init__(self, server: web.Server, answer: Answer, *, silence_max_s: float) -> None:
+        """Take how a node answers with an error, and how long the other end may be silent: before the first request, too,
+        until all headers of one are here, and while it takes nothing of an answer. A compressed body stays as it came.
         """
         super().__init__(
             server,
             loop=asyncio.get_running_loop(),
-            keepalive_timeout=keepalive_s,
+            keepalive_timeout=silence_max_s,
             access_log=None,  # type: ignore[arg-type]  # no log of every request, as web.AppRunner takes it
             auto_decompress=False,
         )
         self._answer = answer
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # The kernel alone sees what the reader takes: it counts anew whenever there is room for more, so a slow reader of
+        # a large answer is not cut off; and it still counts for what is left when the connection is closed.
+        silence_max_ms = int(self.keepalive_timeout * 1000)
+        connection = transport.get_extra_info("socket")
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, silence_max_ms)
+        super().connection_made(transport)
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
@@ -98,7 +107,7 @@ async def listen(runner: web.AppRunner, answer: Answer, address: tuple[str, int]
         assert server is not None
         if len(server.connections) >= connections_max:
             return _Refused()
-        return NamedErrors(server, answer, keepalive_s=limits.HTTP_BODY_TIMEOUT_MS / 1000)
+        return NamedErrors(server, answer, silence_max_s=limits.HTTP_BODY_TIMEOUT_MS / 1000)
 
     try:
         return await asyncio.get_running_loop().create_server(

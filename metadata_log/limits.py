@@ -84,7 +84,8 @@ STOP_TIMEOUT_MS: Final = 10_000
 # --- HTTP
 HTTP_BODY_BYTES_MAX: Final = 2 * MIB
 HTTP_BODY_TIMEOUT_MS: Final = 15_000
-"""Headers and body must be here by then: one slow sender may not hold a connection for ever."""
+"""Headers and body must be here by then, and a part of an answer taken: no slow sender, and none who stops reading, may
+hold a connection for ever."""
 HTTP_CONNECTIONS_MAX: Final = 24_000
 """Every broker and observer parked on one of its own, and some thousands for the rest; fewer where the process may not
 open so many files."""

@@ -242,7 +242,7 @@ class HttpApi:
                 for at in range(start, end, limits.SNAPSHOT_CHUNK_BYTES):
                     size = min(limits.SNAPSHOT_CHUNK_BYTES, end - at)
                     chunk = await asyncio.to_thread(os.pread, file.fileno(), size, at)
-                    await _write(request, response, chunk)
+                    await response.write(chunk)
                 await response.write_eof()
                 return response
 
@@ -430,10 +430,10 @@ class HttpApi:
         for piece in _msgpack_pieces(state, len(image.topics)) if as_msgpack else _json_pieces(state):
             waiting += piece
             if len(waiting) >= PIECE_BYTES:
-                await _write(request, response, bytes(waiting))
+                await response.write(bytes(waiting))
                 waiting.clear()
                 await asyncio.sleep(0)
-        await _write(request, response, bytes(waiting))
+        await response.write(bytes(waiting))
         await response.write_eof()
         return response
 
@@ -470,13 +470,13 @@ class HttpApi:
         response.content_type = NDJSON
         await response.prepare(request)
         while lines:
-            await _write(request, response, lines)
+            await response.write(lines)
             try:
                 lines, at = self._page_of_lines(at, until)
             except MetadataError as error:
                 if isinstance(error, Fault):
                     self._on_fault(error)
-                await _write(request, response, json.dumps(self._body_of(error)).encode() + b"\n")
+                await response.write(json.dumps(self._body_of(error)).encode() + b"\n")
                 if request.transport is not None:
                     request.transport.close()
                 raise ConnectionResetError("the answer is cut short: it is not whole") from error
@@ -735,21 +735,6 @@ def _resource(named: Mapping[str, Any]) -> tuple[int, str]:
             return BROKER, CLUSTER_DEFAULT
         case _:
             raise InvalidRequest('name one of "topic": NAME, "broker": ID, "cluster": true')
-
-
-async def _write(request: web.Request, response: web.StreamResponse, data: bytes) -> None:
-    """Send a part of an answer; one who does not read it holds neither a download nor memory for ever.
-
-    Raises:
-        ConnectionResetError: the reader is gone, or took nothing for HTTP_BODY_TIMEOUT_MS.
-    """
-    try:
-        async with asyncio.timeout(limits.HTTP_BODY_TIMEOUT_MS / 1000):
-            await response.write(data)
-    except TimeoutError as error:
-        if request.transport is not None:
-            request.transport.abort()
-        raise ConnectionResetError("the reader stopped reading") from error
 
 
 def _range(request: web.Request, size: int, etag: str) -> tuple[int, int]:

@@ -1,7 +1,9 @@
-"""E: what is no HTTP, and what nobody foresaw, is answered by name."""
+"""E: what is no HTTP, and what nobody foresaw, is answered by name; who does not read holds no connection."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
@@ -9,14 +11,21 @@ from aiohttp import web
 from metadata_log.errors import MetadataError
 from metadata_log.http_connection import NamedErrors
 from metadata_log.http_errors import status_of
+from metadata_log.limits import KIB, MIB
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+ASK = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 
 
 def answer(_request: web.BaseRequest, error: MetadataError) -> web.Response:
     return web.Response(status=status_of(error), text=f"{error.error} {error.family} {error.message}")
 
 
-async def heard(sent: bytes, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> bytes:
-    """Return all that a server says before it closes the connection."""
+@asynccontextmanager
+async def asked(
+    sent: bytes, handler: Handler, *, silence_max_s: float = 5
+) -> AsyncIterator[tuple[asyncio.StreamReader, web.Server]]:
+    """Send bytes to a server; inside the block, what it says can be read."""
     app = web.Application()
     app.router.add_route("*", "/", handler)
     runner = web.AppRunner(app)
@@ -24,16 +33,21 @@ async def heard(sent: bytes, handler: Callable[[web.Request], Awaitable[web.Stre
     server = runner.server
     assert server is not None
     listener = await asyncio.get_running_loop().create_server(
-        lambda: NamedErrors(server, answer, keepalive_s=5), "127.0.0.1", 0
+        lambda: NamedErrors(server, answer, silence_max_s=silence_max_s), "127.0.0.1", 0
     )
     reader, writer = await asyncio.open_connection(*listener.sockets[0].getsockname())
     writer.write(sent)
-    async with asyncio.timeout(5):
-        said = await reader.read()
+    async with asyncio.timeout(30):
+        yield reader, server
     writer.close()
     listener.close()
     await runner.cleanup()
-    return said
+
+
+async def heard(sent: bytes, handler: Handler) -> bytes:
+    """Return all that a server says before it closes the connection."""
+    async with asked(sent, handler) as (reader, _):
+        return await reader.read()
 
 
 async def fails(_request: web.Request) -> web.StreamResponse:
@@ -85,3 +99,67 @@ def test_who_waits_for_100_continue_is_told_to_go_on() -> None:
     said = asyncio.run(heard(request, reads))
     assert said.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 ")
     assert said.endswith(b"\r\n\r\nhi")
+
+
+LARGE = bytes(32 * MIB)
+"""More than the kernel holds for a reader."""
+
+
+async def whole(_request: web.Request) -> web.StreamResponse:
+    return web.Response(body=LARGE)
+
+
+async def in_pieces(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse()
+    await response.prepare(request)
+    for at in range(0, len(LARGE), MIB):
+        await response.write(LARGE[at : at + MIB])
+    await response.write_eof()
+    return response
+
+
+@pytest.mark.parametrize("handler", [whole, in_pieces])
+def test_who_stops_reading_holds_no_answer(handler: Handler) -> None:
+    async def scenario() -> None:
+        async with asked(ASK, handler, silence_max_s=0.5) as (reader, server):
+            assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+            while server.connections:
+                await asyncio.sleep(0.01)
+
+    asyncio.run(scenario())
+
+
+async def until_it_waits(request: web.Request) -> web.StreamResponse:
+    """Answer until the kernel takes no more; the end of the connection then stands behind a little that is not sent."""
+    transport = request.transport
+    assert transport is not None
+    waits = transport.get_write_buffer_size() > 0
+    return web.Response(
+        body=b"" if waits else bytes(32 * KIB), headers={"Connection": "close"} if waits else {}
+    )
+
+
+def test_what_is_left_of_an_answer_holds_no_connection() -> None:
+    async def scenario() -> None:
+        many = ASK.replace(b"close", b"keep-alive") * (len(LARGE) // (32 * KIB))
+        async with asked(many, until_it_waits, silence_max_s=0.5) as (reader, server):
+            assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+            while server.connections:
+                await asyncio.sleep(0.01)
+
+    asyncio.run(scenario())
+
+
+def test_a_slow_reader_gets_a_large_answer_whole() -> None:
+    """It takes several times as long as a connection may be silent."""
+
+    async def scenario() -> None:
+        async with asked(ASK, whole, silence_max_s=1) as (reader, _):
+            began, heard = time.monotonic(), 0
+            while said := await reader.read(MIB):
+                heard += len(said)
+                await asyncio.sleep(4 * len(said) / len(LARGE))
+            assert heard > len(LARGE)
+            assert time.monotonic() - began > 3
+
+    asyncio.run(scenario())
