@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, Final
 
 import msgpack
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from metadata_log import limits
 from metadata_log.codec import DamagedFrame, damaged_answer, decode_all
@@ -239,6 +239,9 @@ class HttpApi:
                 response = web.StreamResponse(status=206 if partial else 200, headers=headers)
                 response.content_type = OCTETS
                 await response.prepare(request)
+                # aiohttp sends what is written all the same, and the connection's next answer would begin with it.
+                if request.method == hdrs.METH_HEAD:
+                    return response
                 for at in range(start, end, limits.SNAPSHOT_CHUNK_BYTES):
                     size = min(limits.SNAPSHOT_CHUNK_BYTES, end - at)
                     chunk = await asyncio.to_thread(os.pread, file.fileno(), size, at)
@@ -426,6 +429,8 @@ class HttpApi:
         as_msgpack = _wants_msgpack(request)
         response.content_type, response.charset = (MSGPACK, None) if as_msgpack else (JSON, "utf-8")
         await response.prepare(request)
+        if request.method == hdrs.METH_HEAD:
+            return response
         state, waiting = state_json(image), bytearray()
         for piece in _msgpack_pieces(state, len(image.topics)) if as_msgpack else _json_pieces(state):
             waiting += piece
@@ -469,6 +474,8 @@ class HttpApi:
         response = web.StreamResponse(headers=self._headers())
         response.content_type = NDJSON
         await response.prepare(request)
+        if request.method == hdrs.METH_HEAD:
+            return response
         while lines:
             await response.write(lines)
             try:

@@ -1,5 +1,6 @@
 """E: answers that are sent piece by piece: they add up to the whole, or the client is told why and takes no part for it."""
 
+import asyncio
 import json
 import random
 from collections.abc import Awaitable, Callable
@@ -16,6 +17,7 @@ from metadata_log.delta import Delta
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.views import state_json
 from quorum import http_api
+from snapshots.snapshot_file import write_snapshot
 from tests.support.histories import A_TYPE_UNKNOWN_HERE, frame_behind, random_history
 from tests.unit.quorum.test_controller import Lab, run
 from tests.unit.quorum.test_voters import Desk
@@ -104,6 +106,29 @@ def test_a_state_in_pieces_is_the_whole_state(
 
     monkeypatch.setattr(http_api, "PIECE_BYTES", piece_bytes)
     run(main)
+
+
+def test_a_head_is_answered_without_a_body_and_its_connection_goes_on(tmp_path: Path) -> None:
+    async def story(client: Client) -> None:
+        snapshot = write_snapshot(HISTORY[-1].image, tmp_path / "snapshots")
+        asked = (
+            f"/v1/log?consistency=stale&until={END}",
+            "/v1/state?consistency=stale",
+            f"/v1/metadata/snapshots/{snapshot.stem}",
+        )
+        for path in asked:
+            reader, writer = await asyncio.open_connection(client.host, client.port)
+            writer.write(
+                f"HEAD {path} HTTP/1.1\r\nHost: x\r\nAccept: {http_api.NDJSON}\r\n\r\n"
+                "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode()
+            )
+            head, following, body = (await reader.read()).split(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200 "), path
+            assert following.startswith(b"HTTP/1.1 200 "), path
+            assert json.loads(body) == {"ok": True}
+            writer.close()
+
+    beside_a_log_of_another_release(tmp_path, story)
 
 
 def returning(image: MetadataImage) -> Callable[..., Awaitable[MetadataImage]]:
