@@ -62,6 +62,10 @@ class NotKept(Exception):
     """Something promised is missing after the power cut, or something is there that nobody wrote."""
 
 
+class LostForGood(NotKept):
+    """What a node promised to others is missing: synced entries of its journal, its term or vote, an acknowledged write."""
+
+
 class CutShort(NotKept):
     """The end of a log is missing, and nothing else: who follows a log would ask for it again."""
 
@@ -160,7 +164,7 @@ class JournalWorkload:
         if writing is not None:
             allowed.append(writing[1])
         if found not in allowed:
-            raise NotKept(f"the journal holds {_brief(found)}, not {' or '.join(map(_brief, allowed))}")
+            raise LostForGood(f"the journal holds {_brief(found)}, not {' or '.join(map(_brief, allowed))}")
 
 
 Standing = tuple[list[Entry], int, object]
@@ -727,7 +731,7 @@ class NodeWorkload:
             for _, request_id, base_offset, number in acknowledged:
                 result = image.results.get(request_id)
                 if result is None or result.base_offset != base_offset:
-                    raise NotKept(f"write {number}, acknowledged at offset {base_offset}, is gone")
+                    raise LostForGood(f"write {number}, acknowledged at offset {base_offset}, is gone")
             if node.segments.log_start_offset != 0:
                 raise NotKept(f"the history begins at offset {node.segments.log_start_offset}")
             _compare_histories(node, image)
