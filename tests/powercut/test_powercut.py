@@ -4,11 +4,14 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import patch
 
 import pytest
 
 import broker_agent.cache
+import metadata_log.segments
+import snapshots.download
 import snapshots.snapshot_file
 from metadata_log.segments import SegmentedLog
 from quorum.raft.journal import OsDisk, OsFile
@@ -19,8 +22,10 @@ from tests.powercut.workloads import (
     WORKLOADS,
     CacheWorkload,
     CleanStopWorkload,
+    DownloadsWorkload,
     JournalWorkload,
     NodeWorkload,
+    SegmentsWorkload,
     SnapshotsWorkload,
     StockJournal,
     Workload,
@@ -31,6 +36,7 @@ POINTS = {
     "segments": 700,
     "damaged segments": 300,
     "snapshots": 400,
+    "downloads": 100,
     "format": 150,
     "cache": 500,
     "clean stop": 150,
@@ -86,6 +92,24 @@ def _nothing(*_: object, **__: object) -> None:
         ),
         pytest.param(
             CacheWorkload, lambda: patch.object(SegmentedLog, "sync", _nothing), id="cache-not-synced"
+        ),
+        *(
+            pytest.param(
+                make,
+                lambda: patch.object(metadata_log.segments, "_sync_file", _nothing),
+                id=f"{make.name}-not-synced-after-a-kill",
+            )
+            for make in (SegmentsWorkload, CacheWorkload)
+        ),
+        pytest.param(
+            DownloadsWorkload,
+            lambda: patch.object(snapshots.download, "os", SimpleNamespace(fsync=_nothing)),
+            id="download-not-synced",
+        ),
+        pytest.param(
+            DownloadsWorkload,
+            lambda: patch.object(snapshots.download, "sync_directory", _nothing),
+            id="download-without-its-directory",
         ),
         pytest.param(
             CleanStopWorkload,

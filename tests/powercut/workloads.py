@@ -8,8 +8,10 @@ import asyncio
 import itertools
 import os
 import random
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final, Protocol
@@ -46,9 +48,10 @@ from quorum.raft.pointer import FILE_NAME as POINTER_FILE
 from quorum.raft.raft_log import Member
 from quorum.server import covered_offset
 from quorum.snapshot_keeper import SnapshotKeeper
+from snapshots.download import _take_in
 from snapshots.history import image_at
 from snapshots.snapshot_file import write_snapshot
-from snapshots.store import SnapshotStore
+from snapshots.store import SnapshotStore, sha256_of
 from tests.powercut.recorder import Recorder
 from tests.simulation.virtual_loop import VirtualLoop
 from tests.support.histories import CLUSTER_ID, Step, random_history
@@ -264,7 +267,7 @@ def _maps_that_write() -> Iterator[None]:
 
 
 class SegmentsWorkload:
-    """Frames appended, synced now and then; files begun, removed behind a snapshot, begun anew at one; restarts."""
+    """Frames appended, synced now and then; files begun, removed behind a snapshot, begun anew at one; restarts, kills."""
 
     name = "segments"
 
@@ -293,10 +296,13 @@ class SegmentsWorkload:
                     recorder.mark(("removing", header.end_offset))
                     log.restart_at(header.end_offset, header.controller_epoch, skipped[-1].batch.crc)
                     recorder.mark(("synced", log.log_start_offset, log.end_offset))
-            if rng.random() < 0.04:
-                log.close()
+            if rng.random() < 0.06:
+                stood = (log.log_start_offset, log.end_offset)
+                rng.choice((SegmentedLog.close, _drop))(log)
                 log = self._opens(directory)
-                recorder.mark(("synced", log.log_start_offset, log.end_offset))
+                if (log.log_start_offset, log.end_offset) != stood:
+                    raise NotKept("a restart lost something")
+                recorder.mark(("synced", *stood))
         log.close()
 
     def _opens(self, directory: Path, *, synced: int = 0) -> SegmentedLog:
@@ -321,6 +327,13 @@ class SegmentsWorkload:
             raise CutShort(f"the log ends at offset {found[1]}, {synced[2]} was synced")
         if found[0] > start or found[1] < synced[2]:
             raise NotKept(f"the log holds {found[0]}..{found[1]}, {start}..{synced[2]} was synced")
+
+
+def _drop(log: SegmentedLog) -> None:
+    """Let go of a log as kill -9 does: the next start sees all that was written, none of which need be durable."""
+    for fd in (log._fd, *(rolled for rolled, _ in log._rolled)):
+        if fd is not None:
+            os.close(fd)
 
 
 class DamagedSegmentsWorkload:
@@ -414,6 +427,25 @@ class SnapshotsWorkload:
                 raise NotKept(f"snapshot {snapshot_id} holds another state")
 
 
+class DownloadsWorkload(SnapshotsWorkload):
+    """Snapshots that come from another node, written without a sync, and taken in."""
+
+    name = "downloads"
+
+    def run(self, recorder: Recorder, rng: random.Random) -> None:
+        directory = _made(recorder.root, "snapshots")
+        with tempfile.TemporaryDirectory() as elsewhere:
+            for step in random_history(rng, 60)[::4]:
+                sent = write_snapshot(step.image, Path(elsewhere))
+                snapshot_id = sent.name.split(".")[0]
+                download = directory / f"{sent.name}.download"
+                with download.open("ab", buffering=1_000) as file:
+                    file.write(sent.read_bytes())
+                self._digests[snapshot_id] = digest(step.image)
+                _take_in(download, snapshot_id, sha256_of(sent))
+                recorder.mark(("kept", snapshot_id))
+
+
 # --- the data directory
 
 
@@ -450,7 +482,7 @@ class FormatWorkload:
 
 
 class CacheWorkload:
-    """A broker that follows, takes snapshots, takes one in from afar, sets its history aside, and restarts."""
+    """A broker that follows, takes snapshots, takes one in from afar, sets its history aside, restarts and is killed."""
 
     name = "cache"
 
@@ -490,12 +522,17 @@ class CacheWorkload:
                         (i for i, one in enumerate(steps) if one.image.end_offset == image.end_offset), -1
                     )
                     recorder.mark(("synced", image.end_offset))
-                if rng.random() < 0.04:
-                    cache.close()
-                    recorder.mark(("synced", steps[at - 1].image.end_offset if at else 0))
+                if rng.random() < 0.08:
+                    end_offset = steps[at - 1].image.end_offset if at else 0
+                    if rng.random() < 0.5:
+                        cache.close()
+                        recorder.mark(("synced", end_offset))
+                    else:
+                        _drop(cache.segments)
                     cache = Cache(data, cluster_id=CLUSTER_ID)
-                    if cache.open().end_offset != (steps[at - 1].image.end_offset if at else 0):
-                        raise NotKept("a clean restart lost something")
+                    if cache.open().end_offset != end_offset:
+                        raise NotKept("a restart lost something")
+                    recorder.mark(("synced", end_offset))
             cache.close()
 
     def check(self, root: Path, facts: Facts) -> None:
@@ -642,8 +679,8 @@ class _Node:
         assert from_node == NO_NODE
         self.store.load(snapshot_id)
 
-    async def live(self, work: Callable[[], Any]) -> None:
-        """Run until `work`, begun once the node is active, has ended."""
+    async def live(self, work: Callable[[], Any], *, is_killed: bool = False) -> None:
+        """Run until `work`, begun once the node is active, has ended; killed, it syncs nothing any more."""
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(self.raft.run())
             keeping = tasks.create_task(self.keeper.run())
@@ -654,7 +691,10 @@ class _Node:
             await work()
             await self.raft.close()
             keeping.cancel()
-        self.segments.close()
+        if is_killed:
+            _drop(self.segments)
+        else:
+            self.segments.close()
         self.journal.close()
 
 
@@ -677,7 +717,7 @@ def _in_a_loop(make: Callable[[VirtualLoop], Any]) -> Any:
 
 
 class NodeWorkload:
-    """A whole controller: journal, segments, snapshots, pointer and trimming, in its own order."""
+    """A whole controller: journal, segments, snapshots, pointer and trimming, in its own order; restarts and kills."""
 
     name = "node"
 
@@ -685,16 +725,22 @@ class NodeWorkload:
         data = recorder.root / "controller"
         format_directory(data, role="controller", node_id=NodeId(1), cluster_id=CLUSTER_ID, rng=rng)
         numbers = itertools.count(1)
-        for _ in range(3):
-            _in_a_loop(lambda loop: self._life(loop, data, recorder, rng, numbers))
+        for is_killed in (True, False, True):
+            _in_a_loop(
+                partial(
+                    self._life, data=data, recorder=recorder, rng=rng, numbers=numbers, is_killed=is_killed
+                )
+            )
 
     async def _life(
         self,
         loop: VirtualLoop,
+        *,
         data: Path,
         recorder: Recorder,
         rng: random.Random,
         numbers: "itertools.count[int]",
+        is_killed: bool,
     ) -> None:
         node = _Node(data, loop, random.Random(rng.getrandbits(64)))
         recorder.mark(("begun",))
@@ -716,7 +762,7 @@ class NodeWorkload:
                 recorder.mark(("acknowledged", request_id, outcome.base_offset, number))
                 await asyncio.sleep(rng.uniform(0, 0.2))
 
-        await node.live(work)
+        await node.live(work, is_killed=is_killed)
 
     def check(self, root: Path, facts: Facts) -> None:
         if facts:
@@ -758,6 +804,7 @@ WORKLOADS: Final[dict[str, Callable[[], Workload]]] = {
         SegmentsWorkload,
         DamagedSegmentsWorkload,
         SnapshotsWorkload,
+        DownloadsWorkload,
         FormatWorkload,
         CacheWorkload,
         CleanStopWorkload,
