@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from metadata_log.errors import MetadataError
-from ops.local_cluster import LocalCluster
+from ops.local_cluster import LocalCluster, ended_with
 from ops.quorum_commands import leader_url
 from tests.robustness import proxies as links
 from tests.robustness.proxies import LinkFault, Proxies
@@ -21,7 +21,14 @@ FAULT_S: Final = (1.0, 6.0)
 PAUSE_S: Final = (0.5, 4.0)
 STOPPED_S_MAX: Final = 10.0
 CHANGE_S_MAX: Final = 30.0
+READY_S_MAX: Final = 60.0
+"""From a controller's start until it follows. The other lane may harm its links meanwhile, or the leader's, for 6 s at a
+time, and in any pause between two such faults it has time to follow."""
 POLL_S: Final = 0.05
+KILLED: Final = "SIGKILL: "
+STOPPED: Final = "exit code 0: "
+WITHOUT_ROOM: Final = "exit code 6: metaquorum: DiskFailed: "
+"""How a process ends, as `how_it_ended` begins, that was killed, was asked to end, or found its disk full."""
 BOTH: Final = ("upstream", "downstream")
 """Of a link, from who dialled and to him."""
 
@@ -46,6 +53,8 @@ class Faults:
     small_disks: dict[int, Path]
     """Data directories on file systems of their own, which may be filled up, by controller."""
     happened: list[Fault] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
+    """Who ended otherwise than by a fault, or did not come back from one."""
     _down: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a controller is down: the others are a majority."""
 
@@ -55,6 +64,9 @@ class Faults:
 
     async def run(self, end: float, *, lanes: int = 2) -> None:
         """Go on until the monotonic time `end`, with up to `lanes` faults at a time; then all is sound again."""
+        for member in self.cluster.controllers:
+            # Two make a quorum: the third may still be too young for a signal to end it in order.
+            await self._start(member.id)
         async with asyncio.TaskGroup() as group:
             for _ in range(lanes):
                 group.create_task(self._lane(end))
@@ -184,25 +196,29 @@ class Faults:
             ids = [member.id for member in self.cluster.controllers]
             others = [node_id for node_id in ids if node_id != active.controller_id]
             node_id = active.controller_id if leader else self.rng.choice(others)
+            await self._see_it_run(node_id)
             happening = self._began(kind, f"controller {node_id}")
             await asyncio.to_thread(self.cluster.kill, node_id)
             await self._last(happening)
-            await self._start(node_id)
+            await self._start(node_id, right=KILLED)
             happening.end_ns = time.monotonic_ns()
 
     async def _kill_broker(self, kind: str) -> None:
         node_id = self.rng.choice([member.id for member in self.cluster.brokers])
-        if self.cluster.pid(node_id) is None:
-            return
-        happening = self._began(kind, f"broker {node_id}")
+        where = f"broker {node_id}"
+        if any(fault.where == where and fault.end_ns is None for fault in self.happened):
+            return  # the other lane has killed it
+        await self._revive(node_id)
+        happening = self._began(kind, where)
         await asyncio.to_thread(self.cluster.kill, node_id)
         await self._last(happening)
-        await self.cluster.start_one(node_id)
+        await self._revive(node_id, right=KILLED)
         happening.end_ns = time.monotonic_ns()
 
     async def _stop(self, kind: str) -> None:
         async with self._down:
             node_id = self.rng.choice([member.id for member in self.cluster.controllers])
+            await self._see_it_run(node_id)
             happening = self._began(kind, f"controller {node_id}")
             self.cluster.signal(node_id, signal.SIGSTOP)
             await self._last(happening, self.rng.uniform(0.2, STOPPED_S_MAX))
@@ -212,11 +228,12 @@ class Faults:
     async def _restart(self, kind: str) -> None:
         async with self._down:
             node_id = self.rng.choice([member.id for member in self.cluster.controllers])
+            await self._see_it_run(node_id)
             happening = self._began(kind, f"controller {node_id}")
             self.cluster.signal(node_id, signal.SIGTERM)
             while self.cluster.pid(node_id) is not None:
                 await asyncio.sleep(POLL_S)
-            await self._start(node_id)
+            await self._start(node_id, right=STOPPED)
             happening.end_ns = time.monotonic_ns()
 
     async def _transfer(self, kind: str) -> None:
@@ -230,6 +247,7 @@ class Faults:
         """Take a controller's vote, perhaps the leader's, and give it back after a while."""
         async with self._down:
             node_id = self.rng.choice([member.id for member in self.cluster.controllers])
+            await self._see_it_run(node_id)
             happening = self._began(kind, f"controller {node_id}")
             if await self._has_changed(node_id, "voters", "observers"):
                 await self._last(happening)
@@ -262,6 +280,7 @@ class Faults:
         """Fill a controller's disk until it stops, then make room and start it again."""
         async with self._down:
             node_id, path = self.rng.choice(sorted(self.small_disks.items()))
+            await self._see_it_run(node_id)
             happening = self._began(kind, f"controller {node_id}")
             await asyncio.to_thread(_fill, path / "junk")
             for _ in range(100):
@@ -269,18 +288,48 @@ class Faults:
                     break
                 await asyncio.sleep(0.1)
             (path / "junk").unlink()
-            await self._start(node_id)
+            await self._start(node_id, right=WITHOUT_ROOM)
             happening.end_ns = time.monotonic_ns()
 
-    async def _start(self, node_id: int) -> None:
-        """Start a controller and wait until it follows: the next fault may then hit another."""
-        await self.cluster.start_one(node_id)
-        deadline = time.monotonic() + 20
+    # --- what a fault finds, and leaves
+
+    async def _see_it_run(self, node_id: int) -> None:
+        """Start a controller that does not run; the caller holds `_down`, so that no fault has ended it."""
+        if self.cluster.pid(node_id) is None:
+            await self._start(node_id)
+
+    async def _start(self, node_id: int, *, right: str | None = None) -> None:
+        """Start a controller, if it does not run, and wait until it follows: the next fault may then hit another.
+
+        `right` is as for `_revive`, and for one end only.
+        """
+        deadline = time.monotonic() + READY_S_MAX
         while time.monotonic() < deadline:
+            if await self._revive(node_id, right=right):
+                right = None
             status = await self.cluster._ask(self.cluster.http(node_id), "/readyz")
             if status is not None and status["ready"]:
                 return
             await asyncio.sleep(POLL_S)
+        self.violations.append(f"controller-{node_id} did not follow within {READY_S_MAX:g} s")
+
+    async def _revive(self, node_id: int, *, right: str | None = None) -> bool:
+        """Start a node that does not run, and answer whether it was started; a violation unless it ended as is `right`."""
+        if self.cluster.pid(node_id) is not None:
+            return False
+        how = how_it_ended(self.cluster, node_id)
+        if right is None or not how.startswith(right):
+            expected = "by itself" if right is None else f"not with {right.rstrip(': ')}"
+            self.violations.append(f"{self.cluster.member(node_id).name} ended {expected}: {how}")
+        await self.cluster.start_one(node_id)
+        return True
+
+
+def how_it_ended(cluster: LocalCluster, node_id: int) -> str:
+    """Return with what a node ended, and what it said last."""
+    code = cluster.exit_code(node_id)
+    assert code is not None, "it runs, or was never started"
+    return f"{ended_with(code)}: {cluster.last_words(node_id)}"
 
 
 def _other_half(name: str) -> str:

@@ -22,7 +22,7 @@ from ops.log_commands import file_frames
 from ops.settings import host_port
 from quorum.config import ControllerSettings, HostPort
 from tests.robustness.clients import Load, Watcher, write_history
-from tests.robustness.faults import Fault, Faults
+from tests.robustness.faults import Fault, Faults, how_it_ended
 from tests.robustness.history import Operation, check
 from tests.robustness.proxies import Proxies
 
@@ -141,10 +141,16 @@ async def run(directory: Path, *, minutes: float, seed: int) -> Verdict:
             stop.set()
             await asyncio.gather(*watching)
             verdict.history, verdict.faults = load.finish(), faults.happened
+            verdict.violations += faults.violations
             write_history(verdict.history, directory / "history.jsonl")
             await _judge(verdict, cluster, watchers)
         finally:
             await cluster.stop()
+    verdict.violations += [
+        f"{member.name}, told to stop, ended with {how_it_ended(cluster, member.id)}"
+        for member in cluster.members
+        if cluster.exit_code(member.id) != 0
+    ]
     return verdict
 
 
@@ -154,7 +160,7 @@ async def _judge(verdict: Verdict, cluster: LocalCluster, watchers: list[Watcher
         verdict.violations.append(f"not linearizable: {contradiction}")
     for member in cluster.members:
         if cluster.pid(member.id) is None:
-            verdict.violations.append(f"{member.name} ended: {cluster.last_words(member.id)}")
+            verdict.violations.append(f"{member.name} ended by itself: {how_it_ended(cluster, member.id)}")
             await cluster.start_one(member.id)
     deadline = time.monotonic() + CONVERGED_S
     while True:

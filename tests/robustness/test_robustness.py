@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+import signal
 import socket
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from metadata_log.batch import Envelope
 from metadata_log.codec import encode
 from metadata_log.ids import Uuid
 from metadata_log.records.quorum import NoOpRecord
-from ops.local_cluster import LocalCluster, Member
+from ops.local_cluster import Active, LocalCluster, Member, ended_with
 from tests.robustness.faults import Fault, Faults
 from tests.robustness.history import Operation
 from tests.robustness.proxies import Proxies
@@ -92,6 +93,110 @@ def test_whose_links_a_fault_takes(tmp_path: Path) -> None:
         assert len({broker for _, broker, _ in parts}) == 1
         assert [node_id for *_, node_id in parts] == ["1", "2", "3"]
     assert {len(faults._some_links_of_one_broker()) for _ in range(20)} == {1, 3}
+
+
+class Nodes(LocalCluster):
+    """No processes but their exit codes: None while one runs."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.controllers = tuple(member("controller", node_id) for node_id in (1, 2, 3))
+        self.brokers = tuple(member("broker", node_id) for node_id in (11, 12, 13))
+        self.codes: dict[int, int | None] = {one.id: None for one in self.members}
+        self.ends: dict[object, int] = {signal.SIGKILL: -9, signal.SIGTERM: 0, "full disk": 6}
+        self.words, self.is_ready = "metaquorum: DiskFailed: it is full", True
+
+    def pid(self, node_id: int) -> int | None:
+        return 1 if self.codes[node_id] is None else None
+
+    def exit_code(self, node_id: int, *, pid: int | None = None) -> int | None:
+        return self.codes[node_id]
+
+    def last_words(self, node_id: int) -> str:
+        return self.words
+
+    def signal(self, node_id: int, number: object) -> None:
+        if self.codes[node_id] is None:
+            self.codes[node_id] = self.ends.get(number)
+
+    async def start_one(self, node_id: int) -> None:
+        self.codes[node_id] = None
+
+    async def active(self) -> Active:
+        return Active(controller_id=2, controller_epoch=1, broker_states={})
+
+    async def _ask(self, url: str, path: str) -> dict[str, object]:
+        return {"ready": self.is_ready}
+
+
+@pytest.fixture
+def nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nodes:
+    nodes = Nodes(tmp_path)
+
+    def fill(path: Path) -> None:
+        path.touch()
+        nodes.signal(2, "full disk")
+
+    briefly = {"FAULT_S": (0, 0), "STOPPED_S_MAX": 0.2, "CHANGE_S_MAX": 0, "READY_S_MAX": 0.2, "_fill": fill}
+    for name, value in briefly.items():
+        monkeypatch.setattr(f"tests.robustness.faults.{name}", value)
+    return nodes
+
+
+def violations(nodes: Nodes, kind: str) -> list[str]:
+    """Let one fault happen and return what it finds wrong."""
+
+    async def happen() -> list[str]:
+        faults = Faults(
+            nodes, Proxies(nodes.directory / "toxiproxy.log"), random.Random(1), {2: nodes.directory}
+        )
+        await faults._kinds()[kind](kind)
+        return faults.violations
+
+    return asyncio.run(happen())
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "kill -9 leader",
+        "kill -9 follower",
+        "kill -9 broker",
+        "SIGSTOP",
+        "restart",
+        "change of voters",
+        "full disk",
+    ],
+)
+def test_who_ended_by_himself_is_named_before_a_fault_revives_him(kind: str, nodes: Nodes) -> None:
+    assert violations(nodes, kind) == []
+    nodes.codes = dict.fromkeys(nodes.codes, 6)
+    (told,) = violations(nodes, kind)
+    name, _, how = told.partition(" ")
+    assert how == "ended by itself: exit code 6: metaquorum: DiskFailed: it is full"
+    assert nodes.codes[int(name.split("-")[1])] is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "cause", "code", "words"),
+    [
+        ("restart", signal.SIGTERM, 6, ""),
+        ("full disk", "full disk", 6, "metaquorum: InvariantBroken: no"),
+        ("full disk", "full disk", -11, "metaquorum: DiskFailed: before"),
+    ],
+)
+def test_who_ends_otherwise_than_a_fault_ends_him_is_named(
+    kind: str, cause: object, code: int, words: str, nodes: Nodes
+) -> None:
+    nodes.ends[cause], nodes.words = code, words
+    (told,) = violations(nodes, kind)
+    assert f": {ended_with(code)}: {words}" in told
+
+
+def test_who_does_not_follow_once_started_is_named(nodes: Nodes) -> None:
+    nodes.is_ready = False
+    (told,) = violations(nodes, "restart")
+    assert "did not follow" in told
 
 
 @pytest.mark.parametrize(("ok", "allowed"), [(True, {1}), (False, {0}), (None, {0, 1})])
