@@ -29,6 +29,8 @@ RAFT_ENTRY_BYTES_MAX: Final = 4 * MIB
 RAFT_MESSAGE_BYTES_MAX: Final = 8 * MIB
 RAFT_APPEND_BYTES_MAX: Final = 6 * MIB
 """One append_entries; above every entry, so that the engine's own `transmission` is never used (audit 8)."""
+RAFT_CLAIM_TAIL_BYTES: Final = 128 * KIB
+"""Who is elected with more of the log to apply does so between heartbeats, and claims then: to fold it takes 50 ms."""
 RAFT_UNCOMMITTED_BYTES_MAX: Final = 64 * MIB
 """Own batches in flight; beyond it writes are refused with THROTTLING_QUOTA_EXCEEDED."""
 RAFT_TAIL_ENTRIES: Final = 1_000

@@ -182,6 +182,8 @@ class PySyncObjLog:
         self._roles: deque[Role] = deque()
         """Roles the engine took and the listener has not heard of."""
         self._is_leader = False
+        self._leads_later = False
+        """Elected, with a log to apply first."""
         self._confirms = False
         """Whether this leadership's log is still to say who votes."""
         self._hinted: NodeId | None = None
@@ -493,6 +495,8 @@ class PySyncObjLog:
         self._tell_roles()
         self._apply(now)
         self._follow_voters(now)
+        if self._leads_later and self._applied[1] == self._engine.term:
+            self._lead()
         if self._submit(now):
             guard.tick(now, submitted=True)
             self._tell_roles()
@@ -526,15 +530,31 @@ class PySyncObjLog:
 
     def _tell_roles(self) -> None:
         while self._roles:
-            is_leader = self._roles.popleft() is Role.LEADER
-            if is_leader:
-                self._is_leader = self._confirms = True
-                self._submitted_at = self._now_ms()
-                self._listener.on_leadership(is_leader=True)
-            elif self._is_leader:
+            if self._roles.popleft() is not Role.LEADER:
                 self._lead_no_more("this node ceased to lead")
+            elif self._has_long_tail():
+                # To fold it at once would hold up the first heartbeats, and the others elect another meanwhile.
+                self._leads_later = True
+            else:
+                self._lead()
+
+    def _has_long_tail(self) -> bool:
+        """Answer whether much of the log is not applied here yet, as after a start of all."""
+        bytes_left = self._settings.claim_tail_bytes
+        for position in range(self._applied[0] + 1 - self._journal[0][1], len(self._journal)):
+            bytes_left -= len(self._journal[position][0])
+            if bytes_left < 0:
+                return True
+        return False
+
+    def _lead(self) -> None:
+        self._leads_later = False
+        self._is_leader = self._confirms = True
+        self._submitted_at = self._now_ms()
+        self._listener.on_leadership(is_leader=True)
 
     def _lead_no_more(self, why: str) -> None:
+        self._leads_later = False
         if not self._is_leader:
             return
         self._is_leader = False
@@ -729,7 +749,7 @@ class PySyncObjLog:
         if since is not None and now - since > self._settings.disk_stall_ms and not self._guard.stalled:
             self._guard.stalled = True
             log.warning("disk_stalled", extra={"stalled_ms": round(now - since)})
-            if self._is_leader and len(self._voters) > 1:
+            if (self._is_leader or self._leads_later) and len(self._voters) > 1:
                 self._guard.step_down(self._engine.term + 1)
 
     def _sync(self, now: float) -> bool:

@@ -52,6 +52,7 @@ from metadata_log.limits import (
     KIB,
     MIB,
     RAFT_APPEND_BYTES_MAX,
+    RAFT_CLAIM_TAIL_BYTES,
     RAFT_TAIL_ENTRIES,
     VOTER_CAUGHT_UP_MS,
 )
@@ -87,13 +88,16 @@ PROBE_AGAIN_HEARTBEATS: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaftSettings:
-    """What an operator may set, and how much of the trimmed log is kept for slow followers."""
+    """What an operator may set; how many trimmed entries are kept for slow followers, and how much of the log, not applied
+    yet, is folded at once by who is elected.
+    """
 
     heartbeat_ms: int = HEARTBEAT_MS
     election_timeout_min_ms: int = ELECTION_TIMEOUT_MIN_MS
     election_timeout_max_ms: int = ELECTION_TIMEOUT_MAX_MS
     disk_stall_ms: int = DISK_STALL_MS
     tail_entries: int = RAFT_TAIL_ENTRIES
+    claim_tail_bytes: int = RAFT_CLAIM_TAIL_BYTES
 
 
 class Engine(Protocol):
@@ -817,7 +821,7 @@ class Guard:
             while progress.next <= self._log[-1][1] and progress.in_flight_bytes < IN_FLIGHT_BYTES:
                 entries = self._entries_from(progress.next, bytes_max=RAFT_APPEND_BYTES_MAX)
                 self._append(peer, progress, previous=progress.next - 1, entries=entries)
-                progress.sent(entries[-1][1], messages.entry_bytes(entries))
+                progress.sent(entries[-1][1], sum(map(messages.entry_bytes, entries)))
         if self._now >= self._due_at(progress):
             # To a known follower it asks behind all that was sent, so it also finds out what got lost.
             previous = max(progress.probe, self._log[0][1]) if progress.probing else progress.next - 1
@@ -845,6 +849,8 @@ class Guard:
                     },
                 )
             return
+        if progress.forgot:
+            return  # a heartbeat asks whether it has found again what it lost
         patience_ms = PROBE_AGAIN_HEARTBEATS * self._settings.heartbeat_ms
         if self._now - progress.asked_at < patience_ms:
             return
@@ -861,7 +867,7 @@ class Guard:
         size, base = 0, self._log[0][1]
         for position in range(index - base, len(self._log)):
             entry = self._log[position]
-            size += len(entry[0])
+            size += messages.entry_bytes(entry)
             if size > bytes_max:
                 break
             entries.append(entry)
@@ -1057,6 +1063,9 @@ class Guard:
         if at_once is not None:
             self.outbox.append((target, at_once))
         if after_sync is not None:
+            if after_sync["type"] == "next_node_idx":
+                # A disk may hang for hours: of acknowledgements the newest says it all.
+                self.held = [item for item in self.held if not _says_less(item, target, after_sync)]
             self.held.append((target, after_sync))
 
     def barrier(self, message: Message) -> tuple[Message | None, Message | None]:
@@ -1075,6 +1084,14 @@ class Guard:
             return message, None
         is_heartbeat = self._answering is not None and not self._answering["entries"]
         return (message | {"next_node_idx": synced_next} if is_heartbeat else None), message
+
+
+def _says_less(item: tuple[NodeId, Message], target: NodeId, newer: Message) -> bool:
+    """Answer whether a message that waits acknowledges no more than a newer one to the same leader in the same term."""
+    waiting = item[1]
+    return (item[0], waiting["type"], waiting["term"]) == (target, newer["type"], newer["term"]) and waiting[
+        "next_node_idx"
+    ] <= newer["next_node_idx"]
 
 
 def _newest(log: GuardedLog, term: int) -> int:

@@ -805,7 +805,7 @@ class World:
         self.loop = VirtualLoop()
         self.ids = tuple(NodeId(number) for number in range(1, voters + observers + 1))
         self.founders: Voters = {node_id: directory_of(node_id, 0) for node_id in self.ids[:voters]}
-        self.settings = settings or RaftSettings(tail_entries=20)
+        self.settings = settings or RaftSettings(tail_entries=20, claim_tail_bytes=2_000)
         self.network = Network(self.loop, self.rng, profile.links)
         self.network.has_founded = lambda node_id: self.nodes[node_id].has_founded()
         self.checks = Checks(self)
