@@ -15,17 +15,77 @@ BEHIND_MS: Final = 5_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeAnswers:
-    """What one controller said: `quorum` of /v1/quorum, `ready` of /readyz; None: it did not answer."""
+    """What one controller said: `quorum` of /v1/quorum, `ready` of /readyz; None: nothing of that shape."""
 
     url: str
     quorum: Mapping[str, Any] | None
     ready: Mapping[str, Any] | None
+    failure: str = "does not answer"
+    """What to say of it where one of the two is None."""
 
 
 class Reason(NamedTuple):
     health: Health
     code: str
     detail: str
+
+
+_QUORUM: Final[Mapping[str, Any]] = {
+    "cluster_id": str,
+    "leader_id": int,
+    "controller_epoch": int,
+    "high_watermark": int,
+    "log_start_offset": int,
+    "digest": dict,
+    "node_id": int,
+    "change_pending": bool,
+    "voters": list,
+    "observers": list,
+}
+_ROW: Final[Mapping[str, Any]] = {
+    "id": int,
+    "directory_id": str,
+    "address": str | None,
+    "role": str | None,
+    "end_offset": int | None,
+    "log_start_offset": int | None,
+    "lag_records": int | None,
+    "last_caught_up_ms_ago": int | None,
+    "reachable": bool,
+}
+_REASON: Final[Mapping[str, Any]] = {"code": str, "detail": str}
+
+
+def _has(said: Any, **kinds: Any) -> bool:
+    """Answer whether this is an object with values of these kinds; whoever listens at an address may say anything."""
+    return isinstance(said, dict) and all(key in said and isinstance(said[key], kinds[key]) for key in kinds)
+
+
+def is_quorum(said: Any) -> bool:
+    """Answer whether this is what a controller says on /v1/quorum."""
+    return (
+        _has(said, **_QUORUM)
+        and _has(said["digest"], end_offset=int, value=str)
+        and all(_has(row, **_ROW) for row in (*said["voters"], *said["observers"]))
+    )
+
+
+def is_ready(said: Any) -> bool:
+    """Answer whether this is what one of our processes says on /readyz."""
+    return (
+        _has(said, ready=bool, reasons=list, passed=list)
+        and all(_has(reason, **_REASON) for reason in said["reasons"])
+        and all(_has(fault, **_REASON, count=int, ms_ago=int) for fault in said["passed"])
+    )
+
+
+def is_broker_list(said: Any) -> bool:
+    """Answer whether this is what the active controller says on /v1/brokers."""
+    return (
+        _has(said, items=list)
+        and all(_has(broker, broker_id=int, state=str, endpoints=list) for broker in said["items"])
+        and all(_has(each, host=str, port=int) for broker in said["items"] for each in broker["endpoints"])
+    )
 
 
 def judge(
@@ -132,8 +192,8 @@ def _completed(
 
 def _of_controllers(nodes: Sequence[NodeAnswers]) -> Iterator[Reason]:
     for node in nodes:
-        if node.quorum is None:
-            yield Reason("yellow", "CONTROLLER_UNREACHABLE", f"{node.url} does not answer")
+        if node.quorum is None or node.ready is None:
+            yield Reason("yellow", "CONTROLLER_UNREACHABLE", f"{node.url} {node.failure}")
     told = [node.quorum for node in nodes if node.quorum is not None]
     if len({quorum["cluster_id"] for quorum in told}) > 1:
         yield Reason("red", "INCONSISTENT_CLUSTER_ID", "the controllers asked belong to different clusters")
@@ -146,7 +206,8 @@ def _of_controllers(nodes: Sequence[NodeAnswers]) -> Iterator[Reason]:
             behind = f"controller {voter['id']} last caught up {voter['last_caught_up_ms_ago']} ms ago"
             yield Reason("yellow", "VOTER_BEHIND", behind)
     if leader is not None:
-        yield from _of_membership(leader, asked={quorum["node_id"] for quorum in told})
+        ready = {node.quorum["node_id"] for node in nodes if node.quorum and node.ready}
+        yield from _of_membership(leader, asked=ready)
 
 
 def _of_membership(leader: Mapping[str, Any], *, asked: AbstractSet[int]) -> Iterator[Reason]:
@@ -179,7 +240,7 @@ def _digests(told: Sequence[Mapping[str, Any]]) -> Iterator[Reason]:
 
 def _of_brokers(brokers: Sequence[Mapping[str, Any]] | None, expect_brokers: int | None) -> Iterator[Reason]:
     if brokers is None:
-        yield Reason("red", "NO_ACTIVE_CONTROLLER", "no controller is active: nothing can be written")
+        yield Reason("red", "NO_ACTIVE_CONTROLLER", "no controller answers as the active one")
         return
     online = [broker["broker_id"] for broker in brokers if broker["state"] == "ONLINE"]
     for broker in brokers:

@@ -7,10 +7,19 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Final, cast
 
-from metadata_log.errors import Unavailable
+from metadata_log.errors import Fault, OutcomeUnknown, Rejected, Unavailable
 from ops import render
-from ops.client import ClusterClient, Unreachable, client_from
-from ops.health import EXIT_CODES, NodeAnswers, disagreements, judge, merged_status
+from ops.client import Answer, ClusterClient, Unreachable, client_from
+from ops.health import (
+    EXIT_CODES,
+    NodeAnswers,
+    disagreements,
+    is_broker_list,
+    is_quorum,
+    is_ready,
+    judge,
+    merged_status,
+)
 from ops.render import Column
 from ops.talk import say, show
 from ops.when import duration_text
@@ -19,8 +28,6 @@ ONE_NODE_S: Final = 2.0
 """A node that takes longer counts as not answering: one that hangs must not hide what the others say."""
 ONE_BROKER_S: Final = 1.0
 BROKERS_AT_A_TIME: Final = 32
-REASON_KEYS: Final = {"code", "detail"}
-PASSED_KEYS: Final = {"code", "detail", "count", "ms_ago"}
 LOOK_AGAIN_S: Final = 0.25
 
 
@@ -49,7 +56,7 @@ def run_status(args: argparse.Namespace) -> int:
         raise Unreachable(f"no controller answers: {', '.join(client.bootstrap)}")
     for node in nodes:
         if node.quorum is None:
-            say(f"{node.url} does not answer")
+            say(f"{node.url} {node.failure}")
     for disagreement in disagreements(nodes):
         say(disagreement)
     show(args, status, table=lambda: _table(status))
@@ -84,9 +91,10 @@ def run_health(args: argparse.Namespace) -> int:
     client = client_from(args)
     deadline = time.monotonic() + args.wait_s
     while True:
-        brokers = _brokers(client)
+        nodes = ask_all(client)
+        brokers = _brokers(client, nodes)
         judged = judge(
-            ask_all(client),
+            nodes,
             brokers,
             broker_ready=_broker_ready(client, brokers or []),
             expect_brokers=args.expect_brokers,
@@ -109,12 +117,18 @@ def ask_all(client: ClusterClient) -> list[NodeAnswers]:
     timeout_s = min(client.timeout_s, ONE_NODE_S)
 
     def ask(url: str) -> NodeAnswers:
-        try:
-            quorum = client.ask_one(url, "/v1/quorum", timeout_s=timeout_s)
-            ready = client.ask_one(url, "/readyz", timeout_s=timeout_s)
-            return NodeAnswers(url=url, quorum=quorum.json() if quorum.ok else None, ready=ready.json())
-        except Unreachable:
-            return NodeAnswers(url=url, quorum=None, ready=None)
+        told: dict[str, Any] = {"quorum": None, "ready": None}
+        for key, path, is_sound in (("quorum", "/v1/quorum", is_quorum), ("ready", "/readyz", is_ready)):
+            try:
+                answer = client.ask_one(url, path, timeout_s=timeout_s)
+            except Unreachable:
+                return NodeAnswers(url=url, **told)
+            said = _json(answer)
+            if not is_sound(said):
+                failure = f"answers {path} with {answer.status}, and not as a controller does"
+                return NodeAnswers(url=url, **told, failure=failure)
+            told[key] = said
+        return NodeAnswers(url=url, **told)
 
     with ThreadPoolExecutor(len(client.bootstrap)) as threads:
         nodes = list(threads.map(ask, client.bootstrap))
@@ -126,9 +140,17 @@ def ask_all(client: ClusterClient) -> list[NodeAnswers]:
     ):
         # A controller that became a voter since the list was written may lead; whoever it is, a read finds it.
         with suppress(Unavailable):
-            url = leader_url(_brief(client))
+            url = leader_url(_brief(client, client.bootstrap))
             nodes += [] if url in client.bootstrap else [ask(url)]
     return nodes
+
+
+def _json(answer: Answer) -> Any:
+    """Return what an answer says, None where it is no JSON: its shape is checked in any case."""
+    try:
+        return answer.json()
+    except Unreachable:
+        return None
 
 
 def leader_url(client: ClusterClient) -> str:
@@ -140,8 +162,8 @@ def leader_url(client: ClusterClient) -> str:
     return client.get("/v1/configs?cluster=1").url
 
 
-def _brief(client: ClusterClient) -> ClusterClient:
-    return ClusterClient(client.bootstrap, timeout_s=min(client.timeout_s, ONE_NODE_S), rng=client.rng)
+def _brief(client: ClusterClient, urls: Sequence[str]) -> ClusterClient:
+    return ClusterClient(urls, timeout_s=min(client.timeout_s, ONE_NODE_S), rng=client.rng)
 
 
 def _broker_ready(
@@ -161,14 +183,7 @@ def _broker_ready(
             ).json()
         except Unreachable:
             return None
-        match ready:
-            case {"reasons": [*reasons], "passed": [*passed]} if all(
-                isinstance(each, dict) and keys <= each.keys()
-                for told, keys in ((reasons, REASON_KEYS), (passed, PASSED_KEYS))
-                for each in told
-            ):
-                return cast("Mapping[str, Any]", ready)
-        return None
+        return cast("Mapping[str, Any]", ready) if is_ready(ready) else None
 
     running = [broker for broker in brokers if broker["state"] != "OFFLINE" and broker["endpoints"]]
     with ThreadPoolExecutor(BROKERS_AT_A_TIME) as threads:
@@ -176,10 +191,18 @@ def _broker_ready(
         return {broker["broker_id"]: ready for broker, ready in told if ready is not None}
 
 
-def _brokers(client: ClusterClient) -> list[dict[str, Any]] | None:
-    """Return the brokers as the active controller has them; None where none answers."""
-    try:
-        items: list[dict[str, Any]] = _brief(client).read("/v1/brokers")["items"]
-    except Unavailable:
-        return None
-    return items
+def _brokers(client: ClusterClient, nodes: Sequence[NodeAnswers]) -> list[dict[str, Any]] | None:
+    """Return the brokers as the active controller has them; None where none answers.
+
+    Whoever says that it leads is asked first, and each by itself where one that is broken refuses.
+    """
+    told = [(node.url, node.quorum) for node in nodes if node.quorum is not None]
+    told.sort(key=lambda one: one[1]["leader_id"] != one[1]["node_id"])
+    urls = [url for url, _ in told]
+    with suppress(Unavailable, OutcomeUnknown):
+        for some in (urls, *([url] for url in urls)) if urls else ():
+            with suppress(Rejected, Fault):
+                said = _brief(client, some).read("/v1/brokers")
+                if is_broker_list(said):
+                    return cast("list[dict[str, Any]]", said["items"])
+    return None

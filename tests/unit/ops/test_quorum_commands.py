@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from ops import cli
-from tests.support.told_node import Node, Reply, Seen, node, not_controller
+from tests.support.told_node import Node, Reply, Seen, error, node, not_controller
 from tests.unit.ops.test_health import observer, quorum, voter
 
 
@@ -77,6 +77,63 @@ def test_without_a_leader_nobody_is_searched_for(capsys: pytest.CaptureFixture[s
     assert "none known" in capsys.readouterr().out
 
 
+BROKEN = error("UNKNOWN_SERVER_ERROR", 500, family="Fault")
+NOBODY = "answers /v1/quorum with 200, and not as a controller does"
+
+
+@pytest.mark.parametrize(
+    ("path", "reply", "said"),
+    [
+        ("/readyz", BROKEN, "answers /readyz with 500, and not as a controller does"),
+        ("/readyz", Reply(body=b"ok"), "answers /readyz with 200, and not as a controller does"),
+        ("/v1/quorum", BROKEN, "answers /v1/quorum with 500, and not as a controller does"),
+        ("/v1/quorum", Reply(), NOBODY),
+        ("/v1/quorum", Reply(body=b"[]"), NOBODY),
+        ("/v1/quorum", Reply(body=json.dumps(quorum(2, voters=[{"id": 2}])).encode()), NOBODY),
+    ],
+)
+def test_one_that_answers_otherwise_hides_nothing_of_the_rest(
+    path: str, reply: Reply, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Goal: a half-dead controller, or another program at its address, is a finding and ends no command."""
+    with node() as broken, node() as leader:
+        speak(leader, quorum(1, voters=[voter(1), voter(2)]), leader=leader.url)
+        speak(broken, quorum(2, voters=[voter(1), voter(2)]), leader=leader.url)
+        sound = broken.answer
+        broken.answer = lambda seen: reply if seen.path == path else sound(seen)
+        urls = f"{broken.url},{leader.url}"
+        assert cli.main(["quorum", "health", "--bootstrap", urls]) == 10
+        assert f"  CONTROLLER_UNREACHABLE: {broken.url} {said}" in capsys.readouterr().out.splitlines()
+        assert cli.main(["quorum", "status", "--bootstrap", urls]) == 0
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [BROKEN, Reply(), error("INVALID_REQUEST", 404)],
+    ids=["fault", "of another shape", "refused"],
+)
+def test_one_that_cannot_list_brokers_leaves_it_to_another(reply: Reply) -> None:
+    """The one that leads does not say so yet, so that the broken one is asked first."""
+    with node() as broken, node() as leader:
+        for place, told in enumerate((broken, leader), 1):
+            speak(told, quorum(place, leader_id=-1, voters=[voter(1), voter(2)]), leader=leader.url)
+        sound = broken.answer
+        broken.answer = lambda seen: reply if seen.path == "/v1/brokers" else sound(seen)
+        assert cli.main(["quorum", "health", "--bootstrap", f"{broken.url},{leader.url}"]) == 0
+
+
+@pytest.mark.parametrize("reply", [BROKEN, Reply()], ids=["fault", "of another shape"])
+def test_a_leader_that_cannot_list_brokers_is_a_finding(
+    reply: Reply, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with node() as leader:
+        speak(leader, quorum(1, voters=[voter(1)]), leader=leader.url)
+        sound = leader.answer
+        leader.answer = lambda seen: reply if seen.path == "/v1/brokers" else sound(seen)
+        assert cli.main(["quorum", "health", "--bootstrap", leader.url]) == 20
+    assert "NO_ACTIVE_CONTROLLER" in capsys.readouterr().out
+
+
 def broker_at(broker_id: int, url: str, state: str = "ONLINE") -> dict[str, Any]:
     parts = urlsplit(url)
     endpoint = {"name": "PLAINTEXT", "host": parts.hostname, "port": parts.port, "security_protocol": 0}
@@ -101,8 +158,8 @@ def test_brokers_are_asked_what_they_met(capsys: pytest.CaptureFixture[str]) -> 
         b"\x00\x01",
         b"[]",
         b'{"ready":true}',
-        b'{"reasons":[1],"passed":[]}',
-        b'{"reasons":[],"passed":[{"code":"X"}]}',
+        b'{"ready":true,"reasons":[1],"passed":[]}',
+        b'{"ready":true,"reasons":[],"passed":[{"code":"X"}]}',
     ],
 )
 def test_a_broker_of_another_kind_is_judged_by_its_state_alone(body: bytes) -> None:
