@@ -66,7 +66,10 @@ def is_quorum(said: Any) -> bool:
     return (
         _has(said, **_QUORUM)
         and _has(said["digest"], end_offset=int, value=str)
-        and all(_has(row, **_ROW) for row in (*said["voters"], *said["observers"]))
+        and all(
+            _has(row, **_ROW) and isinstance(row.get("http"), str | None)  # an older release does not tell it
+            for row in (*said["voters"], *said["observers"])
+        )
     )
 
 
@@ -195,19 +198,37 @@ def _of_controllers(nodes: Sequence[NodeAnswers]) -> Iterator[Reason]:
         if node.quorum is None or node.ready is None:
             yield Reason("yellow", "CONTROLLER_UNREACHABLE", f"{node.url} {node.failure}")
     told = [node.quorum for node in nodes if node.quorum is not None]
+    yield from _not_asked(nodes)
     if len({quorum["cluster_id"] for quorum in told}) > 1:
         yield Reason("red", "INCONSISTENT_CLUSTER_ID", "the controllers asked belong to different clusters")
     yield from _digests(told)
     leader = next((quorum for quorum in told if quorum["leader_id"] == quorum["node_id"]), None)
+    is_active = any(node.quorum is leader and node.ready and node.ready["ready"] for node in nodes)
     for voter in [] if leader is None else leader["voters"]:
+        ago = voter["last_caught_up_ms_ago"]
         if not voter["reachable"]:
             yield Reason("yellow", "VOTER_UNREACHABLE", f"the leader does not reach controller {voter['id']}")
-        elif (voter["last_caught_up_ms_ago"] or 0) > BEHIND_MS:
-            behind = f"controller {voter['id']} last caught up {voter['last_caught_up_ms_ago']} ms ago"
-            yield Reason("yellow", "VOTER_BEHIND", behind)
+        elif ago is not None and ago > BEHIND_MS:
+            yield Reason("yellow", "VOTER_BEHIND", f"controller {voter['id']} last caught up {ago} ms ago")
+        elif ago is None and voter["lag_records"] != 0 and is_active:
+            # Until its claim is committed a leader may not have heard yet how far each is.
+            said = f"controller {voter['id']} was never seen to catch up by the present leader"
+            yield Reason("yellow", "VOTER_BEHIND", said)
     if leader is not None:
         ready = {node.quorum["node_id"] for node in nodes if node.quorum and node.ready}
         yield from _of_membership(leader, asked=ready)
+
+
+def _not_asked(nodes: Sequence[NodeAnswers]) -> Iterator[Reason]:
+    """Yield the voters that no answer is from, but for those of which it is said already that their URL is silent."""
+    told = [node.quorum for node in nodes if node.quorum is not None]
+    known = {quorum["node_id"] for quorum in told}
+    silent = {node.url for node in nodes if node.quorum is None}
+    status = merged_status(nodes)
+    for voter in [] if status is None else status["voters"]:
+        if voter["id"] not in known and voter.get("http") not in silent:
+            said = f"controller {voter['id']} was not asked: where it answers is not known"
+            yield Reason("yellow", "CONTROLLER_UNREACHABLE", said)
 
 
 def _of_membership(leader: Mapping[str, Any], *, asked: AbstractSet[int]) -> Iterator[Reason]:

@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 from metadata_log.errors import Fault, OutcomeUnknown, Rejected, Unavailable
 from ops import render
-from ops.client import Answer, ClusterClient, Unreachable, client_from
+from ops.client import Answer, ClusterClient, Unreachable, client_from, is_node_url
 from ops.health import (
     EXIT_CODES,
     NodeAnswers,
@@ -28,6 +28,8 @@ ONE_NODE_S: Final = 2.0
 """A node that takes longer counts as not answering: one that hangs must not hide what the others say."""
 ONE_BROKER_S: Final = 1.0
 BROKERS_AT_A_TIME: Final = 32
+ASKED_ROUNDS: Final = 3
+"""The bootstrap list; whom they name, the leader at least; whom only the leader knows: the observers."""
 LOOK_AGAIN_S: Final = 0.25
 
 
@@ -113,7 +115,7 @@ def _reasons(judged: Mapping[str, Any]) -> Iterator[str]:
 
 
 def ask_all(client: ClusterClient) -> list[NodeAnswers]:
-    """Ask all controllers at once."""
+    """Ask all controllers at once, and then those that only others name: a bootstrap list may be short or old."""
     timeout_s = min(client.timeout_s, ONE_NODE_S)
 
     def ask(url: str) -> NodeAnswers:
@@ -130,19 +132,23 @@ def ask_all(client: ClusterClient) -> list[NodeAnswers]:
             told[key] = said
         return NodeAnswers(url=url, **told)
 
-    with ThreadPoolExecutor(len(client.bootstrap)) as threads:
-        nodes = list(threads.map(ask, client.bootstrap))
-    told = {node.quorum["node_id"]: node.quorum["leader_id"] for node in nodes if node.quorum is not None}
-    if (
-        told
-        and not any(node_id == leader_id for node_id, leader_id in told.items())
-        and max(told.values()) >= 0
-    ):
-        # A controller that became a voter since the list was written may lead; whoever it is, a read finds it.
-        with suppress(Unavailable):
-            url = leader_url(_brief(client, client.bootstrap))
-            nodes += [] if url in client.bootstrap else [ask(url)]
+    nodes: list[NodeAnswers] = []
+    for _ in range(ASKED_ROUNDS):
+        urls = list(client.bootstrap) if not nodes else _not_asked(nodes)
+        if urls:
+            with ThreadPoolExecutor(len(urls)) as threads:
+                nodes += threads.map(ask, urls)
     return nodes
+
+
+def _not_asked(nodes: Sequence[NodeAnswers]) -> list[str]:
+    """Return where the controllers answer that others name and that did not answer by any URL asked so far."""
+    told = [node.quorum for node in nodes if node.quorum is not None]
+    rows = [row for quorum in told for row in (*quorum["voters"], *quorum["observers"])]
+    named = {row["id"]: row["http"] for row in rows if is_node_url(row.get("http") or "")}
+    answered, asked = {quorum["node_id"] for quorum in told}, {node.url for node in nodes}
+    left = [url for node_id, url in named.items() if node_id not in answered and url not in asked]
+    return list(dict.fromkeys(left))
 
 
 def _json(answer: Answer) -> Any:

@@ -234,6 +234,7 @@ class _Node:
             now_ms=_now_ms,
             directory_id=meta.directory_id,
             address=self._address_of,
+            url=self._url_of,
             refused=self.transport.refused,
             foreign_bytes_total=lambda: self.transport.foreign_bytes_total,
             free_bytes=lambda: free_bytes(data),

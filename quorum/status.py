@@ -48,12 +48,14 @@ class QuorumStatus:
         now_ms: Callable[[], int],
         directory_id: Uuid,
         address: Callable[[NodeId], str | None],
+        url: Callable[[NodeId], str | None],
         refused: Callable[[], Mapping[NodeId, Refusal]],
         foreign_bytes_total: Callable[[], int],
         free_bytes: Callable[[], int],
         recent: RecentFaults,
     ) -> None:
-        """Take this node's own directory, and where a controller says that it is reached: HOST:PORT, None if unknown.
+        """Take this node's own directory, and where a controller says that it is reached, HOST:PORT for Raft and the URL of
+        its HTTP: None if unknown.
 
         Of the links: with whom there is none, and why; how many were dropped for what came on them. Of the disk: its room.
         """
@@ -66,6 +68,7 @@ class QuorumStatus:
         self.now_ms = now_ms
         self.directory_id = directory_id
         self.address = address
+        self.url = url
         self.refused = refused
         self.foreign_bytes_total = foreign_bytes_total
         self.free_bytes = free_bytes
@@ -109,6 +112,7 @@ class QuorumStatus:
             "id": node_id,
             "directory_id": uuid_text(directory_id),
             "address": self._address(node_id, directory_id),
+            "http": self.settings.http_url if node_id == self.settings.node_id else self.url(node_id),
             "role": "observer" if not is_voter else "leader" if node_id == raft.leader_id else "follower",
             "end_offset": None,
             "log_start_offset": None,

@@ -273,6 +273,7 @@ def test_a_follower_answers_what_needs_no_leader(quorum: Quorum) -> None:
             "id",
             "directory_id",
             "address",
+            "http",
             "role",
             "end_offset",
             "log_start_offset",

@@ -15,6 +15,7 @@ def voter(node_id: int, **different: Any) -> dict[str, Any]:
         "id": node_id,
         "directory_id": f"d{node_id}",
         "address": f"h:{node_id}",
+        "http": None,
         "role": "leader" if node_id == 1 else "follower",
         "end_offset": 10,
         "log_start_offset": None,
@@ -53,8 +54,20 @@ def nodes(*quorums: Mapping[str, Any] | None, ready: Mapping[str, Any] = READY) 
 ALL = nodes(quorum(1), quorum(2), quorum(3))
 ONLINE = [{"broker_id": broker_id, "state": "ONLINE"} for broker_id in (11, 12)]
 STALLED = {"code": "DISK_STALLED", "detail": "a sync runs for 900 ms"}
+CLAIMS = {"ready": False, "reasons": [{"code": "NOT_ACTIVE", "detail": "it claims"}], "passed": []}
 NOT_READY = {"ready": False, "reasons": [STALLED], "passed": []}
-UNREACHED = quorum(1, voters=[voter(1), voter(2, reachable=False), voter(3, last_caught_up_ms_ago=9_000)])
+AWAY = voter(2, reachable=False, last_caught_up_ms_ago=None, lag_records=None)
+KNOWN = quorum(1, voters=[voter(1), voter(2, http="http://h:2"), voter(3)])
+BEHIND = voter(3, last_caught_up_ms_ago=9_000)
+NEVER = voter(3, last_caught_up_ms_ago=None, lag_records=None)
+LEVEL = voter(3, last_caught_up_ms_ago=None)
+
+
+def all_of(*rows: dict[str, Any], ready: Mapping[str, Any] = READY, **different: Any) -> list[NodeAnswers]:
+    """Return answers of all three, the leader saying `rows` of those that differ."""
+    voters = [next((row for row in rows if row["id"] == i), voter(i)) for i in (1, 2, 3)]
+    said = [quorum(1, voters=voters, **different), quorum(2), quorum(3)]
+    return [*nodes(said[0], ready=ready), *nodes(*said[1:])]
 
 
 @pytest.mark.parametrize(
@@ -64,26 +77,42 @@ UNREACHED = quorum(1, voters=[voter(1), voter(2, reachable=False), voter(3, last
         (ALL, ONLINE, 2, "green", []),
         (ALL, [], None, "green", []),
         (ALL, ONLINE, 3, "yellow", ["BROKERS_MISSING"]),
-        (nodes(quorum(1), None, quorum(3)), ONLINE, None, "yellow", ["CONTROLLER_UNREACHABLE"]),
-        (nodes(quorum(1), ready=NOT_READY), ONLINE, None, "yellow", ["DISK_STALLED"]),
-        (nodes(UNREACHED), ONLINE, None, "yellow", ["VOTER_UNREACHABLE", "VOTER_BEHIND"]),
+        (nodes(KNOWN, None, quorum(3)), ONLINE, None, "yellow", ["CONTROLLER_UNREACHABLE"]),
+        (nodes(quorum(1), quorum(3)), ONLINE, None, "yellow", ["CONTROLLER_UNREACHABLE"]),
+        (all_of(ready=NOT_READY), ONLINE, None, "yellow", ["DISK_STALLED"]),
+        (all_of(AWAY, BEHIND), ONLINE, None, "yellow", ["VOTER_UNREACHABLE", "VOTER_BEHIND"]),
+        (all_of(NEVER), ONLINE, None, "yellow", ["VOTER_BEHIND"]),
+        (all_of(NEVER, ready=CLAIMS), ONLINE, None, "yellow", ["NOT_ACTIVE"]),
+        (all_of(LEVEL), ONLINE, None, "green", []),
         (ALL, [*ONLINE, {"broker_id": 13, "state": "FENCED"}], None, "yellow", ["BROKER_FENCED"]),
         (ALL, [{"broker_id": 13, "state": "OFFLINE"}], None, "red", ["NO_BROKER_ONLINE", "BROKER_OFFLINE"]),
         (ALL, None, None, "red", ["NO_ACTIVE_CONTROLLER"]),
         (nodes(None), None, None, "red", ["NO_ACTIVE_CONTROLLER", "CONTROLLER_UNREACHABLE"]),
-        (nodes(quorum(1), quorum(2, cluster_id="d")), ONLINE, None, "red", ["INCONSISTENT_CLUSTER_ID"]),
         (
-            nodes(quorum(1), quorum(2, digest={"end_offset": 10, "value": "bb"})),
+            nodes(quorum(1), quorum(2, cluster_id="d"), quorum(3)),
+            ONLINE,
+            None,
+            "red",
+            ["INCONSISTENT_CLUSTER_ID"],
+        ),
+        (
+            nodes(quorum(1), quorum(2, digest={"end_offset": 10, "value": "bb"}), quorum(3)),
             ONLINE,
             None,
             "red",
             ["DIGESTS_DIFFER"],
         ),
-        (nodes(quorum(1), quorum(2, digest={"end_offset": 9, "value": "bb"})), ONLINE, None, "green", []),
-        (nodes(quorum(1, change_pending=True)), ONLINE, None, "yellow", ["CHANGE_PENDING"]),
-        (nodes(quorum(1, observers=[observer(4)])), ONLINE, None, "green", []),
-        (nodes(quorum(1, observers=[observer(3)])), ONLINE, None, "yellow", ["NOT_A_VOTER"]),
-        (nodes(quorum(1, observers=[observer(3)]), quorum(3)), ONLINE, None, "green", []),
+        (all_of(digest={"end_offset": 9, "value": "bb"}), ONLINE, None, "green", []),
+        (all_of(change_pending=True), ONLINE, None, "yellow", ["CHANGE_PENDING"]),
+        (all_of(observers=[observer(4)]), ONLINE, None, "green", []),
+        (
+            nodes(quorum(1, observers=[observer(3)]), quorum(2)),
+            ONLINE,
+            None,
+            "yellow",
+            ["CONTROLLER_UNREACHABLE", "NOT_A_VOTER"],
+        ),
+        (all_of(observers=[observer(3)]), ONLINE, None, "green", []),
     ],
 )
 def test_health(
@@ -96,6 +125,16 @@ def test_health(
     judged = judge(answers, brokers, broker_ready={11: READY}, expect_brokers=expected)
     assert (judged["health"], judged["passed"]) == (health, [])
     assert [reason["code"] for reason in judged["reasons"]] == codes
+
+
+def test_a_voter_that_was_not_asked_is_named() -> None:
+    known = quorum(1, voters=[voter(1), voter(2), voter(3, http="http://h:3")])
+    answers = [*nodes(known), NodeAnswers(url="http://h:3", quorum=None, ready=None)]
+    judged = judge(answers, ONLINE, broker_ready={}, expect_brokers=None)
+    assert [reason["detail"] for reason in judged["reasons"]] == [
+        "http://h:3 does not answer",
+        "controller 2 was not asked: where it answers is not known",
+    ]
 
 
 def test_a_broker_says_itself_what_it_met() -> None:
@@ -111,7 +150,7 @@ def test_a_broker_says_itself_what_it_met() -> None:
 def test_what_passed_is_told_and_changes_no_colour() -> None:
     dropped = {"code": "RAFT_LINK_DROPPED", "detail": "peer_id 2", "count": 3, "ms_ago": 12_000}
     late = {"code": "SESSION_CHECKS_LATE", "detail": "", "count": 1, "ms_ago": 5}
-    answers = nodes(quorum(1), ready=READY | {"passed": [dropped, late]})
+    answers = all_of(ready=READY | {"passed": [dropped, late]})
     judged = judge(answers, ONLINE, broker_ready={11: READY | {"passed": [late]}}, expect_brokers=None)
     assert (judged["health"], judged["reasons"]) == ("green", [])
     assert judged["passed"] == [
@@ -124,7 +163,7 @@ def test_what_passed_is_told_and_changes_no_colour() -> None:
 def test_what_lasts_is_not_told_as_passed_too() -> None:
     passed = {"code": "DISK_STALLED", "detail": "stalled_ms 700", "count": 1, "ms_ago": 90}
     judged = judge(
-        nodes(quorum(1), ready=NOT_READY | {"passed": [passed]}),
+        all_of(ready=NOT_READY | {"passed": [passed]}),
         ONLINE,
         broker_ready={},
         expect_brokers=None,

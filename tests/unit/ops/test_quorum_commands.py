@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from ops import cli
-from tests.support.told_node import Node, Reply, Seen, error, node, not_controller
+from tests.support.told_node import CutOff, Node, Reply, Seen, error, node, not_controller
 from tests.unit.ops.test_health import observer, quorum, voter
 
 
@@ -18,6 +18,8 @@ def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.metadata, "packages_distributions", lambda: {"ops": ["metaquorum"]})
 
 
+ALONE = quorum(1, voters=[voter(1)])
+STALLED = b'{"ready":false,"reasons":[{"code":"DISK_STALLED","detail":"a sync runs"}],"passed":[]}'
 READY = b'{"ready":true,"reasons":[],"passed":[]}'
 
 
@@ -35,6 +37,10 @@ def speak(
         return Reply(body=items) if leader == told.url else not_controller(leader)
 
     told.answer = answer
+
+
+def cut_off(_: Seen) -> Reply:
+    raise CutOff
 
 
 def test_the_table_shows_observers_and_a_change_in_flight(capsys: pytest.CaptureFixture[str]) -> None:
@@ -55,18 +61,37 @@ def test_the_table_shows_observers_and_a_change_in_flight(capsys: pytest.Capture
     assert rows[-1][-1] == "new4"
 
 
-def test_a_leader_that_the_list_lacks_is_asked_too(capsys: pytest.CaptureFixture[str]) -> None:
-    """It became a voter after the list was written: the follower that is in it does not know how far the others are."""
-    voters = [voter(1), voter(2, end_offset=None, lag_records=None), voter(4, role="leader")]
-    with node() as follower, node() as leader:
-        speak(follower, quorum(1, leader_id=4, voters=voters), leader=leader.url)
-        ahead = [voter(1), voter(2, end_offset=12, lag_records=0), voter(4, role="leader")]
-        speak(leader, quorum(4, leader_id=4, high_watermark=12, voters=ahead), leader=leader.url)
-        assert cli.main(["quorum", "status", "--json", "--bootstrap", follower.url]) == 0
+def test_controllers_that_the_list_lacks_are_asked_too(capsys: pytest.CaptureFixture[str]) -> None:
+    """They became voters after the list was written, 4 leads, and it alone knows where observer 5 answers."""
+    with node() as listed, node() as leader, node() as third, node() as watcher:
+        rows = [voter(1), voter(3, http=third.url), voter(4, http=leader.url, role="leader")]
+        ahead = [voter(1), voter(3, http=third.url, end_offset=12), rows[2]]
+        speak(listed, quorum(1, leader_id=4, voters=rows), leader=leader.url)
+        observers = [observer(5, http=watcher.url)]
+        said = quorum(4, leader_id=4, high_watermark=12, voters=ahead, observers=observers)
+        speak(leader, said, leader=leader.url)
+        speak(third, quorum(3, leader_id=4, voters=ahead), leader=leader.url)
+        speak(watcher, quorum(5, leader_id=4, voters=rows), leader=leader.url)
+        assert cli.main(["quorum", "status", "--json", "--bootstrap", listed.url]) == 0
         told = json.loads(capsys.readouterr().out)
-        assert (told["leader_id"], told["high_watermark"]) == (4, 12)
-        assert told["voters"][1]["end_offset"] == 12
-        assert cli.main(["quorum", "health", "--bootstrap", follower.url]) == 0
+        assert (told["leader_id"], told["high_watermark"], told["voters"][1]["end_offset"]) == (4, 12, 12)
+        assert cli.main(["quorum", "health", "--bootstrap", listed.url]) == 0
+        sound = third.answer
+        third.answer = lambda seen: Reply(503, STALLED) if seen.path == "/readyz" else sound(seen)
+        assert cli.main(["quorum", "health", "--bootstrap", listed.url]) == 10
+        assert "DISK_STALLED: controller 3" in capsys.readouterr().out
+        for each in (listed, leader, third, watcher):
+            assert [seen.path for seen in each.seen].count("/readyz") == 3
+
+
+def test_a_voter_that_the_list_lacks_and_that_is_silent_is_a_finding(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with node() as leader, node() as silent:
+        silent.answer = cut_off
+        speak(leader, quorum(1, voters=[voter(1), voter(2, http=silent.url)]), leader=leader.url)
+        assert cli.main(["quorum", "health", "--bootstrap", leader.url]) == 10
+        assert f"CONTROLLER_UNREACHABLE: {silent.url} does not answer" in capsys.readouterr().out
 
 
 def test_without_a_leader_nobody_is_searched_for(capsys: pytest.CaptureFixture[str]) -> None:
@@ -145,7 +170,7 @@ def test_brokers_are_asked_what_they_met(capsys: pytest.CaptureFixture[str]) -> 
     with node() as controller, node() as damaged, node() as gone:
         damaged.answer = lambda _: Reply(body=aside)
         brokers = [broker_at(101, damaged.url), broker_at(102, gone.url, "OFFLINE")]
-        speak(controller, quorum(1), leader=controller.url, brokers=brokers)
+        speak(controller, ALONE, leader=controller.url, brokers=brokers)
         assert cli.main(["quorum", "health", "--bootstrap", controller.url]) == 10
         assert [seen.path for seen in damaged.seen] == ["/readyz"]
         assert gone.seen == []
@@ -167,5 +192,5 @@ def test_a_broker_of_another_kind_is_judged_by_its_state_alone(body: bytes) -> N
         foreign.answer = lambda _: Reply(body=body)
         brokers = [broker_at(101, foreign.url), broker_at(102, "http://127.0.0.1:1")]
         brokers.append({"broker_id": 103, "state": "ONLINE", "endpoints": []})
-        speak(controller, quorum(1), leader=controller.url, brokers=brokers)
+        speak(controller, ALONE, leader=controller.url, brokers=brokers)
         assert cli.main(["quorum", "health", "--bootstrap", controller.url]) == 0

@@ -129,7 +129,7 @@ def test_every_column_is_a_key_of_the_json_that_formats_promise() -> None:
             *("lag_records", "last_contact_ms_ago"),
         },
         "voters": {
-            *("id", "address", "role", "end_offset", "log_start_offset", "lag_records"),
+            *("id", "address", "http", "role", "end_offset", "log_start_offset", "lag_records"),
             *("last_caught_up_ms_ago", "reachable", "directory_id"),
         },
         "configs": {"resource_type", "resource_name", "name", "value"},

@@ -381,6 +381,7 @@ class Desk:
             now_ms=lambda: lab.now_ms,
             directory_id=self.directory_id,
             address={4: "10.0.0.4:9093"}.get,
+            url={2: "http://10.0.0.2:8080", 4: "http://10.0.0.4:8080"}.get,
             refused=self.refused.copy,
             foreign_bytes_total=lambda: 7,
             free_bytes=lambda: self.room,
@@ -569,6 +570,12 @@ def test_the_status_shows_voters_and_observers(tmp_path: Path) -> None:
             (3, uuid_text(uuid(603)), "127.0.0.1:9003", "observer", None, True),
             (4, uuid_text(uuid(504)), "10.0.0.4:9093", "observer", end, True),
         ]
+        assert [row["http"] for row in told["voters"]] == [
+            settings(1).http_url,
+            "http://10.0.0.2:8080",
+            None,
+        ]
+        assert [row["http"] for row in told["observers"]] == [None, "http://10.0.0.4:8080"]
         assert desk.status.warnings() == []
 
     at_desk(tmp_path, story)
