@@ -21,9 +21,15 @@ def running_process(data: Path) -> dict[str, Any] | None:
 
 
 def is_locked(data: Path) -> bool:
-    """Answer whether a process holds the lock of a data directory; for a moment nobody else can take it."""
+    """Answer whether a process holds the lock of a data directory; for a moment nobody else can take it.
+
+    Of a lock that this user may not read, the life of the process that process.json names is all there is to go by.
+    """
     try:
-        fd = os.open(data / "lock", os.O_RDWR | os.O_CLOEXEC)
+        fd = os.open(data / "lock", os.O_RDONLY | os.O_CLOEXEC)
+    except PermissionError:
+        process = read_process_json(data)
+        return process is not None and is_alive(process["pid"])
     except OSError:
         return False
     try:

@@ -1,6 +1,7 @@
 """E: the plan, files, ports and processes of a local cluster; no node is started here."""
 
 import asyncio
+import errno
 import fcntl
 import json
 import os
@@ -18,7 +19,7 @@ from metadata_log.data_directory import DirectoryLock, load_meta, write_process_
 from metadata_log.errors import DirectoryInUse, InvalidSettings
 from metadata_log.ids import Uuid, uuid_text
 from ops.local_cluster import ClusterMismatch, LocalCluster, ended_with, free_ports
-from ops.processes import running_process
+from ops.processes import is_locked, running_process
 from ops.settings import load_broker_settings, load_controller_settings
 from tests.support.processes import poll_until
 
@@ -143,35 +144,62 @@ def test_ports_lie_below_the_ephemeral_range_and_differ(tmp_path: Path) -> None:
     assert len(set(addresses)) == 9
 
 
+def tell(data: Path, pid: int) -> None:
+    write_process_json(
+        data,
+        role="broker",
+        node_id=11,
+        pid=pid,
+        incarnation_id=Uuid(bytes(16)),
+        http="http://h:1",
+        raft=None,
+        started_at_ms=1,
+        log="/l",
+    )
+
+
 def test_a_process_is_found_by_its_file_and_its_lock(tmp_path: Path) -> None:
     assert running_process(tmp_path) is None
-
-    def tell(pid: int) -> None:
-        write_process_json(
-            tmp_path,
-            role="broker",
-            node_id=11,
-            pid=pid,
-            incarnation_id=Uuid(bytes(16)),
-            http="http://h:1",
-            raft=None,
-            started_at_ms=1,
-            log="/l",
-        )
-
     lock = DirectoryLock(tmp_path)
     lock.acquire()
-    tell(os.getpid())
+    tell(tmp_path, os.getpid())
     running = running_process(tmp_path)
     assert running is not None
     assert running["pid"] == os.getpid()
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    tell(dead.pid)
+    tell(tmp_path, dead.pid)
     assert running_process(tmp_path) is None
-    tell(os.getpid())
+    tell(tmp_path, os.getpid())
     lock.release()
     assert running_process(tmp_path) is None
+
+
+@pytest.mark.parametrize("may_read", [True, False])
+def test_a_process_of_another_user_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, may_read: bool
+) -> None:
+    """The system is played, for the tests may run as root: the lock may not be written, or not even read."""
+    sound = os.open
+
+    def refuse(path: Path, flags: int) -> int:
+        if flags & os.O_RDWR or not may_read:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return sound(path, flags)
+
+    tell(tmp_path, os.getpid())
+    with DirectoryLock(tmp_path):
+        monkeypatch.setattr(os, "open", refuse)
+        assert running_process(tmp_path) is not None
+        monkeypatch.undo()
+    monkeypatch.setattr(os, "open", refuse)
+    assert (running_process(tmp_path) is None) == may_read
+    monkeypatch.undo()
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    tell(tmp_path, dead.pid)
+    monkeypatch.setattr(os, "open", refuse)
+    assert not is_locked(tmp_path)
 
 
 A_NODE: Final = """
