@@ -5,7 +5,7 @@ from typing import NamedTuple
 from metadata_log.apply import Applied, apply, is_next
 from metadata_log.batch import RecordBatch
 from metadata_log.codec import DamagedFrame, FrameHeader, check_frame, decode
-from metadata_log.errors import InvariantBroken
+from metadata_log.errors import InvariantBroken, another_version
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 
 
@@ -34,20 +34,24 @@ def read_frames(frames: bytes) -> list[ReceivedFrame]:
 
     Raises:
         DamagedFrame: bytes were lost or changed on the way; nothing of this answer may be used.
-        InvariantBroken: a sound frame holds what this release does not know (it is too old for its cluster), or what
-            no release writes.
+        WrittenByAnotherVersion: a sound frame holds what this release does not know: it is too old for its cluster.
+        InvariantBroken: a sound frame holds what no release writes.
     """
     received: list[ReceivedFrame] = []
     at = 0
     while at < len(frames):
-        header = check_frame(frames, at)
+        header = None
         try:
+            header = check_frame(frames, at)
             batch, end = decode(frames, at)
         except DamagedFrame as error:
-            cure = "; run the release that the cluster's controllers run" if error.another_version else ""
+            if error.another_version:
+                at_offset = "" if error.base_offset is None else f"offset {error.base_offset}: "
+                raise another_version("the cluster's log", f"{at_offset}{error.reason}") from error
+            if header is None:
+                raise
             raise InvariantBroken(
-                f"the frame at offset {header.base_offset} is sound, but this release cannot read it: "
-                f"{error.reason}{cure}",
+                f"the frame at offset {header.base_offset} is sound, but this release cannot read it: {error.reason}",
                 offset=header.base_offset,
             ) from error
         received.append(ReceivedFrame(frames[at:end], header, batch))

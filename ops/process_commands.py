@@ -4,7 +4,7 @@ import argparse
 import asyncio
 import logging
 import signal
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,10 +16,15 @@ from ops.settings import load_broker_settings, load_controller_settings
 
 log = logging.getLogger(__name__)
 
-WHAT_NEXT: Final = (
+_AGAIN: Final = (
     ". It stopped rather than go on wrongly: copy its data directory and report this, then start it again; "
-    "if it ends so once more, treat its disk as lost (ops/runbooks/wiped-voter.md)"
+    "if it ends so once more, "
 )
+WHAT_NEXT: Final[Mapping[Role, str]] = {
+    "controller": _AGAIN + "treat its disk as lost (ops/runbooks/wiped-voter.md)",
+    "broker": _AGAIN + "move its data directory away and run `metaquorum storage format --config FILE`: "
+    "it fetches everything again from the controllers",
+}
 """Behind a broken invariant whose message names no runbook."""
 
 
@@ -29,7 +34,7 @@ def run_controller_process(args: argparse.Namespace) -> int:
     settings = load_controller_settings(args.config)
     read_meta(settings.data_dir, "controller", settings.node_id, settings.cluster_id)
     text_log = text_log_of(settings.data_dir, "controller")
-    return _run(run_controller(settings, text_log=text_log), text_log)
+    return _run(run_controller(settings, text_log=text_log), "controller", text_log)
 
 
 def run_broker_process(args: argparse.Namespace) -> int:
@@ -38,7 +43,7 @@ def run_broker_process(args: argparse.Namespace) -> int:
     settings = load_broker_settings(args.config)
     read_meta(settings.data_dir, "broker", settings.broker_id, settings.cluster_id)
     text_log = text_log_of(settings.data_dir, "broker")
-    return _run(run_broker(settings, text_log=text_log), text_log)
+    return _run(run_broker(settings, text_log=text_log), "broker", text_log)
 
 
 def text_log_of(data_dir: Path, role: Role) -> Path:
@@ -59,7 +64,7 @@ async def _to_its_end(process: Coroutine[Any, Any, None]) -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
 
 
-def _run(process: Coroutine[Any, Any, None], text_log: Path) -> int:
+def _run(process: Coroutine[Any, Any, None], role: Role, text_log: Path) -> int:
     try:
         with renamed_os_errors(text_log):
             setup_logging(text_log)
@@ -71,7 +76,7 @@ def _run(process: Coroutine[Any, Any, None], text_log: Path) -> int:
             asyncio.run(_to_its_end(process))
         except InvariantBroken as error:
             if "runbook" not in error.context:
-                error.message += WHAT_NEXT
+                error.message += WHAT_NEXT[role]
             raise
     except BaseException as error:
         # The last line of the log says why it ended; the traceback of a bug is kept there, not shown.

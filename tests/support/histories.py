@@ -1,9 +1,11 @@
 """E: random but legal histories: what a controller might have decided, batch for batch, with all kinds of records."""
 
 import random
+import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import google_crc32c
 import msgpack
 
 from metadata_log.apply import apply
@@ -107,6 +109,13 @@ def frame_behind(frame: bytes, body: bytes) -> bytes:
         appended_at_ms=before.appended_at_ms,
         previous_crc=before.crc,
     )[0]
+
+
+def of_format_2(frame: bytes) -> bytes:
+    """Return the frame as a release with another format might write it: its crc is right."""
+    head = frame[:2] + b"\x02" + frame[3:36]
+    crc = google_crc32c.extend(google_crc32c.value(head), frame[40:])
+    return head + struct.pack(">I", crc) + frame[40:]
 
 
 def claim(image: MetadataImage, *, controller_id: int = 1) -> ControllerClaimRecord:

@@ -4,10 +4,10 @@ import pytest
 
 from broker_agent.follower import Follower, Position, read_frames
 from metadata_log.codec import DamagedFrame
-from metadata_log.errors import InvariantBroken
+from metadata_log.errors import InvariantBroken, WrittenByAnotherVersion
 from metadata_log.image.metadata_image import EMPTY
 from tests.support.fake_controller import FakeLog
-from tests.support.histories import A_TOPIC_ID_OF_INT, A_TYPE_UNKNOWN_HERE, frame_behind
+from tests.support.histories import A_TOPIC_ID_OF_INT, A_TYPE_UNKNOWN_HERE, frame_behind, of_format_2
 
 
 def a_log() -> FakeLog:
@@ -48,10 +48,10 @@ def test_frames_cut_or_changed_are_told_apart_from_frames_unknown() -> None:
     with pytest.raises(DamagedFrame):
         read_frames(data[:-1] + bytes([data[-1] ^ 1]))
     last = log.frames[-1][1]
-    with pytest.raises(
-        InvariantBroken, match=r"offset 50 is sound, .* cannot read it: .*; run the release that"
-    ):
+    with pytest.raises(WrittenByAnotherVersion, match=r"the cluster's log: offset 50: .*another version of"):
         read_frames(data + frame_behind(last, A_TYPE_UNKNOWN_HERE))
+    with pytest.raises(WrittenByAnotherVersion):
+        read_frames(data + of_format_2(last))
     with pytest.raises(
         InvariantBroken, match=r"offset 50 is sound, .*: topic_id of a TopicRecord is int, not bytes$"
     ):

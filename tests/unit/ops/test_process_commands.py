@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from metadata_log.data_directory import Role
 from metadata_log.errors import InvariantBroken
 from ops import cli, process_commands
 from ops.local_cluster import LocalCluster
@@ -24,22 +25,27 @@ async def _ending(error: InvariantBroken) -> None:
     raise error
 
 
+BACKWARDS = "offsets in this directory run backwards"
+
+
 @pytest.mark.parametrize(
-    ("error", "added"),
+    ("role", "error", "added"),
     [
-        (InvariantBroken("offsets in this directory run backwards"), process_commands.WHAT_NEXT),
-        (InvariantBroken("keep all (ops/runbooks/two-histories.md)", runbook="two-histories.md"), ""),
+        ("controller", InvariantBroken(BACKWARDS), process_commands.WHAT_NEXT["controller"]),
+        ("broker", InvariantBroken(BACKWARDS), process_commands.WHAT_NEXT["broker"]),
+        ("controller", InvariantBroken("keep all", runbook="two-histories.md"), ""),
     ],
-    ids=["of no page", "of a page"],
+    ids=["a controller", "a broker", "of a page"],
 )
 def test_who_names_no_runbook_is_told_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: InvariantBroken, added: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, role: Role, error: InvariantBroken, added: str
 ) -> None:
     monkeypatch.setattr(process_commands, "setup_logging", lambda _: None)
     said = error.message
     with pytest.raises(InvariantBroken) as ended:
-        process_commands._run(_ending(error), tmp_path / "controller.log")
+        process_commands._run(_ending(error), role, tmp_path / f"{role}.log")
     assert ended.value.message == said + added
+    assert ("wiped-voter" in added) == (role == "controller" and added != "")
 
 
 def test_every_runbook_that_is_named_is_there_and_said() -> None:

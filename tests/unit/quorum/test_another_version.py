@@ -20,15 +20,16 @@ from quorum.raft.journal import Journal, OsDisk
 from quorum.raft.pointer import Pointer
 from snapshots.snapshot_file import write_snapshot
 from snapshots.store import SnapshotStore
-from tests.support.histories import A_TYPE_UNKNOWN_HERE, CLUSTER_ID, Step, frame_behind, random_history
+from tests.support.histories import (
+    A_TYPE_UNKNOWN_HERE,
+    CLUSTER_ID,
+    Step,
+    frame_behind,
+    of_format_2,
+    random_history,
+)
 
 SAYS = "another version of metaquorum wrote it; nothing is damaged"
-
-
-def _of_format_2(frame: bytes) -> bytes:
-    head = frame[:2] + b"\x02" + frame[3:36]
-    crc = google_crc32c.extend(google_crc32c.value(head), frame[40:])
-    return head + struct.pack(">I", crc) + frame[40:]
 
 
 @pytest.fixture
@@ -77,7 +78,7 @@ def test_a_segment(tmp_path: Path, history: list[Step], at: int) -> None:
     (path,) = tmp_path.glob("*.log")
     before = b"".join(step.frame for step in history[:at])
     behind = b"".join(step.frame for step in history[at + 1 :])
-    content = before + _of_format_2(history[at].frame) + behind
+    content = before + of_format_2(history[at].frame) + behind
     path.write_bytes(content)
     for open_it in (
         lambda: SegmentedLog.open(tmp_path, segment_bytes=10**6, made_again_from=0),
@@ -99,7 +100,7 @@ def test_a_snapshot(tmp_path: Path, history: list[Step]) -> None:
     path = write_snapshot(history[-1].image, tmp_path / "snapshots")
     data = path.read_bytes()
     end = 40 + struct.unpack_from(">I", data, 4)[0]
-    path.write_bytes(_of_format_2(data[:end]) + data[end:])
+    path.write_bytes(of_format_2(data[:end]) + data[end:])
     store = SnapshotStore(tmp_path / "snapshots", tmp_path / "quarantine")
     with pytest.raises(WrittenByAnotherVersion, match=rf"{path.name}: byte 0: frame format 2.*{SAYS}"):
         store.load_newest_at_or_below()
