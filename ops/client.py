@@ -123,8 +123,12 @@ class ClusterClient:
         """Return what `get` found, as JSON."""
         return self.get(path).json()
 
-    def write(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+    def write(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, *, repeatable: bool = True
+    ) -> Any:
         """Write through the active controller, once, and return its answer as JSON.
+
+        What is not `repeatable` is sent to nobody any more once a node may have carried it out.
 
         Raises:
             Rejected: it was refused; nothing was written.
@@ -133,7 +137,9 @@ class ClusterClient:
         """
         data = b"" if body is None else json.dumps(body, sort_keys=True).encode()
         request_id = random_uuid(self.rng)
-        return self._ask_around(method, path, body=data, accept=_JSON, request_id=request_id).json()
+        return self._ask_around(
+            method, path, body=data, accept=_JSON, request_id=request_id, repeatable=repeatable
+        ).json()
 
     def ask_one(self, url: str, path: str, *, accept: str = _JSON, timeout_s: float | None = None) -> Answer:
         """Ask one node once, whatever it answers.
@@ -149,7 +155,14 @@ class ClusterClient:
             raise Unreachable(f"{url}: {error}") from error
 
     def _ask_around(
-        self, method: str, path: str, *, body: bytes, accept: str, request_id: Uuid | None
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes,
+        accept: str,
+        request_id: Uuid | None,
+        repeatable: bool = True,
     ) -> Answer:
         headers = {"Accept": accept}
         if body:
@@ -164,7 +177,7 @@ class ClusterClient:
         may_be_written = False
         for url, followed in self._candidates(deadline):
             left_s = min(attempt_s, deadline - time.monotonic())
-            if left_s <= 0:
+            if left_s <= 0 or (may_be_written and not repeatable):
                 break
             try:
                 answer = _exchange(url, method, path, body=body, headers=headers, timeout_s=left_s)
@@ -186,7 +199,7 @@ class ClusterClient:
         said = "; ".join(f"{url}: {failure}" for url, failure in failures.items())
         if may_be_written and request_id is not None:
             raise OutcomeUnknown(
-                f"no answer within {self.timeout_s:g} s, and it may still take effect ({said})",
+                f"no answer{f' within {self.timeout_s:g} s' if repeatable else ''}, and it may still take effect ({said})",
                 request_id=uuid_text(request_id),
             )
         kind = Unreachable if last_error is None else type(last_error)

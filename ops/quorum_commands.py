@@ -82,8 +82,9 @@ def _table(status: dict[str, Any]) -> str:
 
 
 def run_transfer(args: argparse.Namespace) -> int:
-    """Have another controller lead."""
-    told = client_from(args).write("POST", "/v1/quorum/transfer", {"to": args.to})
+    """Have another controller lead; without --to a repetition would move leadership once more."""
+    client = client_from(args)
+    told = client.write("POST", "/v1/quorum/transfer", {"to": args.to}, repeatable=args.to is not None)
     show(args, told, table=lambda: f"controller {told['leader_id']} leads")
     return 0
 

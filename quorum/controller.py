@@ -348,15 +348,20 @@ class Controller:
     # --- handing over
 
     async def transfer(self, to: NodeId | None) -> NodeId:
-        """Ask another voter to lead (None: the most caught-up one), and return who does once that is heard of.
+        """Ask a voter to lead (None: the most caught-up other one), and return who does once that is heard of.
+
+        This controller itself does already: the request may be the repetition of one that was carried out.
 
         Raises:
             NotController: not active.
-            InvalidRequest: `to` is no other voter that is reachable.
+            InvalidRequest: `to` is no voter that is reachable.
             OutcomeUnknown: nobody was heard to lead within two election timeouts; perhaps this node leads on.
         """
         if not self._active:
             raise self.not_controller()
+        if to == self._settings.node_id:
+            await self.raft.read_index()
+            return to
         self.raft.transfer_leadership(to)
         taken_over: asyncio.Future[NodeId] = asyncio.get_running_loop().create_future()
         self._transfers.append(taken_over)

@@ -108,6 +108,25 @@ def test_a_504_is_repeated_and_stays_unknown_though_the_others_know_nothing() ->
         assert len(one.seen) > 1
 
 
+@pytest.mark.parametrize("is_answered", [False, True], ids=["cut off", "504"])
+def test_what_is_not_repeatable_is_sent_to_one_node(is_answered: bool) -> None:
+    """Goal: a hand-over of leadership is not done twice. Who surely did not carry it out is no obstacle."""
+
+    def lose(_: Seen) -> Reply:
+        if is_answered:
+            return error("REQUEST_TIMED_OUT", 504, family="OutcomeUnknown")
+        raise CutOff
+
+    dead = f"http://127.0.0.1:{free_port()}"
+    with node() as follower, node() as dying, node() as successor:
+        follower.answer = lambda _: not_controller(dying.url)
+        dying.answer = lose
+        asking = client(dead, follower.url, successor.url)
+        with pytest.raises(OutcomeUnknown, match=r"^no answer, and it may still take effect"):
+            asking.write("POST", "/v1/quorum/transfer", {"to": None}, repeatable=False)
+        assert (len(follower.seen), len(dying.seen), len(successor.seen)) == (1, 1, 0)
+
+
 def test_a_write_that_nobody_took_was_not_written() -> None:
     with node() as one:
         one.answer = lambda _: not_controller()

@@ -194,3 +194,12 @@ def test_a_broker_of_another_kind_is_judged_by_its_state_alone(body: bytes) -> N
         brokers.append({"broker_id": 103, "state": "ONLINE", "endpoints": []})
         speak(controller, ALONE, leader=controller.url, brokers=brokers)
         assert cli.main(["quorum", "health", "--bootstrap", controller.url]) == 0
+
+
+@pytest.mark.parametrize(("flags", "code"), [(["--to", "2"], 0), ([], 5)])
+def test_a_transfer_is_repeated_where_it_names_who_shall_lead(flags: list[str], code: int) -> None:
+    with node() as dying, node() as successor:
+        dying.answer = cut_off
+        successor.answer = lambda _: Reply(body=b'{"leader_id":2}')
+        assert cli.main(["quorum", "transfer", *flags, "--bootstrap", f"{dying.url},{successor.url}"]) == code
+        assert [json.loads(seen.body) for seen in successor.seen] == [{"to": 2}] * (code == 0)

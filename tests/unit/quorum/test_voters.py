@@ -581,6 +581,16 @@ def test_the_status_shows_voters_and_observers(tmp_path: Path) -> None:
     at_desk(tmp_path, story)
 
 
+def test_a_transfer_to_who_leads_has_succeeded_already(tmp_path: Path) -> None:
+    async def story(desk: Desk, ask: Ask) -> None:
+        assert await ask("POST", "/v1/quorum/transfer", {"to": 1}) == (200, {"leader_id": 1})
+        desk.lab.quorum.depose()
+        status, told = await ask("POST", "/v1/quorum/transfer", {"to": 1})
+        assert (status, told["error"]) == (503, "NOT_CONTROLLER")
+
+    at_desk(tmp_path, story)
+
+
 @pytest.mark.parametrize(
     ("left", "cure"), [((2, 3), "add-voter --id 1"), ((1, 2, 3), "replace-voter --id 1")]
 )
