@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from metadata_log.data_directory import Role
-from metadata_log.errors import InvariantBroken
+from metadata_log.errors import Fault, InvariantBroken
+from metadata_log.protocol import BrokerState
 from ops import cli, process_commands
 from ops.local_cluster import LocalCluster
 from tests.support.processes import poll_until
@@ -58,6 +59,25 @@ def test_every_runbook_that_is_named_is_there_and_said() -> None:
                 assert (ROOT / "ops" / "runbooks" / page).exists()
                 assert f"(ops/runbooks/{page})" in source
     assert named >= 2
+
+
+def test_the_runbooks_name_whatever_stops_a_process_or_colours_health() -> None:
+    """Goal: no code without a page or a line. Method: the codes are gathered from the sources that tell them."""
+    codes = {f"BROKER_{state.value}" for state in BrokerState if state is not BrokerState.ONLINE}
+    codes |= {fault.__name__ for fault in Fault.__subclasses__() if fault.__module__ == Fault.__module__}
+    for file, code in {
+        "ops/health.py": r'"([A-Z]+(?:_[A-Z]+)+)"',
+        "quorum/status.py": r'"([A-Z]+(?:_[A-Z]+)+)"',
+        "quorum/raft/transport.py": r'^[A-Z_]+: Final = "([A-Z]+(?:_[A-Z]+)+)"',
+        "broker_agent/http_api.py": r'reasons = .*"([A-Z_]+)"',
+        "broker_agent/agent.py": r'warnings\["([A-Z_]+)"\]',
+        "broker_agent/cache.py": r'warnings\["([A-Z_]+)"\]',
+    }.items():
+        told = re.findall(code, (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE)
+        assert told, file
+        codes |= set(told)
+    pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "ops/runbooks").glob("*.md"))
+    assert [code for code in sorted(codes) if not re.search(rf"`{code}\b", pages)] == []
 
 
 @pytest.mark.slow
