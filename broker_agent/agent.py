@@ -152,6 +152,7 @@ class BrokerAgent:
         behind = image.end_offset < self.high_watermark
         return BrokerNumbers(
             state=self.state,
+            serves=self._serving,
             image=image,
             high_watermark=self.high_watermark,
             broker_epoch=self.broker_epoch,
@@ -436,7 +437,8 @@ class BrokerAgent:
             self._cache_has_news.clear()
             await self._on_disk(self.cache.sync)
             try:
-                await self._on_disk(self.cache.write_due_snapshot)
+                if await self._on_disk(self.cache.write_due_snapshot):
+                    self.cache.warnings.pop("SNAPSHOT_FAILED", None)
             except DiskFailed as error:
                 self.cache.snapshots_failed += 1
                 self.cache.warnings["SNAPSHOT_FAILED"] = error.message

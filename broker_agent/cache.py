@@ -171,15 +171,15 @@ class Cache:
         """Make durable what was appended."""
         self.segments.sync()
 
-    def write_due_snapshot(self) -> None:
-        """Write the snapshot that is due, if one is; what it makes superfluous goes.
+    def write_due_snapshot(self) -> bool:
+        """Write the snapshot that is due, and answer whether one was; what it makes superfluous goes.
 
         Raises:
             DiskFailed: it could not be written; nothing is left of it, and nothing is lost.
         """
         image, self._due = self._due, None
         if image is None:
-            return
+            return False
         path = write_snapshot(image, self.store.directory)
         self._policy = _policy_after(path.stat().st_size)
         self.store.retire(SNAPSHOTS_KEPT)
@@ -187,6 +187,7 @@ class Cache:
         self._covered_offset = _end_of(ids[0]) if len(ids) == SNAPSHOTS_KEPT else 0
         self._keep_buckets(image)
         log.info("snapshot_taken", extra={"end_offset": image.end_offset})
+        return True
 
     # --- where the history breaks off
 

@@ -24,6 +24,7 @@ class BrokerNumbers:
     """
 
     state: State
+    serves: bool
     image: MetadataImage
     high_watermark: int
     broker_epoch: int | None
@@ -82,9 +83,9 @@ class _Collector(Collector):
         ):  # fmt: skip
             yield CounterMetricFamily(name, help_text, value=count)
         reason = GaugeMetricFamily(
-            "health_reason", "1 for each code of what /readyz tells of a broker that serves.", labels=["code"]
+            "health_reason", "1 for each code that /readyz, and so quorum health, names now.", labels=["code"]
         )
-        for code, _ in n.warnings:
+        for code in [*([] if n.serves else ["NOT_SERVING"]), *(code for code, _ in n.warnings)]:
             reason.add_metric([code], 1.0)
         yield reason
         logged = CounterMetricFamily(

@@ -589,6 +589,12 @@ def test_a_snapshot_that_cannot_be_written_costs_nothing_else(
             assert b'health_reason{code="SNAPSHOT_FAILED"} 1.0' in exposition(agent.numbers())
             await until(lambda: agent.image.end_offset == cluster.log.image.end_offset, "it follows on")
             assert agent.may_serve()
+            (tmp_path / "snapshots").mkdir()
+            cluster.log.fill(600)
+            cluster.append(NoOpRecord())
+            await until(lambda: not agent.numbers().warnings, "the next one was written")
+            assert agent.numbers().snapshots_failed >= 1
+            assert list((tmp_path / "snapshots").iterdir())
 
     asyncio.run(scenario())
 
@@ -671,9 +677,11 @@ def test_fenced_by_the_controllers(tmp_path: Path) -> None:
             await until(lambda: agent.state is State.FENCED, "it saw the fencing")
             status, body = await get(agent, "/readyz")
             assert (status, body["reasons"][0]["code"]) == (503, "NOT_SERVING")
+            assert b'health_reason{code="NOT_SERVING"} 1.0' in exposition(agent.numbers())
             cluster.keeps_fenced = False
             cluster.append(NoOpRecord())
             await online(agent)
+            assert b"NOT_SERVING" not in exposition(agent.numbers())
 
     asyncio.run(scenario())
 
