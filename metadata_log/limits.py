@@ -123,6 +123,10 @@ NAME_LENGTH_MAX: Final = 249
 SNAPSHOT_BYTES: Final = 20 * MIB
 """Bytes of new log that make a snapshot due; Kafka's default."""
 SNAPSHOT_AGE_MS: Final = 60 * 60 * 1000
+SNAPSHOT_ENTRIES: Final = 20_000
+"""Applied entries of Raft's log that make a snapshot due where no record does: a quiet quorum commits an empty one each
+second, and they would stay for ever.
+"""
 SNAPSHOTS_KEPT: Final = 2
 SCRUB_EVERY_S: Final = 24 * 3600.0
 """Closed files of the log and snapshots are read so often, to find what rots."""

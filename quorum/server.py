@@ -287,6 +287,7 @@ class _Node:
                     group.create_task(self.transport.run())
                     group.create_task(self._take_part())
                     group.create_task(self.keeper.run())
+                    group.create_task(self.keeper.count())
                     group.create_task(self.keeper.scrub())
                     group.create_task(self.repair.run())
                     group.create_task(self.repair.scrub())

@@ -19,7 +19,7 @@ from metadata_log.errors import (
     ThrottlingQuotaExceeded,
 )
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.limits import SCRUB_EVERY_S, SNAPSHOT_DOWNLOADS_MAX
+from metadata_log.limits import SCRUB_EVERY_S, SNAPSHOT_DOWNLOADS_MAX, SNAPSHOT_ENTRIES
 from metadata_log.protocol import SnapshotOffer
 from quorum.committed_log import CommittedLog
 from quorum.config import ControllerSettings
@@ -32,6 +32,8 @@ from snapshots.store import SnapshotStore
 log = logging.getLogger(__name__)
 RETRY_S = 10.0
 """A snapshot that failed (a full disk, mostly) is tried again after so long."""
+COUNT_EVERY_S = 60.0
+"""How often Raft's log is looked at, which grows without records, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,8 @@ class SnapshotKeeper(AppliedListener):
     """Order of things, so that a crash between any two loses nothing: the snapshot is written and synced; the segments
     are synced up to its end; only then Raft may trim its journal behind it; only then older files may go.
     """
+
+    entries_max = SNAPSHOT_ENTRIES
 
     def __init__(
         self,
@@ -100,6 +104,13 @@ class SnapshotKeeper(AppliedListener):
         finally:
             self._stopping.set()  # the process ends when its threads do: what is being written goes on without rests
 
+    async def count(self) -> None:
+        """Let Raft trim its log where it grows without records, until cancelled."""
+        while True:
+            await asyncio.sleep(COUNT_EVERY_S)
+            if self._controller.raft.status().entries_untrimmed >= self.entries_max and self._due is None:
+                self._now_due()
+
     async def scrub(self) -> None:
         """Read every snapshot once a day, until cancelled."""
         while True:
@@ -116,6 +127,9 @@ class SnapshotKeeper(AppliedListener):
     def lost(self) -> None:
         """Learn that a snapshot went to quarantine: another is taken in its place, for who is far behind needs one."""
         self._newest = None
+        self._now_due()
+
+    def _now_due(self) -> None:
         image = self._controller.committed
         if image.cluster_id is not None:
             self._due = _Due(image, self._controller.raft.applied_position())

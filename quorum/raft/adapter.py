@@ -443,6 +443,7 @@ class PySyncObjLog:
             synced_bytes_total=self._synced_bytes_total,
             syncs_total=self._syncs_total,
             snapshot_not_fetched=self._why_not_fetched(),
+            entries_untrimmed=max(0, self._applied[0] - self._journal.snapshot_index),
             joins=guard.joins,
         )
 

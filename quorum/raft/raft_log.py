@@ -68,6 +68,8 @@ class RaftStatus:
     syncs_total: int
     snapshot_not_fetched: str | None = None
     """Why the snapshot that this node needs to catch up could not be had the last time."""
+    entries_untrimmed: int = 0
+    """Those applied here behind the snapshot that this node's log stands on."""
     joins: bool = False
     """This node's log is empty and a linked controller's is not: it neither campaigns nor helps another such node."""
 

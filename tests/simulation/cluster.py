@@ -222,6 +222,8 @@ class ClusterNode(SimulatedNode):
 class SimulatedKeeper(SnapshotKeeper):
     """The shipped keeper, on a simulated directory."""
 
+    entries_max = 100
+
     def __init__(self, controller: "SimulatedController", committed_log: CommittedLog) -> None:
         super().__init__(
             settings=controller.settings,
@@ -288,6 +290,7 @@ class SimulatedController(Controller):
             assert self.node.log is not None
             self.attach(self.node.log, [self.committed_log, self.keeper, self.fetches, _Watcher(self)])
             self.node.spawn(self.keeper.run)
+            self.node.spawn(self.keeper.count)
             self.node.spawn(self._check_sessions)
             self.node.spawn(self._sync_segments)
 

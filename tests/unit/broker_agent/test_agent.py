@@ -554,7 +554,7 @@ def test_its_own_snapshot_is_taken_and_the_log_behind_it_goes(
                     )
                     await asyncio.sleep(0.005)  # the snapshot is written in a thread
                     assert agent.image.end_offset < 100_000
-                assert len(agent.cache.store.ids()) == 2
+                await until(lambda: len(agent.cache.store.ids()) == 2, "the oldest of them has gone")
             cluster.fetches.clear()
             end_offset = agent.image.end_offset
             async with BrokerAgent(settings) as agent:

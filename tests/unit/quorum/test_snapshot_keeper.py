@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,9 @@ import pytest
 from metadata_log.errors import DamagedFile, DiskFailed, ThrottlingQuotaExceeded
 from metadata_log.ids import SnapshotId
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.limits import SNAPSHOT_DOWNLOADS_MAX
+from metadata_log.limits import SNAPSHOT_DOWNLOADS_MAX, SNAPSHOT_ENTRIES
 from quorum import snapshot_keeper
+from quorum.raft.raft_log import RaftPosition
 from snapshots.snapshot_file import write_snapshot
 from tests.unit.quorum.test_controller import Lab, run
 from tests.unit.quorum.test_voters import Desk
@@ -74,6 +76,34 @@ def test_one_that_rots_at_rest_is_found_every_day_and_another_is_taken(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    run(story)
+
+
+def test_a_log_that_grows_without_records_is_trimmed_behind_the_same_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot_keeper, "COUNT_EVERY_S", 0.001)
+
+    async def story(lab: Lab) -> None:
+        desk = Desk(lab, tmp_path)
+        lab.lead(1)
+        offer = await desk.keeper.take()
+        raft = desk.keeper._controller.raft
+        trimmed: list[tuple[RaftPosition, str]] = []
+        monkeypatch.setattr(raft, "compact", lambda position, name: trimmed.append((position, name)))
+        status, entries = raft.status(), SNAPSHOT_ENTRIES - 1
+        monkeypatch.setattr(raft, "status", lambda: replace(status, entries_untrimmed=entries))
+        tasks = [asyncio.create_task(desk.keeper.run()), asyncio.create_task(desk.keeper.count())]
+        await asyncio.sleep(0.05)
+        assert trimmed == []
+        entries += 1
+        async with asyncio.timeout(30):
+            while not trimmed:
+                await asyncio.sleep(0.001)
+        assert trimmed[0] == (raft.applied_position(), offer.id)
+        for task in tasks:
+            task.cancel()
 
     run(story)
 

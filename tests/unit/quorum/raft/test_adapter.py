@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -682,7 +683,66 @@ def test_a_disk_that_was_set_back_is_told_of() -> None:
     node.disk = older
     quorum.run(_start(node))
     quorum.until(lambda: told() == [node.node_id])
+    # It is asked at each heartbeat whether it has found again what it lost, not as fast as the link can.
+    sent: list[NodeId] = []
+    leader.transport.on_send = lambda target, _message: sent.append(target)
+    quorum.wait(1.0)
+    assert sent.count(node.node_id) <= 30
+    assert told() == [node.node_id]
     quorum.world.violations.clear()  # the world, too, sees that a promise was broken
+    quorum.end()
+
+
+def test_a_quiet_log_is_trimmed_behind_a_snapshot_that_it_stands_on_already() -> None:
+    quorum = Quorum()
+    quorum.start()
+    quorum.write(SNAPSHOT_FRAMES)
+    quorum.until(lambda: all(node.journal.snapshot_index > 1 for node in quorum.nodes))
+    quorum.wait(40)
+    node = quorum.nodes[0]
+    assert node.log is not None and isinstance(node.listener, Model)
+    frames, before = node.listener.frames, node.log.status().entries_untrimmed
+    assert before >= 38, "each second has left an entry"
+    node.take_snapshot(frames)
+    quorum.until(lambda: node.log is not None and node.log.status().entries_untrimmed <= 2)
+    assert len(node.journal) <= quorum.world.settings.tail_entries + 4
+    node.crash()
+    quorum.run(_start(node))
+    quorum.write(2)
+    assert frames_of(node) == frames + 2
+    quorum.end()
+
+
+def test_who_is_elected_with_a_long_log_to_apply_leads_once_it_is_applied() -> None:
+    """Goal: the first heartbeats leave at once. Method: all lose their power, so that nobody knows what is committed."""
+    quorum = Quorum()
+    quorum.world.settings = replace(quorum.world.settings, claim_tail_bytes=100)
+    quorum.start()
+    quorum.write(40)
+    for node in quorum.nodes:
+        node.crash()
+        quorum.run(_start(node))
+    told: list[int] = []
+    for node in quorum.nodes:
+        listener = node.listener
+        assert isinstance(listener, Model)
+
+        def on_leadership(
+            *, is_leader: bool, listener: Model = listener, tell: Any = listener.on_leadership
+        ) -> None:
+            if is_leader:
+                told.append(listener.frames)
+            tell(is_leader=is_leader)
+
+        listener.on_leadership = on_leadership  # type: ignore[method-assign]
+    quorum.until(lambda: any(node.is_leader() for node in quorum.nodes))
+    assert told == [], "it leads by its term, and has not applied its log"
+    leader = next(node for node in quorum.nodes if node.is_leader())
+    assert leader.log is not None
+    with pytest.raises(NotController):
+        leader.log.append(b"")
+    quorum.write()
+    assert told[0] >= 40
     quorum.end()
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from metadata_log.errors import InvariantBroken
 from metadata_log.ids import NodeId
-from metadata_log.limits import VOTER_CAUGHT_UP_MS
+from metadata_log.limits import RAFT_APPEND_BYTES_MAX, VOTER_CAUGHT_UP_MS
 from quorum.raft import messages
 from quorum.raft.guard import COMMIT_NEWS_MS, Guard, Progress, RaftSettings, SnapshotNews
 from quorum.raft.raft_log import Member, Role
@@ -732,6 +732,38 @@ def test_barrier_a_heartbeat_is_acknowledged_during_a_slow_sync() -> None:
     quorum[B].sync()
     acknowledged = [letter[2]["next_node_idx"] for letter in quorum.take(B, A) if letter[2].get("success")]
     assert max(acknowledged) == 5
+
+
+def test_barrier_acknowledgements_that_wait_for_a_disk_that_hangs_are_one() -> None:
+    quorum = HandQuorum()
+    quorum.elect(A)
+    quorum.settle()
+    quorum.syncs = False
+    for _ in range(20):
+        quorum[A].submit(b"x")
+        quorum[A].sync()
+        quorum.deliver(A, B)
+    assert [(target, message["next_node_idx"]) for target, message in quorum[B].guard.held] == [(A, 23)]
+    quorum.take(B)
+    quorum[B].sync()
+    assert [letter[2]["next_node_idx"] for letter in quorum.take(B, A)] == [23]
+
+
+# --- what is sent at once
+
+
+def test_entries_without_content_are_bounded_in_a_message_as_others_are() -> None:
+    """A quiet quorum commits an empty one each second: who was away for weeks is sent them in messages that links take."""
+    quorum = HandQuorum()
+    quorum.elect(A)
+    quorum.settle()
+    journal = quorum[A].journal
+    for _ in range(2 * RAFT_APPEND_BYTES_MAX // messages.ENTRY_BYTES):
+        journal.add(b"\x10", journal[-1][1] + 1, journal[-1][2])
+    quorum.wait(51.0, A)
+    sizes = [len(letter[2]["entries"]) for letter in quorum.take(A, B)]
+    assert sum(sizes) == 2 * RAFT_APPEND_BYTES_MAX // messages.ENTRY_BYTES
+    assert max(sizes) * messages.ENTRY_BYTES < RAFT_APPEND_BYTES_MAX
 
 
 # --- provable violations stop the process
