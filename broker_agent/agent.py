@@ -306,7 +306,7 @@ class BrokerAgent:
                 log.info("broker_registered", extra={"broker_epoch": outcome.broker_epoch, "url": call.url})
             case Fetched():
                 self._found_again(call)
-                session.on_fetched(self._now_ms(), call, outcome.answer)
+                session.on_fetched(self._now_ms(), call, outcome)
                 await self._take_answer(session, call, outcome)
             case Refused():
                 self._tell_trouble(call, outcome.error.error, outcome.error.message)

@@ -10,7 +10,13 @@ from broker_agent.session import Call, Fetched, Outcome, Refused, Unreachable
 from metadata_log.errors import InvalidRequest, MetadataError, error_named
 from metadata_log.fields import Fields
 from metadata_log.limits import FETCH_BYTES_MAX, HTTP_BODY_TIMEOUT_MS, MIB
-from metadata_log.protocol import FetchRequest, Registered, decode_fetch_body, unpack
+from metadata_log.protocol import (
+    SESSION_TIMEOUT_HEADER,
+    FetchRequest,
+    Registered,
+    decode_fetch_body,
+    unpack,
+)
 
 MSGPACK: Final = "application/msgpack"
 CONNECT_MAX_MS: Final = 500
@@ -60,6 +66,7 @@ class ControllerClient:
                 allow_redirects=False,
             ) as response:
                 body = await _body(response)
+                session_timeout_ms = _session_timeout_ms(response)
                 if response.status != 200:
                     return Refused(
                         error=_error(response.status, body),
@@ -72,10 +79,16 @@ class ControllerClient:
         try:
             if isinstance(call.request, FetchRequest):
                 answer, frames = decode_fetch_body(body)
-                return Fetched(answer=answer, frames=frames)
+                return Fetched(answer=answer, frames=frames, session_timeout_ms=session_timeout_ms)
             return Registered.from_map(unpack(body))
         except InvalidRequest as error:
             return Unreachable(reason=f"its answer is not understood: {error.message}")
+
+
+def _session_timeout_ms(response: aiohttp.ClientResponse) -> int | None:
+    """Return what a controller says of its session timeout; None where it says nothing of use."""
+    text = response.headers.get(SESSION_TIMEOUT_HEADER, "")
+    return int(text) or None if text.isascii() and text.isdigit() and len(text) < 10 else None
 
 
 async def _body(response: aiohttp.ClientResponse) -> bytes:

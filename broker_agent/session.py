@@ -75,6 +75,8 @@ class WaitUntil:
 class Fetched:
     answer: FetchAnswer
     frames: bytes
+    session_timeout_ms: int | None = None
+    """As the controller has it now; None: it did not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,12 +196,12 @@ class Session:
         self._duplicate_since_ms = None
         self._succeeded()
 
-    def on_fetched(self, now_ms: int, call: Call, answer: FetchAnswer) -> None:
+    def on_fetched(self, now_ms: int, call: Call, fetched: Fetched) -> None:
         """Renew the session: `call` was answered. One that had ended has its fencing somewhere below the high watermark."""
-        if not self.is_alive(now_ms) or answer.kind is FetchKind.DIVERGING:
-            self._serves_from = answer.high_watermark
-        if answer.session_timeout_ms:
-            self._set_timeout(answer.session_timeout_ms)
+        if not self.is_alive(now_ms) or fetched.answer.kind is FetchKind.DIVERGING:
+            self._serves_from = fetched.answer.high_watermark
+        if fetched.session_timeout_ms is not None:
+            self._set_timeout(fetched.session_timeout_ms)
         self._answered_sent_ms = call.sent_ms
         self._succeeded()
 

@@ -7,7 +7,7 @@ import enum
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgpack
 
@@ -239,6 +239,10 @@ class FetchRequest:
         return min(self.max_bytes, FETCH_BYTES_MAX)
 
 
+SESSION_TIMEOUT_HEADER: Final = "X-Session-Timeout-Ms"
+"""Of an answer to a fetch: the session timeout as the controller has it now, which registration told as it was then."""
+
+
 class FetchKind(enum.Enum):
     DELTA = "DELTA"
     IMAGE = "IMAGE"
@@ -284,8 +288,6 @@ class FetchAnswer:
     should_shut_down: bool
     snapshot: SnapshotOffer | None = None
     diverging: Diverging | None = None
-    session_timeout_ms: int = 0
-    """As it is now; 0: as registration said."""
 
     def to_map(self) -> dict[str, Any]:
         offer, diverging = self.snapshot, self.diverging
@@ -301,7 +303,6 @@ class FetchAnswer:
             "diverging": None
             if diverging is None
             else {"offset": diverging.offset, "controller_epoch": diverging.controller_epoch},
-            "session_timeout_ms": self.session_timeout_ms,
         }
 
     @classmethod
@@ -323,7 +324,6 @@ class FetchAnswer:
             should_shut_down=fields.boolean("should_shut_down"),
             snapshot=fields.optional("snapshot", _snapshot_offer),
             diverging=fields.optional("diverging", _diverging),
-            session_timeout_ms=fields.integer("session_timeout_ms", default=0),
         )
 
 

@@ -128,7 +128,6 @@ class FetchService(AppliedListener):
             should_shut_down=should_shut_down,
             snapshot=verdict.offer if isinstance(verdict, SendImage) else None,
             diverging=verdict.diverging if isinstance(verdict, SendDiverging) else None,
-            session_timeout_ms=self._settings.timing.session_timeout_ms,
         )
         return encode_fetch_body(answer, frames)
 

@@ -39,6 +39,7 @@ from metadata_log.ids import BrokerId, NodeId, Uuid, uuid_from_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.log_lines import log_lines
 from metadata_log.protocol import (
+    SESSION_TIMEOUT_HEADER,
     AddVoter,
     AlterConfigs,
     Command,
@@ -209,7 +210,8 @@ class HttpApi:
 
     async def _fetch(self, request: web.Request) -> web.Response:
         answer = await self._fetches.fetch(FetchRequest.from_map(await _broker_body(request)))
-        return web.Response(body=answer, content_type=MSGPACK, headers=self._headers())
+        told = {SESSION_TIMEOUT_HEADER: str(self._settings.timing.session_timeout_ms)}
+        return web.Response(body=answer, content_type=MSGPACK, headers=self._headers() | told)
 
     async def _snapshot_bytes(self, request: web.Request) -> web.StreamResponse:
         name = request.match_info["id"]

@@ -482,9 +482,9 @@ def test_a_thousand_parked_observers_are_woken_by_one_write(quorum: Quorum, many
             for connection in connections
         }
     (answer,) = bodies
-    (frame,) = fetched(
-        Reply(200, {"content-type": MSGPACK, "x-controller-epoch": "0", "x-high-watermark": "0"}, answer)
-    ).frames
+    headers = dict.fromkeys(("x-controller-epoch", "x-high-watermark"), "0")
+    headers |= {"content-type": MSGPACK, "x-session-timeout-ms": "9000"}
+    (frame,) = fetched(Reply(200, headers, answer)).frames
     assert frame.base_offset == position.offset
 
 

@@ -477,7 +477,7 @@ class SimulatedBroker:
         if isinstance(answer, Registered):
             session.on_registered(answer)
             return
-        session.on_fetched(self.now_ms(), step, answer.answer)
+        session.on_fetched(self.now_ms(), step, answer)
         run, before = self.runs, self.follower.image.end_offset
         match answer.answer.kind:
             case FetchKind.DELTA:

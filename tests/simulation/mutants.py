@@ -874,6 +874,20 @@ MUTANTS: Final = (
         Directed(f"{_CONTROLLER_TESTS}::test_an_election_in_parts_is_gone_on_with_by_the_next_controller"),
     ),
     Mutant(
+        "folds-at-once",
+        "who is elected folds all of a long log before its first heartbeat",
+        f"{_L}._has_long_tail",
+        _always(False),
+        Directed(f"{_ADAPTER_TESTS}::test_who_is_elected_with_a_long_log_to_apply_leads_once_it_is_applied"),
+    ),
+    Mutant(
+        "empty-entries-weigh-nothing",
+        "a message takes any number of entries without content, more than a link sends",
+        "quorum.raft.messages:entry_bytes",
+        lambda _original: lambda entry: len(entry[0]),
+        Directed(f"{_GUARD_TESTS}::test_entries_without_content_are_bounded_in_a_message_as_others_are"),
+    ),
+    Mutant(
         "excuse",
         "who was kept from running judges a silence at once",
         f"{_G}.excuse",

@@ -27,6 +27,7 @@ from metadata_log.errors import (
 from metadata_log.ids import BrokerId, NodeId, TopicId
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.protocol import (
+    SESSION_TIMEOUT_HEADER,
     BrokerState,
     Diverging,
     FetchAnswer,
@@ -284,7 +285,11 @@ class FakeController:
             snapshot=cluster.snapshot()[0] if kind is FetchKind.IMAGE else None,
             diverging=self._common(fetch) if kind is FetchKind.DIVERGING else None,
         )
-        return web.Response(body=encode_fetch_body(answer, frames), content_type="application/msgpack")
+        return web.Response(
+            body=encode_fetch_body(answer, frames),
+            content_type="application/msgpack",
+            headers={SESSION_TIMEOUT_HEADER: str(cluster.session_timeout_ms)},
+        )
 
     def _heartbeat(self, fetch: FetchRequest) -> bool:
         """Write what the fetch changes; answer whether the broker may go."""

@@ -182,6 +182,7 @@ def fetched(reply: Reply) -> Fetched:
     assert reply.status == 200, (reply.status, reply.body[:500])
     assert reply.headers["content-type"] == MSGPACK
     reply.check_position()
+    assert int(reply.headers["x-session-timeout-ms"]) >= 1_000
     size = int.from_bytes(reply.body[:4], "big")
     head = msgpack.unpackb(reply.body[4 : 4 + size])
     assert set(head) == {

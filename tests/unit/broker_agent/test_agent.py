@@ -653,6 +653,21 @@ def test_a_broker_cut_off_fences_itself_by_the_clock_and_comes_back(tmp_path: Pa
     asyncio.run(scenario())
 
 
+def test_a_session_timeout_that_an_operator_changes_reaches_a_broker_that_stays_registered(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        cluster = FakeCluster(session_timeout_ms=60_000)
+        async with controllers(cluster) as members, BrokerAgent(settings_for(tmp_path, members)) as agent:
+            await online(agent)
+            await until(lambda: agent.session_left_ms > 30_000, "a session")
+            cluster.session_timeout_ms = 5_000
+            cluster.tell()
+            await until(lambda: 0 < agent.session_left_ms < 5_000, "the shorter session")
+
+    asyncio.run(scenario())
+
+
 def test_a_broker_without_controllers_turns_fenced_by_itself(tmp_path: Path) -> None:
     async def scenario() -> None:
         cluster = FakeCluster(session_timeout_ms=300)

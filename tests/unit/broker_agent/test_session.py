@@ -9,7 +9,7 @@ import pytest
 
 from broker_agent.config import BrokerSettings
 from broker_agent.follower import Position
-from broker_agent.session import ROUND_PAUSE_MAX_MS, Call, Refused, Session, WaitUntil
+from broker_agent.session import ROUND_PAUSE_MAX_MS, Call, Fetched, Refused, Session, WaitUntil
 from metadata_log.errors import (
     DuplicateBrokerRegistration,
     Fault,
@@ -70,7 +70,14 @@ def refuse(session: Session, now_ms: int, error: MetadataError, url: str | None 
     session.on_refused(now_ms, Refused(error=error, controller_url=url))
 
 
-def answer(session: Session, call: Call, *, at_ms: int | None = None, **told: Any) -> None:
+def answer(
+    session: Session,
+    call: Call,
+    *,
+    at_ms: int | None = None,
+    session_timeout_ms: int | None = None,
+    **told: Any,
+) -> None:
     """Let a fetch be answered, at once unless `at_ms` says when."""
     head: dict[str, Any] = {
         "kind": FetchKind.DELTA,
@@ -81,7 +88,8 @@ def answer(session: Session, call: Call, *, at_ms: int | None = None, **told: An
         "broker_state": None,
         "should_shut_down": False,
     }
-    session.on_fetched(call.sent_ms if at_ms is None else at_ms, call, FetchAnswer(**(head | told)))
+    fetched = Fetched(answer=FetchAnswer(**(head | told)), frames=b"", session_timeout_ms=session_timeout_ms)
+    session.on_fetched(call.sent_ms if at_ms is None else at_ms, call, fetched)
 
 
 def a_registered_session(now_ms: int = 0) -> Session:
