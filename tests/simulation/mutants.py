@@ -550,7 +550,7 @@ MUTANTS: Final = (
         "a node applies what is committed before it has synced that itself",
         "quorum.raft.adapter:PySyncObjLog._apply",
         _applies_before_its_sync,
-        Seeds("swarm", 30),
+        Seeds("swarm", 120),
     ),
     Mutant(
         "hurries",
