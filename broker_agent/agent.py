@@ -105,6 +105,8 @@ class BrokerAgent:
         self.controller_id = NO_NODE
         self.calls_failed = 0
         self._troubles: set[tuple[str, str]] = set()
+        self.last_trouble: str | None = None
+        """Why the newest kind of call failed; None since a controller answered one."""
         self.frames_damaged = 0
         self.follower = Follower()
         self.cache = Cache(settings.data_dir, cluster_id=settings.cluster_id)
@@ -367,6 +369,7 @@ class BrokerAgent:
         self.calls_failed += 1
         if (call.url, error) not in self._troubles:
             self._troubles.add((call.url, error))
+            self.last_trouble = f"{call.url}: {reason}"
             # A controller that is away is looked for; a broker of the same id is for a human to find.
             level = logging.WARNING if error == DuplicateBrokerRegistration.error else logging.INFO
             facts = {"url": call.url, "error": error, "reason": reason}
@@ -375,6 +378,7 @@ class BrokerAgent:
     def _found_again(self, call: Call) -> None:
         if self._troubles:
             self._troubles.clear()
+            self.last_trouble = None
             log.info("controller_found", extra={"url": call.url})
 
     # --- where the history breaks off
@@ -396,8 +400,14 @@ class BrokerAgent:
                 return
             image = await self._on_disk(lambda: self.cache.install(offer.id))
         except (DamagedFile, SnapshotNotFound, ValueError) as error:
+            if self.cache.warnings.get("SNAPSHOT_NOT_FETCHED") != str(
+                error
+            ):  # it is tried again until it comes
+                log.warning("snapshot_not_fetched", extra={"snapshot_id": offer.id, "reason": str(error)})
+            self.cache.warnings["SNAPSHOT_NOT_FETCHED"] = str(error)
             self._gave_up(session, call, str(error))
             return
+        self.cache.warnings.pop("SNAPSHOT_NOT_FETCHED", None)
         self.follower.snapshots_fetched += 1
         self._replace_image(image)
         log.info("snapshot_installed", extra={"snapshot_id": offer.id, "end_offset": image.end_offset})

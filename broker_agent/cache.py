@@ -66,7 +66,7 @@ class Cache:
         """Files found damaged or foreign since the process started."""
         self.snapshots_failed = 0
         self.warnings: dict[str, str] = {}
-        """What an operator should see to although the broker serves, by code; it stays until the next start."""
+        """What an operator should see to although the broker serves, by code."""
 
     @property
     def segments(self) -> SegmentedLog:

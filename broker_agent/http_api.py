@@ -196,9 +196,11 @@ class HttpApi:
         if agent.state is State.OFFLINE:
             return "local start-up work"
         if agent.broker_epoch is None:
-            return "not registered yet; is a controller active, and reachable from here?"
+            return _with_trouble(
+                "not registered yet; is a controller active, and reachable from here?", agent.last_trouble
+            )
         if agent.session_left_ms == 0:
-            return "out of contact with the controllers"
+            return _with_trouble("out of contact with the controllers", agent.last_trouble)
         if agent.image.end_offset < agent.high_watermark:
             return f"catching up: applied {agent.image.end_offset} of {agent.high_watermark}"
         return "the controllers have it fenced"
@@ -207,6 +209,10 @@ class HttpApi:
         self._agent.may_serve()
         text = metrics.exposition(self._agent.numbers())
         return web.Response(body=text, headers={**self._headers(), "Content-Type": metrics.CONTENT_TYPE})
+
+
+def _with_trouble(why: str, trouble: str | None) -> str:
+    return why if trouble is None else f"{why} ({trouble})"
 
 
 def _encoding(request: web.BaseRequest) -> tuple[str, Callable[[object], bytes]]:

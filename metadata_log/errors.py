@@ -272,6 +272,16 @@ class CannotListen(Fault):
     """An address is in use or not ours."""
 
 
+def two_histories(what: str) -> InvariantBroken:
+    """Return the fault of a node that met another history than its own, and what to do."""
+    return InvariantBroken(
+        f"{what}: two quorums were founded under one cluster id, voters lost what they had acknowledged, or a directory is "
+        "an older copy. Before anything else stop all controllers and copy their data directories, and format none: "
+        "which history is to stand is for you to say (ops/runbooks/two-histories.md)",
+        runbook="two-histories.md",
+    )
+
+
 def another_version(path: object, what: object) -> WrittenByAnotherVersion:
     """Return the fault that names a file of another version, and what to do."""
     return WrittenByAnotherVersion(

@@ -1,6 +1,8 @@
 """E: the connections of aiohttp's server: so many and no more, and on each every failure has a name."""
 
 import asyncio
+import logging
+import math
 import os
 import resource
 import socket
@@ -20,8 +22,11 @@ from metadata_log.errors import (
     MetadataError,
 )
 
+log = logging.getLogger(__name__)
+
 Answer: TypeAlias = Callable[[web.BaseRequest, MetadataError], web.Response]
 REASON_MAX: Final = 200
+TELL_AGAIN_S: Final = 10.0
 UNFORESEEN: Final = (
     "this node met an error that nobody foresaw, and describes it in its log; a write may still take effect: repeat it "
     "with the same X-Request-Id, and report the log"
@@ -92,6 +97,24 @@ class _Refused(asyncio.Protocol):
         transport.abort()
 
 
+class _Told:
+    """Logs that connections are refused: the first of them, then once per TELL_AGAIN_S however many come."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._again_at = -math.inf
+
+    def refused(self, connections_max: int) -> None:
+        self._count += 1
+        now = asyncio.get_running_loop().time()
+        if now < self._again_at:
+            return
+        self._again_at = now + TELL_AGAIN_S
+        facts = {"connections": connections_max, "refused": self._count}
+        log.warning("http_connections_refused", extra=facts)
+        self._count = 0
+
+
 async def listen(runner: web.AppRunner, answer: Answer, address: tuple[str, int]) -> asyncio.Server:
     """Serve a node's application on an address, on no more connections than leave it the files it needs.
 
@@ -101,11 +124,13 @@ async def listen(runner: web.AppRunner, answer: Answer, address: tuple[str, int]
     """
     host, port = address
     connections_max = _connections_max()
+    told = _Told()
 
     def connection() -> asyncio.BaseProtocol:
         server = runner.server
         assert server is not None
         if len(server.connections) >= connections_max:
+            told.refused(connections_max)
             return _Refused()
         return NamedErrors(server, answer, silence_max_s=limits.HTTP_BODY_TIMEOUT_MS / 1000)
 
@@ -113,6 +138,8 @@ async def listen(runner: web.AppRunner, answer: Answer, address: tuple[str, int]
         return await asyncio.get_running_loop().create_server(
             connection, host, port, backlog=limits.HTTP_BACKLOG
         )
+    except socket.gaierror as error:
+        raise CannotListen(f"{host} is not known ({error.strerror}): correct [listen] http") from error
     except OSError as error:
         raise CannotListen(
             f"{host}:{port} cannot be listened on ({os.strerror(error.errno or 0)}): another process may have it; stop that "

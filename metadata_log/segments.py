@@ -70,6 +70,7 @@ from metadata_log.errors import (
     UnknownFormat,
     WrittenByAnotherVersion,
     another_version,
+    two_histories,
 )
 from metadata_log.fetch_window import AT_ZERO, Position
 from metadata_log.limits import INDEX_INTERVAL_BYTES, RESERVE_BYTES, SEGMENT_BYTES
@@ -540,11 +541,9 @@ class SegmentedLog:
                 check_frame(ours)
             except DamagedFrame as error:
                 raise damaged_file(segment.path, error, base=position) from error
-            raise InvariantBroken(
+            raise two_histories(
                 f"{segment.path}: byte {position}: the frame at offset {header.base_offset} is not the one the quorum "
-                "committed. Voters lost what they had acknowledged, or a directory is an older copy: before anything else "
-                "stop all controllers and copy their data directories (ops/runbooks/two-histories.md)",
-                runbook="two-histories.md",
+                "committed"
             )
         self._next_read = (header.end_offset, segment.path, position + len(frame))
 

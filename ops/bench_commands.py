@@ -6,10 +6,13 @@ from typing import Any
 
 from ops import render
 from ops.bench.probes import watching
-from ops.talk import show
+from ops.talk import say, show
 
 
 def run_bench(args: argparse.Namespace) -> int:
+    for peer in args.peer:
+        if not args.has_peer:
+            say(f"{peer} has nothing to compare here; we are measured alone")
     with watching() as withheld:
         result: dict[str, Any] = importlib.import_module(f"ops.bench.{args.bench}").run(args)
     result["probes"] |= withheld

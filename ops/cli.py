@@ -409,7 +409,10 @@ def _add_cluster(tree: _Tree) -> None:
         examples=("quorum transfer", "quorum transfer --to 2"),
     )
     transfer.add_argument(
-        "--to", type=_from_to(0, INT32_MAX), metavar="ID", help="default: the most caught-up voter"
+        "--to",
+        type=_from_to(0, INT32_MAX),
+        metavar="ID",
+        help="default: of the voters that hold the whole log, the one linked longest",
     )
     _add_voter_verbs(tree, quorum)
     health = quorum.verb(
@@ -631,29 +634,38 @@ def _add_analysis(tree: _Tree) -> None:
 
 def _add_bench(tree: _Tree) -> None:
     bench = tree.noun("bench", "Measure, beside a peer.")
-    for name, does in (
-        ("commit", "Durable writes over HTTP: one client, and many."),
-        ("failover", "How long writes stand still after the leader is killed."),
+    for name, does, has_peer in (
+        ("commit", "Durable writes over HTTP: one client, and many.", True),
+        ("failover", "How long writes stand still after the leader is killed.", True),
         (
             "blackhole",
             "How long writes stand still after the leader falls silent: nothing is closed, nothing comes.",
+            True,
         ),
-        ("handover", "How long writes stand still when leadership is handed over on purpose."),
-        ("steady", "Full load with nothing wrong: leadership must not move."),
-        ("broker-loss", "From fencing a broker of many leaderships to the slowest broker's applied time."),
-        ("broker-start", "From opening a broker's cache of 100,000 partitions to a current image."),
-        ("replay-digest", "The state digest of a log of 1M records in Spark, in a warm session."),
+        ("handover", "How long writes stand still when leadership is handed over on purpose.", False),
+        ("steady", "Full load with nothing wrong: leadership must not move.", False),
+        (
+            "broker-loss",
+            "From fencing a broker of many leaderships to the slowest broker's applied time.",
+            False,
+        ),
+        ("broker-start", "From opening a broker's cache of 100,000 partitions to a current image.", False),
+        ("replay-digest", "The state digest of a log of 1M records in Spark, in a warm session.", False),
     ):
         measured = bench.verb(
             name,
             does,
             run="bench_commands:run_bench",
             parent=tree.output,
-            examples=(f"bench {name} --json", f"bench {name} --peer etcd --json"),
+            examples=(f"bench {name} --json", *((f"bench {name} --peer etcd --json",) if has_peer else ())),
         )
-        measured.set_defaults(bench=name.replace("-", "_"))
+        measured.set_defaults(bench=name.replace("-", "_"), has_peer=has_peer)
         measured.add_argument(
-            "--peer", action="append", default=[], choices=("etcd",), help="measure it in the same run"
+            "--peer",
+            action="append",
+            default=[],
+            choices=("etcd",),
+            help="measure it in the same run" if has_peer else "none has anything to compare here",
         )
         if name == "blackhole":
             measured.add_argument(

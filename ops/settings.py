@@ -188,8 +188,8 @@ def _toml(tables: Sequence[tuple[str, Sequence[tuple[str, Any]]]]) -> str:
 def _voter(table: "_Table") -> VoterSettings:
     voter = VoterSettings(
         id=NodeId(table.take("id", whole_number)),
-        raft=table.take("raft", host_port),
-        http=table.take("http", url),
+        raft=table.take("raft", reachable),
+        http=table.take("http", reachable_url),
         directory_id=table.take("directory_id", directory_id),
     )
     table.done()

@@ -7,11 +7,12 @@ here, so that it can be run again after any interruption and goes on from there.
 import argparse
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from metadata_log.errors import DuplicateVoter, InvalidRequest, MetadataError, NotCaughtUp, VoterNotFound
 from metadata_log.limits import VOTER_CAUGHT_UP_MS
-from ops.client import ClusterClient, client_from
+from ops.client import ClusterClient, Unreachable, client_from
+from ops.health import is_quorum
 from ops.quorum_commands import leader_url
 from ops.talk import say, show
 
@@ -64,6 +65,9 @@ def run_replace(args: argparse.Namespace) -> int:
     step = _wait_for_step(client, args, deadline, removed=None)
     removed, voters = step.remove, step.voters
     if removed is not None:
+        if step.add is not None and not args.dry_run:
+            # What would refuse the new disk for good must not cost the quorum the old one's vote.
+            _add(client, args.id, step.add, step.raft, dry_run=True, replaces=removed)
         voters = _remove(client, args.id, removed, dry_run=args.dry_run)["voters"]
         if not args.dry_run:
             say(f"directory {removed} of controller {args.id} votes no more")
@@ -158,8 +162,13 @@ def _is_caught_up(row: Row) -> bool:
 
 
 def _leaders_view(client: ClusterClient) -> dict[str, Any]:
-    view: dict[str, Any] = client.ask_one(leader_url(client), "/v1/quorum").json()
-    return view
+    answer = client.ask_one(leader_url(client), "/v1/quorum")
+    if not answer.ok:
+        raise answer.error()
+    view = answer.json()
+    if not is_quorum(view):
+        raise Unreachable(f"{answer.url} answers, but not as a controller does")
+    return cast("dict[str, Any]", view)
 
 
 def _row(rows: Sequence[Row], node_id: int) -> Row | None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from metadata_log.batch import RecordBatch
 from metadata_log.codec import read_header
 from metadata_log.delta import Delta
-from metadata_log.errors import DamagedFile, InvariantBroken, LogDamaged
+from metadata_log.errors import DamagedFile, LogDamaged, two_histories
 from metadata_log.fetch_window import FetchWindow, Position
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.segments import SegmentedLog
@@ -62,7 +62,7 @@ class CommittedLog(AppliedListener):
                 self.on_damage(error)
                 found = Position(image.controller_epoch, image.last_crc)
             if found != (image.controller_epoch, image.last_crc):
-                raise InvariantBroken(
+                raise two_histories(
                     f"the snapshot at offset {image.end_offset} and the segments of this node tell different histories: "
                     f"(epoch, crc) {(image.controller_epoch, image.last_crc)} and {found}"
                 )

@@ -6,6 +6,7 @@ from typing import Final
 
 from metadata_log import limits
 from metadata_log.errors import InvalidSettings
+from metadata_log.fields import INT32_MAX
 from metadata_log.ids import NodeId, Uuid
 
 HostPort = tuple[str, int]
@@ -114,8 +115,9 @@ class ControllerSettings:
         timing, ids = self.timing, [voter.id for voter in self.voters]
         if len(set(ids)) != len(ids) or not 1 <= len(ids) <= limits.CONTROLLERS_MAX:
             raise InvalidSettings(f"voters {ids}: 1 to {limits.CONTROLLERS_MAX} different ids are needed")
-        if any(node_id < 0 for node_id in ids):
-            raise InvalidSettings(f"voters {ids}: an id may not be negative")
+        for node_id in (self.node_id, *ids):
+            if not 0 <= node_id <= INT32_MAX:
+                raise InvalidSettings(f"controller id {node_id} is outside 0 to {INT32_MAX}")
         for what in ("raft", "http", "directory_id"):
             values = [getattr(voter, what) for voter in self.voters]
             if len(set(values)) != len(values):

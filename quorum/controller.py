@@ -495,7 +495,8 @@ class Controller:
         cause = Cause("SESSION_EXPIRED", broker_epoch, {"broker_id": broker_id, "silent_ms": silent_ms})
         envelope = Envelope(actor=f"Controller:{self._settings.node_id}", cause=cause)
         decision = fence(self.tip, broker_id=broker_id, broker_epoch=broker_epoch)
-        self.append(decision, envelope)
+        # A part moves leaderships and leaves the registration as it is; heard of now, the broker must learn of it first.
+        self._broker_ends[broker_id] = self.append(decision, envelope).end_offset
         if decision.more:
             return False
         self.counters.brokers_fenced += 1

@@ -405,7 +405,10 @@ class _Node:
             peer for peer, refusal in self.transport.refusals.items() if refusal.error != TOO_MANY_OBSERVERS
         }
         if 2 * len(refusing & others) > len(others):
-            raise QuorumRefused(f"the other voters refuse this one: {reason}: {message}")
+            raise QuorumRefused(
+                f'the other voters refuse this one: {reason}: {message} (what to do: ops/runbooks/no-leader.md, "If it is '
+                'refused")'
+            )
 
     def _url_of(self, node_id: NodeId) -> str | None:
         """Return a controller's URL: as it says itself, or, before it was heard, as the settings do."""

@@ -215,6 +215,12 @@ class QuorumStatus:
 
     def _why_no_voter(self, raft: RaftStatus) -> str:
         node_id = self.settings.node_id
+        if node_id in raft.voters and self.controller.committed.voters is None:
+            return (
+                f"its data directory is {uuid_text(self.directory_id)}, and the [[voters]] entry of node {node_id} says "
+                f"{uuid_text(raft.voters[node_id])}: unless the quorum was founded before, correct that entry in every "
+                "controller's file, and start again"
+            )
         if node_id in raft.voters:
             return (
                 f"this controller's disk is not the one that voter {node_id} had, so it follows without a vote; "

@@ -143,7 +143,7 @@ def _check_registration(image: MetadataImage, command: RegisterBroker, existing:
     broker_id, log_dirs = command.broker_id, command.log_dirs
     if broker_id in [int(voter.node_id) for voter in image.voters or ()]:
         raise InvalidRegistration(
-            f"id {broker_id} is a controller's; brokers and controllers share one id space"
+            f"id {broker_id} is a controller's; brokers and controllers share one id space: give this broker another"
         )
     if existing is None and len(image.brokers) >= BROKERS_MAX:
         raise PolicyViolation(f"{BROKERS_MAX} brokers are registered; unregister some that are gone")
@@ -157,7 +157,8 @@ def _check_registration(image: MetadataImage, command: RegisterBroker, existing:
         if other.broker_id != broker_id and not set(log_dirs).isdisjoint(other.log_dirs):
             shared = next(log_dir for log_dir in log_dirs if log_dir in other.log_dirs)
             raise InvalidRegistration(
-                f"log directory {uuid_text(shared)} belongs to broker {other.broker_id}; was it copied?"
+                f"log directory {uuid_text(shared)} belongs to broker {other.broker_id}: if it was copied, give this broker "
+                "a data directory of its own (metaquorum storage format)"
             )
     for what, names in (
         ("endpoint", [endpoint.name for endpoint in command.endpoints]),

@@ -42,7 +42,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from metadata_log.errors import InvariantBroken
+from metadata_log.errors import InvariantBroken, two_histories
 from metadata_log.ids import NodeId, Uuid
 from metadata_log.limits import (
     DISK_STALL_MS,
@@ -688,12 +688,7 @@ class Guard:
             return message, None
         if self._term_at(previous) != previous_term:
             if previous <= self.engine.commit_index:
-                raise InvariantBroken(
-                    f"the leader of term {message['term']} lacks committed entry {previous}: two quorums were founded "
-                    "under one cluster id, or voters lost what they had acknowledged. Keep all data directories, and find "
-                    "out which history is to stand before any controller is formatted (ops/runbooks/two-histories.md)",
-                    runbook="two-histories.md",
-                )
+                raise two_histories(f"the leader of term {message['term']} lacks committed entry {previous}")
             return message, None
         matching = 0
         for _, index, term in entries:
@@ -707,7 +702,7 @@ class Guard:
             kept = {"prevLogIdx": last, "prevLogTerm": self._term_at(last), "entries": []}
             return message | kept | {"commit_index": commit_index}, proved
         if proved < last and proved < self.engine.commit_index:
-            raise InvariantBroken(
+            raise two_histories(
                 f"the leader of term {message['term']} would cut committed entry {proved + 1}"
             )
         fresh = [(command, index, term) for command, index, term in entries[matching:]]

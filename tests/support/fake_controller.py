@@ -172,6 +172,7 @@ class FakeController:
         self.url = ""
         self.knows_active = True
         self.cut_at: int | None = None
+        self.withholds_snapshots = False
         self.damages_frames = 0
         self.requests = 0
 
@@ -335,7 +336,11 @@ class FakeController:
 
     async def _snapshot(self, request: web.Request) -> web.StreamResponse:
         cluster = self.cluster
-        if cluster.snapshot_at is None or cluster.snapshot()[0].id != request.match_info["id"]:
+        if (
+            self.withholds_snapshots
+            or cluster.snapshot_at is None
+            or cluster.snapshot()[0].id != request.match_info["id"]
+        ):
             raise SnapshotNotFound("not here")
         offer, data = cluster.snapshot()
         cluster.ranges.append(request.headers.get("Range", ""))

@@ -515,6 +515,28 @@ def test_an_image_is_downloaded_by_range_and_resumed_elsewhere(tmp_path: Path) -
     asyncio.run(scenario())
 
 
+def test_a_snapshot_that_cannot_be_had_is_told_until_it_comes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        cluster = FakeCluster()
+        cluster.log.fill(500)
+        cluster.snapshot_at = cluster.log.log_start_offset = 500
+        cluster.log.fill(520)
+        async with controllers(cluster) as members:
+            members[0].withholds_snapshots = True
+            async with BrokerAgent(settings_for(tmp_path, members)) as agent:
+                await until(lambda: agent.cache.warnings, "it says that it has no snapshot")
+                assert not agent.may_serve()
+                assert "HTTP 404" in dict(agent.numbers().warnings)["SNAPSHOT_NOT_FETCHED"]
+                members[0].withholds_snapshots = False
+                await online(agent)
+                assert agent.numbers().warnings == ()
+            assert [record.message for record in caplog.records].count("snapshot_not_fetched") == 1
+
+    asyncio.run(scenario())
+
+
 def test_a_broker_far_behind_goes_on_from_the_offered_image(tmp_path: Path) -> None:
     async def scenario() -> None:
         cluster = FakeCluster()

@@ -3,13 +3,14 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 from aiohttp import web
 
-from metadata_log.errors import MetadataError
-from metadata_log.http_connection import NamedErrors
+from metadata_log import limits
+from metadata_log.errors import CannotListen, MetadataError
+from metadata_log.http_connection import NamedErrors, listen
 from metadata_log.http_errors import status_of
 from metadata_log.limits import KIB, MIB
 
@@ -42,6 +43,48 @@ async def asked(
     writer.close()
     listener.close()
     await runner.cleanup()
+
+
+def test_connections_beyond_the_bound_are_refused_and_logged(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "HTTP_CONNECTIONS_MAX", 1)
+
+    async def story() -> None:
+        app = web.Application()
+        runner = web.AppRunner(app)
+        await runner.setup()
+        listener = await listen(runner, answer, ("127.0.0.1", 0))
+        address = listener.sockets[0].getsockname()
+        _, first = await asyncio.open_connection(*address)
+        for _ in range(3):
+            reader, writer = await asyncio.open_connection(*address)
+            with suppress(ConnectionResetError):
+                assert await reader.read() == b""
+            writer.close()
+        first.close()
+        listener.close()
+        await runner.cleanup()
+
+    with caplog.at_level("WARNING", "metadata_log.http_connection"):
+        asyncio.run(story())
+    (told,) = caplog.records
+    assert (told.message, told.__dict__["connections"]) == ("http_connections_refused", 1)
+
+
+def test_a_host_that_nobody_knows_is_named() -> None:
+    async def story() -> None:
+        runner = web.AppRunner(web.Application())
+        await runner.setup()
+        try:
+            await listen(runner, answer, ("nosuchhost.invalid", 0))
+        finally:
+            await runner.cleanup()
+
+    with pytest.raises(
+        CannotListen, match=r"^nosuchhost.invalid is not known \(.+\): correct \[listen\] http"
+    ):
+        asyncio.run(story())
 
 
 async def heard(sent: bytes, handler: Handler) -> bytes:

@@ -122,6 +122,28 @@ def test_what_is_advertised_comes_before_the_voters_entry(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
+    ("was", "now", "message"),
+    [
+        ('raft = "c1:9191"', 'raft = "0.0.0.0:9191"', "raft = .*others can reach"),
+        ('raft = "c1:9191"', 'raft = "c1:0"', "raft = .*others can reach"),
+        ('http = "http://c1:9091"', 'http = "http://[::]:9091"', "http = .*others can reach"),
+        ("id = 1", "id = 2147483648", "controller id 2147483648 is outside 0 to 2147483647"),
+    ],
+)
+def test_a_voter_must_be_reachable_and_within_kafkas_ids(
+    tmp_path: Path, was: str, now: str, message: str
+) -> None:
+    file = tmp_path / "controller.toml"
+    settings = controller(tmp_path / "data")
+    first = replace(settings.voters[0], raft=("c1", 9191), http="http://c1:9091")
+    text = controller_toml(replace(settings, voters=(first, *settings.voters[1:])), data_dir="data")
+    assert was in text
+    file.write_text(text.replace(was, now, 1))
+    with pytest.raises(InvalidSettings, match=message):
+        load_controller_settings(file)
+
+
+@pytest.mark.parametrize(
     ("listen_http", "listen_raft", "advertised", "message"),
     [
         (("0.0.0.0", 9092), ("127.0.0.1", 9192), "", "set advertised.http"),

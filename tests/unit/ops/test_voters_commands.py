@@ -41,6 +41,7 @@ class Quorum:
         self.wishes: list[tuple[str, int, str, bool]] = []
         self.on_view: Callable[[], None] = lambda: None
         self.refuses_to_add: Reply | None = None
+        self.answers_view: Reply | None = None
         told.answer = self.answer
 
     def answer(self, seen: Seen) -> Reply:
@@ -49,8 +50,7 @@ class Quorum:
             return Reply()
         if seen.method == "GET" and url.path == "/v1/quorum":
             self.on_view()
-            view = {"node_id": 1, "leader_id": 1, "voters": self.voters, "observers": self.observers}
-            return Reply(body=json.dumps(view).encode())
+            return self.answers_view or Reply(body=json.dumps(self.view()).encode())
         assert seen.request_id is not None
         if seen.method == "POST":
             body = json.loads(seen.body)
@@ -71,6 +71,20 @@ class Quorum:
         if dry:
             self.voters, self.observers = before
         return refused or Reply(body=json.dumps({"voters": after, "offsets": {"base": 1, "end": 2}}).encode())
+
+    def view(self) -> dict[str, Any]:
+        return {
+            "cluster_id": "c" * 22,
+            "leader_id": 1,
+            "controller_epoch": 1,
+            "high_watermark": 10,
+            "log_start_offset": 0,
+            "digest": {"end_offset": 10, "value": "d"},
+            "node_id": 1,
+            "change_pending": False,
+            "voters": self.voters,
+            "observers": self.observers,
+        }
 
     def change(self, verb: str, node_id: int, directory_id: str) -> Reply | None:
         identity = (node_id, directory_id)
@@ -175,6 +189,7 @@ def test_a_voter_is_removed(quorum: Quorum, capsys: pytest.CaptureFixture[str]) 
 
 
 REMOVED, ADDED = ("remove", 3, DIRECTORIES["c"], False), ("add", 3, DIRECTORIES["d"], False)
+JUDGED = ("add", 3, DIRECTORIES["d"], True)
 
 
 def test_a_disk_is_replaced(quorum: Quorum, capsys: pytest.CaptureFixture[str]) -> None:
@@ -187,7 +202,7 @@ def test_a_disk_is_replaced(quorum: Quorum, capsys: pytest.CaptureFixture[str]) 
     )
     assert f"directory {old} of controller 3 votes no more" in said.err
     assert f'write directory_id = "{new}" into the [[voters]] entry of node 3' in said.err
-    assert quorum.wishes == [REMOVED, ADDED]
+    assert quorum.wishes == [JUDGED, REMOVED, ADDED]
 
 
 def test_a_dry_run_of_a_replacement_tells_the_same_and_changes_nothing(
@@ -218,6 +233,31 @@ def test_a_dry_run_of_a_replacement_tells_why_the_new_disk_would_be_refused(
     assert [wish[0] for wish in quorum.wishes] == ["remove", "add"]
 
 
+def test_a_new_disk_that_would_be_refused_costs_no_vote(quorum: Quorum) -> None:
+    wiped(quorum)
+    before = list(quorum.voters)
+    quorum.refuses_to_add = error("INVALID_REQUEST", 400)
+    assert run("replace-voter", "--id", "3") == 3
+    assert quorum.voters == before
+    assert quorum.wishes == [JUDGED]
+
+
+@pytest.mark.parametrize("verb", ["add-voter", "remove-voter", "replace-voter"])
+@pytest.mark.parametrize("body", [b"[]", b"{}", b'{"voters": [{}], "observers": []}'])
+def test_who_answers_otherwise_than_a_controller_is_told_so(
+    quorum: Quorum, capsys: pytest.CaptureFixture[str], verb: str, body: bytes
+) -> None:
+    quorum.answers_view = Reply(body=body)
+    assert run(verb, "--id", "3") == 4
+    assert "answers, but not as a controller does" in capsys.readouterr().err
+
+
+def test_an_error_of_the_leader_is_told(quorum: Quorum, capsys: pytest.CaptureFixture[str]) -> None:
+    quorum.answers_view = error("UNKNOWN_SERVER_ERROR", 500)
+    assert run("remove-voter", "--id", "3") == 6
+    assert "UNKNOWN_SERVER_ERROR" in capsys.readouterr().err
+
+
 def test_a_replacement_goes_on_where_it_was_interrupted(
     quorum: Quorum, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -242,13 +282,13 @@ def test_the_old_disk_goes_only_when_the_new_one_holds_the_log(quorum: Quorum) -
     views = iter([[], [row(3, "d", ago=None)], [row(3, "d", ago=5_000)]])
 
     def look() -> None:
-        assert quorum.wishes == [] or quorum.wishes[0] == REMOVED
+        assert quorum.wishes == [] or quorum.wishes[:2] == [JUDGED, REMOVED]
         if not quorum.wishes:
             quorum.observers = next(views, [row(3, "d")])
 
     quorum.on_view = look
     assert run("replace-voter", "--id", "3") == 0
-    assert quorum.wishes == [REMOVED, ADDED]
+    assert quorum.wishes == [JUDGED, REMOVED, ADDED]
 
 
 def test_the_new_disk_is_waited_for_once_more_after_the_removal(
@@ -263,7 +303,7 @@ def test_the_new_disk_is_waited_for_once_more_after_the_removal(
 
     quorum.on_view = look
     assert run("replace-voter", "--id", "3") == 0
-    assert quorum.wishes == [REMOVED, ADDED]
+    assert quorum.wishes == [JUDGED, REMOVED, ADDED]
     assert not away
 
 

@@ -3,8 +3,10 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import aiohttp
 import pytest
@@ -606,6 +608,19 @@ def test_a_controller_without_a_vote_says_so(tmp_path: Path, left: tuple[int, ..
         assert (own["id"], own["role"], own["reachable"]) == (1, "observer", True)
         _, ready = await ask("GET", "/readyz")
         assert warning in ready["reasons"]
+
+    at_desk(tmp_path, story)
+
+
+def test_a_directory_that_the_founding_settings_do_not_name_says_what_to_correct(tmp_path: Path) -> None:
+    async def story(desk: Desk, ask: Ask) -> None:
+        desk.lab.quorum.voters = {NodeId(1): uuid(701), NodeId(2): FOUNDERS[NodeId(2)]}
+        controller = desk.controller
+        with patch.object(controller, "committed", replace(controller.committed, voters=None)):
+            (warning,) = desk.status.warnings()
+        assert warning["code"] == "NOT_A_VOTER"
+        assert f"entry of node 1 says {uuid_text(uuid(701))}" in warning["detail"]
+        assert "replace-voter" not in warning["detail"]
 
     at_desk(tmp_path, story)
 

@@ -783,8 +783,9 @@ def _one_committed_everywhere() -> HandQuorum:
 def test_a_committed_entry_is_never_cut() -> None:
     quorum = _one_committed_everywhere()
     other = messages.append_entries(term=5, commit_index=1, previous=(1, 0), entries=[(b"\x10z", 2, 5)])
-    with pytest.raises(InvariantBroken, match="cut committed entry 2"):
+    with pytest.raises(InvariantBroken, match="cut committed entry 2") as broken:
         quorum[B].guard.received(quorum.member(C), other, quorum.now)
+    assert broken.value.context == {"runbook": "two-histories.md"}
 
 
 def test_a_leader_that_lacks_a_committed_entry_stops_the_process() -> None:
