@@ -10,12 +10,14 @@ Clients write with request ids and read; brokers poll, are cut off, sleep, die a
     acknowledged_is_durable     what was answered is in the log, at the offset that was answered
     linearizable                the history of all clients' reads and writes (`registers.check`)
     no_fenced_leader            no fenced broker leads
-    silent_brokers_serve_nobody a broker fenced for silence serves nobody from the commit of its fencing on, until it has
-                                read of it
+    silent_brokers_serve_nobody a broker fenced for silence serves nobody from the commit of its fencing, or of the first
+                                part of it, on, until it has read of it
+    contest_is_linearizable     who creates, deletes and reads the same topics hears what fits one order (`contest`)
+    available                   while a majority runs, is linked and has sound disks, commits go on
     deltas_have_no_gap          a broker's follower takes every batch it is sent
     one_id_same_bytes           a snapshot has the same bytes on every node; one that rotted is never loaded
-    liveness                    within LIVENESS_SECONDS of the last fault one controller is active, every broker is online
-                                and every client was answered
+    liveness                    within LIVENESS_SECONDS of the last fault one controller is active, every broker is online,
+                                every client was answered and no change of voters is left pending; another is carried out
     convergence                 once the clients rest, all controllers and brokers stand at the same offset
 """
 
@@ -25,6 +27,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 from typing import TypeVar
 
@@ -68,19 +71,22 @@ from metadata_log.protocol import (
     decode_fetch_body,
 )
 from metadata_log.records.brokers import BrokerEndpoint, BrokerRegistrationChangeRecord
-from metadata_log.records.configs import BROKER
+from metadata_log.records.configs import BROKER, TOPIC
+from metadata_log.records.topics import TopicRecord
 from metadata_log.state_digest import Buckets
 from quorum.committed_log import CommittedLog
 from quorum.config import ControllerSettings, SnapshotSettings, TimingSettings, VoterSettings
 from quorum.controller import AppliedListener, Controller, Outcome, Request
 from quorum.fetch_service import FetchService
 from quorum.raft.lost_journal import check_reaches_log
-from quorum.raft.raft_log import Voters
+from quorum.raft.raft_log import Member, Voters
 from quorum.server import covered_offset
 from quorum.snapshot_keeper import SnapshotKeeper
 from snapshots.snapshot_file import SUFFIX, snapshot_id
+from tests.simulation.contest import SETTING, Contest
 from tests.simulation.registers import NEVER_WRITTEN, Operation, check
 from tests.simulation.shared_work import shared_work
+from tests.simulation.small_limits import small_limits
 from tests.simulation.storage import SimulatedSegments, SimulatedStore, SnapshotDirectory, SnapshotLibrary
 from tests.simulation.world import Profile, SimulatedNode, Violation, World
 
@@ -95,6 +101,12 @@ LIVENESS_SECONDS = 15.0
 incarnation may have its id, and a client may sit out a timeout (2 s) at each node.
 """
 CONVERGENCE_SECONDS = 5.0
+CHANGE_SECONDS = 5.0
+"""Within so long the quorum, at rest, changes its voters."""
+UNAVAILABLE_SECONDS = 6.0
+"""So long a majority that could commit may commit nothing."""
+WATCH_SECONDS = 0.1
+CONTENDERS = 3
 KEY_SECONDS = 20.0
 """Clients go on to other keys after so long: the histories of single keys stay short."""
 TOPICS_KEPT = 20
@@ -113,6 +125,24 @@ WINDOW_BYTES = (4_000, 40_000, FETCH_WINDOW_BYTES)
 
 def uuid(number: int) -> Uuid:
     return Uuid(number.to_bytes(16, "little"))  # as drawn ones, they differ in their first bytes
+
+
+def _addition(member: Member) -> AddVoter:
+    return AddVoter(
+        voter_id=member.node_id,
+        directory_id=member.directory_id,
+        host="127.0.0.1",
+        port=9000 + member.node_id,
+        validate_only=False,
+    )
+
+
+def _removal(voters: Voters, node_id: NodeId) -> RemoveVoter:
+    return RemoveVoter(voter_id=node_id, directory_id=voters[node_id], validate_only=False)
+
+
+async def _carry_out(command: AddVoter | RemoveVoter, controller: "SimulatedController") -> Outcome:
+    return await controller.change_voters(command, actor=None, request=None)
 
 
 class ClusterNode(SimulatedNode):
@@ -624,6 +654,9 @@ class ClusterWorld(World):
         self.clients = [SimulatedClient(self, 1 + number) for number in range(clients)]
         self.acknowledged: dict[Uuid, int] = {}
         self.history: list[Operation] = []
+        self.contest = Contest(self)
+        self.longest_standstill = 0.0
+        """The longest that a majority which could commit committed nothing, in seconds."""
         self.is_quiet = False
         self.fencings = 0
         self.recovered_after: float | None = None
@@ -669,22 +702,12 @@ class ClusterWorld(World):
         """Ask as an operator does, of the controller."""
         assert leader.log is not None
         before = leader.log.status().voters
-        command: AddVoter | RemoveVoter
         ((node_id, directory_id),) = before.items() ^ voters.items()
-        if node_id in voters:
-            command = AddVoter(
-                voter_id=node_id,
-                directory_id=directory_id,
-                host="127.0.0.1",
-                port=9000 + node_id,
-                validate_only=False,
-            )
-        else:
-            command = RemoveVoter(voter_id=node_id, directory_id=directory_id, validate_only=False)
+        command = _addition(Member(node_id, directory_id)) if node_id in voters else _removal(before, node_id)
 
         async def ask() -> None:
             try:
-                await self.remote(leader, lambda it: it.change_voters(command, actor=None, request=None))
+                await self.remote(leader, partial(_carry_out, command))
                 self.consequences["changes of voters carried out"] += 1
             except (MetadataError, ConnectionError):
                 pass
@@ -764,6 +787,9 @@ class ClusterWorld(World):
             holder = self._claims.setdefault(batch.controller_epoch, claimed.controller_id)
             if holder != claimed.controller_id:
                 raise Violation(f"one_claim_per_epoch: epoch {batch.controller_epoch}")
+        for record in batch.records:
+            if isinstance(record, TopicRecord) and (TOPIC, record.name) in image.configs:
+                self.contest.created(record.topic_id, image.configs[TOPIC, record.name][SETTING])
         request_id = batch.envelope.request_id
         if request_id is not None:
             if request_id in self._requests:
@@ -772,9 +798,16 @@ class ClusterWorld(World):
             self.story.chat("log", f"offset {batch.base_offset} holds request {request_id.hex()[-12:]}")
         self._check_leaders(image, delta)
         cause = batch.envelope.cause
+        if cause is not None and cause.code == "SESSION_EXPIRED":
+            # From the first part on its leaderships move, though its registration changes with the last alone.
+            silent, epoch = cause.detail["broker_id"], cause.ref_offset
+            assert isinstance(silent, int)
+            assert epoch is not None
+            self._silent[BrokerId(silent)] = epoch, image.end_offset
+            self.consequences["fencings, or parts of one"] += 1
         for record in batch.records:
             if isinstance(record, BrokerRegistrationChangeRecord) and record.fenced is not None:
-                self._fenced(record, "" if cause is None else cause.code, image.end_offset)
+                self._fenced(record, "" if cause is None else cause.code)
         for broker_id in self._silent:
             self.check_silent(self.broker(broker_id))
 
@@ -787,12 +820,10 @@ class ClusterWorld(World):
             if leader >= 0 and (leader not in image.brokers or image.brokers[BrokerId(leader)].fenced):
                 raise Violation(f"no_fenced_leader: {leader} leads a partition at {image.end_offset}")
 
-    def _fenced(self, record: BrokerRegistrationChangeRecord, why: str, end_offset: int) -> None:
+    def _fenced(self, record: BrokerRegistrationChangeRecord, why: str) -> None:
         self.tell(f"broker {record.broker_id}", f"is {'fenced' if record.fenced else 'online'} {why}")
         if record.fenced:
             self.fencings += 1
-        if record.fenced and why == "SESSION_EXPIRED":
-            self._silent[record.broker_id] = record.broker_epoch, end_offset
 
     def broker(self, broker_id: BrokerId) -> SimulatedBroker:
         return self.brokers[broker_id - 11]
@@ -812,7 +843,7 @@ class ClusterWorld(World):
     # --- a run
 
     def run(self, seconds: float, *, settle_seconds: float = 6.0) -> list[str]:
-        with shared_work():
+        with small_limits(self.seed), shared_work():
             return super().run(seconds, settle_seconds=settle_seconds)
 
     async def _live(self, seconds: float, settle_seconds: float) -> None:
@@ -820,11 +851,18 @@ class ClusterWorld(World):
             broker.start(keep_cache=False)
         for client in self.clients:
             self.spawn(client.live)
+        for number in range(CONTENDERS):
+            self.spawn(partial(self.contest.contend, number))
         self.spawn(self._change_topics)
+        self.spawn(self._watch_availability)
         await super()._live(seconds, settle_seconds)
         found = check(self.history)
         if found is not None:
             self.violated(f"linearizable: {found}")
+        found = self.contest.contradiction()
+        if found is not None:
+            self.violated(f"contest_is_linearizable: {found}")
+        self.consequences["refusals judged"] = self.contest.refused
         if self.library.differing:
             self.violated(f"one_id_same_bytes: {self.library.differing}")
 
@@ -933,6 +971,8 @@ class ClusterWorld(World):
             return
         self.recovered_after = self.loop.time() - began
         self.is_quiet = True
+        if len(self.ids) > 1 and not await self._change_voters_at_rest():
+            return
         for key in sorted({operation.key for operation in self.history[-300:]}):
             await self.clients[0].read(key)
         trouble = await self._within(CONVERGENCE_SECONDS, self._not_converged)
@@ -941,6 +981,80 @@ class ClusterWorld(World):
             return
         self._check_acknowledged()
         self.writes_acknowledged = len(self.acknowledged)
+
+    async def _change_voters_at_rest(self) -> bool:
+        """Let one controller vote more, or one less: whatever was interrupted before, a change can be made."""
+        until = self.loop.time() + CHANGE_SECONDS
+        refused = "nobody leads"
+        while self.loop.time() < until and not self.violations:
+            leader = next((node for node in self.nodes.values() if node.is_leader()), None)
+            if leader is not None:
+                assert leader.log is not None
+                before = leader.log.status().voters
+                fresh = [n.member for n in self.nodes.values() if n.member not in before.items()]
+                gone = [voter for voter, disk in before.items() if self.nodes[voter].directory_id != disk]
+                others = [voter for voter in before if voter != leader.node_id]
+                command = _removal(before, (gone or others)[0]) if gone or not fresh else _addition(fresh[0])
+                try:
+                    await self.remote(leader, partial(_carry_out, command))
+                except (MetadataError, ConnectionError) as error:
+                    refused = str(error)
+                else:
+                    return True
+            await asyncio.sleep(0.1)
+        self.violated(f"liveness: no change of voters within {CHANGE_SECONDS:.0f} s at rest: {refused}")
+        return False
+
+    async def _watch_availability(self) -> None:
+        """Commits go on wherever a majority can make them."""
+        since, newest = self.loop.time(), self._newest
+        able: set[frozenset[NodeId]] = set()
+        writing: dict[NodeId, object] = {}
+        while not self.violations and not self.is_quiet:
+            await asyncio.sleep(WATCH_SECONDS)
+            now = self.loop.time()
+            able &= (found := self._able_majorities(writing))
+            writing = {node.node_id: node.writing for node in self.nodes.values()}
+            if newest != self._newest or not able:
+                since, newest, able = now, self._newest, found
+            self.longest_standstill = max(self.longest_standstill, now - since)
+            if now - since > UNAVAILABLE_SECONDS:
+                majority = sorted(min(able, key=sorted))
+                self.violated(f"available: {majority} could have committed for {now - since:.1f} s")
+
+    def _able_majorities(self, writing: dict[NodeId, object]) -> set[frozenset[NodeId]]:
+        """Return the majorities that run, are awake and linked with each other, and whose disks do what they are asked.
+
+        `writing`: what each was making durable a while ago; a sync that lasts for so long is a stalled disk.
+        """
+        able = [
+            node
+            for node in self.nodes.values()
+            if node.log is not None
+            and node.is_awake()
+            and not node.is_stopping
+            and not node.disk.is_full
+            and (node.writing is None or node.writing is not writing.get(node.node_id))
+        ]
+        found: set[frozenset[NodeId]] = set()
+        for size in range(1, len(able) + 1):
+            for some in combinations(able, size):
+                members = {node.member for node in some}
+                if all(
+                    2 * len(members & set(voters.items())) > len(voters)
+                    for voters in self.checks.newest_voters()
+                ) and all(self._are_linked(one, other) for one, other in combinations(some, 2)):
+                    found.add(frozenset(node.node_id for node in some))
+        return found
+
+    def _are_linked(self, one: SimulatedNode, other: SimulatedNode) -> bool:
+        network, (a, b) = self.network, (one.node_id, other.node_id)
+        return (
+            network.is_open(a, b)
+            and network.is_open(b, a)
+            and b in one.transport.links
+            and a in other.transport.links
+        )
 
     async def _within(self, seconds: float, trouble: Callable[[], str | None]) -> str | None:
         """Return None as soon as there is no trouble, or what it still is after so many seconds."""
@@ -960,6 +1074,13 @@ class ClusterWorld(World):
         offline = [b.broker_id for b in self.brokers if not image.is_active(b.broker_id) or not b.may_serve()]
         if offline:
             return f"brokers {offline} are not online"
+        pending = [
+            node.node_id
+            for node in self.nodes.values()
+            if node.log is not None and node.log.status().change_pending
+        ]
+        if pending:
+            return f"a change of voters is pending on {pending}"
         waiting = [
             client.number
             for client, before in zip(self.clients, acknowledged, strict=True)

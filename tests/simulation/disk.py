@@ -95,6 +95,16 @@ class SimulatedDisk:
         self._live = {name: content.copy() for name, content in self._durable.items()}
         self._live_small = dict(self._durable_small)
 
+    def after_crash(self, rng: random.Random) -> "SimulatedDisk":
+        """Return what this disk would be if the power went now; nothing happens to this one."""
+        assert not self._steps, "settle comes first"
+        other = self.copy()
+        other._durable = {name: content.copy() for name, content in self._durable.items()}
+        other._durable_small = dict(self._durable_small)
+        other._unsynced = {name: list(writes) for name, writes in self._unsynced.items()}
+        other.crash(rng)
+        return other
+
     def kill(self, rng: random.Random) -> None:
         """End the process, and not the machine: all that it had come to write is still seen, and at risk until a sync."""
         if self._forgotten:

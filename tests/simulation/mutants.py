@@ -23,6 +23,7 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from metadata_log.codec import read_header
+from metadata_log.errors import ChangePending
 
 VARIABLE: Final = "METAQUORUM_MUTANT"
 """Which mutant the plugin puts in place."""
@@ -131,6 +132,30 @@ def _asks_without_patience(probing: Any) -> Any:
         probing(guard, peer, progress)
 
     return asks
+
+
+def _fences_unheard(fence: Any) -> Any:
+    def unheard(controller: Any, *arguments: Any) -> bool:
+        ends = dict(controller._broker_ends)
+        done: bool = fence(controller, *arguments)
+        if not done:
+            controller._broker_ends = ends
+        return done
+
+    return unheard
+
+
+def _refuses_the_third_change(change_voters: Any) -> Any:
+    made: dict[int, int] = {}
+
+    async def change(controller: Any, command: Any, **rest: Any) -> Any:
+        if made.get(id(controller), 0) >= 2:
+            raise ChangePending("another change of voters is in flight; ask again when it is in force")
+        outcome = await change_voters(controller, command, **rest)
+        made[id(controller)] = made.get(id(controller), 0) + 1
+        return outcome
+
+    return change
 
 
 def _without_the_first_frame(read: Any) -> Any:
@@ -822,7 +847,7 @@ MUTANTS: Final = (
         "a refusal does not wait for what it rests on",
         f"{_C}._carry_out",
         _refuses_at_once,
-        Directed(f"{_CONTROLLER_TESTS}::test_a_refusal_waits_for_the_records_it_rests_on"),
+        Seeds("nasty", 40),
     ),
     Mutant(
         "forgets-requests",
@@ -830,6 +855,36 @@ MUTANTS: Final = (
         f"{_C}.submit",
         _forgets_requests,
         Seeds("wild", 10),
+    ),
+    Mutant(
+        "half-a-fencing-unheard",
+        "a broker heard of between two parts of its fencing is answered before the first has committed",
+        f"{_C}._fence",
+        _fences_unheard,
+        Directed(
+            f"{_CONTROLLER_TESTS}::test_a_broker_heard_of_between_two_parts_of_its_fencing_stays_registered"
+        ),
+    ),
+    Mutant(
+        "changes-voters-no-more",
+        "once two changes of voters were made, the next is refused for ever",
+        f"{_C}.change_voters",
+        _refuses_the_third_change,
+        Seeds("members", 5),
+    ),
+    Mutant(
+        "elects-late",
+        "elections wait for thirteen times as long",
+        "tests.simulation.world:RaftSettings",
+        lambda settings: partial(settings, election_timeout_min_ms=4_000, election_timeout_max_ms=8_000),
+        Seeds("fifo", 10),
+    ),
+    Mutant(
+        "settles-nothing",
+        "a start goes on from what only the kernel's cache holds",
+        "quorum.raft.journal:_settle",
+        _always(None),
+        Seeds("nasty", 10, raft_only=True),
     ),
     Mutant(
         "takes-late-batches",

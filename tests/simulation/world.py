@@ -489,6 +489,12 @@ class SimulatedNode:
                 f"node {self.node_id} recovered what it never had made durable: a log up to "
                 f"{found.entries[-1][1] if found.entries else 0}, term {found.term}, a vote for {found.vote}"
             )
+        # From now on it promises by what it found, though it may have found it in the kernel's cache alone.
+        rng, after = random.Random(self.incarnation), self.disk.after_crash(random.Random(self.incarnation))
+        again = WatchedJournal.open(after, random_bytes=rng.randbytes, file_bytes=self.journal_file_bytes)
+        assert isinstance(again, WatchedJournal)
+        if again.standing() != found:
+            self.world.violated(f"node {self.node_id} goes on from what the next loss of power would take")
 
     def _may_recover(self, recovered: Standing) -> bool:
         """Answer whether this is what a crash may leave: as before the batch under way, as after, or after a part of it.
@@ -751,6 +757,10 @@ class Checks:
                 f"{sorted(holder.node_id for holder in holders)} of voters {sorted(voters)}"
             )
 
+    def newest_voters(self) -> list[Voters]:
+        """Return who votes, by the newest two changes that committed: not everybody may have heard of the last."""
+        return [voters for _, voters in self._voters_set[-2:]]
+
     def _check_matching(self) -> None:
         running = [node.journal for node in self._world.nodes.values() if node.log is not None]
         for position, one in enumerate(running):
@@ -800,6 +810,7 @@ class World:
         settings: RaftSettings | None = None,
         make_listener: ListenerMaker = Model,
     ) -> None:
+        self.seed = seed
         self.rng = random.Random(seed)
         self.profile = profile
         self.loop = VirtualLoop()

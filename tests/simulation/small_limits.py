@@ -1,0 +1,30 @@
+"""Limits drawn small for one life: what production meets with 100,000 partitions or millions of requests is met within
+seconds, by the same code.
+"""
+
+import random
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Final
+from unittest.mock import patch
+
+import metadata_log.image.results
+from metadata_log.limits import RECORDS_PER_PART_MAX, REQUEST_RESULTS_MAX
+from quorum.decide import brokers
+
+RECORDS_PER_PART: Final = (3, 10, RECORDS_PER_PART_MAX)
+"""Long changes (a fencing, a controlled shutdown, elections) are made in parts of so many records."""
+REQUEST_RESULTS: Final = (2_000, REQUEST_RESULTS_MAX)
+"""So many answers are kept for repetitions; 2,000 are 40 s of a life's writes, and nobody repeats for so long."""
+
+
+@contextmanager
+def small_limits(seed: int) -> Iterator[None]:
+    """Draw the limits of the life with this seed, and keep to them for a while."""
+    rng = random.Random(seed ^ 0x11317)
+    per_part, results = rng.choice(RECORDS_PER_PART), rng.choice(REQUEST_RESULTS)
+    with ExitStack() as patched:
+        for decide in (brokers.register, brokers.unregister, brokers.fence, brokers.heartbeat):
+            patched.enter_context(patch.dict(decide.__kwdefaults__, records_max=per_part))
+        patched.enter_context(patch.object(metadata_log.image.results, "REQUEST_RESULTS_MAX", results))
+        yield
