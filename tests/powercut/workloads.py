@@ -753,7 +753,7 @@ class NodeWorkload:
                     AlterConfigs(
                         resource_type=BROKER,
                         resource_name="",
-                        set={f"k{number % 7}": f"{number} " * 60},
+                        set=_setting(number),
                         unset=(),
                     ),
                     actor=None,
@@ -778,6 +778,12 @@ class NodeWorkload:
                 result = image.results.get(request_id)
                 if result is None or result.base_offset != base_offset:
                     raise LostForGood(f"write {number}, acknowledged at offset {base_offset}, is gone")
+            # Whatever the log and the snapshots can be put together to: the state is that of the writes, one more at most.
+            written = sorted(number for *_, number in acknowledged)
+            known = dict(pair for number in written for pair in _setting(number).items())
+            newer = known | _setting(written[-1] + 1 if written else 1)
+            if dict(image.configs.get((BROKER, ""), {})) not in (known, newer):
+                raise LostForGood(f"the state is not that of writes 1 to {len(written)}")
             if node.segments.log_start_offset != 0:
                 raise NotKept(f"the history begins at offset {node.segments.log_start_offset}")
             _compare_histories(node, image)
@@ -786,6 +792,10 @@ class NodeWorkload:
             await node.live(compare)
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None
+
+
+def _setting(number: int) -> dict[str, str]:
+    return {f"k{number % 7}": f"{number} " * 60}
 
 
 def _compare_histories(node: _Node, image: MetadataImage) -> None:

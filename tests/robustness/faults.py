@@ -255,6 +255,11 @@ class Faults:
             await self._has_changed(node_id, "observers", "voters")
             happening.end_ns = time.monotonic_ns()
 
+    async def without_a_vote(self) -> list[int]:
+        """Return which controllers could not be given their votes back now that all is well."""
+        ids = [member.id for member in self.cluster.controllers]
+        return [node_id for node_id in ids if not await self._has_changed(node_id, "observers", "voters")]
+
     async def _has_changed(self, node_id: int, before: str, after: str) -> bool:
         """Ask until a controller is no longer among `before` but among `after`; answer whether it is, in time."""
         deadline = time.monotonic() + CHANGE_S_MAX

@@ -143,6 +143,10 @@ async def run(directory: Path, *, minutes: float, seed: int) -> Verdict:
             verdict.history, verdict.faults = load.finish(), faults.happened
             verdict.violations += faults.violations
             write_history(verdict.history, directory / "history.jsonl")
+            verdict.violations += [
+                f"controller {node_id} could not be given its vote back"
+                for node_id in await faults.without_a_vote()
+            ]
             await _judge(verdict, cluster, watchers)
         finally:
             await cluster.stop()
