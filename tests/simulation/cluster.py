@@ -104,7 +104,11 @@ CONVERGENCE_SECONDS = 5.0
 CHANGE_SECONDS = 5.0
 """Within so long the quorum, at rest, changes its voters."""
 UNAVAILABLE_SECONDS = 6.0
-"""So long a majority that could commit may commit nothing."""
+"""So long a majority that could commit may commit nothing, where links lose no message."""
+UNAVAILABLE_LOSSY_SECONDS = 30.0
+"""Where each of the four messages of an election may be lost or late, one in four comes through, and but one voter may be
+electable.
+"""
 WATCH_SECONDS = 0.1
 CONTENDERS = 3
 KEY_SECONDS = 20.0
@@ -1007,6 +1011,8 @@ class ClusterWorld(World):
 
     async def _watch_availability(self) -> None:
         """Commits go on wherever a majority can make them."""
+        links = self.profile.links
+        most = UNAVAILABLE_LOSSY_SECONDS if links.lost or links.late else UNAVAILABLE_SECONDS
         since, newest = self.loop.time(), self._newest
         able: set[frozenset[NodeId]] = set()
         writing: dict[NodeId, object] = {}
@@ -1018,7 +1024,7 @@ class ClusterWorld(World):
             if newest != self._newest or not able:
                 since, newest, able = now, self._newest, found
             self.longest_standstill = max(self.longest_standstill, now - since)
-            if now - since > UNAVAILABLE_SECONDS:
+            if now - since > most:
                 majority = sorted(min(able, key=sorted))
                 self.violated(f"available: {majority} could have committed for {now - since:.1f} s")
 
