@@ -197,8 +197,10 @@ class Session:
         self._succeeded()
 
     def on_fetched(self, now_ms: int, call: Call, fetched: Fetched) -> None:
-        """Renew the session: `call` was answered. One that had ended has its fencing somewhere below the high watermark."""
-        if not self.is_alive(now_ms) or fetched.answer.kind is FetchKind.DIVERGING:
+        """Renew the session: `call` was answered. One that had ended has its fencing somewhere below the high watermark, and
+        so has, perhaps, one that was not answered with what follows its own history.
+        """
+        if not self.is_alive(now_ms) or fetched.answer.kind is not FetchKind.DELTA:
             self._serves_from = fetched.answer.high_watermark
         if fetched.session_timeout_ms is not None:
             self._set_timeout(fetched.session_timeout_ms)

@@ -449,6 +449,11 @@ class Controller:
             end_offset = self.append(decision, envelope).end_offset
         return decided, end_offset if end_offset > self.committed.end_offset else None
 
+    def is_fenced(self, broker_id: BrokerId, broker_epoch: int) -> bool:
+        """Answer whether nothing of what is decided by now has this registration serve."""
+        broker = (self.committed if self._tip is None else self._tip).brokers.get(broker_id)
+        return broker is None or broker.broker_epoch != broker_epoch or broker.fenced
+
     def check_sessions(self) -> bool:
         """Fence one broker whose session expired, or make a part of that; answer whether another check is due at once.
 

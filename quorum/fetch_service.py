@@ -75,9 +75,12 @@ class FetchService(AppliedListener):
         if request.broker_id != OBSERVER:
             # What it claims to have applied counts only in a history that is ours.
             is_foreign = is_not_of(self._log, request, self._judge(request))
-            heartbeat, written_end = controller.heartbeat(
-                replace(request, want_fence=True) if is_foreign else request
-            )
+            heard = replace(request, want_fence=True) if is_foreign else request
+            heartbeat, written_end = controller.heartbeat(heard)
+            while is_foreign and heartbeat.decision.more:
+                # Its next position may be ours, and nobody would go on: so all parts now, and messages between them.
+                await asyncio.sleep(0)
+                heartbeat, written_end = controller.heartbeat(heard)
             for broker_id in controller.liveness.ready_to_go(controller.tip):
                 self._release(broker_id)
             if written_end is not None:
@@ -89,8 +92,9 @@ class FetchService(AppliedListener):
         committed = controller.committed
         if not controller.is_active or committed.end_offset <= arrived_end:
             await controller.raft.read_index()
-        if should_shut_down:
-            # A clean stop leaves nothing to wait for: the id is free for the next process at once.
+        if should_shut_down and controller.is_fenced(request.broker_id, request.broker_epoch):
+            # A clean stop leaves nothing to wait for: the id is free for the next process at once. Unless a poll that it
+            # had sent before came late, and unfenced it meanwhile: then its session must run out.
             controller.liveness.forget(request.broker_id, request.broker_epoch)
         # Judged last: while leadership was proved, the log may have been shortened, and a snapshot replaced.
         return self._answer(request, self._judge(request), should_shut_down=should_shut_down)

@@ -472,7 +472,7 @@ class HttpApi:
     async def _log_lines(self, request: web.Request, start: int, until: int) -> web.StreamResponse:
         """Answer with a line for each record; an answer that comes to one that cannot be read says so, and breaks off."""
         # Before the answer begins: what cannot be read is refused as everything else is.
-        lines, at = self._page_of_lines(start, until)
+        lines, at = await self._page_of_lines(start, until)
         response = web.StreamResponse(headers=self._headers())
         response.content_type = NDJSON
         await response.prepare(request)
@@ -481,7 +481,7 @@ class HttpApi:
         while lines:
             await response.write(lines)
             try:
-                lines, at = self._page_of_lines(at, until)
+                lines, at = await self._page_of_lines(at, until)
             except MetadataError as error:
                 if isinstance(error, Fault):
                     self._on_fault(error)
@@ -492,7 +492,7 @@ class HttpApi:
         await response.write_eof()
         return response
 
-    def _page_of_lines(self, start: int, until: int) -> tuple[bytes, int]:
+    async def _page_of_lines(self, start: int, until: int) -> tuple[bytes, int]:
         """Return lines from an offset on, and the offset behind them; none at `until`.
 
         Raises:
@@ -501,14 +501,11 @@ class HttpApi:
         if start >= until:
             return b"", start
         frames = self._status.committed_log.read(start, max_bytes=LOG_BYTES_DEFAULT, until=until)
-        lines, at = [], start
         try:
-            for batch, _ in decode_all(frames):
-                lines += [f"{json.dumps(line)}\n" for line in log_lines(batch, from_offset=start)]
-                at = batch.end_offset
+            # Off the loop: a page of small records is 30,000 lines, and takes longer than an election timeout.
+            return await asyncio.to_thread(_lines_of, frames, start)
         except DamagedFrame as error:
             raise LogDamaged(damaged_answer("the log of this controller", error).message) from error
-        return "".join(lines).encode(), at
 
     def _offset(self, text: str, *, end_of: Callable[[int], int]) -> int:
         """Read an offset, or the offset that `end_of` finds for t<UNIX_MS>."""
@@ -684,6 +681,19 @@ def _directory_id(text: str) -> Uuid:
         return uuid_from_text(text)
     except ValueError as error:
         raise InvalidRequest(f"directory_id: {error}") from error
+
+
+def _lines_of(frames: bytes, start: int) -> tuple[bytes, int]:
+    """Return a line for each record from an offset on, and the offset behind them.
+
+    Raises:
+        DamagedFrame: bytes are no frames.
+    """
+    lines, at = [], start
+    for batch, _ in decode_all(frames):
+        lines += [f"{json.dumps(line)}\n" for line in log_lines(batch, from_offset=start)]
+        at = batch.end_offset
+    return "".join(lines).encode(), at
 
 
 def _host_port(text: str) -> tuple[str, int]:

@@ -6,7 +6,7 @@ last one. Times are monotonic and never go back, so brokers stand here in the or
 """
 
 from metadata_log.fields import INT64_MAX
-from metadata_log.ids import BrokerId
+from metadata_log.ids import NO_LEADER, BrokerId
 from metadata_log.image.metadata_image import MetadataImage
 
 
@@ -74,13 +74,25 @@ class Liveness:
         self._electing.clear()
 
     def begin(self, image: MetadataImage, now_ms: int) -> None:
-        """Begin a leadership: grant every unfenced broker one full session, and look through the partitions of each.
+        """Begin a leadership: grant every unfenced broker one full session, and look for leaderless partitions of each.
 
-        The controller before this one may not have come to the end of an election in parts.
+        The controller before this one may not have come to the end of an election in parts. Looked for once: each
+        broker's first heartbeat would else walk all partitions, and all brokers are heard within a few milliseconds.
         """
         self.clear()
         self.grant_all(image, now_ms)
-        self._electing.update(broker_id for broker_id in self._sessions if image.brokers[broker_id].is_active)
+        waiting = {
+            replica
+            for topic in image.topics.values()
+            for partition in topic.partitions
+            if partition.leader == NO_LEADER
+            for replica in partition.replicas
+        }
+        self._electing.update(
+            broker_id
+            for broker_id in waiting
+            if broker_id in self._sessions and image.brokers[broker_id].is_active
+        )
 
     def grant_all(self, image: MetadataImage, now_ms: int) -> None:
         """Grant every unfenced broker one full session; what they reported is kept."""
@@ -157,11 +169,12 @@ class Liveness:
     def ready_to_go(self, image: MetadataImage) -> list[BrokerId]:
         """Return the stopping brokers that every active broker has caught up with: their next heartbeat lets them go."""
         ready: list[BrokerId] = []
+        lowest = self.lowest_active_offset(image) if self._stopping else 0
         for broker_id in sorted(self._stopping):
             session = self._sessions.get(broker_id)
             if session is None or session.shutdown_offset is None:
                 self._stopping.discard(broker_id)
-            elif session.shutdown_offset <= self.lowest_active_offset(image):
+            elif session.shutdown_offset <= lowest:
                 ready.append(broker_id)
         return ready
 

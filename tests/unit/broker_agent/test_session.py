@@ -407,6 +407,15 @@ def test_a_history_that_was_put_back_is_read_to_its_own_end() -> None:
     assert session.may_serve(20, replace(image_with(), end_offset=50))
 
 
+def test_an_image_in_place_of_what_follows_is_read_to_the_end_before_anybody_is_served() -> None:
+    """Its own history may be another than the quorum's, which fenced it for that below the high watermark."""
+    session = a_registered_session()
+    answer(session, called(session, 0), high_watermark=40)
+    answer(session, called(session, 10), kind=FetchKind.IMAGE, high_watermark=50)
+    assert not session.may_serve(20, replace(image_with(), end_offset=49))
+    assert session.may_serve(20, replace(image_with(), end_offset=50))
+
+
 def test_the_timeout_is_the_one_of_the_newest_answer() -> None:
     """An operator may change it while brokers stay registered."""
     session = a_registered_session()

@@ -15,7 +15,7 @@ from metadata_log.segments import SegmentedLog
 from quorum.committed_log import CommittedLog
 from quorum.controller import Controller
 from quorum.fetch_service import FetchService
-from tests.unit.quorum.test_controller import Lab, online, poll, setting, settings, spin
+from tests.unit.quorum.test_controller import Lab, online, poll, setting, settings, spin, with_many_partitions
 
 
 class FetchLab(Lab):
@@ -78,6 +78,39 @@ def test_a_parked_fetch_is_woken_by_a_commit_which_proves_leadership(tmp_path: P
         assert answer["kind"] == "DELTA"
         assert answer["high_watermark"] == controller.committed.end_offset
         assert lab.services[1].parked == 0
+
+    run(tmp_path, story)
+
+
+def test_a_foreign_position_fences_whole_however_many_parts_that_takes(tmp_path: Path) -> None:
+    async def story(lab: FetchLab) -> None:
+        controller, epochs = await with_many_partitions(lab, 11, 12)
+        request = replace(lab.at_end(controller, 11, epochs[11]), last_crc=1)
+        fetch = lab.fetch(1, request)
+        await spin()
+        lab.quorum.commit()
+        assert header(await fetch)["broker_state"] == "FENCED"
+        assert controller.committed.brokers[BrokerId(11)].fenced
+        assert not any(
+            partition.leader == 11 for *_, partition in controller.committed.partitions_on(BrokerId(11))
+        )
+
+    run(tmp_path, story)
+
+
+def test_a_poll_that_comes_late_unfences_a_broker_whose_session_must_then_run_out(tmp_path: Path) -> None:
+    async def story(lab: FetchLab) -> None:
+        controller = lab.lead(1)
+        epoch = await online(lab, controller, 11)
+        late = lab.at_end(controller, 11, epoch)
+        last = lab.fetch(1, replace(late, want_shut_down=True))
+        await spin()
+        lab.fetch(1, late)
+        await spin()
+        lab.quorum.commit()
+        await last
+        assert not controller.committed.brokers[BrokerId(11)].fenced
+        assert controller.liveness.has_session(BrokerId(11), epoch, now_ms=lab.now_ms)
 
     run(tmp_path, story)
 

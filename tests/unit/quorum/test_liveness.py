@@ -1,7 +1,9 @@
 """E: sessions: who has one, whose is over, what a new claim grants."""
 
+from dataclasses import replace
+
 from metadata_log.fields import INT64_MAX
-from metadata_log.ids import BrokerId
+from metadata_log.ids import NO_LEADER, BrokerId
 from quorum.liveness import Liveness
 from tests.support.decisions import World
 
@@ -54,6 +56,21 @@ def test_a_claim_grants_every_unfenced_broker_a_full_session() -> None:
     assert world.liveness.has_session(ONE, epoch, now_ms=5100)
     assert world.liveness.applied_offset(TWO) is None
     assert world.liveness.expired(5101) == (ONE, epoch, 101)
+
+
+def test_a_claim_looks_for_leaders_only_where_there_is_none() -> None:
+    world = World(session_timeout_ms=100)
+    for line in ("register 1", "heartbeat 1", "register 2", "heartbeat 2", "register 3", "heartbeat 3"):
+        world.run(line)
+    world.run("create t on=1,2")
+    world.liveness.begin(world.image, 5000)
+    assert not any(world.liveness.is_electing(BrokerId(broker_id)) for broker_id in (1, 2, 3))
+    topic = world.image.topics[world.image.topic_ids["t"]]
+    (partition,) = topic.partitions
+    leaderless = topic._replace(partitions=(partition._replace(leader=NO_LEADER),))
+    image = replace(world.image, topics=world.image.topics.set(topic.topic_id, leaderless))
+    world.liveness.begin(image, 5000)
+    assert [world.liveness.is_electing(BrokerId(broker_id)) for broker_id in (1, 2, 3)] == [True, True, False]
 
 
 def test_granting_again_keeps_what_was_reported() -> None:
