@@ -448,7 +448,10 @@ class _Node:
             urls = self._other_urls(from_node)
             if not urls:
                 raise
-            await download_snapshot(self._http(), urls, snapshot_id, self.store.directory)
+            try:
+                await download_snapshot(self._http(), urls, snapshot_id, self.store.directory)
+            except ValueError as error:
+                raise SnapshotNotFound(str(error)) from error  # a peer named what is no id
             image = await asyncio.to_thread(self.store.load, snapshot_id)
             await asyncio.to_thread(self._hash, snapshot_id)
         self._loaded = {snapshot_id: image}

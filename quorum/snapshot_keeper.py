@@ -34,6 +34,8 @@ RETRY_S = 10.0
 """A snapshot that failed (a full disk, mostly) is tried again after so long."""
 COUNT_EVERY_S = 60.0
 """How often Raft's log is looked at, which grows without records, too."""
+BUSY = 10
+"""So many times as many entries are borne while records come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +107,21 @@ class SnapshotKeeper(AppliedListener):
             self._stopping.set()  # the process ends when its threads do: what is being written goes on without rests
 
     async def count(self) -> None:
-        """Let Raft trim its log where it grows without records, until cancelled."""
+        """Let Raft trim its log where it grows without records, until cancelled.
+
+        While records come the policy decides: its snapshots stand at the same offsets on all nodes, so that each can have
+        another's, and those of a timer do not. Far beyond, the log is trimmed all the same.
+        """
+        seen = -1
         while True:
             await asyncio.sleep(COUNT_EVERY_S)
-            if self._controller.raft.status().entries_untrimmed >= self.entries_max and self._due is None:
+            untrimmed, end_offset = (
+                self._controller.raft.status().entries_untrimmed,
+                self._controller.committed.end_offset,
+            )
+            most = self.entries_max if end_offset == seen else self.entries_max * BUSY
+            seen = end_offset
+            if untrimmed >= most and self._due is None:
                 self._now_due()
 
     async def scrub(self) -> None:

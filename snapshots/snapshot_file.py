@@ -89,7 +89,11 @@ def write_snapshot(
             partial.unlink(missing_ok=True)
             raise
         partial.replace(path)
-        sync_directory(directory)
+        try:
+            sync_directory(directory)
+        except OSError:
+            path.unlink(missing_ok=True)  # or the next attempt would take it for one that is durable
+            raise
     return path
 
 

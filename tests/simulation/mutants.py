@@ -645,7 +645,7 @@ MUTANTS: Final = (
         "reads and fetches rest on no proof of leadership",
         f"{_L}.read_index",
         _reads_at_once,
-        Seeds("fifo", 30),
+        Seeds("fifo", 110),
     ),
     Mutant(
         "deposed-renews",
@@ -874,9 +874,9 @@ MUTANTS: Final = (
     ),
     Mutant(
         "elects-late",
-        "elections wait for thirteen times as long",
+        "elections wait for twenty times as long",
         "tests.simulation.world:RaftSettings",
-        lambda settings: partial(settings, election_timeout_min_ms=4_000, election_timeout_max_ms=8_000),
+        lambda settings: partial(settings, election_timeout_min_ms=6_000, election_timeout_max_ms=12_000),
         Seeds("fifo", 10),
     ),
     Mutant(

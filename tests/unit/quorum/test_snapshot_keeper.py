@@ -14,6 +14,7 @@ from metadata_log.ids import SnapshotId
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import SNAPSHOT_DOWNLOADS_MAX, SNAPSHOT_ENTRIES
 from quorum import snapshot_keeper
+from quorum.controller import Controller
 from quorum.raft.raft_log import RaftPosition
 from snapshots.snapshot_file import write_snapshot
 from tests.unit.quorum.test_controller import Lab, run
@@ -97,7 +98,16 @@ def test_a_log_that_grows_without_records_is_trimmed_behind_the_same_snapshot(
         tasks = [asyncio.create_task(desk.keeper.run()), asyncio.create_task(desk.keeper.count())]
         await asyncio.sleep(0.05)
         assert trimmed == []
+        # While records come the policy decides, alike on all nodes.
+        controller = desk.keeper._controller
+        quiet = controller.committed
+        writing = asyncio.create_task(_writes_on(controller))
+        await asyncio.sleep(0.01)
         entries += 1
+        await asyncio.sleep(0.05)
+        assert trimmed == []
+        writing.cancel()
+        controller.committed = quiet
         async with asyncio.timeout(30):
             while not trimmed:
                 await asyncio.sleep(0.001)
@@ -106,6 +116,14 @@ def test_a_log_that_grows_without_records_is_trimmed_behind_the_same_snapshot(
             task.cancel()
 
     run(story)
+
+
+async def _writes_on(controller: Controller) -> None:
+    """Let the log be longer at each turn of the loop."""
+    while True:
+        image = controller.committed
+        controller.committed = replace(image, end_offset=image.end_offset + 1)
+        await asyncio.sleep(0)
 
 
 def test_only_so_many_downloads_are_under_way(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import errno
 import gc
+import os
 import random
 from itertools import accumulate
 from pathlib import Path
@@ -221,5 +222,17 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr("snapshots.snapshot_file.os.fsync", full)
     with pytest.raises(DiskFailed, match="No space left on device: free at least"):
+        write_snapshot(an_image(), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_whose_name_could_not_be_made_durable_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_directory: Path) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr("snapshots.snapshot_file.sync_directory", fails)
+    with pytest.raises(DiskFailed):
         write_snapshot(an_image(), tmp_path)
     assert list(tmp_path.iterdir()) == []
