@@ -95,4 +95,6 @@ def test_signals_that_come_while_a_process_stops_change_nothing(tmp_path: Path, 
             with suppress(subprocess.TimeoutExpired):
                 process.wait(SIGNAL_EVERY_S)
                 break
-    assert process.returncode == 0
+        assert process.stderr is not None
+        said = process.stderr.read()
+    assert process.returncode == 0, said
