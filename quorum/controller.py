@@ -82,6 +82,10 @@ class _InFlight:
     delta: Delta
 
 
+TURN_MS: Final = 10
+"""After a decision that takes as long, others wait for as long as it took: large ones that arrive together would add up to
+one silence, and a leader that is not heard is replaced."""
+
 CLOCK_JUMP_MS: Final = 1_000
 """Unix time and our own clock drift apart by less between two checks, unless somebody sets the clock."""
 
@@ -165,6 +169,8 @@ class Controller:
         """Where the newest of our batches that touched a broker ends."""
         self._waiters: deque[_Waiter] = deque()
         self._transfers: list[asyncio.Future[NodeId]] = []
+        self._turn_over: asyncio.Event | None = None
+        """Set when the turn of a long decision is over; None: nobody has one."""
         self._checked_at_ms = 0
         self._time_of_day_ahead_ms = 0
         """By how much Unix time was ahead of our clock at the last check."""
@@ -216,24 +222,41 @@ class Controller:
         """
         operation = OPERATIONS[type(command)]
         while True:
-            tip = self.tip
+            await self.turn()
+            # From here to the append: no await. The tip we read is the tip we extend.
+            tip, began_ms = self.tip, self._now_ms()
             if request is not None and (known := tip.results.get(request.request_id)) is not None:
                 return await self._repeated(known, operation, request)
-            # From here to the append: no await. The tip we read is the tip we extend.
             decision = self._decide(command)
+            envelope = Envelope(actor=actor, cause=decision.cause)
+            if request is not None and not decision.more:
+                envelope = envelope._replace(
+                    request_id=request.request_id,
+                    request_sha256=request.sha256,
+                    operation=operation,
+                    response=msgpack.packb(_sorted(decision.outcome())) if decision.refusal is None else None,
+                )
+            batch = self.append(decision, envelope) if decision.records else None
+            self._take_turn(began_ms)
             if not decision.more:
-                break
-            self.append(decision, Envelope(actor=actor, cause=decision.cause))
+                return await self._carried_out(decision, envelope, batch)
             await asyncio.sleep(0)  # a long change is made in parts, and heartbeats leave meanwhile
-        envelope = Envelope(actor=actor, cause=decision.cause)
-        if request is not None:
-            envelope = envelope._replace(
-                request_id=request.request_id,
-                request_sha256=request.sha256,
-                operation=operation,
-                response=msgpack.packb(_sorted(decision.outcome())) if decision.refusal is None else None,
-            )
-        return await self._carry_out(decision, envelope)
+
+    async def turn(self) -> None:
+        """Wait while a long decision has its turn: for as long as it took, so that what it wrote and heartbeats leave."""
+        while self._turn_over is not None:
+            await self._turn_over.wait()
+
+    def _take_turn(self, began_ms: int) -> None:
+        took_ms = self._now_ms() - began_ms
+        if took_ms >= TURN_MS and self._turn_over is None:
+            self._turn_over = asyncio.Event()
+            asyncio.get_running_loop().call_later(took_ms / 1000, self._end_turn)
+
+    def _end_turn(self) -> None:
+        assert self._turn_over is not None
+        self._turn_over.set()
+        self._turn_over = None
 
     def _decide(self, command: Command) -> Decision:
         return decide(
@@ -245,9 +268,11 @@ class Controller:
             cluster_id=self._settings.cluster_id,
         )
 
-    async def _carry_out(self, decision: Decision, envelope: Envelope) -> Outcome:
-        """Append a decision made on the tip just now and return once it is applied; raises as `submit`."""
-        if not decision.records:
+    async def _carried_out(
+        self, decision: Decision, envelope: Envelope, batch: RecordBatch | None
+    ) -> Outcome:
+        """Return once a decision just made is applied, and what it rests on if it has no batch; raises as `submit`."""
+        if batch is None:
             # A refusal and "nothing to do" may rest on records in flight, so they wait for them; and on a state that a
             # newer controller has left behind, so they wait for proof that there is none.
             end_offset, claim_epoch = self.tip.end_offset, self._claim_epoch
@@ -257,7 +282,6 @@ class Controller:
             await self.settled(end_offset, request_id=None, wrote=False)
             self.counters.writes_refused += decision.refusal is not None
             return Outcome(answer=decision.outcome(), base_offset=end_offset, end_offset=end_offset)
-        batch = self.append(decision, envelope)
         self.counters.writes += 1
         await self.settled(batch.end_offset, request_id=envelope.request_id, wrote=True)
         stored = None if envelope.request_id is None else self.committed.results.get(envelope.request_id)
@@ -274,7 +298,7 @@ class Controller:
                 f"this request id was used for another request ({known.operation} at offset {known.base_offset}); "
                 "draw a new id for a new request"
             )
-            return await self._carry_out(Decision(refusal=refusal), NO_ENVELOPE)
+            return await self._carried_out(Decision(refusal=refusal), NO_ENVELOPE, None)
         await self.settled(known.end_offset, request_id=request.request_id, wrote=True)
         return _stored(self.committed.results.get(request.request_id) or known)
 
@@ -411,6 +435,7 @@ class Controller:
             NotCaughtUp: the observer lacks too much of the log.
             and what `submit` raises.
         """
+        await self.turn()  # here, so that `submit` does not wait between what is judged here and its append
         tip = self.tip
         if request is None or tip.results.get(request.request_id) is None:
             raft = self.raft.status()
@@ -422,7 +447,7 @@ class Controller:
                     check_change(command, raft, node_id=self._settings.node_id)
                 except Rejected as refusal:
                     # Like any refusal: told only with proof that no newer controller sees it otherwise.
-                    return await self._carry_out(Decision(refusal=refusal), NO_ENVELOPE)
+                    return await self._carried_out(Decision(refusal=refusal), NO_ENVELOPE, None)
         return await self.submit(command, actor=actor, request=request)
 
     # --- brokers
@@ -441,12 +466,14 @@ class Controller:
             NotController, ThrottlingQuotaExceeded.
         """
         end_offset = self._broker_ends.get(request.broker_id, 0)
-        decided = heartbeat(self.tip, request, liveness=self.liveness, now_ms=self._now_ms())
+        began_ms = self._now_ms()
+        decided = heartbeat(self.tip, request, liveness=self.liveness, now_ms=began_ms)
         decision = decided.decision
         decision.outcome()
         if decision.records:
             envelope = Envelope(actor=f"Broker:{request.broker_id}", cause=decision.cause)
             end_offset = self.append(decision, envelope).end_offset
+            self._take_turn(began_ms)
         return decided, end_offset if end_offset > self.committed.end_offset else None
 
     def is_fenced(self, broker_id: BrokerId, broker_epoch: int) -> bool:

@@ -64,6 +64,8 @@ class FetchService(AppliedListener):
             NotController, InconsistentClusterId, StaleBrokerEpoch, ThrottlingQuotaExceeded.
         """
         controller = self._controller
+        if request.want_fence or request.want_shut_down:
+            await controller.turn()  # it may be long, too
         arrived_at_ms, arrived_end = self._now_ms(), controller.tip.end_offset
         controller.counters.fetches += 1
         if request.cluster_id != self._settings.cluster_id:

@@ -222,13 +222,12 @@ def _waits_under_any_claim(_original: Any) -> Any:
 
 
 def _refuses_at_once(original: Any) -> Any:
-    async def carry_out(controller: Any, decision: Any, envelope: Any) -> Any:
-        if decision.records:
-            return await original(controller, decision, envelope)
-        decision.outcome()
-        return await original(controller, decision, envelope)
+    async def carried_out(controller: Any, decision: Any, envelope: Any, batch: Any) -> Any:
+        if batch is None:
+            decision.outcome()
+        return await original(controller, decision, envelope, batch)
 
-    return carry_out
+    return carried_out
 
 
 def _forgets_requests(original: Any) -> Any:
@@ -845,9 +844,18 @@ MUTANTS: Final = (
     Mutant(
         "hasty-refusal",
         "a refusal does not wait for what it rests on",
-        f"{_C}._carry_out",
+        f"{_C}._carried_out",
         _refuses_at_once,
         Seeds("nasty", 40),
+    ),
+    Mutant(
+        "no-turns",
+        "long decisions that arrive together are made one right after the other",
+        f"{_C}.turn",
+        _reads_at_once,
+        Directed(
+            f"{_CONTROLLER_TESTS}::test_long_decisions_that_arrive_together_leave_the_loop_to_others_in_between"
+        ),
     ),
     Mutant(
         "forgets-requests",

@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,9 @@ from metadata_log.records.brokers import BrokerEndpoint, FeatureRange
 from metadata_log.records.configs import BROKER
 from metadata_log.state_digest import buckets_of
 from quorum.config import ControllerSettings, TimingSettings, VoterSettings
-from quorum.controller import Controller, Outcome, Request
+from quorum.controller import TURN_MS, Controller, Outcome, Request
+from quorum.decide.dispatch import decide
+from quorum.decision import Decision
 from tests.support.histories import A_TOPIC_ID_OF_INT, A_TYPE_UNKNOWN_HERE, frame_behind, random_history
 from tests.support.model_raft import ModelQuorum
 
@@ -558,6 +561,34 @@ def test_a_request_repeated_between_two_parts_of_itself_is_carried_out_once() ->
         assert [batch.envelope.request_id for batch in batches] == [None] * (len(batches) - 1) + [uuid(77)]
         assert max(len(batch.records) for batch in batches) <= RECORDS_PER_PART_MAX
         assert leaders(controller) == {12: MANY}
+
+    run(story)
+
+
+@pytest.mark.parametrize(("took_ms", "apart"), [(TURN_MS, True), (TURN_MS - 1, False)])
+def test_long_decisions_that_arrive_together_leave_the_loop_to_others_in_between(
+    monkeypatch: pytest.MonkeyPatch, took_ms: int, apart: bool
+) -> None:
+    async def story(lab: Lab) -> None:
+        controller, loop_round, decided_in = lab.lead(1), 0, []
+
+        def slow(*arguments: Any, **rest: Any) -> Decision:
+            lab.now_ms += took_ms
+            decided_in.append(loop_round)
+            return decide(*arguments, **rest)
+
+        monkeypatch.setattr("quorum.controller.decide", slow)
+        writes = [
+            asyncio.create_task(controller.submit(setting(str(n)), actor=None, request=None))
+            for n in range(4)
+        ]
+        while len(decided_in) < len(writes):
+            await asyncio.sleep(0)
+            loop_round += 1
+        lab.quorum.commit()
+        ends = [(await write).end_offset for write in writes]
+        assert ends == sorted(ends)
+        assert [after - before > 1 for before, after in pairwise(decided_in)] == [apart] * 3
 
     run(story)
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgpack
 import pytest
@@ -13,7 +14,8 @@ from metadata_log.ids import BrokerId, NodeId
 from metadata_log.protocol import FetchRequest, SnapshotOffer
 from metadata_log.segments import SegmentedLog
 from quorum.committed_log import CommittedLog
-from quorum.controller import Controller
+from quorum.controller import TURN_MS, Controller
+from quorum.decide.brokers import Heartbeat, heartbeat
 from quorum.fetch_service import FetchService
 from tests.unit.quorum.test_controller import Lab, online, poll, setting, settings, spin, with_many_partitions
 
@@ -94,6 +96,31 @@ def test_a_foreign_position_fences_whole_however_many_parts_that_takes(tmp_path:
         assert not any(
             partition.leader == 11 for *_, partition in controller.committed.partitions_on(BrokerId(11))
         )
+
+    run(tmp_path, story)
+
+
+def test_polls_that_arrive_together_take_turns_where_each_means_long_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(lab: FetchLab) -> None:
+        controller = lab.lead(1)
+        epochs = {broker_id: await online(lab, controller, broker_id) for broker_id in (11, 12)}
+
+        def slow(*arguments: Any, **rest: Any) -> Heartbeat:
+            lab.now_ms += TURN_MS
+            return heartbeat(*arguments, **rest)
+
+        monkeypatch.setattr("quorum.controller.heartbeat", slow)
+        for broker_id, epoch in epochs.items():
+            lab.fetch(1, replace(lab.at_end(controller, broker_id, epoch), want_fence=True))
+        began = controller.tip.end_offset
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert controller.tip.end_offset == began + 1
+        await controller.turn()
+        await spin()
+        assert controller.tip.end_offset == began + 2
 
     run(tmp_path, story)
 
