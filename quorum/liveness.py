@@ -14,10 +14,17 @@ class _Session:
     """The last contact of one registration.
 
     `applied_offset` is what the broker reported last, exclusive; `known_offset` the same, but 0 again after its
-    registration changed: what it does from then on it has not told yet.
+    registration changed: what it does from then on it has not told yet. `is_leaving` while parts of its shutdown are due.
     """
 
-    __slots__ = ("applied_offset", "broker_epoch", "contact_ms", "known_offset", "shutdown_offset")
+    __slots__ = (
+        "applied_offset",
+        "broker_epoch",
+        "contact_ms",
+        "is_leaving",
+        "known_offset",
+        "shutdown_offset",
+    )
 
     def __init__(self, broker_epoch: int, contact_ms: int) -> None:
         self.broker_epoch = broker_epoch
@@ -25,6 +32,7 @@ class _Session:
         self.applied_offset = 0
         self.known_offset = 0
         self.shutdown_offset: int | None = None
+        self.is_leaving = False
 
 
 class Liveness:
@@ -138,7 +146,7 @@ class Liveness:
         self._registered_at[broker_id] = (broker_epoch, offset)
         session = self._session(broker_id, broker_epoch)
         if session is not None:
-            session.shutdown_offset = None
+            session.shutdown_offset, session.is_leaving = None, False
             session.applied_offset = session.known_offset = 0
 
     def registration_offset(self, broker_id: BrokerId, broker_epoch: int) -> int:
@@ -153,10 +161,24 @@ class Liveness:
         session = self._session(broker_id, broker_epoch)
         return None if session is None else session.shutdown_offset
 
-    def began_shutdown(self, broker_id: BrokerId, broker_epoch: int, *, offset: int) -> None:
-        """Remember where the leaderships of a stopping broker had moved away; the first offset stands."""
+    def is_leaving(self, broker_id: BrokerId, broker_epoch: int) -> bool:
+        """Answer whether parts of a shutdown that began under this leadership may still be due.
+
+        The leaderships may all have been in the first: then nothing else tells that others must learn of it.
+        """
         session = self._session(broker_id, broker_epoch)
-        if session is not None and session.shutdown_offset is None:
+        return session is not None and session.is_leaving
+
+    def began_shutdown(self, broker_id: BrokerId, broker_epoch: int, *, offset: int | None) -> None:
+        """Remember where the leaderships of a stopping broker had moved away; the first offset stands.
+
+        None: not all of them yet, another part is due.
+        """
+        session = self._session(broker_id, broker_epoch)
+        if session is None:
+            return
+        session.is_leaving = offset is None
+        if offset is not None and session.shutdown_offset is None:
             session.shutdown_offset = offset
             self._stopping.add(broker_id)
 
@@ -164,7 +186,7 @@ class Liveness:
         """Forget the shutdown of a broker that was fenced."""
         session = self._sessions.get(broker_id)
         if session is not None:
-            session.shutdown_offset = None
+            session.shutdown_offset, session.is_leaving = None, False
 
     def ready_to_go(self, image: MetadataImage) -> list[BrokerId]:
         """Return the stopping brokers that every active broker has caught up with: their next heartbeat lets them go."""

@@ -358,7 +358,9 @@ class _Decider:
                 return self._let_go()
             return self._fence("FENCE_REQUESTED", should_shut_down=False)
         if request.want_shut_down:
-            if leads_any(self.image, broker.broker_id):
+            if leads_any(self.image, broker.broker_id) or self.liveness.is_leaving(
+                broker.broker_id, broker.broker_epoch
+            ):
                 return self._begin_shutdown()
             return self._let_go()
         if self.liveness.is_electing(broker.broker_id):
@@ -415,9 +417,8 @@ class _Decider:
         changes = changes_on_leaving(self.image, broker.broker_id, ineligible=self.ineligible)
         changed, more = _part(changes, self.records_max - len(records))
         records += changed
-        if not more:
-            offset = self.image.end_offset + len(records)
-            self.liveness.began_shutdown(broker.broker_id, broker.broker_epoch, offset=offset)
+        offset = None if more else self.image.end_offset + len(records)
+        self.liveness.began_shutdown(broker.broker_id, broker.broker_epoch, offset=offset)
         decision = Decision(records=records, cause=self._cause("CONTROLLED_SHUTDOWN"), more=more)
         return Heartbeat(decision=decision, state=BrokerState.STOPPING)
 

@@ -192,6 +192,17 @@ def test_a_shutdown_in_parts_moves_everything_before_it_counts() -> None:
     assert world.heartbeat(1, want_shut_down=True).should_shut_down
 
 
+def test_a_shutdown_in_parts_waits_for_others_also_where_all_leaderships_are_in_the_first() -> None:
+    world = online(1, 2, records_max=10)
+    world.run("create many on=" + "/".join(["1,2"] * 5 + ["2,1"] * 20))
+    while world.heartbeat(1, want_shut_down=True).decision.more:
+        pass
+    assert not world.heartbeat(1, want_shut_down=True).should_shut_down
+    assert not world.image.brokers[BrokerId(1)].fenced
+    world.heartbeat(2)
+    assert world.heartbeat(1, want_shut_down=True).should_shut_down
+
+
 def test_an_unfencing_in_parts_elects_everywhere() -> None:
     world = online(1, 2, records_max=10)
     many_partitions(world, 25, "1")
