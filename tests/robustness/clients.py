@@ -245,6 +245,8 @@ class Watcher:
     frames: list[bytes] = field(default_factory=list)
     end_offset: int = 0
     last_crc: int = 0
+    seen: list[tuple[int, int]] = field(default_factory=list)
+    """When (Unix ns) we had the log up to which offset (exclusive)."""
     broken: str | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -269,6 +271,7 @@ class Watcher:
                 return
             self.frames.append(frame)
             self.end_offset, self.last_crc = batch.end_offset, batch.crc
+        self.seen.append((time.time_ns(), self.end_offset))
 
 
 def write_history(history: list[Operation], path: Path) -> None:

@@ -104,6 +104,7 @@ class Faults:
             "kill -9 follower": lambda kind: self._kill(kind, leader=False),
             "kill -9 broker": self._kill_broker,
             "SIGSTOP": self._stop,
+            "SIGSTOP broker": self._stop_broker,
             "restart": self._restart,
             "transfer": self._transfer,
             "change of voters": self._change_voters,
@@ -203,16 +204,35 @@ class Faults:
             await self._start(node_id, right=KILLED)
             happening.end_ns = time.monotonic_ns()
 
-    async def _kill_broker(self, kind: str) -> None:
+    async def _broker(self, kind: str) -> tuple[int, Fault] | None:
+        """Begin a fault of a broker's process, which runs; None: the other lane has one under way with it."""
         node_id = self.rng.choice([member.id for member in self.cluster.brokers])
         where = f"broker {node_id}"
         if any(fault.where == where and fault.end_ns is None for fault in self.happened):
-            return  # the other lane has killed it
-        await self._revive(node_id)
+            return None
         happening = self._began(kind, where)
+        await self._revive(node_id)
+        return node_id, happening
+
+    async def _kill_broker(self, kind: str) -> None:
+        begun = await self._broker(kind)
+        if begun is None:
+            return
+        node_id, happening = begun
         await asyncio.to_thread(self.cluster.kill, node_id)
         await self._last(happening)
         await self._revive(node_id, right=KILLED)
+        happening.end_ns = time.monotonic_ns()
+
+    async def _stop_broker(self, kind: str) -> None:
+        """Let a broker sleep, perhaps beyond its session: awake again, it may not serve as if nothing had been."""
+        begun = await self._broker(kind)
+        if begun is None:
+            return
+        node_id, happening = begun
+        self.cluster.signal(node_id, signal.SIGSTOP)
+        await self._last(happening, self.rng.uniform(0.2, STOPPED_S_MAX))
+        self.cluster.signal(node_id, signal.SIGCONT)
         happening.end_ns = time.monotonic_ns()
 
     async def _stop(self, kind: str) -> None:

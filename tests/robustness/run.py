@@ -25,6 +25,7 @@ from tests.robustness.clients import Load, Watcher, write_history
 from tests.robustness.faults import Fault, Faults, how_it_ended
 from tests.robustness.history import Operation, check
 from tests.robustness.proxies import Proxies
+from tests.robustness.serving import Asker, fencings, served_while_fenced
 
 CLIENTS: Final = 12
 WATCHERS: Final = 2
@@ -38,6 +39,7 @@ KINDS_MIN: Final = 10
 WRITES_MIN: Final = 0.30
 CONDITIONAL_MIN: Final = 0.05
 IN_FAULT_MIN: Final = 0.25
+SERVED_MIN: Final = 0.25
 CLIENTS_MIN: Final = 8
 CONVERGED_S: Final = 60.0
 STANDS: Final = {True: (1,), False: (0,), None: (0, 1)}
@@ -54,6 +56,9 @@ class Verdict:
     faults: list[Fault] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
     claims: int = 0
+    asked: int = 0
+    served: int = 0
+    fencings: int = 0
     end_offset: int = 0
 
     @property
@@ -75,6 +80,7 @@ class Verdict:
             ("faults", len(self.faults), FAULTS_MIN * share),
             ("kinds of faults", kinds, KINDS_MIN * min(1.0, 2 * share)),
             ("share begun in a fault", in_fault / max(1, self.checked), IN_FAULT_MIN),
+            ("share served by brokers", self.served / max(1, self.asked), SERVED_MIN),
         ]
         return [f"{name}: {found:.3g} of {wanted:.3g}" for name, found, wanted in floors if found < wanted]
 
@@ -97,6 +103,7 @@ class Verdict:
             f"{in_fault:.0f} % begun inside a fault",
             f"p50 {cuts[49]:.1f} ms, p99 {cuts[98]:.0f} ms; longest gap between acknowledged writes {gap_ms:.0f} ms",
             f"{self.claims} claims of leadership; a log of {self.end_offset} records",
+            f"brokers served {self.served} of {self.asked} requests answered; {self.fencings} fencings of silent brokers",
             f"{len(self.faults)} faults of {len(kinds)} kinds: {told_kinds}",
         ]
         lines += [f"VIOLATION: {violation}" for violation in self.violations]
@@ -132,7 +139,9 @@ async def run(directory: Path, *, minutes: float, seed: int) -> Verdict:
             load = Load(urls, random.Random(rng.getrandbits(64)), lambda: faults.active)
             watchers = [Watcher(urls, random.Random(rng.getrandbits(64))) for _ in range(WATCHERS)]
             stop = asyncio.Event()
+            asker = Asker({broker.id: broker.http for broker in cluster.brokers})
             watching = [asyncio.create_task(watcher.run(stop)) for watcher in watchers]
+            watching.append(asyncio.create_task(asker.run(stop)))
             end = time.monotonic() + 60 * minutes
             async with asyncio.TaskGroup() as group:
                 group.create_task(faults.run(end))
@@ -147,7 +156,7 @@ async def run(directory: Path, *, minutes: float, seed: int) -> Verdict:
                 f"controller {node_id} could not be given its vote back"
                 for node_id in await faults.without_a_vote()
             ]
-            await _judge(verdict, cluster, watchers)
+            await _judge(verdict, cluster, watchers, asker)
         finally:
             await cluster.stop()
     verdict.violations += [
@@ -158,7 +167,7 @@ async def run(directory: Path, *, minutes: float, seed: int) -> Verdict:
     return verdict
 
 
-async def _judge(verdict: Verdict, cluster: LocalCluster, watchers: list[Watcher]) -> None:
+async def _judge(verdict: Verdict, cluster: LocalCluster, watchers: list[Watcher], asker: Asker) -> None:
     contradiction = check(verdict.history)
     if contradiction is not None:
         verdict.violations.append(f"not linearizable: {contradiction}")
@@ -181,9 +190,13 @@ async def _judge(verdict: Verdict, cluster: LocalCluster, watchers: list[Watcher
     first = next(iter(logs.values()))
     if any(log != first for log in logs.values()):
         verdict.violations.append("the controllers' logs differ")
-    for batch, _ in decode_all(first):
-        verdict.claims += batch.claim is not None
-        verdict.end_offset = batch.end_offset
+    batches = [batch for batch, _ in decode_all(first)]
+    verdict.claims = sum(batch.claim is not None for batch in batches)
+    verdict.end_offset = batches[-1].end_offset
+    verdict.asked, verdict.served = len(asker.answers), sum(answer.served for answer in asker.answers)
+    verdict.fencings = fencings(batches)
+    seen = [at for watcher in watchers for at in watcher.seen]
+    verdict.violations += served_while_fenced(asker.answers, batches, seen)
     verdict.violations += misplaced(verdict.history, first)
     for broker in cluster.brokers:
         for wrong in (went_past(cluster.directory, broker), _broken_stream(cluster.data(broker.id), first)):

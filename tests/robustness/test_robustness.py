@@ -163,6 +163,7 @@ def violations(nodes: Nodes, kind: str) -> list[str]:
         "kill -9 follower",
         "kill -9 broker",
         "SIGSTOP",
+        "SIGSTOP broker",
         "restart",
         "change of voters",
         "full disk",
