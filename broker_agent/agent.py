@@ -28,15 +28,7 @@ from broker_agent.lifecycle import Action, Event, State, step
 from broker_agent.metrics import BrokerNumbers
 from broker_agent.session import Call, Fetched, Outcome, Refused, Session, Unreachable, WaitUntil
 from metadata_log import limits
-from metadata_log.clock import monotonic_ms, unix_ms
 from metadata_log.codec import DamagedFrame
-from metadata_log.data_directory import (
-    DirectoryLock,
-    Meta,
-    leaving_no_process_json,
-    read_meta,
-    write_process_json,
-)
 from metadata_log.delta import Delta
 from metadata_log.errors import (
     DamagedFile,
@@ -49,9 +41,18 @@ from metadata_log.errors import (
 )
 from metadata_log.ids import NO_NODE, random_uuid
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
-from metadata_log.protocol import Diverging, FetchKind, Registered, SnapshotOffer
-from metadata_log.recent_faults import RecentFaults, recent_faults
+from metadata_log.node.clock import monotonic_ms, unix_ms
+from metadata_log.node.data_directory import (
+    DirectoryLock,
+    Meta,
+    leaving_no_process_json,
+    read_meta,
+    write_process_json,
+)
+from metadata_log.node.recent_warnings import RecentFaults, recent_faults
 from metadata_log.records.brokers import BrokerEndpoint
+from metadata_log.wire.commands import Registered
+from metadata_log.wire.fetch import Diverging, FetchKind, SnapshotOffer
 from snapshots.download import download_snapshot
 
 log = logging.getLogger(__name__)

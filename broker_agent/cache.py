@@ -15,7 +15,12 @@ from typing import Final
 from broker_agent.follower import position_of
 from metadata_log.batch import RecordBatch
 from metadata_log.codec import FrameHeader
-from metadata_log.data_directory import (
+from metadata_log.digest import EMPTY_BUCKETS, Buckets
+from metadata_log.errors import DamagedFile, DiskFailed, InvariantBroken
+from metadata_log.image.metadata_image import EMPTY, MetadataImage
+from metadata_log.limits import FRAME_BYTES_MAX, MIB, SNAPSHOT_AGE_MS, SNAPSHOTS_KEPT
+from metadata_log.log.segmented_log import SegmentedLog
+from metadata_log.node.data_directory import (
     checked_json,
     from_checked_json,
     quarantine,
@@ -23,11 +28,6 @@ from metadata_log.data_directory import (
     replace_file,
     sync_directory,
 )
-from metadata_log.errors import DamagedFile, DiskFailed, InvariantBroken
-from metadata_log.image.metadata_image import EMPTY, MetadataImage
-from metadata_log.limits import FRAME_BYTES_MAX, MIB, SNAPSHOT_AGE_MS, SNAPSHOTS_KEPT
-from metadata_log.segments import SegmentedLog
-from metadata_log.state_digest import EMPTY_BUCKETS, Buckets
 from snapshots.fold import fold
 from snapshots.policy import SnapshotClock, SnapshotPolicy
 from snapshots.snapshot_file import position_of as snapshot_position

@@ -8,15 +8,11 @@ import msgpack
 
 from broker_agent.session import Call, Fetched, Outcome, Refused, Unreachable
 from metadata_log.errors import InvalidRequest, MetadataError, error_named
-from metadata_log.fields import Fields
 from metadata_log.limits import FETCH_BYTES_MAX, HTTP_BODY_TIMEOUT_MS, MIB
-from metadata_log.protocol import (
-    SESSION_TIMEOUT_HEADER,
-    FetchRequest,
-    Registered,
-    decode_fetch_body,
-    unpack,
-)
+from metadata_log.wire.bodies import unpack
+from metadata_log.wire.commands import Registered
+from metadata_log.wire.fetch import SESSION_TIMEOUT_HEADER, FetchRequest, decode_fetch_body
+from metadata_log.wire.fields import Fields
 
 MSGPACK: Final = "application/msgpack"
 CONNECT_MAX_MS: Final = 500

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from broker_agent import metrics
 from broker_agent.lifecycle import State
+from metadata_log.digest import digest
 from metadata_log.errors import (
     BrokerNotAvailable,
     MetadataError,
@@ -18,14 +19,13 @@ from metadata_log.errors import (
     UnknownRoute,
     UnknownTopicOrPartition,
 )
-from metadata_log.http_connection import listen
-from metadata_log.http_errors import error_body, status_of
 from metadata_log.ids import uuid_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topics import TopicImage
+from metadata_log.image.views import describe_topic
+from metadata_log.node.http_answers import error_body, status_of
+from metadata_log.node.http_server import listen
 from metadata_log.records.registry import json_rows
-from metadata_log.state_digest import digest
-from metadata_log.views import describe_topic
 
 if TYPE_CHECKING:
     from broker_agent.agent import BrokerAgent

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from metadata_log.errors import Fault
-from metadata_log.protocol import BrokerState
+from metadata_log.wire.fetch import BrokerState
 
 State: TypeAlias = BrokerState
 

@@ -29,7 +29,6 @@ from metadata_log.errors import (
 from metadata_log.ids import Uuid
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import CLOCK_DRIFT_PERCENT, FETCH_BYTES_DEFAULT
-from metadata_log.protocol import FetchAnswer, FetchKind, FetchRequest, RegisterBroker, Registered
 from metadata_log.records.brokers import BrokerEndpoint, FeatureRange
 from metadata_log.records.features import (
     METADATA_VERSION,
@@ -38,6 +37,8 @@ from metadata_log.records.features import (
     METAQUORUM_VERSION,
     METAQUORUM_VERSION_LEVEL,
 )
+from metadata_log.wire.commands import RegisterBroker, Registered
+from metadata_log.wire.fetch import FetchAnswer, FetchKind, FetchRequest
 
 ROUND_PAUSE_MIN_MS: Final = 20
 """After a round without an active controller; an election takes tens of milliseconds, so look again soon."""

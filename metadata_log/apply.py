@@ -9,6 +9,18 @@ import immutables
 
 from metadata_log.batch import RecordBatch
 from metadata_log.delta import Delta
+from metadata_log.digest import (
+    Buckets,
+    DigestBuilder,
+    broker_line,
+    config_line,
+    feature_line,
+    partition_line,
+    producer_ids_line,
+    quorum_version_line,
+    topic_lines,
+    voter_line,
+)
 from metadata_log.errors import InvariantBroken
 from metadata_log.ids import BrokerId, TopicId
 from metadata_log.image.brokers import BrokerImage
@@ -34,18 +46,6 @@ from metadata_log.records.quorum import (
 )
 from metadata_log.records.snapshots import RequestResultRecord, SnapshotHeaderRecord
 from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
-from metadata_log.state_digest import (
-    Buckets,
-    DigestBuilder,
-    broker_line,
-    config_line,
-    feature_line,
-    partition_line,
-    producer_ids_line,
-    quorum_version_line,
-    topic_lines,
-    voter_line,
-)
 
 
 class Applied(NamedTuple):

@@ -27,7 +27,7 @@ from metadata_log.errors import (
 )
 from metadata_log.limits import BATCH_BYTES_MAX, FRAME_BYTES_MAX, RECORDS_PER_BATCH_MAX
 from metadata_log.records.registry import Record, from_row, to_row
-from metadata_log.rows import reader_of
+from metadata_log.records.rows import reader_of
 
 T = TypeVar("T")
 

@@ -18,8 +18,8 @@ from typing import Any, Final, NoReturn
 
 from metadata_log import limits
 from metadata_log.errors import Fault, MetadataError, OutcomeUnknown, Rejected, Unavailable
-from metadata_log.fields import INT32_MAX
 from metadata_log.ids import uuid_from_text
+from metadata_log.wire.fields import INT32_MAX
 from ops import when
 from ops.render import OUTPUTS
 from ops.talk import one_line, say
@@ -352,7 +352,7 @@ def _add_processes(tree: _Tree) -> None:
     up = tree.verb(
         "up",
         "Run a local cluster in the foreground: format what is not there, start what is.",
-        run="up_commands:run_up",
+        run="verbs.up:run_up",
         parent=tree.output,
         examples=("up", "up --controllers 5 --brokers 2 --dir /tmp/cluster", "up --demo"),
     )
@@ -365,7 +365,7 @@ def _add_processes(tree: _Tree) -> None:
     form = storage.verb(
         "format",
         "Make the data directory of one node. Never formats twice.",
-        run="storage_commands:run_format",
+        run="verbs.storage:run_format",
         parent=tree.output,
         examples=("storage format --config controller.toml --cluster-id 4L6g3nShT-eMCtK--X86sw",),
     )
@@ -374,7 +374,7 @@ def _add_processes(tree: _Tree) -> None:
     about = storage.verb(
         "info",
         "Show whose a data directory is, and whether its process runs.",
-        run="storage_commands:run_info",
+        run="verbs.storage:run_info",
         parent=tree.output,
         examples=("storage info --config controller.toml", "storage info metaquorum-data/controller-1"),
     )
@@ -385,7 +385,7 @@ def _add_processes(tree: _Tree) -> None:
         run = tree.noun(role, f"A {role}'s process.").verb(
             "run",
             f"Run one {role} in the foreground until SIGINT or SIGTERM.",
-            run=f"process_commands:run_{role}_process",
+            run=f"verbs.process:run_{role}_process",
             parent=None,
             examples=(f"{role} run --config {role}.toml",),
         )
@@ -397,14 +397,14 @@ def _add_cluster(tree: _Tree) -> None:
     quorum.verb(
         "status",
         "Show who leads and how far each voter is. Asks every controller; needs no leader.",
-        run="quorum_commands:run_status",
+        run="verbs.quorum:run_status",
         parent=tree.network,
         examples=("quorum status", "quorum status -o json"),
     )
     transfer = quorum.verb(
         "transfer",
         "Have another controller lead, before work on the host of the one that does.",
-        run="quorum_commands:run_transfer",
+        run="verbs.quorum:run_transfer",
         parent=tree.network,
         examples=("quorum transfer", "quorum transfer --to 2"),
     )
@@ -418,7 +418,7 @@ def _add_cluster(tree: _Tree) -> None:
     health = quorum.verb(
         "health",
         "Judge the cluster: green, yellow or red, and why (exit code 0, 10, 20).",
-        run="quorum_commands:run_health",
+        run="verbs.quorum:run_health",
         parent=tree.network,
         examples=("quorum health", "quorum health --wait --for 30s --expect-brokers 3"),
     )
@@ -434,14 +434,14 @@ def _add_cluster(tree: _Tree) -> None:
     brokers.verb(
         "list",
         "List brokers, their states and how far each has applied the log.",
-        run="brokers_commands:run_list",
+        run="verbs.brokers:run_list",
         parent=tree.network,
         examples=("brokers list", "brokers list -o jsonl"),
     )
     describe = brokers.verb(
         "describe",
         "Show one broker.",
-        run="brokers_commands:run_describe",
+        run="verbs.brokers:run_describe",
         parent=tree.network,
         examples=("brokers describe 11",),
     )
@@ -451,7 +451,7 @@ def _add_cluster(tree: _Tree) -> None:
     create = topics.verb(
         "create",
         "Create a topic.",
-        run="topics_commands:run_create",
+        run="verbs.topics:run_create",
         parent=tree.network,
         examples=(
             "topics create orders --partitions 6 --replication-factor 3 --config retention.ms=86400000",
@@ -467,7 +467,7 @@ def _add_cluster(tree: _Tree) -> None:
     topics.verb(
         "list",
         "List topics.",
-        run="topics_commands:run_list",
+        run="verbs.topics:run_list",
         parent=tree.network,
         examples=("topics list",),
     )
@@ -475,7 +475,7 @@ def _add_cluster(tree: _Tree) -> None:
         verb = topics.verb(
             name,
             does,
-            run=f"topics_commands:run_{name}",
+            run=f"verbs.topics:run_{name}",
             parent=tree.network,
             examples=(f"topics {name} orders",),
         )
@@ -490,7 +490,7 @@ def _add_cluster(tree: _Tree) -> None:
         verb = configs.verb(
             name,
             does,
-            run=f"configs_commands:run_{name}",
+            run=f"verbs.configs:run_{name}",
             parent=tree.network,
             examples=(f"configs {name} {example}",),
         )
@@ -505,21 +505,21 @@ def _add_voter_verbs(tree: _Tree, quorum: "_Noun") -> None:
     add = quorum.verb(
         "add-voter",
         "Let a controller vote that follows as an observer and holds the whole log.",
-        run="voters_commands:run_add",
+        run="verbs.voters:run_add",
         parent=tree.network,
         examples=("quorum add-voter --id 4 --dry-run", "quorum add-voter --id 4"),
     )
     remove = quorum.verb(
         "remove-voter",
         "Take a controller's vote; if it runs it goes on as an observer.",
-        run="voters_commands:run_remove",
+        run="verbs.voters:run_remove",
         parent=tree.network,
         examples=("quorum remove-voter --id 4 --dry-run", "quorum remove-voter --id 4"),
     )
     replace = quorum.verb(
         "replace-voter",
         "Let a controller's new disk vote in place of its lost one. May be run again after an interruption.",
-        run="voters_commands:run_replace",
+        run="verbs.voters:run_replace",
         parent=tree.patient,
         examples=("quorum replace-voter --id 3 --dry-run", "quorum replace-voter --id 3 --timeout 5m"),
     )
@@ -538,7 +538,7 @@ def _add_log(tree: _Tree) -> None:
     dump = log.verb(
         "dump",
         "Print records: of the cluster, or offline of a data directory, a segment or a snapshot.",
-        run="log_commands:run_dump",
+        run="verbs.log:run_dump",
         parent=tree.network,
         examples=(
             "log dump --from -10m -o jsonl",
@@ -550,7 +550,7 @@ def _add_log(tree: _Tree) -> None:
     verify = log.verb(
         "verify",
         "Check every frame of segments, snapshots and journals offline; damage is exit code 6 and names file and byte.",
-        run="log_commands:run_verify",
+        run="verbs.log:run_verify",
         parent=tree.output,
         examples=("log verify metaquorum-data/controller-1", "log verify 00000000000000000000.log"),
     )
@@ -560,7 +560,7 @@ def _add_log(tree: _Tree) -> None:
     export = log.verb(
         "export",
         "Write the cluster's log as Parquet, what is new only, and print the manifest.",
-        run="log_commands:run_export",
+        run="verbs.log:run_export",
         parent=tree.network,
         examples=("log export --to export",),
     )
@@ -571,21 +571,21 @@ def _add_log(tree: _Tree) -> None:
     snapshot.verb(
         "list",
         "List the snapshots a controller holds.",
-        run="snapshot_commands:run_list",
+        run="verbs.snapshot:run_list",
         parent=tree.network,
         examples=("snapshot list",),
     )
     snapshot.verb(
         "take",
         "Write a snapshot now.",
-        run="snapshot_commands:run_take",
+        run="verbs.snapshot:run_take",
         parent=tree.network,
         examples=("snapshot take",),
     )
     check = snapshot.verb(
         "verify",
         "Check every frame, the count and the digest of a snapshot file; damage is exit code 6.",
-        run="snapshot_commands:run_verify",
+        run="verbs.snapshot:run_verify",
         parent=tree.output,
         examples=("snapshot verify 00000000000000001200-0000000003.snapshot",),
     )
@@ -594,7 +594,7 @@ def _add_log(tree: _Tree) -> None:
     state = tree.verb(
         "state",
         "Show the whole state, now or as it was.",
-        run="state_commands:run_state",
+        run="verbs.state:run_state",
         parent=tree.network,
         examples=("state", "state --at 1234 -o json", "state --at -2h"),
     )
@@ -613,7 +613,7 @@ def _add_analysis(tree: _Tree) -> None:
     digest = replay.verb(
         "digest",
         "Compute the state digest of an export.",
-        run="replay_commands:run_digest",
+        run="verbs.replay:run_digest",
         parent=tree.output,
         examples=("replay digest --export export", "replay digest --export export --at 1200 --engine duckdb"),
     )
@@ -624,7 +624,7 @@ def _add_analysis(tree: _Tree) -> None:
     report = replay.verb(
         "report",
         "Tell in Markdown what happened: who led, which brokers were fenced, what it came to.",
-        run="replay_commands:run_report",
+        run="verbs.replay:run_report",
         parent=tree.output,
         examples=("replay report --export export > report.md",),
     )
@@ -655,7 +655,7 @@ def _add_bench(tree: _Tree) -> None:
         measured = bench.verb(
             name,
             does,
-            run="bench_commands:run_bench",
+            run="verbs.bench:run_bench",
             parent=tree.output,
             examples=(f"bench {name} --json", *((f"bench {name} --peer etcd --json",) if has_peer else ())),
         )

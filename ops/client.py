@@ -30,9 +30,9 @@ from metadata_log.errors import (
     Unavailable,
     error_named,
 )
-from metadata_log.fields import is_host
 from metadata_log.ids import Uuid, random_uuid, uuid_text
 from metadata_log.limits import MIB
+from metadata_log.wire.fields import is_host
 from ops.talk import fail_usage
 
 BOOTSTRAP_VARIABLE: Final = "METAQUORUM_BOOTSTRAP"

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeVar
 
+from metadata_log.digest import digest
 from metadata_log.errors import Fault, Unavailable
-from metadata_log.state_digest import digest
 from ops import render
 from ops.client import Unreachable
 from ops.local_cluster import LocalCluster
-from ops.log_commands import export_cluster, file_frames
-from ops.topics_commands import topic_table
+from ops.verbs.log import export_cluster, file_frames
+from ops.verbs.topics import topic_table
 
 Seen = TypeVar("Seen")
 SETTLE_S: Final = 30.0

@@ -29,14 +29,14 @@ from typing import Any, Final, Literal, Self, TypeAlias
 
 from broker_agent.config import BrokerSettings
 from metadata_log import limits
-from metadata_log.data_directory import (
+from metadata_log.errors import DirectoryInUse, DiskFailed, Fault, InvalidSettings, Rejected, Unavailable
+from metadata_log.ids import BrokerId, NodeId, Uuid, random_uuid, uuid_from_text, uuid_text
+from metadata_log.node.data_directory import (
     Role,
     format_directory,
     renamed_os_errors,
     replace_file,
 )
-from metadata_log.errors import DirectoryInUse, DiskFailed, Fault, InvalidSettings, Rejected, Unavailable
-from metadata_log.ids import BrokerId, NodeId, Uuid, random_uuid, uuid_from_text, uuid_text
 from ops.client import ClusterClient, Unreachable
 from ops.log_format import STREAM_VARIABLE
 from ops.processes import is_locked, running_process

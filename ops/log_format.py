@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from metadata_log.limits import MIB
-from metadata_log.recent_faults import facts_of
+from metadata_log.node.recent_warnings import facts_of
 from ops.when import time_text
 
 LOG_FILE_BYTES_MAX: Final = 16 * MIB

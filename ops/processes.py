@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from metadata_log.data_directory import is_alive, read_process_json
+from metadata_log.node.data_directory import is_alive, read_process_json
 
 
 def running_process(data: Path) -> dict[str, Any] | None:

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from broker_agent.config import BrokerSettings
-from metadata_log.data_directory import Role
 from metadata_log.errors import InvalidSettings
-from metadata_log.fields import is_host
 from metadata_log.ids import BrokerId, NodeId, Uuid, is_reserved, uuid_from_text, uuid_text
+from metadata_log.node.data_directory import Role
+from metadata_log.wire.fields import is_host
 from quorum.config import (
     WILDCARDS,
     ControllerSettings,

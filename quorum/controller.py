@@ -36,17 +36,18 @@ from metadata_log.errors import (
 )
 from metadata_log.ids import BrokerId, NodeId, Uuid, uuid_text
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
-from metadata_log.protocol import AddVoter, Command, FetchRequest, RemoveVoter
 from metadata_log.records.quorum import KRAFT_VERSION_LEVEL, Voter, VoterEndpoint
 from metadata_log.records.snapshots import RequestResultRecord
+from metadata_log.wire.commands import AddVoter, Command, RemoveVoter
+from metadata_log.wire.fetch import FetchRequest
 from quorum.config import ControllerSettings
 from quorum.decide.brokers import Heartbeat, fence, heartbeat
+from quorum.decide.decision import Answer, Decision
 from quorum.decide.dispatch import OPERATIONS, decide
 from quorum.decide.quorum import claim, identities
-from quorum.decision import Answer, Decision
-from quorum.liveness import Liveness
+from quorum.decide.voter_changes import check_change
 from quorum.raft.raft_log import RaftLog, Voters
-from quorum.voters import check_change
+from quorum.sessions import Liveness
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -16,9 +16,23 @@ from aiohttp import web
 
 from metadata_log import limits
 from metadata_log.batch import RecordBatch
-from metadata_log.clock import monotonic_ms, unix_ms
 from metadata_log.codec import DamagedFrame, decode_all, read_header
-from metadata_log.data_directory import (
+from metadata_log.delta import Delta
+from metadata_log.errors import (
+    DamagedFile,
+    Fault,
+    OutcomeUnknown,
+    QuorumRefused,
+    Rejected,
+    SnapshotNotFound,
+    Unavailable,
+)
+from metadata_log.ids import NO_NODE, NodeId, Uuid, random_uuid
+from metadata_log.image.metadata_image import EMPTY, MetadataImage
+from metadata_log.log.segmented_log import SegmentedLog
+from metadata_log.node.clock import monotonic_ms, unix_ms
+from metadata_log.node.collector import short_collections
+from metadata_log.node.data_directory import (
     DirectoryLock,
     Meta,
     Reserve,
@@ -31,37 +45,23 @@ from metadata_log.data_directory import (
     settle_names,
     write_process_json,
 )
-from metadata_log.delta import Delta
-from metadata_log.errors import (
-    DamagedFile,
-    Fault,
-    OutcomeUnknown,
-    QuorumRefused,
-    Rejected,
-    SnapshotNotFound,
-    Unavailable,
-)
-from metadata_log.http_connection import listen
-from metadata_log.ids import NO_NODE, NodeId, Uuid, random_uuid
-from metadata_log.image.metadata_image import EMPTY, MetadataImage
-from metadata_log.recent_faults import RecentFaults, recent_faults
-from metadata_log.segments import SegmentedLog
-from quorum.collector import short_collections
-from quorum.committed_log import CommittedLog
+from metadata_log.node.http_server import listen
+from metadata_log.node.recent_warnings import RecentFaults, recent_faults
 from quorum.config import ControllerSettings, HostPort, address_text
 from quorum.controller import AppliedListener, Controller
 from quorum.decide.quorum import identities
-from quorum.fetch_service import FetchService
-from quorum.http_api import HttpApi
-from quorum.log_repair import LogRepair, fetch_pages, tell_unreadable
+from quorum.fetch.service import FetchService
+from quorum.http.app import HttpApi
+from quorum.log.committed_log import CommittedLog
+from quorum.log.repair import LogRepair, fetch_pages, tell_unreadable
+from quorum.log.snapshot_keeper import SnapshotKeeper
 from quorum.raft.adapter import PointerDisk, PySyncObjLog, stored_pointer
 from quorum.raft.guard import RaftSettings
-from quorum.raft.journal import Journal, OsDisk, room_to_open
-from quorum.raft.journal_thread import JournalThread
-from quorum.raft.lost_journal import check_reaches_log, lost_journal
+from quorum.raft.journal.journal import Journal, OsDisk, room_to_open
+from quorum.raft.journal.lost import check_reaches_log, lost_journal
+from quorum.raft.journal.thread import JournalThread
 from quorum.raft.raft_log import Member
 from quorum.raft.transport import TOO_MANY_OBSERVERS, Hello, TcpTransport, founding_sha256
-from quorum.snapshot_keeper import SnapshotKeeper
 from quorum.status import QuorumStatus
 from snapshots.download import download_snapshot
 from snapshots.snapshot_file import position_of

@@ -4,17 +4,17 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from metadata_log import limits
+from metadata_log.digest import digest
 from metadata_log.ids import NodeId, Uuid, uuid_text
-from metadata_log.recent_faults import RecentFaults
-from metadata_log.state_digest import digest
-from quorum.committed_log import CommittedLog
+from metadata_log.node.recent_warnings import RecentFaults
 from quorum.config import ControllerSettings, address_text
 from quorum.controller import Controller
-from quorum.fetch_service import FetchService
-from quorum.log_repair import LogRepair
+from quorum.fetch.service import FetchService
+from quorum.log.committed_log import CommittedLog
+from quorum.log.repair import LogRepair
+from quorum.log.snapshot_keeper import SnapshotKeeper
 from quorum.raft.raft_log import PeerStatus, RaftStatus, Role
 from quorum.raft.transport import Refusal
-from quorum.snapshot_keeper import SnapshotKeeper
 
 READY_WITHIN_MS = 5_000
 """A ready node has seen a commit so recently: an idle leader commits an empty entry every second."""

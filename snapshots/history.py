@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from metadata_log.batch import RecordBatch
 from metadata_log.errors import OffsetCompacted, OffsetInFuture
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
-from metadata_log.segments import SegmentedLog
+from metadata_log.log.segmented_log import SegmentedLog
 from snapshots.fold import fold
 from snapshots.store import SnapshotStore
 

@@ -23,15 +23,15 @@ import msgpack
 
 from metadata_log.apply import image_of
 from metadata_log.codec import DamagedFrame, check_frame, damaged_file, decode, frame_of, read_frame
-from metadata_log.data_directory import renamed_os_errors, sync_directory
+from metadata_log.digest import Buckets, buckets_of, digest
 from metadata_log.errors import DamagedFile, InvariantBroken, WrittenByAnotherVersion
 from metadata_log.ids import SnapshotId
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.snapshot_rows import SnapshotRow, row_reader
 from metadata_log.limits import BATCH_BYTES_MAX, RECORDS_PER_BATCH_MAX
+from metadata_log.node.data_directory import renamed_os_errors, sync_directory
 from metadata_log.records.registry import to_row
 from metadata_log.records.snapshots import SnapshotFooterRecord, SnapshotHeaderRecord
-from metadata_log.state_digest import Buckets, buckets_of, digest
 
 SUFFIX: Final = ".snapshot"
 RESTS: Final = 3

@@ -8,16 +8,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from metadata_log.data_directory import (
+from metadata_log.digest import Buckets
+from metadata_log.errors import DamagedFile, DiskFailed, SnapshotNotFound
+from metadata_log.ids import SnapshotId
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.node.data_directory import (
     quarantine,
     renamed_os_errors,
     sync_directory,
     unreadable_is_damaged,
 )
-from metadata_log.errors import DamagedFile, DiskFailed, SnapshotNotFound
-from metadata_log.ids import SnapshotId
-from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.state_digest import Buckets
 from snapshots.policy import to_retire
 from snapshots.snapshot_file import SUFFIX, check_snapshot, position_of, read_snapshot
 

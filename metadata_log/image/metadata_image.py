@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import immutables
 
+from metadata_log.digest import EMPTY_BUCKETS, Buckets
 from metadata_log.ids import BrokerId, TopicId, in_order
 from metadata_log.image.brokers import BrokerImage
 from metadata_log.image.results import RequestResults
@@ -17,7 +18,6 @@ from metadata_log.records.producer_ids import ProducerIdsRecord
 from metadata_log.records.quorum import QuorumVersionRecord, Voter, VotersRecord
 from metadata_log.records.registry import Record
 from metadata_log.records.topics import TopicRecord
-from metadata_log.state_digest import EMPTY_BUCKETS, Buckets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

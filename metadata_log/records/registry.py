@@ -22,9 +22,9 @@ from metadata_log.records.quorum import (
     Voter,
     VotersRecord,
 )
+from metadata_log.records.rows import reader_of
 from metadata_log.records.snapshots import RequestResultRecord, SnapshotFooterRecord, SnapshotHeaderRecord
 from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
-from metadata_log.rows import reader_of
 
 Record: TypeAlias = (
     RegisterBrokerRecord

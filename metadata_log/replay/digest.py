@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from metadata_log.apply import apply, image_of
 from metadata_log.batch import NO_ENVELOPE, RecordBatch
+from metadata_log.digest import EMPTY_BUCKETS, DigestBuilder, config_line, digest_of_buckets
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.records.configs import is_sensitive
 from metadata_log.records.quorum import ControllerClaimRecord, NoOpRecord
@@ -23,7 +24,6 @@ from metadata_log.replay.columns import records_of
 from metadata_log.replay.engines import DuckDb, Engine, Spark, rows
 from metadata_log.replay.state import State, state_at
 from metadata_log.replay.tables import RECORDS, Export, open_export
-from metadata_log.state_digest import EMPTY_BUCKETS, DigestBuilder, config_line, digest_of_buckets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

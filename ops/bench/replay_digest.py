@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from metadata_log.log.segmented_log import SegmentedLog
 from metadata_log.replay.digest import state_digest
 from metadata_log.replay.export import export_log
 from metadata_log.replay.session import session
-from metadata_log.segments import SegmentedLog
 from ops.bench import big_log
 from ops.bench.measure import BenchmarkFailed, figures, report
 from ops.bench.probes import probes

@@ -27,7 +27,6 @@ from metadata_log.image.brokers import BrokerImage
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topics import PartitionImage
 from metadata_log.limits import BATCH_BYTES_MAX, BROKERS_MAX, KIB, RECORDS_PER_PART_MAX
-from metadata_log.protocol import BrokerState, FetchRequest, RegisterBroker, UnregisterBroker
 from metadata_log.records.brokers import (
     BrokerRegistrationChangeRecord,
     RegisterBrokerRecord,
@@ -36,6 +35,9 @@ from metadata_log.records.brokers import (
 from metadata_log.records.features import KRAFT_VERSION, METADATA_VERSION, METAQUORUM_VERSION
 from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.records.registry import Record
+from metadata_log.wire.commands import RegisterBroker, UnregisterBroker
+from metadata_log.wire.fetch import BrokerState, FetchRequest
+from quorum.decide.decision import Decision
 from quorum.decide.partitions import (
     Electorate,
     changes_on_joining,
@@ -43,8 +45,7 @@ from quorum.decide.partitions import (
     directory_of,
     leads_any,
 )
-from quorum.decision import Decision
-from quorum.liveness import Liveness
+from quorum.sessions import Liveness
 
 NOBODY: frozenset[BrokerId] = frozenset()
 

@@ -15,14 +15,14 @@ from metadata_log.errors import (
     PolicyViolation,
     UnknownTopicOrPartition,
 )
-from metadata_log.fields import INT32_MAX, INT64_MAX
 from metadata_log.ids import BrokerId
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.image.views import settings_items
 from metadata_log.limits import RECORDS_PER_BATCH_MAX
-from metadata_log.protocol import AlterConfigs
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC, ConfigRecord
-from metadata_log.views import settings_items
-from quorum.decision import Decision
+from metadata_log.wire.commands import AlterConfigs
+from metadata_log.wire.fields import INT32_MAX, INT64_MAX
+from quorum.decide.decision import Decision
 
 Check = Callable[[str], str | None]
 """Returns what is wrong with a value, if anything is."""

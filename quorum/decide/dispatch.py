@@ -7,7 +7,7 @@ from typing import Final, assert_never
 from metadata_log.errors import Rejected
 from metadata_log.ids import BrokerId
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.protocol import (
+from metadata_log.wire.commands import (
     AddVoter,
     AlterConfigs,
     Command,
@@ -18,8 +18,8 @@ from metadata_log.protocol import (
     UnregisterBroker,
 )
 from quorum.decide import brokers, configs, quorum, topics
-from quorum.decision import Decision
-from quorum.liveness import Liveness
+from quorum.decide.decision import Decision
+from quorum.sessions import Liveness
 
 OPERATIONS: Final[Mapping[type[Command], str]] = {
     RegisterBroker: "RegisterBroker",

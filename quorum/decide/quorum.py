@@ -4,11 +4,9 @@ from collections.abc import Sequence
 
 from metadata_log.batch import Cause
 from metadata_log.errors import DuplicateVoter, InvalidRequest, VoterNotFound
-from metadata_log.fields import is_host
 from metadata_log.ids import BrokerId, NodeId, Uuid, is_reserved, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import CONTROLLERS_MAX
-from metadata_log.protocol import AddVoter, RemoveVoter
 from metadata_log.records.features import (
     METADATA_VERSION,
     METADATA_VERSION_LEVEL,
@@ -25,7 +23,9 @@ from metadata_log.records.quorum import (
     VotersRecord,
 )
 from metadata_log.records.registry import Record
-from quorum.decision import Decision
+from metadata_log.wire.commands import AddVoter, RemoveVoter
+from metadata_log.wire.fields import is_host
+from quorum.decide.decision import Decision
 
 
 def claim(image: MetadataImage, *, node_id: NodeId, cluster_id: str, voters: tuple[Voter, ...]) -> Decision:

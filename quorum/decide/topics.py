@@ -22,21 +22,21 @@ from metadata_log.errors import (
 from metadata_log.ids import MIGRATING, UNASSIGNED, BrokerId, TopicId, Uuid, random_uuid, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topics import PartitionImage, TopicImage
+from metadata_log.image.views import describe_topic
 from metadata_log.limits import (
     LIST_ITEMS_MAX,
     NAME_LENGTH_MAX,
     PARTITIONS_PER_TOPIC_MAX,
     RECORDS_PER_BATCH_MAX,
 )
-from metadata_log.protocol import CreateTopic, DeleteTopic
 from metadata_log.records.configs import TOPIC, ConfigRecord
 from metadata_log.records.partitions import RECOVERED, PartitionRecord
 from metadata_log.records.registry import Record
 from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
-from metadata_log.views import describe_topic
+from metadata_log.wire.commands import CreateTopic, DeleteTopic
 from quorum.decide.configs import check_topic_configs
-from quorum.decision import Decision
-from quorum.placement import place, usable_brokers
+from quorum.decide.decision import Decision
+from quorum.decide.placement import place, usable_brokers
 
 DEFAULT: Final = -1
 PARTITIONS_DEFAULT: Final = 1

@@ -42,7 +42,7 @@ from metadata_log.errors import (
 from metadata_log.ids import NO_NODE, NodeId
 from metadata_log.limits import HEARTBEAT_MS, RAFT_ENTRY_BYTES_MAX, RAFT_UNCOMMITTED_BYTES_MAX
 from quorum.raft.guard import NEVER, Guard, RaftSettings, SnapshotNews
-from quorum.raft.journal import REPLACE_THE_VOTER, Journal, JournalBatch
+from quorum.raft.journal.journal import REPLACE_THE_VOTER, Journal, JournalBatch
 from quorum.raft.messages import NO_OP, PAYLOAD, Message, RaftTransport, frames_of
 from quorum.raft.pointer import FILE_NAME as POINTER_FILE
 from quorum.raft.pointer import Pointer

@@ -7,9 +7,9 @@ import random
 import tempfile
 from pathlib import Path
 
+from metadata_log.digest import digest
 from metadata_log.replay.digest import state_digest
 from metadata_log.replay.export import export_log
-from metadata_log.state_digest import digest
 from tests.powercut.recorder import Recorder, put_tree, tree_of
 from tests.powercut.workloads import Facts, NotKept
 from tests.support.exports import frames_of, image_at

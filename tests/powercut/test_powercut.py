@@ -10,11 +10,11 @@ from unittest.mock import patch
 import pytest
 
 import broker_agent.cache
-import metadata_log.segments
+import metadata_log.log.segmented_log
 import snapshots.download
 import snapshots.snapshot_file
-from metadata_log.segments import SegmentedLog
-from quorum.raft.journal import OsDisk, OsFile
+from metadata_log.log.segmented_log import SegmentedLog
+from quorum.raft.journal.journal import OsDisk, OsFile
 from tests.powercut.campaign import campaign
 from tests.powercut.disk_model import ROOT, DiskModel, Move, Name, Sync, SyncDirectory, Write
 from tests.powercut.recorder import Recorder, put_tree, tree_of
@@ -96,7 +96,7 @@ def _nothing(*_: object, **__: object) -> None:
         *(
             pytest.param(
                 make,
-                lambda: patch.object(metadata_log.segments, "_sync_file", _nothing),
+                lambda: patch.object(metadata_log.log.segmented_log, "_sync_file", _nothing),
                 id=f"{make.name}-not-synced-after-a-kill",
             )
             for make in (SegmentsWorkload, CacheWorkload)

@@ -22,32 +22,32 @@ import pysyncobj.journal as stock
 import broker_agent.cache as cache_module
 from broker_agent.cache import Cache
 from metadata_log.codec import read_header
-from metadata_log.data_directory import (
+from metadata_log.digest import digest
+from metadata_log.errors import ForeignDirectory
+from metadata_log.ids import NO_NODE, NodeId, Uuid
+from metadata_log.image.metadata_image import EMPTY, MetadataImage
+from metadata_log.log.segmented_log import SegmentedLog
+from metadata_log.node.data_directory import (
     format_directory,
     is_fresh,
     load_meta,
     not_fresh_any_more,
     sync_directory,
 )
-from metadata_log.errors import ForeignDirectory
-from metadata_log.ids import NO_NODE, NodeId, Uuid
-from metadata_log.image.metadata_image import EMPTY, MetadataImage
-from metadata_log.protocol import AlterConfigs
 from metadata_log.records.configs import BROKER
-from metadata_log.segments import SegmentedLog
-from metadata_log.state_digest import digest
-from quorum.committed_log import CommittedLog
+from metadata_log.wire.commands import AlterConfigs
 from quorum.config import ControllerSettings, SnapshotSettings, VoterSettings
 from quorum.controller import Controller, Request
+from quorum.log.committed_log import CommittedLog
+from quorum.log.snapshot_keeper import SnapshotKeeper
 from quorum.raft.adapter import PySyncObjLog
 from quorum.raft.guard import RaftSettings
-from quorum.raft.journal import Journal, OsDisk
-from quorum.raft.lost_journal import check_reaches_log
+from quorum.raft.journal.journal import Journal, OsDisk
+from quorum.raft.journal.lost import check_reaches_log
 from quorum.raft.messages import PAYLOAD, Entry
 from quorum.raft.pointer import FILE_NAME as POINTER_FILE
 from quorum.raft.raft_log import Member
 from quorum.server import covered_offset
-from quorum.snapshot_keeper import SnapshotKeeper
 from snapshots.download import _take_in
 from snapshots.history import image_at
 from snapshots.snapshot_file import write_snapshot

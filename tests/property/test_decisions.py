@@ -5,9 +5,9 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from metadata_log.digest import buckets_of
 from metadata_log.ids import BrokerId
-from metadata_log.protocol import BrokerState
-from metadata_log.state_digest import buckets_of
+from metadata_log.wire.fetch import BrokerState
 from tests.support.decisions import World, invariants_hold, registration, word_uuid
 
 BROKERS = 5

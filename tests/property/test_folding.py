@@ -8,14 +8,14 @@ import pytest
 
 from metadata_log.apply import apply, image_of, is_next
 from metadata_log.codec import DamagedFrame, check_frame, decode, encode
+from metadata_log.digest import buckets_of, digest, lines
 from metadata_log.ids import TopicId
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
+from metadata_log.log.segmented_log import SegmentedLog
 from metadata_log.records.quorum import ControllerClaimRecord
 from metadata_log.records.registry import Record, entity_key
 from metadata_log.records.snapshots import SnapshotHeaderRecord
 from metadata_log.records.topics import TopicRecord
-from metadata_log.segments import SegmentedLog
-from metadata_log.state_digest import buckets_of, digest, lines
 from snapshots.fold import fold
 from snapshots.history import image_at
 from snapshots.snapshot_file import read_snapshot, write_snapshot

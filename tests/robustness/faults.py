@@ -13,7 +13,7 @@ from typing import Final
 
 from metadata_log.errors import MetadataError
 from ops.local_cluster import LocalCluster, ended_with
-from ops.quorum_commands import leader_url
+from ops.verbs.quorum import leader_url
 from tests.robustness import proxies as links
 from tests.robustness.proxies import LinkFault, Proxies
 

@@ -18,8 +18,8 @@ import aiohttp
 
 from metadata_log.codec import decode_all
 from ops.local_cluster import LocalCluster, Member
-from ops.log_commands import file_frames
 from ops.settings import host_port
+from ops.verbs.log import file_frames
 from quorum.config import ControllerSettings, HostPort
 from tests.robustness.clients import Load, Watcher, write_history
 from tests.robustness.faults import Fault, Faults, how_it_ended

@@ -36,6 +36,7 @@ from broker_agent.follower import Follower, read_frames
 from broker_agent.session import Call, Fetched, Refused, Session, WaitUntil
 from metadata_log.batch import RecordBatch
 from metadata_log.delta import Delta
+from metadata_log.digest import Buckets
 from metadata_log.errors import (
     BrokerNotAvailable,
     DamagedFile,
@@ -48,7 +49,6 @@ from metadata_log.errors import (
     SnapshotNotFound,
     Unavailable,
 )
-from metadata_log.fetch_window import FetchWindow
 from metadata_log.ids import NO_NODE, BrokerId, NodeId, Uuid
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import (
@@ -57,31 +57,28 @@ from metadata_log.limits import (
     SESSION_CHECK_AGAIN_MS,
     SESSION_CHECKS_PER_TIMEOUT,
 )
-from metadata_log.protocol import (
+from metadata_log.records.brokers import BrokerEndpoint, BrokerRegistrationChangeRecord
+from metadata_log.records.configs import BROKER, TOPIC
+from metadata_log.records.topics import TopicRecord
+from metadata_log.wire.commands import (
     AddVoter,
     AlterConfigs,
     Command,
     CreateTopic,
     DeleteTopic,
-    FetchKind,
-    FetchRequest,
     Registered,
     RemoveVoter,
-    SnapshotOffer,
-    decode_fetch_body,
 )
-from metadata_log.records.brokers import BrokerEndpoint, BrokerRegistrationChangeRecord
-from metadata_log.records.configs import BROKER, TOPIC
-from metadata_log.records.topics import TopicRecord
-from metadata_log.state_digest import Buckets
-from quorum.committed_log import CommittedLog
+from metadata_log.wire.fetch import FetchKind, FetchRequest, SnapshotOffer, decode_fetch_body
 from quorum.config import ControllerSettings, SnapshotSettings, TimingSettings, VoterSettings
 from quorum.controller import AppliedListener, Controller, Outcome, Request
-from quorum.fetch_service import FetchService
-from quorum.raft.lost_journal import check_reaches_log
+from quorum.fetch.service import FetchService
+from quorum.log.committed_log import CommittedLog
+from quorum.log.fetch_window import FetchWindow
+from quorum.log.snapshot_keeper import SnapshotKeeper
+from quorum.raft.journal.lost import check_reaches_log
 from quorum.raft.raft_log import Member, Voters
 from quorum.server import covered_offset
-from quorum.snapshot_keeper import SnapshotKeeper
 from snapshots.snapshot_file import SUFFIX, snapshot_id
 from tests.simulation.contest import SETTING, Contest
 from tests.simulation.registers import NEVER_WRITTEN, Operation, check

@@ -19,8 +19,8 @@ from metadata_log.errors import (
 )
 from metadata_log.ids import NodeId, TopicId, Uuid, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.protocol import Command, CreateTopic, DeleteTopic
 from metadata_log.records.configs import TOPIC
+from metadata_log.wire.commands import Command, CreateTopic, DeleteTopic
 from quorum.controller import Request
 from tests.robustness.history import Kind, Operation, check
 

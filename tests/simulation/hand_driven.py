@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from metadata_log.ids import NodeId
 from quorum.raft.adapter import _Engine, prepare_library
 from quorum.raft.guard import Guard, RaftSettings
-from quorum.raft.journal import Journal
+from quorum.raft.journal.journal import Journal
 from quorum.raft.messages import Message
 from quorum.raft.raft_log import Member, Role
 from tests.simulation.disk import SimulatedDisk

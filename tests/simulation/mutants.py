@@ -32,9 +32,9 @@ TIMEOUT_S: Final = 300
 _GUARD_TESTS: Final = "tests/unit/quorum/raft/test_guard_rules.py"
 _ADAPTER_TESTS: Final = "tests/unit/quorum/raft/test_adapter.py"
 _VOTERS_TESTS: Final = "tests/unit/quorum/raft/test_voters.py"
-_JOURNAL_TESTS: Final = "tests/unit/quorum/raft/test_journal.py"
+_JOURNAL_TESTS: Final = "tests/unit/quorum/raft/journal/test_journal.py"
 _CONTROLLER_TESTS: Final = "tests/unit/quorum/test_controller.py"
-_FETCH_TESTS: Final = "tests/unit/quorum/test_fetch_service.py"
+_FETCH_TESTS: Final = "tests/unit/quorum/fetch/test_service.py"
 _SERVER_TESTS: Final = "tests/unit/quorum/test_server.py"
 
 
@@ -108,7 +108,7 @@ def _only_what_is_applied(_original: Any) -> Any:
 
 def _trusts_the_cache(original: Any) -> Any:
     def recover(disk: Any, file_bytes: int) -> Any:
-        with patch("quorum.raft.journal._JournalFile.write_header", lambda _file: None):
+        with patch("quorum.raft.journal.journal._JournalFile.write_header", lambda _file: None):
             return original(disk, file_bytes)
 
     return recover
@@ -185,7 +185,7 @@ def _counts_who_forgot(count_synced: Any) -> Any:
 
 def _installs_at_once(original: Any) -> Any:
     def begin(log: Any, leader: Any, news: Any) -> None:
-        with patch("quorum.raft.journal.Journal.is_begun", new=True):
+        with patch("quorum.raft.journal.journal.Journal.is_begun", new=True):
             original(log, leader, news)
 
     return begin
@@ -313,7 +313,7 @@ def _looks_through_nothing(_original: Any) -> Any:
 def _knows_any_position(original: Any) -> Any:
     def judge(request: Any, *, log: Any, high_watermark: int, **other: Any) -> Any:
         if log.log_start_offset <= request.fetch_offset < high_watermark:
-            return importlib.import_module("quorum.fetch").SendDelta(request.fetch_offset)
+            return importlib.import_module("quorum.fetch.position").SendDelta(request.fetch_offset)
         return original(request, log=log, high_watermark=high_watermark, **other)
 
     return judge
@@ -409,7 +409,7 @@ def _reads_files_of_any_size(original: Any) -> Any:
 
 _G: Final = "quorum.raft.guard:Guard"
 _L: Final = "quorum.raft.adapter:PySyncObjLog"
-_J: Final = "quorum.raft.journal:Journal"
+_J: Final = "quorum.raft.journal.journal:Journal"
 _C: Final = "quorum.controller:Controller"
 
 MUTANTS: Final = (
@@ -649,7 +649,7 @@ MUTANTS: Final = (
     Mutant(
         "deposed-renews",
         "a deposed leader that slept renews a broker's session: its answers to polls rest on no proof",
-        "quorum.fetch_service:FetchService.__init__",
+        "quorum.fetch.service:FetchService.__init__",
         _fetches_at_once,
         Directed(f"{_FETCH_TESTS}::test_news_at_hand_is_answered_only_with_proof_of_leadership"),
     ),
@@ -663,23 +663,23 @@ MUTANTS: Final = (
     Mutant(
         "quarantine-unsynced",
         "a damaged segment is cut before its copy in quarantine is durable",
-        "metadata_log.segments:quarantine_copy",
+        "metadata_log.log.segmented_log:quarantine_copy",
         _copies_unsynced,
         Directed("tests/powercut/test_powercut.py::test_nothing_promised_is_lost[damaged segments]"),
     ),
     Mutant(
         "lost-all",
         "a journal that is empty beside a snapshot was never begun",
-        "quorum.raft.lost_journal:check_reaches_log",
+        "quorum.raft.journal.lost:check_reaches_log",
         _forgets_snapshots,
         Directed(
-            "tests/unit/ops/test_log_commands.py::test_a_journal_that_is_gone_is_refused_as_the_start_does"
+            "tests/unit/ops/verbs/test_log.py::test_a_journal_that_is_gone_is_refused_as_the_start_does"
         ),
     ),
     Mutant(
         "begins-anew",
         "a voter that lost all it ever wrote begins anew, and votes again",
-        "quorum.raft.journal:_recover",
+        "quorum.raft.journal.journal:_recover",
         _may_always_be_new,
         Directed(f"{_JOURNAL_TESTS}::test_a_journal_that_was_begun_is_never_begun_anew"),
     ),
@@ -749,58 +749,58 @@ MUTANTS: Final = (
     Mutant(
         "journal-crc",
         "the journal's checksums say nothing",
-        "quorum.raft.journal:_batch_crc",
+        "quorum.raft.journal.journal:_batch_crc",
         _always(0),
         Directed(f"{_JOURNAL_TESTS}::test_no_flipped_bit_goes_unnoticed"),
     ),
     Mutant(
         "shortened",
         "a journal file that became shorter was never longer",
-        "quorum.raft.journal:_read",
+        "quorum.raft.journal.journal:_read",
         _reads_files_of_any_size,
         Directed(f"{_JOURNAL_TESTS}::test_a_file_cut_at_any_length_is_refused"),
     ),
     Mutant(
         "lost-end",
         "a journal that ends below its log only lost what was torn",
-        "quorum.raft.lost_journal:check_reaches_log",
+        "quorum.raft.journal.lost:check_reaches_log",
         _always(None),
         Directed(
-            "tests/unit/ops/test_log_commands.py::test_a_journal_that_ends_below_its_log_is_refused_as_the_start_does"
+            "tests/unit/ops/verbs/test_log.py::test_a_journal_that_ends_below_its_log_is_refused_as_the_start_does"
         ),
     ),
     Mutant(
         "file-half-made",
         "the journal enters a file that is still in the making",
-        "quorum.raft.journal:Journal._make_spare",
+        "quorum.raft.journal.journal:Journal._make_spare",
         _always(None),
         Directed(f"{_JOURNAL_TESTS}::test_a_new_file_is_whole_and_synced_before_its_first_batch"),
     ),
     Mutant(
         "header-unsynced",
         "an unused file's header is trusted as the kernel's cache shows it",
-        "quorum.raft.journal:_recover",
+        "quorum.raft.journal.journal:_recover",
         _trusts_the_cache,
         Directed(f"{_JOURNAL_TESTS}::test_the_header_of_an_unused_file_is_not_trusted_before_it_is_synced"),
     ),
     Mutant(
         "ack-before-sync",
         "the journal's sync does nothing",
-        "quorum.raft.journal:OsFile.sync",
+        "quorum.raft.journal.journal:OsFile.sync",
         _always(None),
         Directed("tests/powercut/test_powercut.py::test_nothing_promised_is_lost[journal]"),
     ),
     Mutant(
         "directory-unsynced",
         "new files have no durable name",
-        "quorum.raft.journal:OsDisk._sync_directory",
+        "quorum.raft.journal.journal:OsDisk._sync_directory",
         _always(None),
         Directed("tests/powercut/test_powercut.py::test_nothing_promised_is_lost[journal]"),
     ),
     Mutant(
         "announced-early",
         "a snapshot is announced before the segments are synced",
-        "metadata_log.segments:SegmentedLog.sync",
+        "metadata_log.log.segmented_log:SegmentedLog.sync",
         _always(None),
         Directed("tests/powercut/test_powercut.py::test_nothing_promised_is_lost[node]"),
     ),
@@ -890,7 +890,7 @@ MUTANTS: Final = (
     Mutant(
         "settles-nothing",
         "a start goes on from what only the kernel's cache holds",
-        "quorum.raft.journal:_settle",
+        "quorum.raft.journal.journal:_settle",
         _always(None),
         Seeds("nasty", 10, raft_only=True),
     ),
@@ -911,7 +911,7 @@ MUTANTS: Final = (
     Mutant(
         "blames-brokers",
         "a controller that slept takes its own silence for theirs",
-        "quorum.liveness:Liveness.grant_all",
+        "quorum.sessions:Liveness.grant_all",
         _always(None),
         Directed(_CONTROLLER_TESTS),
     ),
@@ -932,7 +932,7 @@ MUTANTS: Final = (
     Mutant(
         "half-an-election",
         "a new leader leaves an election in parts as the one before left it",
-        "quorum.liveness:Liveness.begin",
+        "quorum.sessions:Liveness.begin",
         _looks_through_nothing,
         Directed(f"{_CONTROLLER_TESTS}::test_an_election_in_parts_is_gone_on_with_by_the_next_controller"),
     ),
@@ -967,16 +967,16 @@ MUTANTS: Final = (
     Mutant(
         "delta-gap",
         "a delta lacks its first batch",
-        "quorum.committed_log:CommittedLog.read",
+        "quorum.log.committed_log:CommittedLog.read",
         _without_the_first_frame,
         Seeds("calm", 5),
     ),
     Mutant(
         "any-position",
         "a broker is sent a delta behind a foreign history",
-        "quorum.fetch:judge",
+        "quorum.fetch.position:judge",
         _knows_any_position,
-        Directed("tests/unit/quorum/test_fetch.py"),
+        Directed("tests/unit/quorum/fetch/test_position.py"),
     ),
     Mutant(
         "evicts-at-a-leap",

@@ -15,9 +15,9 @@ from types import SimpleNamespace
 from typing import cast
 
 from metadata_log.codec import FrameHeader
+from metadata_log.digest import Buckets
 from metadata_log.errors import InvariantBroken
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.state_digest import Buckets
 from snapshots.snapshot_file import SUFFIX, read_snapshot, snapshot_frames, snapshot_id
 from snapshots.store import SnapshotStore
 from tests.simulation.disk import SimulatedDisk

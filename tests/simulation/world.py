@@ -26,7 +26,7 @@ from metadata_log.errors import (
 from metadata_log.ids import NodeId, Uuid
 from quorum.raft.adapter import PySyncObjLog
 from quorum.raft.guard import RaftSettings
-from quorum.raft.journal import Journal, JournalBatch, NodeVote, _frames, _identity
+from quorum.raft.journal.journal import Journal, JournalBatch, NodeVote, _frames, _identity
 from quorum.raft.messages import Entry, Message
 from quorum.raft.raft_log import Member, RaftListener, Role, Voters
 from quorum.raft.voters import from_command, is_change

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from metadata_log.digest import digest
 from metadata_log.replay.digest import state_digest
 from metadata_log.replay.engines import DuckDb, Engine, Spark, rows
 from metadata_log.replay.export import export_log
@@ -18,7 +19,6 @@ from metadata_log.replay.timeline import (
     controller_failovers,
     leader_intervals,
 )
-from metadata_log.state_digest import digest
 from tests.support.exports import frames_of, image_at
 from tests.support.histories import CLUSTER_ID, random_history
 

@@ -12,15 +12,6 @@ from metadata_log.batch import NO_ENVELOPE
 from metadata_log.codec import decode, encode
 from metadata_log.ids import LOST, MIGRATING, NO_LEADER, UNASSIGNED, BrokerId, NodeId, TopicId, Uuid
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
-from metadata_log.protocol import (
-    AlterConfigs,
-    Command,
-    CreateTopic,
-    DeleteTopic,
-    FetchRequest,
-    RegisterBroker,
-    UnregisterBroker,
-)
 from metadata_log.records.brokers import (
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
@@ -33,11 +24,20 @@ from metadata_log.records.partitions import PartitionChangeRecord, PartitionReco
 from metadata_log.records.quorum import Voter, VoterEndpoint
 from metadata_log.records.registry import Record, type_name
 from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
+from metadata_log.wire.commands import (
+    AlterConfigs,
+    Command,
+    CreateTopic,
+    DeleteTopic,
+    RegisterBroker,
+    UnregisterBroker,
+)
+from metadata_log.wire.fetch import FetchRequest
 from quorum.decide.brokers import Heartbeat, fence, heartbeat
+from quorum.decide.decision import Decision
 from quorum.decide.dispatch import decide
 from quorum.decide.quorum import claim
-from quorum.decision import Decision
-from quorum.liveness import Liveness
+from quorum.sessions import Liveness
 
 CLUSTER_ID = "transcript-of-acluster"
 CONTROLLER = NodeId(9000)

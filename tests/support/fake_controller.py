@@ -26,24 +26,23 @@ from metadata_log.errors import (
 )
 from metadata_log.ids import BrokerId, NodeId, TopicId
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
-from metadata_log.protocol import (
+from metadata_log.records.brokers import BrokerRegistrationChangeRecord, RegisterBrokerRecord
+from metadata_log.records.partitions import PartitionRecord
+from metadata_log.records.quorum import ControllerClaimRecord, NoOpRecord
+from metadata_log.records.registry import Record
+from metadata_log.records.topics import TopicRecord
+from metadata_log.wire.bodies import unpack
+from metadata_log.wire.commands import RegisterBroker, Registered
+from metadata_log.wire.fetch import (
     SESSION_TIMEOUT_HEADER,
     BrokerState,
     Diverging,
     FetchAnswer,
     FetchKind,
     FetchRequest,
-    RegisterBroker,
-    Registered,
     SnapshotOffer,
     encode_fetch_body,
-    unpack,
 )
-from metadata_log.records.brokers import BrokerRegistrationChangeRecord, RegisterBrokerRecord
-from metadata_log.records.partitions import PartitionRecord
-from metadata_log.records.quorum import ControllerClaimRecord, NoOpRecord
-from metadata_log.records.registry import Record
-from metadata_log.records.topics import TopicRecord
 from snapshots.snapshot_file import snapshot_frames, snapshot_id
 
 CLUSTER_ID = "fake-cluster-000000000"
@@ -364,7 +363,7 @@ def format_broker(path: Path, *, broker_id: int = 11, cluster_id: str = CLUSTER_
     """Make a broker's data directory, as `metaquorum storage format` does."""
     import random
 
-    from metadata_log.data_directory import format_directory
+    from metadata_log.node.data_directory import format_directory
 
     format_directory(
         path, role="broker", node_id=NodeId(broker_id), cluster_id=cluster_id, rng=random.Random(broker_id)

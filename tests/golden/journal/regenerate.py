@@ -6,7 +6,7 @@ Do so only for a new version of the format; a reader of the old one must stay.
 import random
 from pathlib import Path
 
-from quorum.raft.journal import Journal, OsDisk
+from quorum.raft.journal.journal import Journal, OsDisk
 
 FILE_BYTES = 512
 HERE = Path(__file__).parent

@@ -24,7 +24,7 @@ from broker_agent.http_api import metadata_of
 from broker_agent.lifecycle import State
 from broker_agent.metrics import exposition
 from metadata_log import limits
-from metadata_log.data_directory import checked_json, read_process_json
+from metadata_log.digest import digest
 from metadata_log.errors import (
     CannotListen,
     DirectoryInUse,
@@ -37,9 +37,9 @@ from metadata_log.errors import (
 from metadata_log.ids import BrokerId
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topics import TopicImage
+from metadata_log.node.data_directory import checked_json, read_process_json
 from metadata_log.records.brokers import UnregisterBrokerRecord
 from metadata_log.records.quorum import NoOpRecord
-from metadata_log.state_digest import digest
 from snapshots.snapshot_file import write_snapshot
 from tests.support.fake_controller import CLUSTER_ID, FakeCluster, FakeController, FakeLog, format_broker
 from tests.support.processes import free_port

@@ -10,10 +10,10 @@ from broker_agent import cache as cache_module
 from broker_agent.cache import CLEAN_STOP_FILE, STATE_DIGEST_FILE, Cache
 from broker_agent.follower import Position, position_of
 from metadata_log.apply import _Builder
-from metadata_log.data_directory import checked_json
+from metadata_log.digest import EMPTY_BUCKETS, buckets_of, digest
 from metadata_log.errors import DiskFailed, WrittenByAnotherVersion
 from metadata_log.image.metadata_image import EMPTY
-from metadata_log.state_digest import EMPTY_BUCKETS, buckets_of, digest
+from metadata_log.node.data_directory import checked_json
 from snapshots.snapshot_file import write_snapshot
 from tests.support.fake_controller import CLUSTER_ID, FakeLog, format_broker
 from tests.support.histories import A_NEWER_VERSION, A_TOPIC_ID_OF_INT, A_TYPE_UNKNOWN_HERE, frame_behind

@@ -12,6 +12,7 @@ import pytest
 from metadata_log.apply import apply, image_of
 from metadata_log.batch import NO_ENVELOPE
 from metadata_log.codec import encode
+from metadata_log.digest import digest
 from metadata_log.ids import BrokerId, NodeId, TopicId, Uuid
 from metadata_log.records.brokers import (
     BrokerEndpoint,
@@ -33,7 +34,6 @@ from metadata_log.records.quorum import (
 )
 from metadata_log.records.snapshots import SnapshotHeaderRecord
 from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
-from metadata_log.state_digest import digest
 from snapshots.snapshot_file import snapshot_frames
 from tests.support import outside_broker
 from tests.support.fake_controller import CLUSTER_ID, FakeCluster, FakeController

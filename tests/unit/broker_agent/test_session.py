@@ -25,7 +25,8 @@ from metadata_log.errors import (
 from metadata_log.ids import BrokerId, NodeId, Uuid
 from metadata_log.image.brokers import BrokerImage
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
-from metadata_log.protocol import FetchAnswer, FetchKind, FetchRequest, RegisterBroker, Registered
+from metadata_log.wire.commands import RegisterBroker, Registered
+from metadata_log.wire.fetch import FetchAnswer, FetchKind, FetchRequest
 
 A, B, C = "http://a:1", "http://b:1", "http://c:1"
 HERE = Position(100, 3, 77)

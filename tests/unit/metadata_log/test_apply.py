@@ -8,6 +8,7 @@ import pytest
 from metadata_log import apply as apply_module
 from metadata_log.apply import apply, is_next
 from metadata_log.batch import Envelope
+from metadata_log.digest import buckets_of
 from metadata_log.errors import InvariantBroken
 from metadata_log.ids import BrokerId, TopicId, Uuid
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
@@ -20,7 +21,6 @@ from metadata_log.records.quorum import ControllerClaimRecord, NoOpRecord
 from metadata_log.records.registry import TYPE_IDS, Record
 from metadata_log.records.snapshots import RequestResultRecord, SnapshotFooterRecord, SnapshotHeaderRecord
 from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
-from metadata_log.state_digest import buckets_of
 from tests.support.histories import claim, random_history, small_uuid, step_of
 
 T = TopicId(small_uuid(1))

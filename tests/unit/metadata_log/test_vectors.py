@@ -3,6 +3,7 @@
 from metadata_log.apply import apply, image_of
 from metadata_log.batch import NO_ENVELOPE
 from metadata_log.codec import decode, encode
+from metadata_log.digest import buckets_of, digest
 from metadata_log.ids import BrokerId, NodeId, TopicId, Uuid
 from metadata_log.image.metadata_image import EMPTY
 from metadata_log.records.brokers import BrokerEndpoint, FeatureRange, RegisterBrokerRecord
@@ -19,7 +20,6 @@ from metadata_log.records.quorum import (
 )
 from metadata_log.records.snapshots import SnapshotHeaderRecord
 from metadata_log.records.topics import TopicRecord
-from metadata_log.state_digest import buckets_of, digest
 
 U = Uuid(bytes(range(16)))
 FRAME = (

@@ -246,7 +246,7 @@ def test_exit_codes_by_family(
     def fail(_: argparse.Namespace) -> int:
         raise error
 
-    monkeypatch.setattr("ops.topics_commands.run_list", fail)
+    monkeypatch.setattr("ops.verbs.topics.run_list", fail)
     assert cli.main(["topics", "list"]) == code
     captured = capsys.readouterr()
     assert captured.err.startswith(said)
@@ -259,7 +259,7 @@ def test_a_bug_is_one_line_that_names_where_its_details_are(
     def fail(_: argparse.Namespace) -> int:
         raise ZeroDivisionError("one\ntwo")
 
-    monkeypatch.setattr("ops.topics_commands.run_list", fail)
+    monkeypatch.setattr("ops.verbs.topics.run_list", fail)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert cli.main(["topics", "list"]) == 6
     said = capsys.readouterr().err

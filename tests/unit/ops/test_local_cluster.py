@@ -15,9 +15,9 @@ from typing import Final
 
 import pytest
 
-from metadata_log.data_directory import DirectoryLock, load_meta, write_process_json
 from metadata_log.errors import DirectoryInUse, InvalidSettings
 from metadata_log.ids import Uuid, uuid_text
+from metadata_log.node.data_directory import DirectoryLock, load_meta, write_process_json
 from ops.local_cluster import ClusterMismatch, LocalCluster, ended_with, free_ports
 from ops.processes import is_locked, running_process
 from ops.settings import load_broker_settings, load_controller_settings
@@ -204,7 +204,7 @@ def test_a_process_of_another_user_is_found(
 
 A_NODE: Final = """
 import os, pathlib, signal, sys
-from metadata_log.data_directory import DirectoryLock, write_process_json
+from metadata_log.node.data_directory import DirectoryLock, write_process_json
 data = pathlib.Path(sys.argv[1])
 with DirectoryLock(data):
     said = {"incarnation_id": bytes(16), "http": "", "raft": None, "started_at_ms": 1, "log": ""}

@@ -5,15 +5,9 @@ from typing import Any
 
 import pytest
 
-from ops import (
-    brokers_commands,
-    configs_commands,
-    quorum_commands,
-    render,
-    snapshot_commands,
-    topics_commands,
-)
+from ops import render
 from ops.render import Column
+from ops.verbs import brokers, configs, quorum, snapshot, topics
 
 VALUE: dict[str, Any] = {
     "name": "orders",
@@ -136,12 +130,12 @@ def test_every_column_is_a_key_of_the_json_that_formats_promise() -> None:
         "snapshots": {"id", "end_offset", "controller_epoch", "bytes", "sha256"},
     }
     shown = {
-        "topics": topics_commands.TOPICS,
-        "partitions": topics_commands.PARTITIONS,
-        "brokers": brokers_commands.BROKERS,
-        "voters": quorum_commands.CONTROLLERS,
-        "configs": configs_commands.CONFIGS,
-        "snapshots": snapshot_commands.SNAPSHOTS,
+        "topics": topics.TOPICS,
+        "partitions": topics.PARTITIONS,
+        "brokers": brokers.BROKERS,
+        "voters": quorum.CONTROLLERS,
+        "configs": configs.CONFIGS,
+        "snapshots": snapshot.SNAPSHOTS,
     }
     for what, columns in shown.items():
         assert {column.key for column in columns} <= promised[what], what

@@ -10,13 +10,13 @@ import msgpack
 import pytest
 
 from metadata_log.codec import read_header
-from metadata_log.data_directory import crc_of_json, format_directory, load_meta
 from metadata_log.errors import DamagedFile, ForeignDirectory, UnknownFormat, WrittenByAnotherVersion
 from metadata_log.ids import NodeId, Uuid
+from metadata_log.log.segmented_log import SegmentedLog, verify
+from metadata_log.node.data_directory import crc_of_json, format_directory, load_meta
 from metadata_log.replay.export import export_log
-from metadata_log.segments import SegmentedLog, verify
 from ops import cli
-from quorum.raft.journal import Journal, OsDisk
+from quorum.raft.journal.journal import Journal, OsDisk
 from quorum.raft.pointer import Pointer
 from snapshots.snapshot_file import write_snapshot
 from snapshots.store import SnapshotStore

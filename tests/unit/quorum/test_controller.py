@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from metadata_log.codec import decode_all
+from metadata_log.digest import buckets_of
 from metadata_log.errors import (
     Fault,
     InvalidRequest,
@@ -23,21 +24,20 @@ from metadata_log.errors import (
 from metadata_log.ids import BrokerId, NodeId, Uuid
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.limits import RECORDS_PER_PART_MAX
-from metadata_log.protocol import (
+from metadata_log.records.brokers import BrokerEndpoint, FeatureRange
+from metadata_log.records.configs import BROKER
+from metadata_log.wire.commands import (
     AlterConfigs,
     CreateTopic,
     DeleteTopic,
-    FetchRequest,
     RegisterBroker,
     UnregisterBroker,
 )
-from metadata_log.records.brokers import BrokerEndpoint, FeatureRange
-from metadata_log.records.configs import BROKER
-from metadata_log.state_digest import buckets_of
+from metadata_log.wire.fetch import FetchRequest
 from quorum.config import ControllerSettings, TimingSettings, VoterSettings
 from quorum.controller import TURN_MS, Controller, Outcome, Request
+from quorum.decide.decision import Decision
 from quorum.decide.dispatch import decide
-from quorum.decision import Decision
 from tests.support.histories import A_TOPIC_ID_OF_INT, A_TYPE_UNKNOWN_HERE, frame_behind, random_history
 from tests.support.model_raft import ModelQuorum
 

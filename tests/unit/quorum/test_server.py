@@ -15,7 +15,6 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from metadata_log.codec import read_header
-from metadata_log.data_directory import DirectoryLock, format_directory, load_meta, read_process_json
 from metadata_log.errors import (
     CannotListen,
     DirectoryInUse,
@@ -25,9 +24,10 @@ from metadata_log.errors import (
     ThrottlingQuotaExceeded,
 )
 from metadata_log.ids import NodeId, Uuid
-from metadata_log.protocol import AlterConfigs
-from metadata_log.recent_faults import RecentFaults
+from metadata_log.node.data_directory import DirectoryLock, format_directory, load_meta, read_process_json
+from metadata_log.node.recent_warnings import RecentFaults
 from metadata_log.records.configs import BROKER
+from metadata_log.wire.commands import AlterConfigs
 from quorum.config import ControllerSettings, VoterSettings
 from quorum.server import _Node, run_controller
 from snapshots.snapshot_file import SUFFIX, snapshot_id

@@ -23,19 +23,19 @@ from metadata_log.errors import (
     VoterNotFound,
 )
 from metadata_log.ids import NodeId, Uuid, uuid_text
-from metadata_log.protocol import AddVoter, RemoveVoter
-from metadata_log.recent_faults import RecentFaults
-from metadata_log.segments import SegmentedLog
-from quorum.committed_log import CommittedLog
+from metadata_log.log.segmented_log import SegmentedLog
+from metadata_log.node.recent_warnings import RecentFaults
+from metadata_log.wire.commands import AddVoter, RemoveVoter
 from quorum.controller import Controller, Outcome, Request
 from quorum.decide.quorum import identities
-from quorum.fetch_service import FetchService
-from quorum.http_api import HttpApi
-from quorum.log_repair import LogRepair
+from quorum.fetch.service import FetchService
+from quorum.http.app import HttpApi
+from quorum.log.committed_log import CommittedLog
+from quorum.log.repair import LogRepair
+from quorum.log.snapshot_keeper import SnapshotKeeper
 from quorum.metrics import exposition
 from quorum.raft.raft_log import PeerStatus
 from quorum.raft.transport import INCONSISTENT_VOTER_SET, Refusal
-from quorum.snapshot_keeper import SnapshotKeeper
 from quorum.status import QuorumStatus
 from snapshots.store import SnapshotStore
 from tests.unit.quorum.test_controller import Lab, run, setting, settings, spin, uuid

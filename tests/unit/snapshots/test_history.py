@@ -7,7 +7,7 @@ import pytest
 
 from metadata_log.codec import read_header
 from metadata_log.errors import InvariantBroken, OffsetCompacted, OffsetInFuture
-from metadata_log.segments import SegmentedLog
+from metadata_log.log.segmented_log import SegmentedLog
 from snapshots.fold import fold
 from snapshots.history import batches, image_at
 from snapshots.snapshot_file import write_snapshot

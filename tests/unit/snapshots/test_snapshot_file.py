@@ -13,6 +13,7 @@ import pytest
 
 from metadata_log import limits
 from metadata_log.codec import decode_all, frame_of
+from metadata_log.digest import digest
 from metadata_log.errors import DamagedFile, DiskFailed
 from metadata_log.ids import BrokerId, TopicId
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
@@ -20,7 +21,6 @@ from metadata_log.records.partitions import PartitionRecord
 from metadata_log.records.registry import to_row
 from metadata_log.records.snapshots import SnapshotFooterRecord, SnapshotHeaderRecord
 from metadata_log.records.topics import TopicRecord
-from metadata_log.state_digest import digest
 from snapshots import snapshot_file
 from snapshots.snapshot_file import (
     check_snapshot,

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from metadata_log.digest import digest
 from metadata_log.errors import (
     DamagedFile,
     InconsistentClusterId,
@@ -21,7 +22,6 @@ from metadata_log.errors import (
 from metadata_log.replay.digest import state_digest
 from metadata_log.replay.export import export_log
 from metadata_log.replay.tables import open_export
-from metadata_log.state_digest import digest
 from tests.support.exports import frames_of, image_at
 from tests.support.histories import CLUSTER_ID, random_history
 

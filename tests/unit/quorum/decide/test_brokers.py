@@ -8,7 +8,6 @@ import pytest
 from metadata_log.batch import NO_ENVELOPE
 from metadata_log.codec import encode
 from metadata_log.ids import BrokerId, TopicId, uuid_text
-from metadata_log.protocol import BrokerState, UnregisterBroker
 from metadata_log.records.brokers import (
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
@@ -17,6 +16,8 @@ from metadata_log.records.brokers import (
 )
 from metadata_log.records.features import FeatureLevelRecord
 from metadata_log.records.partitions import PartitionChangeRecord
+from metadata_log.wire.commands import UnregisterBroker
+from metadata_log.wire.fetch import BrokerState
 from quorum.decide.brokers import _part, fence, heartbeat, register, state_of, unregister
 from tests.support.decisions import CLUSTER_ID, FEATURES, World, invariants_hold, registration, word_uuid
 

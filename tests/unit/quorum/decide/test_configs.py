@@ -5,8 +5,8 @@ import hashlib
 import pytest
 
 from metadata_log.errors import InvalidConfig
-from metadata_log.protocol import AlterConfigs
 from metadata_log.records.configs import BROKER, TOPIC, ConfigRecord
+from metadata_log.wire.commands import AlterConfigs
 from quorum.decide.configs import TOPIC_CONFIGS, check_topic_configs
 from tests.support.decisions import World
 

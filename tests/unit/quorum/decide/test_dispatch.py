@@ -2,7 +2,7 @@
 
 from typing import get_args
 
-from metadata_log.protocol import Command, DeleteTopic
+from metadata_log.wire.commands import Command, DeleteTopic
 from quorum.decide.dispatch import OPERATIONS
 from tests.support.decisions import World
 

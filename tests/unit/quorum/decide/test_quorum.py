@@ -7,7 +7,6 @@ import pytest
 from metadata_log.batch import Cause
 from metadata_log.ids import MIGRATING, UNASSIGNED, NodeId, Uuid, uuid_text
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
-from metadata_log.protocol import AddVoter, RemoveVoter
 from metadata_log.records.features import FeatureLevelRecord
 from metadata_log.records.quorum import (
     ControllerClaimRecord,
@@ -16,9 +15,10 @@ from metadata_log.records.quorum import (
     VoterEndpoint,
     VotersRecord,
 )
+from metadata_log.wire.commands import AddVoter, RemoveVoter
+from quorum.decide.decision import Decision
 from quorum.decide.dispatch import decide
 from quorum.decide.quorum import add_voter, claim, remove_voter
-from quorum.decision import Decision
 from tests.support.decisions import CLUSTER_ID, CONTROLLER, World, word_uuid
 
 

@@ -3,12 +3,12 @@
 import pytest
 
 from metadata_log.ids import MIGRATING, UNASSIGNED, BrokerId, uuid_text
+from metadata_log.image.views import describe_topic
 from metadata_log.limits import PARTITIONS_PER_TOPIC_MAX
 from metadata_log.records.brokers import RegisterBrokerRecord
 from metadata_log.records.topics import TopicRecord
-from metadata_log.views import describe_topic
+from quorum.decide.decision import Decision
 from quorum.decide.topics import directory_of_new_replica
-from quorum.decision import Decision
 from tests.support.decisions import World, creation, ids, word_uuid
 
 

@@ -9,7 +9,7 @@ import pytest
 from metadata_log.errors import ChangePending, InvalidRequest
 from metadata_log.ids import NodeId, Uuid
 from quorum.raft import messages
-from quorum.raft.journal import Journal
+from quorum.raft.journal.journal import Journal
 from quorum.raft.messages import Entry, is_entry_command
 from quorum.raft.pointer import FILE_NAME, Pointer
 from quorum.raft.raft_log import Role, Voters

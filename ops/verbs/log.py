@@ -1,0 +1,462 @@
+"""E: `log dump|verify|export`: the log of the cluster over HTTP, or of files on this machine."""
+
+import argparse
+import re
+import tempfile
+import time
+import urllib.parse
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from metadata_log import limits
+from metadata_log.batch import RecordBatch
+from metadata_log.codec import DamagedFrame, FrameHeader, check_frame, damaged_answer, damaged_file, decode
+from metadata_log.errors import DamagedFile, InvalidRequest, OffsetCompacted, UnknownFormat, another_version
+from metadata_log.log.lines import log_lines
+from metadata_log.node.data_directory import is_fresh, load_meta, renamed_os_errors
+from ops import render
+from ops.client import DEFAULT_CLUSTER_FILE, Answer, ClusterClient, Unreachable, client_from
+from ops.processes import running_process
+from ops.talk import fail_usage, say, show
+from ops.when import AtOffset, AtTime, When, time_text
+
+OCTETS: Final = "application/octet-stream"
+PAGE_BYTES: Final = 8 * limits.MIB
+"""The most that one answer of /v1/log holds."""
+CATCH_UP_S: Final = 0.05
+JOURNAL: Final = "journal"
+SEGMENT_NAME: Final = re.compile(r"\d{20}\.log")
+
+
+class Frame(NamedTuple):
+    """A sound frame, and where it was found: at a byte of a file, or in what a node answered (`position` is None)."""
+
+    header: FrameHeader
+    content: bytes
+    source: Path | str
+    position: int | None = None
+
+    def batch(self) -> RecordBatch:
+        """Return what it says.
+
+        Raises:
+            DamagedFile: it is no batch of ours.
+            WrittenByAnotherVersion: it holds a record that this release does not know.
+        """
+        try:
+            return decode(self.content)[0]
+        except DamagedFrame as error:
+            if self.position is None:
+                raise damaged_answer(self.source, error) from error
+            raise damaged_file(self.source, error, base=self.position) from error
+
+
+def run_dump(args: argparse.Namespace) -> int:
+    """Print each record as one line; nothing of the log is held but the frames at hand."""
+    match args.first, args.until:
+        case (AtOffset(first), AtOffset(until)) | (AtTime(first), AtTime(until)) if until < first:
+            fail_usage(args, "--until lies before --from")
+    if args.path is None:
+        client = client_from(args)
+        frames = cluster_frames(
+            lambda path: client.get(path, accept=OCTETS),
+            first=None if args.first is None else args.first.query,
+            until=None if args.until is None else args.until.query,
+        )
+    else:
+        frames = within(file_frames(args.path), first=args.first, until=args.until)
+    from_offset = args.first.offset if isinstance(args.first, AtOffset) else 0
+    lines = (line for frame in frames for line in log_lines(frame.batch(), from_offset=from_offset))
+    for text in _dumped(lines, args.output):
+        print(text)
+    return 0
+
+
+def _dumped(lines: Iterable[dict[str, Any]], output: render.Output) -> Iterator[str]:
+    """Yield the dump piece by piece: a log may be larger than memory."""
+    match output:
+        case "table":
+            yield f"{'OFFSET':>10}  {'EPOCH':>6}  {'TIME':<24}  {'TYPE':<24}  RECORD"
+            for line in lines:
+                time = time_text(line["time_ms"])
+                yield (
+                    f"{line['offset']:>10}  {line['controller_epoch']:>6}  {time:<24}  {line['type']:<24}  "
+                    f"{' '.join(f'{k}={render.plain(v)}' for k, v in line['record'].items() if v not in (None, []))}"
+                )
+        case "jsonl":
+            yield from map(render.json_line, lines)
+        case "json":
+            before = "["
+            for line in lines:
+                yield f"{before}{render.json_line(line)}"
+                before = ","
+            yield "[]" if before == "[" else "]"
+        case "yaml":
+            for line in lines:
+                yield render.rendered([line], output="yaml", table=str)
+
+
+def run_verify(args: argparse.Namespace) -> int:
+    """Check segments, snapshots and journals byte by byte; nothing is changed, a running node is not disturbed."""
+    checked: list[dict[str, Any]] = []
+    for path in _logs_below(args.path):
+        ends = {result["path"]: result["end_offset"] for result in checked if result["kind"] == "log"}
+        checked += _verified(path, ends)
+    if not checked:
+        raise InvalidRequest(
+            f"{args.path or DEFAULT_CLUSTER_FILE.parent}: holds no segment, no snapshot and no journal to verify"
+        )
+    columns = [
+        render.Column(key) for key in ("path", "kind", "files", "frames", "bytes", "end_offset", "torn_bytes")
+    ]
+    show(args, checked, table=lambda: render.table(columns, checked, empty=""))
+    return 0
+
+
+def _logs_below(path: Path | None) -> Iterator[Path]:
+    """Yield what can be verified: a file, or the logs, snapshots and journals of the data directories in a folder."""
+    path = DEFAULT_CLUSTER_FILE.parent if path is None else path
+    with renamed_os_errors(path):
+        path.stat()
+        if path.is_file():
+            yield path
+            return
+        nodes = [path, *sorted(meta.parent for meta in path.glob("*/meta.json"))]
+        if any(path.glob("[0-9]*.log")) or path.name in {"log", JOURNAL}:
+            yield path
+        for node in nodes:
+            if (node / "meta.json").exists():
+                yield node / "log"
+                yield from sorted((node / "snapshots").glob("*.snapshot"))
+                if load_meta(node).role == "controller":
+                    yield node / JOURNAL
+        if not (path / "meta.json").exists():
+            yield from sorted(path.glob("*.snapshot"))
+
+
+def _verified(path: Path, ends: Mapping[str, int]) -> Iterator[dict[str, Any]]:
+    """Check one of them; `ends`: of the logs checked before, by path."""
+    from metadata_log.log.segmented_log import verify
+    from snapshots.snapshot_file import read_snapshot
+
+    if path.name == JOURNAL:
+        yield from _verified_journal(path, log_end=ends.get(str(path.parent / "log")))
+        return
+    if path.suffix == ".snapshot":
+        with saying_what_to_do():
+            image = read_snapshot(path)
+        yield {
+            "path": str(path),
+            "kind": "snapshot",
+            "files": 1,
+            "frames": None,
+            "bytes": path.stat().st_size,
+            "start_offset": None,
+            "end_offset": image.end_offset,
+            "torn_bytes": 0,
+        }
+        return
+    with saying_what_to_do():
+        found = verify(path)
+    yield {
+        "path": str(path),
+        "kind": "log",
+        "files": found.files,
+        "frames": found.frames,
+        "bytes": found.size,
+        "start_offset": found.start_offset,
+        "end_offset": found.end_offset,
+        "torn_bytes": found.torn_bytes,
+    }
+
+
+@contextmanager
+def saying_what_to_do() -> Iterator[None]:
+    """Add to damage of a segment or a snapshot what becomes of it."""
+    try:
+        yield
+    except DamagedFile as error:
+        error.message += (
+            ". A running node gets it again from the controllers that have it; if none has, see "
+            "ops/runbooks/damaged-segment.md"
+        )
+        raise
+
+
+def _verified_journal(path: Path, *, log_end: int | None) -> Iterator[dict[str, Any]]:
+    """Check a Raft journal, the pointer to the snapshot it stands on, and that it and the log beside it fit together.
+
+    `log_end` None: that log is not looked at.
+
+    Raises:
+        DamagedFile: the node would refuse to start on it, or the log ends below the snapshot.
+    """
+    from quorum.raft import pointer
+    from quorum.raft.journal import journal
+    from quorum.raft.journal.lost import check_reaches_log, lost_journal
+    from snapshots.snapshot_file import position_of
+
+    if running_process(path.parent) is not None:
+        # What is written while it is read looks like damage.
+        say(f"{path}: not verified, for its node runs: stop it first")
+        return
+    if not path.exists():
+        raise lost_journal(path.parent)
+    disk, snapshot_end = journal.OsDisk(path, read_only=True), 0
+    try:
+        found = journal.verify(disk, file_bytes=limits.JOURNAL_FILE_BYTES, may_be_new=is_fresh(path.parent))
+        snapshot = disk.read(pointer.FILE_NAME)
+        if snapshot is not None:
+            snapshot_end = position_of(pointer.Pointer.from_bytes(snapshot).snapshot_id)[0]
+        elif found.entries and found.entries[0][1] > 1:
+            raise ValueError(f"it is missing, and the journal begins at entry {found.entries[0][1]}")
+    except DamagedFile as error:
+        raise DamagedFile(f"{path}: {error.message}", path=str(path)) from error
+    except UnknownFormat as error:
+        raise another_version(path / pointer.FILE_NAME, error) from error
+    except ValueError as error:
+        at = path / pointer.FILE_NAME
+        raise DamagedFile(f"{at}: byte 0: {error}. {journal.REPLACE_THE_VOTER}", path=str(at)) from error
+    check_reaches_log(
+        path.parent,
+        log_end=log_end or 0,
+        entries=found.entries,
+        snapshot_end=snapshot_end,
+        has_snapshots=any((path.parent / "snapshots").glob("*.snapshot")),
+        is_begun=found.batches > 0,
+    )
+    if log_end is not None and log_end < snapshot_end:
+        with saying_what_to_do():
+            beside = path.parent / "log"
+            raise DamagedFile(
+                f"{beside}: ends at offset {log_end}, below the snapshot at {snapshot_end} on which the journal stands",
+                path=str(beside),
+            )
+    if found.torn_bytes:
+        say(
+            f"{path}: {found.torn_bytes} bytes at the end are torn by a crash; the node cuts them when it starts"
+        )
+    yield {
+        "path": str(path),
+        "kind": "journal",
+        "files": found.files,
+        "frames": found.batches,
+        "bytes": found.size,
+        "start_offset": None,
+        "end_offset": None,
+        "torn_bytes": found.torn_bytes,
+    }
+
+
+def run_export(args: argparse.Namespace) -> int:
+    """Export what is new, from the controller whose log reaches back furthest."""
+    manifest = export_cluster(client_from(args), to=args.to, first=args.first, until=args.until)
+    columns = [
+        render.Column(key) for key in ("path", "family", "rows", "first_offset", "last_offset", "bytes")
+    ]
+    show(
+        args,
+        manifest,
+        table=lambda: "\n\n".join(
+            (
+                render.table(columns, manifest["files"], empty="no files"),
+                render.fields((k, render.plain(v)) for k, v in manifest.items() if k != "files"),
+            )
+        ),
+    )
+    return 0
+
+
+# --- of the cluster
+
+
+def cluster_frames(ask: Callable[[str], Answer], *, first: str | None, until: str | None) -> Iterator[Frame]:
+    """Yield frames from the one that contains `first` (None: where the log begins), page by page.
+
+    It ends at `until`, else where the log ended when the first page was read. Offsets, or t<UNIX_MS>.
+    """
+    end_offset: int | None = None
+    while True:
+        query = (
+            {"max_bytes": str(PAGE_BYTES)}
+            | ({"from": first} if first else {})
+            | ({"until": until} if until else {})
+        )
+        answer = ask(f"/v1/log?{urllib.parse.urlencode(query)}")
+        if end_offset is None:
+            end_offset = high_watermark(answer)
+        next_offset: int | None = None
+        for frame in _frames_in(answer):
+            if frame.header.end_offset > end_offset:
+                return
+            yield frame
+            next_offset = frame.header.end_offset
+        if next_offset is None or next_offset >= end_offset:
+            return
+        first = str(next_offset)
+
+
+def export_cluster(
+    client: ClusterClient, *, to: Path, first: When | None = None, until: When | None = None
+) -> dict[str, Any]:
+    """Write the cluster's log to `to` as Parquet, and return the manifest.
+
+    All of it is read from one controller, the one whose log starts lowest, up to what is committed now.
+    """
+    from metadata_log.replay.export import export_log
+    from metadata_log.replay.tables import read_manifest
+    from snapshots.snapshot_file import read_snapshot
+
+    # A linearizable read: what was acknowledged before it lies below its high watermark.
+    end_offset = high_watermark(client.get("/v1/brokers"))
+    source, status = _reaching_back_furthest(client, end_offset)
+
+    def ask(path: str) -> Answer:
+        answer = client.ask_one(source, f"{path}&consistency=stale", accept=OCTETS)
+        if not answer.ok:
+            raise answer.error()
+        return answer
+
+    def frames(from_offset: int, stop: int | None) -> Iterator[tuple[FrameHeader, bytes]]:
+        stop = end_offset if stop is None else min(stop, end_offset)
+        if stop > from_offset:  # else the export reaches that far already
+            for frame in cluster_frames(ask, first=str(from_offset), until=str(stop)):
+                yield frame.header, frame.content
+
+    def offset_of(moment: When | None, *, later_ms: int) -> int | None:
+        """Return the base of the first frame at least `later_ms` later than a time; an offset is itself."""
+        if not isinstance(moment, AtTime):
+            return None if moment is None else moment.offset
+        found = list(_frames_in(ask(f"/v1/log?from=t{moment.unix_ms + later_ms}&max_bytes=1")))
+        return found[0].header.base_offset if found else end_offset
+
+    image = None
+    if status["log_start_offset"] > 0 and read_manifest(to) is None:
+        with tempfile.TemporaryDirectory(prefix="metaquorum-") as scratch:
+            image = read_snapshot(_first_snapshot(ask, Path(scratch), not_below=status["log_start_offset"]))
+    return export_log(
+        frames,
+        to,
+        cluster_id=status["cluster_id"],
+        from_offset=offset_of(first, later_ms=0),
+        # The end of the last frame not later than a time is the base of the first one that is.
+        until=offset_of(until, later_ms=1),
+        snapshot=image,
+    )
+
+
+def high_watermark(answer: Answer) -> int:
+    text = answer.headers.get("x-high-watermark", "")
+    if not text.isdigit():
+        raise Unreachable(f"{answer.url} answered without X-High-Watermark: is it a controller?")
+    return int(text)
+
+
+def _frames_in(answer: Answer) -> Iterator[Frame]:
+    at = 0
+    while at < len(answer.body):
+        try:
+            header = check_frame(answer.body, at)
+        except DamagedFrame as error:
+            raise Unreachable(
+                f"{answer.url} sent what is no frame: byte {error.at}: {error.reason}"
+            ) from error
+        yield Frame(header, answer.body[at : at + header.frame_bytes], answer.url)
+        at += header.frame_bytes
+
+
+def _reaching_back_furthest(client: ClusterClient, end_offset: int) -> tuple[str, dict[str, Any]]:
+    """Return the controller whose log starts lowest, once it has applied all below `end_offset`, and its status.
+
+    Raises:
+        Unreachable: none of them came that far in time.
+    """
+    deadline = time.monotonic() + client.timeout_s
+    while True:
+        found: list[tuple[str, dict[str, Any]]] = []
+        for url in client.bootstrap:
+            with suppress(Unreachable):
+                answer = client.ask_one(url, "/v1/quorum")
+                if answer.ok:
+                    found.append((url, answer.json()))
+        if found:
+            url, status = min(found, key=lambda one: (one[1]["log_start_offset"], -one[1]["high_watermark"]))
+            if status["high_watermark"] >= end_offset:
+                return url, status
+        if time.monotonic() > deadline:
+            raise Unreachable(f"no controller with the log up to offset {end_offset} answered in time")
+        time.sleep(CATCH_UP_S)
+
+
+def _first_snapshot(ask: Callable[[str], Answer], folder: Path, *, not_below: int) -> Path:
+    """Download the oldest snapshot that the log continues.
+
+    Raises:
+        OffsetCompacted: there is none, and the log does not reach back to 0.
+    """
+    items = ask("/v1/snapshots?").json()["items"]
+    fitting = [item for item in items if item["end_offset"] >= not_below]
+    if not fitting:
+        raise OffsetCompacted(
+            f"the log begins at offset {not_below}, and no snapshot is left to begin an export at"
+        )
+    oldest = min(fitting, key=lambda item: item["end_offset"])
+    path = folder / f"{oldest['id']}.snapshot"
+    path.write_bytes(ask(f"/v1/metadata/snapshots/{oldest['id']}?").body)
+    return path
+
+
+# --- of files
+
+
+def file_frames(path: Path) -> Iterator[Frame]:
+    """Yield the frames of a data directory, a folder of segments, one segment or one snapshot, as they lie there.
+
+    Nothing is opened for writing: the directory may be a running node's.
+    """
+    with renamed_os_errors(path):
+        path.stat()
+        folder = path / "log" if (path / "log").is_dir() else path
+        files = sorted(folder.glob("*.log")) if path.is_dir() else [path]
+        files = [
+            file for file in files if file.is_file() and (file == path or SEGMENT_NAME.fullmatch(file.name))
+        ]
+        if not files:
+            raise InvalidRequest(f"{path}: holds no segment of a metadata log")
+        for file in files:
+            data = file.read_bytes()
+            at = 0
+            while at < len(data):
+                try:
+                    header = check_frame(data, at)
+                except DamagedFrame as error:
+                    if not error.torn or file != files[-1]:
+                        raise damaged_file(file, error) from error
+                    say(f"{file}: byte {at}: {error.reason}: not wholly written, or torn by a crash")
+                    return
+                yield Frame(header, data[at : at + header.frame_bytes], file, at)
+                at += header.frame_bytes
+
+
+def within(frames: Iterable[Frame], *, first: When | None, until: When | None) -> Iterator[Frame]:
+    """Yield the frames between two positions; times are compared with the running maximum of the frames' own.
+
+    A frame that contains `first` belongs to it, one that contains `until` does not.
+    """
+    latest_ms = 0
+    for frame in frames:
+        header = frame.header
+        latest_ms = max(latest_ms, header.appended_at_ms)
+        match until:
+            case AtOffset(offset) if header.end_offset > offset:
+                return
+            case AtTime(unix_ms) if latest_ms > unix_ms:
+                return
+        match first:
+            case AtOffset(offset) if header.end_offset <= offset:
+                continue
+            case AtTime(unix_ms) if latest_ms < unix_ms:
+                continue
+        yield frame

@@ -1,0 +1,51 @@
+"""E: `snapshot list|take|verify`."""
+
+import argparse
+
+from ops import render
+from ops.client import client_from
+from ops.render import Column
+from ops.talk import fail_usage, show
+from ops.verbs.log import saying_what_to_do
+
+SNAPSHOTS = (
+    Column("id"),
+    Column("end_offset"),
+    Column("controller_epoch", "EPOCH"),
+    Column("bytes", "SIZE", render.bytes_text),
+    Column("sha256"),
+)
+
+
+def run_list(args: argparse.Namespace) -> int:
+    items = client_from(args).read("/v1/snapshots")["items"]
+    show(args, items, table=lambda: render.table(SNAPSHOTS, items, empty="no snapshots"))
+    return 0
+
+
+def run_take(args: argparse.Namespace) -> int:
+    taken = client_from(args).write("POST", "/v1/snapshots")
+    show(args, taken, table=lambda: render.table(SNAPSHOTS, [taken], empty=""))
+    return 0
+
+
+def run_verify(args: argparse.Namespace) -> int:
+    """Check every frame, the count and the digest of a snapshot file; damage ends in exit 6."""
+    from metadata_log.digest import digest
+    from snapshots.snapshot_file import read_snapshot
+
+    if not args.path.is_file():
+        fail_usage(
+            args, f"{args.path} is no file; `metaquorum log verify DIR` checks all that a directory holds"
+        )
+    with saying_what_to_do():
+        image = read_snapshot(args.path)
+    checked = {
+        "path": str(args.path),
+        "end_offset": image.end_offset,
+        "controller_epoch": image.controller_epoch,
+        "bytes": args.path.stat().st_size,
+        "digest": digest(image),
+    }
+    show(args, checked, table=lambda: render.fields((k, render.plain(v)) for k, v in checked.items()))
+    return 0

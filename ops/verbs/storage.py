@@ -1,0 +1,86 @@
+"""E: `storage format` and `storage info`: whose a data directory is."""
+
+import argparse
+import random
+from pathlib import Path
+from typing import Any
+
+from metadata_log.ids import NodeId, random_uuid, uuid_text
+from metadata_log.node.data_directory import Meta, format_directory, load_meta, read_meta
+from ops import render
+from ops.processes import running_process
+from ops.settings import cluster_id, load_for_format
+from ops.talk import fail_usage, say, show
+
+
+def run_format(args: argparse.Namespace) -> int:
+    """Format the directory that a settings file names; the file need not know its directory id yet."""
+    role, node_id, data_dir, in_file = load_for_format(args.config)
+    if args.cluster_id is not None:
+        try:
+            cluster_id(args.cluster_id)
+        except ValueError as error:
+            fail_usage(args, f"--cluster-id {args.cluster_id}: {error}")
+        if in_file is not None and in_file != args.cluster_id:
+            fail_usage(args, f"--cluster-id {args.cluster_id}, but {args.config} says {in_file}")
+    chosen = args.cluster_id or in_file
+    rng = random.SystemRandom()
+    if chosen is None:
+        fresh = uuid_text(random_uuid(rng))
+        fail_usage(
+            args, f"no cluster_id in {args.config} and no --cluster-id; for a new cluster take {fresh}"
+        )
+    meta = format_directory(
+        data_dir,
+        role=role,
+        node_id=NodeId(node_id),
+        cluster_id=chosen,
+        rng=rng,
+        may_hold={args.config.name},
+    )
+    _show(args, _described(data_dir, meta))
+    if role == "controller":
+        entry = f'directory_id = "{uuid_text(meta.directory_id)}"'
+        say(
+            f"a new cluster: write {entry} into the [[voters]] entry of node {node_id} in every controller's file"
+        )
+        say(
+            f"a cluster that runs: start it, then metaquorum quorum add-voter (or replace-voter) --id {node_id}"
+        )
+    return 0
+
+
+def run_info(args: argparse.Namespace) -> int:
+    """Show a directory; with --config it must be the one that the settings expect."""
+    if (args.directory is None) == (args.config is None):
+        fail_usage(args, "name a data directory or --config FILE, one of them")
+    if args.config is None:
+        data_dir, meta = args.directory, load_meta(args.directory)
+    else:
+        role, node_id, data_dir, in_file = load_for_format(args.config)
+        if in_file is None:
+            fail_usage(args, f"{args.config} has no cluster_id; add it, or name the directory itself")
+        meta = read_meta(data_dir, role, node_id, in_file)
+    process = running_process(data_dir)
+    told = ("pid", "http", "raft", "started_at_ms", "log")
+    _show(
+        args,
+        _described(data_dir, meta)
+        | {"running": process is not None}
+        | {name: None if process is None else process.get(name) for name in told},
+    )
+    return 0
+
+
+def _described(data_dir: Path, meta: Meta) -> dict[str, Any]:
+    return {
+        "role": meta.role,
+        "id": meta.node_id,
+        "cluster_id": meta.cluster_id,
+        "directory_id": uuid_text(meta.directory_id),
+        "data_dir": str(data_dir),
+    }
+
+
+def _show(args: argparse.Namespace, described: dict[str, Any]) -> None:
+    show(args, described, table=lambda: render.fields((k, render.plain(v)) for k, v in described.items()))

@@ -1,0 +1,259 @@
+"""E: `quorum add-voter|remove-voter|replace-voter`; each finds out for itself what its flags leave out.
+
+Replacing is removing and adding, each committed by itself. Where it stands is read from the quorum, never remembered
+here, so that it can be run again after any interruption and goes on from there.
+"""
+
+import argparse
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, cast
+
+from metadata_log.errors import DuplicateVoter, InvalidRequest, MetadataError, NotCaughtUp, VoterNotFound
+from metadata_log.limits import VOTER_CAUGHT_UP_MS
+from ops.client import ClusterClient, Unreachable, client_from
+from ops.health import is_quorum
+from ops.talk import say, show
+from ops.verbs.quorum import leader_url
+
+LOOK_AGAIN_S: Final = 0.25
+LAST_REQUEST_S: Final = 1.0
+"""What a request may take at least, however little of the time is left."""
+Row = Mapping[str, Any]
+
+
+def run_add(args: argparse.Namespace) -> int:
+    """Let an observer vote."""
+    client = client_from(args)
+    directory_id, raft = args.directory_id, args.raft
+    if directory_id is None or raft is None:
+        observer = _observer_to_add(_leaders_view(client), args.id, directory_id)
+        directory_id, raft = observer["directory_id"], raft or _address(observer)
+    answer = _add(client, args.id, directory_id, raft, dry_run=args.dry_run)
+    told = {"id": args.id, "directory_id": directory_id, "raft": raft, "dry_run": args.dry_run, **answer}
+    says = f"controller {args.id} would vote" if args.dry_run else f"controller {args.id} votes now"
+    show(args, told, table=lambda: f"{says}; {_voters(told)}")
+    if not args.dry_run:
+        _say_settings(args.id, directory_id)
+    return 0
+
+
+def run_remove(args: argparse.Namespace) -> int:
+    """Take a controller's vote."""
+    client = client_from(args)
+    directory_id = args.directory_id
+    if directory_id is None:
+        voter = _row(_leaders_view(client)["voters"], args.id)
+        if voter is None:
+            raise VoterNotFound(f"controller {args.id} is no voter")
+        directory_id = voter["directory_id"]
+    answer = _remove(client, args.id, directory_id, dry_run=args.dry_run)
+    told = {"id": args.id, "directory_id": directory_id, "dry_run": args.dry_run, **answer}
+    says = f"controller {args.id} {'would vote' if args.dry_run else 'votes'} no more"
+    show(args, told, table=lambda: f"{says}; {_voters(told)}")
+    if not args.dry_run:
+        say(
+            "if it runs it goes on without a vote, and may be stopped; take the [[voters]] entry of node "
+            f"{args.id} out of the settings files"
+        )
+    return 0
+
+
+def run_replace(args: argparse.Namespace) -> int:
+    """Let the new disk of a controller vote in place of the old one."""
+    client, deadline = client_from(args), time.monotonic() + args.timeout
+    step = _wait_for_step(client, args, deadline, removed=None)
+    removed, voters = step.remove, step.voters
+    if removed is not None:
+        if step.add is not None and not args.dry_run:
+            # What would refuse the new disk for good must not cost the quorum the old one's vote.
+            _add(client, args.id, step.add, step.raft, dry_run=True, replaces=removed)
+        voters = _remove(client, args.id, removed, dry_run=args.dry_run)["voters"]
+        if not args.dry_run:
+            say(f"directory {removed} of controller {args.id} votes no more")
+            # The observer must be heard by the leader once more, as this change has made Raft anew.
+            step = _wait_for_step(client, args, deadline, removed=removed)
+    if step.add is not None:
+        # What a dry run did not remove is to be judged as if it were.
+        replaces = removed if args.dry_run else None
+        voters = _add(client, args.id, step.add, step.raft, dry_run=args.dry_run, replaces=replaces)["voters"]
+    told = {
+        "id": args.id,
+        "removed": removed,
+        "added": step.add,
+        "dry_run": args.dry_run,
+        "voters": voters,
+    }
+    show(args, told, table=lambda: _replaced(told))
+    if not args.dry_run and step.add is not None:
+        _say_settings(args.id, step.add)
+    return 0
+
+
+def _wait_for_step(
+    client: ClusterClient, args: argparse.Namespace, deadline: float, *, removed: str | None
+) -> "Step":
+    """Return what can be done next in replacing a voter; a dry run waits for nothing.
+
+    Raises:
+        MetadataError: why nothing can be done, when the time is over.
+    """
+    while True:
+        client.timeout_s = max(deadline - time.monotonic(), LAST_REQUEST_S)
+        step = next_step(_leaders_view(client), args.id)
+        if step.wait is None:
+            return step
+        if args.dry_run or time.monotonic() >= deadline:
+            done = "" if removed is None else f"; directory {removed} votes no more: run this again to go on"
+            raise type(step.wait)(step.wait.message + done)
+        time.sleep(LOOK_AGAIN_S)
+
+
+class Step(NamedTuple):
+    """What comes next in replacing a voter: a directory to remove or to add, or neither: it is done.
+
+    `wait` is why nothing can be done yet, to be raised when the time is over.
+    """
+
+    voters: list[dict[str, Any]]
+    remove: str | None = None
+    add: str | None = None
+    raft: str | None = None
+    wait: MetadataError | None = None
+
+
+def next_step(view: Mapping[str, Any], node_id: int) -> Step:
+    """Return what to do next, by the leader's view; the new disk must hold the log before the old one's vote goes.
+
+    Raises:
+        InvalidRequest: several disks run under this id.
+    """
+    voters = [{"id": row["id"], "directory_id": row["directory_id"]} for row in view["voters"]]
+    voter = _row(view["voters"], node_id)
+    old = None if voter is None else voter["directory_id"]
+    fresh = [row for row in view["observers"] if row["id"] == node_id and row["directory_id"] != old]
+    if len(fresh) > 1:
+        listed = ", ".join(row["directory_id"] for row in fresh)
+        raise InvalidRequest(
+            f"several controllers follow as {node_id}, with directories {listed}: stop all but one"
+        )
+    if not fresh:
+        if voter is not None and voter["reachable"]:
+            return Step(voters)
+        absent = f"no controller {node_id} with a new disk follows the leader: format its disk and start it"
+        return Step(voters, wait=InvalidRequest(absent))
+    if voter is not None and _is_caught_up(voter):
+        alive = (
+            f"voter {node_id} runs on its old disk, {old}, and lacks nothing: stop it, or the other {node_id}"
+        )
+        return Step(voters, wait=InvalidRequest(alive))
+    (observer,) = fresh
+    if not _is_caught_up(observer):
+        behind = (
+            f"controller {node_id} with directory {observer['directory_id']} does not hold the whole log yet"
+        )
+        return Step(voters, wait=NotCaughtUp(behind))
+    return Step(voters, remove=old, add=observer["directory_id"], raft=_address(observer))
+
+
+def _is_caught_up(row: Row) -> bool:
+    ago: int | None = row["last_caught_up_ms_ago"]
+    return ago is not None and ago <= VOTER_CAUGHT_UP_MS
+
+
+def _leaders_view(client: ClusterClient) -> dict[str, Any]:
+    answer = client.ask_one(leader_url(client), "/v1/quorum")
+    if not answer.ok:
+        raise answer.error()
+    view = answer.json()
+    if not is_quorum(view):
+        raise Unreachable(f"{answer.url} answers, but not as a controller does")
+    return cast("dict[str, Any]", view)
+
+
+def _row(rows: Sequence[Row], node_id: int) -> Row | None:
+    return next((row for row in rows if row["id"] == node_id), None)
+
+
+def _observer_to_add(view: Mapping[str, Any], node_id: int, directory_id: str | None) -> Row:
+    """Return the one observer that is meant.
+
+    Raises:
+        DuplicateVoter: there is none, and a voter has this id.
+        InvalidRequest: there is none, or there are several.
+    """
+    meant: list[Row] = [
+        row
+        for row in view["observers"]
+        if row["id"] == node_id and directory_id in (None, row["directory_id"])
+    ]
+    if len(meant) == 1:
+        return meant[0]
+    if meant:
+        listed = ", ".join(row["directory_id"] for row in meant)
+        raise InvalidRequest(
+            f"several controllers follow as {node_id}; name one with --directory-id: {listed}"
+        )
+    voter = _row(view["voters"], node_id)
+    if voter is not None:
+        raise DuplicateVoter(
+            f"controller {node_id} is a voter already, with directory {voter['directory_id']}"
+        )
+    raise InvalidRequest(
+        f"no such controller {node_id} follows the leader as an observer: format its disk and start it"
+    )
+
+
+def _address(observer: Row) -> str:
+    if observer["address"] is None:
+        raise InvalidRequest(
+            f"where controller {observer['id']} is reached is not known; name it with --raft"
+        )
+    address: str = observer["address"]
+    return address
+
+
+def _add(
+    client: ClusterClient,
+    node_id: int,
+    directory_id: str,
+    raft: str | None,
+    *,
+    dry_run: bool,
+    replaces: str | None = None,
+) -> dict[str, Any]:
+    body = {"id": node_id, "directory_id": directory_id, "raft": raft, "validate_only": dry_run}
+    if replaces is not None:
+        body["replaces"] = replaces
+    answer: dict[str, Any] = client.write("POST", "/v1/quorum/voters", body)
+    return answer
+
+
+def _remove(client: ClusterClient, node_id: int, directory_id: str, *, dry_run: bool) -> dict[str, Any]:
+    query = f"directory_id={directory_id}" + ("&validate_only=true" if dry_run else "")
+    answer: dict[str, Any] = client.write("DELETE", f"/v1/quorum/voters/{node_id}?{query}")
+    return answer
+
+
+def _replaced(told: Mapping[str, Any]) -> str:
+    node_id, added = told["id"], told["added"]
+    if added is None:
+        says = f"controller {node_id} is a voter and is reached: nothing to replace"
+    else:
+        says = (
+            f"controller {node_id} {'would vote' if told['dry_run'] else 'votes now'} with directory {added}"
+        )
+        says += "" if told["removed"] is None else f" in place of {told['removed']}"
+    return f"{says}; {_voters(told)}"
+
+
+def _voters(told: Mapping[str, Any]) -> str:
+    would = "would be" if told["dry_run"] else "are"
+    return f"the voters {would} {', '.join(str(voter['id']) for voter in told['voters'])}"
+
+
+def _say_settings(node_id: int, directory_id: str) -> None:
+    entry = f'directory_id = "{directory_id}"'
+    say(
+        f"write {entry} into the [[voters]] entry of node {node_id} in the controllers' files: there the quorum is found"
+    )

@@ -1,0 +1,204 @@
+"""E: MetadataFetch: who polls, what each is told, and the polls that are parked meanwhile."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from metadata_log import limits
+from metadata_log.batch import RecordBatch
+from metadata_log.delta import Delta
+from metadata_log.errors import InconsistentClusterId, ThrottlingQuotaExceeded
+from metadata_log.ids import BrokerId
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.wire.fetch import (
+    OBSERVER,
+    BrokerState,
+    FetchAnswer,
+    FetchKind,
+    FetchRequest,
+    SnapshotOffer,
+    encode_fetch_body,
+)
+from quorum.config import ControllerSettings
+from quorum.controller import AppliedListener, Controller
+from quorum.decide.brokers import state_of
+from quorum.fetch.position import SendDelta, SendDiverging, SendImage, Verdict, is_not_of, judge
+from quorum.log.committed_log import CommittedLog
+
+
+class FetchService(AppliedListener):
+    """Answers polls on the active controller.
+
+    A poll renews its broker's session when it arrives, and is answered only with proof of leadership newer than its
+    arrival: a commit of a batch appended after it, or a round of probes shared by all who wait. So a controller that
+    slept and was deposed renews nobody.
+    """
+
+    def __init__(
+        self,
+        *,
+        settings: ControllerSettings,
+        controller: Controller,
+        committed_log: CommittedLog,
+        newest_snapshot: Callable[[], SnapshotOffer | None],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._settings = settings
+        self._controller = controller
+        self._log = committed_log
+        self._newest_snapshot = newest_snapshot
+        self._now_ms = now_ms
+        self._brokers: dict[BrokerId, asyncio.Future[bool]] = {}
+        self._observers: set[asyncio.Future[bool]] = set()
+        self._last_read: tuple[int, int, int, bytes] = (-1, -1, -1, b"")
+
+    @property
+    def parked(self) -> int:
+        return len(self._brokers) + len(self._observers)
+
+    async def fetch(self, request: FetchRequest) -> bytes:
+        """Answer one poll with the body of the response.
+
+        Raises:
+            NotController, InconsistentClusterId, StaleBrokerEpoch, ThrottlingQuotaExceeded.
+        """
+        controller = self._controller
+        if request.want_fence or request.want_shut_down:
+            await controller.turn()  # it may be long, too
+        arrived_at_ms, arrived_end = self._now_ms(), controller.tip.end_offset
+        controller.counters.fetches += 1
+        if request.cluster_id != self._settings.cluster_id:
+            raise InconsistentClusterId(
+                f"this is cluster {self._settings.cluster_id}, the request is for {request.cluster_id}: "
+                "correct the cluster id or the controllers in the settings of who asks"
+            )
+        heartbeat = None
+        if request.broker_id != OBSERVER:
+            # What it claims to have applied counts only in a history that is ours.
+            is_foreign = is_not_of(self._log, request, self._judge(request))
+            heard = replace(request, want_fence=True) if is_foreign else request
+            heartbeat, written_end = controller.heartbeat(heard)
+            while is_foreign and heartbeat.decision.more:
+                # Its next position may be ours, and nobody would go on: so all parts now, and messages between them.
+                await asyncio.sleep(0)
+                heartbeat, written_end = controller.heartbeat(heard)
+            for broker_id in controller.liveness.ready_to_go(controller.tip):
+                self._release(broker_id)
+            if written_end is not None:
+                await controller.settled(written_end, request_id=None, wrote=False)
+        should_shut_down = heartbeat is not None and heartbeat.should_shut_down
+        if self._judge(request) is None and not should_shut_down:
+            wait_ms = min(request.max_wait_ms, self._settings.timing.max_wait_ms)
+            await self._park(request, arrived_at_ms + wait_ms)
+        committed = controller.committed
+        if not controller.is_active or committed.end_offset <= arrived_end:
+            await controller.raft.read_index()
+        if should_shut_down and controller.is_fenced(request.broker_id, request.broker_epoch):
+            # A clean stop leaves nothing to wait for: the id is free for the next process at once. Unless a poll that it
+            # had sent before came late, and unfenced it meanwhile: then its session must run out.
+            controller.liveness.forget(request.broker_id, request.broker_epoch)
+        # Judged last: while leadership was proved, the log may have been shortened, and a snapshot replaced.
+        return self._answer(request, self._judge(request), should_shut_down=should_shut_down)
+
+    def _judge(self, request: FetchRequest) -> Verdict | None:
+        return judge(
+            request,
+            log=self._log,
+            high_watermark=self._log.end_offset,
+            snapshot=self._newest_snapshot(),
+            delta_bytes_behind=self._log.bytes_total,
+        )
+
+    def _answer(
+        self,
+        request: FetchRequest,
+        verdict: Verdict | None,
+        *,
+        should_shut_down: bool,
+    ) -> bytes:
+        controller = self._controller
+        image = controller.committed
+        frames = b""
+        if isinstance(verdict, SendDelta):
+            frames = self._frames(verdict.from_offset, request.bytes_wanted)
+        controller.counters.fetch_bytes += len(frames)
+        kind = {SendImage: FetchKind.IMAGE, SendDiverging: FetchKind.DIVERGING}
+        answer = FetchAnswer(
+            kind=kind.get(type(verdict), FetchKind.DELTA),
+            high_watermark=self._log.end_offset,
+            log_start_offset=self._log.log_start_offset,
+            controller_id=self._settings.node_id,
+            controller_epoch=image.controller_epoch,
+            broker_state=self._state(request, image),
+            should_shut_down=should_shut_down,
+            snapshot=verdict.offer if isinstance(verdict, SendImage) else None,
+            diverging=verdict.diverging if isinstance(verdict, SendDiverging) else None,
+        )
+        return encode_fetch_body(answer, frames)
+
+    def _state(self, request: FetchRequest, image: MetadataImage) -> BrokerState | None:
+        """Return what a broker that polls is, so never OFFLINE; None for an observer, and for one removed meanwhile."""
+        broker = image.brokers.get(request.broker_id)
+        if broker is None or broker.broker_epoch != request.broker_epoch:
+            return None
+        return state_of(image, request.broker_id, has_session=True)
+
+    def _frames(self, from_offset: int, max_bytes: int) -> bytes:
+        """Read once for all who are woken by one commit: they wait at the same offset and get the same bytes."""
+        key = (from_offset, max_bytes, self._log.end_offset)
+        if self._last_read[:3] != key:
+            self._last_read = (*key, self._log.read(from_offset, max_bytes=max_bytes))
+        return self._last_read[3]
+
+    # --- parking
+
+    async def _park(self, request: FetchRequest, until_ms: int) -> None:
+        """Wait for a commit, for a change of this broker's state, or for the deadline.
+
+        Raises:
+            NotController: this node stopped being active meanwhile.
+        """
+        with self._parked(request) as woken:
+            wait_ms = until_ms - self._now_ms()
+            if wait_ms > 0:
+                await asyncio.wait([woken], timeout=wait_ms / 1000)
+            if woken.done():
+                woken.result()
+
+    @contextlib.contextmanager
+    def _parked(self, request: FetchRequest) -> Iterator[asyncio.Future[bool]]:
+        woken: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        if request.broker_id == OBSERVER:
+            if len(self._observers) >= limits.PARKED_OBSERVERS_MAX:
+                raise ThrottlingQuotaExceeded(f"{limits.PARKED_OBSERVERS_MAX} observers wait here already")
+            self._observers.add(woken)
+        else:
+            self._release(request.broker_id)
+            self._brokers[request.broker_id] = woken
+        try:
+            yield woken
+        finally:
+            woken.cancel()
+            self._observers.discard(woken)
+            if self._brokers.get(request.broker_id) is woken:
+                del self._brokers[request.broker_id]
+
+    def _release(self, broker_id: BrokerId) -> None:
+        """Answer a broker's parked poll now, so that its next one is heard."""
+        parked = self._brokers.get(broker_id)
+        if parked is not None and not parked.done():
+            parked.set_result(False)
+
+    def _everyone(self) -> list[asyncio.Future[bool]]:
+        return [future for future in (*self._brokers.values(), *self._observers) if not future.done()]
+
+    def on_applied(self, batch: RecordBatch, frame: bytes, image: MetadataImage, delta: Delta) -> None:  # noqa: ARG002 (the listener's signature)
+        for future in self._everyone():
+            future.set_result(True)
+
+    def on_activity(self, *, active: bool) -> None:
+        if active:
+            return
+        for future in self._everyone():
+            future.set_exception(self._controller.not_controller())

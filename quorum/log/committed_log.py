@@ -1,0 +1,133 @@
+"""E: the committed log as one controller keeps and serves it: segments on disk, the newest frames in memory."""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from metadata_log.batch import RecordBatch
+from metadata_log.codec import read_header
+from metadata_log.delta import Delta
+from metadata_log.errors import DamagedFile, LogDamaged, two_histories
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.log.position import Position
+from metadata_log.log.segmented_log import SegmentedLog
+from quorum.controller import AppliedListener
+from quorum.log.fetch_window import FetchWindow
+
+log = logging.getLogger(__name__)
+
+
+class CommittedLog(AppliedListener):
+    """Keeps what is applied and reads it back below the high watermark.
+
+    The segments may reach further than this node has applied since its start; nothing beyond `end_offset` is ever read
+    out, and what is applied again must equal what stands there byte for byte.
+    """
+
+    def __init__(self, segments: SegmentedLog) -> None:
+        self.segments = segments
+        self._window = FetchWindow()
+        self.end_offset = 0
+        self.unsynced_bytes = 0
+        self.on_damage: Callable[[DamagedFile], None] = lambda _error: None
+        """Told of each read that met a damaged file."""
+
+    # --- what is applied
+
+    def on_applied(self, batch: RecordBatch, frame: bytes, image: MetadataImage, delta: Delta) -> None:  # noqa: ARG002 (the listener's signature)
+        header = read_header(frame)
+        if header.base_offset < self.segments.end_offset:
+            try:
+                self.segments.equals(frame, header)
+            except DamagedFile as error:
+                self.on_damage(error)  # since the start, where it was whole
+        else:
+            self.segments.append(frame, header)
+            self.unsynced_bytes += len(frame)
+        self._window.append(header, frame)
+        self.end_offset = image.end_offset
+
+    def on_restored(self, image: MetadataImage) -> None:
+        segments = self.segments
+        if segments.end_offset < image.end_offset:
+            log.warning(
+                "log_restarts_at_snapshot",
+                extra={"not_held_from": segments.log_start_offset, "until": image.end_offset},
+            )
+            segments.restart_at(image.end_offset, image.controller_epoch, image.last_crc)
+        elif image.end_offset > segments.log_start_offset:
+            try:
+                found = segments.position_before(image.end_offset)
+            except DamagedFile as error:
+                # What replaces the file must fit what stands before and behind it.
+                self.on_damage(error)
+                found = Position(image.controller_epoch, image.last_crc)
+            if found != (image.controller_epoch, image.last_crc):
+                raise two_histories(
+                    f"the snapshot at offset {image.end_offset} and the segments of this node tell different histories: "
+                    f"(epoch, crc) {(image.controller_epoch, image.last_crc)} and {found}"
+                )
+        self._window.reset(image.end_offset, image.controller_epoch, image.last_crc)
+        self.end_offset = image.end_offset
+
+    # --- what is read
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.segments.log_start_offset
+
+    @property
+    def bytes_total(self) -> int:
+        return self.segments.size
+
+    def position_before(self, offset: int) -> tuple[int, int] | None:
+        """Return epoch and crc of the frame that ends at `offset`; None where none does, (-1, 0) at 0."""
+        if offset > self.end_offset:
+            return None
+        found = self._window.position_before(offset)
+        if found is not None:
+            return found
+        with self.reading():
+            return self.segments.position_before(offset)
+
+    def common_end(self, *, epoch: int, offset: int) -> tuple[int, int]:
+        """Return the largest end of a frame at most `offset` whose epoch is at most `epoch`, and its epoch."""
+        with self.reading():
+            return self.segments.largest_common_end(epoch, min(offset, self.end_offset) + 1)
+
+    def read(self, from_offset: int, *, max_bytes: int, until: int | None = None) -> bytes:
+        """Return whole frames, the first containing `from_offset`, at least one if any exists below the end."""
+        until = self.end_offset if until is None else min(until, self.end_offset)
+        if from_offset >= until:
+            return b""
+        if until == self.end_offset:
+            frames = self._window.read(from_offset, max_bytes)
+            if frames is not None:
+                return frames
+        with self.reading():
+            return self.segments.read(from_offset, max_bytes=max_bytes, until=until)
+
+    def end_offset_at(self, unix_ms: int) -> int:
+        """Return the end of the last frame not later than a time."""
+        with self.reading():
+            return self.segments.end_offset_at(unix_ms)
+
+    def base_offset_from(self, unix_ms: int) -> int:
+        """Return the base of the first frame not earlier than a time."""
+        with self.reading():
+            return self.segments.base_offset_from(unix_ms)
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Let a reader of old history be told of damage as of what it is: this file's trouble, not the quorum's.
+
+        Raises:
+            LogDamaged: instead of DamagedFile.
+        """
+        try:
+            yield
+        except DamagedFile as error:
+            self.on_damage(error)
+            raise LogDamaged(
+                f"{error.message}; the other controllers have these frames: ask them, or ask again shortly"
+            ) from error

@@ -1,0 +1,269 @@
+"""E: takes snapshots when they are due, off the event loop, and trims what they cover."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+
+from metadata_log.batch import RecordBatch
+from metadata_log.codec import read_header
+from metadata_log.delta import Delta
+from metadata_log.errors import (
+    DamagedFile,
+    DiskFailed,
+    MetadataError,
+    SnapshotNotFound,
+    ThrottlingQuotaExceeded,
+)
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.limits import SCRUB_EVERY_S, SNAPSHOT_DOWNLOADS_MAX, SNAPSHOT_ENTRIES
+from metadata_log.wire.fetch import SnapshotOffer
+from quorum.config import ControllerSettings
+from quorum.controller import AppliedListener, Controller
+from quorum.log.committed_log import CommittedLog
+from quorum.raft.raft_log import RaftPosition
+from snapshots.policy import SnapshotClock, SnapshotPolicy
+from snapshots.snapshot_file import position_of, snapshot_id, write_snapshot
+from snapshots.store import SnapshotStore
+
+log = logging.getLogger(__name__)
+RETRY_S = 10.0
+"""A snapshot that failed (a full disk, mostly) is tried again after so long."""
+COUNT_EVERY_S = 60.0
+"""How often Raft's log is looked at, which grows without records, too."""
+BUSY = 10
+"""So many times as many entries are borne while records come."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    image: MetadataImage
+    position: RaftPosition
+
+
+class SnapshotKeeper(AppliedListener):
+    """Order of things, so that a crash between any two loses nothing: the snapshot is written and synced; the segments
+    are synced up to its end; only then Raft may trim its journal behind it; only then older files may go.
+    """
+
+    entries_max = SNAPSHOT_ENTRIES
+
+    def __init__(
+        self,
+        *,
+        settings: ControllerSettings,
+        controller: Controller,
+        committed_log: CommittedLog,
+        store: SnapshotStore,
+        run_in_thread: Callable[[Callable[[], object]], Awaitable[object]],
+        unix_ms: Callable[[], int],
+    ) -> None:
+        self._settings = settings
+        self._controller = controller
+        self._log = committed_log
+        self._store = store
+        self._run_in_thread = run_in_thread
+        self._unix_ms = unix_ms
+        self._policy = SnapshotPolicy(bytes=settings.snapshot.bytes, age_ms=settings.snapshot.age_ms)
+        self._clock = SnapshotClock()
+        self._due: _Due | None = None
+        self._wake = asyncio.Event()
+        self._writing = asyncio.Lock()
+        self._stopping = threading.Event()
+        self.failure: str | None = None
+        """Why the last attempt came to nothing; None once one succeeded."""
+        self._downloads: list[str] = []
+        """The snapshot of each download that is under way: those files stay."""
+        self._newest: SnapshotOffer | None = None
+
+    # --- when
+
+    def on_applied(self, batch: RecordBatch, frame: bytes, image: MetadataImage, delta: Delta) -> None:  # noqa: ARG002 (the listener's signature)
+        self._clock = self._clock.after(read_header(frame))
+        if self._clock.is_due(self._policy, appended_at_ms=batch.appended_at_ms):
+            self._clock = SnapshotClock.at_snapshot(batch.appended_at_ms)
+            self._due = _Due(image, self._controller.raft.applied_position())
+            self._wake.set()
+
+    def on_restored(self, image: MetadataImage) -> None:
+        self._clock = SnapshotClock.at_snapshot(image.last_time_ms)
+        self._newest = None
+
+    async def run(self) -> None:
+        """Take what is due, one at a time, until cancelled."""
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                due, self._due = self._due, None
+                if due is not None and not await self._attempt(due):
+                    await asyncio.sleep(RETRY_S)
+                    self._due = self._due or due
+                    self._wake.set()
+        finally:
+            self._stopping.set()  # the process ends when its threads do: what is being written goes on without rests
+
+    async def count(self) -> None:
+        """Let Raft trim its log where it grows without records, until cancelled.
+
+        While records come the policy decides: its snapshots stand at the same offsets on all nodes, so that each can have
+        another's, and those of a timer do not. Far beyond, the log is trimmed all the same.
+        """
+        seen = -1
+        while True:
+            await asyncio.sleep(COUNT_EVERY_S)
+            untrimmed, end_offset = (
+                self._controller.raft.status().entries_untrimmed,
+                self._controller.committed.end_offset,
+            )
+            most = self.entries_max if end_offset == seen else self.entries_max * BUSY
+            seen = end_offset
+            if untrimmed >= most and self._due is None:
+                self._now_due()
+
+    async def scrub(self) -> None:
+        """Read every snapshot once a day, until cancelled."""
+        while True:
+            for name in self._store.ids():
+                try:
+                    await self._run_in_thread(partial(self._store.check, name))
+                except DamagedFile:
+                    pass  # the store has told of it
+                except MetadataError as error:
+                    # Retired meanwhile, mostly.
+                    log.warning("scrub_failed", extra={"snapshot_id": name, "reason": error.message})
+            await asyncio.sleep(SCRUB_EVERY_S)
+
+    def lost(self) -> None:
+        """Learn that a snapshot went to quarantine: another is taken in its place, for who is far behind needs one."""
+        self._newest = None
+        self._now_due()
+
+    def _now_due(self) -> None:
+        image = self._controller.committed
+        if image.cluster_id is not None:
+            self._due = _Due(image, self._controller.raft.applied_position())
+            self._wake.set()
+
+    async def take(self) -> SnapshotOffer:
+        """Take a snapshot of the state as it is now.
+
+        Raises:
+            NotController: nothing was committed yet.
+            ThrottlingQuotaExceeded: one is being taken already, or the disk refused.
+        """
+        if self._writing.locked():
+            raise ThrottlingQuotaExceeded("a snapshot is being taken; try again when it is done")
+        image = self._controller.committed
+        if image.cluster_id is None:
+            raise self._controller.not_controller()
+        if not await self._attempt(_Due(image, self._controller.raft.applied_position())):
+            raise ThrottlingQuotaExceeded(f"no snapshot could be taken: {self.failure}")
+        offer = self.newest()
+        if offer is None:
+            raise ThrottlingQuotaExceeded("the snapshot rotted as soon as it was taken; try again")
+        return offer
+
+    async def _attempt(self, due: _Due) -> bool:
+        """Take one; False: it could not be written, or rotted at once, which hurts nothing. All else stops the process."""
+        async with self._writing:
+            try:
+                await self._write(due.image)
+            except (DiskFailed, SnapshotNotFound) as error:
+                self._controller.counters.snapshots_failed += 1
+                self.failure = error.message
+                log.warning(
+                    "snapshot_failed", extra={"end_offset": due.image.end_offset, "reason": error.message}
+                )
+                return False
+            self.failure = None
+            await self._announce(due)
+            return True
+
+    async def _write(self, image: MetadataImage) -> None:
+        name = snapshot_id(image.end_offset, image.controller_epoch)
+        if name not in self._store.ids():
+            await self._run_in_thread(
+                lambda: write_snapshot(image, self._store.directory, rest=self._stopping.wait)
+            )
+            self._controller.counters.snapshots_written += 1
+        await self._run_in_thread(lambda: self._store.sha256(name))  # known before a broker asks on the loop
+
+    async def _announce(self, due: _Due) -> None:
+        name = snapshot_id(due.image.end_offset, due.image.controller_epoch)
+        await self._run_in_thread(self._log.segments.sync)
+        self._controller.raft.compact(due.position, name)
+        self._newest = None
+        pinned = {name, *self._controller.raft.pinned_snapshots(), *self._downloads}
+        self._store.retire(self._settings.snapshot.keep, pinned)
+        self._retain_log()
+        log.info("snapshot_taken", extra={"snapshot_id": name})
+
+    def _retain_log(self) -> None:
+        settings = self._settings.log
+        if settings.retention_bytes is None and settings.retention_ms is None:
+            return
+        kept = [offer.end_offset for offer in self.offers()]
+        older_than_ms = None if settings.retention_ms is None else self._unix_ms() - settings.retention_ms
+        removed = self._log.segments.retain(
+            bytes_max=settings.retention_bytes, older_than_ms=older_than_ms, below=min(kept, default=0)
+        )
+        if removed:
+            log.info(
+                "segments_removed",
+                extra={"count": len(removed), "log_start_offset": self._log.log_start_offset},
+            )
+
+    # --- what there is
+
+    @contextmanager
+    def downloading(self, name: str) -> Iterator[None]:
+        """Keep a snapshot's file while somebody downloads it.
+
+        Raises:
+            ThrottlingQuotaExceeded: too many downloads are under way.
+        """
+        if len(self._downloads) >= SNAPSHOT_DOWNLOADS_MAX:
+            raise ThrottlingQuotaExceeded(
+                f"{SNAPSHOT_DOWNLOADS_MAX} downloads are under way; try again shortly"
+            )
+        self._downloads.append(name)
+        try:
+            yield
+        finally:
+            self._downloads.remove(name)
+
+    def newest(self) -> SnapshotOffer | None:
+        """Return the newest snapshot at or below what is applied here; None where there is none."""
+        if self._newest is None:
+            fitting = [
+                offer for offer in self.offers() if offer.end_offset <= self._controller.committed.end_offset
+            ]
+            self._newest = fitting[-1] if fitting else None
+        return self._newest
+
+    def offers(self) -> list[SnapshotOffer]:
+        """Return every snapshot here, oldest first."""
+        offers = []
+        for name in self._store.ids():
+            with suppress(SnapshotNotFound):  # another thread found it rotten meanwhile
+                offers.append(self.offer(name))
+        return offers
+
+    def offer(self, name: str) -> SnapshotOffer:
+        """Return one snapshot's size and hash.
+
+        Raises:
+            SnapshotNotFound: it is not here.
+        """
+        end_offset, controller_epoch = position_of(name)
+        return SnapshotOffer(
+            id=name,
+            end_offset=end_offset,
+            controller_epoch=controller_epoch,
+            bytes=self._store.size(name),
+            sha256=self._store.sha256(name),
+        )

@@ -1,0 +1,217 @@
+"""P: soft state of the active controller: when each broker was last heard from, and what it reported.
+
+None of it is in the log: a new claim begins with nothing and grants every unfenced broker one full session. A session is
+started by a broker's first fetch, not by its registration, and is over strictly later than `session_timeout_ms` after the
+last one. Times are monotonic and never go back, so brokers stand here in the order of their last contact.
+"""
+
+from metadata_log.ids import NO_LEADER, BrokerId
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.wire.fields import INT64_MAX
+
+
+class _Session:
+    """The last contact of one registration.
+
+    `applied_offset` is what the broker reported last, exclusive; `known_offset` the same, but 0 again after its
+    registration changed: what it does from then on it has not told yet. `is_leaving` while parts of its shutdown are due.
+    """
+
+    __slots__ = (
+        "applied_offset",
+        "broker_epoch",
+        "contact_ms",
+        "is_leaving",
+        "known_offset",
+        "shutdown_offset",
+    )
+
+    def __init__(self, broker_epoch: int, contact_ms: int) -> None:
+        self.broker_epoch = broker_epoch
+        self.contact_ms = contact_ms
+        self.applied_offset = 0
+        self.known_offset = 0
+        self.shutdown_offset: int | None = None
+        self.is_leaving = False
+
+
+class Liveness:
+    """Last contacts by broker; at most one registration of a broker is live at a time."""
+
+    def __init__(self, *, session_timeout_ms: int) -> None:
+        self.session_timeout_ms = session_timeout_ms
+        self._sessions: dict[BrokerId, _Session] = {}
+        self._registered_at: dict[BrokerId, tuple[int, int]] = {}
+        self._stopping: set[BrokerId] = set()
+        self._electing: set[BrokerId] = set()
+
+    # --- sessions
+
+    def contact(self, broker_id: BrokerId, broker_epoch: int, *, now_ms: int, applied_offset: int) -> None:
+        """Renew the session of a registered broker; the caller has checked its epoch."""
+        session = self._sessions.pop(broker_id, None)
+        if session is None or session.broker_epoch != broker_epoch:
+            session = _Session(broker_epoch, now_ms)
+            self._electing.discard(broker_id)
+        session.contact_ms = now_ms
+        session.applied_offset = session.known_offset = applied_offset
+        self._sessions[broker_id] = session  # at the end: the order of a dict is the order of contact
+
+    def has_session(self, broker_id: BrokerId, broker_epoch: int, *, now_ms: int) -> bool:
+        session = self._session(broker_id, broker_epoch)
+        return session is not None and now_ms <= session.contact_ms + self.session_timeout_ms
+
+    def expired(self, now_ms: int) -> tuple[BrokerId, int, int] | None:
+        """Return broker id, broker epoch and silence in milliseconds of the longest silent session that is over."""
+        for broker_id, session in self._sessions.items():
+            if now_ms > session.contact_ms + self.session_timeout_ms:
+                return broker_id, session.broker_epoch, now_ms - session.contact_ms
+            break
+        return None
+
+    def forget(self, broker_id: BrokerId, broker_epoch: int) -> None:
+        """End the session of one registration; a newer one of the same broker is left alone."""
+        if self._session(broker_id, broker_epoch) is not None:
+            del self._sessions[broker_id]
+            self._electing.discard(broker_id)
+
+    def clear(self) -> None:
+        self._sessions.clear()
+        self._registered_at.clear()
+        self._stopping.clear()
+        self._electing.clear()
+
+    def begin(self, image: MetadataImage, now_ms: int) -> None:
+        """Begin a leadership: grant every unfenced broker one full session, and look for leaderless partitions of each.
+
+        The controller before this one may not have come to the end of an election in parts. Looked for once: each
+        broker's first heartbeat would else walk all partitions, and all brokers are heard within a few milliseconds.
+        """
+        self.clear()
+        self.grant_all(image, now_ms)
+        waiting = {
+            replica
+            for topic in image.topics.values()
+            for partition in topic.partitions
+            if partition.leader == NO_LEADER
+            for replica in partition.replicas
+        }
+        self._electing.update(
+            broker_id
+            for broker_id in waiting
+            if broker_id in self._sessions and image.brokers[broker_id].is_active
+        )
+
+    def grant_all(self, image: MetadataImage, now_ms: int) -> None:
+        """Grant every unfenced broker one full session; what they reported is kept."""
+        for broker_id in sorted(image.brokers):
+            broker = image.brokers[broker_id]
+            if broker.fenced:
+                continue
+            session = self._session(broker_id, broker.broker_epoch) or _Session(broker.broker_epoch, now_ms)
+            session.contact_ms = now_ms
+            self._sessions.pop(broker_id, None)
+            self._sessions[broker_id] = session
+
+    # --- what brokers reported
+
+    def applied_offset(self, broker_id: BrokerId) -> int | None:
+        """Exclusive; None if the broker has no session."""
+        session = self._sessions.get(broker_id)
+        return None if session is None else session.applied_offset
+
+    def last_contact_ms_ago(self, broker_id: BrokerId, *, now_ms: int) -> int | None:
+        session = self._sessions.get(broker_id)
+        return None if session is None else now_ms - session.contact_ms
+
+    def lowest_active_offset(self, image: MetadataImage) -> int:
+        """Return the lowest offset (exclusive) that any unfenced broker is known to have applied, those that shut down
+        left out; without any, the greatest integer.
+        """
+        lowest = INT64_MAX
+        for broker_id, broker in image.brokers.items():
+            if not broker.fenced:
+                session = self._session(broker_id, broker.broker_epoch)
+                if session is None or session.shutdown_offset is None:
+                    lowest = min(lowest, 0 if session is None else session.known_offset)
+        return lowest
+
+    def registration_changed(self, broker_id: BrokerId) -> None:
+        session = self._sessions.get(broker_id)
+        if session is not None:
+            session.known_offset = 0
+
+    def registered_again(self, broker_id: BrokerId, broker_epoch: int, *, offset: int) -> None:
+        """Forget what an incarnation reported that registers once more, at `offset`; its session goes on."""
+        self._registered_at[broker_id] = (broker_epoch, offset)
+        session = self._session(broker_id, broker_epoch)
+        if session is not None:
+            session.shutdown_offset, session.is_leaving = None, False
+            session.applied_offset = session.known_offset = 0
+
+    def registration_offset(self, broker_id: BrokerId, broker_epoch: int) -> int:
+        """Return where the newest record of a registration stands: its epoch, unless it registered once more."""
+        epoch, offset = self._registered_at.get(broker_id, (-1, -1))
+        return offset if epoch == broker_epoch else broker_epoch
+
+    # --- controlled shutdown
+
+    def shutdown_offset(self, broker_id: BrokerId, broker_epoch: int) -> int | None:
+        """Return the offset (exclusive) that others must have applied before this broker may go; None: it stays."""
+        session = self._session(broker_id, broker_epoch)
+        return None if session is None else session.shutdown_offset
+
+    def is_leaving(self, broker_id: BrokerId, broker_epoch: int) -> bool:
+        """Answer whether parts of a shutdown that began under this leadership may still be due.
+
+        The leaderships may all have been in the first: then nothing else tells that others must learn of it.
+        """
+        session = self._session(broker_id, broker_epoch)
+        return session is not None and session.is_leaving
+
+    def began_shutdown(self, broker_id: BrokerId, broker_epoch: int, *, offset: int | None) -> None:
+        """Remember where the leaderships of a stopping broker had moved away; the first offset stands.
+
+        None: not all of them yet, another part is due.
+        """
+        session = self._session(broker_id, broker_epoch)
+        if session is None:
+            return
+        session.is_leaving = offset is None
+        if offset is not None and session.shutdown_offset is None:
+            session.shutdown_offset = offset
+            self._stopping.add(broker_id)
+
+    def left_shutdown(self, broker_id: BrokerId) -> None:
+        """Forget the shutdown of a broker that was fenced."""
+        session = self._sessions.get(broker_id)
+        if session is not None:
+            session.shutdown_offset, session.is_leaving = None, False
+
+    def ready_to_go(self, image: MetadataImage) -> list[BrokerId]:
+        """Return the stopping brokers that every active broker has caught up with: their next heartbeat lets them go."""
+        ready: list[BrokerId] = []
+        lowest = self.lowest_active_offset(image) if self._stopping else 0
+        for broker_id in sorted(self._stopping):
+            session = self._sessions.get(broker_id)
+            if session is None or session.shutdown_offset is None:
+                self._stopping.discard(broker_id)
+            elif session.shutdown_offset <= lowest:
+                ready.append(broker_id)
+        return ready
+
+    # --- elections in parts
+
+    def is_electing(self, broker_id: BrokerId) -> bool:
+        """Answer whether leaderless partitions of an unfenced broker may still wait for a part of their election."""
+        return broker_id in self._electing
+
+    def set_electing(self, broker_id: BrokerId, *, electing: bool) -> None:
+        if electing:
+            self._electing.add(broker_id)
+        else:
+            self._electing.discard(broker_id)
+
+    def _session(self, broker_id: BrokerId, broker_epoch: int) -> _Session | None:
+        session = self._sessions.get(broker_id)
+        return session if session is not None and session.broker_epoch == broker_epoch else None

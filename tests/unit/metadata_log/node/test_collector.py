@@ -1,0 +1,55 @@
+"""The cycle collector's short walks, in the process of the tests."""
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from metadata_log.node import collector
+
+
+class Loop:
+    """A cycle of one."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.fixture(autouse=True)
+def collector_as_it_was() -> Iterator[None]:
+    thresholds = gc.get_threshold()
+    yield
+    assert gc.get_threshold() == thresholds
+    assert gc.get_freeze_count() == 0
+    assert gc.isenabled()
+
+
+def test_what_a_long_walk_found_alive_is_not_walked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collector, "LONG_WALK_S", 0.0)
+    with collector.short_collections():
+        kept = [[number] for number in range(10_000)]
+        before = gc.get_freeze_count()
+        gc.collect(1)
+        assert gc.get_freeze_count() <= before
+        gc.collect()
+        assert gc.get_freeze_count() >= before + len(kept)
+        assert not any(kept[0] is each for each in gc.get_objects())
+
+
+def test_a_short_walk_freezes_nothing_so_later_garbage_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collector, "LONG_WALK_S", 60.0)
+    with collector.short_collections():
+        loop = Loop()
+        before = gc.get_freeze_count()
+        gc.collect()
+        assert gc.get_freeze_count() <= before
+        del loop
+        assert gc.collect() >= 1
+
+
+def test_reference_counts_still_free_what_is_frozen() -> None:
+    kept = [[number] for number in range(10_000)]
+    with collector.short_collections():
+        before = gc.get_freeze_count()
+        del kept
+        assert gc.get_freeze_count() <= before - 10_000

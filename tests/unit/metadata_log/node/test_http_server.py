@@ -1,0 +1,208 @@
+"""E: what is no HTTP, and what nobody foresaw, is answered by name; who does not read holds no connection."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+from aiohttp import web
+
+from metadata_log import limits
+from metadata_log.errors import CannotListen, MetadataError
+from metadata_log.limits import KIB, MIB
+from metadata_log.node.http_answers import status_of
+from metadata_log.node.http_server import NamedErrors, listen
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+ASK = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+
+
+def answer(_request: web.BaseRequest, error: MetadataError) -> web.Response:
+    return web.Response(status=status_of(error), text=f"{error.error} {error.family} {error.message}")
+
+
+@asynccontextmanager
+async def asked(
+    sent: bytes, handler: Handler, *, silence_max_s: float = 5
+) -> AsyncIterator[tuple[asyncio.StreamReader, web.Server]]:
+    """Send bytes to a server; inside the block, what it says can be read."""
+    app = web.Application()
+    app.router.add_route("*", "/", handler)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    server = runner.server
+    assert server is not None
+    listener = await asyncio.get_running_loop().create_server(
+        lambda: NamedErrors(server, answer, silence_max_s=silence_max_s), "127.0.0.1", 0
+    )
+    reader, writer = await asyncio.open_connection(*listener.sockets[0].getsockname())
+    writer.write(sent)
+    async with asyncio.timeout(30):
+        yield reader, server
+    writer.close()
+    listener.close()
+    await runner.cleanup()
+
+
+def test_connections_beyond_the_bound_are_refused_and_logged(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "HTTP_CONNECTIONS_MAX", 1)
+
+    async def story() -> None:
+        app = web.Application()
+        runner = web.AppRunner(app)
+        await runner.setup()
+        listener = await listen(runner, answer, ("127.0.0.1", 0))
+        address = listener.sockets[0].getsockname()
+        _, first = await asyncio.open_connection(*address)
+        for _ in range(3):
+            reader, writer = await asyncio.open_connection(*address)
+            with suppress(ConnectionResetError):
+                assert await reader.read() == b""
+            writer.close()
+        first.close()
+        listener.close()
+        await runner.cleanup()
+
+    with caplog.at_level("WARNING", "metadata_log.node.http_server"):
+        asyncio.run(story())
+    (told,) = caplog.records
+    assert (told.message, told.__dict__["connections"]) == ("http_connections_refused", 1)
+
+
+def test_a_host_that_nobody_knows_is_named() -> None:
+    async def story() -> None:
+        runner = web.AppRunner(web.Application())
+        await runner.setup()
+        try:
+            await listen(runner, answer, ("nosuchhost.invalid", 0))
+        finally:
+            await runner.cleanup()
+
+    with pytest.raises(
+        CannotListen, match=r"^nosuchhost.invalid is not known \(.+\): correct \[listen\] http"
+    ):
+        asyncio.run(story())
+
+
+async def heard(sent: bytes, handler: Handler) -> bytes:
+    """Return all that a server says before it closes the connection."""
+    async with asked(sent, handler) as (reader, _):
+        return await reader.read()
+
+
+async def fails(_request: web.Request) -> web.StreamResponse:
+    raise ZeroDivisionError("nobody foresaw it")
+
+
+async def fails_late(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse()
+    await response.prepare(request)
+    await response.write(b"half of it")
+    raise ZeroDivisionError("nobody foresaw it")
+
+
+def test_what_is_no_http_is_an_invalid_request() -> None:
+    said = asyncio.run(heard(b"\x16\x03\x01 hello\r\n\r\n", fails))
+    assert said.startswith(b"HTTP/1.0 400 ")
+    assert b"INVALID_REQUEST Rejected what was sent is not HTTP" in said
+
+
+def test_what_nobody_foresaw_is_a_fault_that_tells_nothing_of_the_inside() -> None:
+    said = asyncio.run(heard(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", fails))
+    assert said.startswith(b"HTTP/1.1 500 ")
+    assert b"UNKNOWN_SERVER_ERROR Fault" in said
+    assert b"ZeroDivision" not in said
+
+
+def test_an_answer_that_had_begun_is_cut_off() -> None:
+    said = asyncio.run(heard(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", fails_late))
+    assert said.startswith(b"HTTP/1.1 200 ")
+    assert b"UNKNOWN_SERVER_ERROR" not in said
+
+
+async def reads(request: web.Request) -> web.StreamResponse:
+    return web.Response(body=await request.read())
+
+
+@pytest.mark.parametrize("path", ["/", "/nowhere"])
+def test_an_expectation_nobody_knows_is_an_invalid_request(path: str) -> None:
+    request = (
+        f"POST {path} HTTP/1.1\r\nHost: x\r\nExpect: foo\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi"
+    )
+    said = asyncio.run(heard(request.encode(), reads))
+    assert said.startswith(b"HTTP/1.1 417 ")
+    assert said.endswith(b"INVALID_REQUEST Rejected Expect: foo is not known here, only 100-continue")
+
+
+def test_who_waits_for_100_continue_is_told_to_go_on() -> None:
+    request = b"POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi"
+    said = asyncio.run(heard(request, reads))
+    assert said.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 ")
+    assert said.endswith(b"\r\n\r\nhi")
+
+
+LARGE = bytes(32 * MIB)
+"""More than the kernel holds for a reader."""
+
+
+async def whole(_request: web.Request) -> web.StreamResponse:
+    return web.Response(body=LARGE)
+
+
+async def in_pieces(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse()
+    await response.prepare(request)
+    for at in range(0, len(LARGE), MIB):
+        await response.write(LARGE[at : at + MIB])
+    await response.write_eof()
+    return response
+
+
+@pytest.mark.parametrize("handler", [whole, in_pieces])
+def test_who_stops_reading_holds_no_answer(handler: Handler) -> None:
+    async def scenario() -> None:
+        async with asked(ASK, handler, silence_max_s=0.5) as (reader, server):
+            assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+            while server.connections:
+                await asyncio.sleep(0.01)
+
+    asyncio.run(scenario())
+
+
+async def until_it_waits(request: web.Request) -> web.StreamResponse:
+    """Answer until the kernel takes no more; the end of the connection then stands behind a little that is not sent."""
+    transport = request.transport
+    assert transport is not None
+    waits = transport.get_write_buffer_size() > 0
+    return web.Response(
+        body=b"" if waits else bytes(32 * KIB), headers={"Connection": "close"} if waits else {}
+    )
+
+
+def test_what_is_left_of_an_answer_holds_no_connection() -> None:
+    async def scenario() -> None:
+        many = ASK.replace(b"close", b"keep-alive") * (len(LARGE) // (32 * KIB))
+        async with asked(many, until_it_waits, silence_max_s=0.5) as (reader, server):
+            assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+            while server.connections:
+                await asyncio.sleep(0.01)
+
+    asyncio.run(scenario())
+
+
+def test_a_slow_reader_gets_a_large_answer_whole() -> None:
+    """It takes several times as long as a connection may be silent."""
+
+    async def scenario() -> None:
+        async with asked(ASK, whole, silence_max_s=1) as (reader, _):
+            began, heard = time.monotonic(), 0
+            while said := await reader.read(MIB):
+                heard += len(said)
+                await asyncio.sleep(4 * len(said) / len(LARGE))
+            assert heard > len(LARGE)
+            assert time.monotonic() - began > 3
+
+    asyncio.run(scenario())

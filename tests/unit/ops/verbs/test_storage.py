@@ -1,0 +1,100 @@
+"""E: `storage format` and `storage info`."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from metadata_log.node.data_directory import load_meta
+from ops import cli
+
+CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
+
+
+def settings(tmp_path: Path, *, with_cluster_id: bool = True, role: str = "node") -> Path:
+    """Write what format needs: a file that does not know its directory id yet."""
+    file = tmp_path / "node.toml"
+    cluster = f'cluster_id = "{CLUSTER_ID}"\n' if with_cluster_id else ""
+    file.write_text(f'{cluster}{role}_id = 1\ndata_dir = "data"\n')
+    return file
+
+
+def test_format_then_info(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = settings(tmp_path)
+    assert cli.main(["storage", "format", "--config", str(file), "--json"]) == 0
+    said = capsys.readouterr()
+    made = json.loads(said.out)
+    assert list(made) == ["role", "id", "cluster_id", "directory_id", "data_dir"]
+    assert f'directory_id = "{made["directory_id"]}"' in said.err
+    for words in (["--config", str(file)], [str(tmp_path / "data")]):
+        assert cli.main(["storage", "info", *words, "--json"]) == 0
+        info = json.loads(capsys.readouterr().out)
+        assert {key: info[key] for key in made} == made
+        assert info["running"] is False
+
+
+def test_the_settings_may_lie_in_the_directory_itself(tmp_path: Path) -> None:
+    file = settings(tmp_path)
+    file.write_text(file.read_text().replace('"data"', '"."'))
+    assert cli.main(["storage", "format", "--config", str(file)]) == 0
+    assert load_meta(tmp_path).node_id == 1
+
+
+def test_nothing_is_formatted_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = settings(tmp_path, role="broker")
+    assert cli.main(["storage", "format", "--config", str(file)]) == 0
+    assert cli.main(["storage", "format", "--config", str(file)]) == 6
+    assert "already formatted for broker 1" in capsys.readouterr().err
+
+
+def test_the_cluster_is_named_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = settings(tmp_path, with_cluster_id=False)
+    assert cli.main(["storage", "format", "--config", str(file)]) == 2
+    assert "for a new cluster take " in capsys.readouterr().err
+    assert cli.main(["storage", "format", "--config", str(file), "--cluster-id", "short"]) == 2
+    assert cli.main(["storage", "format", "--config", str(file), "--cluster-id", CLUSTER_ID]) == 0
+    other = settings(tmp_path)
+    assert cli.main(["storage", "format", "--config", str(other), "--cluster-id", "A" * 22]) == 2
+    assert f"says {CLUSTER_ID}" in capsys.readouterr().err
+
+
+def test_a_log_that_cannot_be_written_is_named_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = settings(tmp_path, role="broker")
+    file.write_text(
+        file.read_text() + 'controllers = ["http://127.0.0.1:1"]\n[listen]\nhttp = "http://127.0.0.1:2"\n'
+    )
+    assert cli.main(["storage", "format", "--config", str(file)]) == 0
+    data = Path(json.loads(_info(capsys, file))["data_dir"])
+    (data / "broker.log").mkdir()
+    assert cli.main(["broker", "run", "--config", str(file)]) == 6
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith("metaquorum: DiskFailed: ")
+    assert "broker.log: Is a directory: " in said
+
+
+def _info(capsys: pytest.CaptureFixture[str], file: Path) -> str:
+    capsys.readouterr()
+    assert cli.main(["storage", "info", "--config", str(file), "--json"]) == 0
+    return capsys.readouterr().out
+
+
+def test_a_process_refuses_what_is_not_formatted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = settings(tmp_path, role="broker")
+    file.write_text(
+        file.read_text() + 'controllers = ["http://127.0.0.1:1"]\n[listen]\nhttp = "http://127.0.0.1:2"\n'
+    )
+    assert cli.main(["broker", "run", "--config", str(file)]) == 6
+    said = capsys.readouterr().err
+    assert "is not formatted" in said
+    assert said.count("\n") == 1
+    assert not (tmp_path / "data").exists()
+    assert cli.main(["storage", "info", str(tmp_path)]) == 6
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_what_is_not_formatted_is_told_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for directory in (tmp_path, tmp_path / "none"):
+        assert cli.main(["storage", "info", str(directory)]) == 6
+        assert f"{directory}: is not formatted: run `metaquorum storage format" in capsys.readouterr().err

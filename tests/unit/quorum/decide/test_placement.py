@@ -1,0 +1,94 @@
+"""E: where replicas go."""
+
+import random
+from collections import Counter
+
+import pytest
+
+from metadata_log.errors import InvalidReplicationFactor
+from metadata_log.ids import BrokerId
+from quorum.decide.placement import UsableBroker, place, usable_brokers
+from tests.support.decisions import World
+
+
+def brokers(*rows: tuple[int, str | None, bool]) -> list[UsableBroker]:
+    return [UsableBroker(BrokerId(broker_id), rack, fenced) for broker_id, rack, fenced in rows]
+
+
+def placed(
+    on: list[UsableBroker], count: int, factor: int, seed: int = 1
+) -> tuple[tuple[BrokerId, ...], ...]:
+    return place(on, partition_count=count, replication_factor=factor, rng=random.Random(seed))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_every_partition_is_spread_over_racks_and_led_by_a_broker_that_is_up(seed: int) -> None:
+    rng = random.Random(seed)
+    on = brokers(
+        *(
+            (n, rng.choice((None, "a", "b", "c")), n > 0 and rng.random() < 0.3)
+            for n in range(rng.randint(1, 12))
+        )
+    )
+    rack_of = {broker.broker_id: broker.rack for broker in on}
+    up = {broker.broker_id for broker in on if not broker.fenced}
+    factor = rng.randint(1, len(on))
+    for replicas in placed(on, 40, factor, seed):
+        assert len(set(replicas)) == factor == len(replicas)
+        assert replicas[0] in up
+        racks_used = {rack_of[broker_id] for broker_id in replicas}
+        assert len(racks_used) == min(factor, len(set(rack_of.values())))
+
+
+def test_leaders_and_replicas_are_even() -> None:
+    on = brokers(*((n, "abc"[n % 3], False) for n in range(6)))
+    assignments = placed(on, 60, 3)
+    assert set(Counter(replicas[0] for replicas in assignments).values()) == {10}
+    assert set(Counter(b for replicas in assignments for b in replicas).values()) == {30}
+
+
+def test_a_fenced_broker_is_used_only_where_too_few_are_up() -> None:
+    on = brokers((1, None, False), (2, None, False), (3, None, True))
+    assert all(BrokerId(3) not in replicas for replicas in placed(on, 20, 2))
+    assert all(replicas[2] == 3 for replicas in placed(on, 20, 3))
+
+
+def test_the_same_followers_do_not_go_together_for_ever() -> None:
+    on = brokers(*((n, None, False) for n in range(5)))
+    assert len(set(placed(on, 50, 2))) > 5
+
+
+def test_one_broker_holds_everything_alone() -> None:
+    assert placed(brokers((7, "r", False)), 3, 1) == ((7,), (7,), (7,))
+
+
+@pytest.mark.parametrize(
+    ("on", "factor"),
+    [
+        (brokers((1, None, False)), 2),
+        (brokers((1, None, True)), 1),
+        ([], 1),
+    ],
+)
+def test_what_cannot_be_placed(on: list[UsableBroker], factor: int) -> None:
+    with pytest.raises(InvalidReplicationFactor):
+        placed(on, 1, factor)
+
+
+def test_the_seed_decides() -> None:
+    on = brokers(*((n, "abc"[n % 3], False) for n in range(9)))
+    assert placed(on, 20, 3, seed=5) == placed(on, 20, 3, seed=5)
+    assert len({placed(on, 20, 3, seed=seed) for seed in range(20)}) > 1
+
+
+def test_who_takes_new_replicas() -> None:
+    world = World()
+    for broker_id in range(1, 6):
+        world.run(f"register {broker_id}")
+        world.run(f"heartbeat {broker_id}")
+    world.run("create t on=2,1")
+    world.run("heartbeat 2 shutdown")
+    world.run("heartbeat 3 cordoned=d3a")
+    world.run("heartbeat 4 fence")
+    usable = usable_brokers(world.image, ineligible=frozenset({BrokerId(5)}))
+    assert [(broker.broker_id, broker.fenced) for broker in usable] == [(1, False), (4, True)]

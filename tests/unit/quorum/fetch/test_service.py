@@ -1,0 +1,350 @@
+"""MetadataFetch over a model of Raft: what is proved before an answer, who is parked, and what wakes them."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pytest
+
+from metadata_log.errors import NotController
+from metadata_log.ids import BrokerId, NodeId
+from metadata_log.log.segmented_log import SegmentedLog
+from metadata_log.wire.fetch import FetchRequest, SnapshotOffer
+from quorum.controller import TURN_MS, Controller
+from quorum.decide.brokers import Heartbeat, heartbeat
+from quorum.fetch.service import FetchService
+from quorum.log.committed_log import CommittedLog
+from tests.unit.quorum.test_controller import Lab, online, poll, setting, settings, spin, with_many_partitions
+
+
+class FetchLab(Lab):
+    """The lab, with a committed log and a fetch service on each controller."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__()
+        self.services: dict[int, FetchService] = {}
+        self.logs: dict[int, CommittedLog] = {}
+        self.offer: SnapshotOffer | None = None
+        for node_id, controller in self.controllers.items():
+            # So small that each frame has a file of its own.
+            segments = SegmentedLog.open(directory / str(node_id), segment_bytes=1)
+            committed_log = self.logs[node_id] = CommittedLog(segments)
+            self.services[node_id] = FetchService(
+                settings=settings(node_id),
+                controller=controller,
+                committed_log=committed_log,
+                newest_snapshot=lambda: self.offer,
+                now_ms=lambda: self.now_ms,
+            )
+            controller.attach(controller.raft, [committed_log, self.services[node_id]])
+
+    def at_end(self, controller: Controller, broker_id: int, epoch: int) -> FetchRequest:
+        """Return the poll of a broker that has applied all there is."""
+        image = controller.committed
+        request = poll(broker_id, epoch, applied=image.end_offset)
+        return replace(
+            request, last_epoch=image.controller_epoch, last_crc=image.last_crc, max_wait_ms=60_000
+        )
+
+    def fetch(self, node_id: int, request: FetchRequest) -> "asyncio.Task[bytes]":
+        return asyncio.create_task(self.services[node_id].fetch(request))
+
+
+def run(directory: Path, story: Callable[[FetchLab], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await story(FetchLab(directory))
+
+    asyncio.run(main())
+
+
+def header(body: bytes) -> dict[str, object]:
+    size = int.from_bytes(body[:4])
+    answer: dict[str, object] = msgpack.unpackb(body[4 : 4 + size])
+    return answer
+
+
+def test_a_parked_fetch_is_woken_by_a_commit_which_proves_leadership(tmp_path: Path) -> None:
+    async def story(lab: FetchLab) -> None:
+        controller = lab.lead(1)
+        epoch = await online(lab, controller, 11)
+        lab.quorum.nodes[NodeId(1)].hold_reads = True  # no round of probes would answer
+        fetch = lab.fetch(1, lab.at_end(controller, 11, epoch))
+        await spin()
+        assert not fetch.done()
+        assert lab.services[1].parked == 1
+        await lab.write(controller, setting("1"))
+        answer = header(await fetch)
+        assert answer["kind"] == "DELTA"
+        assert answer["high_watermark"] == controller.committed.end_offset
+        assert lab.services[1].parked == 0
+
+    run(tmp_path, story)
+
+
+def test_a_foreign_position_fences_whole_however_many_parts_that_takes(tmp_path: Path) -> None:
+    async def story(lab: FetchLab) -> None:
+        controller, epochs = await with_many_partitions(lab, 11, 12)
+        request = replace(lab.at_end(controller, 11, epochs[11]), last_crc=1)
+        fetch = lab.fetch(1, request)
+        await spin()
+        lab.quorum.commit()
+        assert header(await fetch)["broker_state"] == "FENCED"
+        assert controller.committed.brokers[BrokerId(11)].fenced
+        assert not any(
+            partition.leader == 11 for *_, partition in controller.committed.partitions_on(BrokerId(11))
+        )
+
+    run(tmp_path, story)
+
+
+def test_polls_that_arrive_together_take_turns_where_each_means_long_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(lab: FetchLab) -> None:
+        controller = lab.lead(1)
+        epochs = {broker_id: await online(lab, controller, broker_id) for broker_id in (11, 12)}
+
+        def slow(*arguments: Any, **rest: Any) -> Heartbeat:
+            lab.now_ms += TURN_MS
+            return heartbeat(*arguments, **rest)
+
+        monkeypatch.setattr("quorum.controller.heartbeat", slow)
+        for broker_id, epoch in epochs.items():
+            lab.fetch(1, replace(lab.at_end(controller, broker_id, epoch), want_fence=True))
+        began = controller.tip.end_offset
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert controller.tip.end_offset == began + 1
+        await controller.turn()
+        await spin()
+        assert controller.tip.end_offset == began + 2
+
+    run(tmp_path, story)
+
+
+def test_a_poll_that_comes_late_unfences_a_broker_whose_session_must_then_run_out(tmp_path: Path) -> None:
+    async def story(lab: FetchLab) -> None:
+        controller = lab.lead(1)
+        epoch = await online(lab, controller, 11)
+        late = lab.at_end(controller, 11, epoch)
+        last = lab.fetch(1, replace(late, want_shut_down=True))
+        await spin()
+        lab.fetch(1, late)
+        await spin()
+        lab.quorum.commit()
+        await last
+        assert not controller.committed.brokers[BrokerId(11)].fenced
+        assert controller.liveness.has_session(BrokerId(11), epoch, now_ms=lab.now_ms)
+
+    run(tmp_path, story)
+
+
+def test_a_commit_of_what_was_appended_before_a_fetch_arrived_proves_nothing(tmp_path: Path) -> None:
+    """The leader may have been deposed between the two: what it hears of now was agreed before."""
+
+    async def story(lab: FetchLab) -> None:
+        controller = lab.lead(1)
+        epoch = await online(lab, controller, 11)
+        request = lab.at_end(controller, 11, epoch)
+        write = asyncio.create_task(controller.submit(setting("1"), actor=None, request=None))
+        await spin()
+        lab.quorum.nodes[NodeId(1)].hold_reads = True
+        fetch = lab.fetch(1, request)
+        await spin()
+        lab.quorum.commit()
+        await write
+        await spin()
+        assert not fetch.done(), "a stale leader would have renewed a session"
+        lab.quorum.depose()
+        with pytest.raises(NotController):
+            await fetch
+
+    run(tmp_path, story)
+
+
+def test_no_session_is_renewed_while_the_brokers_own_fencing_is_in_flight(tmp_path: Path) -> None:
+    """A broker that was answered before its fencing commits would serve beyond it, on an image that knows nothing of it."""
+
+    async def story(lab: FetchLab) -> None:
+        controller = lab.lead(1)
+        epoch = await online(lab, controller, 11)
+        request = replace(lab.at_end(controller, 11, epoch), max_wait_ms=0)
+        for _ in range(8):
+            lab.now_ms += 1_400
+            controller.check_sessions()
+        assert controller.tip.brokers[BrokerId(11)].fenced
+        given_up = lab.fetch(1, request)  # appends its being online again, and is never answered
+        await spin()
+        given_up.cancel()
+        again = lab.fetch(1, request)
+        await spin()
+        assert not again.done()
+        lab.quorum.commit(1)
+        await spin()
+        assert controller.committed.brokers[BrokerId(11)].fenced
+        assert not again.done()
+        lab.quorum.commit()
+        assert header(await again)["broker_state"] == "ONLINE"
+
+    run(tmp_path, story)
+
+
+def test_news_at_hand_is_answered_only_with_proof_of_leadership(tmp_path: Path) -> None:
+    async def story(lab: FetchLab) -> None:
+        controller = lab.lead(1)
+        epoch = await online(lab, controller, 11)
+        request = lab.at_end(controller, 11, epoch)
+        await lab.write(controller, setting("1"))
+        lab.quorum.nodes[NodeId(1)].hold_reads = True
+        fetch = lab.fetch(1, request)
+        await spin()
+        assert not fetch.done()
+        lab.quorum.depose()
+        with pytest.raises(NotController):
+            await fetch
+
+    run(tmp_path, story)
+
+
+def test_all_who_are_parked_hear_at_once_that_the_controller_resigned(tmp_path: Path) -> None:
+    async def story(lab: FetchLab) -> None:
+        controller = lab.lead(1)
+        epochs = {broker_id: await online(lab, controller, broker_id) for broker_id in (11, 12)}
+        fetches = [lab.fetch(1, lab.at_end(controller, *broker)) for broker in epochs.items()]
+        observer = poll(-1, -1, applied=controller.committed.end_offset)
+        fetches.append(
+            lab.fetch(
+                1,
+                replace(observer, last_epoch=1, last_crc=controller.committed.last_crc, max_wait_ms=60_000),
+            )
+        )
+        await spin()
+        assert lab.services[1].parked == 3
+        lab.quorum.depose()
+        for fetch in fetches:
+            with pytest.raises(NotController):
+                await fetch
+        assert lab.services[1].parked == 0
+
+    run(tmp_path, story)
+
+
+def test_a_fetch_whose_records_outlive_its_controller_is_refused_there(tmp_path: Path) -> None:
+    """Its heartbeat's records commit under the next leader, who has not heard of it."""
+
+    async def story(lab: FetchLab) -> None:
+        controller = lab.lead(1)
+        epoch = await online(lab, controller, 11)
+        request = lab.at_end(controller, 11, epoch)
+        fetch = lab.fetch(1, replace(request, want_fence=True))
+        await spin()
+        lab.quorum.elect(2)  # the tail survives
+        lab.quorum.commit(1)
+        with pytest.raises(NotController):
+            await fetch
+        assert lab.services[1].parked == 0
+
+    run(tmp_path, story)
+
+
+def test_a_newer_fetch_of_a_broker_releases_the_older(tmp_path: Path) -> None:
+    async def story(lab: FetchLab) -> None:
+        controller = lab.lead(1)
+        epoch = await online(lab, controller, 11)
+        older = lab.fetch(1, lab.at_end(controller, 11, epoch))
+        await spin()
+        newer = lab.fetch(1, lab.at_end(controller, 11, epoch))
+        await spin()
+        assert older.done()
+        assert header(await older)["high_watermark"] == controller.committed.end_offset
+        assert not newer.done()
+        assert lab.services[1].parked == 1
+        await lab.write(controller, setting("1"))
+        await newer
+
+    run(tmp_path, story)
+
+
+def test_a_session_is_renewed_when_a_fetch_arrives_not_when_it_is_answered(tmp_path: Path) -> None:
+    async def story(lab: FetchLab) -> None:
+        controller = lab.lead(1)
+        epoch = await online(lab, controller, 11)
+        lab.now_ms += 1_000
+        fetch = lab.fetch(1, lab.at_end(controller, 11, epoch))
+        await spin()
+        lab.now_ms += 1_000
+        await lab.write(controller, setting("1"))
+        await fetch
+        assert controller.liveness.last_contact_ms_ago(BrokerId(11), now_ms=lab.now_ms) == 1_000
+
+    run(tmp_path, story)
+
+
+def test_what_went_while_leadership_was_proved_is_not_promised(tmp_path: Path) -> None:
+    """The log is shortened behind a snapshot between arrival and answer: the broker is sent there, not refused."""
+
+    async def story(lab: FetchLab) -> None:
+        controller = lab.lead(1)
+        epoch = await online(lab, controller, 11)
+        request = lab.at_end(controller, 11, epoch)
+        await lab.write(controller, setting("1"))
+        raft = lab.quorum.nodes[NodeId(1)]
+        raft.hold_reads = True
+        fetch = lab.fetch(1, request)
+        await spin()
+        await lab.write(controller, setting("2"))
+        image = controller.committed
+        lab.offer = SnapshotOffer(
+            id="s",
+            end_offset=image.end_offset,
+            controller_epoch=image.controller_epoch,
+            bytes=1,
+            sha256="0" * 64,
+        )
+        await spin()
+        assert not fetch.done()
+        segments = lab.logs[1].segments
+        segments.sync()
+        assert segments.retain(bytes_max=0, older_than_ms=None, below=image.end_offset)
+        raft.answer_reads()
+        assert header(await fetch)["kind"] == "IMAGE"
+
+    run(tmp_path, story)
+
+
+def test_who_can_be_sent_nothing_yet_is_told_to_ask_again(tmp_path: Path) -> None:
+    """The log begins above it, and the snapshot that would bring it there is just being written anew."""
+
+    async def story(lab: FetchLab) -> None:
+        controller = lab.lead(1)
+        epoch = await online(lab, controller, 11)
+        await lab.write(controller, setting("1"))
+        image, log = controller.committed, lab.logs[1]
+        log.segments.sync()
+        assert log.segments.retain(bytes_max=0, older_than_ms=None, below=image.end_offset)
+        log.on_restored(image)
+        request = replace(poll(11, epoch, applied=0), last_epoch=-1, max_wait_ms=0)
+        answer = header(await lab.fetch(1, request))
+        assert (answer["kind"], answer["snapshot"]) == ("DELTA", None)
+
+    run(tmp_path, story)
+
+
+def test_a_clean_stop_ends_the_session_and_is_not_parked(tmp_path: Path) -> None:
+    async def story(lab: FetchLab) -> None:
+        controller = lab.lead(1)
+        epoch = await online(lab, controller, 11)
+        request = lab.at_end(controller, 11, epoch)
+        fetch = lab.fetch(
+            1,
+            replace(request, want_shut_down=True),
+        )
+        await spin()
+        lab.quorum.commit()
+        assert header(await fetch)["should_shut_down"] is True
+        assert not controller.liveness.has_session(BrokerId(11), epoch, now_ms=lab.now_ms)
+
+    run(tmp_path, story)

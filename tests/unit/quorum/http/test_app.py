@@ -1,0 +1,138 @@
+"""E: answers that are sent piece by piece: they add up to the whole, or the client is told why and takes no part for it."""
+
+import asyncio
+import json
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import aiohttp
+import msgpack
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from metadata_log.delta import Delta
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.image.views import state_json
+from quorum.http import app as http_api
+from snapshots.snapshot_file import write_snapshot
+from tests.support.histories import A_TYPE_UNKNOWN_HERE, frame_behind, random_history
+from tests.unit.quorum.test_controller import Lab, run
+from tests.unit.quorum.test_voters import Desk
+
+HISTORY = random_history(random.Random(1), batch_count=30)
+END = HISTORY[-1].image.end_offset
+"""Behind it stands a record that this release does not know."""
+REASON = f"the log of this controller: offset {END}: record type 7777 version 0 is unknown to this release"
+
+Client = TestClient[web.Request, web.Application]
+
+
+def beside_a_log_of_another_release(directory: Path, story: Callable[[Client], Awaitable[None]]) -> None:
+    async def main(lab: Lab) -> None:
+        desk = Desk(lab, directory)
+        log, last = desk.status.committed_log, HISTORY[-1]
+        for step in HISTORY:
+            log.on_applied(step.batch, step.frame, step.image, Delta())
+        unknown = frame_behind(last.frame, A_TYPE_UNKNOWN_HERE)
+        log.on_applied(last.batch, unknown, replace(last.image, end_offset=END + 1), Delta())
+        async with TestClient(TestServer(desk.api.application())) as client:
+            await story(client)
+        assert desk.faults == []
+
+    run(main)
+
+
+async def lines_from(client: Client, offset: int) -> aiohttp.ClientResponse:
+    path = f"/v1/log?consistency=stale&from={offset}"
+    return await client.get(path, headers={"Accept": http_api.NDJSON})
+
+
+async def read_all(answer: aiohttp.ClientResponse, into: bytearray) -> None:
+    async for chunk in answer.content.iter_any():
+        into += chunk
+
+
+@pytest.mark.parametrize("start", [0, END])
+def test_what_cannot_be_read_is_refused_by_name(tmp_path: Path, start: int) -> None:
+    async def story(client: Client) -> None:
+        refused = await lines_from(client, start)
+        told = await refused.json()
+        assert (refused.status, told["error"]) == (503, "KAFKA_STORAGE_ERROR")
+        assert told["message"].startswith(REASON)
+
+    beside_a_log_of_another_release(tmp_path, story)
+
+
+def test_behind_lines_that_were_sent_the_error_is_the_last_and_the_answer_is_cut_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(client: Client) -> None:
+        answer = await lines_from(client, 0)
+        assert answer.status == 200
+        told = bytearray()
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await read_all(answer, told)
+        *records, error = map(json.loads, told.splitlines())
+        assert [record["offset"] for record in records] == list(range(END))
+        assert (error["error"], error["message"][: len(REASON)]) == ("KAFKA_STORAGE_ERROR", REASON)
+
+    monkeypatch.setattr(http_api, "LOG_BYTES_DEFAULT", 1)  # a page holds one batch
+    beside_a_log_of_another_release(tmp_path, story)
+
+
+@pytest.mark.parametrize("piece_bytes", [1, http_api.PIECE_BYTES])
+def test_a_state_in_pieces_is_the_whole_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece_bytes: int
+) -> None:
+    async def main(lab: Lab) -> None:
+        desk = Desk(lab, tmp_path)
+        image = HISTORY[-1].image
+        monkeypatch.setattr(http_api.HttpApi, "_read", returning(image))
+        whole = state_json(image)
+        whole["topics"] = list(whole["topics"])
+        assert len(whole["topics"]) > 1
+        async with TestClient(TestServer(desk.api.application())) as client:
+            answer = await client.get("/v1/state")
+            assert answer.headers["Content-Type"] == "application/json; charset=utf-8"
+            assert (
+                await answer.read() == json.dumps(whole, ensure_ascii=False, separators=(",", ":")).encode()
+            )
+            packed = await client.get("/v1/state", headers={"Accept": http_api.MSGPACK})
+            assert packed.headers["Content-Type"] == http_api.MSGPACK
+            assert await packed.read() == msgpack.packb(whole)
+
+    monkeypatch.setattr(http_api, "PIECE_BYTES", piece_bytes)
+    run(main)
+
+
+def test_a_head_is_answered_without_a_body_and_its_connection_goes_on(tmp_path: Path) -> None:
+    async def story(client: Client) -> None:
+        snapshot = write_snapshot(HISTORY[-1].image, tmp_path / "snapshots")
+        asked = (
+            f"/v1/log?consistency=stale&until={END}",
+            "/v1/state?consistency=stale",
+            f"/v1/metadata/snapshots/{snapshot.stem}",
+        )
+        for path in asked:
+            reader, writer = await asyncio.open_connection(client.host, client.port)
+            writer.write(
+                f"HEAD {path} HTTP/1.1\r\nHost: x\r\nAccept: {http_api.NDJSON}\r\n\r\n"
+                "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode()
+            )
+            head, following, body = (await reader.read()).split(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200 "), path
+            assert following.startswith(b"HTTP/1.1 200 "), path
+            assert json.loads(body) == {"ok": True}
+            writer.close()
+
+    beside_a_log_of_another_release(tmp_path, story)
+
+
+def returning(image: MetadataImage) -> Callable[..., Awaitable[MetadataImage]]:
+    async def read(*_: object) -> MetadataImage:
+        return image
+
+    return read

@@ -1,0 +1,109 @@
+"""E: the shapes that HTTP and the CLI show."""
+
+import json
+
+from metadata_log.digest import digest
+from metadata_log.ids import BrokerId, uuid_text
+from metadata_log.image.metadata_image import EMPTY
+from metadata_log.image.views import configs_items, list_topics, state_json
+from metadata_log.records.configs import BROKER
+from quorum.http.views import describe_broker
+from tests.support.decisions import CONTROLLER, World, word_uuid
+
+
+def world() -> World:
+    made = World()
+    for line in (
+        "register 1 rack=r1",
+        "heartbeat 1",
+        "register 2",
+        "create t on=1/1 retention.ms=5",
+        "create s on=1,2",
+        "set broker:1 log.roll.ms=6",
+    ):
+        made.run(line)
+    return made
+
+
+def test_the_whole_state() -> None:
+    made = world()
+    state = state_json(made.image)
+    assert list(state) == [
+        *("end_offset", "controller_epoch", "time_ms", "digest", "brokers", "topics", "configs", "features"),
+        *("next_producer_id", "kraft_version", "voters"),
+    ]
+    assert state["digest"] == digest(made.image)
+    assert [topic["name"] for topic in state.pop("topics")] == ["s", "t"]
+    assert [broker["broker_id"] for broker in state["brokers"]] == [1, 2]
+    assert state["brokers"][0]["features"][0] == {"name": "metadata.version", "min": 25, "max": 30}
+    assert state["brokers"][0]["log_dirs"] == [uuid_text(word_uuid("d1a"))]
+    assert state["brokers"][0]["cordoned_log_dirs"] is None
+    assert state["features"] == {"metadata.version": 30, "metaquorum.version": 1}
+    assert state["voters"] == [
+        {
+            "id": CONTROLLER,
+            "directory_id": uuid_text(word_uuid("controller")),
+            "endpoints": [{"name": "CONTROLLER", "host": "c", "port": 9093}],
+            "min": 0,
+            "max": 1,
+        }
+    ]
+    assert state["configs"] == [
+        {"resource_type": "topic", "resource_name": "t", "name": "retention.ms", "value": "5"},
+        {"resource_type": "broker", "resource_name": "1", "name": "log.roll.ms", "value": "6"},
+    ]
+    json.dumps(state)
+
+
+def test_the_empty_state() -> None:
+    state = state_json(EMPTY)
+    assert (state["end_offset"], state["controller_epoch"], state["time_ms"]) == (0, 0, 0)
+    assert state["brokers"] == list(state["topics"]) == state["configs"] == state["voters"] == []
+    assert state["next_producer_id"] is state["kraft_version"] is None
+
+
+def test_a_topic_in_the_list_and_in_full() -> None:
+    made = world()
+    listed = list_topics(made.image)
+    assert [(row["name"], row["partition_count"], row["replication_factor"]) for row in listed] == [
+        ("s", 1, 2),
+        ("t", 2, 1),
+    ]
+    described = next(state_json(made.image)["topics"])
+    assert described["partitions"] == [
+        {
+            "partition": 0,
+            "leader": 1,
+            "leader_epoch": 0,
+            "partition_epoch": 0,
+            "replicas": [1, 2],
+            "isr": [1],
+            "adding_replicas": [],
+            "removing_replicas": [],
+            "leader_recovery_state": "RECOVERED",
+            "eligible_leader_replicas": [],
+            "last_known_elr": [],
+            "directories": [uuid_text(word_uuid("d1a")), uuid_text(word_uuid("d2a"))],
+        }
+    ]
+
+
+def test_a_broker_as_the_active_controller_and_as_another_one_sees_it() -> None:
+    made = world()
+    made.now_ms += 40
+    one = describe_broker(made.image, BrokerId(1), liveness=made.liveness, now_ms=made.now_ms)
+    assert (one["state"], one["rack"], one["last_contact_ms_ago"]) == ("ONLINE", "r1", 40)
+    assert one["lag_records"] == made.image.end_offset - one["applied_offset"] > 0
+    two = describe_broker(made.image, BrokerId(2), liveness=made.liveness, now_ms=made.now_ms)
+    assert (two["state"], two["applied_offset"], two["lag_records"]) == ("OFFLINE", None, None)
+    assert two["endpoints"] == [{"name": "PLAINTEXT", "host": "b2", "port": 9092, "security_protocol": 0}]
+    elsewhere = describe_broker(made.image, BrokerId(1), liveness=None, now_ms=made.now_ms)
+    assert (elsewhere["state"], elsewhere["applied_offset"], elsewhere["last_contact_ms_ago"]) == (
+        "ONLINE",
+        None,
+        None,
+    )
+
+
+def test_settings_of_a_resource_without_any() -> None:
+    assert configs_items(world().image, BROKER, "2") == []

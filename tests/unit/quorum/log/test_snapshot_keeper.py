@@ -1,0 +1,164 @@
+"""E: snapshots are read again every day, and whoever stops does not wait for one that takes its time."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from metadata_log.errors import DamagedFile, DiskFailed, ThrottlingQuotaExceeded
+from metadata_log.ids import SnapshotId
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.limits import SNAPSHOT_DOWNLOADS_MAX, SNAPSHOT_ENTRIES
+from quorum.controller import Controller
+from quorum.log import snapshot_keeper
+from quorum.raft.raft_log import RaftPosition
+from snapshots.snapshot_file import write_snapshot
+from tests.unit.quorum.test_controller import Lab, run
+from tests.unit.quorum.test_voters import Desk
+
+
+def test_who_stops_rests_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rests: list[Callable[[float], object]] = []
+
+    def written(_image: MetadataImage, _directory: Path, *, rest: Callable[[float], object]) -> Path:
+        rests.append(rest)
+        raise DiskFailed("full")
+
+    async def story(lab: Lab) -> None:
+        desk = Desk(lab, tmp_path)
+        lab.lead(1)
+        running = asyncio.create_task(desk.keeper.run())
+        await asyncio.sleep(0)
+        with pytest.raises(ThrottlingQuotaExceeded, match="full"):
+            await desk.keeper.take()
+        began = time.monotonic()
+        assert not rests[0](0.01)
+        assert time.monotonic() - began >= 0.01
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        assert rests[0](60.0)
+
+    monkeypatch.setattr(snapshot_keeper, "write_snapshot", written)
+    run(story)
+
+
+def test_one_that_rots_at_rest_is_found_every_day_and_another_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody asks for it; the state has not changed meanwhile, so that the other has its id, and its bytes when sound."""
+    for wait in ("SCRUB_EVERY_S", "RETRY_S"):
+        monkeypatch.setattr(snapshot_keeper, wait, 0.001)
+
+    async def story(lab: Lab) -> None:
+        desk, loop = Desk(lab, tmp_path), asyncio.get_running_loop()
+
+        def on_damage(_id: SnapshotId, _error: DamagedFile) -> None:
+            loop.call_soon_threadsafe(desk.keeper.lost)
+
+        desk.store.on_damage = on_damage
+        lab.lead(1)
+        path = desk.store.path((await desk.keeper.take()).id)
+        sound = path.read_bytes()
+        tasks = [asyncio.create_task(desk.keeper.run()), asyncio.create_task(desk.keeper.scrub())]
+        async with asyncio.timeout(30):
+            for day in (1, 2):
+                rotten = bytearray(sound)
+                rotten[-day] ^= 1
+                path.write_bytes(rotten)
+                while not path.exists() or path.read_bytes() != sound:
+                    await asyncio.sleep(0.001)
+                found = {kept.read_bytes() for kept in (tmp_path / "quarantine").iterdir()}
+                assert len(found) == day
+                assert bytes(rotten) in found
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    run(story)
+
+
+def test_a_log_that_grows_without_records_is_trimmed_behind_the_same_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot_keeper, "COUNT_EVERY_S", 0.001)
+
+    async def story(lab: Lab) -> None:
+        desk = Desk(lab, tmp_path)
+        lab.lead(1)
+        offer = await desk.keeper.take()
+        raft = desk.keeper._controller.raft
+        trimmed: list[tuple[RaftPosition, str]] = []
+        monkeypatch.setattr(raft, "compact", lambda position, name: trimmed.append((position, name)))
+        status, entries = raft.status(), SNAPSHOT_ENTRIES - 1
+        monkeypatch.setattr(raft, "status", lambda: replace(status, entries_untrimmed=entries))
+        tasks = [asyncio.create_task(desk.keeper.run()), asyncio.create_task(desk.keeper.count())]
+        await asyncio.sleep(0.05)
+        assert trimmed == []
+        # While records come the policy decides, alike on all nodes.
+        controller = desk.keeper._controller
+        quiet = controller.committed
+        writing = asyncio.create_task(_writes_on(controller))
+        await asyncio.sleep(0.01)
+        entries += 1
+        await asyncio.sleep(0.05)
+        assert trimmed == []
+        writing.cancel()
+        controller.committed = quiet
+        async with asyncio.timeout(30):
+            while not trimmed:
+                await asyncio.sleep(0.001)
+        assert trimmed[0] == (raft.applied_position(), offer.id)
+        for task in tasks:
+            task.cancel()
+
+    run(story)
+
+
+async def _writes_on(controller: Controller) -> None:
+    """Let the log be longer at each turn of the loop."""
+    while True:
+        image = controller.committed
+        controller.committed = replace(image, end_offset=image.end_offset + 1)
+        await asyncio.sleep(0)
+
+
+def test_only_so_many_downloads_are_under_way(tmp_path: Path) -> None:
+    async def story(lab: Lab) -> None:
+        keeper = Desk(lab, tmp_path).keeper
+        with ExitStack() as stack:
+            for number in range(SNAPSHOT_DOWNLOADS_MAX):
+                stack.enter_context(keeper.downloading(f"snapshot {number % 2}"))
+            with pytest.raises(ThrottlingQuotaExceeded, match=r"downloads are under way"):
+                stack.enter_context(keeper.downloading("another"))
+        with keeper.downloading("another"):
+            pass
+
+    run(story)
+
+
+def test_one_that_is_set_aside_before_it_is_announced_stops_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def found_rotten_at_once(
+        image: MetadataImage, directory: Path, **rests: Callable[[float], object]
+    ) -> Path:
+        path = write_snapshot(image, directory, **rests)
+        path.unlink()
+        return path
+
+    async def story(lab: Lab) -> None:
+        desk = Desk(lab, tmp_path)
+        lab.lead(1)
+        with monkeypatch.context() as rotting:
+            rotting.setattr(snapshot_keeper, "write_snapshot", found_rotten_at_once)
+            with pytest.raises(ThrottlingQuotaExceeded, match=r"no snapshot .* here"):
+                await desk.keeper.take()
+        offer = await desk.keeper.take()
+        monkeypatch.setattr(desk.store, "ids", lambda: ["00000000000000000001-0000000001", offer.id])
+        assert desk.keeper.offers() == [offer], "nor one that is set aside while they are listed"
+
+    run(story)

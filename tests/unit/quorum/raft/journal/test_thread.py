@@ -1,0 +1,105 @@
+"""The journal's thread: order, what is told of failures, and an end that leaves nothing running."""
+
+import asyncio
+from functools import partial
+from threading import Event, get_ident
+
+import pytest
+
+from metadata_log.errors import DiskFailed, InvariantBroken
+from quorum.raft.journal.thread import JournalThread
+
+
+def _note(done: list[tuple[int, int]], number: int) -> None:
+    done.append((number, get_ident()))
+
+
+def _wait(event: Event) -> None:
+    event.wait()
+
+
+def _fail(error: BaseException) -> None:
+    raise error
+
+
+def test_work_is_done_in_order_in_one_other_thread() -> None:
+    done: list[tuple[int, int]] = []
+
+    async def main() -> None:
+        with JournalThread() as thread:
+            jobs = [thread.run(partial(_note, done, number)) for number in range(50)]
+            await asyncio.gather(*jobs)
+
+    asyncio.run(main())
+    assert [number for number, _ in done] == list(range(50))
+    assert {thread for _, thread in done}.isdisjoint({get_ident()})
+    assert len({thread for _, thread in done}) == 1
+
+
+def test_a_failed_disk_is_told_and_the_thread_goes_on() -> None:
+    async def main() -> None:
+        with JournalThread() as thread:
+            with pytest.raises(DiskFailed, match="no room"):
+                await thread.run(lambda: _fail(DiskFailed("no room")))
+            await thread.run(lambda: None)
+
+    asyncio.run(main())
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("error", [ValueError("what?"), StopIteration(), SystemExit()])
+def test_what_nobody_foresaw_ends_all_work(error: BaseException) -> None:
+    """Goal: who waits is always told. Method: one job that breaks, and one that waits behind it."""
+
+    async def main() -> None:
+        may_go_on = Event()
+        with JournalThread() as thread:
+            jobs = [
+                thread.run(lambda: _wait(may_go_on)),
+                thread.run(lambda: _fail(error)),
+                thread.run(lambda: None),
+            ]
+            may_go_on.set()
+            await jobs[0]
+            for job in jobs[1:]:
+                with pytest.raises(InvariantBroken, match="nobody foresaw"):
+                    await job
+            with pytest.raises(InvariantBroken, match="nobody foresaw"):
+                thread.run(lambda: None)
+
+    asyncio.run(main())
+
+
+def test_work_that_was_cancelled_is_not_begun() -> None:
+    """Goal: after a fault nothing is written to files that are being closed."""
+    written: list[int] = []
+
+    async def main() -> None:
+        may_go_on = Event()
+        with JournalThread() as thread:
+            slow = thread.run(lambda: _wait(may_go_on))
+            queued = thread.run(lambda: written.append(1))
+            queued.cancel()
+            may_go_on.set()
+            await slow
+
+    asyncio.run(main())
+    assert written == []
+
+
+def test_its_end_waits_for_work_though_the_loop_is_closed() -> None:
+    written: list[int] = []
+    may_go_on = Event()
+    thread = JournalThread()
+
+    def write() -> None:
+        may_go_on.wait()
+        written.append(1)
+
+    async def main() -> None:
+        thread.run(write)
+
+    with thread:
+        asyncio.run(main())
+        may_go_on.set()
+    assert written == [1]
