@@ -1,4 +1,4 @@
-"""E: a broker's process: performs what the session asks for, feeds back what came of it, and drives the lifecycle.
+"""Edge: a broker's process: performs what the session asks for, feeds back what came of it, and drives the lifecycle.
 
     session: whom to ask what --call--> controller --outcome--> frames -> cache -> image -> may it serve? -> lifecycle
 

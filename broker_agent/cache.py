@@ -1,4 +1,4 @@
-"""E: the log and its snapshots on a broker's disk, so that a restart fetches only what is new.
+"""Edge: the log and its snapshots on a broker's disk, so that a restart fetches only what is new.
 
 A cache: everything here can be had from the controllers again. So what is damaged goes to quarantine and the broker
 begins at the newest sound snapshot, or empty; it never fails for it. Only a disk that refuses to be written stops it.

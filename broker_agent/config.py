@@ -1,4 +1,4 @@
-"""P: a broker's settings, frozen, and how they must relate to each other."""
+"""Pure: a broker's settings, frozen, and how they must relate to each other."""
 
 from dataclasses import dataclass
 from pathlib import Path

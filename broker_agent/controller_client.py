@@ -1,4 +1,4 @@
-"""E: HTTP to the controllers: one call, one outcome; nothing that a network or a peer can do raises."""
+"""Edge: HTTP to the controllers: one call, one outcome; nothing that a network or a peer can do raises."""
 
 from types import TracebackType
 from typing import Any, Final, Self

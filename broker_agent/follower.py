@@ -1,4 +1,4 @@
-"""P: the local image, where it stands in the log, and the frames that carry it on."""
+"""Pure: the local image, where it stands in the log, and the frames that carry it on."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""E: a broker's own endpoint: what clients may ask while it serves, and what operators may ask always."""
+"""Edge: a broker's own endpoint: what clients may ask while it serves, and what operators may ask always."""
 
 import asyncio
 import json

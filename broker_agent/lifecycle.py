@@ -1,4 +1,4 @@
-"""P: what a broker is to its clients, as one table.
+"""Pure: what a broker is to its clients, as one table.
 
 Offline: not running, or at local start-up work. Fenced: registering, catching up, or out of contact; it
 serves nobody. Online: serves. Stopping: asked to stop, it serves on while its leaderships move away.

@@ -1,4 +1,4 @@
-"""P: a broker's numbers under the words Kafka's operators know, in Prometheus' text format."""
+"""Pure: a broker's numbers under the words Kafka's operators know, in Prometheus' text format."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

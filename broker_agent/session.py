@@ -1,4 +1,4 @@
-"""P: a broker's contact with the quorum, sans-IO: whom to ask what and when, and until when it may serve.
+"""Pure: a broker's contact with the quorum, sans-IO: whom to ask what and when, and until when it may serve.
 
 Whoever drives it asks `next_step`, does what it says, and tells the outcome; times are given, none is read.
 

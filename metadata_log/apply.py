@@ -1,4 +1,4 @@
-"""P: the only maker of images: what an image is after a batch. Controllers, brokers, snapshots and restarts run this."""
+"""Pure: the only maker of images: what an image is after a batch. Controllers, brokers, snapshots and restarts run this."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping

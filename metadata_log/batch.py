@@ -1,4 +1,4 @@
-"""P: a batch of records: the unit that is decided, agreed, applied and read whole or not at all."""
+"""Pure: a batch of records: the unit that is decided, agreed, applied and read whole or not at all."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

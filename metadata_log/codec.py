@@ -1,4 +1,4 @@
-"""P: batches as frames of bytes, and back.
+"""Pure: batches as frames of bytes, and back.
 
 A frame is a header of 40 bytes and a body of msgpack. Header, big-endian:
 

@@ -1,4 +1,4 @@
-"""P: the keys a batch touched; what stood there before and after is read from the two images."""
+"""Pure: the keys a batch touched; what stood there before and after is read from the two images."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""P: one digest for the whole state, kept incrementally and reproducible by any SQL engine.
+"""Pure: one digest for the whole state, kept incrementally and reproducible by any SQL engine.
 
 Every entity is one line of text; its SHA-256 falls into one of 256 buckets by its first byte, and a bucket keeps the count
 of its lines and the xor of two 60-bit halves of their hashes. So a change costs two hashes, the order of entities does not

@@ -1,4 +1,4 @@
-"""P: every error raised on purpose, in four families by what the caller may do next.
+"""Pure: every error raised on purpose, in four families by what the caller may do next.
 
 Names and numbers are Kafka's where Kafka has them (org.apache.kafka.common.protocol.Errors); numbers from 10001 are ours.
 """

@@ -1,4 +1,4 @@
-"""P: the identities of the metadata log and the few reserved ones.
+"""Pure: the identities of the metadata log and the few reserved ones.
 
 A uuid is 16 raw bytes in memory and on every wire but JSON, where it is Kafka's 22-character base64url text.
 """

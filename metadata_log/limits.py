@@ -1,4 +1,4 @@
-"""P: every bound of the system, its reason, and how the bounds relate.
+"""Pure: every bound of the system, its reason, and how the bounds relate.
 
 A bound that an operator may set lives in a settings file; its default stands here.
 """

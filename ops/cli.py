@@ -1,4 +1,4 @@
-"""E: `metaquorum`: the argument tree and the exit codes; a verb's room is imported when the verb is called."""
+"""Edge: `metaquorum`: the argument tree and the exit codes; a verb's room is imported when the verb is called."""
 
 import argparse
 import difflib

@@ -1,4 +1,4 @@
-"""E: the HTTP client of the CLI: finds the active controller and repeats what may be repeated.
+"""Edge: the HTTP client of the CLI: finds the active controller and repeats what may be repeated.
 
 A request goes round the bootstrap list until somebody answers it or the time is up. Redirects (421 with
 X-Controller) are followed at once; between two rounds it pauses, longer each time. A write carries one

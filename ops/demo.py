@@ -1,4 +1,4 @@
-"""E: `up --demo`: what a cluster does when parts of it are lost, told step by step and replayed in Spark."""
+"""Edge: `up --demo`: what a cluster does when parts of it are lost, told step by step and replayed in Spark."""
 
 import asyncio
 import time

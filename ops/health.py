@@ -1,4 +1,4 @@
-"""P: how well a cluster is, from what its nodes say of it: green, yellow or red, and why."""
+"""Pure: how well a cluster is, from what its nodes say of it: green, yellow or red, and why."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet

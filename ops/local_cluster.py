@@ -1,4 +1,4 @@
-"""E: a cluster on this machine: controllers and brokers as real processes, below one directory.
+"""Edge: a cluster on this machine: controllers and brokers as real processes, below one directory.
 
     DIR/cluster.json   what runs where, for outside programs; replaced by rename at every change
     DIR/lock           held (flock) by the one who runs the cluster

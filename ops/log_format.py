@@ -1,4 +1,4 @@
-"""E: how a process logs: text on a terminal and in its log file, JSON elsewhere.
+"""Edge: how a process logs: text on a terminal and in its log file, JSON elsewhere.
 
 One event per line: a name in the past tense and facts as fields, as in
 `log.info("broker_fenced", extra={"broker_id": 3})`.

@@ -1,4 +1,4 @@
-"""E: which process runs in a data directory, found without disturbing it."""
+"""Edge: which process runs in a data directory, found without disturbing it."""
 
 import fcntl
 import os

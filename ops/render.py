@@ -1,4 +1,4 @@
-"""P: answers as text: tables for people; JSON, JSON lines and YAML for machines.
+"""Pure: answers as text: tables for people; JSON, JSON lines and YAML for machines.
 
 A table shows a choice of what the JSON holds, never more: its cells come from the JSON value itself.
 """

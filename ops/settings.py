@@ -1,4 +1,4 @@
-"""E: settings files: TOML to the frozen settings of a controller or a broker, and back.
+"""Edge: settings files: TOML to the frozen settings of a controller or a broker, and back.
 
 Paths in a file are relative to the file. Every key is checked: one that is missing, unknown or of another kind is
 named with its file. `http` is a URL without trailing slash, `raft` is host:port.

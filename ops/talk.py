@@ -1,4 +1,4 @@
-"""E: what a verb says: results on stdout, talk on stderr."""
+"""Edge: what a verb says: results on stdout, talk on stderr."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""P: offsets, times and durations, as an operator may write them: `1234`, `2026-01-01T10:00Z`, `-2h`."""
+"""Pure: offsets, times and durations, as an operator may write them: `1234`, `2026-01-01T10:00Z`, `-2h`."""
 
 import datetime as dt
 import re

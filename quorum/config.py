@@ -1,4 +1,4 @@
-"""P: a controller's settings, frozen, and how they must relate to each other."""
+"""Pure: a controller's settings, frozen, and how they must relate to each other."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""E: the controller: committed and tip, claim, and those who wait; the owner of everything that changes.
+"""Edge: the controller: committed and tip, claim, and those who wait; the owner of everything that changes.
 
 One way for every change: `decide` on the tip, append to Raft, apply when the quorum agreed, answer. What is read here is
 read on the event loop, and nothing between reading the tip and extending it awaits.

@@ -1,4 +1,4 @@
-"""P: a controller's numbers under the words Kafka's operators know, in Prometheus' text format."""
+"""Pure: a controller's numbers under the words Kafka's operators know, in Prometheus' text format."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final

@@ -1,4 +1,4 @@
-"""E: one controller process: builds the parts, runs them in one TaskGroup, and stops as a whole."""
+"""Edge: one controller process: builds the parts, runs them in one TaskGroup, and stops as a whole."""
 
 import asyncio
 import gc

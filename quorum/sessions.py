@@ -1,4 +1,4 @@
-"""P: soft state of the active controller: when each broker was last heard from, and what it reported.
+"""Pure: soft state of the active controller: when each broker was last heard from, and what it reported.
 
 None of it is in the log: a new claim begins with nothing and grants every unfenced broker one full session. A session is
 started by a broker's first fetch, not by its registration, and is over strictly later than `session_timeout_ms` after the

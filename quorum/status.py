@@ -1,4 +1,4 @@
-"""E: what one controller can truthfully say of itself and of the quorum, with a leader or without."""
+"""Edge: what one controller can truthfully say of itself and of the quorum, with a leader or without."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final

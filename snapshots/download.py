@@ -1,4 +1,4 @@
-"""E: a snapshot from whoever has it, by range: what an interrupted download brought is not fetched again.
+"""Edge: a snapshot from whoever has it, by range: what an interrupted download brought is not fetched again.
 
 The bytes of a snapshot are the same on every node, so a download goes on at the next address where one fails. Nothing is
 believed before the whole file is: its hash, each frame, and the state digest.

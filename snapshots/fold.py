@@ -1,4 +1,4 @@
-"""P: a snapshot and the batches behind it, folded into an image: the reference for every other way to the same state."""
+"""Pure: a snapshot and the batches behind it, folded into an image: the reference for every other way to the same state."""
 
 from collections.abc import Iterable
 

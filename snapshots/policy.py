@@ -1,4 +1,4 @@
-"""P: when to take a snapshot, and which to keep.
+"""Pure: when to take a snapshot, and which to keep.
 
 A snapshot is due at the first batch end where the bytes since the last one reach a bound, or where the batch's own time is
 long past the last one's. Both are read off the log alone, so every node takes the same snapshots at the same offsets,

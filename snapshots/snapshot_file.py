@@ -1,4 +1,4 @@
-"""E: one snapshot as a file: what the log below an offset adds up to, in the log's own frames.
+"""Edge: one snapshot as a file: what the log below an offset adds up to, in the log's own frames.
 
     <end_offset, 20 digits>-<controller_epoch, 10 digits>.snapshot
 

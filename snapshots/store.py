@@ -1,4 +1,4 @@
-"""E: the directory of a node's snapshots: the newest, one by id, which to keep, and where damaged ones go."""
+"""Edge: the directory of a node's snapshots: the newest, one by id, which to keep, and where damaged ones go."""
 
 import errno
 import hashlib

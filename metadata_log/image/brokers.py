@@ -1,4 +1,4 @@
-"""P: a broker as the log has made it."""
+"""Pure: a broker as the log has made it."""
 
 from metadata_log.records.brokers import BrokerRegistrationChangeRecord, RegisterBrokerRecord
 

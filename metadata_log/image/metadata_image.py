@@ -1,4 +1,4 @@
-"""P: the whole metadata at one position of the log: immutable, and sharing structure with its neighbours."""
+"""Pure: the whole metadata at one position of the log: immutable, and sharing structure with its neighbours."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""P: what writes were answered, kept by request id so that a repetition gets its first answer."""
+"""Pure: what writes were answered, kept by request id so that a repetition gets its first answer."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

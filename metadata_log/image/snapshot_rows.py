@@ -1,4 +1,4 @@
-"""P: a snapshot's rows, read for the image that they add up to.
+"""Pure: a snapshot's rows, read for the image that they add up to.
 
 A cluster has a million partitions and few ways to place them. So a partition is made at once as the image keeps it, and
 equal lists become one object: the image takes half the memory, and what is made of it is in the processor's cache.

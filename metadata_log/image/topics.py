@@ -1,4 +1,4 @@
-"""P: topics and partitions as the log has made them. A cluster holds a million partitions: they are bare tuples."""
+"""Pure: topics and partitions as the log has made them. A cluster holds a million partitions: they are bare tuples."""
 
 from typing import NamedTuple
 

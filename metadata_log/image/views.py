@@ -1,4 +1,4 @@
-"""P: the image as HTTP and the CLI show it; shapes as in docs/formats.md."""
+"""Pure: the image as HTTP and the CLI show it; shapes as in docs/formats.md."""
 
 from collections.abc import Mapping
 from typing import Any

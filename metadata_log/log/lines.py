@@ -1,4 +1,4 @@
-"""P: the log as people and tools read it: one JSON object a record."""
+"""Pure: the log as people and tools read it: one JSON object a record."""
 
 from collections.abc import Iterator
 from typing import Any

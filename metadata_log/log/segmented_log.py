@@ -1,4 +1,4 @@
-"""E: the committed metadata log on disk, in files of whole frames.
+"""Edge: the committed metadata log on disk, in files of whole frames.
 
 Files of a log directory
 ------------------------

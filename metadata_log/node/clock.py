@@ -1,4 +1,4 @@
-"""E: the two clocks: a monotonic one that decides, and the calendar, which is only recorded."""
+"""Edge: the two clocks: a monotonic one that decides, and the calendar, which is only recorded."""
 
 import time
 from typing import Final

@@ -1,4 +1,4 @@
-"""E: keeps the cycle collector's pauses short: what a long walk found alive is not walked again.
+"""Edge: keeps the cycle collector's pauses short: what a long walk found alive is not walked again.
 
 A full collection of Python visits every container of the process, and the event loop stands still meanwhile. A controller
 holds millions (images, kept results, the log's tail), none of them part of a cycle: with 80,000 kept results a walk takes

@@ -1,4 +1,4 @@
-"""E: a node's data directory: whose it is, who runs in it, and what every file in it has in common.
+"""Edge: a node's data directory: whose it is, who runs in it, and what every file in it has in common.
 
 meta.json       {"version":1,"role","id","cluster_id","directory_id","crc32c"}; written once, by `format_directory`
 fresh           empty; a controller's, from its format until its journal has its first file

@@ -1,4 +1,4 @@
-"""P: how an error is told over HTTP: one table, and one body, for controllers and brokers alike."""
+"""Pure: how an error is told over HTTP: one table, and one body, for controllers and brokers alike."""
 
 from collections.abc import Mapping
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""E: the connections of aiohttp's server: so many and no more, and on each every failure has a name."""
+"""Edge: the connections of aiohttp's server: so many and no more, and on each every failure has a name."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""E: the faults that stopped nobody, as this process logged them: kept a while for `/readyz`, counted for `/metrics`.
+"""Edge: the faults that stopped nobody, as this process logged them: kept a while for `/readyz`, counted for `/metrics`.
 
 What is logged as a warning or worse is a fault that was met and survived; nothing else has to be remembered for it.
 """

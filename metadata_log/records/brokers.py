@@ -1,4 +1,4 @@
-"""P: what can happen to a broker."""
+"""Pure: what can happen to a broker."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""P: what can happen to a setting of a topic, of a broker, or of the whole cluster."""
+"""Pure: what can happen to a setting of a topic, of a broker, or of the whole cluster."""
 
 import hashlib
 from typing import NamedTuple

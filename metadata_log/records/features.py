@@ -1,4 +1,4 @@
-"""P: what can happen to the finalized features."""
+"""Pure: what can happen to the finalized features."""
 
 from typing import NamedTuple
 

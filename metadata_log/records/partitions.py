@@ -1,4 +1,4 @@
-"""P: what can happen to a partition."""
+"""Pure: what can happen to a partition."""
 
 from typing import NamedTuple
 

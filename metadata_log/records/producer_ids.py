@@ -1,4 +1,4 @@
-"""P: what can happen to the producer ids."""
+"""Pure: what can happen to the producer ids."""
 
 from typing import NamedTuple
 

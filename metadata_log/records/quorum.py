@@ -1,4 +1,4 @@
-"""P: what can happen to the quorum itself."""
+"""Pure: what can happen to the quorum itself."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""P: all records: their numbers, their rows of plain values, their JSON, and the entity each is about."""
+"""Pure: all records: their numbers, their rows of plain values, their JSON, and the entity each is about."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, get_args

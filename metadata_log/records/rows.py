@@ -1,4 +1,4 @@
-"""P: rows of plain values, as msgpack unpacks them, read as the named tuples they stand for.
+"""Pure: rows of plain values, as msgpack unpacks them, read as the named tuples they stand for.
 
 A right crc says that bytes are what somebody wrote, not that it was us. So the kind of every value is checked where it is
 read, and nobody behind this gateway asks again. Numbers are checked for being numbers, not for their range.

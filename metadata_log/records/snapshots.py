@@ -1,4 +1,4 @@
-"""P: the records that only a snapshot holds."""
+"""Pure: the records that only a snapshot holds."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""P: what can happen to a topic as a whole."""
+"""Pure: what can happen to a topic as a whole."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""P: records as columns, and back: the one schema of all exported rows.
+"""Pure: records as columns, and back: the one schema of all exported rows.
 
 A row of the export is a record with its position and its envelope beside it. A snapshot has the same columns: a row
 there stands for a whole entity, at the offset of the record that touched it last. So state is always the same fold,

@@ -1,4 +1,4 @@
-"""E: the state digest of an export, computed by Spark, by DuckDB, and by `apply`.
+"""Edge: the state digest of an export, computed by Spark, by DuckDB, and by `apply`.
 
 The two engines run one SQL text over the raw records, which shares no rule with `apply`: a GROUP BY per kind of entity,
 a line each, and bit_xor per bucket. The fold makes records of the rows again and applies them, as controllers and

@@ -1,4 +1,4 @@
-"""E: the two SQL engines behind one face: Spark, and DuckDB for answers in milliseconds."""
+"""Edge: the two SQL engines behind one face: Spark, and DuckDB for answers in milliseconds."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

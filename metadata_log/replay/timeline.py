@@ -1,4 +1,4 @@
-"""E: what the log says of the time between two changes: who led, which broker was in what state, who was in charge."""
+"""Edge: what the log says of the time between two changes: who led, which broker was in what state, who was in charge."""
 
 from typing import Any, TypeVar
 

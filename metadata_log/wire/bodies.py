@@ -1,4 +1,4 @@
-"""P: the bytes of a request or an answer as plain values, with the bounds every stranger is held to."""
+"""Pure: the bytes of a request or an answer as plain values, with the bounds every stranger is held to."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""P: the commands: what brokers and operators ask the controllers to decide.
+"""Pure: the commands: what brokers and operators ask the controllers to decide.
 
 Maps as they travel are plain dicts with text keys; `from_map` checks every field and raises InvalidRequest.
 """

@@ -1,4 +1,4 @@
-"""P: MetadataFetch: what a poll asks and what it is answered."""
+"""Pure: MetadataFetch: what a poll asks and what it is answered."""
 
 import enum
 import struct

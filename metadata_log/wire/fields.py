@@ -1,4 +1,4 @@
-"""P: typed reading of maps that strangers sent, with an error that names the field."""
+"""Pure: typed reading of maps that strangers sent, with an error that names the field."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar

@@ -1,4 +1,4 @@
-"""E: a large synthetic metadata log, quickly: what a busy cluster of 24 brokers writes in weeks, deterministic by seed.
+"""Edge: a large synthetic metadata log, quickly: what a busy cluster of 24 brokers writes in weeks, deterministic by seed.
 
 Leader and isr changes make up most of it, beside fencings and returns, re-registrations, config changes, topics
 created and removed, reassignments, and new controllers. Records are legal, decisions are not Kafka's.

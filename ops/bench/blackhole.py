@@ -1,4 +1,4 @@
-"""E: `bench blackhole`: the leader falls silent without closing a connection, beside etcd at the same timers.
+"""Edge: `bench blackhole`: the leader falls silent without closing a connection, beside etcd at the same timers.
 
     freeze        the process stands still (SIGSTOP)
     cut           nothing passes between the leader and the others, either way

@@ -1,4 +1,4 @@
-"""E: `bench broker-loss`: how soon the brokers that are left know where a dead broker's leaderships went."""
+"""Edge: `bench broker-loss`: how soon the brokers that are left know where a dead broker's leaderships went."""
 
 import argparse
 import asyncio

@@ -1,4 +1,4 @@
-"""E: `bench broker-start`: how long a broker takes from opening its cache to a current image."""
+"""Edge: `bench broker-start`: how long a broker takes from opening its cache to a current image."""
 
 import argparse
 import random

@@ -1,4 +1,4 @@
-"""E: `bench commit`: how long a durable write takes, alone and under load, beside peers."""
+"""Edge: `bench commit`: how long a durable write takes, alone and under load, beside peers."""
 
 import argparse
 import asyncio

@@ -1,4 +1,4 @@
-"""E: three etcd processes on 127.0.0.1, written to through the JSON gateway: the peer of our benchmarks."""
+"""Edge: three etcd processes on 127.0.0.1, written to through the JSON gateway: the peer of our benchmarks."""
 
 import asyncio
 import base64

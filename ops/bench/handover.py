@@ -1,4 +1,4 @@
-"""E: `bench handover`: the longest pause of a writing client when leadership moves on purpose, or other voters begin."""
+"""Edge: `bench handover`: the longest pause of a writing client when leadership moves on purpose, or other voters begin."""
 
 import argparse
 import asyncio

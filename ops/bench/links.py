@@ -1,4 +1,4 @@
-"""E: the links between the members of a group, led through this process, where one direction of a pair may fall silent.
+"""Edge: the links between the members of a group, led through this process, where one direction of a pair may fall silent.
 
 A silent direction closes nothing and loses nothing: what is sent waits until it may pass, as segments do that TCP sends
 again once the network heals. A proxy for each listening port cannot do that for etcd, whose members all dial one

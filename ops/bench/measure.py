@@ -1,4 +1,4 @@
-"""E: what the benchmarks measure, written once against `Peer`: our cluster and others run through this code.
+"""Edge: what the benchmarks measure, written once against `Peer`: our cluster and others run through this code.
 
 One client process, JSON over HTTP through aiohttp, values of one size: what differs is the system measured.
 Times are milliseconds. A single run on a shared machine can be off by a factor of two, so systems take turns

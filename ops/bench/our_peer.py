@@ -1,4 +1,4 @@
-"""E: our cluster as a `Peer`: real processes, asked through HTTP as any program would ask them."""
+"""Edge: our cluster as a `Peer`: real processes, asked through HTTP as any program would ask them."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""E: `bench replay-digest`: how long Spark takes for the state digest of a large log, beside DuckDB and the plain fold."""
+"""Edge: `bench replay-digest`: Spark's time for the state digest of a large log, beside DuckDB's and the plain fold's."""
 
 import argparse
 import tempfile

@@ -1,4 +1,4 @@
-"""E: `bench steady`: full load for minutes, with nothing wrong: leadership must not move, and what it costs the slowest."""
+"""Edge: `bench steady`: minutes of full load without a fault: leadership must not move; the slowest write is reported."""
 
 import argparse
 import asyncio

@@ -1,4 +1,4 @@
-"""E: the systems a benchmark compares, started side by side on one disk."""
+"""Edge: the systems a benchmark compares, started side by side on one disk."""
 
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence

@@ -1,4 +1,4 @@
-"""E: the two Go programs that tests and benchmarks run beside us: found, or built from pinned modules.
+"""Edge: the two Go programs that tests and benchmarks run beside us: found, or built from pinned modules.
 
 `etcd/` and `toxiproxy/` hold one small Go module each: a require line, the checksums of all it needs, and a
 blank import that keeps `go mod tidy` from dropping it. They are local modules because `go install` refuses

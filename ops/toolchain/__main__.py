@@ -1,4 +1,4 @@
-"""E: `python -m ops.toolchain etcd|toxiproxy`: print a binary's path; build it if missing."""
+"""Edge: `python -m ops.toolchain etcd|toxiproxy`: print a binary's path; build it if missing."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""E: `bench NAME`: run one of the measurements in ops/bench."""
+"""Edge: `bench NAME`: run one of the measurements in ops/bench."""
 
 import argparse
 import importlib

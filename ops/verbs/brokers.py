@@ -1,4 +1,4 @@
-"""E: `brokers list|describe`."""
+"""Edge: `brokers list|describe`."""
 
 import argparse
 from typing import Any

@@ -1,4 +1,4 @@
-"""E: `configs get|set|unset`, of a topic, a broker or the cluster."""
+"""Edge: `configs get|set|unset`, of a topic, a broker or the cluster."""
 
 import argparse
 import urllib.parse

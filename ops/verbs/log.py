@@ -1,4 +1,4 @@
-"""E: `log dump|verify|export`: the log of the cluster over HTTP, or of files on this machine."""
+"""Edge: `log dump|verify|export`: the log of the cluster over HTTP, or of files on this machine."""
 
 import argparse
 import re

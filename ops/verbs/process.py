@@ -1,4 +1,4 @@
-"""E: `controller run` and `broker run`: one process in the foreground, its log in its data directory."""
+"""Edge: `controller run` and `broker run`: one process in the foreground, its log in its data directory."""
 
 import argparse
 import asyncio

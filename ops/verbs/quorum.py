@@ -1,4 +1,4 @@
-"""E: `quorum status|health|transfer`; for the first two every controller is asked, and none needs to lead."""
+"""Edge: `quorum status|health|transfer`; for the first two every controller is asked, and none needs to lead."""
 
 import argparse
 import time

@@ -1,4 +1,4 @@
-"""E: `replay digest|report`: an exported log, in Spark."""
+"""Edge: `replay digest|report`: an exported log, in Spark."""
 
 import argparse
 from pathlib import Path

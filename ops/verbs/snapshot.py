@@ -1,4 +1,4 @@
-"""E: `snapshot list|take|verify`."""
+"""Edge: `snapshot list|take|verify`."""
 
 import argparse
 

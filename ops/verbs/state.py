@@ -1,4 +1,4 @@
-"""E: `state`: everything, now or as it was."""
+"""Edge: `state`: everything, now or as it was."""
 
 import argparse
 from collections.abc import Mapping

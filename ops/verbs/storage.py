@@ -1,4 +1,4 @@
-"""E: `storage format` and `storage info`: whose a data directory is."""
+"""Edge: `storage format` and `storage info`: whose a data directory is."""
 
 import argparse
 import random

@@ -1,4 +1,4 @@
-"""E: `topics create|list|describe|delete`."""
+"""Edge: `topics create|list|describe|delete`."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""E: `up`: a local cluster in the foreground, and one line for whatever happens to it."""
+"""Edge: `up`: a local cluster in the foreground, and one line for whatever happens to it."""
 
 import argparse
 import asyncio

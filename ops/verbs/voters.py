@@ -1,4 +1,4 @@
-"""E: `quorum add-voter|remove-voter|replace-voter`; each finds out for itself what its flags leave out.
+"""Edge: `quorum add-voter|remove-voter|replace-voter`; each finds out for itself what its flags leave out.
 
 Replacing is removing and adding, each committed by itself. Where it stands is read from the quorum, never remembered
 here, so that it can be run again after any interruption and goes on from there.

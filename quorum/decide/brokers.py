@@ -1,4 +1,4 @@
-"""P: what may happen to brokers: registration, the heartbeat that a fetch is, fencing, controlled shutdown, removal.
+"""Pure: what may happen to brokers: registration, the heartbeat that a fetch is, fencing, controlled shutdown, removal.
 
 A fenced broker serves nobody and leads nothing. The order of records keeps that true for every reader of the log: leaving is
 partitions first, then the broker; coming back is the broker first, then the partitions that waited for it; a controlled

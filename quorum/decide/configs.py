@@ -1,4 +1,4 @@
-"""P: what settings may be, and what a change of them is written as.
+"""Pure: what settings may be, and what a change of them is written as.
 
 Settings of a topic are checked by name and value; those of a broker and of the cluster are not, as a broker may be newer
 than its controller. Source: Kafka's ConfigurationControlManager; the table is its LogConfig.

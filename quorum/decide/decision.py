@@ -1,4 +1,4 @@
-"""P: what a decision is: the records to write, and what to answer once they are applied."""
+"""Pure: what a decision is: the records to write, and what to answer once they are applied."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""P: one command, one decision: the door through which the controller, a dry run and the tests all go."""
+"""Pure: one command, one decision: the door through which the controller, a dry run and the tests all go."""
 
 import random
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""P: who leads a partition, and what a change of it is written as.
+"""Pure: who leads a partition, and what a change of it is written as.
 
 A change starts from the partition as it is and a target ISR. A leader is valid if it is in the target ISR, may lead, and the
 directory of its replica is online. The election is one of three kinds:

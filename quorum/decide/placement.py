@@ -1,4 +1,4 @@
-"""P: where the replicas of new partitions go.
+"""Pure: where the replicas of new partitions go.
 
 Racks take turns, and inside a rack its brokers do, those that are up before those that are fenced; each partition begins one
 rack and one broker further than the one before. So leaders and replicas spread evenly, and a partition's replicas lie in as

@@ -1,4 +1,4 @@
-"""P: what a controller writes when it takes over, and who votes from then on."""
+"""Pure: what a controller writes when it takes over, and who votes from then on."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""P: what may happen to topics: their creation with all partitions, and their end.
+"""Pure: what may happen to topics: their creation with all partitions, and their end.
 
 Source: Kafka's ReplicationControlManager; the names are those of its Topic class.
 """

@@ -1,4 +1,4 @@
-"""P: what one MetadataFetch is told: frames from where it stands, a snapshot, that its history is not ours, or nothing yet.
+"""Pure: what one MetadataFetch is answered: frames from its offset, a snapshot, DIVERGING, or nothing yet.
 
 A position is known if a frame of our log ends at the offset with the epoch and crc the broker names: as every frame holds
 the crc of the one before, equal positions mean equal histories. Source: Kafka's validation of fetch positions (KIP-595,

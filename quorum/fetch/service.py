@@ -1,4 +1,4 @@
-"""E: MetadataFetch: who polls, what each is told, and the polls that are parked meanwhile."""
+"""Edge: MetadataFetch: who polls, what each is told, and the polls that are parked meanwhile."""
 
 import asyncio
 import contextlib

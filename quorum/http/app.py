@@ -1,4 +1,4 @@
-"""E: HTTP: routes to commands and views; error to status, one table."""
+"""Edge: HTTP: routes to commands and views; error to status, one table."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-"""P: what the active controller alone can say of a broker; shapes as in docs/formats.md."""
+"""Pure: what the active controller alone can say of a broker; shapes as in docs/formats.md."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""E: the committed log as one controller keeps and serves it: segments on disk, the newest frames in memory."""
+"""Edge: the committed log as one controller keeps and serves it: segments on disk, the newest frames in memory."""
 
 import logging
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""P: the newest committed frames, held in memory so that followers are served without touching the disk."""
+"""Pure: the newest committed frames, held in memory so that followers are served without touching the disk."""
 
 from bisect import bisect_right
 

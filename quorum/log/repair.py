@@ -1,4 +1,4 @@
-"""E: finds files of the committed log that rotted, and replaces them by what the other controllers have.
+"""Edge: finds files of the committed log that rotted, and replaces them by what the other controllers have.
 
 Every file is read whole now and then, and whoever meets damage reports it; the file that is still written is closed, and
 the log goes on in another. Frames are the same bytes everywhere, and each holds the crc of the one before: what a peer

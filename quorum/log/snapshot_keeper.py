@@ -1,4 +1,4 @@
-"""E: takes snapshots when they are due, off the event loop, and trims what they cover."""
+"""Edge: takes snapshots when they are due, off the event loop, and trims what they cover."""
 
 import asyncio
 import logging

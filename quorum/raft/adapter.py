@@ -1,4 +1,4 @@
-"""E: PySyncObj behind RaftLog: one pump that receives, ticks, applies, sends, and syncs in a worker thread.
+"""Edge: PySyncObj behind RaftLog: one pump that receives, ticks, applies, sends, and syncs in a worker thread.
 
     pump: what came in -> guard -> engine -> journal; apply what is committed; submit what waits; send what may leave
     sync: one journal batch at a time, in a worker thread; when it returns, what waited for it is sent

@@ -1,4 +1,4 @@
-"""P: the rules that make PySyncObj safe, over plain messages; sans-IO.
+"""Pure: the rules that make PySyncObj safe, over plain messages; sans-IO.
 
 The engine keeps what it does well: term and vote, candidacy and its log check, the follower's log, the
 leader's count of matching followers, the commit rule. Every message in either direction passes here, and each

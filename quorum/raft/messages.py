@@ -1,4 +1,4 @@
-"""P: the messages of one voter to another: every kind that is admitted, field by field; all else is refused.
+"""Pure: the messages of one voter to another: every kind that is admitted, field by field; all else is refused.
 
 A message is a plain dict of msgpack-able values. The first four kinds are PySyncObj's own, with what the
 guard adds to them (`term` on every answer, the hint of a refusal, `force`); the others are the guard's.

@@ -1,4 +1,4 @@
-"""P: the pointer: which snapshot covers the Raft log up to where. It is what Raft itself calls a snapshot.
+"""Pure: the pointer: which snapshot covers the Raft log up to where. It is what Raft itself calls a snapshot.
 
 The snapshot's file is a pure function of the log and knows no index or term, so that every node's copy has
 the same bytes; what only Raft needs stands here. Bytes: a msgpack array, then the CRC-32C of it, big-endian.

@@ -1,4 +1,4 @@
-"""P: the one door to consensus: what the rest of the code may ask of Raft, and what Raft tells it.
+"""Pure: the one door to consensus: what the rest of the code may ask of Raft, and what Raft tells it.
 
 Two tenants: `adapter.PySyncObjLog` in production and under the simulator, and the simulator's own small model.
 Nobody outside this folder says "term" or "log index"; the only order they know is that of `on_commit`.

@@ -1,4 +1,4 @@
-"""E: the links between controllers: one TCP connection per pair of nodes, msgpack messages on it.
+"""Edge: the links between controllers: one TCP connection per pair of nodes, msgpack messages on it.
 
 A node dials every address it knows: of a lower id at once, of a higher id when that one has not dialled for a
 while (it may not know our address). A lost link is dialled again. Whoever belongs to the cluster is admitted:

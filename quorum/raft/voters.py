@@ -1,4 +1,4 @@
-"""P: entries of the Raft log that set the voters, and when a set is in force.
+"""Pure: entries of the Raft log that set the voters, and when a set is in force.
 
 The byte VOTERS, a u16 length, so many bytes of msgpack [[node_id, directory_id], ..] in order of id, then the frames of
 the batch that says the same to the metadata log.

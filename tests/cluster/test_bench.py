@@ -1,4 +1,4 @@
-"""E: the benchmarks run whole, with few repetitions; what they measure is not judged here."""
+"""Edge: the benchmarks run whole, with few repetitions; what they measure is not judged here."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""E: the benchmarks' peer is a real three-node etcd that survives what is done to it."""
+"""Edge: the benchmarks' peer is a real three-node etcd that survives what is done to it."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""E: the wheel holds all and only what it should, and runs in an empty environment far from the checkout."""
+"""Edge: the wheel holds all and only what it should, and runs in an empty environment far from the checkout."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""E: damages files that were at rest, one place at a time, and opens what is there.
+"""Edge: damages files that were at rest, one place at a time, and opens what is there.
 
 The files are those that the workloads of the power cuts leave when they end in order, and those of an export; what the
 shipped code makes of the damage falls into five kinds:

@@ -1,4 +1,4 @@
-"""E: a segment and a snapshot as they were once written; they never change, for they lie on somebody's disk."""
+"""Edge: a segment and a snapshot as they were once written; they never change, for they lie on somebody's disk."""
 
 from pathlib import Path
 

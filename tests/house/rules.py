@@ -1,4 +1,4 @@
-"""E: the house rules as functions from a parsed module to its faults; `test_house.py` applies them.
+"""Edge: the house rules as functions from a parsed module to its faults; `test_house.py` applies them.
 
 Rules look at syntax only. They catch slips, not malice: nobody hides an import behind `importlib` here.
 """
@@ -183,12 +183,12 @@ def third_party_only_where_listed(module: Module) -> Iterator[str]:
 
 def heading_says_pure_or_edge(module: Module) -> Iterator[str]:
     is_empty_package = module.path.endswith("/__init__.py") and not module.tree.body
-    if not is_empty_package and module.heading not in {"P:", "E:"}:
-        yield 'line 1: the docstring begins with "P:" (pure) or "E:" (edge) and says what the file is'
+    if not is_empty_package and module.heading not in {"Pure:", "Edge:"}:
+        yield 'line 1: the docstring begins with "Pure:" or "Edge:" and says what the file is'
 
 
 def pure_reaches_nothing(module: Module) -> Iterator[str]:
-    if module.heading != "P:":
+    if module.heading != "Pure:":
         return
     for line, name in {*module.imports, *module.names_used}:
         for forbidden in PURE_FORBIDDEN:

@@ -1,4 +1,4 @@
-"""E: cuts the power at many points of a workload and opens what is left."""
+"""Edge: cuts the power at many points of a workload and opens what is left."""
 
 import random
 import shutil

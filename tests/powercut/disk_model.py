@@ -1,4 +1,4 @@
-"""P: what a disk may hold after the power was cut: the operations of a run, and the states they allow at each point.
+"""Pure: what a disk may hold after the power was cut: the operations of a run, and the states they allow at each point.
 
 The disk is as hostile as POSIX lets it be:
 

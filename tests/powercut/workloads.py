@@ -1,4 +1,4 @@
-"""E: what runs while the power is cut: the shipped code that writes files, each with what it promises and when.
+"""Edge: what runs while the power is cut: the shipped code that writes files, each with what it promises and when.
 
 A workload runs once under the recorder and marks its promises as it goes; for each crash state it opens what is left
 with the shipped code and compares. `NotKept` says what is missing, or what was never written.

@@ -1,4 +1,4 @@
-"""E: any sequence of decisions keeps the invariants, and every record of it applies."""
+"""Edge: any sequence of decisions keeps the invariants, and every record of it applies."""
 
 import random
 

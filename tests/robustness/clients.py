@@ -1,4 +1,4 @@
-"""E: clients that read and write registers through the proxies, and remember exactly what they asked and heard.
+"""Edge: clients that read and write registers through the proxies, and remember exactly what they asked and heard.
 
 A register is one setting of the cluster, written whatever it holds, or a topic, whose value is one of its settings: it
 is created where it is not and deleted where it is, and either is refused otherwise. Each write has a value of its own and

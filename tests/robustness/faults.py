@@ -1,4 +1,4 @@
-"""E: what goes wrong in a run, drawn by seed: links, processes, disks; never more than one controller is down."""
+"""Edge: what goes wrong in a run, drawn by seed: links, processes, disks; never more than one controller is down."""
 
 import asyncio
 import errno

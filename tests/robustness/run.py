@@ -1,4 +1,4 @@
-"""E: one run: real controllers and brokers, toxiproxy between them, clients, faults; then the verdict."""
+"""Edge: one run: real controllers and brokers, toxiproxy between them, clients, faults; then the verdict."""
 
 import asyncio
 import math

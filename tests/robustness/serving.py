@@ -1,4 +1,4 @@
-"""E: whether brokers serve, asked all the time; and the judge: one that was fenced for its silence serves nobody."""
+"""Edge: whether brokers serve, asked all the time; and the judge: one that was fenced for its silence serves nobody."""
 
 import asyncio
 import time

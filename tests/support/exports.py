@@ -1,4 +1,4 @@
-"""E: histories as logs that can be exported."""
+"""Edge: histories as logs that can be exported."""
 
 from collections.abc import Callable, Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""E: reads segments, snapshots and journals from docs/formats.md alone, importing nothing of ours."""
+"""Edge: reads segments, snapshots and journals from docs/formats.md alone, importing nothing of ours."""
 
 import struct
 from collections.abc import Iterator

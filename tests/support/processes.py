@@ -1,4 +1,4 @@
-"""E: real processes in tests: free ports, children that end with the test, deadlines that poll."""
+"""Edge: real processes in tests: free ports, children that end with the test, deadlines that poll."""
 
 import os
 import signal

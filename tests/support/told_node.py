@@ -1,4 +1,4 @@
-"""E: a real HTTP server in a thread that answers what a test tells it, and remembers what it was asked."""
+"""Edge: a real HTTP server in a thread that answers what a test tells it, and remembers what it was asked."""
 
 import json
 import threading

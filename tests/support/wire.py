@@ -1,4 +1,4 @@
-"""E: the controllers' HTTP and TCP spoken by hand, from docs/formats.md alone: only msgpack, sockets and http.client."""
+"""Edge: the controllers' HTTP and TCP spoken by hand, from docs/formats.md alone: only msgpack, sockets and http.client."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-"""E: the analyses, each one SQL text for both engines.
+"""Edge: the analyses, each one SQL text for both engines.
 
 They are written in Spark's dialect; what DuckDB words otherwise is a macro there (engines.py) or, where it is
 syntax, one of the substitutions below. A name in braces is a table the caller gives.

@@ -1,4 +1,4 @@
-"""E: the write-ahead log under the Raft engine: entries, term, vote, truncations, compaction: one stream.
+"""Edge: the write-ahead log under the Raft engine: entries, term, vote, truncations, compaction: one stream.
 
 It is a `list` of (command, index, term) because `raftLog[-1]` is the engine's hottest expression, and it
 implements the methods PySyncObj calls on a Journal. Nothing here touches the disk on the event loop after

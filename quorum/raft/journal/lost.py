@@ -1,4 +1,4 @@
-"""P: whether a journal still reaches as far as what stands beside it on the same disk.
+"""Pure: whether a journal still reaches as far as what stands beside it on the same disk.
 
 What is applied was synced in the journal before. So a journal that ends sooner, and stands on no snapshot that reaches so
 far, has lost its end since, though on the disk that looks like the torn end of a crash; and an empty one beside a log or a

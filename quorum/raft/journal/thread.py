@@ -1,4 +1,4 @@
-"""E: the one thread in which the journal's directory is written and synced; cheaper to enter and to leave than a pool.
+"""Edge: the one thread in which the journal's directory is written and synced; cheaper to enter and to leave than a pool.
 
 Each commit waits for such a thread on the leader and on a follower.
 """

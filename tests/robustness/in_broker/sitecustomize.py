@@ -1,4 +1,4 @@
-"""E: what Python imports first in a broker of a run: by name, controllers are at the broker's own address.
+"""Edge: what Python imports first in a broker of a run: by name, controllers are at the broker's own address.
 
 Controllers tell all brokers the same URL, http://localhost:PORT. Behind each broker's own loopback address stand its own
 proxies, at those ports. Every address that the process connects to is noted, for the judge of the run.

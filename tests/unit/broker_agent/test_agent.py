@@ -1,4 +1,4 @@
-"""E: the agent against controllers that are doubles: real sockets, real files, no quorum."""
+"""Edge: the agent against controllers that are doubles: real sockets, real files, no quorum."""
 
 import asyncio
 import json

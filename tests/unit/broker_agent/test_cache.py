@@ -1,4 +1,4 @@
-"""E: the cache on disk: what a crash, a bit flip or a stranger's file makes of it is never more than a longer fetch."""
+"""Edge: the cache on disk: what a crash, a bit flip or a stranger's file makes of it is never more than a longer fetch."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""P: settings that cannot be are refused by name."""
+"""Pure: settings that cannot be are refused by name."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""P: the follower takes only what continues its image, and frames only whole and sound."""
+"""Pure: the follower takes only what continues its image, and frames only whole and sound."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""P: the lifecycle, as its whole table."""
+"""Pure: the lifecycle, as its whole table."""
 
 import pytest
 

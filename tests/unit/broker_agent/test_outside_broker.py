@@ -1,4 +1,4 @@
-"""E: a stranger's broker, written from the formats alone, reads what ours writes and ends in the same state."""
+"""Edge: a stranger's broker, written from the formats alone, reads what ours writes and ends in the same state."""
 
 import ast
 import asyncio

@@ -1,4 +1,4 @@
-"""P: the session, sans-IO: a fake clock, and outcomes as a test invents them."""
+"""Pure: the session, sans-IO: a fake clock, and outcomes as a test invents them."""
 
 import random
 from dataclasses import replace

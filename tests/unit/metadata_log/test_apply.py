@@ -1,4 +1,4 @@
-"""E: what apply refuses, and the corners of what it allows."""
+"""Edge: what apply refuses, and the corners of what it allows."""
 
 import random
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""P: only what is of the right kind gets by the codec, and what does not is named."""
+"""Pure: only what is of the right kind gets by the codec, and what does not is named."""
 
 import random
 from collections.abc import Iterator

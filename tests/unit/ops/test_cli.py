@@ -1,4 +1,4 @@
-"""E: the argument tree, exit codes, and that nothing but one line reaches a user."""
+"""Edge: the argument tree, exit codes, and that nothing but one line reaches a user."""
 
 import argparse
 import importlib

@@ -1,4 +1,4 @@
-"""E: the CLI's client against small real HTTP servers that answer as told."""
+"""Edge: the CLI's client against small real HTTP servers that answer as told."""
 
 import random
 from pathlib import Path

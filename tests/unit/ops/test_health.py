@@ -1,4 +1,4 @@
-"""P: what makes a cluster yellow or red, and how the views of its controllers become one."""
+"""Pure: what makes a cluster yellow or red, and how the views of its controllers become one."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""E: links over real sockets: what is silent arrives later, whole, and nothing is closed meanwhile."""
+"""Edge: links over real sockets: what is silent arrives later, whole, and nothing is closed meanwhile."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""E: the plan, files, ports and processes of a local cluster; no node is started here."""
+"""Edge: the plan, files, ports and processes of a local cluster; no node is started here."""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""E: log lines as text and as JSON."""
+"""Edge: log lines as text and as JSON."""
 
 import json
 import logging

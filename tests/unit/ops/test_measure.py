@@ -1,4 +1,4 @@
-"""E: the arithmetic of benchmarks and the shape of their answers; the group here is a model in memory."""
+"""Edge: the arithmetic of benchmarks and the shape of their answers; the group here is a model in memory."""
 
 import asyncio
 from dataclasses import dataclass, field

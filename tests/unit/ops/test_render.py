@@ -1,4 +1,4 @@
-"""P: answers as tables, JSON and YAML."""
+"""Pure: answers as tables, JSON and YAML."""
 
 import json
 from typing import Any

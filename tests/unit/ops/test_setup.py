@@ -1,4 +1,4 @@
-"""E: `ops/setup.sh`: what an interrupted start left is completed by the next one."""
+"""Edge: `ops/setup.sh`: what an interrupted start left is completed by the next one."""
 
 import shutil
 import subprocess

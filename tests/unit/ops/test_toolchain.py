@@ -1,4 +1,4 @@
-"""E: the pinned Go modules say the versions that binaries are kept and reported under."""
+"""Edge: the pinned Go modules say the versions that binaries are kept and reported under."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""P: offsets, times and durations are read alike everywhere, and what is none of them is refused."""
+"""Pure: offsets, times and durations are read alike everywhere, and what is none of them is refused."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""E: sessions: who has one, whose is over, what a new claim grants."""
+"""Edge: sessions: who has one, whose is over, what a new claim grants."""
 
 from dataclasses import replace
 

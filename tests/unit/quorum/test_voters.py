@@ -1,4 +1,4 @@
-"""E: who votes, changed through the controller and over HTTP, on a model of Raft: what is refused, and what is written."""
+"""Edge: changes of voters through the controller and over HTTP, on a model of Raft: refusals and records."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

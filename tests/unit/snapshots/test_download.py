@@ -1,4 +1,4 @@
-"""E: a snapshot by range, against a real server."""
+"""Edge: a snapshot by range, against a real server."""
 
 import asyncio
 import hashlib

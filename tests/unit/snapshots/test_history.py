@@ -1,4 +1,4 @@
-"""E: the state as it was."""
+"""Edge: the state as it was."""
 
 import random
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""E: when snapshots are due."""
+"""Edge: when snapshots are due."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""E: a snapshot as a file: a pure function of the log, read back to the same image, refused when a bit is wrong."""
+"""Edge: a snapshot as a file: a pure function of the log, read back to the same image, refused when a bit is wrong."""
 
 import errno
 import gc

@@ -1,4 +1,4 @@
-"""E: the directory of snapshots."""
+"""Edge: the directory of snapshots."""
 
 import errno
 import hashlib

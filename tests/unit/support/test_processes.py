@@ -1,4 +1,4 @@
-"""E: the helpers that start processes leave none behind and say what was wrong."""
+"""Edge: the helpers that start processes leave none behind and say what was wrong."""
 
 import os
 import signal

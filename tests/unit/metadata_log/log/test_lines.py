@@ -1,4 +1,4 @@
-"""E: the log as lines of JSON."""
+"""Edge: the log as lines of JSON."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""E: the committed log on disk: what is written is read, what is torn is cut, what is damaged is refused."""
+"""Edge: the committed log on disk: what is written is read, what is torn is cut, what is damaged is refused."""
 
 import errno
 import random

@@ -1,4 +1,4 @@
-"""E: whose a data directory is, who runs in it, and what a full disk finds there."""
+"""Edge: whose a data directory is, who runs in it, and what a full disk finds there."""
 
 import errno
 import json

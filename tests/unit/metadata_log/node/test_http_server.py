@@ -1,4 +1,4 @@
-"""E: what is no HTTP, and what nobody foresaw, is answered by name; who does not read holds no connection."""
+"""Edge: what is no HTTP, and what nobody foresaw, is answered by name; who does not read holds no connection."""
 
 import asyncio
 import time

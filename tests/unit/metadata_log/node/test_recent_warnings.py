@@ -1,4 +1,4 @@
-"""E: what was survived is remembered for an hour, counted for good, and bounded."""
+"""Edge: what was survived is remembered for an hour, counted for good, and bounded."""
 
 import logging
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""P: how strangers' values are read."""
+"""Pure: how strangers' values are read."""
 
 import pytest
 

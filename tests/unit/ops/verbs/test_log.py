@@ -1,4 +1,4 @@
-"""E: the log offline and over HTTP: dumped, cut by offset and time, verified."""
+"""Edge: the log offline and over HTTP: dumped, cut by offset and time, verified."""
 
 import argparse
 import json

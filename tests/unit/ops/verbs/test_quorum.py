@@ -1,4 +1,4 @@
-"""E: `quorum status` over what several nodes say: observers, a change in flight, and a leader that the list lacks."""
+"""Edge: `quorum status` over what several nodes say: observers, a change in flight, and a leader that the list lacks."""
 
 import importlib.metadata
 import json

@@ -1,4 +1,4 @@
-"""E: `storage format` and `storage info`."""
+"""Edge: `storage format` and `storage info`."""
 
 import json
 from pathlib import Path

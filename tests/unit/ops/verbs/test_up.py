@@ -1,4 +1,4 @@
-"""E: `metaquorum up` as a process: what it tells, how it ends."""
+"""Edge: `metaquorum up` as a process: what it tells, how it ends."""
 
 import json
 import os

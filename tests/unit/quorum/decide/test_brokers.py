@@ -1,4 +1,4 @@
-"""E: what the transcripts leave out: refusals by kind, parts, bystanders of a fencing, what is answered and why."""
+"""Edge: what the transcripts leave out: refusals by kind, parts, bystanders of a fencing, what is answered and why."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""E: settings: names, values, secrets, and what is written."""
+"""Edge: settings: names, values, secrets, and what is written."""
 
 import hashlib
 

@@ -1,4 +1,4 @@
-"""E: every command has a decision and a name; a refusal is a decision."""
+"""Edge: every command has a decision and a name; a refusal is a decision."""
 
 from typing import get_args
 

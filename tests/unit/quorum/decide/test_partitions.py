@@ -1,4 +1,4 @@
-"""E: elections and the change builder, case by case as Kafka's PartitionChangeBuilder has them without ELR."""
+"""Edge: elections and the change builder, case by case as Kafka's PartitionChangeBuilder has them without ELR."""
 
 from collections.abc import Sequence
 

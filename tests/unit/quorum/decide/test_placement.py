@@ -1,4 +1,4 @@
-"""E: where replicas go."""
+"""Edge: where replicas go."""
 
 import random
 from collections import Counter

@@ -1,4 +1,4 @@
-"""E: what a claim brings with it, and who may become and cease to be a voter (KIP-853)."""
+"""Edge: what a claim brings with it, and who may become and cease to be a voter (KIP-853)."""
 
 import dataclasses
 

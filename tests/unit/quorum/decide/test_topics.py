@@ -1,4 +1,4 @@
-"""E: creation and end of topics beside the transcripts: manual assignments, bounds, answers."""
+"""Edge: creation and end of topics beside the transcripts: manual assignments, bounds, answers."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""E: what a fetch is told, position by position."""
+"""Edge: what a fetch is told, position by position."""
 
 from typing import NamedTuple
 

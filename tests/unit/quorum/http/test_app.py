@@ -1,4 +1,4 @@
-"""E: answers that are sent piece by piece: they add up to the whole, or the client is told why and takes no part for it."""
+"""Edge: answers sent in pieces add up to the whole, or end in an error that the client can see."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""E: the shapes that HTTP and the CLI show."""
+"""Edge: the shapes that HTTP and the CLI show."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""E: committed frames in memory answer as the log on disk does."""
+"""Edge: committed frames in memory answer as the log on disk does."""
 
 import random
 from pathlib import Path

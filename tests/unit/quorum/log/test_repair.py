@@ -1,4 +1,4 @@
-"""E: what the other controllers are asked for where a file of the log rotted."""
+"""Edge: what the other controllers are asked for where a file of the log rotted."""
 
 import asyncio
 

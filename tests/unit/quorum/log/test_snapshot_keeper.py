@@ -1,4 +1,4 @@
-"""E: snapshots are read again every day, and whoever stops does not wait for one that takes its time."""
+"""Edge: snapshots are read again every day, and whoever stops does not wait for one that takes its time."""
 
 import asyncio
 import time
