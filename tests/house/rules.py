@@ -27,6 +27,8 @@ ARROWS: Final[Mapping[str, frozenset[str]]] = {
 """Which rooms a room may import; `replay/` is a room of its own, for `ops` (and tests) alone."""
 
 THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
+    # Whatever is read from outside is validated by one library, wherever its shape is declared.
+    "*.py": frozenset({"msgspec"}),
     # The language: persistent maps, and bytes of our own formats, where those are made and read.
     "metadata_log/image/*.py": frozenset({"immutables"}),
     "metadata_log/apply.py": frozenset({"immutables"}),
