@@ -29,7 +29,6 @@ from broker_agent.metrics import BrokerNumbers
 from broker_agent.session import Call, Fetched, Outcome, Refused, Session, Unreachable, WaitUntil
 from metadata_log import limits
 from metadata_log.codec import DamagedFrame
-from metadata_log.delta import Delta
 from metadata_log.errors import (
     DamagedFile,
     DiskFailed,
@@ -40,7 +39,7 @@ from metadata_log.errors import (
     SnapshotNotFound,
 )
 from metadata_log.ids import NO_NODE, random_uuid
-from metadata_log.image.metadata_image import EMPTY, MetadataImage
+from metadata_log.image.metadata_image import EMPTY, Delta, MetadataImage
 from metadata_log.node.clock import monotonic_ms, unix_ms
 from metadata_log.node.data_directory import (
     DirectoryLock,

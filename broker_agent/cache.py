@@ -116,8 +116,8 @@ class Cache:
         for damaged in loaded.quarantined:
             self._report_damage(damaged.error.message)
         image = loaded.image or EMPTY
-        if image.cluster_id not in (None, self._cluster_id):
-            self._report_damage(f"snapshots are of cluster {image.cluster_id}")
+        if image.quorum.cluster_id not in (None, self._cluster_id):
+            self._report_damage(f"snapshots are of cluster {image.quorum.cluster_id}")
             self._quarantine_snapshots_from(0)
             image = EMPTY
         if image is not EMPTY and loaded.snapshot_id is not None:
@@ -141,8 +141,8 @@ class Cache:
                 self._clock = self._clock.after(header)
 
         image = fold(batches(), onto=base)
-        if image.cluster_id not in (None, self._cluster_id):
-            raise InvariantBroken(f"the log is of cluster {image.cluster_id}")
+        if image.quorum.cluster_id not in (None, self._cluster_id):
+            raise InvariantBroken(f"the log is of cluster {image.quorum.cluster_id}")
         if self._clock.bytes_since and self._clock.is_due(self._policy, appended_at_ms=image.last_time_ms):
             self._due = image
         return image
@@ -199,10 +199,10 @@ class Cache:
             DiskFailed: the disk refuses.
         """
         image = self.store.load(snapshot_id)
-        if image.cluster_id != self._cluster_id or image.end_offset <= self.segments.end_offset:
+        if image.quorum.cluster_id != self._cluster_id or image.end_offset <= self.segments.end_offset:
             moved_to = quarantine(self.store.path(snapshot_id))
             raise DamagedFile(
-                f"{moved_to}: a snapshot of cluster {image.cluster_id} at offset {image.end_offset} is none that "
+                f"{moved_to}: a snapshot of cluster {image.quorum.cluster_id} at offset {image.end_offset} is none that "
                 f"leads beyond offset {self.segments.end_offset}"
             )
         self._began_at_snapshot(image, size=self.store.size(snapshot_id))

@@ -140,7 +140,7 @@ class HttpApi:
         content_type, encode = _encoding(request)
 
         def answer() -> bytes:
-            topics = list(image.topics.values()) if wanted is None else _named(image, wanted.split(","))
+            topics = list(image.topics.by_id.values()) if wanted is None else _named(image, wanted.split(","))
             return encode(metadata_of(image, topics))
 
         # A large cluster's metadata, or that of large topics, takes seconds to write down: off the loop, or the session
@@ -231,7 +231,7 @@ def _named(image: MetadataImage, names: Sequence[str]) -> list[TopicImage]:
     """Return each topic once, however often it is named."""
     topics: list[TopicImage] = []
     for name in dict.fromkeys(names):
-        topic = image.topic_named(name)
+        topic = image.topics.named(name)
         if topic is None:
             raise UnknownTopicOrPartition(f"topic {name!r} does not exist")
         topics.append(topic)

@@ -70,7 +70,7 @@ class _Collector(Collector):
              -1 if n.broker_epoch is None else n.broker_epoch),
             ("session_left_milliseconds", "How long this broker may serve unless it hears again.",
              n.session_left_ms),
-            ("global_topic_count", "Topics in the local image.", len(image.topics)),
+            ("global_topic_count", "Topics in the local image.", len(image.topics.by_id)),
         ):  # fmt: skip
             yield GaugeMetricFamily(name, help_text, value=gauge)
         for name, help_text, count in (

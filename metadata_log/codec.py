@@ -27,7 +27,7 @@ from metadata_log.errors import (
 )
 from metadata_log.limits import BATCH_BYTES_MAX, FRAME_BYTES_MAX, RECORDS_PER_BATCH_MAX
 from metadata_log.records.registry import Record, from_row, to_row
-from metadata_log.records.rows import reader_of
+from metadata_log.records.rows import is_plain_map, reader_of
 
 T = TypeVar("T")
 
@@ -283,7 +283,18 @@ def _read_body(
     envelope_row, rows = msgpack.unpackb(body, use_list=False)
     if type(rows) is not tuple:
         raise ValueError("its records are no list")
-    return _read_envelope(envelope_row), tuple(map(read_row, rows))
+    envelope = _read_envelope(envelope_row)
+    if envelope.cause is not None:
+        _check_cause(envelope_row[3])
+    return envelope, tuple(map(read_row, rows))
+
+
+def _check_cause(row: tuple[Any, ...]) -> None:
+    """Check of a cause what its annotations do not say: every field is there, and JSON can show its detail."""
+    if len(row) != len(Cause._fields):
+        raise ValueError(f"a Cause of {len(row)} fields, not {len(Cause._fields)}")
+    if not is_plain_map(row[2]):
+        raise ValueError("detail of a Cause: expected a map of plain values")
 
 
 def decode_all(data: bytes | memoryview) -> Iterator[tuple[RecordBatch, bytes]]:

@@ -24,7 +24,6 @@ from metadata_log import limits
 from metadata_log.apply import apply, is_next
 from metadata_log.batch import NO_ENVELOPE, Cause, Envelope, RecordBatch
 from metadata_log.codec import DamagedFrame, damaged_answer, decode_all, encode
-from metadata_log.delta import Delta
 from metadata_log.errors import (
     ChangePending,
     InvalidRequest,
@@ -35,7 +34,7 @@ from metadata_log.errors import (
     ThrottlingQuotaExceeded,
 )
 from metadata_log.ids import BrokerId, NodeId, Uuid, uuid_text
-from metadata_log.image.metadata_image import EMPTY, MetadataImage
+from metadata_log.image.metadata_image import EMPTY, Delta, MetadataImage
 from metadata_log.records.quorum import KRAFT_VERSION_LEVEL, Voter, VoterEndpoint
 from metadata_log.records.snapshots import RequestResultRecord
 from metadata_log.wire.commands import AddVoter, Command, RemoveVoter
@@ -440,7 +439,7 @@ class Controller:
         tip = self.tip
         if request is None or tip.results.get(request.request_id) is None:
             raft = self.raft.status()
-            if raft.change_pending or tip.voters != self.committed.voters:
+            if raft.change_pending or tip.quorum.voters != self.committed.quorum.voters:
                 raise ChangePending("another change of voters is in flight; ask again when it is in force")
             decision = self._decide(command)
             if decision.refusal is None:
@@ -552,7 +551,7 @@ class Controller:
                     taken_over.set_result(leader_id)
 
     def on_voters(self, voters: Voters) -> None:
-        recorded = identities(self.committed.voters or ())
+        recorded = identities(self.committed.quorum.voters or ())
         if recorded != dict(voters):
             raise InvariantBroken(
                 f"Raft's voters are {_listed(voters)}, the log's {_listed(recorded)}: they change together or not at all"
@@ -704,10 +703,10 @@ def _batches_in(payload: bytes) -> Iterator[tuple[RecordBatch, bytes]]:
 
 def _changed_voters(before: MetadataImage, after: MetadataImage) -> Voters | None:
     """Return who votes after a batch, None where it is the same members; where they are reached is not Raft's."""
-    if after.voters is None or after.voters is before.voters:
+    if after.quorum.voters is None or after.quorum.voters is before.quorum.voters:
         return None
-    voters = identities(after.voters)
-    return None if before.voters is not None and identities(before.voters) == voters else voters
+    voters = identities(after.quorum.voters)
+    return None if before.quorum.voters is not None and identities(before.quorum.voters) == voters else voters
 
 
 def _listed(voters: Voters) -> str:

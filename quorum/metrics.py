@@ -74,7 +74,7 @@ class _Numbers(Collector):
         status, controller = self._status, self._status.controller
         image, raft = controller.committed, status.raft()
         brokers = image.brokers.values()
-        partitions = [p for topic in image.topics.values() for p in topic.partitions]
+        partitions = [p for topic in image.topics.by_id.values() for p in topic.partitions]
         commit_ms = sorted(controller.counters.commit_ms)
         snapshot = status.keeper.newest()
         return {
@@ -100,7 +100,7 @@ class _Numbers(Collector):
                 "Registered brokers that are not fenced.",
                 sum(not b.fenced for b in brokers),
             ),
-            "global_topic_count": ("Topics.", len(image.topics)),
+            "global_topic_count": ("Topics.", len(image.topics.by_id)),
             "global_partition_count": ("Partitions.", len(partitions)),
             "offline_partition_count": (
                 "Partitions without a leader.",

@@ -17,7 +17,6 @@ from aiohttp import web
 from metadata_log import limits
 from metadata_log.batch import RecordBatch
 from metadata_log.codec import DamagedFrame, decode_all, read_header
-from metadata_log.delta import Delta
 from metadata_log.errors import (
     DamagedFile,
     Fault,
@@ -28,7 +27,7 @@ from metadata_log.errors import (
     Unavailable,
 )
 from metadata_log.ids import NO_NODE, NodeId, Uuid, random_uuid
-from metadata_log.image.metadata_image import EMPTY, MetadataImage
+from metadata_log.image.metadata_image import EMPTY, Delta, MetadataImage
 from metadata_log.log.segmented_log import SegmentedLog
 from metadata_log.node.clock import monotonic_ms, unix_ms
 from metadata_log.node.collector import short_collections
@@ -470,12 +469,12 @@ class _LinksFollowVoters(AppliedListener):
         self.on_restored(image)
 
     def on_restored(self, image: MetadataImage) -> None:
-        if image.voters is None or image.voters is self._known:
+        if image.quorum.voters is None or image.quorum.voters is self._known:
             return
-        self._known = image.voters
-        if self._me not in identities(image.voters).items():
-            log.warning("not_a_voter", extra={"voters": sorted(identities(image.voters))})
-        self._transport.set_voters(identities(image.voters))
+        self._known = image.quorum.voters
+        if self._me not in identities(image.quorum.voters).items():
+            log.warning("not_a_voter", extra={"voters": sorted(identities(image.quorum.voters))})
+        self._transport.set_voters(identities(image.quorum.voters))
         self._transport.set_addresses(_addresses(self._settings, image))
         self._transport.hello = replace(self._transport.hello, founding=b"")
 
@@ -484,7 +483,7 @@ def _addresses(settings: ControllerSettings, image: MetadataImage) -> dict[NodeI
     """Return where controllers are dialled: as the settings say, which may differ by who looks; else as the log does."""
     return {
         voter.node_id: (voter.endpoints[0].host, voter.endpoints[0].port)
-        for voter in image.voters or ()
+        for voter in image.quorum.voters or ()
         if voter.endpoints
     } | {voter.id: voter.raft for voter in settings.voters}
 

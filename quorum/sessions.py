@@ -91,7 +91,7 @@ class Liveness:
         self.grant_all(image, now_ms)
         waiting = {
             replica
-            for topic in image.topics.values()
+            for topic in image.topics.by_id.values()
             for partition in topic.partitions
             if partition.leader == NO_LEADER
             for replica in partition.replicas

@@ -141,7 +141,7 @@ class QuorumStatus:
         """Return where a controller is reached: as the log says of a voter, as the node itself says of an observer."""
         if (node_id, directory_id) == (self.settings.node_id, self.directory_id):
             return address_text(self.settings.raft_address)
-        for voter in self.controller.committed.voters or ():
+        for voter in self.controller.committed.quorum.voters or ():
             if (voter.node_id, voter.directory_id) == (node_id, directory_id) and voter.endpoints:
                 return address_text((voter.endpoints[0].host, voter.endpoints[0].port))
         configured = next((voter.raft for voter in self.settings.voters if voter.id == node_id), None)
@@ -215,7 +215,7 @@ class QuorumStatus:
 
     def _why_no_voter(self, raft: RaftStatus) -> str:
         node_id = self.settings.node_id
-        if node_id in raft.voters and self.controller.committed.voters is None:
+        if node_id in raft.voters and self.controller.committed.quorum.voters is None:
             return (
                 f"its data directory is {uuid_text(self.directory_id)}, and the [[voters]] entry of node {node_id} says "
                 f"{uuid_text(raft.voters[node_id])}: unless the quorum was founded before, correct that entry in every "

@@ -23,10 +23,10 @@ import msgpack
 
 from metadata_log.apply import image_of
 from metadata_log.codec import DamagedFrame, check_frame, damaged_file, decode, frame_of, read_frame
-from metadata_log.digest import Buckets, buckets_of, digest
+from metadata_log.digest import Buckets, digest
 from metadata_log.errors import DamagedFile, InvariantBroken, WrittenByAnotherVersion
 from metadata_log.ids import SnapshotId
-from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.image.metadata_image import MetadataImage, buckets_of
 from metadata_log.image.snapshot_rows import SnapshotRow, row_reader
 from metadata_log.limits import BATCH_BYTES_MAX, RECORDS_PER_BATCH_MAX
 from metadata_log.node.data_directory import renamed_os_errors, sync_directory
@@ -99,10 +99,10 @@ def write_snapshot(
 
 def snapshot_frames(image: MetadataImage) -> Iterator[bytes]:
     """Yield the frames of an image's snapshot, header to footer."""
-    assert image.cluster_id is not None, "a snapshot of the empty log says nothing"
+    assert image.quorum.cluster_id is not None, "a snapshot of the empty log says nothing"
     base_offset = previous_crc = 0
     header = SnapshotHeaderRecord(
-        image.cluster_id, image.end_offset, image.controller_epoch, image.last_time_ms, image.last_crc
+        image.quorum.cluster_id, image.end_offset, image.controller_epoch, image.last_time_ms, image.last_crc
     )
     for rows in _grouped(image, header):
         frame, previous_crc = frame_of(

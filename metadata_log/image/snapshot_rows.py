@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from metadata_log.ids import TopicId
-from metadata_log.image.topics import PartitionImage
+from metadata_log.image.partitions import PartitionImage
 from metadata_log.records.partitions import PartitionRecord
-from metadata_log.records.registry import TYPE_IDS, VERSION, Record, from_row
+from metadata_log.records.registry import TYPE_IDS, Record, from_row, version_of
 
 
 class PlacedPartition(NamedTuple):
@@ -32,7 +32,7 @@ def row_reader() -> Callable[[tuple[Any, ...]], SnapshotRow]:
     integers, uuids = _Known(int), _Known(bytes)
 
     def read(row: tuple[Any, ...]) -> SnapshotRow:
-        if type(row) is not tuple or len(row) != _LENGTH or row[0] != _PARTITION or row[1] != VERSION:
+        if type(row) is not tuple or len(row) != _LENGTH or row[0] != _PARTITION or row[1] != _VERSION:
             return from_row(row)
         # fmt: off
         (
@@ -78,6 +78,7 @@ class _Known(dict[tuple[Any, ...], tuple[Any, ...]]):
 
 
 _PARTITION: Final = TYPE_IDS[PartitionRecord]
+_VERSION: Final = version_of(PartitionRecord)
 _LENGTH: Final = 2 + len(PartitionRecord._fields)
 _EMPTY: Final = ()
 _new: Final = tuple.__new__

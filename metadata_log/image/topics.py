@@ -1,49 +1,22 @@
-"""Pure: topics and partitions as the log has made them. A cluster holds a million partitions: they are bare tuples."""
+"""Pure: the topics, with their partitions, as the log has made them."""
 
-from typing import NamedTuple
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from metadata_log.ids import NO_LEADER, BrokerId, TopicId, Uuid
-from metadata_log.records.partitions import PartitionChangeRecord
+import immutables
 
+from metadata_log.digest import hex_of_text
+from metadata_log.ids import BrokerId, TopicId, in_order, uuid_text
+from metadata_log.image.partitions import PartitionImage, partition_line
+from metadata_log.image.snapshot_rows import PlacedPartition
+from metadata_log.image.subject import Builders, SubjectBuilder
+from metadata_log.records.partitions import PartitionChangeRecord, PartitionRecord
+from metadata_log.records.registry import Record
+from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
 
-class PartitionImage(NamedTuple):
-    """One partition; the fields of its record without the key."""
-
-    replicas: tuple[BrokerId, ...]
-    isr: tuple[BrokerId, ...]
-    leader: BrokerId
-    leader_epoch: int
-    partition_epoch: int
-    leader_recovery_state: int
-    adding_replicas: tuple[BrokerId, ...]
-    removing_replicas: tuple[BrokerId, ...]
-    eligible_leader_replicas: tuple[BrokerId, ...]
-    last_known_elr: tuple[BrokerId, ...]
-    directories: tuple[Uuid, ...]
-
-    def changed_by(self, record: PartitionChangeRecord) -> "PartitionImage":
-        """Return this partition after `record`. The only place where its two epochs move."""
-        leader = record.leader
-        after = PartitionImage(
-            self.replicas if record.replicas is None else record.replicas,
-            self.isr if record.isr is None else record.isr,
-            self.leader if leader is None else leader,
-            self.leader_epoch + (leader is not None),  # naming a leader is an election
-            self.partition_epoch + 1,
-            self.leader_recovery_state
-            if record.leader_recovery_state is None
-            else record.leader_recovery_state,
-            self.adding_replicas if record.adding_replicas is None else record.adding_replicas,
-            self.removing_replicas if record.removing_replicas is None else record.removing_replicas,
-            self.eligible_leader_replicas
-            if record.eligible_leader_replicas is None
-            else record.eligible_leader_replicas,
-            self.last_known_elr if record.last_known_elr is None else record.last_known_elr,
-            self.directories if record.directories is None else record.directories,
-        )
-        if after.leader != NO_LEADER and after.leader not in after.isr:
-            raise ValueError(f"leader {after.leader} stands outside the isr {list(after.isr)}")
-        return after
+TopicsOnBrokers = immutables.Map[BrokerId, immutables.Map[TopicId, None]]
 
 
 class TopicImage(NamedTuple):
@@ -52,3 +25,205 @@ class TopicImage(NamedTuple):
     topic_id: TopicId
     name: str
     partitions: tuple[PartitionImage, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsImage:
+    by_id: immutables.Map[TopicId, TopicImage] = field(default_factory=immutables.Map)
+    ids: immutables.Map[str, TopicId] = field(default_factory=immutables.Map)
+    """By name."""
+    on_broker: TopicsOnBrokers = field(default_factory=immutables.Map, repr=False)
+    """An index: which topics have a replica on a broker."""
+
+    def named(self, name: str) -> TopicImage | None:
+        topic_id = self.ids.get(name)
+        return None if topic_id is None else self.by_id[topic_id]
+
+    def partitions_on(self, broker_id: BrokerId) -> Iterator[tuple[TopicId, int, PartitionImage]]:
+        """Yield the partitions with a replica on a broker, sorted by topic id and partition."""
+        for topic_id in sorted(self.on_broker.get(broker_id, ())):
+            for partition_id, partition in enumerate(self.by_id[topic_id].partitions):
+                if broker_id in partition.replicas:
+                    yield topic_id, partition_id, partition
+
+    def partition_count(self) -> int:
+        return sum(len(topic.partitions) for topic in self.by_id.values())
+
+
+class _OpenTopic(NamedTuple):
+    """A topic's partitions while a batch changes them, and which it touched."""
+
+    partitions: list[PartitionImage]
+    touched: set[int]
+
+
+class TopicsBuilder(SubjectBuilder[TopicsImage]):
+    FIELD = "topics"
+
+    def __init__(self, before: TopicsImage, others: Builders) -> None:
+        super().__init__(before, others)
+        self._by_id = before.by_id.mutate()
+        self._ids = before.ids.mutate()
+        self._open: dict[TopicId, _OpenTopic] = {}
+        self._touched: set[TopicId] = set()
+        """Topics that were created or removed."""
+        self._moved: set[TopicId] = set()
+        """Topics whose replicas may lie on other brokers than before."""
+
+    def id_of(self, name: str) -> TopicId:
+        return self._ids[name]
+
+    def name_of(self, topic_id: TopicId) -> str:
+        return self._by_id[topic_id].name
+
+    def change_partition(self, record: PartitionChangeRecord) -> None:
+        topic_id, partition_id = record.topic_id, record.partition_id
+        partitions, touched = self._open.get(topic_id) or self._opened(topic_id)
+        if partition_id < 0:
+            raise IndexError(partition_id)
+        partitions[partition_id] = partitions[partition_id].changed_by(record)
+        touched.add(partition_id)
+        if record.replicas is not None:
+            self._moved.add(topic_id)
+
+    def create_partition(self, record: PartitionRecord) -> None:
+        topic_id, partition_id = record.topic_id, record.partition_id
+        partitions, touched = self._open.get(topic_id) or self._opened(topic_id)
+        if partition_id != len(partitions):
+            raise ValueError(f"partition {partition_id} follows partition {len(partitions) - 1}")
+        touched.add(partition_id)
+        # `_make` without its call: a cluster has a million of them.
+        partitions.append(tuple.__new__(PartitionImage, record[2:]))
+        self._moved.add(topic_id)
+
+    def place_partition(self, record: PlacedPartition) -> None:
+        topic_id, partition_id, partition = record
+        partitions, _ = self._open.get(topic_id) or self._opened(topic_id)
+        if partition_id != len(partitions):
+            raise ValueError(f"partition {partition_id} follows partition {len(partitions) - 1}")
+        partitions.append(partition)
+
+    def create(self, record: TopicRecord) -> None:
+        if record.topic_id in self._by_id or record.name in self._ids:
+            raise ValueError(f"topic {record.name!r} or its id exists")
+        self._by_id[record.topic_id] = TopicImage(record.topic_id, record.name, ())
+        self._ids[record.name] = record.topic_id
+        self._touched.add(record.topic_id)
+        self._moved.add(record.topic_id)
+
+    def remove(self, record: RemoveTopicRecord) -> None:
+        topic = self._by_id.pop(record.topic_id)
+        del self._ids[topic.name]
+        self._open.pop(record.topic_id, None)
+        self._touched.add(record.topic_id)
+        self._moved.add(record.topic_id)
+
+    STATES = {TopicRecord: create, PartitionRecord: create_partition}  # noqa: RUF012 (a ClassVar of the base)
+    SNAPSHOT_ROWS = {PlacedPartition: place_partition}  # noqa: RUF012
+    CHANGES = {PartitionChangeRecord: change_partition, RemoveTopicRecord: remove}  # noqa: RUF012
+
+    def _opened(self, topic_id: TopicId) -> _OpenTopic:
+        topic = self._open[topic_id] = _OpenTopic(list(self._by_id[topic_id].partitions), set())
+        return topic
+
+    def finish(self) -> TopicsImage:
+        for topic_id, (partitions, _) in self._open.items():
+            self._by_id[topic_id] = TopicImage(topic_id, self._by_id[topic_id].name, tuple(partitions))
+        by_id = self._by_id.finish()
+        return TopicsImage(by_id, self._ids.finish(), self._on_broker(by_id))
+
+    def _on_broker(self, after: immutables.Map[TopicId, TopicImage]) -> TopicsOnBrokers:
+        if not self._moved:
+            return self.before.on_broker
+        joined: defaultdict[BrokerId, dict[TopicId, None]] = defaultdict(dict)
+        left: defaultdict[BrokerId, list[TopicId]] = defaultdict(list)
+        for topic_id in self._moved:
+            was = _brokers_of(self.before.by_id.get(topic_id))
+            now = _brokers_of(after.get(topic_id))
+            for broker_id in now - was:
+                joined[broker_id][topic_id] = None
+            for broker_id in was - now:
+                left[broker_id].append(topic_id)
+        on_broker = self.before.on_broker.mutate()
+        for broker_id in joined.keys() | left.keys():
+            before = on_broker.get(broker_id)
+            if before is None:  # all at once: an image is often made from nothing
+                on_broker[broker_id] = immutables.Map(joined[broker_id])
+                continue
+            topics = before.mutate()
+            topics.update(joined[broker_id])
+            for topic_id in left[broker_id]:
+                del topics[topic_id]
+            if len(topics):
+                on_broker[broker_id] = topics.finish()
+            else:
+                del on_broker[broker_id]
+        return on_broker.finish()
+
+    def delta(self) -> dict[str, Any]:
+        partitions = frozenset(
+            (topic_id, partition_id)
+            for topic_id, (_, touched) in self._open.items()
+            for partition_id in touched
+        )
+        return {"topics": frozenset(self._touched), "partitions": partitions}
+
+    def touched_lines(self, image: TopicsImage) -> Iterator[str]:
+        for topic_id in self._touched:
+            if (topic := image.by_id.get(topic_id)) is not None:
+                yield from topic_lines(topic)
+        for topic_id, (_, touched) in self._open.items():
+            if topic_id not in self._touched:
+                topic_id_hex = topic_id.hex()
+                partitions = image.by_id[topic_id].partitions
+                for partition_id in touched:
+                    if partition_id < len(partitions):
+                        yield partition_line(topic_id_hex, partition_id, partitions[partition_id])
+
+    @staticmethod
+    def lines(image: TopicsImage) -> Iterator[str]:
+        for topic in image.by_id.values():
+            yield from topic_lines(topic)
+
+    @staticmethod
+    def records(image: TopicsImage) -> Iterator[Record]:
+        """Yield the topics' own records: their configs come next in a snapshot, then `partition_records`."""
+        for topic_id in in_order(image.by_id):
+            yield TopicRecord(topic_id, image.by_id[topic_id].name)
+
+    @staticmethod
+    def view(image: TopicsImage) -> dict[str, Any]:  # noqa: ARG004 (the base's signature)
+        """Return the place of "topics" alone: a topic is shown with its settings, another subject's (`views.py`)."""
+        return {"topics": ()}
+
+
+def partition_records(image: TopicsImage) -> Iterator[Record]:
+    """Yield the records of all partitions, by topic id and partition."""
+    for topic_id in in_order(image.by_id):
+        for partition_id, partition in enumerate(image.by_id[topic_id].partitions):
+            yield PartitionRecord(topic_id, partition_id, *partition)
+
+
+def topic_lines(topic: TopicImage) -> Iterator[str]:
+    """Yield the digest lines of a topic and of its partitions."""
+    topic_id_hex = topic.topic_id.hex()
+    yield f"t|{topic_id_hex}|{hex_of_text(topic.name)}"
+    for partition_id, partition in enumerate(topic.partitions):
+        yield partition_line(topic_id_hex, partition_id, partition)
+
+
+def _brokers_of(topic: TopicImage | None) -> set[BrokerId]:
+    return set() if topic is None else set().union(*[partition.replicas for partition in topic.partitions])
+
+
+def list_topics(image: TopicsImage) -> list[dict[str, Any]]:
+    """Return the topics by name; the replication factor is that of partition 0."""
+    return [
+        {
+            "name": name,
+            "topic_id": uuid_text(topic_id),
+            "partition_count": len(image.by_id[topic_id].partitions),
+            "replication_factor": len(image.by_id[topic_id].partitions[0].replicas),
+        }
+        for name, topic_id in sorted(image.ids.items())
+    ]

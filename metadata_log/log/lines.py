@@ -5,7 +5,7 @@ from typing import Any
 
 from metadata_log.batch import Envelope, RecordBatch
 from metadata_log.ids import uuid_text
-from metadata_log.records.registry import VERSION, to_json, type_name
+from metadata_log.records.registry import to_json, type_name, version_of
 
 
 def log_lines(batch: RecordBatch, *, from_offset: int = 0) -> Iterator[dict[str, Any]]:
@@ -18,7 +18,7 @@ def log_lines(batch: RecordBatch, *, from_offset: int = 0) -> Iterator[dict[str,
                 "controller_epoch": batch.controller_epoch,
                 "time_ms": batch.appended_at_ms,
                 "type": type_name(record),
-                "version": VERSION,
+                "version": version_of(type(record)),
                 **about,
                 "record": to_json(record),
             }

@@ -1,8 +1,9 @@
 """Pure: what can happen to a broker."""
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from metadata_log.ids import BrokerId, Uuid
+from metadata_log.records.declaration import NO_SECRETS, json_names, record
 
 
 class BrokerEndpoint(NamedTuple):
@@ -17,6 +18,7 @@ class BrokerEndpoint(NamedTuple):
     security_protocol: int
 
 
+@json_names(min_version="min", max_version="max")
 class FeatureRange(NamedTuple):
     """The levels of a feature that a broker supports, both ends inclusive."""
 
@@ -25,6 +27,7 @@ class FeatureRange(NamedTuple):
     max_version: int
 
 
+@record(type_id=0, secret_fields=NO_SECRETS)
 class RegisterBrokerRecord(NamedTuple):
     """A broker process registered; `broker_epoch` is the offset of this very record.
 
@@ -44,11 +47,13 @@ class RegisterBrokerRecord(NamedTuple):
     cordoned_log_dirs: tuple[Uuid, ...] | None
 
 
+@record(type_id=1, secret_fields=NO_SECRETS)
 class UnregisterBrokerRecord(NamedTuple):
     broker_id: BrokerId
     broker_epoch: int
 
 
+@record(type_id=17, secret_fields=NO_SECRETS)
 class BrokerRegistrationChangeRecord(NamedTuple):
     """A registered broker was fenced, unfenced, began its controlled shutdown, or lost or cordoned directories.
 
@@ -62,3 +67,6 @@ class BrokerRegistrationChangeRecord(NamedTuple):
     in_controlled_shutdown: bool | None = None
     log_dirs: tuple[Uuid, ...] | None = None
     cordoned_log_dirs: tuple[Uuid, ...] | None = None
+
+
+Record: TypeAlias = RegisterBrokerRecord | UnregisterBrokerRecord | BrokerRegistrationChangeRecord

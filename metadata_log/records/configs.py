@@ -1,7 +1,8 @@
 """Pure: what can happen to a setting of a topic, of a broker, or of the whole cluster."""
 
-import hashlib
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
+
+from metadata_log.records.declaration import record
 
 TOPIC = 2
 BROKER = 4
@@ -9,6 +10,14 @@ BROKER = 4
 CLUSTER_DEFAULT = ""
 
 
+def is_sensitive(name: str) -> bool:
+    """Answer whether a setting's value may not be shown: Kafka's settings of type PASSWORD."""
+    return name.endswith(
+        ("password", "sasl.jaas.config", "ssl.keystore.key", "ssl.truststore.certificates", "secret")
+    )
+
+
+@record(type_id=4, secret_fields={"value": lambda config: is_sensitive(config.name)})
 class ConfigRecord(NamedTuple):
     """A setting got a value; `None` deletes it.
 
@@ -21,13 +30,4 @@ class ConfigRecord(NamedTuple):
     value: str | None
 
 
-def is_sensitive(name: str) -> bool:
-    """Answer whether a setting's value may not be shown: Kafka's settings of type PASSWORD."""
-    return name.endswith(
-        ("password", "sasl.jaas.config", "ssl.keystore.key", "ssl.truststore.certificates", "secret")
-    )
-
-
-def shown_value(name: str, value: str) -> str:
-    """Return the value as digests, exports and readers see it: a sensitive one as `sha256:` and its hex."""
-    return f"sha256:{hashlib.sha256(value.encode()).hexdigest()}" if is_sensitive(name) else value
+Record: TypeAlias = ConfigRecord

@@ -1,6 +1,8 @@
 """Pure: what can happen to the finalized features."""
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
+
+from metadata_log.records.declaration import NO_SECRETS, record
 
 METADATA_VERSION = "metadata.version"
 METADATA_VERSION_LEVEL = 30
@@ -11,8 +13,12 @@ METAQUORUM_VERSION_LEVEL = 1
 KRAFT_VERSION = "kraft.version"
 
 
+@record(type_id=12, secret_fields=NO_SECRETS)
 class FeatureLevelRecord(NamedTuple):
     """A feature was finalized at a level; 0 removes it."""
 
     name: str
     level: int
+
+
+Record: TypeAlias = FeatureLevelRecord

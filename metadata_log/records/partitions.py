@@ -1,14 +1,16 @@
 """Pure: what can happen to a partition."""
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from metadata_log.ids import BrokerId, TopicId, Uuid
+from metadata_log.records.declaration import NO_SECRETS, record
 
 RECOVERED = 0
 RECOVERING = 1
 """The leader was elected uncleanly and has not yet made its log the truth."""
 
 
+@record(type_id=3, secret_fields=NO_SECRETS)
 class PartitionRecord(NamedTuple):
     """A partition came to be; `isr` is in replica order, `directories` runs parallel to `replicas`.
 
@@ -30,6 +32,7 @@ class PartitionRecord(NamedTuple):
     directories: tuple[Uuid, ...]
 
 
+@record(type_id=5, secret_fields=NO_SECRETS)
 class PartitionChangeRecord(NamedTuple):
     """A partition got a new leader, a new in-sync set, new replicas, or several of these. `None` means unchanged.
 
@@ -48,3 +51,6 @@ class PartitionChangeRecord(NamedTuple):
     eligible_leader_replicas: tuple[BrokerId, ...] | None = None
     last_known_elr: tuple[BrokerId, ...] | None = None
     directories: tuple[Uuid, ...] | None = None
+
+
+Record: TypeAlias = PartitionRecord | PartitionChangeRecord

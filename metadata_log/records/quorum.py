@@ -1,12 +1,14 @@
 """Pure: what can happen to the quorum itself."""
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from metadata_log.ids import NodeId, Uuid
+from metadata_log.records.declaration import NO_SECRETS, json_names, record
 
 KRAFT_VERSION_LEVEL = 1
 
 
+@record(type_id=1000, secret_fields=NO_SECRETS)
 class ControllerClaimRecord(NamedTuple):
     """A controller took over; the first record of its batch, whose frame carries the new epoch. Kafka's LeaderChange."""
 
@@ -15,6 +17,7 @@ class ControllerClaimRecord(NamedTuple):
     cluster_id: str
 
 
+@record(type_id=1004, secret_fields=NO_SECRETS)
 class QuorumVersionRecord(NamedTuple):
     """The version of the voters' own protocol. Source: KIP-853."""
 
@@ -27,6 +30,7 @@ class VoterEndpoint(NamedTuple):
     port: int
 
 
+@json_names(node_id="id", min_version="min", max_version="max")
 class Voter(NamedTuple):
     """A member of the quorum; the versions of kraft.version it supports are inclusive."""
 
@@ -37,11 +41,16 @@ class Voter(NamedTuple):
     max_version: int
 
 
+@record(type_id=1005, secret_fields=NO_SECRETS)
 class VotersRecord(NamedTuple):
     """The whole set of voters, in order of id; it replaces any earlier one. Source: KIP-853."""
 
     voters: tuple[Voter, ...]
 
 
+@record(type_id=20, secret_fields=NO_SECRETS)
 class NoOpRecord(NamedTuple):
     """Nothing but an offset."""
+
+
+Record: TypeAlias = ControllerClaimRecord | QuorumVersionRecord | VotersRecord | NoOpRecord

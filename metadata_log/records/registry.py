@@ -1,80 +1,73 @@
-"""Pure: all records: their numbers, their rows of plain values, their JSON, and the entity each is about."""
+"""Pure: all records: their rows of plain values and their JSON. A subject is one line of `SUBJECTS` and one of `Record`."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias, get_args
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import ModuleType
+from typing import Any, Final, TypeAlias, get_args, get_type_hints
 
 from metadata_log.errors import UnsupportedVersion
-from metadata_log.ids import TopicId, uuid_text
-from metadata_log.records.brokers import (
-    BrokerRegistrationChangeRecord,
-    FeatureRange,
-    RegisterBrokerRecord,
-    UnregisterBrokerRecord,
+from metadata_log.ids import TopicId, Uuid, uuid_text
+from metadata_log.records import (
+    brokers,
+    configs,
+    features,
+    partitions,
+    producer_ids,
+    quorum,
+    snapshots,
+    topics,
 )
-from metadata_log.records.configs import TOPIC, ConfigRecord, shown_value
-from metadata_log.records.features import FeatureLevelRecord
-from metadata_log.records.partitions import PartitionChangeRecord, PartitionRecord
-from metadata_log.records.producer_ids import ProducerIdsRecord
-from metadata_log.records.quorum import (
-    ControllerClaimRecord,
-    NoOpRecord,
-    QuorumVersionRecord,
-    Voter,
-    VotersRecord,
-)
+from metadata_log.records.declaration import declaration_of, json_names_of, shown
 from metadata_log.records.rows import reader_of
-from metadata_log.records.snapshots import RequestResultRecord, SnapshotFooterRecord, SnapshotHeaderRecord
-from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
+
+SUBJECTS: Final[tuple[ModuleType, ...]] = (
+    quorum,
+    features,
+    brokers,
+    topics,
+    partitions,
+    configs,
+    producer_ids,
+    snapshots,
+)
+"""What the log speaks of. A subject has the same name in every room that has a file for it."""
 
 Record: TypeAlias = (
-    RegisterBrokerRecord
-    | UnregisterBrokerRecord
-    | TopicRecord
-    | PartitionRecord
-    | ConfigRecord
-    | PartitionChangeRecord
-    | RemoveTopicRecord
-    | FeatureLevelRecord
-    | ProducerIdsRecord
-    | BrokerRegistrationChangeRecord
-    | NoOpRecord
-    | ControllerClaimRecord
-    | RequestResultRecord
-    | SnapshotHeaderRecord
-    | SnapshotFooterRecord
-    | QuorumVersionRecord
-    | VotersRecord
+    quorum.Record
+    | features.Record
+    | brokers.Record
+    | topics.Record
+    | partitions.Record
+    | configs.Record
+    | producer_ids.Record
+    | snapshots.Record
 )
 
-TYPE_IDS: Final[Mapping[type[Record], int]] = {
-    RegisterBrokerRecord: 0,
-    UnregisterBrokerRecord: 1,
-    TopicRecord: 2,
-    PartitionRecord: 3,
-    ConfigRecord: 4,
-    PartitionChangeRecord: 5,
-    RemoveTopicRecord: 9,
-    FeatureLevelRecord: 12,
-    ProducerIdsRecord: 15,
-    BrokerRegistrationChangeRecord: 17,
-    NoOpRecord: 20,
-    ControllerClaimRecord: 1000,
-    RequestResultRecord: 1001,
-    SnapshotHeaderRecord: 1002,
-    SnapshotFooterRecord: 1003,
-    QuorumVersionRecord: 1004,
-    VotersRecord: 1005,
-}
-"""Kafka's type numbers, and ours from 1000; never reused. Every type stands at version 0."""
+RECORD_TYPES: Final[tuple[type[Record], ...]] = get_args(Record)
+TYPE_IDS: Final[Mapping[type[Record], int]] = {of: declaration_of(of).type_id for of in RECORD_TYPES}
+"""Kafka's type numbers, and ours from 1000; never reused."""
+TYPES: Final[Mapping[int, type[Record]]] = {type_id: of for of, type_id in TYPE_IDS.items()}
+assert len(TYPES) == len(RECORD_TYPES), "two record types have one number"
 
-TYPES: Final[Mapping[int, type[Record]]] = {type_id: record_type for record_type, type_id in TYPE_IDS.items()}
-VERSION: Final = 0
 
-_HEADS: Final = {record_type: (type_id, VERSION) for record_type, type_id in TYPE_IDS.items()}
+def subject_names() -> Iterator[str]:
+    """Yield the names of the subjects in the order of `SUBJECTS`: those of their files in every room."""
+    for subject in SUBJECTS:
+        yield subject.__name__.rpartition(".")[2]
+
+
+def version_of(record_type: type[Record]) -> int:
+    """Return the version in which records of a type are written."""
+    return declaration_of(record_type).version
+
+
+# --- rows
+
+_HEADS: Final = {of: (TYPE_IDS[of], version_of(of)) for of in RECORD_TYPES}
 _READERS: Final[Mapping[tuple[int, int], Callable[[tuple[Any, ...]], Record]]] = {
-    head: reader_of(record_type, led_by=2) for record_type, head in _HEADS.items()
+    (TYPE_IDS[of], version): reader_of(of, led_by=2, field_count=field_count)
+    for of in RECORD_TYPES
+    for version, field_count in enumerate(declaration_of(of).versions)
 }
-assert set(TYPE_IDS) == set(get_args(Record))
 
 
 def to_row(record: Record) -> tuple[Any, ...]:
@@ -86,60 +79,18 @@ def from_row(row: tuple[Any, ...]) -> Record:
     """Return the record of an unpacked row; inner lists come as tuples.
 
     Raises:
-        UnsupportedVersion: the type or version is none of ours.
-        ValueError: the row has another number of fields than its type, or one of another kind.
+        UnsupportedVersion: this release does not know the type or the version.
+        ValueError: the row has another number of fields than its type and version, or a field of another kind.
     """
-    if type(row) is tuple:
+    if type(row) is tuple and len(row) >= 2 and type(row[0]) is type(row[1]) is int:
         read = _READERS.get(row[:2])
         if read is not None:
             return read(row)
-        if len(row) >= 2 and type(row[0]) is type(row[1]) is int:
-            raise UnsupportedVersion(f"record type {row[0]} version {row[1]} is unknown to this release")
+        raise UnsupportedVersion(f"record type {row[0]} version {row[1]} is unknown to this release")
     raise ValueError("a record does not begin with its type and version")
 
 
-_UUIDS: Final = frozenset({"topic_id", "incarnation_id", "directory_id", "request_id"})
-_UUID_LISTS: Final = frozenset({"log_dirs", "cordoned_log_dirs", "directories"})
-
-
-def to_json(record: Record) -> dict[str, Any]:
-    """Return a record's fields by name as JSON shows them: uuids as text, inner rows as objects, secrets hidden."""
-    fields = _json_fields(record)
-    if isinstance(record, ConfigRecord) and record.value is not None:
-        fields["value"] = shown_value(record.name, record.value)
-    return fields
-
-
-def _json_fields(row: Any) -> dict[str, Any]:
-    return {
-        _JSON_NAMES.get(type(row), {}).get(name, name): _json_value(name, getattr(row, name))
-        for name in row._fields
-    }
-
-
-_JSON_NAMES: Final[Mapping[type, Mapping[str, str]]] = {
-    Voter: {"node_id": "id", "min_version": "min", "max_version": "max"},
-    FeatureRange: {"min_version": "min", "max_version": "max"},
-}
-
-
-def _json_value(name: str, value: Any) -> Any:
-    if value is None:
-        return None
-    if name in _UUIDS:
-        return uuid_text(value)
-    if name in _UUID_LISTS:
-        return [uuid_text(uuid) for uuid in value]
-    if isinstance(value, bytes):
-        return value.hex()
-    if isinstance(value, tuple):
-        return [_json_fields(item) if hasattr(item, "_fields") else item for item in value]
-    return value
-
-
-def json_rows(rows: Sequence[Any]) -> list[dict[str, Any]]:
-    """Return inner rows (endpoints, features, voters) as JSON objects."""
-    return [_json_fields(row) for row in rows]
+# --- JSON
 
 
 def type_name(record: Record) -> str:
@@ -147,20 +98,47 @@ def type_name(record: Record) -> str:
     return type(record).__name__.removesuffix("Record")
 
 
-def entity_key(record: Record, *, topic_ids: Mapping[str, TopicId]) -> tuple[object, ...]:
-    """Return the one entity a record is about: folding per entity equals folding in order.
+def to_json(record: Record) -> dict[str, Any]:
+    """Return a record's fields by name as JSON shows them: uuids as text, inner rows as objects, secrets hidden."""
+    return _json_fields(shown(record))
 
-    A topic is one entity with its partitions and settings; `topic_ids` holds, by name, the topics living at the
-    record's offset. What concerns all is the entity ("cluster",).
-    """
-    match record:
-        case RegisterBrokerRecord() | UnregisterBrokerRecord() | BrokerRegistrationChangeRecord():
-            return ("broker", record.broker_id)
-        case TopicRecord() | PartitionRecord() | PartitionChangeRecord() | RemoveTopicRecord():
-            return ("topic", record.topic_id)
-        case ConfigRecord() if record.resource_type == TOPIC:
-            return ("topic", topic_ids[record.resource_name])
-        case ConfigRecord():
-            return ("config", record.resource_type, record.resource_name)
-        case _:
-            return ("cluster",)
+
+def json_rows(rows: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return inner rows (endpoints, features, voters) as JSON objects."""
+    return [_json_fields(row) for row in rows]
+
+
+def _json_fields(row: Any) -> dict[str, Any]:
+    kind = type(row)
+    converters = _CONVERTERS.get(kind) or _CONVERTERS.setdefault(kind, _converters_of(kind))
+    return {name: convert(value) for (name, convert), value in zip(converters, row, strict=True)}
+
+
+_CONVERTERS: Final[dict[type, tuple[tuple[str, Callable[[Any], Any]], ...]]] = {}
+"""By the type of a row: each field's name in JSON and what turns its value into JSON."""
+
+
+def _converters_of(kind: type) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
+    hints, renamed = get_type_hints(kind), json_names_of(kind)
+    fields: tuple[str, ...] = kind._fields  # type: ignore[attr-defined]  # a named tuple
+    return tuple((renamed.get(name, name), _converter_of(hints[name])) for name in fields)
+
+
+def _converter_of(hint: Any) -> Callable[[Any], Any]:
+    """Return what turns values of one annotation into JSON; None stays None."""
+    inner = [one for one in get_args(hint) if one is not type(None)]
+    if type(None) in get_args(hint):
+        convert = _converter_of(inner[0])
+        return lambda value: None if value is None else convert(value)
+    if hint in {Uuid, TopicId}:
+        return uuid_text
+    if hint is bytes:
+        return bytes.hex
+    if inner and inner[-1] is Ellipsis:
+        convert = _json_fields if hasattr(inner[0], "_fields") else _converter_of(inner[0])
+        return lambda values: [convert(value) for value in values]
+    return _as_it_is
+
+
+def _as_it_is(value: Any) -> Any:
+    return value

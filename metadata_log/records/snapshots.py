@@ -1,10 +1,12 @@
 """Pure: the records that only a snapshot holds."""
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from metadata_log.ids import Uuid
+from metadata_log.records.declaration import NO_SECRETS, record
 
 
+@record(type_id=1001, secret_fields=NO_SECRETS)
 class RequestResultRecord(NamedTuple):
     """What a write was answered, kept so that its repetition gets the same answer.
 
@@ -21,6 +23,7 @@ class RequestResultRecord(NamedTuple):
     stored_at_ms: int
 
 
+@record(type_id=1002, secret_fields=NO_SECRETS)
 class SnapshotHeaderRecord(NamedTuple):
     """The position a snapshot stands at: the log below `end_offset` (exclusive) adds up to it."""
 
@@ -31,8 +34,12 @@ class SnapshotHeaderRecord(NamedTuple):
     last_crc: int
 
 
+@record(type_id=1003, secret_fields=NO_SECRETS)
 class SnapshotFooterRecord(NamedTuple):
     """How many records lie between header and footer, and the state digest (hex) of what they add up to."""
 
     record_count: int
     digest: str
+
+
+Record: TypeAlias = RequestResultRecord | SnapshotHeaderRecord | SnapshotFooterRecord

@@ -1,10 +1,12 @@
 """Pure: what can happen to a topic as a whole."""
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from metadata_log.ids import TopicId
+from metadata_log.records.declaration import NO_SECRETS, record
 
 
+@record(type_id=2, secret_fields=NO_SECRETS)
 class TopicRecord(NamedTuple):
     """A topic came to be; its partitions follow in records of their own."""
 
@@ -12,7 +14,11 @@ class TopicRecord(NamedTuple):
     name: str
 
 
+@record(type_id=9, secret_fields=NO_SECRETS)
 class RemoveTopicRecord(NamedTuple):
     """A topic is gone, and with it its partitions and its configs."""
 
     topic_id: TopicId
+
+
+Record: TypeAlias = TopicRecord | RemoveTopicRecord

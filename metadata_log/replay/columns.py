@@ -15,7 +15,7 @@ import pyarrow as pa
 from metadata_log.batch import RecordBatch
 from metadata_log.ids import Uuid, uuid_from_text, uuid_text
 from metadata_log.records.brokers import BrokerEndpoint, FeatureRange, RegisterBrokerRecord
-from metadata_log.records.configs import ConfigRecord, shown_value
+from metadata_log.records.declaration import shown
 from metadata_log.records.quorum import ControllerClaimRecord, Voter, VoterEndpoint, VotersRecord
 from metadata_log.records.registry import TYPE_IDS, TYPES, Record
 from metadata_log.records.snapshots import SnapshotHeaderRecord
@@ -254,11 +254,7 @@ class Columns:
 
 def shown_records(records: Iterable[Record]) -> list[Record]:
     """Return records without the secrets of settings: no exported byte holds one."""
-    return [_shown(record) if type(record) is ConfigRecord else record for record in records]
-
-
-def _shown(record: ConfigRecord) -> ConfigRecord:
-    return record if record.value is None else record._replace(value=shown_value(record.name, record.value))
+    return list(map(shown, records))
 
 
 def position_row(

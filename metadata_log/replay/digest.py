@@ -14,9 +14,10 @@ import pyarrow.parquet as pq
 
 from metadata_log.apply import apply, image_of
 from metadata_log.batch import NO_ENVELOPE, RecordBatch
-from metadata_log.digest import EMPTY_BUCKETS, DigestBuilder, config_line, digest_of_buckets
+from metadata_log.digest import EMPTY_BUCKETS, DigestBuilder, digest_of_buckets
+from metadata_log.image.configs import config_line, line_of_shown_config
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
-from metadata_log.records.configs import is_sensitive
+from metadata_log.records.configs import ConfigRecord, is_sensitive
 from metadata_log.records.quorum import ControllerClaimRecord, NoOpRecord
 from metadata_log.records.registry import Record
 from metadata_log.records.snapshots import SnapshotHeaderRecord
@@ -149,10 +150,9 @@ def exported_digest(image: MetadataImage) -> str:
     for (resource_type, resource_name), settings in image.configs.items():
         for name, value in settings.items():
             if is_sensitive(name):
-                builder.remove(config_line(resource_type, resource_name, name, value))
-                builder.add(
-                    f"c|{resource_type}|{resource_name.encode().hex()}|{name.encode().hex()}|{value.encode().hex()}"
-                )
+                masked = ConfigRecord(resource_type, resource_name, name, value)
+                builder.remove(config_line(masked))
+                builder.add(line_of_shown_config(masked))
     return digest_of_buckets(builder.buckets())
 
 

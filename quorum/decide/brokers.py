@@ -25,7 +25,7 @@ from metadata_log.errors import (
 from metadata_log.ids import BrokerId, TopicId, Uuid, is_reserved, uuid_text
 from metadata_log.image.brokers import BrokerImage
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.image.topics import PartitionImage
+from metadata_log.image.partitions import PartitionImage
 from metadata_log.limits import BATCH_BYTES_MAX, BROKERS_MAX, KIB, RECORDS_PER_PART_MAX
 from metadata_log.records.brokers import (
     BrokerRegistrationChangeRecord,
@@ -142,7 +142,7 @@ def _registered(command: RegisterBroker, existing: BrokerImage | None) -> Cause:
 
 def _check_registration(image: MetadataImage, command: RegisterBroker, existing: BrokerImage | None) -> None:
     broker_id, log_dirs = command.broker_id, command.log_dirs
-    if broker_id in [int(voter.node_id) for voter in image.voters or ()]:
+    if broker_id in [int(voter.node_id) for voter in image.quorum.voters or ()]:
         raise InvalidRegistration(
             f"id {broker_id} is a controller's; brokers and controllers share one id space: give this broker another"
         )
@@ -174,7 +174,7 @@ def _check_features(image: MetadataImage, command: RegisterBroker) -> None:
     ranges = {feature.name: feature for feature in command.features}
     if METADATA_VERSION not in ranges:
         raise InvalidRegistration(f"the features do not name {METADATA_VERSION}")
-    levels = {**image.features, KRAFT_VERSION: image.kraft_version or 0}
+    levels = {**image.features, KRAFT_VERSION: image.quorum.kraft_version or 0}
     for name, feature in ranges.items():
         level = levels.get(name, 0)
         if not feature.min_version <= level <= feature.max_version:
@@ -478,7 +478,7 @@ def _changes_on_failure(
     ineligible: frozenset[BrokerId],
 ) -> Iterator[PartitionChangeRecord]:
     electorate = Electorate(image, leaving=broker_id, ineligible=ineligible)
-    for topic_id, partition_id, stored in image.partitions_on(broker_id):
+    for topic_id, partition_id, stored in image.topics.partitions_on(broker_id):
         partition = changed.get((topic_id, partition_id), stored)
         if broker_id in partition.isr and directory_of(partition, broker_id) in failed:
             record = electorate.change(topic_id, partition_id, partition)
@@ -489,7 +489,7 @@ def _changes_on_failure(
 def _changed(image: MetadataImage, records: Iterable[Record]) -> dict[tuple[TopicId, int], PartitionImage]:
     """Return the partitions that records change, as they are after them."""
     return {
-        (record.topic_id, record.partition_id): image.topics[record.topic_id]
+        (record.topic_id, record.partition_id): image.topics.by_id[record.topic_id]
         .partitions[record.partition_id]
         .changed_by(record)
         for record in records

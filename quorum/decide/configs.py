@@ -16,8 +16,8 @@ from metadata_log.errors import (
     UnknownTopicOrPartition,
 )
 from metadata_log.ids import BrokerId
+from metadata_log.image.configs import settings_items
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.image.views import settings_items
 from metadata_log.limits import RECORDS_PER_BATCH_MAX
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC, ConfigRecord
 from metadata_log.wire.commands import AlterConfigs
@@ -173,7 +173,7 @@ def alter(image: MetadataImage, command: AlterConfigs) -> Decision:
 
 def _check_resource(image: MetadataImage, resource_type: int, resource_name: str) -> None:
     if resource_type == TOPIC:
-        if resource_name not in image.topic_ids:
+        if resource_name not in image.topics.ids:
             raise UnknownTopicOrPartition(f"topic {resource_name!r} does not exist")
     elif resource_type != BROKER:
         raise InvalidRequest(f"resource type {resource_type} is neither a topic (2) nor a broker (4)")
@@ -183,6 +183,6 @@ def _check_resource(image: MetadataImage, resource_type: int, resource_name: str
         node_id = int(resource_name)
         if str(node_id) != resource_name:
             raise InvalidRequest(f"the id of a broker is written {node_id}, not {resource_name}")
-        controllers = [int(voter.node_id) for voter in image.voters or ()]
+        controllers = [int(voter.node_id) for voter in image.quorum.voters or ()]
         if BrokerId(node_id) not in image.brokers and node_id not in controllers:
             raise BrokerIdNotRegistered(f"no node has the id {node_id}", broker_id=node_id)

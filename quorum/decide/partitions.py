@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 
 from metadata_log.ids import LOST, MIGRATING, NO_LEADER, UNASSIGNED, BrokerId, TopicId, Uuid
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.image.topics import PartitionImage
+from metadata_log.image.partitions import PartitionImage
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC
 from metadata_log.records.partitions import RECOVERING, PartitionChangeRecord
 
@@ -131,7 +131,7 @@ def changes_on_leaving(
 ) -> Iterator[PartitionChangeRecord]:
     """Yield what it means for partitions that a broker leaves every ISR it is in."""
     electorate = Electorate(image, leaving=broker_id, ineligible=ineligible)
-    for topic_id, partition_id, partition in image.partitions_on(broker_id):
+    for topic_id, partition_id, partition in image.topics.partitions_on(broker_id):
         if broker_id in partition.isr:
             record = electorate.change(topic_id, partition_id, partition)
             if record is not None:
@@ -143,7 +143,7 @@ def changes_on_joining(
 ) -> Iterator[PartitionChangeRecord]:
     """Yield what it means for leaderless partitions that a broker may lead again."""
     electorate = Electorate(image, joining=broker_id, ineligible=ineligible)
-    for topic_id, partition_id, partition in image.partitions_on(broker_id):
+    for topic_id, partition_id, partition in image.topics.partitions_on(broker_id):
         if partition.leader == NO_LEADER:
             record = electorate.change(topic_id, partition_id, partition)
             if record is not None:
@@ -151,7 +151,7 @@ def changes_on_joining(
 
 
 def leads_any(image: MetadataImage, broker_id: BrokerId) -> bool:
-    return any(partition.leader == broker_id for _, _, partition in image.partitions_on(broker_id))
+    return any(partition.leader == broker_id for _, _, partition in image.topics.partitions_on(broker_id))
 
 
 def directory_of(partition: PartitionImage, broker_id: BrokerId) -> Uuid:
@@ -170,7 +170,7 @@ def has_online_directory(image: MetadataImage, broker_id: BrokerId, partition: P
 
 def is_unclean_allowed(image: MetadataImage, topic_id: TopicId) -> bool:
     """Answer whether a topic's effective configuration accepts lost messages for a leader: the topic's, the cluster's."""
-    for resource in ((TOPIC, image.topics[topic_id].name), (BROKER, CLUSTER_DEFAULT)):
+    for resource in ((TOPIC, image.topics.by_id[topic_id].name), (BROKER, CLUSTER_DEFAULT)):
         settings = image.configs.get(resource)
         if settings is not None and UNCLEAN_LEADER_ELECTION in settings:
             return settings[UNCLEAN_LEADER_ELECTION].strip().lower() == "true"

@@ -36,8 +36,10 @@ def claim(image: MetadataImage, *, node_id: NodeId, cluster_id: str, voters: tup
     """
     voters = tuple(sorted(voters))
     records: list[Record] = [ControllerClaimRecord(node_id, image.controller_epoch + 1, cluster_id)]
-    founding = image.voters is None
-    if founding or (image.voters != voters and identities(image.voters or ()) == identities(voters)):
+    founding = image.quorum.voters is None
+    if founding or (
+        image.quorum.voters != voters and identities(image.quorum.voters or ()) == identities(voters)
+    ):
         records += [QuorumVersionRecord(KRAFT_VERSION_LEVEL), VotersRecord(voters)]
     if image.end_offset == 0:
         records += [
@@ -116,8 +118,10 @@ def identities(voters: Sequence[Voter]) -> dict[NodeId, Uuid]:
 
 
 def _voters(image: MetadataImage) -> tuple[Voter, ...]:
-    assert image.voters is not None, "who decides is active, and the first claim of all founded the quorum"
-    return image.voters
+    assert image.quorum.voters is not None, (
+        "who decides is active, and the first claim of all founded the quorum"
+    )
+    return image.quorum.voters
 
 
 def _without(voters: tuple[Voter, ...], node_id: NodeId, directory_id: Uuid) -> tuple[Voter, ...]:

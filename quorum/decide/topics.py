@@ -21,7 +21,8 @@ from metadata_log.errors import (
 )
 from metadata_log.ids import MIGRATING, UNASSIGNED, BrokerId, TopicId, Uuid, random_uuid, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.image.topics import PartitionImage, TopicImage
+from metadata_log.image.partitions import PartitionImage
+from metadata_log.image.topics import TopicImage
 from metadata_log.image.views import describe_topic
 from metadata_log.limits import (
     LIST_ITEMS_MAX,
@@ -63,10 +64,10 @@ def create(
     """
     if max(command.partitions, len(command.assignment or ())) > PARTITIONS_PER_TOPIC_MAX:
         raise PolicyViolation(f"at most {PARTITIONS_PER_TOPIC_MAX} partitions can be created at once")
-    if command.name in image.topic_ids:
+    if command.name in image.topics.ids:
         raise TopicAlreadyExists(
             f"topic {command.name!r} exists: choose another name, or delete it first",
-            topic_id=uuid_text(image.topic_ids[command.name]),
+            topic_id=uuid_text(image.topics.ids[command.name]),
         )
     check_name(command.name)
     _check_collision(image, command.name)
@@ -101,7 +102,7 @@ def delete(image: MetadataImage, command: DeleteTopic) -> Decision:
     Raises:
         UnknownTopicOrPartition.
     """
-    topic_id = image.topic_ids.get(command.name)
+    topic_id = image.topics.ids.get(command.name)
     if topic_id is None:
         raise UnknownTopicOrPartition(f"topic {command.name!r} does not exist")
     answer: dict[str, Any] = {"name": command.name, "topic_id": uuid_text(topic_id)}
@@ -131,19 +132,19 @@ def _check_collision(image: MetadataImage, name: str) -> None:
     """Refuse a name that metrics could not tell from another: `.` and `_` are one character there."""
     places = [place for place, character in enumerate(name) if character in "._"]
     colliding: str | None
-    if 2 ** len(places) <= len(image.topic_ids):
+    if 2 ** len(places) <= len(image.topics.ids):
         # Fewer ways to write the name than topics: look each of them up.
         colliding = None
         letters = list(name)
         for choice in itertools.product("._", repeat=len(places)):
             for place_, character in zip(places, choice, strict=True):
                 letters[place_] = character
-            if "".join(letters) in image.topic_ids:
+            if "".join(letters) in image.topics.ids:
                 colliding = "".join(letters)
                 break
     else:
         unified = name.replace(".", "_")
-        colliding = next((other for other in image.topic_ids if other.replace(".", "_") == unified), None)
+        colliding = next((other for other in image.topics.ids if other.replace(".", "_") == unified), None)
     if colliding is not None:
         raise InvalidTopic(
             f"topic {name!r} collides with {colliding!r}: '.' and '_' are one in metric names; choose another name"
@@ -237,5 +238,5 @@ def directory_of_new_replica(image: MetadataImage, broker_id: BrokerId) -> Uuid:
 def _new_topic_id(image: MetadataImage, rng: random.Random) -> TopicId:
     while True:
         topic_id = TopicId(random_uuid(rng))
-        if topic_id not in image.topics:
+        if topic_id not in image.topics.by_id:
             return topic_id

@@ -7,10 +7,9 @@ from dataclasses import replace
 
 from metadata_log import limits
 from metadata_log.batch import RecordBatch
-from metadata_log.delta import Delta
 from metadata_log.errors import InconsistentClusterId, ThrottlingQuotaExceeded
 from metadata_log.ids import BrokerId
-from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.wire.fetch import (
     OBSERVER,
     BrokerState,

@@ -34,8 +34,10 @@ from metadata_log.errors import (
     UnsupportedMediaType,
 )
 from metadata_log.ids import BrokerId, NodeId, Uuid, uuid_from_text
+from metadata_log.image.configs import configs_items
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.image.views import configs_items, describe_topic, list_topics, state_json
+from metadata_log.image.topics import list_topics
+from metadata_log.image.views import describe_topic, state_json
 from metadata_log.log.lines import log_lines
 from metadata_log.node.http_answers import error_body, status_of
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC
@@ -360,13 +362,13 @@ class HttpApi:
         return self._ok(request, body)
 
     async def _topics(self, request: web.Request) -> web.Response:
-        return await self._list(request, list_topics)
+        return await self._list(request, lambda image: list_topics(image.topics))
 
     async def _topic(self, request: web.Request) -> web.Response:
         name = request.match_info["name"]
 
         def view(image: MetadataImage) -> Any:
-            topic = image.topic_named(name)
+            topic = image.topics.named(name)
             if topic is None:
                 raise UnknownTopicOrPartition(f"topic {name!r} does not exist")
             return describe_topic(image, topic)
@@ -404,9 +406,9 @@ class HttpApi:
         resource_type, resource_name = _resource(named)
 
         def items(image: MetadataImage) -> list[Any]:
-            if resource_type == TOPIC and resource_name not in image.topic_ids:
+            if resource_type == TOPIC and resource_name not in image.topics.ids:
                 raise UnknownTopicOrPartition(f"topic {resource_name!r} does not exist")
-            return configs_items(image, resource_type, resource_name)
+            return configs_items(image.configs, resource_type, resource_name)
 
         return await self._list(request, items)
 
@@ -431,7 +433,7 @@ class HttpApi:
         if request.method == hdrs.METH_HEAD:
             return response
         state, waiting = state_json(image), bytearray()
-        for piece in _msgpack_pieces(state, len(image.topics)) if as_msgpack else _json_pieces(state):
+        for piece in _msgpack_pieces(state, len(image.topics.by_id)) if as_msgpack else _json_pieces(state):
             waiting += piece
             if len(waiting) >= PIECE_BYTES:
                 await response.write(bytes(waiting))

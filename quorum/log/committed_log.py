@@ -6,9 +6,8 @@ from contextlib import contextmanager
 
 from metadata_log.batch import RecordBatch
 from metadata_log.codec import read_header
-from metadata_log.delta import Delta
 from metadata_log.errors import DamagedFile, LogDamaged, two_histories
-from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.log.position import Position
 from metadata_log.log.segmented_log import SegmentedLog
 from quorum.controller import AppliedListener

@@ -10,7 +10,6 @@ from functools import partial
 
 from metadata_log.batch import RecordBatch
 from metadata_log.codec import read_header
-from metadata_log.delta import Delta
 from metadata_log.errors import (
     DamagedFile,
     DiskFailed,
@@ -18,7 +17,7 @@ from metadata_log.errors import (
     SnapshotNotFound,
     ThrottlingQuotaExceeded,
 )
-from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.limits import SCRUB_EVERY_S, SNAPSHOT_DOWNLOADS_MAX, SNAPSHOT_ENTRIES
 from metadata_log.wire.fetch import SnapshotOffer
 from quorum.config import ControllerSettings
@@ -144,7 +143,7 @@ class SnapshotKeeper(AppliedListener):
 
     def _now_due(self) -> None:
         image = self._controller.committed
-        if image.cluster_id is not None:
+        if image.quorum.cluster_id is not None:
             self._due = _Due(image, self._controller.raft.applied_position())
             self._wake.set()
 
@@ -158,7 +157,7 @@ class SnapshotKeeper(AppliedListener):
         if self._writing.locked():
             raise ThrottlingQuotaExceeded("a snapshot is being taken; try again when it is done")
         image = self._controller.committed
-        if image.cluster_id is None:
+        if image.quorum.cluster_id is None:
             raise self._controller.not_controller()
         if not await self._attempt(_Due(image, self._controller.raft.applied_position())):
             raise ThrottlingQuotaExceeded(f"no snapshot could be taken: {self.failure}")

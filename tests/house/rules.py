@@ -269,6 +269,22 @@ def raises_where_it_matters(module: Module) -> Iterator[str]:
                 yield f"line {node.lineno}: raise a Fault here; an assert is gone under -O"
 
 
+def records_declare_their_secrets(module: Module) -> Iterator[str]:
+    """A new record must say which of its fields are secret, though it be none: what is forgotten is shown to everybody."""
+    if not module.path.startswith("metadata_log/records/"):
+        return
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.ClassDef) and node.name.endswith("Record"):
+            declared = {
+                keyword.arg
+                for decorator in node.decorator_list
+                if isinstance(decorator, ast.Call) and _chain(decorator.func)[-1] == "record"
+                for keyword in decorator.keywords
+            }
+            if not {"type_id", "secret_fields"} <= declared:
+                yield f"line {node.lineno}: {node.name} wants @record(type_id=..., secret_fields=...)"
+
+
 RULES: Final[tuple[Callable[[Module], Iterator[str]], ...]] = (
     imports_only_along_the_arrows,
     third_party_only_where_listed,
@@ -279,4 +295,5 @@ RULES: Final[tuple[Callable[[Module], Iterator[str]], ...]] = (
     engine_words_stay_inside,
     nothing_unpickles,
     raises_where_it_matters,
+    records_declare_their_secrets,
 )

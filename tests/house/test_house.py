@@ -77,6 +77,16 @@ BITES: list[tuple[Rule, str, str]] = [
     (rules.nothing_unpickles, "ops/cli.py", "def f():\n    from pickle import loads"),
     (rules.raises_where_it_matters, "quorum/raft/guard.py", "assert True"),
     (rules.raises_where_it_matters, "metadata_log/apply.py", "def f():\n    assert 1 == 1"),
+    (
+        rules.records_declare_their_secrets,
+        "metadata_log/records/x.py",
+        "class ARecord(NamedTuple):\n    a: int",
+    ),
+    (
+        rules.records_declare_their_secrets,
+        "metadata_log/records/x.py",
+        "@record(type_id=1)\nclass ARecord(NamedTuple):\n    a: int",
+    ),
 ]
 
 PASSES: list[tuple[Rule, str, str]] = [
@@ -118,6 +128,11 @@ PASSES: list[tuple[Rule, str, str]] = [
     (rules.engine_words_stay_inside, "quorum/raft/guard.py", "term = log_index = 1"),
     (rules.engine_words_stay_inside, "quorum/server.py", "signal.SIGTERM, determine, terminal"),
     (rules.raises_where_it_matters, "quorum/controller.py", "assert True"),
+    (
+        rules.records_declare_their_secrets,
+        "metadata_log/records/x.py",
+        "@record(type_id=1, secret_fields=NO_SECRETS)\nclass ARecord(NamedTuple):\n    a: int",
+    ),
 ]
 
 

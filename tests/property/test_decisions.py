@@ -5,8 +5,8 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metadata_log.digest import buckets_of
 from metadata_log.ids import BrokerId
+from metadata_log.image.metadata_image import buckets_of
 from metadata_log.wire.fetch import BrokerState
 from tests.support.decisions import World, invariants_hold, registration, word_uuid
 
@@ -51,8 +51,8 @@ def step(world: World, rng: random.Random) -> None:
 
 def grow_an_isr(world: World, rng: random.Random) -> None:
     """Let a replica that may lead join an ISR, as its leader would ask for."""
-    for topic_name in sorted(world.image.topic_ids):
-        topic = world.image.topics[world.image.topic_ids[topic_name]]
+    for topic_name in sorted(world.image.topics.ids):
+        topic = world.image.topics.by_id[world.image.topics.ids[topic_name]]
         for partition_id, partition in enumerate(topic.partitions):
             joined = [
                 b
@@ -90,6 +90,6 @@ def test_every_partition_is_led_once_everyone_is_back(seed: int) -> None:
             world.heartbeat(broker_id)
     for broker_id in range(1, BROKERS + 1):
         assert world.heartbeat(broker_id).state is BrokerState.ONLINE
-    for topic in world.image.topics.values():
+    for topic in world.image.topics.by_id.values():
         for partition in topic.partitions:
             assert partition.leader in partition.isr

@@ -8,14 +8,21 @@ import pytest
 
 from metadata_log.apply import apply, image_of, is_next
 from metadata_log.codec import DamagedFrame, check_frame, decode, encode
-from metadata_log.digest import buckets_of, digest, lines
+from metadata_log.digest import digest
 from metadata_log.ids import TopicId
-from metadata_log.image.metadata_image import EMPTY, MetadataImage
+from metadata_log.image.metadata_image import EMPTY, MetadataImage, buckets_of, lines
 from metadata_log.log.segmented_log import SegmentedLog
+from metadata_log.records.brokers import (
+    BrokerRegistrationChangeRecord,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+)
+from metadata_log.records.configs import TOPIC, ConfigRecord
+from metadata_log.records.partitions import PartitionChangeRecord, PartitionRecord
 from metadata_log.records.quorum import ControllerClaimRecord
-from metadata_log.records.registry import Record, entity_key
+from metadata_log.records.registry import Record
 from metadata_log.records.snapshots import SnapshotHeaderRecord
-from metadata_log.records.topics import TopicRecord
+from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
 from snapshots.fold import fold
 from snapshots.history import image_at
 from snapshots.snapshot_file import read_snapshot, write_snapshot
@@ -28,10 +35,10 @@ SEEDS = range(60)
 
 
 def through_a_snapshot(image: MetadataImage) -> MetadataImage:
-    if image.cluster_id is None:
+    if image.quorum.cluster_id is None:
         return image
     header = SnapshotHeaderRecord(
-        image.cluster_id, image.end_offset, image.controller_epoch, image.last_time_ms, image.last_crc
+        image.quorum.cluster_id, image.end_offset, image.controller_epoch, image.last_time_ms, image.last_crc
     )
     return image_of(image.to_records(), header=header)
 
@@ -64,11 +71,11 @@ def test_the_digest_kept_is_the_digest_from_nothing(seed: int) -> None:
 def test_the_index_of_brokers_is_the_one_from_nothing(seed: int) -> None:
     for step in random_history(random.Random(seed), batch_count=30):
         on: dict[int, set[bytes]] = defaultdict(set)
-        for topic in step.image.topics.values():
+        for topic in step.image.topics.by_id.values():
             for partition in topic.partitions:
                 for broker_id in partition.replicas:
                     on[broker_id].add(topic.topic_id)
-        assert {broker_id: set(topics) for broker_id, topics in step.image.topics_on.items()} == on
+        assert {broker_id: set(topics) for broker_id, topics in step.image.topics.on_broker.items()} == on
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -79,9 +86,9 @@ def test_a_delta_names_every_key_that_differs(seed: int) -> None:
         assert {
             b for b in {*before.brokers, *after.brokers} if before.brokers.get(b) != after.brokers.get(b)
         } <= delta.brokers
-        assert {*before.topics} ^ {*after.topics} <= delta.topics
-        for topic_id in {*before.topics} & {*after.topics}:
-            was, now = before.topics[topic_id].partitions, after.topics[topic_id].partitions
+        assert {*before.topics.by_id} ^ {*after.topics.by_id} <= delta.topics
+        for topic_id in {*before.topics.by_id} & {*after.topics.by_id}:
+            was, now = before.topics.by_id[topic_id].partitions, after.topics.by_id[topic_id].partitions
             changed = {(topic_id, i) for i in range(len(now)) if i >= len(was) or was[i] != now[i]}
             assert changed <= delta.partitions
         settings = [
@@ -90,7 +97,10 @@ def test_a_delta_names_every_key_that_differs(seed: int) -> None:
         ]
         assert {key for key, _ in settings[0].items() ^ settings[1].items()} <= delta.configs
         assert {name for name, _ in {*before.features.items()} ^ {*after.features.items()}} <= delta.features
-        assert delta.quorum == ((before.kraft_version, before.voters) != (after.kraft_version, after.voters))
+        assert delta.quorum == (
+            (before.quorum.kraft_version, before.quorum.voters)
+            != (after.quorum.kraft_version, after.quorum.voters)
+        )
         assert delta.producer_ids == (before.next_producer_id != after.next_producer_id)
         before = after
 
@@ -121,6 +131,21 @@ def test_a_frame_with_any_bit_flipped_is_refused(seed: int) -> None:
             check_frame(bytes(flipped))
 
 
+def entity_of(record: Record, topic_ids: dict[str, TopicId]) -> tuple[object, ...]:
+    """Return the one entity a record is about; a topic is one entity with its partitions and settings."""
+    match record:
+        case RegisterBrokerRecord() | UnregisterBrokerRecord() | BrokerRegistrationChangeRecord():
+            return ("broker", record.broker_id)
+        case TopicRecord() | PartitionRecord() | PartitionChangeRecord() | RemoveTopicRecord():
+            return ("topic", record.topic_id)
+        case ConfigRecord() if record.resource_type == TOPIC:
+            return ("topic", topic_ids[record.resource_name])
+        case ConfigRecord():
+            return ("config", record.resource_type, record.resource_name)
+        case _:
+            return ("cluster",)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_entities_do_not_depend_on_each_other(seed: int) -> None:
     """Goal: the licence to fold in parallel. Method: the records of each entity alone, from nothing; the
@@ -133,7 +158,7 @@ def test_entities_do_not_depend_on_each_other(seed: int) -> None:
         for record in step.batch.records:
             if isinstance(record, TopicRecord):
                 topic_ids[record.name] = record.topic_id
-            of_entity[entity_key(record, topic_ids=topic_ids)].append(record)
+            of_entity[entity_of(record, topic_ids)].append(record)
     alone = [
         line
         for records in of_entity.values()

@@ -35,7 +35,6 @@ from broker_agent.config import BrokerSettings
 from broker_agent.follower import Follower, read_frames
 from broker_agent.session import Call, Fetched, Refused, Session, WaitUntil
 from metadata_log.batch import RecordBatch
-from metadata_log.delta import Delta
 from metadata_log.digest import Buckets
 from metadata_log.errors import (
     BrokerNotAvailable,
@@ -50,7 +49,7 @@ from metadata_log.errors import (
     Unavailable,
 )
 from metadata_log.ids import NO_NODE, BrokerId, NodeId, Uuid
-from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.limits import (
     FETCH_BYTES_DEFAULT,
     FETCH_WINDOW_BYTES,
@@ -813,11 +812,15 @@ class ClusterWorld(World):
             self.check_silent(self.broker(broker_id))
 
     def _check_leaders(self, image: MetadataImage, delta: Delta) -> None:
-        changed = {(topic_id, number) for topic_id, number in delta.partitions if topic_id in image.topics}
+        changed = {
+            (topic_id, number) for topic_id, number in delta.partitions if topic_id in image.topics.by_id
+        }
         for broker_id in delta.brokers:
-            changed.update((topic_id, number) for topic_id, number, _ in image.partitions_on(broker_id))
+            changed.update(
+                (topic_id, number) for topic_id, number, _ in image.topics.partitions_on(broker_id)
+            )
         for topic_id, number in changed:
-            leader = image.topics[topic_id].partitions[number].leader
+            leader = image.topics.by_id[topic_id].partitions[number].leader
             if leader >= 0 and (leader not in image.brokers or image.brokers[BrokerId(leader)].fenced):
                 raise Violation(f"no_fenced_leader: {leader} leads a partition at {image.end_offset}")
 

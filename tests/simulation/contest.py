@@ -132,7 +132,7 @@ class Contest:
         world = self.world
 
         def value(image: MetadataImage) -> str | None:
-            return None if image.topic_named(name) is None else image.configs[TOPIC, name][SETTING]
+            return None if image.topics.named(name) is None else image.configs[TOPIC, name][SETTING]
 
         try:
             async with asyncio.timeout(ATTEMPT_SECONDS):

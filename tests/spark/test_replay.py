@@ -78,7 +78,7 @@ def _answers(engine: Engine[Any], export: Export) -> dict[str, list[str]]:
         "leader_intervals": leader_intervals(engine, export),
         "broker_state_intervals": broker_state_intervals(engine, export),
         "controller_failovers": controller_failovers(engine, export),
-        "topics": state.topics,
+        "topics": state.topics.by_id,
         "partitions": state.partitions,
         "brokers": state.brokers,
         "configs": state.configs,

@@ -249,7 +249,7 @@ class World:
             case "isr":
                 name, _, partition_id = plain[0].rpartition("-")
                 self.write(
-                    [PartitionChangeRecord(self.image.topic_ids[name], int(partition_id), isr=ids(plain[1]))]
+                    [PartitionChangeRecord(self.image.topics.ids[name], int(partition_id), isr=ids(plain[1]))]
                 )
                 return []
             case "state":
@@ -377,8 +377,8 @@ class World:
             flags = "fenced" if broker.fenced else "unfenced"
             flags += ", stopping" if broker.in_controlled_shutdown else ""
             lines.append(f"broker {broker_id} {flags}{', session' if session else ''}")
-        for name, topic_id in sorted(self.image.topic_ids.items()):
-            for partition_id, p in enumerate(self.image.topics[topic_id].partitions):
+        for name, topic_id in sorted(self.image.topics.ids.items()):
+            for partition_id, p in enumerate(self.image.topics.by_id[topic_id].partitions):
                 leader = "no leader" if p.leader == NO_LEADER else f"leader {p.leader}"
                 lines.append(
                     f"partition {name}-{partition_id} replicas {_list(p.replicas)} isr {_list(p.isr)} {leader}, "
@@ -393,7 +393,7 @@ def _list(values: Sequence[int]) -> str:
 
 def invariants_hold(image: MetadataImage, *, halfway: frozenset[int] = frozenset()) -> None:
     """Check what must be true after every batch; brokers `halfway` through their fencing may still lead."""
-    for topic in image.topics.values():
+    for topic in image.topics.by_id.values():
         for partition in topic.partitions:
             assert partition.isr, "an ISR is never empty"
             assert set(partition.isr) <= set(partition.replicas)

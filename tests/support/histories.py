@@ -215,7 +215,7 @@ def _partition(rng: random.Random, topic_id: TopicId, partition_id: int) -> Part
 
 def _create_topic(rng: random.Random, image: MetadataImage) -> list[Record]:
     name = rng.choice(("orders", "payments", "clicks", "a.b", "log", "audit-2"))
-    if name in image.topic_ids:
+    if name in image.topics.ids:
         return _change_partition(rng, image)
     topic_id = TopicId(random_uuid(rng))
     partitions = [_partition(rng, topic_id, i) for i in range(rng.randint(1, 5))]
@@ -224,21 +224,21 @@ def _create_topic(rng: random.Random, image: MetadataImage) -> list[Record]:
 
 
 def _some_topic(rng: random.Random, image: MetadataImage) -> TopicId | None:
-    return rng.choice(sorted(image.topics)) if image.topics else None
+    return rng.choice(sorted(image.topics.by_id)) if image.topics.by_id else None
 
 
 def _add_partition(rng: random.Random, image: MetadataImage) -> list[Record]:
     topic_id = _some_topic(rng, image)
     if topic_id is None:
         return _create_topic(rng, image)
-    return [_partition(rng, topic_id, len(image.topics[topic_id].partitions))]
+    return [_partition(rng, topic_id, len(image.topics.by_id[topic_id].partitions))]
 
 
 def _change_partition(rng: random.Random, image: MetadataImage) -> list[Record]:
     topic_id = _some_topic(rng, image)
-    if topic_id is None or not image.topics[topic_id].partitions:
+    if topic_id is None or not image.topics.by_id[topic_id].partitions:
         return [NoOpRecord()]
-    partitions = image.topics[topic_id].partitions
+    partitions = image.topics.by_id[topic_id].partitions
     partition_id = rng.randrange(len(partitions))
     replicas = partitions[partition_id].replicas
     change = PartitionChangeRecord(topic_id, partition_id)
@@ -275,7 +275,7 @@ def _config(rng: random.Random, image: MetadataImage) -> list[Record]:
     resources = [
         (BROKER, CLUSTER_DEFAULT),
         (BROKER, "11"),
-        *((TOPIC, name) for name in sorted(image.topic_ids)),
+        *((TOPIC, name) for name in sorted(image.topics.ids)),
     ]
     resource_type, resource_name = rng.choice(resources)
     return [ConfigRecord(resource_type, resource_name, setting, value)]

@@ -9,10 +9,10 @@ import pytest
 from broker_agent import cache as cache_module
 from broker_agent.cache import CLEAN_STOP_FILE, STATE_DIGEST_FILE, Cache
 from broker_agent.follower import Position, position_of
-from metadata_log.apply import _Builder
-from metadata_log.digest import EMPTY_BUCKETS, buckets_of, digest
+from metadata_log.apply import _OpenBuilders
+from metadata_log.digest import EMPTY_BUCKETS, digest
 from metadata_log.errors import DiskFailed, WrittenByAnotherVersion
-from metadata_log.image.metadata_image import EMPTY
+from metadata_log.image.metadata_image import EMPTY, buckets_of
 from metadata_log.node.data_directory import checked_json
 from snapshots.snapshot_file import write_snapshot
 from tests.support.fake_controller import CLUSTER_ID, FakeLog, format_broker
@@ -160,7 +160,7 @@ def test_a_record_of_the_wrong_kind_is_set_aside_as_any_damage_is(tmp_path: Path
     cache = a_cache(tmp_path)
     assert cache.open() == history.image_at(59)
     assert cache.damaged_count == 1
-    said = f"{file}: byte {begins}: a frame's body is not ours: topic_id of a TopicRecord is int, not bytes; "
+    said = f"{file}: byte {begins}: a frame's body is not ours: topic_id of a TopicRecord: expected bytes, got int; "
     assert cache.warnings["CACHE_SET_ASIDE"].startswith(said)
     assert [path.name.startswith(file.name) for path in (tmp_path / "quarantine").iterdir()] == [True]
     feed(cache, history, from_offset=59)
@@ -248,7 +248,7 @@ def test_the_next_start_need_not_count_the_snapshots_records(
     def refuse(*_: object) -> None:
         raise AssertionError("the records were counted")
 
-    monkeypatch.setattr(_Builder, "_digest_buckets", refuse)
+    monkeypatch.setattr(_OpenBuilders, "_digest_buckets", refuse)
     assert a_cache(tmp_path).open() == history.image_at(59)
 
 

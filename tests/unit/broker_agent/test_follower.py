@@ -53,7 +53,7 @@ def test_frames_cut_or_changed_are_told_apart_from_frames_unknown() -> None:
     with pytest.raises(WrittenByAnotherVersion):
         read_frames(data + of_format_2(last))
     with pytest.raises(
-        InvariantBroken, match=r"offset 50 is sound, .*: topic_id of a TopicRecord is int, not bytes$"
+        InvariantBroken, match=r"offset 50 is sound, .*: topic_id of a TopicRecord: expected bytes, got int$"
     ):
         read_frames(data + frame_behind(last, A_TOPIC_ID_OF_INT))
 

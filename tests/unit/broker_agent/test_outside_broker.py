@@ -120,7 +120,7 @@ def test_it_folds_every_kind_of_record_as_we_do() -> None:
     )
     log.topic("kept", partitions=2, replicas=brokers)
     log.topic("gone", partitions=3, replicas=brokers)
-    kept = log.image.topic_ids["kept"]
+    kept = log.image.topics.ids["kept"]
     log.append(
         PartitionChangeRecord(kept, 0, leader=brokers[1], isr=(brokers[1],)),
         PartitionChangeRecord(kept, 1, isr=(brokers[0],)),
@@ -147,7 +147,8 @@ def test_it_folds_every_kind_of_record_as_we_do() -> None:
         ProducerIdsRecord(brokers[0], 3, 5000),
     )
     log.append(
-        RemoveTopicRecord(log.image.topic_ids["gone"]), UnregisterBrokerRecord(brokers[1], epochs[brokers[1]])
+        RemoveTopicRecord(log.image.topics.ids["gone"]),
+        UnregisterBrokerRecord(brokers[1], epochs[brokers[1]]),
     )
     state = outside_broker.State()
     state.take(b"".join(frame for _, frame in log.frames))

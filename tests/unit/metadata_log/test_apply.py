@@ -8,10 +8,9 @@ import pytest
 from metadata_log import apply as apply_module
 from metadata_log.apply import apply, is_next
 from metadata_log.batch import Envelope
-from metadata_log.digest import buckets_of
 from metadata_log.errors import InvariantBroken
 from metadata_log.ids import BrokerId, TopicId, Uuid
-from metadata_log.image.metadata_image import EMPTY, MetadataImage
+from metadata_log.image.metadata_image import EMPTY, MetadataImage, buckets_of
 from metadata_log.image.results import RequestResults
 from metadata_log.limits import REQUEST_RESULT_AGE_MS, REQUEST_RESULT_STEP_MS
 from metadata_log.records.brokers import BrokerRegistrationChangeRecord, UnregisterBrokerRecord
@@ -108,12 +107,12 @@ def test_a_topic_may_be_made_anew_within_one_batch(image: MetadataImage) -> None
     for topic_id in (T, TopicId(small_uuid(2))):
         records: list[Record] = [RemoveTopicRecord(T), TopicRecord(topic_id, "t"), partition(0, topic_id)]
         after = step_of(grown, records).image
-        assert len(after.topics[topic_id].partitions) == 1
+        assert len(after.topics.by_id[topic_id].partitions) == 1
         assert not after.configs
         assert after.digest_buckets == buckets_of(after)
     gone = step_of(grown, [RemoveTopicRecord(T)]).image
     assert gone.digest_buckets == buckets_of(gone) == step_of(EMPTY, [claim(EMPTY)]).image.digest_buckets
-    assert not gone.topics_on
+    assert not gone.topics.on_broker
 
 
 def answered(image: MetadataImage, request: int, time_ms: int) -> MetadataImage:

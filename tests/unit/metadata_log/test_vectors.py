@@ -3,9 +3,9 @@
 from metadata_log.apply import apply, image_of
 from metadata_log.batch import NO_ENVELOPE
 from metadata_log.codec import decode, encode
-from metadata_log.digest import buckets_of, digest
+from metadata_log.digest import digest
 from metadata_log.ids import BrokerId, NodeId, TopicId, Uuid
-from metadata_log.image.metadata_image import EMPTY
+from metadata_log.image.metadata_image import EMPTY, buckets_of
 from metadata_log.records.brokers import BrokerEndpoint, FeatureRange, RegisterBrokerRecord
 from metadata_log.records.configs import ConfigRecord
 from metadata_log.records.features import FeatureLevelRecord

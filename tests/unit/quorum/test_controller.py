@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from metadata_log.codec import decode_all
-from metadata_log.digest import buckets_of
 from metadata_log.errors import (
     Fault,
     InvalidRequest,
@@ -22,7 +21,7 @@ from metadata_log.errors import (
     WrittenByAnotherVersion,
 )
 from metadata_log.ids import BrokerId, NodeId, Uuid
-from metadata_log.image.metadata_image import EMPTY, MetadataImage
+from metadata_log.image.metadata_image import EMPTY, MetadataImage, buckets_of
 from metadata_log.limits import RECORDS_PER_PART_MAX
 from metadata_log.records.brokers import BrokerEndpoint, FeatureRange
 from metadata_log.records.configs import BROKER
@@ -157,10 +156,10 @@ def test_the_first_claim_founds_the_cluster() -> None:
         controller = lab.lead(1)
         image = controller.committed
         assert image.controller_epoch == 1
-        assert image.cluster_id == CLUSTER
+        assert image.quorum.cluster_id == CLUSTER
         assert dict(image.features) == {"metadata.version": 30, "metaquorum.version": 1}
-        assert image.kraft_version == 1
-        assert [voter.node_id for voter in image.voters or ()] == [1, 2, 3]
+        assert image.quorum.kraft_version == 1
+        assert [voter.node_id for voter in image.quorum.voters or ()] == [1, 2, 3]
         lab.same_everywhere()
 
     run(story)
@@ -185,7 +184,7 @@ def test_a_write_is_answered_only_when_it_is_applied() -> None:
     ("body", "error", "said"),
     [
         (A_TYPE_UNKNOWN_HERE, WrittenByAnotherVersion, "record type 7777 version 0 is unknown"),
-        (A_TOPIC_ID_OF_INT, InvariantBroken, "topic_id of a TopicRecord is int, not bytes"),
+        (A_TOPIC_ID_OF_INT, InvariantBroken, "topic_id of a TopicRecord: expected bytes, got int"),
     ],
 )
 def test_what_is_committed_and_cannot_be_read_stops_it_by_offset(
@@ -305,7 +304,7 @@ def test_a_request_id_gets_its_first_answer_also_from_the_next_controller() -> N
         assert await lab.write(successor, command, request) == first
         with pytest.raises(InvalidRequest):
             await lab.write(successor, command, Request(request_id=uuid(7), sha256=b"\x02" * 32))
-        assert len(successor.committed.topics) == 1
+        assert len(successor.committed.topics.by_id) == 1
 
     run(story)
 
@@ -441,7 +440,7 @@ def test_a_silent_broker_is_fenced_and_its_leaderships_move_first() -> None:
             controller.heartbeat(poll(12, epochs[12], applied=controller.committed.end_offset))
             controller.check_sessions()
         lab.quorum.commit()
-        topic = controller.committed.topic_named("a")
+        topic = controller.committed.topics.named("a")
         assert topic is not None
         assert [p.leader for p in topic.partitions] == [12, 12]
         assert [p.isr for p in topic.partitions] == [(12,), (12,)]
@@ -472,7 +471,7 @@ async def with_many_partitions(lab: Lab, *broker_ids: int) -> tuple[Controller, 
 
 
 def leaders(controller: Controller) -> Counter[int]:
-    topic = controller.committed.topic_named("many")
+    topic = controller.committed.topics.named("many")
     assert topic is not None
     return Counter(partition.leader for partition in topic.partitions)
 

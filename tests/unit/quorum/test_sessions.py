@@ -65,10 +65,13 @@ def test_a_claim_looks_for_leaders_only_where_there_is_none() -> None:
     world.run("create t on=1,2")
     world.liveness.begin(world.image, 5000)
     assert not any(world.liveness.is_electing(BrokerId(broker_id)) for broker_id in (1, 2, 3))
-    topic = world.image.topics[world.image.topic_ids["t"]]
+    topic = world.image.topics.by_id[world.image.topics.ids["t"]]
     (partition,) = topic.partitions
     leaderless = topic._replace(partitions=(partition._replace(leader=NO_LEADER),))
-    image = replace(world.image, topics=world.image.topics.set(topic.topic_id, leaderless))
+    image = replace(
+        world.image,
+        topics=replace(world.image.topics, by_id=world.image.topics.by_id.set(topic.topic_id, leaderless)),
+    )
     world.liveness.begin(image, 5000)
     assert [world.liveness.is_electing(BrokerId(broker_id)) for broker_id in (1, 2, 3)] == [True, True, False]
 

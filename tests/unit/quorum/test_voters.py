@@ -91,7 +91,7 @@ async def change(
 
 
 def voters_of(controller: Controller) -> dict[NodeId, Uuid]:
-    return identities(controller.committed.voters or ())
+    return identities(controller.committed.quorum.voters or ())
 
 
 def test_the_first_claim_founds_rafts_voters_and_no_later_one_changes_them() -> None:
@@ -616,7 +616,8 @@ def test_a_directory_that_the_founding_settings_do_not_name_says_what_to_correct
     async def story(desk: Desk, ask: Ask) -> None:
         desk.lab.quorum.voters = {NodeId(1): uuid(701), NodeId(2): FOUNDERS[NodeId(2)]}
         controller = desk.controller
-        with patch.object(controller, "committed", replace(controller.committed, voters=None)):
+        quorum = controller.committed.quorum._replace(voters=None)
+        with patch.object(controller, "committed", replace(controller.committed, quorum=quorum)):
             (warning,) = desk.status.warnings()
         assert warning["code"] == "NOT_A_VOTER"
         assert f"entry of node 1 says {uuid_text(uuid(701))}" in warning["detail"]

@@ -125,7 +125,10 @@ def test_a_torn_end_is_said_and_a_damaged_middle_refused(
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        (A_TOPIC_ID_OF_INT, "DamagedFile: {}: a frame's body is not ours: topic_id of a TopicRecord is int"),
+        (
+            A_TOPIC_ID_OF_INT,
+            "DamagedFile: {}: a frame's body is not ours: topic_id of a TopicRecord: expected bytes",
+        ),
         (msgpack.packb([1, 2]), "DamagedFile: {}: a frame's body is not ours: "),
         (A_TYPE_UNKNOWN_HERE, "WrittenByAnotherVersion: {}: record type 7777 version 0 is unknown"),
         (A_NEWER_VERSION, "WrittenByAnotherVersion: {}: record type 12 version 9 is unknown"),

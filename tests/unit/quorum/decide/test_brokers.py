@@ -165,7 +165,7 @@ def test_a_fencing_in_parts_ends_with_the_fencing_record() -> None:
     assert [len(part.records) for part in parts] == [9, 9, 8]
     assert [part.more for part in parts] == [True, True, False]
     assert isinstance(parts[-1].records[-1], BrokerRegistrationChangeRecord)
-    assert {p.leader for p in world.image.topics[world.image.topic_ids["many"]].partitions} == {2}
+    assert {p.leader for p in world.image.topics.by_id[world.image.topics.ids["many"]].partitions} == {2}
     invariants_hold(world.image)
 
 
@@ -212,7 +212,7 @@ def test_an_unfencing_in_parts_elects_everywhere() -> None:
     while beats[-1].decision.more:
         beats.append(world.heartbeat(1))
     assert [len(beat.decision.records) for beat in beats] == [9, 9, 8]
-    assert {p.leader for p in world.image.topics[world.image.topic_ids["many"]].partitions} == {1}
+    assert {p.leader for p in world.image.topics.by_id[world.image.topics.ids["many"]].partitions} == {1}
     assert not world.heartbeat(1).decision.records
 
 
@@ -241,7 +241,7 @@ def test_a_directory_fails_in_parts() -> None:
     world.run("register 1 dirs=a,b")
     world.heartbeat(1)
     many_partitions(world, 25, "1,2")
-    topic_id = world.image.topic_ids["many"]
+    topic_id = world.image.topics.ids["many"]
     directories = (word_uuid("a"), word_uuid("d2a"))
     world.write([PartitionChangeRecord(topic_id, n, directories=directories) for n in range(25)])
     changes: dict[str, Any] = {"offline_log_dirs": (word_uuid("a"),), "cordoned_log_dirs": (word_uuid("b"),)}
@@ -251,7 +251,7 @@ def test_a_directory_fails_in_parts() -> None:
     assert [len(beat.decision.records) for beat in beats] == [8, 8, 8, 3]
     broker = world.image.brokers[BrokerId(1)]
     assert (broker.log_dirs, broker.cordoned_log_dirs) == ((word_uuid("b"),),) * 2
-    assert {p.leader for p in world.image.topics[topic_id].partitions} == {2}
+    assert {p.leader for p in world.image.topics.by_id[topic_id].partitions} == {2}
     assert not world.heartbeat(1, **changes).decision.records
 
 
@@ -263,7 +263,7 @@ def test_a_shutdown_and_a_failed_directory_share_their_parts() -> None:
     while beats[-1].decision.more:
         beats.append(world.heartbeat(1, **changes))
     assert max(len(beat.decision.records) for beat in beats) <= 10
-    assert {p.isr for p in world.image.topics[world.image.topic_ids["many"]].partitions} == {(2,)}
+    assert {p.isr for p in world.image.topics.by_id[world.image.topics.ids["many"]].partitions} == {(2,)}
 
 
 def test_registration_and_removal_come_in_parts_too() -> None:

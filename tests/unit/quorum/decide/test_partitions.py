@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from metadata_log.ids import LOST, MIGRATING, NO_LEADER, UNASSIGNED, BrokerId, TopicId
-from metadata_log.image.topics import PartitionImage
+from metadata_log.image.partitions import PartitionImage
 from metadata_log.records.partitions import RECOVERED, RECOVERING, PartitionChangeRecord
 from quorum.decide.partitions import Election, change, directory_of, has_online_directory, is_unclean_allowed
 from tests.support.decisions import World, ids, word_uuid
@@ -120,4 +120,4 @@ def test_the_topics_setting_stands_before_the_clusters(settings: tuple[str, ...]
     world = World()
     for line in ("register 1", "heartbeat 1", "create t on=1", *settings):
         world.run(line.format("unclean.leader.election.enable"))
-    assert is_unclean_allowed(world.image, world.image.topic_ids["t"]) is allowed
+    assert is_unclean_allowed(world.image, world.image.topics.ids["t"]) is allowed

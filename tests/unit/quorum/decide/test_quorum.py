@@ -69,7 +69,9 @@ def test_a_voter_that_moved_is_written() -> None:
 
 def quorum_of(*node_ids: int) -> MetadataImage:
     """Return a founded cluster whose voter N has directory cN and is reached at host cN."""
-    return dataclasses.replace(World().image, voters=tuple(member(node_id) for node_id in node_ids))
+    image = World().image
+    voters = tuple(member(node_id) for node_id in node_ids)
+    return dataclasses.replace(image, quorum=image.quorum._replace(voters=voters))
 
 
 def member(node_id: int) -> Voter:
@@ -143,7 +145,7 @@ def test_who_may_come_and_go(
 def test_no_controller_votes_under_a_brokers_id() -> None:
     world = World()
     world.run("register 4")
-    image = dataclasses.replace(world.image, voters=quorum_of(1, 2, 3).voters)
+    image = dataclasses.replace(world.image, quorum=quorum_of(1, 2, 3).quorum)
     decision = decided(image, addition(4))
     assert decision.refusal is not None
     assert (decision.refusal.error, decision.records) == ("INVALID_REQUEST", ())
@@ -208,5 +210,5 @@ def test_a_replacement_is_judged_as_removal_and_addition_would_be_in_turn(
     if error is None:
         left = remove_voter(image, removal(3)).records[0]
         assert isinstance(left, VotersRecord)
-        after = dataclasses.replace(image, voters=left.voters)
+        after = dataclasses.replace(image, quorum=image.quorum._replace(voters=left.voters))
         assert judged.answer == decided(after, dataclasses.replace(command, replaces=None)).answer

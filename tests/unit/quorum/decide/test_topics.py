@@ -103,7 +103,7 @@ def test_more_than_a_batch_holds_is_refused(changes: dict[str, object]) -> None:
 def test_the_answer_describes_the_topic_as_it_then_is() -> None:
     world = cluster(0, 1)
     decision = world.decide(creation("t", partitions=3, replication_factor=2, configs={"retention.ms": "5"}))
-    topic = world.image.topic_named("t")
+    topic = world.image.topics.named("t")
     assert topic is not None
     assert decision.answer == describe_topic(world.image, topic)
     first = decision.records[0]

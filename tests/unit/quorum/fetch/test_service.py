@@ -94,7 +94,8 @@ def test_a_foreign_position_fences_whole_however_many_parts_that_takes(tmp_path:
         assert header(await fetch)["broker_state"] == "FENCED"
         assert controller.committed.brokers[BrokerId(11)].fenced
         assert not any(
-            partition.leader == 11 for *_, partition in controller.committed.partitions_on(BrokerId(11))
+            partition.leader == 11
+            for *_, partition in controller.committed.topics.partitions_on(BrokerId(11))
         )
 
     run(tmp_path, story)

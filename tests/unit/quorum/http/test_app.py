@@ -13,8 +13,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from metadata_log.delta import Delta
-from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.image.views import state_json
 from quorum.http import app as http_api
 from snapshots.snapshot_file import write_snapshot

@@ -4,8 +4,10 @@ import json
 
 from metadata_log.digest import digest
 from metadata_log.ids import BrokerId, uuid_text
+from metadata_log.image.configs import configs_items
 from metadata_log.image.metadata_image import EMPTY
-from metadata_log.image.views import configs_items, list_topics, state_json
+from metadata_log.image.topics import list_topics
+from metadata_log.image.views import state_json
 from metadata_log.records.configs import BROKER
 from quorum.http.views import describe_broker
 from tests.support.decisions import CONTROLLER, World, word_uuid
@@ -64,7 +66,7 @@ def test_the_empty_state() -> None:
 
 def test_a_topic_in_the_list_and_in_full() -> None:
     made = world()
-    listed = list_topics(made.image)
+    listed = list_topics(made.image.topics)
     assert [(row["name"], row["partition_count"], row["replication_factor"]) for row in listed] == [
         ("s", 1, 2),
         ("t", 2, 1),
@@ -106,4 +108,4 @@ def test_a_broker_as_the_active_controller_and_as_another_one_sees_it() -> None:
 
 
 def test_settings_of_a_resource_without_any() -> None:
-    assert configs_items(world().image, BROKER, "2") == []
+    assert configs_items(world().image.configs, BROKER, "2") == []

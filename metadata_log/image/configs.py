@@ -1,0 +1,119 @@
+"""Pure: the settings as the log has made them."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+import immutables
+
+from metadata_log.digest import hex_of_text
+from metadata_log.image.subject import Builders, SubjectBuilder
+from metadata_log.image.topics import TopicsBuilder
+from metadata_log.records.configs import TOPIC, ConfigRecord
+from metadata_log.records.declaration import shown
+from metadata_log.records.registry import Record
+from metadata_log.records.topics import RemoveTopicRecord
+
+Resource: TypeAlias = tuple[int, str]
+"""resource_type and resource_name, as in ConfigRecord."""
+ConfigsImage: TypeAlias = "immutables.Map[Resource, immutables.Map[str, str]]"
+"""The settings of each resource that has any."""
+
+
+class ConfigsBuilder(SubjectBuilder[ConfigsImage]):
+    FIELD = "configs"
+
+    def __init__(self, before: ConfigsImage, others: Builders) -> None:
+        super().__init__(before, others)
+        self._configs = before.mutate()
+        self._touched: set[tuple[int, str, str]] = set()
+
+    def put(self, record: ConfigRecord) -> None:
+        resource = (record.resource_type, record.resource_name)
+        if record.resource_type == TOPIC:
+            self.others.of(TopicsBuilder).id_of(record.resource_name)  # KeyError where it does not exist
+        settings = self._configs.get(resource) or immutables.Map()
+        if record.value is not None:
+            settings = settings.set(record.name, record.value)
+        elif record.name in settings:
+            settings = settings.delete(record.name)
+        if settings:
+            self._configs[resource] = settings
+        else:
+            self._configs.pop(resource, None)
+        self._touched.add((*resource, record.name))
+
+    def remove_topic(self, record: RemoveTopicRecord) -> None:
+        name = self.others.of(TopicsBuilder).name_of(record.topic_id)
+        settings = self._configs.pop((TOPIC, name), None)
+        self._touched.update((TOPIC, name, setting) for setting in settings or ())
+
+    STATES = {ConfigRecord: put}  # noqa: RUF012 (a ClassVar of the base)
+    CHANGES = {RemoveTopicRecord: remove_topic}  # noqa: RUF012
+
+    def finish(self) -> ConfigsImage:
+        return self._configs.finish()
+
+    def delta(self) -> dict[str, Any]:
+        return {"configs": frozenset(self._touched)}
+
+    def touched_lines(self, image: ConfigsImage) -> Iterator[str]:
+        for resource_type, resource_name, name in self._touched:
+            settings = image.get((resource_type, resource_name))
+            if settings is not None and name in settings:
+                yield config_line(ConfigRecord(resource_type, resource_name, name, settings[name]))
+
+    @staticmethod
+    def lines(image: ConfigsImage) -> Iterator[str]:
+        for (resource_type, resource_name), settings in image.items():
+            for name, value in settings.items():
+                yield config_line(ConfigRecord(resource_type, resource_name, name, value))
+
+    @staticmethod
+    def records(image: ConfigsImage) -> Iterator[Record]:
+        for resource_type, resource_name in sorted(image):
+            settings = image[resource_type, resource_name]
+            for name in sorted(settings):
+                yield ConfigRecord(resource_type, resource_name, name, settings[name])
+
+    @staticmethod
+    def view(image: ConfigsImage) -> dict[str, Any]:
+        return {"configs": [item for resource in sorted(image) for item in configs_items(image, *resource)]}
+
+
+def config_line(record: ConfigRecord) -> str:
+    """Return the digest line of a setting, a secret masked."""
+    return line_of_shown_config(shown(record))
+
+
+def line_of_shown_config(record: ConfigRecord) -> str:
+    """Return the digest line of a setting as it is shown."""
+    resource_type, resource_name, name, value = record
+    assert value is not None, "a setting that is there has a value"
+    return f"c|{resource_type}|{hex_of_text(resource_name)}|{hex_of_text(name)}|{hex_of_text(value)}"
+
+
+def configs_items(image: ConfigsImage, resource_type: int, resource_name: str) -> list[dict[str, Any]]:
+    return settings_items(resource_type, resource_name, image.get((resource_type, resource_name)) or {})
+
+
+def settings_items(
+    resource_type: int, resource_name: str, settings: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """Return settings as HTTP lists them, by name, secrets masked."""
+    return [
+        {
+            "resource_type": "topic" if resource_type == TOPIC else "broker",
+            "resource_name": resource_name,
+            "name": name,
+            "value": value,
+        }
+        for name, value in shown_settings(resource_type, resource_name, settings).items()
+    ]
+
+
+def shown_settings(resource_type: int, resource_name: str, settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the values of settings by name, in order of name, secrets masked."""
+    return {
+        name: shown(ConfigRecord(resource_type, resource_name, name, settings[name])).value or ""
+        for name in sorted(settings)
+    }

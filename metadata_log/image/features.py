@@ -1,0 +1,58 @@
+"""Pure: the finalized features as the log has made them."""
+
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import immutables
+
+from metadata_log.digest import hex_of_text
+from metadata_log.image.subject import Builders, SubjectBuilder
+from metadata_log.records.features import FeatureLevelRecord
+from metadata_log.records.registry import Record
+
+FeaturesImage: TypeAlias = "immutables.Map[str, int]"
+"""Levels by name; a feature that is not here stands at 0."""
+
+
+class FeaturesBuilder(SubjectBuilder[FeaturesImage]):
+    FIELD = "features"
+
+    def __init__(self, before: FeaturesImage, others: Builders) -> None:
+        super().__init__(before, others)
+        self._features = before.mutate()
+        self._touched: set[str] = set()
+
+    def set_level(self, record: FeatureLevelRecord) -> None:
+        if record.level:
+            self._features[record.name] = record.level
+        else:
+            self._features.pop(record.name, None)
+        self._touched.add(record.name)
+
+    STATES = {FeatureLevelRecord: set_level}  # noqa: RUF012 (a ClassVar of the base)
+
+    def finish(self) -> FeaturesImage:
+        return self._features.finish()
+
+    def delta(self) -> dict[str, Any]:
+        return {"features": frozenset(self._touched)}
+
+    def touched_lines(self, image: FeaturesImage) -> Iterator[str]:
+        return (feature_line(name, image[name]) for name in self._touched if name in image)
+
+    @staticmethod
+    def lines(image: FeaturesImage) -> Iterator[str]:
+        return (feature_line(name, level) for name, level in image.items())
+
+    @staticmethod
+    def records(image: FeaturesImage) -> Iterator[Record]:
+        for name in sorted(image):
+            yield FeatureLevelRecord(name, image[name])
+
+    @staticmethod
+    def view(image: FeaturesImage) -> dict[str, Any]:
+        return {"features": {name: image[name] for name in sorted(image)}}
+
+
+def feature_line(name: str, level: int) -> str:
+    return f"f|{hex_of_text(name)}|{level}"

@@ -1,0 +1,93 @@
+"""Pure: a partition as the log has made it. A cluster holds a million of them: they are bare tuples."""
+
+from typing import Any, NamedTuple
+
+from metadata_log.digest import joined_integers, joined_uuids
+from metadata_log.ids import NO_LEADER, BrokerId, Uuid, uuid_text
+from metadata_log.records.partitions import RECOVERING, PartitionChangeRecord
+
+
+class PartitionImage(NamedTuple):
+    """One partition; the fields of its record without the key."""
+
+    replicas: tuple[BrokerId, ...]
+    isr: tuple[BrokerId, ...]
+    leader: BrokerId
+    leader_epoch: int
+    partition_epoch: int
+    leader_recovery_state: int
+    adding_replicas: tuple[BrokerId, ...]
+    removing_replicas: tuple[BrokerId, ...]
+    eligible_leader_replicas: tuple[BrokerId, ...]
+    last_known_elr: tuple[BrokerId, ...]
+    directories: tuple[Uuid, ...]
+
+    def changed_by(self, record: PartitionChangeRecord) -> "PartitionImage":
+        """Return this partition after `record`. The only place where its two epochs move."""
+        leader = record.leader
+        after = PartitionImage(
+            self.replicas if record.replicas is None else record.replicas,
+            self.isr if record.isr is None else record.isr,
+            self.leader if leader is None else leader,
+            self.leader_epoch + (leader is not None),  # naming a leader is an election
+            self.partition_epoch + 1,
+            self.leader_recovery_state
+            if record.leader_recovery_state is None
+            else record.leader_recovery_state,
+            self.adding_replicas if record.adding_replicas is None else record.adding_replicas,
+            self.removing_replicas if record.removing_replicas is None else record.removing_replicas,
+            self.eligible_leader_replicas
+            if record.eligible_leader_replicas is None
+            else record.eligible_leader_replicas,
+            self.last_known_elr if record.last_known_elr is None else record.last_known_elr,
+            self.directories if record.directories is None else record.directories,
+        )
+        if after.leader != NO_LEADER and after.leader not in after.isr:
+            raise ValueError(f"leader {after.leader} stands outside the isr {list(after.isr)}")
+        return after
+
+
+def partition_line(topic_id_hex: str, partition_id: int, partition: PartitionImage) -> str:
+    # A cluster has a million of these lines, and most look alike: isr = replicas, no list but these two.
+    (
+        replicas,
+        isr,
+        leader,
+        leader_epoch,
+        partition_epoch,
+        recovery,
+        adding,
+        removing,
+        elr,
+        last_known,
+        dirs,
+    ) = partition
+    all_replicas = joined_integers(replicas)
+    in_sync = all_replicas if isr == replicas else joined_integers(isr)
+    rest = (
+        f"{joined_integers(adding)}|{joined_integers(removing)}|{joined_integers(elr)}|{joined_integers(last_known)}"
+        if adding or removing or elr or last_known
+        else "|||"
+    )
+    return (
+        f"p|{topic_id_hex}|{partition_id}|{leader}|{leader_epoch}|{partition_epoch}|{recovery}"
+        f"|{all_replicas}|{in_sync}|{rest}|{joined_uuids(dirs)}"
+    )
+
+
+def describe_partition(partition_id: int, partition: PartitionImage) -> dict[str, Any]:
+    recovering = partition.leader_recovery_state == RECOVERING
+    return {
+        "partition": partition_id,
+        "leader": partition.leader,
+        "leader_epoch": partition.leader_epoch,
+        "partition_epoch": partition.partition_epoch,
+        "replicas": list(partition.replicas),
+        "isr": list(partition.isr),
+        "adding_replicas": list(partition.adding_replicas),
+        "removing_replicas": list(partition.removing_replicas),
+        "leader_recovery_state": "RECOVERING" if recovering else "RECOVERED",
+        "eligible_leader_replicas": list(partition.eligible_leader_replicas),
+        "last_known_elr": list(partition.last_known_elr),
+        "directories": [uuid_text(directory) for directory in partition.directories],
+    }

@@ -1,0 +1,47 @@
+"""Pure: the next producer id as the log has made it; None until a first block was given away."""
+
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+from metadata_log.ids import BrokerId
+from metadata_log.image.subject import Builders, SubjectBuilder
+from metadata_log.records.producer_ids import ProducerIdsRecord
+from metadata_log.records.registry import Record
+
+ProducerIdsImage: TypeAlias = int | None
+
+
+class ProducerIdsBuilder(SubjectBuilder[ProducerIdsImage]):
+    FIELD = "next_producer_id"
+
+    def __init__(self, before: ProducerIdsImage, others: Builders) -> None:
+        super().__init__(before, others)
+        self._next = before
+
+    def allocate(self, record: ProducerIdsRecord) -> None:
+        self._next = record.next_producer_id
+
+    STATES = {ProducerIdsRecord: allocate}  # noqa: RUF012 (a ClassVar of the base)
+
+    def finish(self) -> ProducerIdsImage:
+        return self._next
+
+    def delta(self) -> dict[str, Any]:
+        return {"producer_ids": self.before != self._next}
+
+    def touched_lines(self, image: ProducerIdsImage) -> Iterator[str]:
+        return self.lines(image)
+
+    @staticmethod
+    def lines(image: ProducerIdsImage) -> Iterator[str]:
+        if image is not None:
+            yield f"i|{image}"
+
+    @staticmethod
+    def records(image: ProducerIdsImage) -> Iterator[Record]:
+        if image is not None:
+            yield ProducerIdsRecord(BrokerId(-1), -1, image)
+
+    @staticmethod
+    def view(image: ProducerIdsImage) -> dict[str, Any]:
+        return {"next_producer_id": image}

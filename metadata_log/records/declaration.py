@@ -1,0 +1,94 @@
+"""Pure: what a record type declares about itself: its number, its versions, its secrets, and how JSON names its fields.
+
+A subject's file declares its records with `@record`; `registry.py` collects them. Fields are positional and append-only:
+a new field has a default and begins a new version, and records of older versions are still read.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T", bound=type)
+R = TypeVar("R", bound=tuple[Any, ...])
+
+Secrets = Mapping[str, Callable[[Any], bool]]
+"""By field: whether the value there, which is text or None, is a secret in a given record."""
+NO_SECRETS: Final[Secrets] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declaration:
+    """`versions` holds the number of fields of version 0, of version 1, ...; records are written in the last of them."""
+
+    type_id: int
+    versions: tuple[int, ...]
+    secret_fields: Secrets
+
+    @property
+    def version(self) -> int:
+        return len(self.versions) - 1
+
+
+_DECLARED: Final[dict[type, Declaration]] = {}
+_JSON_NAMES: Final[dict[type, Mapping[str, str]]] = {}
+
+
+def record(
+    *, type_id: int, secret_fields: Secrets, versions: tuple[int, ...] | None = None
+) -> Callable[[T], T]:
+    """Declare a named tuple as a record type: Kafka's number, or one of ours from 1000, never reused.
+
+    `versions` may be left out for a type of one version.
+    """
+
+    def declare(of: T) -> T:
+        fields: tuple[str, ...] = of._fields  # type: ignore[attr-defined]  # a named tuple
+        declaration = Declaration(
+            type_id=type_id,
+            versions=(len(fields),) if versions is None else versions,
+            secret_fields=secret_fields,
+        )
+        assert declaration.versions[-1] == len(fields), f"{of.__name__}: the last version has all fields"
+        assert set(secret_fields) <= set(fields), f"{of.__name__}: a secret that is no field"
+        _DECLARED[of] = declaration
+        return of
+
+    return declare
+
+
+def declaration_of(record_type: type) -> Declaration:
+    """Return what a record type declares; KeyError for a type that declares nothing."""
+    return _DECLARED[record_type]
+
+
+def json_names(**names: str) -> Callable[[T], T]:
+    """Declare how JSON names some fields of a record or of a row inside one."""
+
+    def declare(of: T) -> T:
+        _JSON_NAMES[of] = names
+        return of
+
+    return declare
+
+
+def json_names_of(row_type: type) -> Mapping[str, str]:
+    return _JSON_NAMES.get(row_type, {})
+
+
+def shown(record: R) -> R:
+    """Return a record as digests, exports, dumps and answers show it: each secret as `sha256:` and the hex of its hash."""
+    secret_fields = _DECLARED[type(record)].secret_fields
+    if not secret_fields:
+        return record
+    hidden = {
+        name: mask(value)
+        for name, is_secret in secret_fields.items()
+        if (value := getattr(record, name)) is not None and is_secret(record)
+    }
+    return record._replace(**hidden) if hidden else record  # type: ignore[attr-defined]
+
+
+def mask(secret: str) -> str:
+    """Return what stands for a secret wherever it is shown."""
+    return f"sha256:{hashlib.sha256(secret.encode()).hexdigest()}"
