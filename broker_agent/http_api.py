@@ -1,12 +1,10 @@
 """Edge: a broker's own endpoint: what clients may ask while it serves, and what operators may ask always."""
 
 import asyncio
-import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-import msgpack
 from aiohttp import web
 
 from broker_agent import metrics
@@ -15,29 +13,33 @@ from metadata_log.digest import digest
 from metadata_log.errors import (
     BrokerNotAvailable,
     MetadataError,
-    MethodNotAllowed,
-    UnknownRoute,
     UnknownTopicOrPartition,
 )
 from metadata_log.ids import uuid_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topics import TopicImage
 from metadata_log.image.views import describe_topic
-from metadata_log.node.http_answers import error_body, status_of
+from metadata_log.node.http_answers import (
+    JSON,
+    MSGPACK,
+    encoded,
+    error_body,
+    errors_answered,
+    json_bytes,
+    packed,
+    status_of,
+    wants_msgpack,
+)
 from metadata_log.node.http_server import listen
 from metadata_log.records.registry import json_rows
 
 if TYPE_CHECKING:
     from broker_agent.agent import BrokerAgent
 
-JSON: Final = "application/json"
-MSGPACK: Final = "application/msgpack"
 BODY_BYTES_MAX: Final = 4096
 """Nothing here is told by a body."""
 CLOSING_MAX_S: Final = 1.0
 """How long a stopping broker waits for answers that are still being sent."""
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @asynccontextmanager
@@ -70,7 +72,12 @@ class HttpApi:
         self._agent = agent
 
     def application(self) -> web.Application:
-        app = web.Application(middlewares=[self._answer_errors], client_max_size=BODY_BYTES_MAX)
+        middleware = errors_answered(
+            self.error,
+            body_bytes_max=BODY_BYTES_MAX,
+            no_such_path=self._no_such_path,
+        )
+        app = web.Application(middlewares=[middleware], client_max_size=BODY_BYTES_MAX)
         app.add_routes(
             [
                 web.get("/v1/metadata", self._metadata),
@@ -83,22 +90,6 @@ class HttpApi:
         return app
 
     # --- what every answer has
-
-    @web.middleware
-    async def _answer_errors(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        try:
-            return await handler(request)
-        except MetadataError as error:
-            return self.error(request, error)
-        except web.HTTPNotFound:
-            return self.error(request, UnknownRoute(self._no_such_path(request.path)))
-        except web.HTTPMethodNotAllowed as error:
-            allowed = ", ".join(sorted(error.allowed_methods))
-            response = self.error(
-                request, MethodNotAllowed(f"{request.method} is not allowed here, only {allowed}")
-            )
-            response.headers["Allow"] = allowed
-            return response
 
     def _no_such_path(self, path: str) -> str:
         """Return what to say of a path that is not here; one who took this broker for a controller is sent to one."""
@@ -117,10 +108,7 @@ class HttpApi:
         }
 
     def _ok(self, request: web.BaseRequest, body: object, *, status: int = 200) -> web.Response:
-        content_type, encode = _encoding(request)
-        return web.Response(
-            body=encode(body), status=status, content_type=content_type, headers=self._headers()
-        )
+        return encoded(request, body, status=status, headers=self._headers())
 
     def error(self, request: web.BaseRequest, error: MetadataError) -> web.Response:
         """Return the answer that tells an error."""
@@ -137,17 +125,19 @@ class HttpApi:
         image = self._agent.image
         self._check_may_serve()
         wanted = request.query.get("topics")
-        content_type, encode = _encoding(request)
+        as_msgpack = wants_msgpack(request)
 
         def answer() -> bytes:
             topics = list(image.topics.by_id.values()) if wanted is None else _named(image, wanted.split(","))
+            encode = packed if as_msgpack else json_bytes
             return encode(metadata_of(image, topics))
 
         # A large cluster's metadata, or that of large topics, takes seconds to write down: off the loop, or the session
         # would lapse meanwhile. The image is immutable, so the answer is of one offset all the same.
         body = await asyncio.to_thread(answer)
         self._check_may_serve()
-        return web.Response(body=body, content_type=content_type, headers=self._headers())
+        content_type, charset = (MSGPACK, None) if as_msgpack else (JSON, "utf-8")
+        return web.Response(body=body, content_type=content_type, charset=charset, headers=self._headers())
 
     def _check_may_serve(self) -> None:
         agent = self._agent
@@ -213,18 +203,6 @@ class HttpApi:
 
 def _with_trouble(why: str, trouble: str | None) -> str:
     return why if trouble is None else f"{why} ({trouble})"
-
-
-def _encoding(request: web.BaseRequest) -> tuple[str, Callable[[object], bytes]]:
-    """Return content type and encoder: msgpack where it was asked for, or spoken, else JSON."""
-    accept = request.headers.get("Accept", "")
-    if MSGPACK in accept or (request.content_type == MSGPACK and JSON not in accept):
-        return MSGPACK, msgpack.packb
-    return JSON, _json
-
-
-def _json(body: object) -> bytes:
-    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _named(image: MetadataImage, names: Sequence[str]) -> list[TopicImage]:

@@ -50,7 +50,8 @@ from quorum.config import ControllerSettings, HostPort, address_text
 from quorum.controller import AppliedListener, Controller
 from quorum.decide.quorum import identities
 from quorum.fetch.service import FetchService
-from quorum.http.app import HttpApi
+from quorum.http.app import application
+from quorum.http.door import Door
 from quorum.log.committed_log import CommittedLog
 from quorum.log.repair import LogRepair, fetch_pages, tell_unreadable
 from quorum.log.snapshot_keeper import SnapshotKeeper
@@ -230,7 +231,6 @@ class _Node:
             fetches=self.fetches,
             keeper=self.keeper,
             repair=self.repair,
-            now_ms=_now_ms,
             directory_id=meta.directory_id,
             address=self._address_of,
             url=self._url_of,
@@ -250,23 +250,25 @@ class _Node:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self.stop_asked.set)
-        api = HttpApi(
+        door = Door(
             settings=self.settings,
             controller=self.controller,
+            committed_log=self.committed_log,
             fetches=self.fetches,
             keeper=self.keeper,
             store=self.store,
             status=self.status,
+            now_ms=_now_ms,
             on_fault=self._on_fault,
         )
-        runner = web.AppRunner(api.application(), shutdown_timeout=1.0)
+        runner = web.AppRunner(application(door), shutdown_timeout=1.0)
         await runner.setup()
         listener: asyncio.Server | None = None
         try:
             for snapshot_id in self.store.ids():
                 await asyncio.to_thread(self._hash, snapshot_id)
             await self.transport.listen()
-            listener = await listen(runner, api.error, self.settings.listen_http)
+            listener = await listen(runner, door.error, self.settings.listen_http)
             write_process_json(
                 self.settings.data_dir,
                 role="controller",

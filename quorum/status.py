@@ -45,7 +45,6 @@ class QuorumStatus:
         fetches: FetchService,
         keeper: SnapshotKeeper,
         repair: LogRepair,
-        now_ms: Callable[[], int],
         directory_id: Uuid,
         address: Callable[[NodeId], str | None],
         url: Callable[[NodeId], str | None],
@@ -65,7 +64,6 @@ class QuorumStatus:
         self.fetches = fetches
         self.keeper = keeper
         self.repair = repair
-        self.now_ms = now_ms
         self.directory_id = directory_id
         self.address = address
         self.url = url
@@ -231,9 +229,6 @@ class QuorumStatus:
             "this controller follows without a vote; to let it vote: "
             f"metaquorum quorum add-voter --id {node_id}"
         )
-
-    def leader(self) -> NodeId | None:
-        return self.raft().leader_id
 
 
 def _peer(raft: RaftStatus, node_id: NodeId, directory_id: Uuid) -> PeerStatus | None:

@@ -1,11 +1,16 @@
-"""Pure: how an error is told over HTTP: one table, and one body, for controllers and brokers alike."""
+"""Edge: answers over HTTP: how a value is encoded and how an error is reported, by controllers and brokers alike."""
 
-from collections.abc import Mapping
-from typing import Any, Final
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+import msgpack
+from aiohttp import web
 
 from metadata_log.errors import (
     ChangePending,
     ExpectationFailed,
+    Fault,
     MetadataError,
     MethodNotAllowed,
     NotCaughtUp,
@@ -14,6 +19,8 @@ from metadata_log.errors import (
     UnsupportedMediaType,
 )
 
+JSON: Final = "application/json"
+MSGPACK: Final = "application/msgpack"
 STATUS: Final[Mapping[str, int]] = {
     "NOT_CONTROLLER": 421,
     "UNKNOWN_TOPIC_OR_PARTITION": 404,
@@ -36,7 +43,7 @@ STATUS: Final[Mapping[str, int]] = {
     "REQUEST_TIMED_OUT": 504,
     "UNKNOWN_SERVER_ERROR": 500,
 }
-"""Status by an error's name; 400 for the others."""
+"""The status of each error name; every other name has 400."""
 STATUS_OF_LEAF: Final[Mapping[type[MetadataError], int]] = {
     ChangePending: 503,
     NotCaughtUp: 503,
@@ -46,11 +53,15 @@ STATUS_OF_LEAF: Final[Mapping[type[MetadataError], int]] = {
     UnsupportedMediaType: 415,
     ExpectationFailed: 417,
 }
-"""Status by the error itself, where several share a name."""
+"""The status of an error class, for names that several classes share."""
+
+Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Answer: TypeAlias = Callable[[web.BaseRequest, MetadataError], web.Response]
+"""Renders an error as the answer to a request."""
 
 
 def status_of(error: MetadataError) -> int:
-    """Return the HTTP status; 503 for a NOT_CONTROLLER that knows no other is the caller's to set."""
+    """Return the HTTP status; the caller sets 503 for a NOT_CONTROLLER that names no other controller."""
     return STATUS_OF_LEAF.get(type(error)) or STATUS.get(error.error, 400)
 
 
@@ -64,3 +75,68 @@ def error_body(error: MetadataError, *, controller_id: object, controller_epoch:
         "controller_id": controller_id,
         "controller_epoch": controller_epoch,
     }
+
+
+def errors_answered(
+    answer: Answer,
+    *,
+    body_bytes_max: int,
+    on_fault: Callable[[Fault], None] = lambda _: None,
+    no_such_path: Callable[[str], str] = "no such path: {}".format,
+) -> Any:
+    """Return the middleware that turns every error of a handler or of the router into an answer of the one shape.
+
+    `on_fault` learns of each Fault a handler raised. `no_such_path` words the refusal of an unknown path.
+    """
+
+    @web.middleware
+    async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except MetadataError as error:
+            if isinstance(error, Fault):
+                on_fault(error)
+            return answer(request, error)
+        except web.HTTPNotFound:
+            return answer(request, UnknownRoute(no_such_path(request.path)))
+        except web.HTTPMethodNotAllowed as error:
+            allowed = ", ".join(sorted(error.allowed_methods))
+            refusal = MethodNotAllowed(f"{request.method} is not allowed here, only {allowed}")
+            response = answer(request, refusal)
+            response.headers["Allow"] = allowed
+            return response
+        except web.HTTPRequestEntityTooLarge:
+            return answer(
+                request, RequestTooLarge(f"the body exceeds {body_bytes_max} bytes; ask for less at once")
+            )
+        except ConnectionError:
+            return web.Response(status=400)  # the client is gone, so nobody receives this
+
+    return middleware
+
+
+def encoded(
+    request: web.BaseRequest, body: object, *, status: int = 200, headers: Mapping[str, str]
+) -> web.Response:
+    """Answer in msgpack if the client asked for it or sent it, else in JSON.
+
+    A refusal may quote half a surrogate pair, which no encoding of text holds. The answer shows its escape.
+    """
+    if wants_msgpack(request):
+        return web.Response(body=packed(body), status=status, content_type=MSGPACK, headers=headers)
+    text = json_bytes(body)
+    return web.Response(body=text, status=status, content_type=JSON, charset="utf-8", headers=headers)
+
+
+def wants_msgpack(request: web.BaseRequest) -> bool:
+    accept = request.headers.get("Accept", "")
+    return MSGPACK in accept or (request.content_type == MSGPACK and JSON not in accept)
+
+
+def packed(value: object) -> bytes:
+    data: bytes = msgpack.packb(value, unicode_errors="backslashreplace")
+    return data
+
+
+def json_bytes(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(errors="backslashreplace")

@@ -35,6 +35,7 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "metadata_log/codec.py": frozenset({"msgpack", "google_crc32c"}),
     "metadata_log/node/data_directory.py": frozenset({"google_crc32c"}),
     "metadata_log/node/http_server.py": frozenset({"aiohttp"}),
+    "metadata_log/node/http_answers.py": frozenset({"aiohttp", "msgpack"}),
     "metadata_log/wire/*.py": frozenset({"msgpack"}),
     "metadata_log/log/segmented_log.py": frozenset({"msgpack", "google_crc32c"}),
     "metadata_log/replay/*.py": frozenset(
@@ -49,12 +50,13 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "quorum/raft/transport.py": frozenset({"msgpack"}),
     "quorum/raft/voters.py": frozenset({"msgpack"}),
     "quorum/controller.py": frozenset({"msgpack"}),
-    "quorum/http/app.py": frozenset({"aiohttp", "msgpack"}),
+    "quorum/http/*.py": frozenset({"aiohttp"}),
+    "quorum/http/state.py": frozenset({"msgpack"}),
     "quorum/log/repair.py": frozenset({"aiohttp"}),
     "quorum/server.py": frozenset({"aiohttp"}),
     "quorum/metrics.py": frozenset({"prometheus_client"}),
     "broker_agent/controller_client.py": frozenset({"aiohttp", "msgpack"}),
-    "broker_agent/http_api.py": frozenset({"aiohttp", "msgpack"}),
+    "broker_agent/http_api.py": frozenset({"aiohttp"}),
     "broker_agent/agent.py": frozenset({"aiohttp"}),
     "broker_agent/metrics.py": frozenset({"prometheus_client"}),
     # The operator's desk.

@@ -29,7 +29,8 @@ from metadata_log.wire.commands import AddVoter, RemoveVoter
 from quorum.controller import Controller, Outcome, Request
 from quorum.decide.quorum import identities
 from quorum.fetch.service import FetchService
-from quorum.http.app import HttpApi
+from quorum.http.app import application
+from quorum.http.door import Door
 from quorum.log.committed_log import CommittedLog
 from quorum.log.repair import LogRepair
 from quorum.log.snapshot_keeper import SnapshotKeeper
@@ -380,7 +381,6 @@ class Desk:
                 session=aiohttp.ClientSession,
                 run_in_thread=asyncio.to_thread,
             ),
-            now_ms=lambda: lab.now_ms,
             directory_id=self.directory_id,
             address={4: "10.0.0.4:9093"}.get,
             url={2: "http://10.0.0.2:8080", 4: "http://10.0.0.4:8080"}.get,
@@ -390,13 +390,15 @@ class Desk:
             recent=RecentFaults(),
         )
         self.faults: list[Exception] = []
-        self.api = HttpApi(
+        self.door = Door(
             settings=own,
             controller=self.controller,
+            committed_log=committed_log,
             fetches=fetches,
             keeper=keeper,
             store=store,
             status=self.status,
+            now_ms=lambda: lab.now_ms,
             on_fault=self.faults.append,
         )
 
@@ -407,7 +409,7 @@ Ask = Callable[..., Awaitable[tuple[int, Any]]]
 def at_desk(directory: Path, story: Callable[[Desk, Ask], Awaitable[None]]) -> None:
     async def main(lab: Lab) -> None:
         desk = Desk(lab, directory)
-        client: TestClient[web.Request, web.Application] = TestClient(TestServer(desk.api.application()))
+        client: TestClient[web.Request, web.Application] = TestClient(TestServer(application(desk.door)))
         async with client:
 
             async def ask(method: str, path: str, body: Any = None) -> tuple[int, Any]:

@@ -15,7 +15,12 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.image.views import state_json
-from quorum.http import app as http_api
+from metadata_log.node.http_answers import MSGPACK
+from quorum.http import log as log_subject
+from quorum.http import state as state_subject
+from quorum.http.app import application
+from quorum.http.bodies import NDJSON
+from quorum.http.door import Door
 from snapshots.snapshot_file import write_snapshot
 from tests.support.histories import A_TYPE_UNKNOWN_HERE, frame_behind, random_history
 from tests.unit.quorum.test_controller import Lab, run
@@ -32,12 +37,12 @@ Client = TestClient[web.Request, web.Application]
 def beside_a_log_of_another_release(directory: Path, story: Callable[[Client], Awaitable[None]]) -> None:
     async def main(lab: Lab) -> None:
         desk = Desk(lab, directory)
-        log, last = desk.status.committed_log, HISTORY[-1]
+        log, last = desk.door.committed_log, HISTORY[-1]
         for step in HISTORY:
             log.on_applied(step.batch, step.frame, step.image, Delta())
         unknown = frame_behind(last.frame, A_TYPE_UNKNOWN_HERE)
         log.on_applied(last.batch, unknown, replace(last.image, end_offset=END + 1), Delta())
-        async with TestClient(TestServer(desk.api.application())) as client:
+        async with TestClient(TestServer(application(desk.door))) as client:
             await story(client)
         assert desk.faults == []
 
@@ -46,7 +51,7 @@ def beside_a_log_of_another_release(directory: Path, story: Callable[[Client], A
 
 async def lines_from(client: Client, offset: int) -> aiohttp.ClientResponse:
     path = f"/v1/log?consistency=stale&from={offset}"
-    return await client.get(path, headers={"Accept": http_api.NDJSON})
+    return await client.get(path, headers={"Accept": NDJSON})
 
 
 async def read_all(answer: aiohttp.ClientResponse, into: bytearray) -> None:
@@ -78,32 +83,32 @@ def test_behind_lines_that_were_sent_the_error_is_the_last_and_the_answer_is_cut
         assert [record["offset"] for record in records] == list(range(END))
         assert (error["error"], error["message"][: len(REASON)]) == ("KAFKA_STORAGE_ERROR", REASON)
 
-    monkeypatch.setattr(http_api, "LOG_BYTES_DEFAULT", 1)  # a page holds one batch
+    monkeypatch.setattr(log_subject, "LOG_BYTES_DEFAULT", 1)  # a page holds one batch
     beside_a_log_of_another_release(tmp_path, story)
 
 
-@pytest.mark.parametrize("piece_bytes", [1, http_api.PIECE_BYTES])
+@pytest.mark.parametrize("piece_bytes", [1, state_subject.PIECE_BYTES])
 def test_a_state_in_pieces_is_the_whole_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece_bytes: int
 ) -> None:
     async def main(lab: Lab) -> None:
         desk = Desk(lab, tmp_path)
         image = HISTORY[-1].image
-        monkeypatch.setattr(http_api.HttpApi, "_read", returning(image))
+        monkeypatch.setattr(Door, "read", returning(image))
         whole = state_json(image)
         whole["topics"] = list(whole["topics"])
         assert len(whole["topics"]) > 1
-        async with TestClient(TestServer(desk.api.application())) as client:
+        async with TestClient(TestServer(application(desk.door))) as client:
             answer = await client.get("/v1/state")
             assert answer.headers["Content-Type"] == "application/json; charset=utf-8"
             assert (
                 await answer.read() == json.dumps(whole, ensure_ascii=False, separators=(",", ":")).encode()
             )
-            packed = await client.get("/v1/state", headers={"Accept": http_api.MSGPACK})
-            assert packed.headers["Content-Type"] == http_api.MSGPACK
+            packed = await client.get("/v1/state", headers={"Accept": MSGPACK})
+            assert packed.headers["Content-Type"] == MSGPACK
             assert await packed.read() == msgpack.packb(whole)
 
-    monkeypatch.setattr(http_api, "PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr(state_subject, "PIECE_BYTES", piece_bytes)
     run(main)
 
 
@@ -118,7 +123,7 @@ def test_a_head_is_answered_without_a_body_and_its_connection_goes_on(tmp_path: 
         for path in asked:
             reader, writer = await asyncio.open_connection(client.host, client.port)
             writer.write(
-                f"HEAD {path} HTTP/1.1\r\nHost: x\r\nAccept: {http_api.NDJSON}\r\n\r\n"
+                f"HEAD {path} HTTP/1.1\r\nHost: x\r\nAccept: {NDJSON}\r\n\r\n"
                 "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode()
             )
             head, following, body = (await reader.read()).split(b"\r\n\r\n")

@@ -9,7 +9,7 @@ from metadata_log.image.metadata_image import EMPTY
 from metadata_log.image.topics import list_topics
 from metadata_log.image.views import state_json
 from metadata_log.records.configs import BROKER
-from quorum.http.views import describe_broker
+from quorum.http.brokers import describe_broker
 from tests.support.decisions import CONTROLLER, World, word_uuid
 
 

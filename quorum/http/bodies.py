@@ -1,0 +1,116 @@
+"""Edge: what a request holds: its body, its X-Request-Id, and the parameters in its path and query."""
+
+import asyncio
+import json
+import uuid
+from typing import Any, Final
+
+from aiohttp import web
+
+from metadata_log import limits
+from metadata_log.errors import InvalidRequest, UnsupportedMediaType
+from metadata_log.ids import BrokerId, Uuid, uuid_from_text
+from metadata_log.node.http_answers import JSON, MSGPACK
+from metadata_log.wire.bodies import check_depth, distinct, unpack
+from metadata_log.wire.fields import INT32_MAX
+
+NDJSON: Final = "application/x-ndjson"
+OCTETS: Final = "application/octet-stream"
+
+
+async def read_raw(request: web.Request) -> bytes:
+    """Return the body's bytes.
+
+    Raises:
+        InvalidRequest: the body did not arrive in time.
+        UnsupportedMediaType: it is compressed.
+    """
+    if "Content-Encoding" in request.headers:
+        raise UnsupportedMediaType("a compressed body is not accepted")
+    announced = request.content_length or 0
+    if announced > limits.HTTP_BODY_BYTES_MAX:
+        # Refuse before the body arrives: it may take long, or never come.
+        raise web.HTTPRequestEntityTooLarge(max_size=limits.HTTP_BODY_BYTES_MAX, actual_size=announced)
+    try:
+        async with asyncio.timeout(limits.HTTP_BODY_TIMEOUT_MS / 1000):
+            return await request.read()
+    except TimeoutError as error:
+        raise InvalidRequest(f"the body did not arrive within {limits.HTTP_BODY_TIMEOUT_MS} ms") from error
+
+
+async def read_body(request: web.Request) -> tuple[Any, bytes]:
+    """Return the body's value, and its bytes as received.
+
+    Raises:
+        InvalidRequest: the body is not one value of JSON or msgpack, or is nested too deep.
+        UnsupportedMediaType: the body claims to be something else.
+    """
+    raw = await read_raw(request)
+    if request.content_type == MSGPACK:
+        return unpack(raw), raw
+    if request.content_type not in (JSON, OCTETS, "text/plain"):
+        raise UnsupportedMediaType(f"send {JSON} or {MSGPACK}, not {request.content_type}")
+    try:
+        # Decode here: the parser alone would also guess at UTF-16 and UTF-32.
+        value = json.loads(raw.decode(), object_pairs_hook=distinct)
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest(f"the body is not JSON: {error}") from error
+    check_depth(value)
+    return value, raw
+
+
+async def read_broker_body(request: web.Request) -> Any:
+    """Return the value of a body that must be msgpack: brokers send nothing else."""
+    body, _ = await read_body(request)
+    if request.content_type != MSGPACK:
+        raise UnsupportedMediaType(f"brokers speak {MSGPACK}")
+    return body
+
+
+def request_id_of(request: web.Request) -> Uuid | None:
+    text = request.headers.get("X-Request-Id")
+    if text is None:
+        return None
+    try:
+        return uuid_from_text(text) if len(text) == 22 else _hyphenated(text)
+    except ValueError as error:
+        raise InvalidRequest(
+            f"X-Request-Id must be a uuid as 8-4-4-4-12 or as 22 characters: {error}"
+        ) from error
+
+
+def _hyphenated(text: str) -> Uuid:
+    parsed = uuid.UUID(text)
+    if str(parsed) != text.lower():
+        raise ValueError(f"not 8-4-4-4-12: {text!r}")
+    return Uuid(parsed.bytes)
+
+
+def integer(text: str, what: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 19):
+        raise InvalidRequest(f"{what} must be a number, not {text!r}")
+    return int(text)
+
+
+def int32(text: str, what: str) -> int:
+    value = integer(text, what)
+    if value > INT32_MAX:
+        raise InvalidRequest(f"{what} is at most {INT32_MAX}, not {text}")
+    return value
+
+
+def truth(text: str, what: str) -> bool:
+    if text not in ("true", "false"):
+        raise InvalidRequest(f"{what} is true or false, not {text!r}")
+    return text == "true"
+
+
+def broker_id_of(text: str) -> BrokerId:
+    return BrokerId(int32(text, "a broker id"))
+
+
+def directory_id_of(text: str) -> Uuid:
+    try:
+        return uuid_from_text(text)
+    except ValueError as error:
+        raise InvalidRequest(f"directory_id: {error}") from error

@@ -1,0 +1,87 @@
+"""Edge: brokers over HTTP: register, list, describe, unregister."""
+
+from typing import Any, Final
+
+from aiohttp import web
+
+from metadata_log.errors import BrokerIdNotRegistered
+from metadata_log.ids import BrokerId, uuid_text
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.records.registry import json_rows
+from metadata_log.wire.commands import RegisterBroker, UnregisterBroker
+from quorum.decide.brokers import state_of
+from quorum.http.bodies import broker_id_of, read_broker_body, read_raw
+from quorum.http.door import Door
+from quorum.sessions import Liveness
+
+
+async def register_broker(door: Door, request: web.Request) -> web.Response:
+    command = RegisterBroker.from_map(await read_broker_body(request))
+    outcome = await door.controller.submit(command, actor=f"Broker:{command.broker_id}", request=None)
+    committed = door.controller.committed
+    timing = door.settings.timing
+    answer = {
+        "broker_epoch": outcome.answer["broker_epoch"],
+        "controller_id": door.settings.node_id,
+        "controller_epoch": committed.controller_epoch,
+        "high_watermark": committed.end_offset,
+        "session_timeout_ms": timing.session_timeout_ms,
+        "max_wait_ms": timing.max_wait_ms,
+    }
+    return door.ok(request, answer)
+
+
+async def unregister_broker(door: Door, request: web.Request) -> web.Response:
+    command = UnregisterBroker(broker_id=broker_id_of(request.match_info["id"]))
+    return await door.write(request, command, await read_raw(request))
+
+
+async def list_brokers(door: Door, request: web.Request) -> web.Response:
+    return await door.read_items(
+        request, lambda image: [_described(door, image, broker_id) for broker_id in sorted(image.brokers)]
+    )
+
+
+async def show_broker(door: Door, request: web.Request) -> web.Response:
+    broker_id = broker_id_of(request.match_info["id"])
+
+    def view(image: MetadataImage) -> dict[str, Any]:
+        if broker_id not in image.brokers:
+            raise BrokerIdNotRegistered(f"broker {broker_id} is not registered")
+        return _described(door, image, broker_id)
+
+    return door.ok(request, await door.read(request, view))
+
+
+def _described(door: Door, image: MetadataImage, broker_id: BrokerId) -> dict[str, Any]:
+    liveness = door.controller.liveness if door.controller.is_active else None
+    return describe_broker(image, broker_id, liveness=liveness, now_ms=door.now_ms())
+
+
+def describe_broker(
+    image: MetadataImage, broker_id: BrokerId, *, liveness: Liveness | None, now_ms: int
+) -> dict[str, Any]:
+    """Return a registered broker; without `liveness`, what only the active controller knows is None."""
+    broker = image.brokers[broker_id]
+    has_session = liveness is not None and liveness.has_session(broker_id, broker.broker_epoch, now_ms=now_ms)
+    applied_offset = None if liveness is None else liveness.applied_offset(broker_id)
+    contact_ms_ago = None if liveness is None else liveness.last_contact_ms_ago(broker_id, now_ms=now_ms)
+    return {
+        "broker_id": broker_id,
+        "state": state_of(image, broker_id, has_session=has_session).value,
+        "broker_epoch": broker.broker_epoch,
+        "incarnation_id": uuid_text(broker.incarnation_id),
+        "rack": broker.rack,
+        "endpoints": json_rows(broker.endpoints),
+        "applied_offset": applied_offset,
+        "lag_records": None if applied_offset is None else max(image.end_offset - applied_offset, 0),
+        "last_contact_ms_ago": contact_ms_ago,
+    }
+
+
+ROUTES: Final = (
+    ("POST", "/v1/brokers/register", register_broker),
+    ("GET", "/v1/brokers", list_brokers),
+    ("GET", "/v1/brokers/{id}", show_broker),
+    ("DELETE", "/v1/brokers/{id}", unregister_broker),
+)

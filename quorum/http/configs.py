@@ -1,0 +1,73 @@
+"""Edge: configs over HTTP: list and alter those of a topic, of a broker, or of the whole cluster."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from aiohttp import web
+
+from metadata_log import limits
+from metadata_log.errors import InvalidRequest, UnknownTopicOrPartition
+from metadata_log.image.configs import configs_items
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC
+from metadata_log.wire.commands import AlterConfigs
+from metadata_log.wire.fields import Fields
+from quorum.http.bodies import broker_id_of, read_body
+from quorum.http.door import Door
+
+RESOURCES: Final = ("topic", "broker", "cluster")
+
+
+async def alter_configs(door: Door, request: web.Request) -> web.Response:
+    body, raw = await read_body(request)
+    fields = Fields(body, "configs")
+    resource_type, resource_name = _resource(
+        {name: fields.anything(name) for name in RESOURCES if fields.has(name)}
+    )
+    command = AlterConfigs(
+        resource_type=resource_type,
+        resource_name=resource_name,
+        set=fields.text_map("set", bytes_max=limits.CONFIG_VALUE_BYTES_MAX, default={}),
+        unset=fields.items("unset", _name, default=()),
+    )
+    fields.done()
+    return await door.write(request, command, raw)
+
+
+async def list_configs(door: Door, request: web.Request) -> web.Response:
+    named: dict[str, Any] = {name: request.query[name] for name in RESOURCES if name in request.query}
+    if "broker" in named:
+        named["broker"] = broker_id_of(named["broker"])
+    if "cluster" in named:
+        named["cluster"] = named["cluster"] in ("1", "true")
+    resource_type, resource_name = _resource(named)
+
+    def items(image: MetadataImage) -> list[Any]:
+        if resource_type == TOPIC and resource_name not in image.topics.ids:
+            raise UnknownTopicOrPartition(f"topic {resource_name!r} does not exist")
+        return configs_items(image.configs, resource_type, resource_name)
+
+    return await door.read_items(request, items)
+
+
+def _name(value: object) -> str:
+    return Fields({"name": value}, "unset").text("name")
+
+
+def _resource(named: Mapping[str, Any]) -> tuple[int, str]:
+    """Return resource_type and resource_name of the one thing named: topic, broker or cluster."""
+    match list(named.items()):
+        case [("topic", str(name))]:
+            return TOPIC, name
+        case [("broker", int(broker_id))] if not isinstance(broker_id, bool) and 0 <= broker_id < 2**31:
+            return BROKER, str(broker_id)
+        case [("cluster", True)]:
+            return BROKER, CLUSTER_DEFAULT
+        case _:
+            raise InvalidRequest('name one of "topic": NAME, "broker": ID, "cluster": true')
+
+
+ROUTES: Final = (
+    ("GET", "/v1/configs", list_configs),
+    ("PATCH", "/v1/configs", alter_configs),
+)

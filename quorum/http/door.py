@@ -1,0 +1,117 @@
+"""Edge: what every handler of a controller's HTTP needs: the parts of the node, and the answers' common rules."""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from aiohttp import web
+
+from metadata_log.errors import Fault, InvalidRequest, MetadataError, NotController
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.node.http_answers import encoded, error_body, status_of
+from metadata_log.wire.commands import AddVoter, Command, RemoveVoter
+from quorum.config import ControllerSettings
+from quorum.controller import Controller, Request
+from quorum.decide.dispatch import OPERATIONS
+from quorum.fetch.service import FetchService
+from quorum.http.bodies import request_id_of
+from quorum.log.committed_log import CommittedLog
+from quorum.log.snapshot_keeper import SnapshotKeeper
+from quorum.status import QuorumStatus
+from snapshots.store import SnapshotStore
+
+ANONYMOUS: Final = "User:ANONYMOUS"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Door:
+    """The parts of one controller that its HTTP handlers use."""
+
+    settings: ControllerSettings
+    controller: Controller
+    committed_log: CommittedLog
+    fetches: FetchService
+    keeper: SnapshotKeeper
+    store: SnapshotStore
+    status: QuorumStatus
+    now_ms: Callable[[], int]
+    on_fault: Callable[[Fault], None]
+
+    # --- answers
+
+    def headers(self) -> dict[str, str]:
+        """Return the headers that every answer has."""
+        committed = self.controller.committed
+        return {
+            "X-Controller-Epoch": str(committed.controller_epoch),
+            "X-High-Watermark": str(committed.end_offset),
+        }
+
+    def ok(self, request: web.Request, body: object, *, status: int = 200) -> web.Response:
+        return encoded(request, body, status=status, headers=self.headers())
+
+    def error(self, request: web.BaseRequest, error: MetadataError) -> web.Response:
+        """Return the answer that reports an error."""
+        status = status_of(error)
+        headers = self.headers()
+        if isinstance(error, NotController):
+            url = error.context.get("controller_url")
+            if url is None:
+                status = 503
+                headers["Retry-After"] = "1"
+            else:
+                headers["X-Controller"] = str(url)
+        return encoded(request, self.error_body(error), status=status, headers=headers)
+
+    def error_body(self, error: MetadataError) -> dict[str, Any]:
+        leader_id = self.controller.leader_hint
+        controller_id: object = -1 if leader_id is None else leader_id
+        if isinstance(error, NotController):
+            controller_id = error.context.get("controller_id", -1)
+        epoch = self.controller.committed.controller_epoch
+        return error_body(error, controller_id=controller_id, controller_epoch=epoch)
+
+    # --- writes
+
+    async def write(
+        self, request: web.Request, command: Command, raw: bytes, *, status: int = 200
+    ) -> web.Response:
+        """Carry out a client's command; `raw` is its body, which identifies a repeated request."""
+        request_id = request_id_of(request)
+        key = None
+        if request_id is not None:
+            operation = OPERATIONS[type(command)]
+            hashed = b"\x00".join((operation.encode(), request.raw_path.encode(), raw))
+            key = Request(request_id=request_id, sha256=hashlib.sha256(hashed).digest())
+        if isinstance(command, AddVoter | RemoveVoter):
+            outcome = await self.controller.change_voters(command, actor=ANONYMOUS, request=key)
+        else:
+            outcome = await self.controller.submit(command, actor=ANONYMOUS, request=key)
+        offsets = {"base": outcome.base_offset, "end": outcome.end_offset}
+        return self.ok(request, {**outcome.answer, "offsets": offsets}, status=status)
+
+    # --- reads
+
+    async def read(self, request: web.Request, view: Callable[[MetadataImage], Any]) -> Any:
+        """Return a view of the state, as fresh as the query asks: linearizable, or whatever is committed here."""
+        consistency = request.query.get("consistency", "linearizable")
+        if consistency == "stale":
+            return view(self.controller.committed)
+        if consistency != "linearizable":
+            raise InvalidRequest("consistency is linearizable or stale")
+        return await self.controller.read(view)
+
+    async def read_items(
+        self, request: web.Request, items: Callable[[MetadataImage], list[Any]]
+    ) -> web.Response:
+        """Answer with a list of items and the offset at which it holds."""
+        body = await self.read(
+            request,
+            lambda image: {
+                "end_offset": image.end_offset,
+                "controller_epoch": image.controller_epoch,
+                "items": items(image),
+            },
+        )
+        return self.ok(request, body)

@@ -1,0 +1,97 @@
+"""Edge: snapshots over HTTP: list, take, download."""
+
+import asyncio
+import os
+from typing import BinaryIO, Final
+
+from aiohttp import hdrs, web
+
+from metadata_log import limits
+from metadata_log.errors import DamagedFile, PositionOutOfRange, SnapshotNotFound
+from quorum.http.bodies import OCTETS, read_raw
+from quorum.http.door import Door
+
+
+async def list_snapshots(door: Door, request: web.Request) -> web.Response:
+    committed = door.controller.committed
+    offers = await asyncio.to_thread(door.keeper.offers)
+    body = {
+        "end_offset": committed.end_offset,
+        "controller_epoch": committed.controller_epoch,
+        "items": [{name: getattr(offer, name) for name in offer.__slots__} for offer in offers],
+    }
+    return door.ok(request, body)
+
+
+async def take_snapshot(door: Door, request: web.Request) -> web.Response:
+    await read_raw(request)
+    offer = await door.keeper.take()
+    return door.ok(request, {name: getattr(offer, name) for name in offer.__slots__}, status=201)
+
+
+async def download_snapshot(door: Door, request: web.Request) -> web.StreamResponse:
+    """Answer with the bytes of a snapshot, or with the range of them that the client asks for."""
+    name = request.match_info["id"]
+    path = door.store.path(name)
+    with door.keeper.downloading(name):
+        offer = await asyncio.to_thread(door.keeper.offer, name)
+        etag = f'"{offer.sha256}"'
+        start, end = _range(request, offer.bytes, etag)
+        try:
+            if start == 0:
+                await asyncio.to_thread(door.store.check, name)
+            file = path.open("rb")  # keeps the bytes if another download finds damage and moves the file
+        except (DamagedFile, FileNotFoundError) as error:
+            raise SnapshotNotFound(f"snapshot {name} was damaged here: fetch the metadata anew") from error
+        with file:
+            headers = {
+                **door.headers(),
+                "ETag": etag,
+                "Accept-Ranges": "bytes",
+                "Content-Length": str(end - start),
+            }
+            is_partial = (start, end) != (0, offer.bytes)
+            if is_partial:
+                headers["Content-Range"] = f"bytes {start}-{end - 1}/{offer.bytes}"
+            response = web.StreamResponse(status=206 if is_partial else 200, headers=headers)
+            response.content_type = OCTETS
+            await response.prepare(request)
+            # Write nothing to a HEAD: aiohttp would send it, and the connection's next answer would begin with it.
+            if request.method != hdrs.METH_HEAD:
+                await _send(response, file, start, end)
+            return response
+
+
+async def _send(response: web.StreamResponse, file: BinaryIO, start: int, end: int) -> None:
+    for at in range(start, end, limits.SNAPSHOT_CHUNK_BYTES):
+        size = min(limits.SNAPSHOT_CHUNK_BYTES, end - at)
+        await response.write(await asyncio.to_thread(os.pread, file.fileno(), size, at))
+    await response.write_eof()
+
+
+def _range(request: web.Request, size: int, etag: str) -> tuple[int, int]:
+    """Return the wanted bytes, end exclusive; all of them if If-Range names another content."""
+    if request.headers.get("If-Range", etag) != etag:
+        return 0, size
+    try:
+        wanted = request.http_range
+    except ValueError as error:
+        raise PositionOutOfRange(f"no range: {request.headers.get('Range')}") from error
+    start = 0 if wanted.start is None else wanted.start
+    if start == 0 and "-0" in request.headers.get("Range", "").replace("=", " ").split():
+        start = size  # the last no bytes
+    if start < 0:
+        start = max(0, size + start)
+    end = size if wanted.stop is None else min(wanted.stop, size)
+    if start >= end:
+        raise PositionOutOfRange(
+            f"the snapshot has {size} bytes; {request.headers.get('Range')} holds none of them"
+        )
+    return start, end
+
+
+ROUTES: Final = (
+    ("GET", "/v1/metadata/snapshots/{id}", download_snapshot),
+    ("GET", "/v1/snapshots", list_snapshots),
+    ("POST", "/v1/snapshots", take_snapshot),
+)
