@@ -1,7 +1,7 @@
 """Edge: HTTP to the controllers: one call, one outcome; nothing that a network or a peer can do raises."""
 
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import aiohttp
 import msgpack
@@ -12,13 +12,20 @@ from metadata_log.limits import FETCH_BYTES_MAX, HTTP_BODY_TIMEOUT_MS, MIB
 from metadata_log.wire.bodies import unpack
 from metadata_log.wire.commands import Registered
 from metadata_log.wire.fetch import SESSION_TIMEOUT_HEADER, FetchRequest, decode_fetch_body
-from metadata_log.wire.fields import Fields
+from metadata_log.wire.shapes import Shape, check_text, read_shape
 
 MSGPACK: Final = "application/msgpack"
 CONNECT_MAX_MS: Final = 500
 """A controller that does not even accept a connection by then is black-holed; the next one is asked."""
 ANSWER_BYTES_MAX: Final = FETCH_BYTES_MAX + MIB
 """Frames of one fetch and the head before them; a longer answer is none of ours."""
+
+
+class _ErrorBody(Shape, frozen=True, forbid_unknown_fields=False):
+    """What a broker reads of a controller's error."""
+
+    error: str
+    message: str
 
 
 class ControllerClient:
@@ -110,9 +117,10 @@ def _error(status: int, body: bytes) -> MetadataError:
         InvalidRequest: it is no such map; something between us and the controller answered.
     """
     try:
-        value: Any = unpack(body)
-        fields = Fields(value, "error")
-        return error_named(fields.text("error"), fields.text("message", bytes_max=MIB))
+        sent = read_shape(unpack(body), _ErrorBody, "error")
+        check_text("error.error", sent.error)
+        check_text("error.message", sent.message, bytes_max=MIB)
+        return error_named(sent.error, sent.message)
     except InvalidRequest as error:
         raise InvalidRequest(
             f"it answered HTTP {status} without an error of ours: {error.message}"

@@ -13,8 +13,10 @@ each other once, without pause. After such a round nobody may be leading: a shor
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, TypeAlias
+
+from msgspec import structs
 
 from broker_agent.config import BrokerSettings
 from broker_agent.follower import Position
@@ -180,6 +182,8 @@ class Session:
                 applied_offset=position.fetch_offset,
                 want_fence=self.want_fence,
                 want_shut_down=self.want_shut_down,
+                offline_log_dirs=(),
+                cordoned_log_dirs=None,
                 max_bytes=FETCH_BYTES_DEFAULT,
                 max_wait_ms=max_wait_ms,
             ),
@@ -230,7 +234,9 @@ class Session:
                 if self._answered_sent_ms is None:
                     self._pause(now_ms)  # the epoch was never good: do not register in a tight circle
                 # This process lives on, so nothing was lost since that epoch.
-                self._registration = replace(self._registration, previous_broker_epoch=self.broker_epoch)
+                self._registration = structs.replace(
+                    self._registration, previous_broker_epoch=self.broker_epoch
+                )
                 self.broker_epoch = None
                 self._answered_sent_ms = None
             case DuplicateBrokerRegistration():

@@ -19,7 +19,7 @@ from typing import Any, Final, NoReturn
 from metadata_log import limits
 from metadata_log.errors import Fault, MetadataError, OutcomeUnknown, Rejected, Unavailable
 from metadata_log.ids import uuid_from_text
-from metadata_log.wire.fields import INT32_MAX
+from metadata_log.wire.shapes import INT32_MAX
 from ops import when
 from ops.render import OUTPUTS
 from ops.talk import one_line, say

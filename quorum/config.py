@@ -7,7 +7,7 @@ from typing import Final
 from metadata_log import limits
 from metadata_log.errors import InvalidSettings
 from metadata_log.ids import NodeId, Uuid
-from metadata_log.wire.fields import INT32_MAX
+from metadata_log.wire.shapes import INT32_MAX
 
 HostPort = tuple[str, int]
 WILDCARDS: Final = frozenset({"0.0.0.0", "::", "*", ""})  # noqa: S104 (to refuse them)

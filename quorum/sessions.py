@@ -7,7 +7,7 @@ last one. Times are monotonic and never go back, so brokers stand here in the or
 
 from metadata_log.ids import NO_LEADER, BrokerId
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.wire.fields import INT64_MAX
+from metadata_log.wire.shapes import INT64_MAX
 
 
 class _Session:

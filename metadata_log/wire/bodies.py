@@ -1,4 +1,4 @@
-"""Pure: the bytes of a request or an answer as plain values, with the bounds every stranger is held to."""
+"""Pure: the bytes of a request or an answer as plain values, within the bounds that hold for every sender."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from metadata_log.limits import PROTOCOL_DEPTH_MAX
 
 
 def unpack(data: bytes) -> Any:
-    """Return the value of msgpack bytes from a stranger.
+    """Return the value of msgpack bytes that another process sent.
 
     Raises:
         InvalidRequest: they are not one value of msgpack, or nested deeper than PROTOCOL_DEPTH_MAX.
@@ -18,17 +18,17 @@ def unpack(data: bytes) -> Any:
     try:
         value = msgpack.unpackb(data, strict_map_key=True, object_pairs_hook=distinct)
     except (ValueError, TypeError, msgpack.UnpackException, RecursionError) as error:
-        said = str(error) or type(error).__name__
-        raise InvalidRequest(f"the body is not msgpack: {said}") from error
-    check_depth(value)
+        reason = str(error) or type(error).__name__
+        raise InvalidRequest(f"the body is not msgpack: {reason}") from error
+    check_plain(value)
     return value
 
 
 def distinct(pairs: Sequence[tuple[Any, Any]]) -> dict[Any, Any]:
-    """Return a map as a parser read it; a key named twice leaves open which value was meant.
+    """Return a map from the pairs that a parser read. A key given twice is refused: the sender's intent is not clear.
 
     Raises:
-        ValueError: a key stands there twice.
+        ValueError: a key is given twice.
     """
     value = dict(pairs)
     if len(value) != len(pairs):
@@ -36,17 +36,28 @@ def distinct(pairs: Sequence[tuple[Any, Any]]) -> dict[Any, Any]:
     return value
 
 
-def check_depth(value: object, depth: int = 0) -> None:
-    """Refuse nesting that no request of ours needs.
+def check_plain(value: object, depth: int = 0) -> None:
+    """Refuse nesting that no request needs, and text that is not Unicode: JSON can smuggle in half a surrogate pair.
 
     Raises:
-        InvalidRequest: deeper than PROTOCOL_DEPTH_MAX.
+        InvalidRequest: nested deeper than PROTOCOL_DEPTH_MAX, or not Unicode.
     """
     if depth > PROTOCOL_DEPTH_MAX:
         raise InvalidRequest(f"the body is nested deeper than {PROTOCOL_DEPTH_MAX}")
-    if isinstance(value, Mapping):
-        for item in value.values():
-            check_depth(item, depth + 1)
+    if isinstance(value, str):
+        if not value.isascii():
+            _check_unicode(value)
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            check_plain(name, depth + 1)
+            check_plain(item, depth + 1)
     elif isinstance(value, list | tuple):
         for item in value:
-            check_depth(item, depth + 1)
+            check_plain(item, depth + 1)
+
+
+def _check_unicode(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidRequest("the body holds text that is not Unicode") from error

@@ -5,82 +5,76 @@ Maps as they travel are plain dicts with text keys; `from_map` checks every fiel
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
+
+from msgspec import Meta, structs
 
 from metadata_log.errors import InvalidRequest
 from metadata_log.ids import BrokerId, NodeId, Uuid
+from metadata_log.limits import LIST_ITEMS_MAX
 from metadata_log.records.brokers import BrokerEndpoint, FeatureRange
-from metadata_log.wire.fields import INT32_MAX, Fields
+from metadata_log.wire.shapes import (
+    INT32_MAX,
+    INT64_MAX,
+    Natural,
+    Positive,
+    RawUuid,
+    RawUuids,
+    Shape,
+    check_text,
+    read_shape,
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegisterBroker:
+class RegisterBroker(Shape, frozen=True):
     """A broker process asks for its epoch. Source: KIP-631."""
 
     cluster_id: str
-    broker_id: BrokerId
-    incarnation_id: Uuid
-    endpoints: tuple[BrokerEndpoint, ...]
-    features: tuple[FeatureRange, ...]
+    broker_id: Annotated[BrokerId, Meta(ge=0, le=INT32_MAX)]
+    incarnation_id: RawUuid
+    endpoints: Annotated[tuple[BrokerEndpoint, ...], Meta(max_length=LIST_ITEMS_MAX)]
+    features: Annotated[tuple[FeatureRange, ...], Meta(max_length=LIST_ITEMS_MAX)]
     rack: str | None
-    log_dirs: tuple[Uuid, ...]
-    previous_broker_epoch: int
+    log_dirs: RawUuids
+    previous_broker_epoch: Annotated[int, Meta(ge=-1, le=INT64_MAX)]
     """Of the run that ended cleanly; -1 at a first start or after an unclean stop (KIP-966)."""
 
     def to_map(self) -> dict[str, Any]:
-        return {
-            "cluster_id": self.cluster_id,
-            "broker_id": self.broker_id,
-            "incarnation_id": self.incarnation_id,
-            "endpoints": self.endpoints,
-            "features": self.features,
-            "rack": self.rack,
-            "log_dirs": self.log_dirs,
-            "previous_broker_epoch": self.previous_broker_epoch,
-        }
+        return structs.asdict(self)
 
     @classmethod
     def from_map(cls, value: object) -> "RegisterBroker":
-        fields = Fields(value, "registration")
-        command = cls(
-            cluster_id=fields.text("cluster_id"),
-            broker_id=BrokerId(fields.integer("broker_id", high=INT32_MAX)),
-            incarnation_id=fields.uuid("incarnation_id"),
-            endpoints=fields.items("endpoints", _endpoint),
-            features=fields.items("features", _feature),
-            rack=fields.text_or_none("rack") or None,
-            log_dirs=fields.uuids("log_dirs"),
-            previous_broker_epoch=fields.integer("previous_broker_epoch", low=-1),
-        )
-        fields.done()
-        return command
+        """Read a registration as it travels.
+
+        Raises:
+            InvalidRequest: names the field.
+        """
+        command = read_shape(value, cls, "registration")
+        check_text("registration.cluster_id", command.cluster_id)
+        check_text("registration.rack", command.rack or "")
+        for endpoint in command.endpoints:
+            _check_endpoint(endpoint)
+        for feature in command.features:
+            _check_feature(feature)
+        return structs.replace(command, rack=command.rack or None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Registered:
-    """The answer to a registration."""
+class Registered(Shape, frozen=True, forbid_unknown_fields=False):
+    """The answer to a registration; a newer controller may add fields."""
 
-    broker_epoch: int
-    controller_id: NodeId
-    controller_epoch: int
-    high_watermark: int
-    session_timeout_ms: int
-    max_wait_ms: int
+    broker_epoch: Natural
+    controller_id: Annotated[NodeId, Meta(ge=0, le=INT64_MAX)]
+    controller_epoch: Natural
+    high_watermark: Natural
+    session_timeout_ms: Positive
+    max_wait_ms: Positive
 
     def to_map(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__}
+        return structs.asdict(self)
 
     @classmethod
     def from_map(cls, value: object) -> "Registered":
-        fields = Fields(value, "answer")
-        return cls(
-            broker_epoch=fields.integer("broker_epoch"),
-            controller_id=NodeId(fields.integer("controller_id")),
-            controller_epoch=fields.integer("controller_epoch"),
-            high_watermark=fields.integer("high_watermark"),
-            session_timeout_ms=fields.integer("session_timeout_ms", low=1),
-            max_wait_ms=fields.integer("max_wait_ms", low=1),
-        )
+        return read_shape(value, cls, "answer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,29 +138,21 @@ Command: TypeAlias = (
 )
 
 
-def _endpoint(value: object) -> BrokerEndpoint:
-    if isinstance(value, list | tuple) and len(value) == 4:
-        fields = Fields(dict(zip(BrokerEndpoint._fields, value, strict=True)), "endpoint")
-        return BrokerEndpoint(
-            fields.text("name"),
-            fields.text("host"),
-            fields.integer("port", low=1, high=65535),
-            fields.integer("security_protocol", high=3),
-        )
-    raise InvalidRequest("an endpoint is [name, host, port, security_protocol]")
+def _check_endpoint(endpoint: BrokerEndpoint) -> None:
+    check_text("endpoint.name", endpoint.name)
+    check_text("endpoint.host", endpoint.host)
+    if not 1 <= endpoint.port <= 65535:
+        raise InvalidRequest("endpoint.port must be an integer from 1 to 65535")
+    if not 0 <= endpoint.security_protocol <= 3:
+        raise InvalidRequest("endpoint.security_protocol must be an integer from 0 to 3")
 
 
-def _feature(value: object) -> FeatureRange:
-    if isinstance(value, list | tuple) and len(value) == 3:
-        fields = Fields(dict(zip(FeatureRange._fields, value, strict=True)), "feature")
-        feature = FeatureRange(
-            fields.text("name"),
-            fields.integer("min_version", high=32767),
-            fields.integer("max_version", high=32767),
+def _check_feature(feature: FeatureRange) -> None:
+    check_text("feature.name", feature.name)
+    for level in (feature.min_version, feature.max_version):
+        if not 0 <= level <= 32767:
+            raise InvalidRequest(f"the levels of feature {feature.name} must be integers from 0 to 32767")
+    if feature.min_version > feature.max_version:
+        raise InvalidRequest(
+            f"feature {feature.name}: min {feature.min_version} above max {feature.max_version}"
         )
-        if feature.min_version > feature.max_version:
-            raise InvalidRequest(
-                f"feature {feature.name}: min {feature.min_version} above max {feature.max_version}"
-            )
-        return feature
-    raise InvalidRequest("a feature is [name, min, max]")

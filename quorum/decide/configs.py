@@ -21,7 +21,7 @@ from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import RECORDS_PER_BATCH_MAX
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC, ConfigRecord
 from metadata_log.wire.commands import AlterConfigs
-from metadata_log.wire.fields import INT32_MAX, INT64_MAX
+from metadata_log.wire.shapes import INT32_MAX, INT64_MAX
 from quorum.decide.decision import Decision
 
 Check = Callable[[str], str | None]

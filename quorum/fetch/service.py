@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+
+from msgspec import structs
 
 from metadata_log import limits
 from metadata_log.batch import RecordBatch
@@ -76,7 +77,7 @@ class FetchService(AppliedListener):
         if request.broker_id != OBSERVER:
             # What it claims to have applied counts only in a history that is ours.
             is_foreign = is_not_of(self._log, request, self._judge(request))
-            heard = replace(request, want_fence=True) if is_foreign else request
+            heard = structs.replace(request, want_fence=True) if is_foreign else request
             heartbeat, written_end = controller.heartbeat(heard)
             while is_foreign and heartbeat.decision.more:
                 # Its next position may be ours, and nobody would go on: so all parts now, and messages between them.

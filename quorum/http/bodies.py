@@ -11,8 +11,8 @@ from metadata_log import limits
 from metadata_log.errors import InvalidRequest, UnsupportedMediaType
 from metadata_log.ids import BrokerId, Uuid, uuid_from_text
 from metadata_log.node.http_answers import JSON, MSGPACK
-from metadata_log.wire.bodies import check_depth, distinct, unpack
-from metadata_log.wire.fields import INT32_MAX
+from metadata_log.wire.bodies import check_plain, distinct, unpack
+from metadata_log.wire.shapes import INT32_MAX
 
 NDJSON: Final = "application/x-ndjson"
 OCTETS: Final = "application/octet-stream"
@@ -55,7 +55,7 @@ async def read_body(request: web.Request) -> tuple[Any, bytes]:
         value = json.loads(raw.decode(), object_pairs_hook=distinct)
     except (ValueError, RecursionError) as error:
         raise InvalidRequest(f"the body is not JSON: {error}") from error
-    check_depth(value)
+    check_plain(value)
     return value, raw
 
 
@@ -97,12 +97,6 @@ def int32(text: str, what: str) -> int:
     if value > INT32_MAX:
         raise InvalidRequest(f"{what} is at most {INT32_MAX}, not {text}")
     return value
-
-
-def truth(text: str, what: str) -> bool:
-    if text not in ("true", "false"):
-        raise InvalidRequest(f"{what} is true or false, not {text!r}")
-    return text == "true"
 
 
 def broker_id_of(text: str) -> BrokerId:

@@ -1,9 +1,10 @@
 """Edge: configs over HTTP: list and alter those of a topic, of a broker, or of the whole cluster."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from aiohttp import web
+from msgspec import UNSET, Meta, UnsetType, field
 
 from metadata_log import limits
 from metadata_log.errors import InvalidRequest, UnknownTopicOrPartition
@@ -11,26 +12,34 @@ from metadata_log.image.configs import configs_items
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC
 from metadata_log.wire.commands import AlterConfigs
-from metadata_log.wire.fields import Fields
+from metadata_log.wire.shapes import Natural32, Shape, TextMap, check_text, check_text_map, read_shape
 from quorum.http.bodies import broker_id_of, read_body
 from quorum.http.door import Door
 
 RESOURCES: Final = ("topic", "broker", "cluster")
 
 
+class Change(Shape, frozen=True):
+    """Configs to set and to unset of the one resource named."""
+
+    topic: str | UnsetType = UNSET
+    broker: Natural32 | UnsetType = UNSET
+    cluster: bool | UnsetType = UNSET
+    set: TextMap = field(default_factory=dict)
+    unset: Annotated[tuple[str, ...], Meta(max_length=limits.LIST_ITEMS_MAX)] = ()
+
+
 async def alter_configs(door: Door, request: web.Request) -> web.Response:
     body, raw = await read_body(request)
-    fields = Fields(body, "configs")
-    resource_type, resource_name = _resource(
-        {name: fields.anything(name) for name in RESOURCES if fields.has(name)}
-    )
+    change = read_shape(body, Change, "configs")
+    check_text_map("configs.set", change.set, value_bytes_max=limits.CONFIG_VALUE_BYTES_MAX)
+    for name in change.unset:
+        check_text("configs.unset", name)
+    named = {name: getattr(change, name) for name in RESOURCES if getattr(change, name) is not UNSET}
+    resource_type, resource_name = _resource(named)
     command = AlterConfigs(
-        resource_type=resource_type,
-        resource_name=resource_name,
-        set=fields.text_map("set", bytes_max=limits.CONFIG_VALUE_BYTES_MAX, default={}),
-        unset=fields.items("unset", _name, default=()),
+        resource_type=resource_type, resource_name=resource_name, set=change.set, unset=change.unset
     )
-    fields.done()
     return await door.write(request, command, raw)
 
 
@@ -50,16 +59,12 @@ async def list_configs(door: Door, request: web.Request) -> web.Response:
     return await door.read_items(request, items)
 
 
-def _name(value: object) -> str:
-    return Fields({"name": value}, "unset").text("name")
-
-
 def _resource(named: Mapping[str, Any]) -> tuple[int, str]:
     """Return resource_type and resource_name of the one thing named: topic, broker or cluster."""
     match list(named.items()):
         case [("topic", str(name))]:
             return TOPIC, name
-        case [("broker", int(broker_id))] if not isinstance(broker_id, bool) and 0 <= broker_id < 2**31:
+        case [("broker", int(broker_id))]:
             return BROKER, str(broker_id)
         case [("cluster", True)]:
             return BROKER, CLUSTER_DEFAULT

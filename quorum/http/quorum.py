@@ -1,17 +1,40 @@
 """Edge: the quorum over HTTP: describe it, transfer its leadership, add and remove voters."""
 
 import urllib.parse
-from typing import Final
+from typing import Annotated, Final, Literal
 
 from aiohttp import web
+from msgspec import UNSET, Meta, UnsetType
 
 from metadata_log.errors import InvalidRequest
 from metadata_log.ids import NodeId
 from metadata_log.wire.commands import AddVoter, RemoveVoter
-from metadata_log.wire.fields import INT32_MAX, Fields, is_host
+from metadata_log.wire.fields import is_host
+from metadata_log.wire.shapes import INT32_MAX, INT64_MAX, Shape, check_text, read_shape
 from quorum.config import WILDCARDS
-from quorum.http.bodies import directory_id_of, int32, read_body, read_raw, truth
+from quorum.http.bodies import directory_id_of, int32, read_body, read_raw
 from quorum.http.door import Door
+
+
+class Transfer(Shape, frozen=True):
+    """`to` is the next leader; None leaves the choice to the controller."""
+
+    to: Annotated[NodeId, Meta(ge=0, le=INT64_MAX)] | None
+
+
+class NewVoter(Shape, frozen=True):
+    id: Annotated[NodeId, Meta(ge=0, le=INT32_MAX)]
+    directory_id: str
+    raft: str
+    validate_only: bool = False
+    replaces: str | UnsetType = UNSET
+
+
+class RemovedVoter(Shape, frozen=True):
+    """The query that names a voter's directory."""
+
+    directory_id: str
+    validate_only: Literal["true", "false"] = "false"
 
 
 async def show_quorum(door: Door, request: web.Request) -> web.Response:
@@ -20,43 +43,39 @@ async def show_quorum(door: Door, request: web.Request) -> web.Response:
 
 async def transfer_leadership(door: Door, request: web.Request) -> web.Response:
     body, _ = await read_body(request)
-    fields = Fields(body, "transfer")
-    to = fields.optional("to", lambda value: NodeId(Fields({"to": value}, "transfer").integer("to")))
-    fields.done()
-    leader_id = await door.controller.transfer(to)
+    leader_id = await door.controller.transfer(read_shape(body, Transfer, "transfer").to)
     return door.ok(request, {"leader_id": leader_id})
 
 
 async def add_voter(door: Door, request: web.Request) -> web.Response:
     body, raw = await read_body(request)
-    fields = Fields(body, "voter")
-    host, port = _host_port(fields.text("raft"))
+    voter = read_shape(body, NewVoter, "voter")
+    host, port = _host_port(voter.raft)
     command = AddVoter(
-        voter_id=NodeId(fields.integer("id", high=INT32_MAX)),
-        directory_id=directory_id_of(fields.text("directory_id")),
+        voter_id=voter.id,
+        directory_id=directory_id_of(voter.directory_id),
         host=host,
         port=port,
-        validate_only=fields.boolean("validate_only", default=False),
-        replaces=directory_id_of(fields.text("replaces")) if fields.has("replaces") else None,
+        validate_only=voter.validate_only,
+        replaces=directory_id_of(voter.replaces) if isinstance(voter.replaces, str) else None,
     )
-    fields.done()
     return await door.write(request, command, raw)
 
 
 async def remove_voter(door: Door, request: web.Request) -> web.Response:
-    # Refuse unknown parameters: a misspelt validate_only must not remove a voter.
-    fields = Fields(dict(request.query), "query")
+    # The shape refuses unknown parameters: a misspelt validate_only must not remove a voter.
+    query = read_shape(dict(request.query), RemovedVoter, "query")
     command = RemoveVoter(
         voter_id=NodeId(int32(request.match_info["id"], "a voter's id")),
-        directory_id=directory_id_of(fields.text("directory_id")),
-        validate_only=truth(fields.text("validate_only", default="false"), "validate_only"),
+        directory_id=directory_id_of(query.directory_id),
+        validate_only=query.validate_only == "true",
     )
-    fields.done()
     return await door.write(request, command, await read_raw(request))
 
 
 def _host_port(text: str) -> tuple[str, int]:
     """Read HOST:PORT; an IPv6 host stands in brackets."""
+    check_text("voter.raft", text)
     try:
         parts = urllib.parse.urlsplit(f"//{text}")
         host, port = parts.hostname or "", parts.port

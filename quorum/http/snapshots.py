@@ -5,6 +5,7 @@ import os
 from typing import BinaryIO, Final
 
 from aiohttp import hdrs, web
+from msgspec import structs
 
 from metadata_log import limits
 from metadata_log.errors import DamagedFile, PositionOutOfRange, SnapshotNotFound
@@ -18,7 +19,7 @@ async def list_snapshots(door: Door, request: web.Request) -> web.Response:
     body = {
         "end_offset": committed.end_offset,
         "controller_epoch": committed.controller_epoch,
-        "items": [{name: getattr(offer, name) for name in offer.__slots__} for offer in offers],
+        "items": [structs.asdict(offer) for offer in offers],
     }
     return door.ok(request, body)
 
@@ -26,7 +27,7 @@ async def list_snapshots(door: Door, request: web.Request) -> web.Response:
 async def take_snapshot(door: Door, request: web.Request) -> web.Response:
     await read_raw(request)
     offer = await door.keeper.take()
-    return door.ok(request, {name: getattr(offer, name) for name in offer.__slots__}, status=201)
+    return door.ok(request, structs.asdict(offer), status=201)
 
 
 async def download_snapshot(door: Door, request: web.Request) -> web.StreamResponse:

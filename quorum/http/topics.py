@@ -1,8 +1,9 @@
 """Edge: topics over HTTP: list, describe, create, delete."""
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from aiohttp import web
+from msgspec import Meta, field, structs
 
 from metadata_log import limits
 from metadata_log.errors import UnknownTopicOrPartition
@@ -11,9 +12,26 @@ from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topics import list_topics as rows_of
 from metadata_log.image.views import describe_topic
 from metadata_log.wire.commands import CreateTopic, DeleteTopic
-from metadata_log.wire.fields import Fields
+from metadata_log.wire.shapes import INT32_MAX, Int32, Shape, TextMap, check_text_map, read_shape
 from quorum.http.bodies import read_body, read_raw
 from quorum.http.door import Door
+
+Replicas = Annotated[
+    tuple[Annotated[BrokerId, Meta(ge=0, le=INT32_MAX)], ...], Meta(max_length=limits.LIST_ITEMS_MAX)
+]
+Assignment = Annotated[tuple[Replicas, ...], Meta(max_length=limits.PARTITIONS_PER_TOPIC_MAX + 1)]
+"""The replicas of each partition; one partition too many is left to the decision, which has words for it."""
+
+
+class NewTopic(Shape, frozen=True):
+    """A topic to create, as clients describe it; the fields are those of CreateTopic."""
+
+    name: str
+    partitions: Int32 = -1
+    replication_factor: Int32 = -1
+    assignment: Assignment | None = None
+    configs: TextMap = field(default_factory=dict)
+    validate_only: bool = False
 
 
 async def list_topics(door: Door, request: web.Request) -> web.Response:
@@ -34,40 +52,14 @@ async def show_topic(door: Door, request: web.Request) -> web.Response:
 
 async def create_topic(door: Door, request: web.Request) -> web.Response:
     body, raw = await read_body(request)
-    fields = Fields(body, "topic")
-    command = CreateTopic(
-        name=fields.text("name", bytes_max=limits.HTTP_BODY_BYTES_MAX),
-        partitions=fields.integer("partitions", low=-(2**31), high=2**31 - 1, default=-1),
-        replication_factor=fields.integer("replication_factor", low=-(2**31), high=2**31 - 1, default=-1),
-        assignment=_assignment(fields),
-        configs=fields.text_map("configs", bytes_max=limits.CONFIG_VALUE_BYTES_MAX, default={}),
-        validate_only=fields.boolean("validate_only", default=False),
-    )
-    fields.done()
+    topic = read_shape(body, NewTopic, "topic")
+    check_text_map("topic.configs", topic.configs, value_bytes_max=limits.CONFIG_VALUE_BYTES_MAX)
+    command = CreateTopic(**structs.asdict(topic))
     return await door.write(request, command, raw, status=200 if command.validate_only else 201)
 
 
 async def delete_topic(door: Door, request: web.Request) -> web.Response:
     return await door.write(request, DeleteTopic(name=request.match_info["name"]), await read_raw(request))
-
-
-def _assignment(fields: Fields) -> tuple[tuple[BrokerId, ...], ...] | None:
-    def replicas(value: object) -> tuple[BrokerId, ...]:
-        if not isinstance(value, list | tuple) or len(value) > limits.LIST_ITEMS_MAX:
-            raise fields.wrong("assignment", "a list of lists of broker ids")
-        for broker_id in value:
-            if isinstance(broker_id, bool) or not isinstance(broker_id, int) or not 0 <= broker_id < 2**31:
-                raise fields.wrong("assignment", "a list of lists of broker ids")
-        return tuple(map(BrokerId, value))
-
-    if not fields.has("assignment"):
-        return None
-    return fields.optional(
-        "assignment",
-        lambda value: Fields({"assignment": value}, "topic").items(
-            "assignment", replicas, most=limits.PARTITIONS_PER_TOPIC_MAX + 1
-        ),
-    )
 
 
 ROUTES: Final = (

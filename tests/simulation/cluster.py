@@ -31,6 +31,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import TypeVar
 
+from msgspec import structs
+
 from broker_agent.config import BrokerSettings
 from broker_agent.follower import Follower, read_frames
 from broker_agent.session import Call, Fetched, Refused, Session, WaitUntil
@@ -487,7 +489,7 @@ class SimulatedBroker:
 
         async def serve(controller: SimulatedController) -> Registered | Fetched:
             if isinstance(request, FetchRequest):
-                asked = replace(request, max_bytes=self.answer_bytes)
+                asked = structs.replace(request, max_bytes=self.answer_bytes)
                 answer, frames = decode_fetch_body(await controller.fetches.fetch(asked))
                 return Fetched(answer=answer, frames=frames)
             outcome = await controller.submit(request, actor=f"Broker:{request.broker_id}", request=None)

@@ -12,6 +12,7 @@ from metadata_log.batch import NO_ENVELOPE
 from metadata_log.codec import decode, encode
 from metadata_log.ids import LOST, MIGRATING, NO_LEADER, UNASSIGNED, BrokerId, NodeId, TopicId, Uuid
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
+from metadata_log.limits import FETCH_BYTES_DEFAULT
 from metadata_log.records.brokers import (
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
@@ -152,6 +153,10 @@ class World:
             "applied_offset": self.image.end_offset,
             "want_fence": False,
             "want_shut_down": False,
+            "offline_log_dirs": (),
+            "cordoned_log_dirs": None,
+            "max_bytes": FETCH_BYTES_DEFAULT,
+            "max_wait_ms": 0,
         }
         return FetchRequest(**(fields | changes))  # type: ignore[arg-type]
 

@@ -22,7 +22,7 @@ from metadata_log.errors import (
 )
 from metadata_log.ids import BrokerId, NodeId, Uuid
 from metadata_log.image.metadata_image import EMPTY, MetadataImage, buckets_of
-from metadata_log.limits import RECORDS_PER_PART_MAX
+from metadata_log.limits import FETCH_BYTES_DEFAULT, RECORDS_PER_PART_MAX
 from metadata_log.records.brokers import BrokerEndpoint, FeatureRange
 from metadata_log.records.configs import BROKER
 from metadata_log.wire.commands import (
@@ -141,6 +141,10 @@ def poll(broker_id: int, epoch: int, *, applied: int, incarnation: int = 1, **wi
         applied_offset=applied,
         want_fence=wishes.get("want_fence", False),
         want_shut_down=wishes.get("want_shut_down", False),
+        offline_log_dirs=(),
+        cordoned_log_dirs=None,
+        max_bytes=FETCH_BYTES_DEFAULT,
+        max_wait_ms=0,
     )
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from metadata_log.ids import NO_LEADER, BrokerId
-from metadata_log.wire.fields import INT64_MAX
+from metadata_log.wire.shapes import INT64_MAX
 from quorum.sessions import Liveness
 from tests.support.decisions import World
 

@@ -1,9 +1,9 @@
 """Edge: what the transcripts leave out: refusals by kind, parts, bystanders of a fencing, what is answered and why."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from metadata_log.batch import NO_ENVELOPE
 from metadata_log.codec import encode

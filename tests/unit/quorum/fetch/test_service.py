@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgpack
 import pytest
+from msgspec.structs import replace
 
 from metadata_log.errors import NotController
 from metadata_log.ids import BrokerId, NodeId

@@ -1,0 +1,84 @@
+"""Edge: what a body may hold, over HTTP to a controller that leads: what does not fit its shape is refused by name."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from metadata_log import limits
+from metadata_log.ids import uuid_text
+from tests.unit.quorum.test_controller import uuid
+from tests.unit.quorum.test_voters import Ask, Desk, at_desk
+
+TOPIC = {"name": "x", "partitions": 1, "replication_factor": 1}
+VOTER = {"id": 4, "directory_id": uuid_text(uuid(504)), "raft": "127.0.0.1:9004"}
+SETTING = {"cluster": True}
+DIRECTORY = f"directory_id={uuid_text(uuid(502))}"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "named"),
+    [
+        ("POST", "/v1/topics", [], "topic: expected object"),
+        ("POST", "/v1/topics", {}, "missing required field name"),
+        ("POST", "/v1/topics", TOPIC | {"name": None}, "topic.name"),
+        ("POST", "/v1/topics", TOPIC | {"partition": 1}, "unknown field partition"),
+        ("POST", "/v1/topics", TOPIC | {"partitions": 2**31}, "topic.partitions"),
+        ("POST", "/v1/topics", TOPIC | {"partitions": 1.0}, "topic.partitions"),
+        ("POST", "/v1/topics", TOPIC | {"partitions": True}, "topic.partitions"),
+        ("POST", "/v1/topics", TOPIC | {"partitions": None}, "topic.partitions"),
+        ("POST", "/v1/topics", TOPIC | {"assignment": [[-1]]}, "topic.assignment"),
+        ("POST", "/v1/topics", TOPIC | {"assignment": [1]}, "topic.assignment"),
+        ("POST", "/v1/topics", TOPIC | {"assignment": [[1] * 1_001]}, "topic.assignment"),
+        ("POST", "/v1/topics", TOPIC | {"configs": None}, "topic.configs"),
+        ("POST", "/v1/topics", TOPIC | {"configs": {"a": 1}}, "topic.configs"),
+        (
+            "POST",
+            "/v1/topics",
+            TOPIC | {"configs": {"ä" * 128: ""}},
+            "topic.configs must be text of at most 255",
+        ),
+        ("POST", "/v1/topics", TOPIC | {"validate_only": 1}, "topic.validate_only"),
+        ("POST", "/v1/topics", TOPIC | {"name": "\ud800"}, "not Unicode"),
+        ("PATCH", "/v1/configs", {}, "name one of"),
+        ("PATCH", "/v1/configs", {"cluster": False}, "name one of"),
+        ("PATCH", "/v1/configs", {"cluster": True, "topic": "x"}, "name one of"),
+        ("PATCH", "/v1/configs", {"topic": None}, "configs.topic"),
+        ("PATCH", "/v1/configs", {"broker": True}, "configs.broker"),
+        ("PATCH", "/v1/configs", {"broker": -1}, "configs.broker"),
+        ("PATCH", "/v1/configs", SETTING | {"unset": [None]}, "configs.unset"),
+        (
+            "PATCH",
+            "/v1/configs",
+            SETTING | {"unset": ["x" * 256]},
+            "configs.unset must be text of at most 255",
+        ),
+        ("PATCH", "/v1/configs", SETTING | {"unset": ["x"] * 1_001}, "configs.unset"),
+        (
+            "PATCH",
+            "/v1/configs",
+            SETTING | {"set": {"a": "x" * (limits.CONFIG_VALUE_BYTES_MAX + 1)}},
+            f"at most {limits.CONFIG_VALUE_BYTES_MAX} bytes",
+        ),
+        ("POST", "/v1/quorum/transfer", {}, "missing required field to"),
+        ("POST", "/v1/quorum/transfer", {"to": -1}, "transfer.to"),
+        ("POST", "/v1/quorum/voters", VOTER | {"id": 2**31}, "voter.id"),
+        ("POST", "/v1/quorum/voters", VOTER | {"directory_id": "x"}, "directory_id"),
+        ("POST", "/v1/quorum/voters", VOTER | {"replaces": None}, "voter.replaces"),
+        ("POST", "/v1/quorum/voters", VOTER | {"raft": "0.0.0.0:1"}, "raft must be"),
+        ("DELETE", f"/v1/quorum/voters/2?{DIRECTORY}&validateonly=true", None, "unknown field validateonly"),
+        ("DELETE", f"/v1/quorum/voters/2?{DIRECTORY}&validate_only=yes", None, "query.validate_only"),
+        ("DELETE", "/v1/quorum/voters/2", None, "missing required field directory_id"),
+    ],
+)
+def test_what_does_not_fit_its_shape_is_refused_and_named(
+    tmp_path: Path, method: str, path: str, body: Any, named: str
+) -> None:
+    async def story(desk: Desk, ask: Ask) -> None:
+        before = desk.controller.tip.end_offset
+        status, answer = await ask(method, path, body)
+        assert (status, answer["error"], answer["code"]) == (400, "INVALID_REQUEST", 42)
+        assert named in answer["message"]
+        assert desk.controller.tip.end_offset == before
+
+    at_desk(tmp_path, story)
