@@ -16,9 +16,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeVar
-
-import msgpack
+from typing import Final, TypeVar
 
 from metadata_log import limits
 from metadata_log.apply import apply, is_next
@@ -28,6 +26,7 @@ from metadata_log.errors import (
     ChangePending,
     InvalidRequest,
     InvariantBroken,
+    MetadataError,
     NotController,
     OutcomeUnknown,
     Rejected,
@@ -37,37 +36,33 @@ from metadata_log.ids import BrokerId, NodeId, Uuid, uuid_text
 from metadata_log.image.metadata_image import EMPTY, Delta, MetadataImage
 from metadata_log.records.quorum import KRAFT_VERSION_LEVEL, Voter, VoterEndpoint
 from metadata_log.records.snapshots import RequestResultRecord
-from metadata_log.wire.commands import AddVoter, Command, RemoveVoter
-from metadata_log.wire.fetch import FetchRequest
+from metadata_log.wire.commands import AddVoter, BrokerHeartbeat, Command, RemoveVoter
+from quorum.applied_listener import AppliedListener
 from quorum.config import ControllerSettings
-from quorum.decide.brokers import Heartbeat, fence, heartbeat
-from quorum.decide.decision import Answer, Decision
-from quorum.decide.dispatch import OPERATIONS, decide
+from quorum.decide.canonical import IdempotencyKey, idempotency_key, pack_outcome, unpack_outcome
+from quorum.decide.context import NOBODY, DecideContext
+from quorum.decide.decision import Decision, Outcome
+from quorum.decide.fencing import fence
+from quorum.decide.parts import leaving_after
 from quorum.decide.quorum import claim, identities
+from quorum.decide.registry import BY_OPERATION, DECISIONS, decide
 from quorum.decide.voter_changes import check_change
 from quorum.raft.raft_log import RaftLog, Voters
-from quorum.sessions import Liveness
+from quorum.sessions import Sessions
+from quorum.waiters import Waiter, Waiters
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """How a write makes itself repeatable: its id, and the hash of all it asked."""
-
-    request_id: Uuid
-    sha256: bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What a write is answered, and the offsets of its records: `base_offset` inclusive, `end_offset` exclusive.
+class Written:
+    """What a write leads to, and the offsets of its records: `base_offset` inclusive, `end_offset` exclusive.
 
     One that wrote nothing has base = end = the offset it waited for.
     """
 
-    answer: Answer
+    outcome: Outcome
     base_offset: int
     end_offset: int
 
@@ -88,16 +83,6 @@ one silence, and a leader that is not heard is replaced."""
 
 CLOCK_JUMP_MS: Final = 1_000
 """Unix time and our own clock drift apart by less between two checks, unless somebody sets the clock."""
-
-
-class _Waiter(NamedTuple):
-    """One who waits until `end_offset` is applied under the claim of `controller_epoch`."""
-
-    controller_epoch: int
-    end_offset: int
-    request_id: Uuid | None
-    wrote: bool
-    future: asyncio.Future[None]
 
 
 @dataclass(slots=True)
@@ -121,23 +106,11 @@ class Counters:
     commit_ms: deque[float] = field(default_factory=lambda: deque(maxlen=1024))
 
 
-class AppliedListener:
-    """What follows the committed log on this node: segments, window, parked fetches, snapshots."""
-
-    def on_applied(self, batch: RecordBatch, frame: bytes, image: MetadataImage, delta: Delta) -> None:
-        """Learn of a batch that was applied; `image` is the state after it."""
-
-    def on_restored(self, image: MetadataImage) -> None:
-        """Learn that the state was replaced by a snapshot's."""
-
-    def on_activity(self, *, active: bool) -> None:
-        """Learn that this node became or ceased to be the active controller."""
-
-
 class Controller:
     """Implements RaftListener; `raft` is attached once, before it runs."""
 
     raft: RaftLog
+    records_per_part_max = limits.RECORDS_PER_PART_MAX
 
     def __init__(
         self,
@@ -158,7 +131,7 @@ class Controller:
         self._load_snapshot = load_snapshot
         self._listeners: list[AppliedListener] = []
         self.committed: MetadataImage = EMPTY
-        self.liveness = Liveness(session_timeout_ms=settings.timing.session_timeout_ms)
+        self.sessions = Sessions(session_timeout_ms=settings.timing.session_timeout_ms)
         self.counters = Counters()
         self.leader_hint: NodeId | None = None
         self._tip: MetadataImage | None = None
@@ -167,7 +140,11 @@ class Controller:
         self._in_flight: deque[_InFlight] = deque()
         self._broker_ends: dict[BrokerId, int] = {}
         """Where the newest of our batches that touched a broker ends."""
-        self._waiters: deque[_Waiter] = deque()
+        self._waiters = Waiters()
+        self._leaving: frozenset[BrokerId] = NOBODY
+        """Brokers that changes in parts are taking out of service, as of the tip."""
+        self._leaving_committed: frozenset[BrokerId] = NOBODY
+        """The same as of `committed`, on every controller: a new leader goes on from it."""
         self._transfers: list[asyncio.Future[NodeId]] = []
         self._turn_over: asyncio.Event | None = None
         """Set when the turn of a long decision is over; None: nobody has one."""
@@ -212,29 +189,32 @@ class Controller:
 
     # --- writes
 
-    async def submit(self, command: Command, *, actor: str | None, request: Request | None) -> Outcome:
+    async def submit(self, command: Command, *, actor: str | None, request_id: Uuid | None) -> Written:
         """Decide `command`, append its records, and answer once they are applied.
+
+        The same `request_id` with the same command is answered as it was the first time, on whichever door it comes.
 
         Raises:
             Rejected: the decision refused; nothing was appended.
             NotController: not active, or another claim was applied before our records.
             OutcomeUnknown: no word within `commit_timeout_ms`; the records may still commit.
         """
-        operation = OPERATIONS[type(command)]
+        operation = DECISIONS[type(command)].operation
+        key = None if request_id is None else idempotency_key(request_id, operation, command)
         while True:
             await self.turn()
             # From here to the append: no await. The tip we read is the tip we extend.
             tip, began_ms = self.tip, self._now_ms()
-            if request is not None and (known := tip.results.get(request.request_id)) is not None:
-                return await self._repeated(known, operation, request)
-            decision = self._decide(command)
+            if key is not None and (known := tip.results.get(key.request_id)) is not None:
+                return await self._repeated(known, operation, key)
+            decision = decide(self._context(), command)
             envelope = Envelope(actor=actor, cause=decision.cause)
-            if request is not None and not decision.more:
+            if key is not None and not decision.more:
                 envelope = envelope._replace(
-                    request_id=request.request_id,
-                    request_sha256=request.sha256,
+                    request_id=key.request_id,
+                    request_sha256=key.sha256,
                     operation=operation,
-                    response=msgpack.packb(_sorted(decision.outcome())) if decision.refusal is None else None,
+                    response=pack_outcome(decision.result()) if decision.refusal is None else None,
                 )
             batch = self.append(decision, envelope) if decision.records else None
             self._take_turn(began_ms)
@@ -258,19 +238,21 @@ class Controller:
         self._turn_over.set()
         self._turn_over = None
 
-    def _decide(self, command: Command) -> Decision:
-        return decide(
-            self.tip,
-            command,
-            liveness=self.liveness,
+    def _context(self, *, own: BrokerId | None = None) -> DecideContext:
+        """Return what a decision now rests on. A broker's own change may go on while it is being taken out of service."""
+        return DecideContext(
+            image=self.tip,
+            sessions=self.sessions,
             now_ms=self._now_ms(),
             rng=self._rng,
             cluster_id=self._settings.cluster_id,
+            ineligible=self._leaving if own is None else self._leaving - {own},
+            records_max=self.records_per_part_max,
         )
 
     async def _carried_out(
         self, decision: Decision, envelope: Envelope, batch: RecordBatch | None
-    ) -> Outcome:
+    ) -> Written:
         """Return once a decision just made is applied, and what it rests on if it has no batch; raises as `submit`."""
         if batch is None:
             # A refusal and "nothing to do" may rest on records in flight, so they wait for them; and on a state that a
@@ -281,7 +263,7 @@ class Controller:
                 raise self.not_controller()  # a newer claim was applied before this task was woken
             await self.settled(end_offset, request_id=None, wrote=False)
             self.counters.writes_refused += decision.refusal is not None
-            return Outcome(answer=decision.outcome(), base_offset=end_offset, end_offset=end_offset)
+            return Written(outcome=decision.result(), base_offset=end_offset, end_offset=end_offset)
         self.counters.writes += 1
         await self.settled(batch.end_offset, request_id=envelope.request_id, wrote=True)
         stored = None if envelope.request_id is None else self.committed.results.get(envelope.request_id)
@@ -290,20 +272,20 @@ class Controller:
             envelope.response,
         ):
             return _stored(stored)  # another controller carried it out, and a snapshot told us
-        return Outcome(answer=decision.outcome(), base_offset=batch.base_offset, end_offset=batch.end_offset)
+        return Written(outcome=decision.result(), base_offset=batch.base_offset, end_offset=batch.end_offset)
 
-    async def _repeated(self, known: RequestResultRecord, operation: str, request: Request) -> Outcome:
-        if (known.operation, known.request_sha256) != (operation, request.sha256):
+    async def _repeated(self, known: RequestResultRecord, operation: str, key: IdempotencyKey) -> Written:
+        if (known.operation, known.request_sha256) != (operation, key.sha256):
             refusal = InvalidRequest(
                 f"this request id was used for another request ({known.operation} at offset {known.base_offset}); "
                 "draw a new id for a new request"
             )
             return await self._carried_out(Decision(refusal=refusal), NO_ENVELOPE, None)
-        await self.settled(known.end_offset, request_id=request.request_id, wrote=True)
-        return _stored(self.committed.results.get(request.request_id) or known)
+        await self.settled(known.end_offset, request_id=key.request_id, wrote=True)
+        return _stored(self.committed.results.get(key.request_id) or known)
 
     def append(self, decision: Decision, envelope: Envelope) -> RecordBatch:
-        """Append a decision's records to the tip as one batch, without waiting.
+        """Append a decision's records to the tip as one batch, without waiting, and make its changes of sessions.
 
         Raises:
             NotController, ThrottlingQuotaExceeded, PolicyViolation: nothing was appended.
@@ -315,7 +297,14 @@ class Controller:
             raise ThrottlingQuotaExceeded(
                 f"{limits.WAITERS_MAX} writes wait for their commit; try again shortly"
             )
-        return self._extend(tip, decision, envelope, controller_epoch=tip.controller_epoch)
+        batch = self._extend(tip, decision, envelope, controller_epoch=tip.controller_epoch)
+        self._change_sessions(decision)
+        return batch
+
+    def _change_sessions(self, decision: Decision) -> None:
+        now_ms = self._now_ms()
+        for change in decision.session_changes:
+            self.sessions.carry_out(change, now_ms=now_ms)
 
     def _extend(
         self, tip: MetadataImage, decision: Decision, envelope: Envelope, *, controller_epoch: int
@@ -334,14 +323,16 @@ class Controller:
         self._in_flight.append(_InFlight(batch=batch, frame=frame, image=image, delta=delta))
         for broker_id in delta.brokers:
             self._broker_ends[broker_id] = batch.end_offset
+        self._leaving = leaving_after(self._leaving, batch)
         return batch
 
     async def settled(self, end_offset: int, *, request_id: Uuid | None, wrote: bool) -> None:
         """Wait until all below `end_offset` is applied under our claim; raises as `submit`."""
         if self.committed.end_offset >= end_offset and self.committed.controller_epoch == self._claim_epoch:
             return
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append(_Waiter(self._claim_epoch, end_offset, request_id, wrote, future))
+        future = self._waiters.add(
+            controller_epoch=self._claim_epoch, end_offset=end_offset, request_id=request_id, wrote=wrote
+        )
         started = self._now_ms()
         try:
             async with asyncio.timeout(self._settings.timing.commit_timeout_ms / 1000):
@@ -410,21 +401,20 @@ class Controller:
         return bool(self._waiters)
 
     def stop_waiting(self) -> None:
-        """Tell all who still wait that this controller will not learn what became of their records."""
-        waiters, self._waiters = self._waiters, deque()
-        for waiter in waiters:
-            if not waiter.future.done():
-                waiter.future.set_exception(
-                    OutcomeUnknown("this controller is stopping; repeat with the same request id elsewhere")
-                    if waiter.wrote
-                    else self.not_controller()
-                )
+        """End all waits: this controller will not learn what became of those records."""
+        self._waiters.end_all(
+            lambda waiter: (
+                OutcomeUnknown("this controller is stopping; repeat with the same request id elsewhere")
+                if waiter.wrote
+                else self.not_controller()
+            )
+        )
 
     # --- who votes
 
     async def change_voters(
-        self, command: AddVoter | RemoveVoter, *, actor: str | None, request: Request | None
-    ) -> Outcome:
+        self, command: AddVoter | RemoveVoter, *, actor: str | None, request_id: Uuid | None
+    ) -> Written:
         """Let one more controller vote, or one less, where the quorum can bear it; one change at a time.
 
         With `validate_only` all is judged and nothing written. A repeated request is answered as it was, whatever the
@@ -437,25 +427,25 @@ class Controller:
         """
         await self.turn()  # here, so that `submit` does not wait between what is judged here and its append
         tip = self.tip
-        if request is None or tip.results.get(request.request_id) is None:
+        if request_id is None or tip.results.get(request_id) is None:
             raft = self.raft.status()
             if raft.change_pending or tip.quorum.voters != self.committed.quorum.voters:
                 raise ChangePending("another change of voters is in flight; ask again when it is in force")
-            decision = self._decide(command)
+            decision = decide(self._context(), command)
             if decision.refusal is None:
                 try:
                     check_change(command, raft, node_id=self._settings.node_id)
                 except Rejected as refusal:
                     # Like any refusal: told only with proof that no newer controller sees it otherwise.
                     return await self._carried_out(Decision(refusal=refusal), NO_ENVELOPE, None)
-        return await self.submit(command, actor=actor, request=request)
+        return await self.submit(command, actor=actor, request_id=request_id)
 
     # --- brokers
 
-    def heartbeat(self, request: FetchRequest) -> tuple[Heartbeat, int | None]:
-        """Decide what a broker's fetch asks for, and append it; the session is renewed as of now.
+    def heartbeat(self, command: BrokerHeartbeat) -> tuple[Decision, int | None]:
+        """Decide a broker's heartbeat, and append what it leads to; the session is renewed as of now.
 
-        Of a long change one part is made, and the next by the broker's next fetch.
+        Of a long change one part is made, and the next by the broker's next heartbeat.
 
         Also returns the end offset of what was appended now or before about this broker, for `settled`; None if nothing
         of it is in flight. An answer given earlier would renew the session of a broker whose fencing is about to commit,
@@ -465,16 +455,21 @@ class Controller:
             StaleBrokerEpoch: the broker is not the registered one.
             NotController, ThrottlingQuotaExceeded.
         """
-        end_offset = self._broker_ends.get(request.broker_id, 0)
+        broker_id = command.broker_id
+        end_offset = self._broker_ends.get(broker_id, 0)
         began_ms = self._now_ms()
-        decided = heartbeat(self.tip, request, liveness=self.liveness, now_ms=began_ms)
-        decision = decided.decision
-        decision.outcome()
+        decision = decide(self._context(own=broker_id), command)
+        decision.result()
         if decision.records:
-            envelope = Envelope(actor=f"Broker:{request.broker_id}", cause=decision.cause)
+            envelope = Envelope(actor=f"Broker:{broker_id}", cause=decision.cause)
             end_offset = self.append(decision, envelope).end_offset
             self._take_turn(began_ms)
-        return decided, end_offset if end_offset > self.committed.end_offset else None
+        else:
+            self._change_sessions(decision)
+        if not decision.more:
+            # It was heard, so nothing takes it out of service any more; what was taken so far stays taken.
+            self._leaving -= {broker_id}
+        return decision, end_offset if end_offset > self.committed.end_offset else None
 
     def is_fenced(self, broker_id: BrokerId, broker_epoch: int) -> bool:
         """Answer whether nothing of what is decided by now has this registration serve."""
@@ -496,11 +491,11 @@ class Controller:
         self._watch_time_of_day(now_ms)
         if slept_ms > self._settings.timing.session_timeout_ms // 2:
             # The silence was ours: a process that did not run cannot blame brokers for not being heard.
-            self.liveness.grant_all(self._tip, now_ms)
+            self.sessions.grant_all(self._tip, now_ms)
             self.counters.session_checks_late += 1
             log.warning("session_checks_late", extra={"slept_ms": slept_ms})
             return False
-        expired = self.liveness.expired(now_ms)
+        expired = self.sessions.expired(now_ms)
         if expired is None:
             return False
         broker_id, broker_epoch, silent_ms = expired
@@ -511,7 +506,7 @@ class Controller:
                     return True
             except ThrottlingQuotaExceeded:
                 return True
-        self.liveness.forget(broker_id, broker_epoch)
+        self.sessions.forget(broker_id, broker_epoch)
         return True
 
     def _watch_time_of_day(self, now_ms: int) -> None:
@@ -526,7 +521,7 @@ class Controller:
         """Make a part of a fencing; answer whether that was the last."""
         cause = Cause("SESSION_EXPIRED", broker_epoch, {"broker_id": broker_id, "silent_ms": silent_ms})
         envelope = Envelope(actor=f"Controller:{self._settings.node_id}", cause=cause)
-        decision = fence(self.tip, broker_id=broker_id, broker_epoch=broker_epoch)
+        decision = fence(self._context(own=broker_id), broker_id=broker_id, broker_epoch=broker_epoch)
         # A part moves leaderships and leaves the registration as it is; heard of now, the broker must learn of it first.
         self._broker_ends[broker_id] = self.append(decision, envelope).end_offset
         if decision.more:
@@ -568,6 +563,7 @@ class Controller:
             for batch, _ in _batches_in(payload):
                 if is_next(image, batch):
                     image = apply(image, batch).image
+                    self._leaving = leaving_after(self._leaving, batch)
         decision = claim(
             image,
             node_id=self._settings.node_id,
@@ -588,6 +584,7 @@ class Controller:
         self._tip, self._active = None, False
         self._in_flight.clear()
         self._broker_ends.clear()
+        self._leaving = self._leaving_committed
         if was_active:
             log.info("controller_resigned", extra={"controller_epoch": self._claim_epoch})
             for listener in self._listeners:
@@ -614,20 +611,21 @@ class Controller:
             return
         image, delta = (own.image, own.delta) if own is not None else apply(self.committed, batch)
         self.committed = image
+        self._leaving_committed = leaving_after(self._leaving_committed, batch)
         self.counters.batches_applied += 1
         self.counters.records_applied += len(batch.records)
         if batch.claim is not None:
             self._on_claim(batch)
         for listener in self._listeners:
             listener.on_applied(batch, frame, image, delta)
-        self._complete_waiters()
+        self._waiters.complete(controller_epoch=image.controller_epoch, end_offset=image.end_offset)
 
     def _on_claim(self, batch: RecordBatch) -> None:
         self.counters.claims_seen += 1
         claimed = batch.claim
         assert claimed is not None
         ours = self._tip is not None and batch.controller_epoch == self._claim_epoch
-        self._fail_waiters_before(batch.controller_epoch)
+        self._waiters.fail_before(batch.controller_epoch, self.not_controller)
         if not ours:
             if self._tip is not None and batch.controller_epoch > self._claim_epoch:
                 self._drop_tip()
@@ -636,7 +634,7 @@ class Controller:
         now_ms = self._now_ms()
         self._checked_at_ms = now_ms
         self._time_of_day_ahead_ms = self._unix_ms() - now_ms
-        self.liveness.begin(self.committed, now_ms)
+        self.sessions.begin(self.committed, now_ms)
         log.info(
             "controller_active",
             extra={"controller_epoch": batch.controller_epoch, "offset": batch.base_offset},
@@ -646,43 +644,22 @@ class Controller:
 
     def on_restore(self, snapshot_id: str) -> None:
         self.committed = self._load_snapshot(snapshot_id)
+        # A snapshot does not tell which changes in parts are under way; their next part does.
+        self._leaving_committed = NOBODY
         self.counters.snapshots_installed += 1
         self._drop_tip()
         for listener in self._listeners:
             listener.on_restored(self.committed)
-        waiters, self._waiters = self._waiters, deque()
-        for waiter in waiters:
-            if waiter.future.done():
-                continue
-            if not waiter.wrote:
-                waiter.future.set_exception(self.not_controller())
-            elif waiter.request_id is not None and self.committed.results.get(waiter.request_id) is not None:
-                waiter.future.set_result(None)
-            else:
-                waiter.future.set_exception(
-                    OutcomeUnknown(
-                        "this controller fell behind and took a snapshot; repeat with the same request id"
-                    )
-                )
+        self._waiters.end_all(self._fate_after_restore)
 
-    # --- waiters
-
-    def _complete_waiters(self) -> None:
-        epoch, end_offset = self.committed.controller_epoch, self.committed.end_offset
-        while self._waiters:
-            waiter = self._waiters[0]
-            if waiter.controller_epoch != epoch or waiter.end_offset > end_offset:
-                return
-            self._waiters.popleft()
-            if not waiter.future.done():
-                waiter.future.set_result(None)
-
-    def _fail_waiters_before(self, controller_epoch: int) -> None:
-        """A newer claim ends all older waiters: waiting on an offset alone would say yes when another's records fill it."""
-        while self._waiters and self._waiters[0].controller_epoch < controller_epoch:
-            waiter = self._waiters.popleft()
-            if not waiter.future.done():
-                waiter.future.set_exception(self.not_controller())
+    def _fate_after_restore(self, waiter: Waiter) -> MetadataError | None:
+        if not waiter.wrote:
+            return self.not_controller()
+        if waiter.request_id is not None and self.committed.results.get(waiter.request_id) is not None:
+            return None
+        return OutcomeUnknown(
+            "this controller fell behind and took a snapshot; repeat with the same request id"
+        )
 
 
 def _batches_in(payload: bytes) -> Iterator[tuple[RecordBatch, bytes]]:
@@ -723,15 +700,11 @@ def configured_voters(settings: ControllerSettings) -> tuple[Voter, ...]:
     )
 
 
-def _sorted(value: object) -> object:
-    if isinstance(value, dict):
-        return {key: _sorted(item) for key, item in sorted(value.items())}
-    if isinstance(value, list | tuple):
-        return [_sorted(item) for item in value]
-    return value
-
-
-def _stored(result: RequestResultRecord) -> Outcome:
-    return Outcome(
-        answer=msgpack.unpackb(result.response), base_offset=result.base_offset, end_offset=result.end_offset
-    )
+def _stored(result: RequestResultRecord) -> Written:
+    try:
+        outcome = unpack_outcome(BY_OPERATION[result.operation].outcome, result.response)
+    except (KeyError, ValueError) as error:
+        raise InvariantBroken(
+            f"the kept result of {result.operation} at offset {result.base_offset} cannot be read: {error}"
+        ) from error
+    return Written(outcome=outcome, base_offset=result.base_offset, end_offset=result.end_offset)

@@ -46,8 +46,9 @@ from metadata_log.node.data_directory import (
 )
 from metadata_log.node.http_server import listen
 from metadata_log.node.recent_warnings import RecentFaults, recent_faults
+from quorum.applied_listener import AppliedListener
 from quorum.config import ControllerSettings, HostPort, address_text
-from quorum.controller import AppliedListener, Controller
+from quorum.controller import Controller
 from quorum.decide.quorum import identities
 from quorum.fetch.service import FetchService
 from quorum.http.app import application

@@ -5,9 +5,20 @@ started by a broker's first fetch, not by its registration, and is over strictly
 last one. Times are monotonic and never go back, so brokers stand here in the order of their last contact.
 """
 
+from typing import assert_never
+
 from metadata_log.ids import NO_LEADER, BrokerId
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.wire.shapes import INT64_MAX
+from quorum.decide.decision import (
+    Contact,
+    Electing,
+    RegisteredAgain,
+    RegistrationChanged,
+    SessionChange,
+    ShutdownBegan,
+    ShutdownLeft,
+)
 
 
 class _Session:
@@ -35,7 +46,7 @@ class _Session:
         self.is_leaving = False
 
 
-class Liveness:
+class Sessions:
     """Last contacts by broker; at most one registration of a broker is live at a time."""
 
     def __init__(self, *, session_timeout_ms: int) -> None:
@@ -56,6 +67,24 @@ class Liveness:
         session.contact_ms = now_ms
         session.applied_offset = session.known_offset = applied_offset
         self._sessions[broker_id] = session  # at the end: the order of a dict is the order of contact
+
+    def carry_out(self, change: SessionChange, *, now_ms: int) -> None:
+        """Make a change that a decision lists."""
+        match change:
+            case Contact(broker_id, broker_epoch, applied_offset):
+                self.contact(broker_id, broker_epoch, now_ms=now_ms, applied_offset=applied_offset)
+            case RegisteredAgain(broker_id, broker_epoch, offset):
+                self.registered_again(broker_id, broker_epoch, offset=offset)
+            case RegistrationChanged(broker_id):
+                self.registration_changed(broker_id)
+            case ShutdownBegan(broker_id, broker_epoch, shutdown_offset):
+                self.began_shutdown(broker_id, broker_epoch, offset=shutdown_offset)
+            case ShutdownLeft(broker_id):
+                self.left_shutdown(broker_id)
+            case Electing(broker_id, more):
+                self.set_electing(broker_id, electing=more)
+            case _:
+                assert_never(change)
 
     def has_session(self, broker_id: BrokerId, broker_epoch: int, *, now_ms: int) -> bool:
         session = self._session(broker_id, broker_epoch)
@@ -202,9 +231,9 @@ class Liveness:
 
     # --- elections in parts
 
-    def is_electing(self, broker_id: BrokerId) -> bool:
+    def is_electing(self, broker_id: BrokerId, broker_epoch: int) -> bool:
         """Answer whether leaderless partitions of an unfenced broker may still wait for a part of their election."""
-        return broker_id in self._electing
+        return broker_id in self._electing and self._session(broker_id, broker_epoch) is not None
 
     def set_electing(self, broker_id: BrokerId, *, electing: bool) -> None:
         if electing:

@@ -93,13 +93,14 @@ def line_of_shown_config(record: ConfigRecord) -> str:
 
 
 def configs_items(image: ConfigsImage, resource_type: int, resource_name: str) -> list[dict[str, Any]]:
-    return settings_items(resource_type, resource_name, image.get((resource_type, resource_name)) or {})
+    settings: Mapping[str, str] = image.get((resource_type, resource_name)) or {}
+    return settings_items(
+        resource_type, resource_name, shown_settings(resource_type, resource_name, settings)
+    )
 
 
-def settings_items(
-    resource_type: int, resource_name: str, settings: Mapping[str, str]
-) -> list[dict[str, Any]]:
-    """Return settings as HTTP lists them, by name, secrets masked."""
+def settings_items(resource_type: int, resource_name: str, masked: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return settings whose secrets are masked already as HTTP lists them."""
     return [
         {
             "resource_type": "topic" if resource_type == TOPIC else "broker",
@@ -107,7 +108,7 @@ def settings_items(
             "name": name,
             "value": value,
         }
-        for name, value in shown_settings(resource_type, resource_name, settings).items()
+        for name, value in masked.items()
     ]
 
 

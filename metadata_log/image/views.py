@@ -12,16 +12,18 @@ from metadata_log.image.topics import TopicImage
 from metadata_log.records.configs import TOPIC
 
 
-def describe_topic(
-    image: MetadataImage, topic: TopicImage, settings: Mapping[str, str] | None = None
-) -> dict[str, Any]:
-    """Return one topic in full; `settings` stand in for the image's where the topic is only about to be."""
-    if settings is None:
-        settings = image.configs.get((TOPIC, topic.name)) or {}
+def describe_topic(image: MetadataImage, topic: TopicImage) -> dict[str, Any]:
+    """Return one topic in full."""
+    settings: Mapping[str, str] = image.configs.get((TOPIC, topic.name)) or {}
+    return topic_json(topic, shown_settings(TOPIC, topic.name, settings))
+
+
+def topic_json(topic: TopicImage, masked_settings: Mapping[str, str]) -> dict[str, Any]:
+    """Return a topic in full with settings whose secrets are masked already."""
     return {
         "name": topic.name,
         "topic_id": uuid_text(topic.topic_id),
-        "configs": shown_settings(TOPIC, topic.name, settings),
+        "configs": dict(masked_settings),
         "partitions": [
             describe_partition(partition_id, partition)
             for partition_id, partition in enumerate(topic.partitions)

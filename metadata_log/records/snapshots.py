@@ -10,7 +10,7 @@ from metadata_log.records.declaration import NO_SECRETS, record
 class RequestResultRecord(NamedTuple):
     """What a write was answered, kept so that its repetition gets the same answer.
 
-    `request_sha256` is of operation, 0, path with query, 0, body; `response` is msgpack of the answer without "offsets";
+    `request_sha256` is of the canonical command, `response` the packed outcome (docs/formats.md);
     `stored_at_ms` is its batch's appended_at_ms; `end_offset` is exclusive.
     """
 

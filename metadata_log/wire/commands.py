@@ -5,7 +5,7 @@ Maps as they travel are plain dicts with text keys; `from_map` checks every fiel
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any
 
 from msgspec import Meta, structs
 
@@ -26,7 +26,13 @@ from metadata_log.wire.shapes import (
 )
 
 
-class RegisterBroker(Shape, frozen=True):
+class Command:
+    """Base of what a controller decides; an imperative, whichever door it came through."""
+
+    __slots__ = ()
+
+
+class RegisterBroker(Shape, Command, frozen=True):
     """A broker process asks for its epoch. Source: KIP-631."""
 
     cluster_id: str
@@ -78,12 +84,50 @@ class Registered(Shape, frozen=True, forbid_unknown_fields=False):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnregisterBroker:
+class FollowerPosition:
+    """Where a follower of the log stands: it has all below `offset` (exclusive), where a frame of this epoch and crc ends.
+
+    At offset 0 the epoch is -1 and the crc 0. `crc` is None where the protocol sends none, as Kafka's.
+    """
+
+    offset: int
+    controller_epoch: int
+    crc: int | None
+
+    def is_at(self, frame: tuple[int, int] | None) -> bool:
+        """Answer whether the frame that ends at `offset` is the one named, by (epoch, crc); None: none does."""
+        return (
+            frame is not None
+            and self.controller_epoch == frame[0]
+            and (self.crc is None or self.crc == frame[1])
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerHeartbeat(Command):
+    """A registered broker says where it is and what it wants; each door builds it from what its brokers send.
+
+    `applied_offset` is exclusive. `incarnation_id` and `position` are None where the protocol sends none, as Kafka's.
+    """
+
+    broker_id: BrokerId
+    broker_epoch: int
+    incarnation_id: Uuid | None
+    applied_offset: int
+    position: FollowerPosition | None
+    want_fence: bool
+    want_shut_down: bool
+    offline_log_dirs: tuple[Uuid, ...] = ()
+    cordoned_log_dirs: tuple[Uuid, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnregisterBroker(Command):
     broker_id: BrokerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreateTopic:
+class CreateTopic(Command):
     """-1 stands for the default; `assignment` names the replicas of each partition and excludes the two counts."""
 
     name: str
@@ -95,12 +139,12 @@ class CreateTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteTopic:
+class DeleteTopic(Command):
     name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlterConfigs:
+class AlterConfigs(Command):
     """Set some settings of one resource and delete others; resource_type and resource_name as in ConfigRecord."""
 
     resource_type: int
@@ -110,7 +154,7 @@ class AlterConfigs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AddVoter:
+class AddVoter(Command):
     """Let an observer vote; `host` and `port` are where voters reach it. Source: KIP-853.
 
     `replaces` is a directory of this id whose vote is judged as if it were taken already; for `validate_only` alone.
@@ -125,17 +169,12 @@ class AddVoter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemoveVoter:
+class RemoveVoter(Command):
     """Take a voter's vote; the controller, if it runs, goes on as an observer. Source: KIP-853."""
 
     voter_id: NodeId
     directory_id: Uuid
     validate_only: bool
-
-
-Command: TypeAlias = (
-    RegisterBroker | UnregisterBroker | CreateTopic | DeleteTopic | AlterConfigs | AddVoter | RemoveVoter
-)
 
 
 def _check_endpoint(endpoint: BrokerEndpoint) -> None:

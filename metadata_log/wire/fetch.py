@@ -12,6 +12,7 @@ from metadata_log.errors import InvalidRequest
 from metadata_log.ids import BrokerId, NodeId
 from metadata_log.limits import FETCH_BYTES_MAX
 from metadata_log.wire.bodies import unpack
+from metadata_log.wire.commands import BrokerHeartbeat, FollowerPosition
 from metadata_log.wire.shapes import (
     INT32_MAX,
     INT64_MAX,
@@ -63,6 +64,24 @@ class FetchRequest(Shape, frozen=True):
         request = read_shape(value, cls, "fetch")
         check_text("fetch.cluster_id", request.cluster_id)
         return request
+
+    @property
+    def position(self) -> FollowerPosition:
+        return FollowerPosition(offset=self.fetch_offset, controller_epoch=self.last_epoch, crc=self.last_crc)
+
+    def heartbeat(self) -> BrokerHeartbeat:
+        """Return what this poll says as its broker's heartbeat."""
+        return BrokerHeartbeat(
+            broker_id=self.broker_id,
+            broker_epoch=self.broker_epoch,
+            incarnation_id=self.incarnation_id,
+            applied_offset=self.applied_offset,
+            position=self.position,
+            want_fence=self.want_fence,
+            want_shut_down=self.want_shut_down,
+            offline_log_dirs=self.offline_log_dirs,
+            cordoned_log_dirs=self.cordoned_log_dirs,
+        )
 
     @property
     def bytes_wanted(self) -> int:

@@ -6,7 +6,7 @@ than its controller. Source: Kafka's ConfigurationControlManager; the table is i
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from metadata_log.errors import (
     BrokerIdNotRegistered,
@@ -16,13 +16,24 @@ from metadata_log.errors import (
     UnknownTopicOrPartition,
 )
 from metadata_log.ids import BrokerId
-from metadata_log.image.configs import settings_items
+from metadata_log.image.configs import shown_settings
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import RECORDS_PER_BATCH_MAX
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC, ConfigRecord
 from metadata_log.wire.commands import AlterConfigs
 from metadata_log.wire.shapes import INT32_MAX, INT64_MAX
+from quorum.decide.context import DecideContext
+from quorum.decide.decides import Decides
 from quorum.decide.decision import Decision
+
+
+class ConfigsAltered(NamedTuple):
+    """All settings of one resource after the change, by name, secrets masked."""
+
+    resource_type: int
+    resource_name: str
+    settings: tuple[tuple[str, str], ...]
+
 
 Check = Callable[[str], str | None]
 """Returns what is wrong with a value, if anything is."""
@@ -139,15 +150,15 @@ def check_topic_configs(settings: Mapping[str, str]) -> None:
         raise InvalidConfig(f"min.compaction.lag.ms {low} exceeds max.compaction.lag.ms {high}")
 
 
-def alter(image: MetadataImage, command: AlterConfigs) -> Decision:
-    """Decide a change of one resource's settings; the answer is {"items"}: all of them after it, secrets hidden.
+def alter(context: DecideContext, command: AlterConfigs) -> Decision:
+    """Decide a change of one resource's settings.
 
     A value that is there already gives no record, except for a broker or the cluster: their readers act on the record.
 
     Raises:
         UnknownTopicOrPartition, BrokerIdNotRegistered, InvalidConfig, InvalidRequest, PolicyViolation.
     """
-    resource_type, resource_name = command.resource_type, command.resource_name
+    image, resource_type, resource_name = context.image, command.resource_type, command.resource_name
     twice = sorted(set(command.set) & set(command.unset))
     if twice or len(set(command.unset)) != len(command.unset):
         raise InvalidRequest(f"a setting is named twice: {', '.join(twice or sorted(command.unset))}")
@@ -168,7 +179,10 @@ def alter(image: MetadataImage, command: AlterConfigs) -> Decision:
         raise PolicyViolation(
             f"{len(records)} settings in one request; at most {RECORDS_PER_BATCH_MAX} are allowed"
         )
-    return Decision(records=records, answer={"items": settings_items(resource_type, resource_name, after)})
+    shown = shown_settings(resource_type, resource_name, after)
+    return Decision(
+        records=records, outcome=ConfigsAltered(resource_type, resource_name, tuple(shown.items()))
+    )
 
 
 def _check_resource(image: MetadataImage, resource_type: int, resource_name: str) -> None:
@@ -186,3 +200,6 @@ def _check_resource(image: MetadataImage, resource_type: int, resource_name: str
         controllers = [int(voter.node_id) for voter in image.quorum.voters or ()]
         if BrokerId(node_id) not in image.brokers and node_id not in controllers:
             raise BrokerIdNotRegistered(f"no node has the id {node_id}", broker_id=node_id)
+
+
+DECISIONS: Final = (Decides(AlterConfigs, "IncrementalAlterConfigs", ConfigsAltered, alter),)

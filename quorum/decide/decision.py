@@ -1,37 +1,97 @@
-"""Pure: what a decision is: the records to write, and what to answer once they are applied."""
+"""Pure: what a decision is: the records to write, the typed outcome, and what changes in the brokers' sessions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from metadata_log.batch import Cause
 from metadata_log.errors import Rejected
+from metadata_log.ids import BrokerId
 from metadata_log.records.registry import Record
 
-Answer = Mapping[str, Any]
-"""The JSON answer of a write, uuids as text, without "offsets"."""
+Outcome: TypeAlias = tuple[Any, ...]
+"""What a write is answered: a named tuple of its subject, of plain values and rows, which each door shows in its own way."""
+
+
+# --- changes of sessions
+
+
+@dataclass(frozen=True, slots=True)
+class Contact:
+    """The broker was heard: its session is renewed as of now. `applied_offset` is exclusive."""
+
+    broker_id: BrokerId
+    broker_epoch: int
+    applied_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredAgain:
+    """The broker's incarnation registered once more, at `offset`: what it reported before counts no longer."""
+
+    broker_id: BrokerId
+    broker_epoch: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationChanged:
+    """The broker's registration changes: it has not reported what it applied since."""
+
+    broker_id: BrokerId
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownBegan:
+    """All leaderships of the stopping broker are gone at `offset` (exclusive); None: another part of its shutdown is due."""
+
+    broker_id: BrokerId
+    broker_epoch: int
+    offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownLeft:
+    """The broker is no longer stopping: it was fenced, or its shutdown begins anew."""
+
+    broker_id: BrokerId
+
+
+@dataclass(frozen=True, slots=True)
+class Electing:
+    """Leaderless partitions of the broker may still wait for a part of their election, or do no longer."""
+
+    broker_id: BrokerId
+    more: bool
+
+
+SessionChange: TypeAlias = (
+    Contact | RegisteredAgain | RegistrationChanged | ShutdownBegan | ShutdownLeft | Electing
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """Records to append as one batch (none: nothing to do), and the outcome.
 
-    A refusal is a decision too: it may rest on records in flight, and is told only once those are applied.
-    `more` says that this is a part, and that the rest must be decided on the image after it.
+    A refusal is a decision too: it may rest on records in flight, and is answered only once those are applied.
+    `session_changes` take effect, in order, once the records were appended; if the append is refused, nothing changes.
+    `more` says that this is a part: the rest must be decided on the image after it.
     """
 
     records: Sequence[Record] = ()
-    answer: Answer | None = None
+    outcome: Outcome | None = None
     refusal: Rejected | None = None
     cause: Cause | None = None
+    session_changes: tuple[SessionChange, ...] = ()
     more: bool = False
 
-    def outcome(self) -> Answer:
-        """Return the answer.
+    def result(self) -> Outcome:
+        """Return the outcome; () for a part, or where nothing is to be answered.
 
         Raises:
             Rejected: the refusal.
         """
         if self.refusal is not None:
             raise self.refusal
-        return self.answer or {}
+        return self.outcome or ()

@@ -1,6 +1,7 @@
 """Pure: what a controller writes when it takes over, and who votes from then on."""
 
 from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from metadata_log.batch import Cause
 from metadata_log.errors import DuplicateVoter, InvalidRequest, VoterNotFound
@@ -25,7 +26,20 @@ from metadata_log.records.quorum import (
 from metadata_log.records.registry import Record
 from metadata_log.wire.commands import AddVoter, RemoveVoter
 from metadata_log.wire.fields import is_host
+from quorum.decide.context import DecideContext
+from quorum.decide.decides import Decides
 from quorum.decide.decision import Decision
+
+
+class VoterIdentity(NamedTuple):
+    node_id: NodeId
+    directory_id: Uuid
+
+
+class VotersChanged(NamedTuple):
+    """Who votes after the change, by id."""
+
+    voters: tuple[VoterIdentity, ...]
 
 
 def claim(image: MetadataImage, *, node_id: NodeId, cluster_id: str, voters: tuple[Voter, ...]) -> Decision:
@@ -53,8 +67,8 @@ def claim(image: MetadataImage, *, node_id: NodeId, cluster_id: str, voters: tup
     )
 
 
-def add_voter(image: MetadataImage, command: AddVoter) -> Decision:
-    """Decide that one more controller votes; the answer is who does then. With `validate_only` nothing is written.
+def add_voter(context: DecideContext, command: AddVoter) -> Decision:
+    """Decide that one more controller votes. With `validate_only` nothing is written.
 
     Raises:
         DuplicateVoter: a voter has this id, with whatever directory: a wiped one must be removed first.
@@ -65,17 +79,18 @@ def add_voter(image: MetadataImage, command: AddVoter) -> Decision:
 
     Source: KIP-853, AddVoterHandler.
     """
+    image = context.image
     voters = _voters(image)
-    told = _told(command.voter_id, command.directory_id)
+    identity = _identity_text(command.voter_id, command.directory_id)
     if command.replaces is not None:
         if not command.validate_only:
             raise InvalidRequest(
-                f"{told} replaces nothing in one step: remove the voter first, then add this one"
+                f"{identity} replaces nothing in one step: remove the voter first, then add this one"
             )
         voters = _without(voters, command.voter_id, command.replaces)
     present = next((voter for voter in voters if voter.node_id == command.voter_id), None)
     if present is not None:
-        raise DuplicateVoter(f"{_told(present.node_id, present.directory_id)} is a voter already")
+        raise DuplicateVoter(f"{_identity_text(present.node_id, present.directory_id)} is a voter already")
     if BrokerId(command.voter_id) in image.brokers:
         raise InvalidRequest(
             f"id {command.voter_id} is a broker's; brokers and controllers share one id space"
@@ -83,14 +98,14 @@ def add_voter(image: MetadataImage, command: AddVoter) -> Decision:
     if is_reserved(command.directory_id):
         raise InvalidRequest(f"{uuid_text(command.directory_id)} is no directory's id")
     if not is_host(command.host):
-        raise InvalidRequest(f"{told}: {command.host!r} is no name that a host can have")
+        raise InvalidRequest(f"{identity}: {command.host!r} is no name that a host can have")
     endpoint = VoterEndpoint("CONTROLLER", command.host, command.port)
     for voter in voters:
         if voter.directory_id == command.directory_id:
-            raise InvalidRequest(f"{told}: this is the directory of voter {voter.node_id}")
+            raise InvalidRequest(f"{identity}: this is the directory of voter {voter.node_id}")
         if endpoint in voter.endpoints:
             raise InvalidRequest(
-                f"{told}: {command.host}:{command.port} is where voter {voter.node_id} is reached"
+                f"{identity}: {command.host}:{command.port} is where voter {voter.node_id} is reached"
             )
     if len(voters) >= CONTROLLERS_MAX:
         raise InvalidRequest(f"{CONTROLLERS_MAX} controllers vote already, more only slow them down")
@@ -98,8 +113,8 @@ def add_voter(image: MetadataImage, command: AddVoter) -> Decision:
     return _changed("VOTER_ADDED", command, (*voters, added))
 
 
-def remove_voter(image: MetadataImage, command: RemoveVoter) -> Decision:
-    """Decide that a controller votes no more; the answer is who does then. With `validate_only` nothing is written.
+def remove_voter(context: DecideContext, command: RemoveVoter) -> Decision:
+    """Decide that a controller votes no more. With `validate_only` nothing is written.
 
     Raises:
         VoterNotFound: no voter has this id with this directory.
@@ -107,9 +122,8 @@ def remove_voter(image: MetadataImage, command: RemoveVoter) -> Decision:
 
     Source: KIP-853, RemoveVoterHandler; Kafka, too, never shrinks the set to nobody.
     """
-    return _changed(
-        "VOTER_REMOVED", command, _without(_voters(image), command.voter_id, command.directory_id)
-    )
+    left = _without(_voters(context.image), command.voter_id, command.directory_id)
+    return _changed("VOTER_REMOVED", command, left)
 
 
 def identities(voters: Sequence[Voter]) -> dict[NodeId, Uuid]:
@@ -125,26 +139,30 @@ def _voters(image: MetadataImage) -> tuple[Voter, ...]:
 
 
 def _without(voters: tuple[Voter, ...], node_id: NodeId, directory_id: Uuid) -> tuple[Voter, ...]:
-    told = _told(node_id, directory_id)
+    identity = _identity_text(node_id, directory_id)
     left = tuple(voter for voter in voters if voter[:2] != (node_id, directory_id))
     if len(left) == len(voters):
-        known = ", ".join(_told(voter.node_id, voter.directory_id) for voter in voters)
-        raise VoterNotFound(f"{told} is no voter; the voters are {known}")
+        known = ", ".join(_identity_text(voter.node_id, voter.directory_id) for voter in voters)
+        raise VoterNotFound(f"{identity} is no voter; the voters are {known}")
     if not left:
-        raise InvalidRequest(f"{told} is the last voter: without it nobody could decide anything")
+        raise InvalidRequest(f"{identity} is the last voter: without it nobody could decide anything")
     return left
 
 
 def _changed(code: str, command: AddVoter | RemoveVoter, voters: Sequence[Voter]) -> Decision:
     voters = tuple(sorted(voters))
-    answer = {
-        "voters": [{"id": voter.node_id, "directory_id": uuid_text(voter.directory_id)} for voter in voters]
-    }
+    outcome = VotersChanged(tuple(VoterIdentity(voter.node_id, voter.directory_id) for voter in voters))
     if command.validate_only:
-        return Decision(answer=answer)
+        return Decision(outcome=outcome)
     detail = {"node_id": command.voter_id, "directory_id": uuid_text(command.directory_id)}
-    return Decision(records=(VotersRecord(voters),), answer=answer, cause=Cause(code, None, detail))
+    return Decision(records=(VotersRecord(voters),), outcome=outcome, cause=Cause(code, None, detail))
 
 
-def _told(node_id: NodeId, directory_id: Uuid) -> str:
+def _identity_text(node_id: NodeId, directory_id: Uuid) -> str:
     return f"controller {node_id} with directory {uuid_text(directory_id)}"
+
+
+DECISIONS: Final = (
+    Decides(AddVoter, "AddRaftVoter", VotersChanged, add_voter),
+    Decides(RemoveVoter, "RemoveRaftVoter", VotersChanged, remove_voter),
+)

@@ -7,7 +7,7 @@ import itertools
 import random
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 from metadata_log.errors import (
     InvalidPartitions,
@@ -20,10 +20,10 @@ from metadata_log.errors import (
     UnknownTopicOrPartition,
 )
 from metadata_log.ids import MIGRATING, UNASSIGNED, BrokerId, TopicId, Uuid, random_uuid, uuid_text
+from metadata_log.image.configs import shown_settings
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.partitions import PartitionImage
 from metadata_log.image.topics import TopicImage
-from metadata_log.image.views import describe_topic
 from metadata_log.limits import (
     LIST_ITEMS_MAX,
     NAME_LENGTH_MAX,
@@ -36,6 +36,8 @@ from metadata_log.records.registry import Record
 from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
 from metadata_log.wire.commands import CreateTopic, DeleteTopic
 from quorum.decide.configs import check_topic_configs
+from quorum.decide.context import DecideContext
+from quorum.decide.decides import Decides
 from quorum.decide.decision import Decision
 from quorum.decide.placement import place, usable_brokers
 
@@ -47,21 +49,30 @@ _NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 Assignment = Sequence[tuple[BrokerId, ...]]
 
 
-def create(
-    image: MetadataImage,
-    command: CreateTopic,
-    *,
-    rng: random.Random,
-    ineligible: frozenset[BrokerId] = frozenset(),
-) -> Decision:
+class TopicCreated(NamedTuple):
+    """The topic as it is created; `configs` by name, secrets masked. `topic_id` is None where it was only validated."""
+
+    name: str
+    topic_id: TopicId | None
+    configs: tuple[tuple[str, str], ...]
+    partitions: tuple[PartitionImage, ...]
+
+
+class TopicDeleted(NamedTuple):
+    name: str
+    topic_id: TopicId
+
+
+def create(context: DecideContext, command: CreateTopic) -> Decision:
     """Decide the creation of a topic; records in the order topic, configs, partitions.
 
-    The answer is the topic described as it will be. With `validate_only` nothing is written and its topic_id is None.
+    With `validate_only` nothing is written, and the outcome has no topic_id.
 
     Raises:
         TopicAlreadyExists, InvalidTopic, InvalidConfig, InvalidRequest, InvalidPartitions, InvalidReplicationFactor,
         InvalidReplicaAssignment, PolicyViolation.
     """
+    image, ineligible = context.image, context.ineligible
     if max(command.partitions, len(command.assignment or ())) > PARTITIONS_PER_TOPIC_MAX:
         raise PolicyViolation(f"at most {PARTITIONS_PER_TOPIC_MAX} partitions can be created at once")
     if command.name in image.topics.ids:
@@ -75,8 +86,8 @@ def create(
     if command.assignment:
         partitions = _assigned(image, command, command.assignment, ineligible)
     else:
-        partitions = _placed(image, command, rng, ineligible)
-    topic = TopicImage(_new_topic_id(image, rng), command.name, tuple(partitions))
+        partitions = _placed(image, command, context.rng, ineligible)
+    topic = TopicImage(_new_topic_id(image, context.rng), command.name, tuple(partitions))
     records: list[Record] = [TopicRecord(topic.topic_id, topic.name)]
     records += [
         ConfigRecord(TOPIC, topic.name, name, value) for name, value in sorted(command.configs.items())
@@ -90,23 +101,23 @@ def create(
             f"the topic needs {len(records)} records, and at most {RECORDS_PER_BATCH_MAX} can be written at once; "
             "ask for fewer partitions"
         )
-    answer = describe_topic(image, topic, command.configs)
+    configs = tuple(shown_settings(TOPIC, topic.name, command.configs).items())
+    created = TopicCreated(topic.name, topic.topic_id, configs, topic.partitions)
     if command.validate_only:
-        return Decision(answer={**answer, "topic_id": None})
-    return Decision(records=records, answer=answer)
+        return Decision(outcome=created._replace(topic_id=None))
+    return Decision(records=records, outcome=created)
 
 
-def delete(image: MetadataImage, command: DeleteTopic) -> Decision:
-    """Decide the end of a topic; its partitions and configs go with it. The answer is {"name", "topic_id"}.
+def delete(context: DecideContext, command: DeleteTopic) -> Decision:
+    """Decide the end of a topic; its partitions and configs go with it.
 
     Raises:
         UnknownTopicOrPartition.
     """
-    topic_id = image.topics.ids.get(command.name)
+    topic_id = context.image.topics.ids.get(command.name)
     if topic_id is None:
         raise UnknownTopicOrPartition(f"topic {command.name!r} does not exist")
-    answer: dict[str, Any] = {"name": command.name, "topic_id": uuid_text(topic_id)}
-    return Decision(records=(RemoveTopicRecord(topic_id),), answer=answer)
+    return Decision(records=(RemoveTopicRecord(topic_id),), outcome=TopicDeleted(command.name, topic_id))
 
 
 # --- names
@@ -240,3 +251,9 @@ def _new_topic_id(image: MetadataImage, rng: random.Random) -> TopicId:
         topic_id = TopicId(random_uuid(rng))
         if topic_id not in image.topics.by_id:
             return topic_id
+
+
+DECISIONS: Final = (
+    Decides(CreateTopic, "CreateTopics", TopicCreated, create),
+    Decides(DeleteTopic, "DeleteTopics", TopicDeleted, delete),
+)

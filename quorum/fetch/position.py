@@ -8,7 +8,8 @@ KIP-630), with the crc in addition.
 from dataclasses import dataclass
 from typing import Protocol
 
-from metadata_log.wire.fetch import Diverging, FetchRequest, SnapshotOffer
+from metadata_log.wire.commands import FollowerPosition
+from metadata_log.wire.fetch import Diverging, SnapshotOffer
 
 NO_EPOCH = -1
 START = (NO_EPOCH, 0)
@@ -46,50 +47,50 @@ class SendDiverging:
     diverging: Diverging
 
 
-Verdict = SendDelta | SendImage | SendDiverging
+Reply = SendDelta | SendImage | SendDiverging
 
 
-def judge(
-    request: FetchRequest,
+def reply_to(
+    position: FollowerPosition,
     *,
     log: LogView,
     high_watermark: int,
     snapshot: SnapshotOffer | None,
     delta_bytes_behind: int,
-) -> Verdict | None:
+) -> Reply | None:
     """Return what to send now; None: nothing, let the broker wait.
 
     `snapshot` is the newest; `delta_bytes_behind` are the bytes of the log from offset 0, should it still begin there.
     """
-    offset, position = request.fetch_offset, (request.last_epoch, request.last_crc)
+    offset = position.offset
     start = log.log_start_offset
-    if offset == 0 and position == START:
+    if offset == 0 and position.is_at(START):
         if start == 0 and (snapshot is None or delta_bytes_behind <= snapshot.bytes):
             return SendDelta(0) if high_watermark > 0 else None
         return _image(snapshot)
     if offset > high_watermark:
-        return _diverging(log, request.last_epoch, high_watermark)
+        return _diverging(log, position.controller_epoch, high_watermark)
     if offset < start:
         return _image(snapshot)
-    if log.position_before(offset) == position:
+    if position.is_at(log.position_before(offset)):
         return SendDelta(offset) if offset < high_watermark else None
     before_start = log.position_before(start)
-    is_older = before_start is not None and request.last_epoch < before_start[0]
+    is_older = before_start is not None and position.controller_epoch < before_start[0]
     if start > 0 and (offset == start or is_older):
         # Where the two histories parted lies below our log; only a snapshot can say more, and one ahead of the broker.
         if snapshot is not None and snapshot.end_offset <= offset:
             return SendDiverging(Diverging(offset=0, controller_epoch=0))
         return _image(snapshot)
-    return _diverging(log, request.last_epoch, offset - 1)
+    return _diverging(log, position.controller_epoch, offset - 1)
 
 
-def is_not_of(log: LogView, request: FetchRequest, verdict: Verdict | None) -> bool:
-    """Answer whether a position is known not to be in our history, whatever `judge` sends for it."""
-    is_in_reach = request.fetch_offset > 0 and request.fetch_offset >= log.log_start_offset
-    return isinstance(verdict, SendDiverging) or (isinstance(verdict, SendImage) and is_in_reach)
+def is_foreign(log: LogView, position: FollowerPosition, reply: Reply | None) -> bool:
+    """Answer whether a position is known not to be in our history, whatever `reply_to` sends for it."""
+    is_in_reach = position.offset > 0 and position.offset >= log.log_start_offset
+    return isinstance(reply, SendDiverging) or (isinstance(reply, SendImage) and is_in_reach)
 
 
-def _image(snapshot: SnapshotOffer | None) -> Verdict | None:
+def _image(snapshot: SnapshotOffer | None) -> Reply | None:
     """Offer the snapshot; a log that begins above 0 has one, or is just about to."""
     return None if snapshot is None else SendImage(snapshot)
 

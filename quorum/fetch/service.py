@@ -3,14 +3,14 @@
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
-
-from msgspec import structs
+from dataclasses import replace
 
 from metadata_log import limits
 from metadata_log.batch import RecordBatch
 from metadata_log.errors import InconsistentClusterId, ThrottlingQuotaExceeded
 from metadata_log.ids import BrokerId
 from metadata_log.image.metadata_image import Delta, MetadataImage
+from metadata_log.wire.commands import BrokerHeartbeat, FollowerPosition
 from metadata_log.wire.fetch import (
     OBSERVER,
     BrokerState,
@@ -20,10 +20,12 @@ from metadata_log.wire.fetch import (
     SnapshotOffer,
     encode_fetch_body,
 )
+from quorum.applied_listener import AppliedListener
 from quorum.config import ControllerSettings
-from quorum.controller import AppliedListener, Controller
-from quorum.decide.brokers import state_of
-from quorum.fetch.position import SendDelta, SendDiverging, SendImage, Verdict, is_not_of, judge
+from quorum.controller import Controller
+from quorum.decide.fencing import state_of
+from quorum.decide.heartbeat import HeartbeatAnswered
+from quorum.fetch.position import Reply, SendDelta, SendDiverging, SendImage, is_foreign, reply_to
 from quorum.log.committed_log import CommittedLog
 
 
@@ -73,22 +75,8 @@ class FetchService(AppliedListener):
                 f"this is cluster {self._settings.cluster_id}, the request is for {request.cluster_id}: "
                 "correct the cluster id or the controllers in the settings of who asks"
             )
-        heartbeat = None
-        if request.broker_id != OBSERVER:
-            # What it claims to have applied counts only in a history that is ours.
-            is_foreign = is_not_of(self._log, request, self._judge(request))
-            heard = structs.replace(request, want_fence=True) if is_foreign else request
-            heartbeat, written_end = controller.heartbeat(heard)
-            while is_foreign and heartbeat.decision.more:
-                # Its next position may be ours, and nobody would go on: so all parts now, and messages between them.
-                await asyncio.sleep(0)
-                heartbeat, written_end = controller.heartbeat(heard)
-            for broker_id in controller.liveness.ready_to_go(controller.tip):
-                self._release(broker_id)
-            if written_end is not None:
-                await controller.settled(written_end, request_id=None, wrote=False)
-        should_shut_down = heartbeat is not None and heartbeat.should_shut_down
-        if self._judge(request) is None and not should_shut_down:
+        should_shut_down = request.broker_id != OBSERVER and await self._heartbeat(request.heartbeat())
+        if self._reply(request.position) is None and not should_shut_down:
             wait_ms = min(request.max_wait_ms, self._settings.timing.max_wait_ms)
             await self._park(request, arrived_at_ms + wait_ms)
         committed = controller.committed
@@ -97,13 +85,32 @@ class FetchService(AppliedListener):
         if should_shut_down and controller.is_fenced(request.broker_id, request.broker_epoch):
             # A clean stop leaves nothing to wait for: the id is free for the next process at once. Unless a poll that it
             # had sent before came late, and unfenced it meanwhile: then its session must run out.
-            controller.liveness.forget(request.broker_id, request.broker_epoch)
-        # Judged last: while leadership was proved, the log may have been shortened, and a snapshot replaced.
-        return self._answer(request, self._judge(request), should_shut_down=should_shut_down)
+            controller.sessions.forget(request.broker_id, request.broker_epoch)
+        # Evaluated last: while leadership was proved, the log may have been shortened, and a snapshot replaced.
+        return self._answer(request, self._reply(request.position), should_shut_down=should_shut_down)
 
-    def _judge(self, request: FetchRequest) -> Verdict | None:
-        return judge(
-            request,
+    async def _heartbeat(self, command: BrokerHeartbeat) -> bool:
+        """Decide a broker's heartbeat, wait for what it leads to, and return whether the broker may end its process."""
+        controller, position = self._controller, command.position
+        # What the broker claims to have applied counts only in a history that is ours.
+        is_elsewhere = position is not None and is_foreign(self._log, position, self._reply(position))
+        if is_elsewhere:
+            command = replace(command, want_fence=True)
+        decision, written_end = controller.heartbeat(command)
+        while is_elsewhere and decision.more:
+            # Its next position may be ours, and nobody would go on: so all parts now, and messages between them.
+            await asyncio.sleep(0)
+            decision, written_end = controller.heartbeat(command)
+        for broker_id in controller.sessions.ready_to_go(controller.tip):
+            self._release(broker_id)
+        if written_end is not None:
+            await controller.settled(written_end, request_id=None, wrote=False)
+        answered = decision.outcome
+        return isinstance(answered, HeartbeatAnswered) and answered.should_shut_down
+
+    def _reply(self, position: FollowerPosition) -> Reply | None:
+        return reply_to(
+            position,
             log=self._log,
             high_watermark=self._log.end_offset,
             snapshot=self._newest_snapshot(),
@@ -113,27 +120,27 @@ class FetchService(AppliedListener):
     def _answer(
         self,
         request: FetchRequest,
-        verdict: Verdict | None,
+        reply: Reply | None,
         *,
         should_shut_down: bool,
     ) -> bytes:
         controller = self._controller
         image = controller.committed
         frames = b""
-        if isinstance(verdict, SendDelta):
-            frames = self._frames(verdict.from_offset, request.bytes_wanted)
+        if isinstance(reply, SendDelta):
+            frames = self._frames(reply.from_offset, request.bytes_wanted)
         controller.counters.fetch_bytes += len(frames)
         kind = {SendImage: FetchKind.IMAGE, SendDiverging: FetchKind.DIVERGING}
         answer = FetchAnswer(
-            kind=kind.get(type(verdict), FetchKind.DELTA),
+            kind=kind.get(type(reply), FetchKind.DELTA),
             high_watermark=self._log.end_offset,
             log_start_offset=self._log.log_start_offset,
             controller_id=self._settings.node_id,
             controller_epoch=image.controller_epoch,
             broker_state=self._state(request, image),
             should_shut_down=should_shut_down,
-            snapshot=verdict.offer if isinstance(verdict, SendImage) else None,
-            diverging=verdict.diverging if isinstance(verdict, SendDiverging) else None,
+            snapshot=reply.offer if isinstance(reply, SendImage) else None,
+            diverging=reply.diverging if isinstance(reply, SendDiverging) else None,
         )
         return encode_fetch_body(answer, frames)
 

@@ -1,17 +1,29 @@
 """Edge: the HTTP application of a controller: the routes of all subjects behind one rule for errors."""
 
+from collections.abc import Iterator
 from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
 from typing import Final
 
 from aiohttp import hdrs, web
 
 from metadata_log import limits
 from metadata_log.node.http_answers import errors_answered
-from quorum.http import brokers, configs, fetch, health, log, quorum, snapshots, state, topics
+from metadata_log.records.registry import subject_names
 from quorum.http.door import Door
 
-SUBJECTS: Final = (brokers, configs, fetch, health, log, quorum, snapshots, state, topics)
-"""Each has ROUTES: (method, path, handler of a door and a request). A new subject is one file and one entry here."""
+NOT_OF_ONE_SUBJECT: Final = ("fetch", "health", "log", "state")
+"""Files of this folder beside those that have the name of a subject of the log."""
+
+
+def _files() -> Iterator[ModuleType]:
+    """Yield the files with ROUTES: (method, path, handler of a door and a request). A subject's is found by its name."""
+    for name in (*subject_names(), *NOT_OF_ONE_SUBJECT):
+        module = f"quorum.http.{name}"
+        if find_spec(module) is not None:
+            yield import_module(module)
 
 
 def application(door: Door) -> web.Application:
@@ -19,8 +31,8 @@ def application(door: Door) -> web.Application:
         door.error, body_bytes_max=limits.HTTP_BODY_BYTES_MAX, on_fault=door.on_fault
     )
     app = web.Application(middlewares=[middleware], client_max_size=limits.HTTP_BODY_BYTES_MAX)
-    for subject in SUBJECTS:
-        for method, path, handler in subject.ROUTES:
+    for file in _files():
+        for method, path, handler in file.ROUTES:
             bound = partial(handler, door)
             # `get` also answers HEAD.
             app.add_routes(

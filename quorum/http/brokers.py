@@ -9,19 +9,21 @@ from metadata_log.ids import BrokerId, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.records.registry import json_rows
 from metadata_log.wire.commands import RegisterBroker, UnregisterBroker
-from quorum.decide.brokers import state_of
+from quorum.decide.brokers import BrokerRegistered, BrokerUnregistered
+from quorum.decide.fencing import state_of
 from quorum.http.bodies import broker_id_of, read_broker_body, read_raw
 from quorum.http.door import Door
-from quorum.sessions import Liveness
+from quorum.sessions import Sessions
 
 
 async def register_broker(door: Door, request: web.Request) -> web.Response:
     command = RegisterBroker.from_map(await read_broker_body(request))
-    outcome = await door.controller.submit(command, actor=f"Broker:{command.broker_id}", request=None)
+    written = await door.controller.submit(command, actor=f"Broker:{command.broker_id}", request_id=None)
+    assert isinstance(written.outcome, BrokerRegistered)
     committed = door.controller.committed
     timing = door.settings.timing
     answer = {
-        "broker_epoch": outcome.answer["broker_epoch"],
+        "broker_epoch": written.outcome.broker_epoch,
         "controller_id": door.settings.node_id,
         "controller_epoch": committed.controller_epoch,
         "high_watermark": committed.end_offset,
@@ -33,7 +35,12 @@ async def register_broker(door: Door, request: web.Request) -> web.Response:
 
 async def unregister_broker(door: Door, request: web.Request) -> web.Response:
     command = UnregisterBroker(broker_id=broker_id_of(request.match_info["id"]))
-    return await door.write(request, command, await read_raw(request))
+    await read_raw(request)
+    return await door.write(request, command, _unregistered)
+
+
+def _unregistered(outcome: BrokerUnregistered) -> dict[str, Any]:
+    return {"broker_id": outcome.broker_id}
 
 
 async def list_brokers(door: Door, request: web.Request) -> web.Response:
@@ -54,18 +61,18 @@ async def show_broker(door: Door, request: web.Request) -> web.Response:
 
 
 def _described(door: Door, image: MetadataImage, broker_id: BrokerId) -> dict[str, Any]:
-    liveness = door.controller.liveness if door.controller.is_active else None
-    return describe_broker(image, broker_id, liveness=liveness, now_ms=door.now_ms())
+    sessions = door.controller.sessions if door.controller.is_active else None
+    return describe_broker(image, broker_id, sessions=sessions, now_ms=door.now_ms())
 
 
 def describe_broker(
-    image: MetadataImage, broker_id: BrokerId, *, liveness: Liveness | None, now_ms: int
+    image: MetadataImage, broker_id: BrokerId, *, sessions: Sessions | None, now_ms: int
 ) -> dict[str, Any]:
-    """Return a registered broker; without `liveness`, what only the active controller knows is None."""
+    """Return a registered broker; without `sessions`, what only the active controller knows is None."""
     broker = image.brokers[broker_id]
-    has_session = liveness is not None and liveness.has_session(broker_id, broker.broker_epoch, now_ms=now_ms)
-    applied_offset = None if liveness is None else liveness.applied_offset(broker_id)
-    contact_ms_ago = None if liveness is None else liveness.last_contact_ms_ago(broker_id, now_ms=now_ms)
+    has_session = sessions is not None and sessions.has_session(broker_id, broker.broker_epoch, now_ms=now_ms)
+    applied_offset = None if sessions is None else sessions.applied_offset(broker_id)
+    contact_ms_ago = None if sessions is None else sessions.last_contact_ms_ago(broker_id, now_ms=now_ms)
     return {
         "broker_id": broker_id,
         "state": state_of(image, broker_id, has_session=has_session).value,

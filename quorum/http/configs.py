@@ -8,11 +8,12 @@ from msgspec import UNSET, Meta, UnsetType, field
 
 from metadata_log import limits
 from metadata_log.errors import InvalidRequest, UnknownTopicOrPartition
-from metadata_log.image.configs import configs_items
+from metadata_log.image.configs import configs_items, settings_items
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC
 from metadata_log.wire.commands import AlterConfigs
 from metadata_log.wire.shapes import Natural32, Shape, TextMap, check_text, check_text_map, read_shape
+from quorum.decide.configs import ConfigsAltered
 from quorum.http.bodies import broker_id_of, read_body
 from quorum.http.door import Door
 
@@ -30,7 +31,7 @@ class Change(Shape, frozen=True):
 
 
 async def alter_configs(door: Door, request: web.Request) -> web.Response:
-    body, raw = await read_body(request)
+    body, _ = await read_body(request)
     change = read_shape(body, Change, "configs")
     check_text_map("configs.set", change.set, value_bytes_max=limits.CONFIG_VALUE_BYTES_MAX)
     for name in change.unset:
@@ -40,7 +41,11 @@ async def alter_configs(door: Door, request: web.Request) -> web.Response:
     command = AlterConfigs(
         resource_type=resource_type, resource_name=resource_name, set=change.set, unset=change.unset
     )
-    return await door.write(request, command, raw)
+    return await door.write(request, command, _altered)
+
+
+def _altered(outcome: ConfigsAltered) -> dict[str, Any]:
+    return {"items": settings_items(outcome.resource_type, outcome.resource_name, dict(outcome.settings))}
 
 
 async def list_configs(door: Door, request: web.Request) -> web.Response:

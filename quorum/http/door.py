@@ -1,6 +1,5 @@
 """Edge: what every handler of a controller's HTTP needs: the parts of the node, and the answers' common rules."""
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,8 +11,7 @@ from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.node.http_answers import encoded, error_body, status_of
 from metadata_log.wire.commands import AddVoter, Command, RemoveVoter
 from quorum.config import ControllerSettings
-from quorum.controller import Controller, Request
-from quorum.decide.dispatch import OPERATIONS
+from quorum.controller import Controller
 from quorum.fetch.service import FetchService
 from quorum.http.bodies import request_id_of
 from quorum.log.committed_log import CommittedLog
@@ -75,21 +73,21 @@ class Door:
     # --- writes
 
     async def write(
-        self, request: web.Request, command: Command, raw: bytes, *, status: int = 200
+        self,
+        request: web.Request,
+        command: Command,
+        answer_of: Callable[[Any], dict[str, Any]],
+        *,
+        status: int = 200,
     ) -> web.Response:
-        """Carry out a client's command; `raw` is its body, which identifies a repeated request."""
+        """Carry out a client's command, and answer with its outcome as `answer_of` shows it and the records' offsets."""
         request_id = request_id_of(request)
-        key = None
-        if request_id is not None:
-            operation = OPERATIONS[type(command)]
-            hashed = b"\x00".join((operation.encode(), request.raw_path.encode(), raw))
-            key = Request(request_id=request_id, sha256=hashlib.sha256(hashed).digest())
         if isinstance(command, AddVoter | RemoveVoter):
-            outcome = await self.controller.change_voters(command, actor=ANONYMOUS, request=key)
+            written = await self.controller.change_voters(command, actor=ANONYMOUS, request_id=request_id)
         else:
-            outcome = await self.controller.submit(command, actor=ANONYMOUS, request=key)
-        offsets = {"base": outcome.base_offset, "end": outcome.end_offset}
-        return self.ok(request, {**outcome.answer, "offsets": offsets}, status=status)
+            written = await self.controller.submit(command, actor=ANONYMOUS, request_id=request_id)
+        offsets = {"base": written.base_offset, "end": written.end_offset}
+        return self.ok(request, {**answer_of(written.outcome), "offsets": offsets}, status=status)
 
     # --- reads
 

@@ -1,17 +1,18 @@
 """Edge: the quorum over HTTP: describe it, transfer its leadership, add and remove voters."""
 
 import urllib.parse
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from aiohttp import web
 from msgspec import UNSET, Meta, UnsetType
 
 from metadata_log.errors import InvalidRequest
-from metadata_log.ids import NodeId
+from metadata_log.ids import NodeId, uuid_text
 from metadata_log.wire.commands import AddVoter, RemoveVoter
 from metadata_log.wire.fields import is_host
 from metadata_log.wire.shapes import INT32_MAX, INT64_MAX, Shape, check_text, read_shape
 from quorum.config import WILDCARDS
+from quorum.decide.quorum import VotersChanged
 from quorum.http.bodies import directory_id_of, int32, read_body, read_raw
 from quorum.http.door import Door
 
@@ -48,7 +49,7 @@ async def transfer_leadership(door: Door, request: web.Request) -> web.Response:
 
 
 async def add_voter(door: Door, request: web.Request) -> web.Response:
-    body, raw = await read_body(request)
+    body, _ = await read_body(request)
     voter = read_shape(body, NewVoter, "voter")
     host, port = _host_port(voter.raft)
     command = AddVoter(
@@ -59,7 +60,7 @@ async def add_voter(door: Door, request: web.Request) -> web.Response:
         validate_only=voter.validate_only,
         replaces=directory_id_of(voter.replaces) if isinstance(voter.replaces, str) else None,
     )
-    return await door.write(request, command, raw)
+    return await door.write(request, command, _voters_changed)
 
 
 async def remove_voter(door: Door, request: web.Request) -> web.Response:
@@ -70,7 +71,16 @@ async def remove_voter(door: Door, request: web.Request) -> web.Response:
         directory_id=directory_id_of(query.directory_id),
         validate_only=query.validate_only == "true",
     )
-    return await door.write(request, command, await read_raw(request))
+    await read_raw(request)
+    return await door.write(request, command, _voters_changed)
+
+
+def _voters_changed(outcome: VotersChanged) -> dict[str, Any]:
+    return {
+        "voters": [
+            {"id": voter.node_id, "directory_id": uuid_text(voter.directory_id)} for voter in outcome.voters
+        ]
+    }
 
 
 def _host_port(text: str) -> tuple[str, int]:

@@ -7,12 +7,14 @@ from msgspec import Meta, field, structs
 
 from metadata_log import limits
 from metadata_log.errors import UnknownTopicOrPartition
-from metadata_log.ids import BrokerId
+from metadata_log.ids import BrokerId, TopicId, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.image.topics import TopicImage
 from metadata_log.image.topics import list_topics as rows_of
-from metadata_log.image.views import describe_topic
+from metadata_log.image.views import describe_topic, topic_json
 from metadata_log.wire.commands import CreateTopic, DeleteTopic
 from metadata_log.wire.shapes import INT32_MAX, Int32, Shape, TextMap, check_text_map, read_shape
+from quorum.decide.topics import TopicCreated, TopicDeleted
 from quorum.http.bodies import read_body, read_raw
 from quorum.http.door import Door
 
@@ -34,6 +36,10 @@ class NewTopic(Shape, frozen=True):
     validate_only: bool = False
 
 
+NO_TOPIC: Final = TopicId(bytes(16))
+"""Stands in for the id of a topic that was only validated."""
+
+
 async def list_topics(door: Door, request: web.Request) -> web.Response:
     return await door.read_items(request, lambda image: rows_of(image.topics))
 
@@ -51,15 +57,27 @@ async def show_topic(door: Door, request: web.Request) -> web.Response:
 
 
 async def create_topic(door: Door, request: web.Request) -> web.Response:
-    body, raw = await read_body(request)
+    body, _ = await read_body(request)
     topic = read_shape(body, NewTopic, "topic")
     check_text_map("topic.configs", topic.configs, value_bytes_max=limits.CONFIG_VALUE_BYTES_MAX)
     command = CreateTopic(**structs.asdict(topic))
-    return await door.write(request, command, raw, status=200 if command.validate_only else 201)
+    return await door.write(request, command, _created, status=200 if command.validate_only else 201)
 
 
 async def delete_topic(door: Door, request: web.Request) -> web.Response:
-    return await door.write(request, DeleteTopic(name=request.match_info["name"]), await read_raw(request))
+    await read_raw(request)
+    return await door.write(request, DeleteTopic(name=request.match_info["name"]), _deleted)
+
+
+def _created(outcome: TopicCreated) -> dict[str, Any]:
+    described = topic_json(
+        TopicImage(outcome.topic_id or NO_TOPIC, outcome.name, outcome.partitions), dict(outcome.configs)
+    )
+    return described if outcome.topic_id is not None else described | {"topic_id": None}
+
+
+def _deleted(outcome: TopicDeleted) -> dict[str, Any]:
+    return {"name": outcome.name, "topic_id": uuid_text(outcome.topic_id)}
 
 
 ROUTES: Final = (

@@ -10,7 +10,7 @@ from metadata_log.errors import DamagedFile, LogDamaged, two_histories
 from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.log.position import Position
 from metadata_log.log.segmented_log import SegmentedLog
-from quorum.controller import AppliedListener
+from quorum.applied_listener import AppliedListener
 from quorum.log.fetch_window import FetchWindow
 
 log = logging.getLogger(__name__)

@@ -49,7 +49,7 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "quorum/raft/pointer.py": frozenset({"msgpack", "google_crc32c"}),
     "quorum/raft/transport.py": frozenset({"msgpack"}),
     "quorum/raft/voters.py": frozenset({"msgpack"}),
-    "quorum/controller.py": frozenset({"msgpack"}),
+    "quorum/decide/canonical.py": frozenset({"msgpack"}),
     "quorum/http/*.py": frozenset({"aiohttp"}),
     "quorum/http/state.py": frozenset({"msgpack"}),
     "quorum/log/repair.py": frozenset({"aiohttp"}),

@@ -37,7 +37,7 @@ from metadata_log.node.data_directory import (
 from metadata_log.records.configs import BROKER
 from metadata_log.wire.commands import AlterConfigs
 from quorum.config import ControllerSettings, SnapshotSettings, VoterSettings
-from quorum.controller import Controller, Request
+from quorum.controller import Controller
 from quorum.log.committed_log import CommittedLog
 from quorum.log.snapshot_keeper import SnapshotKeeper
 from quorum.raft.adapter import PySyncObjLog
@@ -757,7 +757,7 @@ class NodeWorkload:
                         unset=(),
                     ),
                     actor=None,
-                    request=Request(request_id=request_id, sha256=bytes(32)),
+                    request_id=request_id,
                 )
                 recorder.mark(("acknowledged", request_id, outcome.base_offset, number))
                 await asyncio.sleep(rng.uniform(0, 0.2))

@@ -71,8 +71,10 @@ from metadata_log.wire.commands import (
     RemoveVoter,
 )
 from metadata_log.wire.fetch import FetchKind, FetchRequest, SnapshotOffer, decode_fetch_body
+from quorum.applied_listener import AppliedListener
 from quorum.config import ControllerSettings, SnapshotSettings, TimingSettings, VoterSettings
-from quorum.controller import AppliedListener, Controller, Outcome, Request
+from quorum.controller import Controller, Written
+from quorum.decide.brokers import BrokerRegistered
 from quorum.fetch.service import FetchService
 from quorum.log.committed_log import CommittedLog
 from quorum.log.fetch_window import FetchWindow
@@ -143,8 +145,8 @@ def _removal(voters: Voters, node_id: NodeId) -> RemoveVoter:
     return RemoveVoter(voter_id=node_id, directory_id=voters[node_id], validate_only=False)
 
 
-async def _carry_out(command: AddVoter | RemoveVoter, controller: "SimulatedController") -> Outcome:
-    return await controller.change_voters(command, actor=None, request=None)
+async def _carry_out(command: AddVoter | RemoveVoter, controller: "SimulatedController") -> Written:
+    return await controller.change_voters(command, actor=None, request_id=None)
 
 
 class ClusterNode(SimulatedNode):
@@ -492,10 +494,11 @@ class SimulatedBroker:
                 asked = structs.replace(request, max_bytes=self.answer_bytes)
                 answer, frames = decode_fetch_body(await controller.fetches.fetch(asked))
                 return Fetched(answer=answer, frames=frames)
-            outcome = await controller.submit(request, actor=f"Broker:{request.broker_id}", request=None)
+            written = await controller.submit(request, actor=f"Broker:{request.broker_id}", request_id=None)
+            assert isinstance(written.outcome, BrokerRegistered)
             timing = self.world.timing
             return Registered(
-                broker_epoch=outcome.answer["broker_epoch"],
+                broker_epoch=written.outcome.broker_epoch,
                 controller_id=node.node_id,
                 controller_epoch=controller.committed.controller_epoch,
                 high_watermark=controller.committed.end_offset,
@@ -576,7 +579,7 @@ class SimulatedClient:
 
     async def _write(self, value: int) -> None:
         world, rng, key = self.world, self.world.rng, self.key()
-        request = Request(request_id=uuid((self.number << 32) + value), sha256=value.to_bytes(32))
+        request_id = uuid((self.number << 32) + value)
         text = f"{self.number}.{value}"
         command = AlterConfigs(resource_type=BROKER, resource_name="", set={key: text}, unset=())
         operation = Operation(key=key, value=text, is_write=True, began=world.loop.time())
@@ -584,7 +587,7 @@ class SimulatedClient:
         while not world.violations:
             try:
                 async with asyncio.timeout(2.0):
-                    outcome = await world.submit(self._node, command, request)
+                    written = await world.submit(self._node, command, request_id)
             except NotController as error:
                 self._go_on(error)
                 if error.context.get("controller_url") is not None:
@@ -597,7 +600,7 @@ class SimulatedClient:
                     return  # nobody will ever know
             else:
                 operation.ended = world.loop.time()
-                world.acknowledged[request.request_id] = outcome.base_offset
+                world.acknowledged[request_id] = written.base_offset
                 self.acknowledged += 1
                 return
             await asyncio.sleep(rng.uniform(0.005, 0.05))
@@ -719,9 +722,9 @@ class ClusterWorld(World):
         self.changes_asked += 1
         self.spawn(ask)
 
-    async def submit(self, node: SimulatedNode, command: Command, request: Request | None) -> Outcome:
-        async def serve(controller: SimulatedController) -> Outcome:
-            return await controller.submit(command, actor=None, request=request)
+    async def submit(self, node: SimulatedNode, command: Command, request_id: Uuid | None) -> Written:
+        async def serve(controller: SimulatedController) -> Written:
+            return await controller.submit(command, actor=None, request_id=request_id)
 
         return await self.remote(node, serve)
 

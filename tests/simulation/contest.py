@@ -21,7 +21,6 @@ from metadata_log.ids import NodeId, TopicId, Uuid, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.records.configs import TOPIC
 from metadata_log.wire.commands import Command, CreateTopic, DeleteTopic
-from quorum.controller import Request
 from tests.robustness.history import Kind, Operation, check
 
 if TYPE_CHECKING:
@@ -124,7 +123,7 @@ class Contest:
         else:
             done.op = "cas"
             self._end(done, ok=True)
-            self._deleted.append((done, answer["topic_id"]))
+            self._deleted.append((done, uuid_text(answer.topic_id)))
         self.history.append(done)
 
     async def _read(self, client: int, name: str) -> None:
@@ -150,13 +149,12 @@ class Contest:
         neither, and whether an earlier attempt may yet be carried out.
         """
         world, rng = self.world, self.world.rng
-        request = Request(request_id=request_id, sha256=bytes(request_id) * 2)
         in_doubt = False
         until = world.loop.time() + PATIENCE_SECONDS
         while world.loop.time() < until:
             try:
                 async with asyncio.timeout(ATTEMPT_SECONDS):
-                    return (await world.submit(self._node, command, request)).answer, in_doubt
+                    return (await world.submit(self._node, command, request_id)).outcome, in_doubt
             except Rejected as refusal:
                 return refusal, in_doubt
             except (TimeoutError, ConnectionError, OutcomeUnknown):

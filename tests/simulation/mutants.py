@@ -213,10 +213,10 @@ def _leads_before_its_claim_is_applied(original: Any) -> Any:
 
 
 def _waits_under_any_claim(_original: Any) -> Any:
-    def keep(controller: Any, controller_epoch: int) -> None:
-        waiters = [waiter._replace(controller_epoch=controller_epoch) for waiter in controller._waiters]
-        controller._waiters.clear()
-        controller._waiters.extend(waiters)
+    def keep(waiters: Any, controller_epoch: int, _error: Any) -> None:
+        kept = [waiter._replace(controller_epoch=controller_epoch) for waiter in waiters]
+        waiters._waiting.clear()
+        waiters._waiting.extend(kept)
 
     return keep
 
@@ -224,15 +224,15 @@ def _waits_under_any_claim(_original: Any) -> Any:
 def _refuses_at_once(original: Any) -> Any:
     async def carried_out(controller: Any, decision: Any, envelope: Any, batch: Any) -> Any:
         if batch is None:
-            decision.outcome()
+            decision.result()
         return await original(controller, decision, envelope, batch)
 
     return carried_out
 
 
 def _forgets_requests(original: Any) -> Any:
-    async def submit(controller: Any, command: Any, *, actor: Any, request: Any) -> Any:
-        return await original(controller, command, actor=actor, request=None)
+    async def submit(controller: Any, command: Any, *, actor: Any, request_id: Any) -> Any:
+        return await original(controller, command, actor=actor, request_id=None)
 
     return submit
 
@@ -303,20 +303,20 @@ def _serves_what_it_knew(original: Any) -> Any:
 
 
 def _looks_through_nothing(_original: Any) -> Any:
-    def begin(liveness: Any, image: Any, now_ms: int) -> None:
-        liveness.clear()
-        liveness.grant_all(image, now_ms)
+    def begin(sessions: Any, image: Any, now_ms: int) -> None:
+        sessions.clear()
+        sessions.grant_all(image, now_ms)
 
     return begin
 
 
 def _knows_any_position(original: Any) -> Any:
-    def judge(request: Any, *, log: Any, high_watermark: int, **other: Any) -> Any:
-        if log.log_start_offset <= request.fetch_offset < high_watermark:
-            return importlib.import_module("quorum.fetch.position").SendDelta(request.fetch_offset)
-        return original(request, log=log, high_watermark=high_watermark, **other)
+    def reply_to(position: Any, *, log: Any, high_watermark: int, **other: Any) -> Any:
+        if log.log_start_offset <= position.offset < high_watermark:
+            return importlib.import_module("quorum.fetch.position").SendDelta(position.offset)
+        return original(position, log=log, high_watermark=high_watermark, **other)
 
-    return judge
+    return reply_to
 
 
 def _votes_in_secret(original: Any) -> Any:
@@ -830,14 +830,14 @@ MUTANTS: Final = (
     Mutant(
         "waits-by-offset",
         "a waiter is answered when anybody's records fill its offset",
-        f"{_C}._fail_waiters_before",
+        "quorum.waiters:Waiters.fail_before",
         _waits_under_any_claim,
         Directed(f"{_CONTROLLER_TESTS}::test_a_newer_claim_ends_older_waiters_before_their_offset_is_filled"),
     ),
     Mutant(
         "keeps-waiters",
         "a newer claim ends no older waiter",
-        f"{_C}._fail_waiters_before",
+        "quorum.waiters:Waiters.fail_before",
         _always(None),
         Directed(_CONTROLLER_TESTS),
     ),
@@ -871,6 +871,15 @@ MUTANTS: Final = (
         _fences_unheard,
         Directed(
             f"{_CONTROLLER_TESTS}::test_a_broker_heard_of_between_two_parts_of_its_fencing_stays_registered"
+        ),
+    ),
+    Mutant(
+        "half-fenced-leads",
+        "a broker between two parts of its fencing gets replicas and leads",
+        "quorum.controller:leaving_after",
+        _always(frozenset()),
+        Directed(
+            f"{_CONTROLLER_TESTS}::test_a_topic_made_between_two_parts_of_a_fencing_keeps_off_the_broker"
         ),
     ),
     Mutant(
@@ -911,7 +920,7 @@ MUTANTS: Final = (
     Mutant(
         "blames-brokers",
         "a controller that slept takes its own silence for theirs",
-        "quorum.sessions:Liveness.grant_all",
+        "quorum.sessions:Sessions.grant_all",
         _always(None),
         Directed(_CONTROLLER_TESTS),
     ),
@@ -932,7 +941,7 @@ MUTANTS: Final = (
     Mutant(
         "half-an-election",
         "a new leader leaves an election in parts as the one before left it",
-        "quorum.sessions:Liveness.begin",
+        "quorum.sessions:Sessions.begin",
         _looks_through_nothing,
         Directed(f"{_CONTROLLER_TESTS}::test_an_election_in_parts_is_gone_on_with_by_the_next_controller"),
     ),
@@ -974,7 +983,7 @@ MUTANTS: Final = (
     Mutant(
         "any-position",
         "a broker is sent a delta behind a foreign history",
-        "quorum.fetch.position:judge",
+        "quorum.fetch.position:reply_to",
         _knows_any_position,
         Directed("tests/unit/quorum/fetch/test_position.py"),
     ),

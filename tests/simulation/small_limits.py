@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import metadata_log.image.results
 from metadata_log.limits import RECORDS_PER_PART_MAX, REQUEST_RESULTS_MAX
-from quorum.decide import brokers
+from quorum.controller import Controller
 
 RECORDS_PER_PART: Final = (3, 10, RECORDS_PER_PART_MAX)
 """Long changes (a fencing, a controlled shutdown, elections) are made in parts of so many records."""
@@ -24,7 +24,6 @@ def small_limits(seed: int) -> Iterator[None]:
     rng = random.Random(seed ^ 0x11317)
     per_part, results = rng.choice(RECORDS_PER_PART), rng.choice(REQUEST_RESULTS)
     with ExitStack() as patched:
-        for decide in (brokers.register, brokers.unregister, brokers.fence, brokers.heartbeat):
-            patched.enter_context(patch.dict(decide.__kwdefaults__, records_max=per_part))
+        patched.enter_context(patch.object(Controller, "records_per_part_max", per_part))
         patched.enter_context(patch.object(metadata_log.image.results, "REQUEST_RESULTS_MAX", results))
         yield

@@ -34,11 +34,13 @@ from metadata_log.wire.commands import (
     UnregisterBroker,
 )
 from metadata_log.wire.fetch import FetchRequest
-from quorum.decide.brokers import Heartbeat, fence, heartbeat
+from quorum.decide.context import NOBODY, DecideContext
 from quorum.decide.decision import Decision
-from quorum.decide.dispatch import decide
+from quorum.decide.fencing import fence
+from quorum.decide.heartbeat import HeartbeatAnswered
 from quorum.decide.quorum import claim
-from quorum.sessions import Liveness
+from quorum.decide.registry import decide
+from quorum.sessions import Sessions
 
 CLUSTER_ID = "transcript-of-acluster"
 CONTROLLER = NodeId(9000)
@@ -86,7 +88,7 @@ class World:
 
     def __init__(self, *, session_timeout_ms: int = 9000, seed: int = 1, records_max: int = 10_000) -> None:
         self.image = EMPTY
-        self.liveness = Liveness(session_timeout_ms=session_timeout_ms)
+        self.sessions = Sessions(session_timeout_ms=session_timeout_ms)
         self.now_ms = 0
         self.rng = random.Random(seed)
         self.records_max = records_max
@@ -127,17 +129,23 @@ class World:
                 self._topic_names[record.topic_id] = record.name
         self.image = apply(self.image, batch).image
 
-    def decide(self, command: Command) -> Decision:
-        """Decide a command and apply what it leads to."""
-        decision = decide(
-            self.image,
-            command,
-            liveness=self.liveness,
+    def context(self, *, ineligible: frozenset[BrokerId] = NOBODY) -> DecideContext:
+        return DecideContext(
+            image=self.image,
+            sessions=self.sessions,
             now_ms=self.now_ms,
             rng=self.rng,
             cluster_id=CLUSTER_ID,
+            ineligible=ineligible,
+            records_max=self.records_max,
         )
+
+    def decide(self, command: Command) -> Decision:
+        """Decide a command and carry out what it leads to."""
+        decision = decide(self.context(), command)
         self.write(decision.records)
+        for change in decision.session_changes:
+            self.sessions.carry_out(change, now_ms=self.now_ms)
         return decision
 
     def request(self, broker_id: int, **changes: object) -> FetchRequest:
@@ -160,16 +168,12 @@ class World:
         }
         return FetchRequest(**(fields | changes))  # type: ignore[arg-type]
 
-    def heartbeat(self, broker_id: int, **changes: object) -> Heartbeat:
-        decided = heartbeat(
-            self.image,
-            self.request(broker_id, **changes),
-            liveness=self.liveness,
-            now_ms=self.now_ms,
-            records_max=self.records_max,
-        )
-        self.write(decided.decision.records)
-        return decided
+    def decided(self, command: Command, *, ineligible: frozenset[BrokerId] = NOBODY) -> Decision:
+        """Decide a command and carry out nothing."""
+        return decide(self.context(ineligible=ineligible), command)
+
+    def heartbeat(self, broker_id: int, **changes: object) -> Decision:
+        return self.decide(self.request(broker_id, **changes).heartbeat())
 
     def expire(self, broker_id: int, broker_epoch: int) -> list[Decision]:
         """Fence a broker in as many parts as it takes."""
@@ -177,15 +181,11 @@ class World:
         while not parts or parts[-1].more:
             ineligible = frozenset({BrokerId(broker_id)}) if parts else frozenset()
             decision = fence(
-                self.image,
-                broker_id=BrokerId(broker_id),
-                broker_epoch=broker_epoch,
-                ineligible=ineligible,
-                records_max=self.records_max,
+                self.context(ineligible=ineligible), broker_id=BrokerId(broker_id), broker_epoch=broker_epoch
             )
             self.write(decision.records)
             parts.append(decision)
-        self.liveness.forget(BrokerId(broker_id), broker_epoch)
+        self.sessions.forget(BrokerId(broker_id), broker_epoch)
         return parts
 
     def advance(self, ms: int, alive: Iterable[int]) -> list[Decision]:
@@ -194,15 +194,15 @@ class World:
         while self._check_ms <= end_ms:
             self.now_ms = self._check_ms
             self._hear(alive)
-            expired = self.liveness.expired(self.now_ms)
+            expired = self.sessions.expired(self.now_ms)
             if expired is None:
-                self._check_ms += self.liveness.session_timeout_ms // 8
+                self._check_ms += self.sessions.session_timeout_ms // 8
                 continue
             self._check_ms += 10
             broker = self.image.brokers.get(expired[0])
             if broker is not None and broker.broker_epoch == expired[1]:
                 decisions += self.expire(expired[0], expired[1])
-            self.liveness.forget(expired[0], expired[1])
+            self.sessions.forget(expired[0], expired[1])
         self.now_ms = end_ms
         self._hear(alive)
         return decisions
@@ -210,9 +210,9 @@ class World:
     def _hear(self, alive: Iterable[int]) -> None:
         for broker_id in map(BrokerId, alive):
             broker = self.image.brokers.get(broker_id)
-            reported = self.liveness.applied_offset(broker_id)
+            reported = self.sessions.applied_offset(broker_id)
             if broker is not None and reported is not None:
-                self.liveness.contact(
+                self.sessions.contact(
                     broker_id, broker.broker_epoch, now_ms=self.now_ms, applied_offset=reported
                 )
 
@@ -319,11 +319,12 @@ class World:
             return [f"! {decision.refusal.error}: {decision.refusal.message}"]
         return self.rendered([decision])
 
-    def _told_heartbeat(self, decided: Heartbeat) -> list[str]:
-        if decided.decision.refusal is not None:
-            return self._told(decided.decision)
-        told = decided.state.value + (", may shut down" if decided.should_shut_down else "")
-        return [*self.rendered([decided.decision]), f"-> {told}"]
+    def _told_heartbeat(self, decision: Decision) -> list[str]:
+        if decision.refusal is not None:
+            return self._told(decision)
+        answer = answered(decision)
+        told = answer.state.value + (", may shut down" if answer.should_shut_down else "")
+        return [*self.rendered([decision]), f"-> {told}"]
 
     def rendered(self, decisions: Iterable[Decision]) -> list[str]:
         """Return one line a record; a line of its own says what a batch was written for."""
@@ -378,7 +379,7 @@ class World:
     def _state(self) -> list[str]:
         lines = []
         for broker_id, broker in sorted(self.image.brokers.items()):
-            session = self.liveness.has_session(broker_id, broker.broker_epoch, now_ms=self.now_ms)
+            session = self.sessions.has_session(broker_id, broker.broker_epoch, now_ms=self.now_ms)
             flags = "fenced" if broker.fenced else "unfenced"
             flags += ", stopping" if broker.in_controlled_shutdown else ""
             lines.append(f"broker {broker_id} {flags}{', session' if session else ''}")
@@ -390,6 +391,12 @@ class World:
                     f"epochs {p.leader_epoch} and {p.partition_epoch}{', recovering' if p.leader_recovery_state else ''}"
                 )
         return lines
+
+
+def answered(decision: Decision) -> HeartbeatAnswered:
+    """Return what a heartbeat is answered."""
+    assert isinstance(decision.outcome, HeartbeatAnswered)
+    return decision.outcome
 
 
 def _list(values: Sequence[int]) -> str:

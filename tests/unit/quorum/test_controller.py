@@ -1,6 +1,7 @@
 """The write path over a model of Raft: claims, tips, waiters, and what each is answered when leadership moves."""
 
 import asyncio
+import dataclasses
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -13,6 +14,7 @@ import pytest
 from metadata_log.codec import decode_all
 from metadata_log.errors import (
     Fault,
+    InvalidReplicaAssignment,
     InvalidRequest,
     InvariantBroken,
     NotController,
@@ -22,21 +24,21 @@ from metadata_log.errors import (
 )
 from metadata_log.ids import BrokerId, NodeId, Uuid
 from metadata_log.image.metadata_image import EMPTY, MetadataImage, buckets_of
-from metadata_log.limits import FETCH_BYTES_DEFAULT, RECORDS_PER_PART_MAX
+from metadata_log.limits import RECORDS_PER_PART_MAX
 from metadata_log.records.brokers import BrokerEndpoint, FeatureRange
 from metadata_log.records.configs import BROKER
 from metadata_log.wire.commands import (
     AlterConfigs,
+    BrokerHeartbeat,
     CreateTopic,
     DeleteTopic,
     RegisterBroker,
     UnregisterBroker,
 )
-from metadata_log.wire.fetch import FetchRequest
 from quorum.config import ControllerSettings, TimingSettings, VoterSettings
-from quorum.controller import TURN_MS, Controller, Outcome, Request
+from quorum.controller import TURN_MS, Controller, Written
 from quorum.decide.decision import Decision
-from quorum.decide.dispatch import decide
+from quorum.decide.registry import decide
 from tests.support.histories import A_TOPIC_ID_OF_INT, A_TYPE_UNKNOWN_HERE, frame_behind, random_history
 from tests.support.model_raft import ModelQuorum
 
@@ -95,8 +97,8 @@ class Lab:
         assert controller.is_active
         return controller
 
-    async def write(self, controller: Controller, command: Any, request: Request | None = None) -> Outcome:
-        task = asyncio.create_task(controller.submit(command, actor="User:ANONYMOUS", request=request))
+    async def write(self, controller: Controller, command: Any, request_id: Uuid | None = None) -> Written:
+        task = asyncio.create_task(controller.submit(command, actor="User:ANONYMOUS", request_id=request_id))
         await spin()
         self.quorum.commit()
         return await task
@@ -129,22 +131,17 @@ def registration(broker_id: int, incarnation: int = 1) -> RegisterBroker:
     )
 
 
-def poll(broker_id: int, epoch: int, *, applied: int, incarnation: int = 1, **wishes: bool) -> FetchRequest:
-    return FetchRequest(
-        cluster_id=CLUSTER,
+def poll(
+    broker_id: int, epoch: int, *, applied: int, incarnation: int = 1, **wishes: bool
+) -> BrokerHeartbeat:
+    return BrokerHeartbeat(
         broker_id=BrokerId(broker_id),
         broker_epoch=epoch,
         incarnation_id=uuid(1000 * incarnation + broker_id),
-        fetch_offset=applied,
-        last_epoch=1,
-        last_crc=0,
         applied_offset=applied,
+        position=None,
         want_fence=wishes.get("want_fence", False),
         want_shut_down=wishes.get("want_shut_down", False),
-        offline_log_dirs=(),
-        cordoned_log_dirs=None,
-        max_bytes=FETCH_BYTES_DEFAULT,
-        max_wait_ms=0,
     )
 
 
@@ -172,7 +169,7 @@ def test_the_first_claim_founds_the_cluster() -> None:
 def test_a_write_is_answered_only_when_it_is_applied() -> None:
     async def story(lab: Lab) -> None:
         controller = lab.lead(1)
-        task = asyncio.create_task(controller.submit(setting("1"), actor=None, request=None))
+        task = asyncio.create_task(controller.submit(setting("1"), actor=None, request_id=None))
         await spin()
         assert not task.done()
         before = controller.committed.end_offset
@@ -208,7 +205,7 @@ def test_a_newer_claim_ends_older_waiters_before_their_offset_is_filled() -> Non
 
     async def story(lab: Lab) -> None:
         old = lab.lead(1)
-        task = asyncio.create_task(old.submit(setting("1"), actor=None, request=None))
+        task = asyncio.create_task(old.submit(setting("1"), actor=None, request_id=None))
         await spin()
         new = lab.lead(2, keep=0)
         await lab.write(new, setting("2"))
@@ -223,7 +220,7 @@ def test_a_newer_claim_ends_older_waiters_before_their_offset_is_filled() -> Non
 def test_a_write_that_survives_the_change_of_leader_is_acknowledged() -> None:
     async def story(lab: Lab) -> None:
         old = lab.lead(1)
-        task = asyncio.create_task(old.submit(setting("1"), actor=None, request=None))
+        task = asyncio.create_task(old.submit(setting("1"), actor=None, request_id=None))
         await spin()
         lab.lead(2)  # the tail survives: our record commits before the claim
         outcome = await task
@@ -257,8 +254,8 @@ def test_a_refusal_waits_for_the_records_it_rests_on() -> None:
         command = CreateTopic(
             name="a", partitions=1, replication_factor=1, assignment=None, configs={}, validate_only=False
         )
-        first = asyncio.create_task(controller.submit(command, actor=None, request=None))
-        second = asyncio.create_task(controller.submit(command, actor=None, request=None))
+        first = asyncio.create_task(controller.submit(command, actor=None, request_id=None))
+        second = asyncio.create_task(controller.submit(command, actor=None, request_id=None))
         await spin()
         assert not first.done()
         assert not second.done()
@@ -279,7 +276,7 @@ def test_a_refusal_is_told_only_with_proof_of_leadership() -> None:
         )
         await lab.write(controller, command)
         lab.quorum.nodes[NodeId(1)].hold_reads = True
-        task = asyncio.create_task(controller.submit(command, actor=None, request=None))
+        task = asyncio.create_task(controller.submit(command, actor=None, request_id=None))
         await spin()
         assert not task.done()
         lab.quorum.depose()
@@ -300,14 +297,14 @@ def test_a_request_id_gets_its_first_answer_also_from_the_next_controller() -> N
         command = CreateTopic(
             name="a", partitions=1, replication_factor=1, assignment=None, configs={}, validate_only=False
         )
-        request = Request(request_id=uuid(7), sha256=b"\x01" * 32)
-        first = await lab.write(controller, command, request)
-        again = await lab.write(controller, command, request)
+        request_id = uuid(7)
+        first = await lab.write(controller, command, request_id)
+        again = await lab.write(controller, command, request_id)
         assert again == first
         successor = lab.lead(2)
-        assert await lab.write(successor, command, request) == first
+        assert await lab.write(successor, command, request_id) == first
         with pytest.raises(InvalidRequest):
-            await lab.write(successor, command, Request(request_id=uuid(7), sha256=b"\x02" * 32))
+            await lab.write(successor, dataclasses.replace(command, name="b"), request_id)
         assert len(successor.committed.topics.by_id) == 1
 
     run(story)
@@ -316,9 +313,9 @@ def test_a_request_id_gets_its_first_answer_also_from_the_next_controller() -> N
 def test_a_duplicate_in_flight_joins_the_first() -> None:
     async def story(lab: Lab) -> None:
         controller = lab.lead(1)
-        request = Request(request_id=uuid(7), sha256=b"\x01" * 32)
+        request_id = uuid(7)
         tasks = [
-            asyncio.create_task(controller.submit(setting("1"), actor=None, request=request))
+            asyncio.create_task(controller.submit(setting("1"), actor=None, request_id=request_id))
             for _ in range(3)
         ]
         await spin()
@@ -333,7 +330,7 @@ def test_no_word_in_time_is_an_unknown_outcome() -> None:
     async def story(lab: Lab) -> None:
         controller = lab.lead(1)
         with pytest.raises(OutcomeUnknown):
-            await controller.submit(setting("1"), actor=None, request=None)
+            await controller.submit(setting("1"), actor=None, request_id=None)
         lab.quorum.commit()
         assert controller.committed.configs[BROKER, ""]["log.retention.ms"] == "1"
 
@@ -343,17 +340,15 @@ def test_no_word_in_time_is_an_unknown_outcome() -> None:
 def test_a_snapshot_under_a_waiter_answers_from_the_stored_result() -> None:
     async def story(lab: Lab) -> None:
         old = lab.lead(1)
-        known = asyncio.create_task(
-            old.submit(setting("1"), actor=None, request=Request(request_id=uuid(7), sha256=b"x" * 32))
-        )
-        unknown = asyncio.create_task(old.submit(setting("2"), actor=None, request=None))
+        known = asyncio.create_task(old.submit(setting("1"), actor=None, request_id=uuid(7)))
+        unknown = asyncio.create_task(old.submit(setting("2"), actor=None, request_id=None))
         await spin()
         old.on_leadership(is_leader=False)
         del lab.quorum.nodes[NodeId(1)]
         new = lab.lead(2)
         lab.snapshots["s"] = new.committed
         old.on_restore("s")
-        assert (await known).answer
+        assert (await known).outcome
         with pytest.raises(OutcomeUnknown):
             await unknown
         assert old.committed == new.committed
@@ -374,16 +369,18 @@ def test_a_snapshot_under_a_waiter_gives_the_answer_that_was_stored_not_its_own(
         command = CreateTopic(
             name="a", partitions=1, replication_factor=1, assignment=None, configs={}, validate_only=False
         )
-        request = Request(request_id=uuid(7), sha256=b"x" * 32)
-        lost = [asyncio.create_task(old.submit(setting("1"), actor=None, request=None)) for _ in range(ahead)]
+        request_id = uuid(7)
+        lost = [
+            asyncio.create_task(old.submit(setting("1"), actor=None, request_id=None)) for _ in range(ahead)
+        ]
         await spin()
-        first = asyncio.create_task(old.submit(command, actor=None, request=request))
-        again = asyncio.create_task(old.submit(command, actor=None, request=request))
+        first = asyncio.create_task(old.submit(command, actor=None, request_id=request_id))
+        again = asyncio.create_task(old.submit(command, actor=None, request_id=request_id))
         await spin()
         old.on_leadership(is_leader=False)
         del lab.quorum.nodes[NodeId(1)]
         new = lab.lead(2, keep=0)
-        stored = await lab.write(new, command, request)
+        stored = await lab.write(new, command, request_id)
         lab.snapshots["s"] = new.committed
         old.on_restore("s")
         assert await first == stored
@@ -403,7 +400,7 @@ def test_a_refusal_proved_just_before_another_claim_is_not_waited_for() -> None:
         raft = lab.quorum.nodes[NodeId(1)]
         raft.hold_reads = True
         refused = DeleteTopic(name="none")
-        task = asyncio.create_task(old.submit(refused, actor=None, request=None))
+        task = asyncio.create_task(old.submit(refused, actor=None, request_id=None))
         await spin()
         raft.answer_reads()
         lab.lead(2)
@@ -417,7 +414,7 @@ def test_a_refusal_proved_just_before_another_claim_is_not_waited_for() -> None:
 async def online(lab: Lab, controller: Controller, broker_id: int) -> int:
     """Register a broker and let it be unfenced; return its epoch."""
     outcome = await lab.write(controller, registration(broker_id))
-    epoch: int = outcome.answer["broker_epoch"]
+    epoch: int = outcome.outcome[0]
     assert controller.committed.brokers[BrokerId(broker_id)].fenced
     controller.heartbeat(poll(broker_id, epoch, applied=controller.committed.end_offset))
     lab.quorum.commit()
@@ -525,6 +522,54 @@ def test_a_broker_heard_of_between_two_parts_of_its_fencing_stays_registered() -
     run(story)
 
 
+@pytest.mark.parametrize("is_by_the_next_controller", [False, True])
+def test_a_topic_made_between_two_parts_of_a_fencing_keeps_off_the_broker(
+    is_by_the_next_controller: bool,
+) -> None:
+    """Goal: nobody leads on a broker that is being fenced. Method: topics between the first part and the last."""
+
+    async def story(lab: Lab) -> None:
+        controller, epochs = await with_many_partitions(lab, 11, 12)
+        silence(lab, controller, (12, epochs[12]))
+        lab.quorum.commit()
+        if is_by_the_next_controller:
+            controller = lab.lead(2)
+        assert not controller.committed.brokers[BrokerId(11)].fenced
+        await lab.write(controller, topic_of(4, name="placed", replication_factor=1))
+        on_both = topic_of(-1, name="assigned", assignment=((BrokerId(11), BrokerId(12)),))
+        await lab.write(controller, on_both)
+        with pytest.raises(InvalidReplicaAssignment):
+            await lab.write(controller, topic_of(-1, name="refused", assignment=((BrokerId(11),),)))
+        placed, assigned = (controller.committed.topics.named(name) for name in ("placed", "assigned"))
+        assert placed is not None and assigned is not None
+        assert {partition.replicas for partition in placed.partitions} == {(12,)}
+        assert [(partition.isr, partition.leader) for partition in assigned.partitions] == [((12,), 12)]
+
+        # Heard again, the broker is not taken out of service any more.
+        controller.heartbeat(poll(11, epochs[11], applied=controller.committed.end_offset))
+        await lab.write(controller, topic_of(-1, name="after", assignment=((BrokerId(11),),)))
+        lab.same_everywhere()
+
+    run(story)
+
+
+def topic_of(
+    partitions: int,
+    *,
+    name: str,
+    replication_factor: int = -1,
+    assignment: tuple[tuple[BrokerId, ...], ...] | None = None,
+) -> CreateTopic:
+    return CreateTopic(
+        name=name,
+        partitions=partitions,
+        replication_factor=replication_factor,
+        assignment=assignment,
+        configs={},
+        validate_only=False,
+    )
+
+
 def test_an_election_in_parts_is_gone_on_with_by_the_next_controller() -> None:
     async def story(lab: Lab) -> None:
         controller, epochs = await with_many_partitions(lab, 11)
@@ -551,10 +596,11 @@ def test_an_election_in_parts_is_gone_on_with_by_the_next_controller() -> None:
 def test_a_request_repeated_between_two_parts_of_itself_is_carried_out_once() -> None:
     async def story(lab: Lab) -> None:
         controller, _ = await with_many_partitions(lab, 11, 12)
-        began, request = len(lab.quorum.log), Request(request_id=uuid(77), sha256=bytes(32))
+        began, request_id = len(lab.quorum.log), uuid(77)
         command = UnregisterBroker(broker_id=BrokerId(11))
         asked = [
-            asyncio.create_task(controller.submit(command, actor=None, request=request)) for _ in range(2)
+            asyncio.create_task(controller.submit(command, actor=None, request_id=request_id))
+            for _ in range(2)
         ]
         await spin()
         lab.quorum.commit()
@@ -582,7 +628,7 @@ def test_long_decisions_that_arrive_together_leave_the_loop_to_others_in_between
 
         monkeypatch.setattr("quorum.controller.decide", slow)
         writes = [
-            asyncio.create_task(controller.submit(setting(str(n)), actor=None, request=None))
+            asyncio.create_task(controller.submit(setting(str(n)), actor=None, request_id=None))
             for n in range(4)
         ]
         while len(decided_in) < len(writes):
@@ -645,7 +691,7 @@ def test_nothing_is_decided_before_the_claim_is_applied() -> None:
     async def story(lab: Lab) -> None:
         lab.quorum.elect(1)
         with pytest.raises(NotController):
-            await lab.controllers[1].submit(setting("1"), actor=None, request=None)
+            await lab.controllers[1].submit(setting("1"), actor=None, request_id=None)
         assert lab.controllers[1].committed == EMPTY
 
     run(story)

@@ -149,7 +149,7 @@ def test_who_waits_for_a_controller_that_stops_is_answered_before_it_ends(
                         resource_type=BROKER, resource_name="", set={f"w{writer}": str(number)}, unset=()
                     )
                     try:
-                        await node.controller.submit(command, actor=None, request=None)
+                        await node.controller.submit(command, actor=None, request_id=None)
                     except (NotController, OutcomeUnknown) as error:
                         told[error.error] += 1
                         return

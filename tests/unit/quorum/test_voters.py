@@ -26,7 +26,7 @@ from metadata_log.ids import NodeId, Uuid, uuid_text
 from metadata_log.log.segmented_log import SegmentedLog
 from metadata_log.node.recent_warnings import RecentFaults
 from metadata_log.wire.commands import AddVoter, RemoveVoter
-from quorum.controller import Controller, Outcome, Request
+from quorum.controller import Controller, Written
 from quorum.decide.quorum import identities
 from quorum.fetch.service import FetchService
 from quorum.http.app import application
@@ -83,9 +83,11 @@ def removal(node_id: int, directory: Uuid | None = None, *, validate_only: bool 
 
 
 async def change(
-    lab: Lab, controller: Controller, command: AddVoter | RemoveVoter, request: Request | None = None
-) -> Outcome:
-    task = asyncio.create_task(controller.change_voters(command, actor="User:ANONYMOUS", request=request))
+    lab: Lab, controller: Controller, command: AddVoter | RemoveVoter, request_id: Uuid | None = None
+) -> Written:
+    task = asyncio.create_task(
+        controller.change_voters(command, actor="User:ANONYMOUS", request_id=request_id)
+    )
     await spin()
     lab.quorum.commit()
     return await task
@@ -118,11 +120,11 @@ def test_a_disk_is_replaced_by_removal_and_addition() -> None:
         judged = await change(lab, controller, dry)
         assert voters_of(controller) == FOUNDERS
         removed = await change(lab, controller, removal(3))
-        assert [voter["id"] for voter in removed.answer["voters"]] == [1, 2]
+        assert [voter.node_id for voter in removed.outcome[0]] == [1, 2]
         assert removed.end_offset == removed.base_offset + 1
         added = await change(lab, controller, addition(3, fresh))
-        assert added.answer["voters"][-1] == {"id": 3, "directory_id": uuid_text(fresh)}
-        assert judged.answer == added.answer
+        assert added.outcome[0][-1] == (3, fresh)
+        assert judged.outcome == added.outcome
         assert voters_of(controller) == lab.quorum.voters == FOUNDERS | {NodeId(3): fresh}
         lab.same_everywhere()
         successor = lab.lead(2)  # whose settings still name the old directory
@@ -181,7 +183,7 @@ def test_only_an_observer_that_holds_the_log_is_added(
         before = controller.committed.end_offset
         if error is None:
             outcome = await change(lab, controller, addition(4, validate_only=dry))
-            assert [voter["id"] for voter in outcome.answer["voters"]] == [1, 2, 3, 4]
+            assert [voter.node_id for voter in outcome.outcome[0]] == [1, 2, 3, 4]
         else:
             with pytest.raises(error, match="controller 4"):
                 await change(lab, controller, addition(4, validate_only=dry))
@@ -225,11 +227,11 @@ def test_one_change_at_a_time() -> None:
     async def story(lab: Lab) -> None:
         controller = lab.lead(1)
         lab.quorum.observers = [observer(4), observer(5)]
-        first = asyncio.create_task(controller.change_voters(addition(4), actor=None, request=None))
+        first = asyncio.create_task(controller.change_voters(addition(4), actor=None, request_id=None))
         await spin()
         for second in (addition(5), removal(3), addition(4), addition(5, validate_only=True)):
             with pytest.raises(ChangePending):
-                await controller.change_voters(second, actor=None, request=None)
+                await controller.change_voters(second, actor=None, request_id=None)
         lab.quorum.commit()
         await first
         await change(lab, controller, addition(5))
@@ -242,12 +244,12 @@ def test_a_repeated_request_is_answered_whatever_the_quorum_looks_like_by_now() 
     async def story(lab: Lab) -> None:
         controller = lab.lead(1)
         lab.quorum.observers = [observer(4)]
-        request = Request(request_id=uuid(7), sha256=b"\x01" * 32)
-        first = await change(lab, controller, addition(4), request)
+        request_id = uuid(7)
+        first = await change(lab, controller, addition(4), request_id)
         lab.quorum.observers = []
-        assert await change(lab, controller, addition(4), request) == first
+        assert await change(lab, controller, addition(4), request_id) == first
         successor = lab.lead(2)
-        assert await change(lab, successor, addition(4), request) == first
+        assert await change(lab, successor, addition(4), request_id) == first
         with pytest.raises(DuplicateVoter):
             await change(lab, successor, addition(4))
 
@@ -257,9 +259,9 @@ def test_a_repeated_request_is_answered_whatever_the_quorum_looks_like_by_now() 
 def test_a_repetition_joins_the_change_in_flight() -> None:
     async def story(lab: Lab) -> None:
         controller = lab.lead(1)
-        request = Request(request_id=uuid(7), sha256=b"\x01" * 32)
+        request_id = uuid(7)
         tasks = [
-            asyncio.create_task(controller.change_voters(removal(3), actor=None, request=request))
+            asyncio.create_task(controller.change_voters(removal(3), actor=None, request_id=request_id))
             for _ in range(2)
         ]
         await spin()
@@ -275,13 +277,13 @@ def test_a_refusal_is_told_only_with_proof_of_leadership() -> None:
         controller = lab.lead(1)
         lab.quorum.nodes[NodeId(1)].hold_reads = True
         for refused in (removal(9), addition(4)):  # by the image's rules, and by Raft's view
-            task = asyncio.create_task(controller.change_voters(refused, actor=None, request=None))
+            task = asyncio.create_task(controller.change_voters(refused, actor=None, request_id=None))
             await spin()
             assert not task.done()
             lab.quorum.nodes[NodeId(1)].answer_reads()
             with pytest.raises((VoterNotFound, InvalidRequest)):
                 await task
-        task = asyncio.create_task(controller.change_voters(addition(4), actor=None, request=None))
+        task = asyncio.create_task(controller.change_voters(addition(4), actor=None, request_id=None))
         await spin()
         lab.quorum.depose()
         with pytest.raises(NotController):
@@ -294,7 +296,7 @@ def test_a_change_that_is_lost_with_its_leader_changes_nothing() -> None:
     async def story(lab: Lab) -> None:
         old = lab.lead(1)
         lab.quorum.observers = [observer(4)]
-        task = asyncio.create_task(old.change_voters(addition(4), actor=None, request=None))
+        task = asyncio.create_task(old.change_voters(addition(4), actor=None, request_id=None))
         await spin()
         new = lab.lead(2, keep=0)
         with pytest.raises(NotController):
@@ -308,10 +310,10 @@ def test_a_change_that_is_lost_with_its_leader_changes_nothing() -> None:
 def test_a_change_that_survives_its_leader_is_in_force() -> None:
     async def story(lab: Lab) -> None:
         old = lab.lead(1)
-        task = asyncio.create_task(old.change_voters(removal(3), actor=None, request=None))
+        task = asyncio.create_task(old.change_voters(removal(3), actor=None, request_id=None))
         await spin()
         new = lab.lead(2)
-        assert [voter["id"] for voter in (await task).answer["voters"]] == [1, 2]
+        assert [voter.node_id for voter in (await task).outcome[0]] == [1, 2]
         assert sorted(voters_of(new)) == sorted(lab.quorum.voters) == [1, 2]
 
     run(story)

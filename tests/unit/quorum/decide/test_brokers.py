@@ -18,8 +18,17 @@ from metadata_log.records.features import FeatureLevelRecord
 from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.wire.commands import UnregisterBroker
 from metadata_log.wire.fetch import BrokerState
-from quorum.decide.brokers import _part, fence, heartbeat, register, state_of, unregister
-from tests.support.decisions import CLUSTER_ID, FEATURES, World, invariants_hold, registration, word_uuid
+from quorum.decide.brokers import BrokerRegistered
+from quorum.decide.fencing import fence, state_of
+from quorum.decide.parts import part_of
+from tests.support.decisions import (
+    FEATURES,
+    World,
+    answered,
+    invariants_hold,
+    registration,
+    word_uuid,
+)
 
 METADATA, OURS = FEATURES
 
@@ -82,7 +91,7 @@ def test_the_epoch_is_the_offset_of_the_record() -> None:
     assert [type(record) for record in decision.records] == [PartitionChangeRecord] * 2 + [
         RegisterBrokerRecord
     ]
-    assert decision.answer == {"broker_epoch": world.image.end_offset - 1}
+    assert decision.outcome == BrokerRegistered(world.image.end_offset - 1)
     assert world.image.brokers[BrokerId(1)].broker_epoch == world.image.end_offset - 1
 
 
@@ -130,13 +139,11 @@ def test_a_stale_heartbeat_is_refused_and_renews_nothing(changes: dict[str, Any]
     world = online(1)
     registered = world.image.brokers[BrokerId(1)]
     world.now_ms += 5000
-    decided = heartbeat(
-        world.image, replace(world.request(1), **changes), liveness=world.liveness, now_ms=world.now_ms
-    )
-    assert decided.decision.refusal is not None
-    assert decided.decision.refusal.error == "STALE_BROKER_EPOCH"
+    decided = world.decide(replace(world.request(1), **changes).heartbeat())
+    assert decided.refusal is not None
+    assert decided.refusal.error == "STALE_BROKER_EPOCH"
     assert (
-        decided.decision.refusal.message
+        decided.refusal.message
         == said.format(
             epoch=registered.broker_epoch,
             incarnation=uuid_text(registered.incarnation_id),
@@ -144,12 +151,12 @@ def test_a_stale_heartbeat_is_refused_and_renews_nothing(changes: dict[str, Any]
         )
         + "; register again"
     )
-    assert world.liveness.last_contact_ms_ago(BrokerId(1), now_ms=world.now_ms) == 5000
+    assert world.sessions.last_contact_ms_ago(BrokerId(1), now_ms=world.now_ms) == 5000
 
 
 def test_a_broker_that_registered_anew_is_not_fenced() -> None:
     world = online(1)
-    decision = fence(world.image, broker_id=BrokerId(1), broker_epoch=world.image.end_offset + 5)
+    decision = fence(world.context(), broker_id=BrokerId(1), broker_epoch=world.image.end_offset + 5)
     assert decision.refusal is not None and decision.refusal.error == "STALE_BROKER_EPOCH"
     assert not decision.records
 
@@ -174,7 +181,7 @@ def test_a_broker_halfway_fenced_is_elected_nowhere_and_gets_no_replica() -> Non
     world.run("create t on=2,1")
     halfway = frozenset({BrokerId(1)})
     epoch = world.image.brokers[BrokerId(2)].broker_epoch
-    decision = fence(world.image, broker_id=BrokerId(2), broker_epoch=epoch, ineligible=halfway)
+    decision = fence(world.context(ineligible=halfway), broker_id=BrokerId(2), broker_epoch=epoch)
     first = decision.records[0]
     assert isinstance(first, PartitionChangeRecord) and first.leader == -1
 
@@ -183,25 +190,25 @@ def test_a_shutdown_in_parts_moves_everything_before_it_counts() -> None:
     world = online(1, 2, records_max=10)
     many_partitions(world, 25, "1,2")
     states = [world.heartbeat(1, want_shut_down=True) for _ in range(3)]
-    assert [len(beat.decision.records) for beat in states] == [9 + 1 - 1, 9, 8]
-    assert [beat.decision.more for beat in states] == [True, True, False]
-    assert {beat.state for beat in states} == {BrokerState.STOPPING}
+    assert [len(beat.records) for beat in states] == [9 + 1 - 1, 9, 8]
+    assert [beat.more for beat in states] == [True, True, False]
+    assert {answered(beat).state for beat in states} == {BrokerState.STOPPING}
     epoch = world.image.brokers[BrokerId(1)].broker_epoch
-    assert world.liveness.shutdown_offset(BrokerId(1), epoch) == world.image.end_offset
-    assert not world.heartbeat(1, want_shut_down=True).should_shut_down
+    assert world.sessions.shutdown_offset(BrokerId(1), epoch) == world.image.end_offset
+    assert not answered(world.heartbeat(1, want_shut_down=True)).should_shut_down
     world.heartbeat(2)
-    assert world.heartbeat(1, want_shut_down=True).should_shut_down
+    assert answered(world.heartbeat(1, want_shut_down=True)).should_shut_down
 
 
 def test_a_shutdown_in_parts_waits_for_others_also_where_all_leaderships_are_in_the_first() -> None:
     world = online(1, 2, records_max=10)
     world.run("create many on=" + "/".join(["1,2"] * 5 + ["2,1"] * 20))
-    while world.heartbeat(1, want_shut_down=True).decision.more:
+    while world.heartbeat(1, want_shut_down=True).more:
         pass
-    assert not world.heartbeat(1, want_shut_down=True).should_shut_down
+    assert not answered(world.heartbeat(1, want_shut_down=True)).should_shut_down
     assert not world.image.brokers[BrokerId(1)].fenced
     world.heartbeat(2)
-    assert world.heartbeat(1, want_shut_down=True).should_shut_down
+    assert answered(world.heartbeat(1, want_shut_down=True)).should_shut_down
 
 
 def test_an_unfencing_in_parts_elects_everywhere() -> None:
@@ -209,11 +216,11 @@ def test_an_unfencing_in_parts_elects_everywhere() -> None:
     many_partitions(world, 25, "1")
     world.expire(1, world.image.brokers[BrokerId(1)].broker_epoch)
     beats = [world.heartbeat(1)]
-    while beats[-1].decision.more:
+    while beats[-1].more:
         beats.append(world.heartbeat(1))
-    assert [len(beat.decision.records) for beat in beats] == [9, 9, 8]
+    assert [len(beat.records) for beat in beats] == [9, 9, 8]
     assert {p.leader for p in world.image.topics.by_id[world.image.topics.ids["many"]].partitions} == {1}
-    assert not world.heartbeat(1).decision.records
+    assert not world.heartbeat(1).records
 
 
 def test_an_election_that_found_no_place_in_the_log_is_decided_again() -> None:
@@ -227,13 +234,13 @@ def test_an_election_that_found_no_place_in_the_log_is_decided_again() -> None:
             )
         ]
     )
-    world.liveness.begin(world.image, world.now_ms)
+    world.sessions.begin(world.image, world.now_ms)
     for _ in range(2):
-        refused = heartbeat(world.image, world.request(1), liveness=world.liveness, now_ms=world.now_ms)
-        assert len(refused.decision.records) == 5
-    assert len(world.heartbeat(1).decision.records) == 5
-    assert not world.heartbeat(1).decision.records
-    assert not world.liveness.is_electing(BrokerId(1))
+        refused = world.decided(world.request(1).heartbeat())
+        assert len(refused.records) == 5
+    assert len(world.heartbeat(1).records) == 5
+    assert not world.heartbeat(1).records
+    assert not world.sessions.is_electing(BrokerId(1), world.image.brokers[BrokerId(1)].broker_epoch)
 
 
 def test_a_directory_fails_in_parts() -> None:
@@ -246,13 +253,13 @@ def test_a_directory_fails_in_parts() -> None:
     world.write([PartitionChangeRecord(topic_id, n, directories=directories) for n in range(25)])
     changes: dict[str, Any] = {"offline_log_dirs": (word_uuid("a"),), "cordoned_log_dirs": (word_uuid("b"),)}
     beats = [world.heartbeat(1, **changes)]
-    while beats[-1].decision.more:
+    while beats[-1].more:
         beats.append(world.heartbeat(1, **changes))
-    assert [len(beat.decision.records) for beat in beats] == [8, 8, 8, 3]
+    assert [len(beat.records) for beat in beats] == [8, 8, 8, 3]
     broker = world.image.brokers[BrokerId(1)]
     assert (broker.log_dirs, broker.cordoned_log_dirs) == ((word_uuid("b"),),) * 2
     assert {p.leader for p in world.image.topics.by_id[topic_id].partitions} == {2}
-    assert not world.heartbeat(1, **changes).decision.records
+    assert not world.heartbeat(1, **changes).records
 
 
 def test_a_shutdown_and_a_failed_directory_share_their_parts() -> None:
@@ -260,35 +267,24 @@ def test_a_shutdown_and_a_failed_directory_share_their_parts() -> None:
     many_partitions(world, 25, "1,2")
     changes: dict[str, Any] = {"offline_log_dirs": (word_uuid("d1a"),), "want_shut_down": True}
     beats = [world.heartbeat(1, **changes)]
-    while beats[-1].decision.more:
+    while beats[-1].more:
         beats.append(world.heartbeat(1, **changes))
-    assert max(len(beat.decision.records) for beat in beats) <= 10
+    assert max(len(beat.records) for beat in beats) <= 10
     assert {p.isr for p in world.image.topics.by_id[world.image.topics.ids["many"]].partitions} == {(2,)}
 
 
 def test_registration_and_removal_come_in_parts_too() -> None:
-    world = online(1, 2)
+    world = online(1, 2, records_max=10)
     many_partitions(world, 25, "1,2")
     world.now_ms += 9001
     again = registration(1, incarnation_id=word_uuid("b1-2"))
-    sizes = []
-    more = True
-    while more:
-        decision = register(
-            world.image,
-            again,
-            liveness=world.liveness,
-            now_ms=world.now_ms,
-            cluster_id=CLUSTER_ID,
-            records_max=10,
-        )
-        world.write(decision.records)
-        sizes.append(len(decision.records))
-        more = decision.more
-    assert sizes == [9, 9, 8]
-    assert decision.answer == {"broker_epoch": world.image.end_offset - 1}
-    removal = unregister(world.image, UnregisterBroker(broker_id=BrokerId(2)), records_max=10)
-    assert removal.more and removal.answer is None
+    parts = [world.decide(again)]
+    while parts[-1].more:
+        parts.append(world.decide(again))
+    assert [len(part.records) for part in parts] == [9, 9, 8]
+    assert parts[-1].outcome == BrokerRegistered(world.image.end_offset - 1)
+    removal = world.decided(UnregisterBroker(broker_id=BrokerId(2)))
+    assert removal.more and removal.outcome is None
 
 
 def test_a_part_fits_into_a_batch_by_its_bytes() -> None:
@@ -302,7 +298,7 @@ def test_a_part_fits_into_a_batch_by_its_bytes() -> None:
     ]
     world, sizes = World(), []
     while changes:
-        records, more = _part(changes, 10_000)
+        records, more = part_of(changes, 10_000)
         del changes[: len(records)]
         assert more == bool(changes)
         encode(
@@ -335,10 +331,10 @@ def test_a_stopping_broker_goes_on_after_a_change_of_controllers() -> None:
     world = online(1, 2)
     world.run("create t on=1,2")
     world.run("heartbeat 1 shutdown")
-    world.liveness.clear()
-    world.liveness.grant_all(world.image, world.now_ms)
+    world.sessions.clear()
+    world.sessions.grant_all(world.image, world.now_ms)
     decided = world.heartbeat(1, want_shut_down=True)
-    assert decided.should_shut_down, "it leads nothing, and says so itself"
+    assert answered(decided).should_shut_down, "it leads nothing, and says so itself"
     assert world.image.brokers[BrokerId(1)].fenced
 
 
@@ -347,17 +343,9 @@ def test_a_shutdown_whose_records_were_lost_is_tried_again() -> None:
     world = online(1, 2)
     world.run("create t on=1,2")
     request = world.request(1, want_shut_down=True)
-    lost = heartbeat(world.image, request, liveness=world.liveness, now_ms=world.now_ms)
+    lost = world.decided(request.heartbeat())
     world.run("create u on=2")
     again = world.heartbeat(1, want_shut_down=True)
-    assert again.decision.records == lost.decision.records
+    assert again.records == lost.records
     epoch = world.image.brokers[BrokerId(1)].broker_epoch
-    assert world.liveness.shutdown_offset(BrokerId(1), epoch) == world.image.end_offset
-
-
-def test_heartbeat_asks_for_no_more_than_it_is_given() -> None:
-    world = online(1)
-    request = replace(world.request(1), want_fence=True)
-    before = world.image
-    heartbeat(world.image, request, liveness=world.liveness, now_ms=world.now_ms)
-    assert world.image is before
+    assert world.sessions.shutdown_offset(BrokerId(1), epoch) == world.image.end_offset

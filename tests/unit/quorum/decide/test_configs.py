@@ -7,7 +7,7 @@ import pytest
 from metadata_log.errors import InvalidConfig
 from metadata_log.records.configs import BROKER, TOPIC, ConfigRecord
 from metadata_log.wire.commands import AlterConfigs
-from quorum.decide.configs import TOPIC_CONFIGS, check_topic_configs
+from quorum.decide.configs import TOPIC_CONFIGS, ConfigsAltered, check_topic_configs
 from tests.support.decisions import World
 
 
@@ -69,19 +69,14 @@ def test_a_change_answers_with_all_settings_after_it() -> None:
         ConfigRecord(TOPIC, "t", "retention.ms", None),
         ConfigRecord(TOPIC, "t", "segment.ms", "7"),
     )
-    assert decision.answer is not None
-    assert decision.answer["items"] == [
-        {"resource_type": "topic", "resource_name": "t", "name": "flush.ms", "value": "1"},
-        {"resource_type": "topic", "resource_name": "t", "name": "segment.ms", "value": "7"},
-    ]
+    assert decision.outcome == ConfigsAltered(TOPIC, "t", (("flush.ms", "1"), ("segment.ms", "7")))
 
 
 def test_a_secret_is_told_as_its_hash() -> None:
     world = world_with_topic()
     decision = world.decide(altered(BROKER, "", {"ssl.keystore.password": "open sesame"}))
-    assert decision.answer is not None
-    shown = decision.answer["items"][0]["value"]
-    assert shown == "sha256:" + hashlib.sha256(b"open sesame").hexdigest()
+    masked = "sha256:" + hashlib.sha256(b"open sesame").hexdigest()
+    assert decision.outcome == ConfigsAltered(BROKER, "", (("ssl.keystore.password", masked),))
 
 
 @pytest.mark.parametrize(

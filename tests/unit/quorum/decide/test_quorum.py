@@ -16,9 +16,10 @@ from metadata_log.records.quorum import (
     VotersRecord,
 )
 from metadata_log.wire.commands import AddVoter, RemoveVoter
+from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision
-from quorum.decide.dispatch import decide
-from quorum.decide.quorum import add_voter, claim, remove_voter
+from quorum.decide.quorum import VoterIdentity, VotersChanged, add_voter, claim, remove_voter
+from quorum.decide.registry import decide
 from tests.support.decisions import CLUSTER_ID, CONTROLLER, World, word_uuid
 
 
@@ -105,9 +106,16 @@ def removal(node_id: int, directory: str | None = None, *, validate_only: bool =
     )
 
 
+def voters_changed(*node_ids: int) -> VotersChanged:
+    return VotersChanged(tuple(VoterIdentity(NodeId(n), word_uuid(f"c{n}")) for n in node_ids))
+
+
 def decided(image: MetadataImage, command: AddVoter | RemoveVoter) -> Decision:
-    world = World()
-    return decide(image, command, liveness=world.liveness, now_ms=0, rng=world.rng, cluster_id=CLUSTER_ID)
+    return decide(context(image), command)
+
+
+def context(image: MetadataImage) -> DecideContext:
+    return dataclasses.replace(World().context(), image=image)
 
 
 @pytest.mark.parametrize(
@@ -153,22 +161,18 @@ def test_no_controller_votes_under_a_brokers_id() -> None:
 
 
 def test_an_addition_writes_the_whole_set_in_order() -> None:
-    decision = add_voter(quorum_of(1, 3, 4), addition(2))
+    decision = add_voter(context(quorum_of(1, 3, 4)), addition(2))
     assert decision.records == (VotersRecord((member(1), member(2), member(3), member(4))),)
-    assert decision.answer == {
-        "voters": [{"id": n, "directory_id": uuid_text(word_uuid(f"c{n}"))} for n in (1, 2, 3, 4)]
-    }
+    assert decision.outcome == voters_changed(1, 2, 3, 4)
     assert decision.cause == Cause(
         "VOTER_ADDED", None, {"node_id": 2, "directory_id": uuid_text(word_uuid("c2"))}
     )
 
 
 def test_a_removal_writes_who_is_left() -> None:
-    decision = remove_voter(quorum_of(1, 2, 3), removal(2))
+    decision = remove_voter(context(quorum_of(1, 2, 3)), removal(2))
     assert decision.records == (VotersRecord((member(1), member(3))),)
-    assert decision.answer == {
-        "voters": [{"id": n, "directory_id": uuid_text(word_uuid(f"c{n}"))} for n in (1, 3)]
-    }
+    assert decision.outcome == voters_changed(1, 3)
     assert decision.cause is not None and decision.cause.code == "VOTER_REMOVED"
 
 
@@ -179,7 +183,7 @@ def test_a_dry_run_answers_alike_and_writes_nothing() -> None:
         (removal(2), removal(2, validate_only=True)),
     ):
         assert decided(image, dry).records == ()
-        assert decided(image, dry).answer == decided(image, real).answer
+        assert decided(image, dry).outcome == decided(image, real).outcome
     assert decided(image, removal(9, validate_only=True)).refusal is not None
 
 
@@ -208,7 +212,7 @@ def test_a_replacement_is_judged_as_removal_and_addition_would_be_in_turn(
     assert judged.records == ()
     assert (None if judged.refusal is None else judged.refusal.error) == error
     if error is None:
-        left = remove_voter(image, removal(3)).records[0]
+        left = remove_voter(context(image), removal(3)).records[0]
         assert isinstance(left, VotersRecord)
         after = dataclasses.replace(image, quorum=image.quorum._replace(voters=left.voters))
-        assert judged.answer == decided(after, dataclasses.replace(command, replaces=None)).answer
+        assert judged.outcome == decided(after, dataclasses.replace(command, replaces=None)).outcome

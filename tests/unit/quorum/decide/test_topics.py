@@ -2,13 +2,12 @@
 
 import pytest
 
-from metadata_log.ids import MIGRATING, UNASSIGNED, BrokerId, uuid_text
-from metadata_log.image.views import describe_topic
+from metadata_log.ids import MIGRATING, UNASSIGNED, BrokerId
 from metadata_log.limits import PARTITIONS_PER_TOPIC_MAX
 from metadata_log.records.brokers import RegisterBrokerRecord
 from metadata_log.records.topics import TopicRecord
 from quorum.decide.decision import Decision
-from quorum.decide.topics import directory_of_new_replica
+from quorum.decide.topics import TopicCreated, directory_of_new_replica
 from tests.support.decisions import World, creation, ids, word_uuid
 
 
@@ -82,10 +81,10 @@ def test_defaults_are_one_partition_and_three_replicas() -> None:
     assert error_of(world.decide(creation("t"))) == "INVALID_REPLICATION_FACTOR"
     world.run("register 2")
     decision = world.decide(creation("t"))
-    assert decision.answer is not None
-    (partition,) = decision.answer["partitions"]
-    assert len(partition["replicas"]) == 3 and partition["replicas"][2] == 2
-    assert partition["isr"] == partition["replicas"][:2], "a fenced replica joins no ISR"
+    assert isinstance(decision.outcome, TopicCreated)
+    (partition,) = decision.outcome.partitions
+    assert len(partition.replicas) == 3 and partition.replicas[2] == 2
+    assert partition.isr == partition.replicas[:2], "a fenced replica joins no ISR"
 
 
 @pytest.mark.parametrize(
@@ -105,9 +104,9 @@ def test_the_answer_describes_the_topic_as_it_then_is() -> None:
     decision = world.decide(creation("t", partitions=3, replication_factor=2, configs={"retention.ms": "5"}))
     topic = world.image.topics.named("t")
     assert topic is not None
-    assert decision.answer == describe_topic(world.image, topic)
+    assert decision.outcome == TopicCreated("t", topic.topic_id, (("retention.ms", "5"),), topic.partitions)
     first = decision.records[0]
-    assert isinstance(first, TopicRecord) and decision.answer["topic_id"] == uuid_text(first.topic_id)
+    assert isinstance(first, TopicRecord) and first.topic_id == topic.topic_id
     assert decision.cause is None
 
 
@@ -115,8 +114,8 @@ def test_validate_only_writes_nothing_and_names_no_id() -> None:
     world = cluster(0)
     decision = world.decide(creation("t", partitions=2, replication_factor=1, validate_only=True))
     assert not decision.records
-    assert decision.answer is not None and decision.answer["topic_id"] is None
-    assert len(decision.answer["partitions"]) == 2
+    assert isinstance(decision.outcome, TopicCreated) and decision.outcome.topic_id is None
+    assert len(decision.outcome.partitions) == 2
 
 
 def test_the_directory_of_a_new_replica() -> None:
@@ -136,5 +135,5 @@ def test_deletion_names_the_id_that_ended() -> None:
     assert told == ["topic t removed"]
     assert world.run("delete t")[0].startswith("! UNKNOWN_TOPIC_OR_PARTITION")
     again = world.decide(creation("t", assignment=(ids("0"),)))
-    assert created.answer is not None and again.answer is not None
-    assert created.answer["topic_id"] != again.answer["topic_id"]
+    assert isinstance(created.outcome, TopicCreated) and isinstance(again.outcome, TopicCreated)
+    assert created.outcome.topic_id != again.outcome.topic_id

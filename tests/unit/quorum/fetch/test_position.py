@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import pytest
 
+from metadata_log.wire.commands import FollowerPosition
 from metadata_log.wire.fetch import Diverging, SnapshotOffer
-from quorum.fetch.position import SendDelta, SendDiverging, SendImage, Verdict, is_not_of, judge
-from tests.support.decisions import World
+from quorum.fetch.position import Reply, SendDelta, SendDiverging, SendImage, is_foreign, reply_to
 
 OFFER = SnapshotOffer(id="s", end_offset=500, controller_epoch=3, bytes=1000, sha256="00")
 BEHIND = SnapshotOffer(id="b", end_offset=9, controller_epoch=1, bytes=1000, sha256="00")
@@ -79,17 +79,17 @@ def test_what_a_position_is_told(
     asked: tuple[int, int, int],
     behind: int,
     snapshot: SnapshotOffer | None,
-    told: Verdict | None,
+    told: Reply | None,
 ) -> None:
-    request = World().request(1, fetch_offset=asked[0], last_epoch=asked[1], last_crc=asked[2])
-    verdict = judge(
-        request, log=log, high_watermark=log.end_offset, snapshot=snapshot, delta_bytes_behind=behind
+    position = FollowerPosition(offset=asked[0], controller_epoch=asked[1], crc=asked[2])
+    reply = reply_to(
+        position, log=log, high_watermark=log.end_offset, snapshot=snapshot, delta_bytes_behind=behind
     )
-    assert verdict == told
+    assert reply == told
 
 
 @pytest.mark.parametrize(
-    ("log", "asked", "is_foreign"),
+    ("log", "asked", "is_elsewhere"),
     [
         (WHOLE, (0, -1, 0), False),
         (CUT, (0, -1, 0), False),
@@ -102,12 +102,12 @@ def test_what_a_position_is_told(
     ],
 )
 def test_who_names_what_never_stood_in_the_log_is_known(
-    log: Frames, asked: tuple[int, int, int], is_foreign: bool
+    log: Frames, asked: tuple[int, int, int], is_elsewhere: bool
 ) -> None:
     """Whatever it is sent, a snapshot too: what it says it has applied counts for nothing."""
-    request = World().request(1, fetch_offset=asked[0], last_epoch=asked[1], last_crc=asked[2])
-    verdict = judge(request, log=log, high_watermark=20, snapshot=OFFER, delta_bytes_behind=10**9)
-    assert is_not_of(log, request, verdict) == is_foreign
+    position = FollowerPosition(offset=asked[0], controller_epoch=asked[1], crc=asked[2])
+    reply = reply_to(position, log=log, high_watermark=20, snapshot=OFFER, delta_bytes_behind=10**9)
+    assert is_foreign(log, position, reply) == is_elsewhere
 
 
 @pytest.mark.parametrize("fetch_offset", range(1, 30))
@@ -115,13 +115,30 @@ def test_a_diverging_broker_always_gets_further_back(fetch_offset: int) -> None:
     """Goal: a broker with a foreign cache ends at offset 0, however often it keeps a foreign frame."""
     offset, epoch = fetch_offset, 4
     for _ in range(10):
-        request = World().request(1, fetch_offset=offset, last_epoch=epoch, last_crc=12345)
-        verdict = judge(
-            request, log=WHOLE, high_watermark=WHOLE.end_offset, snapshot=OFFER, delta_bytes_behind=0
+        position = FollowerPosition(offset=offset, controller_epoch=epoch, crc=12345)
+        reply = reply_to(
+            position, log=WHOLE, high_watermark=WHOLE.end_offset, snapshot=OFFER, delta_bytes_behind=0
         )
-        assert isinstance(verdict, SendDiverging)
-        assert verdict.diverging.offset < offset
-        offset, epoch = verdict.diverging.offset, verdict.diverging.controller_epoch
+        assert isinstance(reply, SendDiverging)
+        assert reply.diverging.offset < offset
+        offset, epoch = reply.diverging.offset, reply.diverging.controller_epoch
         if offset == 0:
             return
     raise AssertionError("it never reached the beginning")
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ((5, 1, None), SendDelta(5)),
+        ((0, -1, None), SendDelta(0)),
+        ((20, 4, None), None),
+        ((5, 2, None), diverging(0, -1)),
+        ((7, 1, None), diverging(5, 1)),
+    ],
+)
+def test_a_position_without_a_crc_is_known_by_its_epoch(
+    asked: tuple[int, int, None], told: Reply | None
+) -> None:
+    position = FollowerPosition(offset=asked[0], controller_epoch=asked[1], crc=asked[2])
+    assert reply_to(position, log=WHOLE, high_watermark=20, snapshot=OFFER, delta_bytes_behind=0) == told

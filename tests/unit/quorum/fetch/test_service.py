@@ -11,13 +11,44 @@ from msgspec.structs import replace
 
 from metadata_log.errors import NotController
 from metadata_log.ids import BrokerId, NodeId
+from metadata_log.limits import FETCH_BYTES_MAX
 from metadata_log.log.segmented_log import SegmentedLog
 from metadata_log.wire.fetch import FetchRequest, SnapshotOffer
 from quorum.controller import TURN_MS, Controller
-from quorum.decide.brokers import Heartbeat, heartbeat
+from quorum.decide.decision import Decision
+from quorum.decide.registry import decide
 from quorum.fetch.service import FetchService
 from quorum.log.committed_log import CommittedLog
-from tests.unit.quorum.test_controller import Lab, online, poll, setting, settings, spin, with_many_partitions
+from tests.unit.quorum.test_controller import (
+    CLUSTER,
+    Lab,
+    online,
+    setting,
+    settings,
+    spin,
+    uuid,
+    with_many_partitions,
+)
+
+
+def fetch_of(broker_id: int, epoch: int, *, applied: int) -> FetchRequest:
+    """Return the poll of a broker that stands at `applied`, in whatever history."""
+    return FetchRequest(
+        cluster_id=CLUSTER,
+        broker_id=BrokerId(broker_id),
+        broker_epoch=epoch,
+        incarnation_id=uuid(1000 + broker_id),
+        fetch_offset=applied,
+        last_epoch=1,
+        last_crc=0,
+        applied_offset=applied,
+        want_fence=False,
+        want_shut_down=False,
+        offline_log_dirs=(),
+        cordoned_log_dirs=None,
+        max_bytes=FETCH_BYTES_MAX,
+        max_wait_ms=0,
+    )
 
 
 class FetchLab(Lab):
@@ -44,7 +75,7 @@ class FetchLab(Lab):
     def at_end(self, controller: Controller, broker_id: int, epoch: int) -> FetchRequest:
         """Return the poll of a broker that has applied all there is."""
         image = controller.committed
-        request = poll(broker_id, epoch, applied=image.end_offset)
+        request = fetch_of(broker_id, epoch, applied=image.end_offset)
         return replace(
             request, last_epoch=image.controller_epoch, last_crc=image.last_crc, max_wait_ms=60_000
         )
@@ -108,11 +139,11 @@ def test_polls_that_arrive_together_take_turns_where_each_means_long_work(
         controller = lab.lead(1)
         epochs = {broker_id: await online(lab, controller, broker_id) for broker_id in (11, 12)}
 
-        def slow(*arguments: Any, **rest: Any) -> Heartbeat:
+        def slow(*arguments: Any) -> Decision:
             lab.now_ms += TURN_MS
-            return heartbeat(*arguments, **rest)
+            return decide(*arguments)
 
-        monkeypatch.setattr("quorum.controller.heartbeat", slow)
+        monkeypatch.setattr("quorum.controller.decide", slow)
         for broker_id, epoch in epochs.items():
             lab.fetch(1, replace(lab.at_end(controller, broker_id, epoch), want_fence=True))
         began = controller.tip.end_offset
@@ -138,7 +169,7 @@ def test_a_poll_that_comes_late_unfences_a_broker_whose_session_must_then_run_ou
         lab.quorum.commit()
         await last
         assert not controller.committed.brokers[BrokerId(11)].fenced
-        assert controller.liveness.has_session(BrokerId(11), epoch, now_ms=lab.now_ms)
+        assert controller.sessions.has_session(BrokerId(11), epoch, now_ms=lab.now_ms)
 
     run(tmp_path, story)
 
@@ -150,7 +181,7 @@ def test_a_commit_of_what_was_appended_before_a_fetch_arrived_proves_nothing(tmp
         controller = lab.lead(1)
         epoch = await online(lab, controller, 11)
         request = lab.at_end(controller, 11, epoch)
-        write = asyncio.create_task(controller.submit(setting("1"), actor=None, request=None))
+        write = asyncio.create_task(controller.submit(setting("1"), actor=None, request_id=None))
         await spin()
         lab.quorum.nodes[NodeId(1)].hold_reads = True
         fetch = lab.fetch(1, request)
@@ -215,7 +246,7 @@ def test_all_who_are_parked_hear_at_once_that_the_controller_resigned(tmp_path: 
         controller = lab.lead(1)
         epochs = {broker_id: await online(lab, controller, broker_id) for broker_id in (11, 12)}
         fetches = [lab.fetch(1, lab.at_end(controller, *broker)) for broker in epochs.items()]
-        observer = poll(-1, -1, applied=controller.committed.end_offset)
+        observer = fetch_of(-1, -1, applied=controller.committed.end_offset)
         fetches.append(
             lab.fetch(
                 1,
@@ -279,7 +310,7 @@ def test_a_session_is_renewed_when_a_fetch_arrives_not_when_it_is_answered(tmp_p
         lab.now_ms += 1_000
         await lab.write(controller, setting("1"))
         await fetch
-        assert controller.liveness.last_contact_ms_ago(BrokerId(11), now_ms=lab.now_ms) == 1_000
+        assert controller.sessions.last_contact_ms_ago(BrokerId(11), now_ms=lab.now_ms) == 1_000
 
     run(tmp_path, story)
 
@@ -327,7 +358,7 @@ def test_who_can_be_sent_nothing_yet_is_told_to_ask_again(tmp_path: Path) -> Non
         log.segments.sync()
         assert log.segments.retain(bytes_max=0, older_than_ms=None, below=image.end_offset)
         log.on_restored(image)
-        request = replace(poll(11, epoch, applied=0), last_epoch=-1, max_wait_ms=0)
+        request = replace(fetch_of(11, epoch, applied=0), last_epoch=-1, max_wait_ms=0)
         answer = header(await lab.fetch(1, request))
         assert (answer["kind"], answer["snapshot"]) == ("DELTA", None)
 
@@ -346,6 +377,6 @@ def test_a_clean_stop_ends_the_session_and_is_not_parked(tmp_path: Path) -> None
         await spin()
         lab.quorum.commit()
         assert header(await fetch)["should_shut_down"] is True
-        assert not controller.liveness.has_session(BrokerId(11), epoch, now_ms=lab.now_ms)
+        assert not controller.sessions.has_session(BrokerId(11), epoch, now_ms=lab.now_ms)
 
     run(tmp_path, story)

@@ -93,13 +93,13 @@ def test_a_topic_in_the_list_and_in_full() -> None:
 def test_a_broker_as_the_active_controller_and_as_another_one_sees_it() -> None:
     made = world()
     made.now_ms += 40
-    one = describe_broker(made.image, BrokerId(1), liveness=made.liveness, now_ms=made.now_ms)
+    one = describe_broker(made.image, BrokerId(1), sessions=made.sessions, now_ms=made.now_ms)
     assert (one["state"], one["rack"], one["last_contact_ms_ago"]) == ("ONLINE", "r1", 40)
     assert one["lag_records"] == made.image.end_offset - one["applied_offset"] > 0
-    two = describe_broker(made.image, BrokerId(2), liveness=made.liveness, now_ms=made.now_ms)
+    two = describe_broker(made.image, BrokerId(2), sessions=made.sessions, now_ms=made.now_ms)
     assert (two["state"], two["applied_offset"], two["lag_records"]) == ("OFFLINE", None, None)
     assert two["endpoints"] == [{"name": "PLAINTEXT", "host": "b2", "port": 9092, "security_protocol": 0}]
-    elsewhere = describe_broker(made.image, BrokerId(1), liveness=None, now_ms=made.now_ms)
+    elsewhere = describe_broker(made.image, BrokerId(1), sessions=None, now_ms=made.now_ms)
     assert (elsewhere["state"], elsewhere["applied_offset"], elsewhere["last_contact_ms_ago"]) == (
         "ONLINE",
         None,

@@ -1,0 +1,49 @@
+"""Pure: what a decision may rest on, and nothing else."""
+
+import random
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from metadata_log.ids import BrokerId
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.limits import RECORDS_PER_PART_MAX
+
+NOBODY: Final[frozenset[BrokerId]] = frozenset()
+
+
+class SessionsView(Protocol):
+    """What a decision may ask of the brokers' sessions; it changes them through `Decision.session_changes` alone."""
+
+    @property
+    def session_timeout_ms(self) -> int: ...
+
+    def has_session(self, broker_id: BrokerId, broker_epoch: int, *, now_ms: int) -> bool: ...
+
+    def last_contact_ms_ago(self, broker_id: BrokerId, *, now_ms: int) -> int | None: ...
+
+    def registration_offset(self, broker_id: BrokerId, broker_epoch: int) -> int: ...
+
+    def lowest_active_offset(self, image: MetadataImage) -> int: ...
+
+    def shutdown_offset(self, broker_id: BrokerId, broker_epoch: int) -> int | None: ...
+
+    def is_leaving(self, broker_id: BrokerId, broker_epoch: int) -> bool: ...
+
+    def is_electing(self, broker_id: BrokerId, broker_epoch: int) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecideContext:
+    """The state a decision is made on.
+
+    `ineligible` are brokers that a change in parts is taking out of service: until its last part they lead nothing and get
+    no replica. `records_max` bounds one part of a change.
+    """
+
+    image: MetadataImage
+    sessions: SessionsView
+    now_ms: int
+    rng: random.Random
+    cluster_id: str
+    ineligible: frozenset[BrokerId] = NOBODY
+    records_max: int = RECORDS_PER_PART_MAX

@@ -1,0 +1,50 @@
+"""Pure: fencing: a broker that must not serve leaves every ISR, and the record of its registration comes last.
+
+Source: KIP-631, KIP-841.
+"""
+
+from metadata_log.batch import Cause
+from metadata_log.errors import StaleBrokerEpoch
+from metadata_log.ids import BrokerId
+from metadata_log.image.brokers import BrokerImage
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.records.brokers import BrokerRegistrationChangeRecord
+from metadata_log.wire.fetch import BrokerState
+from quorum.decide.context import DecideContext
+from quorum.decide.decision import Decision
+from quorum.decide.partitions import changes_on_leaving
+from quorum.decide.parts import part_of
+
+
+def state_of(image: MetadataImage, broker_id: BrokerId, *, has_session: bool) -> BrokerState:
+    """Return what the controller says a registered broker is."""
+    broker = image.brokers.get(broker_id)
+    if broker is None or broker.fenced:
+        return BrokerState.FENCED if broker is not None and has_session else BrokerState.OFFLINE
+    return BrokerState.STOPPING if broker.in_controlled_shutdown else BrokerState.ONLINE
+
+
+def fence(context: DecideContext, *, broker_id: BrokerId, broker_epoch: int) -> Decision:
+    """Decide the records that take a silent broker out of service; the fencing record comes last.
+
+    It is written for a broker that is fenced already, too: the log then says when its session ended. A broker that
+    registered anew is refused with STALE_BROKER_EPOCH.
+    """
+    broker = context.image.brokers.get(broker_id)
+    if broker is None or broker.broker_epoch != broker_epoch:
+        return Decision(
+            refusal=StaleBrokerEpoch(
+                f"broker {broker_id} is not registered at epoch {broker_epoch}", broker_id=broker_id
+            )
+        )
+    cause = Cause("SESSION_EXPIRED", broker_epoch, {"broker_id": broker_id})
+    return fenced(context, broker, cause)
+
+
+def fenced(context: DecideContext, broker: BrokerImage, cause: Cause) -> Decision:
+    """Decide that a broker leaves every ISR and is fenced, or a part of that."""
+    changes = changes_on_leaving(context.image, broker.broker_id, ineligible=context.ineligible)
+    records, more = part_of(changes, context.records_max)
+    if not more:
+        records.append(BrokerRegistrationChangeRecord(broker.broker_id, broker.broker_epoch, fenced=True))
+    return Decision(records=records, cause=cause, more=more)

@@ -1,0 +1,276 @@
+"""Pure: the heartbeat of a broker: fencing and unfencing, controlled shutdown, failed and cordoned directories.
+
+Source: KIP-631, KIP-841, KIP-858; the cases are those of Kafka's BrokerHeartbeatManager.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from metadata_log.batch import Cause
+from metadata_log.errors import StaleBrokerEpoch
+from metadata_log.ids import BrokerId, TopicId, Uuid, uuid_text
+from metadata_log.image.brokers import BrokerImage
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.image.partitions import PartitionImage
+from metadata_log.records.brokers import BrokerRegistrationChangeRecord
+from metadata_log.records.partitions import PartitionChangeRecord
+from metadata_log.records.registry import Record
+from metadata_log.wire.commands import BrokerHeartbeat
+from metadata_log.wire.fetch import BrokerState
+from quorum.decide.context import DecideContext
+from quorum.decide.decision import (
+    Contact,
+    Decision,
+    Electing,
+    RegistrationChanged,
+    SessionChange,
+    ShutdownBegan,
+    ShutdownLeft,
+)
+from quorum.decide.fencing import fenced, state_of
+from quorum.decide.partitions import (
+    Electorate,
+    changes_on_joining,
+    changes_on_leaving,
+    directory_of,
+    leads_any,
+)
+from quorum.decide.parts import part_of
+
+
+class HeartbeatAnswered(NamedTuple):
+    """What the broker is once the decision is applied, and whether it may end its process."""
+
+    state: BrokerState
+    should_shut_down: bool
+
+
+def heartbeat(context: DecideContext, command: BrokerHeartbeat) -> Decision:
+    """Decide what a heartbeat asks for; its contact is the first of the session changes.
+
+    With `more` the broker's next heartbeat goes on, on the image after it.
+
+    Raises:
+        StaleBrokerEpoch: an unknown broker, another epoch or another incarnation.
+    """
+    broker = _registered(context.image, command)
+    first = _Broker(context, broker, command).decide()
+    records, cause, more = list(first.records), first.cause, first.more
+    if not more:
+        directories = _directory_records(context, broker, command, records)
+        records += directories.records
+        cause, more = cause or directories.cause, directories.more
+    changes: list[SessionChange] = [
+        Contact(broker.broker_id, broker.broker_epoch, command.applied_offset),
+        *first.session_changes,
+    ]
+    if any(isinstance(record, BrokerRegistrationChangeRecord) for record in records):
+        changes.append(RegistrationChanged(broker.broker_id))
+    return replace(first, records=tuple(records), cause=cause, more=more, session_changes=tuple(changes))
+
+
+def _registered(image: MetadataImage, command: BrokerHeartbeat) -> BrokerImage:
+    broker = image.brokers.get(command.broker_id)
+    if (
+        broker is not None
+        and broker.broker_epoch == command.broker_epoch
+        and command.incarnation_id in (None, broker.incarnation_id)
+    ):
+        return broker
+    who, registered = f"at epoch {command.broker_epoch}", "none"
+    if broker is not None:
+        registered = f"epoch {broker.broker_epoch}"
+        if broker.broker_epoch == command.broker_epoch and command.incarnation_id is not None:
+            who = f"of incarnation {uuid_text(command.incarnation_id)}"
+            registered = f"incarnation {uuid_text(broker.incarnation_id)} at epoch {broker.broker_epoch}"
+    raise StaleBrokerEpoch(
+        f"broker {command.broker_id} {who} is not the registered one ({registered}); register again",
+        broker_id=command.broker_id,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Broker:
+    """The state machine of one broker as its controller runs it.
+
+        FENCED    wants to shut down -> may go, fenced once more; caught up and does not want a fence -> ONLINE
+        ONLINE    wants a fence -> FENCED; wants to shut down -> STOPPING if it leads anything, else may go
+        STOPPING  leads nothing any more, and every active broker knows it -> may go
+
+    A broker that may go is fenced and told to shut down.
+    """
+
+    context: DecideContext
+    broker: BrokerImage
+    request: BrokerHeartbeat
+
+    def decide(self) -> Decision:
+        context, broker, request = self.context, self.broker, self.request
+        image, sessions = context.image, context.sessions
+        if broker.fenced:
+            if request.want_shut_down:
+                return self._let_go()
+            # Beyond its own registration, not at the end of the log, which may run away from it for ever.
+            registered_at = sessions.registration_offset(broker.broker_id, broker.broker_epoch)
+            if not request.want_fence and request.applied_offset > registered_at:
+                return self._unfence()
+            return _answered(BrokerState.FENCED)
+        shutdown_offset = sessions.shutdown_offset(broker.broker_id, broker.broker_epoch)
+        if shutdown_offset is not None:
+            if leads_any(image, broker.broker_id):
+                # The records decided before never came into the log: begin again, at a later offset.
+                return _behind([ShutdownLeft(broker.broker_id)], self._begin_shutdown())
+            if shutdown_offset <= sessions.lowest_active_offset(image):
+                return self._let_go()
+            return _answered(BrokerState.STOPPING)
+        if request.want_fence:
+            if request.want_shut_down:
+                return self._let_go()
+            return self._fence("FENCE_REQUESTED", should_shut_down=False)
+        if request.want_shut_down:
+            if leads_any(image, broker.broker_id) or sessions.is_leaving(
+                broker.broker_id, broker.broker_epoch
+            ):
+                return self._begin_shutdown()
+            return self._let_go()
+        if sessions.is_electing(broker.broker_id, broker.broker_epoch):
+            return self._elect([])
+        return _answered(state_of(image, broker.broker_id, has_session=True))
+
+    def _cause(self, code: str) -> Cause:
+        return Cause(code, self.broker.broker_epoch, {"broker_id": self.broker.broker_id})
+
+    def _let_go(self) -> Decision:
+        return self._fence("SHUTDOWN_GRANTED", should_shut_down=True)
+
+    def _fence(self, code: str, *, should_shut_down: bool) -> Decision:
+        broker_id = self.broker.broker_id
+        decision = fenced(self.context, self.broker, self._cause(code))
+        if decision.more:
+            state = state_of(self.context.image, broker_id, has_session=True)
+            return replace(decision, outcome=HeartbeatAnswered(state, should_shut_down=False))
+        return replace(
+            decision,
+            outcome=HeartbeatAnswered(BrokerState.FENCED, should_shut_down=should_shut_down),
+            session_changes=(ShutdownLeft(broker_id),),
+        )
+
+    def _unfence(self) -> Decision:
+        broker = self.broker
+        return self._elect(
+            [BrokerRegistrationChangeRecord(broker.broker_id, broker.broker_epoch, fenced=False)]
+        )
+
+    def _elect(self, first: list[Record]) -> Decision:
+        context, broker = self.context, self.broker
+        changes = changes_on_joining(context.image, broker.broker_id, ineligible=context.ineligible)
+        changed, more = part_of(changes, context.records_max - len(first))
+        records = [*first, *changed]
+        return Decision(
+            records=records,
+            outcome=HeartbeatAnswered(
+                BrokerState.STOPPING if broker.in_controlled_shutdown else BrokerState.ONLINE,
+                should_shut_down=False,
+            ),
+            cause=self._cause("BROKER_UNFENCED") if records else None,
+            # Until nothing is left to do: records decided now may still not commit.
+            session_changes=(Electing(broker.broker_id, more=more or bool(changed)),),
+            more=more,
+        )
+
+    def _begin_shutdown(self) -> Decision:
+        context, broker = self.context, self.broker
+        records: list[Record] = []
+        if not broker.in_controlled_shutdown:
+            records.append(
+                BrokerRegistrationChangeRecord(
+                    broker.broker_id, broker.broker_epoch, in_controlled_shutdown=True
+                )
+            )
+        changes = changes_on_leaving(context.image, broker.broker_id, ineligible=context.ineligible)
+        changed, more = part_of(changes, context.records_max - len(records))
+        records += changed
+        offset = None if more else context.image.end_offset + len(records)
+        return Decision(
+            records=records,
+            outcome=HeartbeatAnswered(BrokerState.STOPPING, should_shut_down=False),
+            cause=self._cause("CONTROLLED_SHUTDOWN"),
+            session_changes=(ShutdownBegan(broker.broker_id, broker.broker_epoch, offset),),
+            more=more,
+        )
+
+
+def _answered(state: BrokerState) -> Decision:
+    return Decision(outcome=HeartbeatAnswered(state, should_shut_down=False))
+
+
+def _behind(changes: list[SessionChange], decision: Decision) -> Decision:
+    """Return a decision whose session changes come behind others."""
+    return replace(decision, session_changes=(*changes, *decision.session_changes))
+
+
+def _directory_records(
+    context: DecideContext, broker: BrokerImage, request: BrokerHeartbeat, before: Sequence[Record]
+) -> Decision:
+    """Decide what failed and cordoned directories mean; `before` are the heartbeat's records so far.
+
+    A broker leaves the ISRs of the partitions in a failed directory, and its registration lists the rest. The last one
+    stays listed: a broker without any directory ends by itself.
+    """
+    failed = tuple(log_dir for log_dir in broker.log_dirs if log_dir in request.offline_log_dirs)
+    cordoned = request.cordoned_log_dirs
+    is_cordoned_anew = cordoned is not None and cordoned != broker.cordoned_log_dirs
+    if (failed or is_cordoned_anew) and len(before) > context.records_max - 2:
+        return Decision(more=True)
+    records: list[Record] = []
+    cause: Cause | None = None
+    broker_id, broker_epoch = broker.broker_id, broker.broker_epoch
+    if failed:
+        cause = Cause(
+            "LOG_DIR_OFFLINE",
+            broker_epoch,
+            {"broker_id": broker_id, "log_dirs": [uuid_text(log_dir) for log_dir in failed]},
+        )
+        changes = _changes_on_failure(context, broker_id, failed, _changed(context.image, before))
+        # One less than there is room for: the cordoned directories may follow.
+        records, more = part_of(changes, context.records_max - len(before) - 1)
+        if more:
+            return Decision(records=records, cause=cause, more=True)
+        remaining = tuple(log_dir for log_dir in broker.log_dirs if log_dir not in failed)
+        if remaining:
+            records.append(BrokerRegistrationChangeRecord(broker_id, broker_epoch, log_dirs=remaining))
+    if cordoned is not None and is_cordoned_anew:
+        records.append(BrokerRegistrationChangeRecord(broker_id, broker_epoch, cordoned_log_dirs=cordoned))
+        cause = cause or Cause(
+            "LOG_DIR_CORDONED",
+            broker_epoch,
+            {"broker_id": broker_id, "log_dirs": [uuid_text(log_dir) for log_dir in cordoned]},
+        )
+    return Decision(records=records, cause=cause)
+
+
+def _changes_on_failure(
+    context: DecideContext,
+    broker_id: BrokerId,
+    failed: tuple[Uuid, ...],
+    changed: Mapping[tuple[TopicId, int], PartitionImage],
+) -> Iterator[PartitionChangeRecord]:
+    electorate = Electorate(context.image, leaving=broker_id, ineligible=context.ineligible)
+    for topic_id, partition_id, stored in context.image.topics.partitions_on(broker_id):
+        partition = changed.get((topic_id, partition_id), stored)
+        if broker_id in partition.isr and directory_of(partition, broker_id) in failed:
+            record = electorate.change(topic_id, partition_id, partition)
+            if record is not None:
+                yield record
+
+
+def _changed(image: MetadataImage, records: Iterable[Record]) -> dict[tuple[TopicId, int], PartitionImage]:
+    """Return the partitions that records change, as they are after them."""
+    return {
+        (record.topic_id, record.partition_id): image.topics.by_id[record.topic_id]
+        .partitions[record.partition_id]
+        .changed_by(record)
+        for record in records
+        if isinstance(record, PartitionChangeRecord)
+    }

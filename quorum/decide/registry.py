@@ -1,0 +1,35 @@
+"""Pure: one command, one decision: the way that the controller, a dry run and the tests all go.
+
+A subject's file in this folder lists what it decides as `DECISIONS`; this file finds it by the subject's name.
+"""
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Final
+
+from metadata_log.errors import Rejected
+from metadata_log.records.registry import subject_names
+from metadata_log.wire.commands import Command
+from quorum.decide.context import DecideContext
+from quorum.decide.decides import Decides
+from quorum.decide.decision import Decision
+
+
+def _found() -> Iterator[Decides]:
+    for name in subject_names():
+        module = f"quorum.decide.{name}"
+        if find_spec(module) is not None:
+            yield from getattr(import_module(module), "DECISIONS", ())
+
+
+DECISIONS: Final[Mapping[type[Command], Decides]] = {decides.command: decides for decides in _found()}
+BY_OPERATION: Final[Mapping[str, Decides]] = {decides.operation: decides for decides in DECISIONS.values()}
+
+
+def decide(context: DecideContext, command: Command) -> Decision:
+    """Return what a command leads to; a refusal is a decision too, and nothing is raised."""
+    try:
+        return DECISIONS[type(command)].decide(context, command)
+    except Rejected as refusal:
+        return Decision(refusal=refusal)

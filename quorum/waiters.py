@@ -1,0 +1,71 @@
+"""Edge: the writes that wait until their records are applied, in the order of their offsets."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from metadata_log.errors import MetadataError
+from metadata_log.ids import Uuid
+
+
+class Waiter(NamedTuple):
+    """A request that waits until `end_offset` (exclusive) is applied under the claim of `controller_epoch`.
+
+    `wrote`: it appended records, so that its outcome is unknown where nobody learns what became of them.
+    """
+
+    controller_epoch: int
+    end_offset: int
+    request_id: Uuid | None
+    wrote: bool
+    future: asyncio.Future[None]
+
+
+class Waiters:
+    """All who wait at one controller; those of older claims stand before those of newer ones."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Waiter] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def __iter__(self) -> Iterator[Waiter]:
+        return iter(self._waiting)
+
+    def add(
+        self, *, controller_epoch: int, end_offset: int, request_id: Uuid | None, wrote: bool
+    ) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(Waiter(controller_epoch, end_offset, request_id, wrote, future))
+        return future
+
+    def complete(self, *, controller_epoch: int, end_offset: int) -> None:
+        """Wake those whose offset is applied under their own claim, which is the newest applied one."""
+        while self._waiting:
+            waiter = self._waiting[0]
+            if waiter.controller_epoch != controller_epoch or waiter.end_offset > end_offset:
+                return
+            self._waiting.popleft()
+            if not waiter.future.done():
+                waiter.future.set_result(None)
+
+    def fail_before(self, controller_epoch: int, error: Callable[[], MetadataError]) -> None:
+        """End all who wait under older claims: waiting on an offset alone would succeed when another's records fill it."""
+        while self._waiting and self._waiting[0].controller_epoch < controller_epoch:
+            waiter = self._waiting.popleft()
+            if not waiter.future.done():
+                waiter.future.set_exception(error())
+
+    def end_all(self, fate: Callable[[Waiter], MetadataError | None]) -> None:
+        """End everybody's wait, each with the error that `fate` returns for it; None: it succeeded."""
+        waiting, self._waiting = self._waiting, deque()
+        for waiter in waiting:
+            if waiter.future.done():
+                continue
+            error = fate(waiter)
+            if error is None:
+                waiter.future.set_result(None)
+            else:
+                waiter.future.set_exception(error)
