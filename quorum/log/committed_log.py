@@ -1,8 +1,10 @@
 """Edge: the committed log as one controller keeps and serves it: segments on disk, the newest frames in memory."""
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Final, Never
 
 from metadata_log.batch import RecordBatch
 from metadata_log.codec import read_header
@@ -14,6 +16,8 @@ from quorum.applied_listener import AppliedListener
 from quorum.log.fetch_window import FetchWindow
 
 log = logging.getLogger(__name__)
+
+SEGMENT_SYNC_S: Final = 1.0
 
 
 class CommittedLog(AppliedListener):
@@ -68,6 +72,14 @@ class CommittedLog(AppliedListener):
                 )
         self._window.reset(image.end_offset, image.controller_epoch, image.last_crc)
         self.end_offset = image.end_offset
+
+    async def keep_syncing(self) -> Never:
+        """Sync the segments now and then: they can be made again from the journal and the peers."""
+        while True:
+            await asyncio.sleep(SEGMENT_SYNC_S)
+            if self.unsynced_bytes:
+                self.unsynced_bytes = 0
+                await asyncio.to_thread(self.segments.sync)
 
     # --- what is read
 

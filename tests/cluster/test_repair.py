@@ -14,7 +14,7 @@ import pytest
 from metadata_log.limits import FRAME_BYTES_MAX
 from ops import cli
 from quorum.config import ControllerSettings
-from quorum.server import COMPLETE_LOG_MS
+from quorum.log.completion import COMPLETE_LOG_MS
 from tests.support.processes import poll_until
 from tests.support.wire import FRAME, NO_ANSWER, Quorum, ask, controllers, frames_of, wait_until_all_agree
 

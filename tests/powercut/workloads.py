@@ -39,6 +39,7 @@ from metadata_log.wire.commands import AlterConfigs
 from quorum.config import ControllerSettings, SnapshotSettings, VoterSettings
 from quorum.controller import Controller
 from quorum.log.committed_log import CommittedLog
+from quorum.log.completion import covered_offset
 from quorum.log.snapshot_keeper import SnapshotKeeper
 from quorum.raft.adapter import PySyncObjLog
 from quorum.raft.guard import RaftSettings
@@ -47,7 +48,6 @@ from quorum.raft.journal.lost import check_reaches_log
 from quorum.raft.messages import PAYLOAD, Entry
 from quorum.raft.pointer import FILE_NAME as POINTER_FILE
 from quorum.raft.raft_log import Member
-from quorum.server import covered_offset
 from snapshots.download import _take_in
 from snapshots.history import image_at
 from snapshots.snapshot_file import write_snapshot

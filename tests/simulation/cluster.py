@@ -77,11 +77,11 @@ from quorum.controller import Controller, Written
 from quorum.decide.brokers import BrokerRegistered
 from quorum.fetch.service import FetchService
 from quorum.log.committed_log import CommittedLog
+from quorum.log.completion import covered_offset
 from quorum.log.fetch_window import FetchWindow
 from quorum.log.snapshot_keeper import SnapshotKeeper
 from quorum.raft.journal.lost import check_reaches_log
 from quorum.raft.raft_log import Member, Voters
-from quorum.server import covered_offset
 from snapshots.snapshot_file import SUFFIX, snapshot_id
 from tests.simulation.contest import SETTING, Contest
 from tests.simulation.registers import NEVER_WRITTEN, Operation, check

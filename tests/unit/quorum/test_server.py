@@ -29,6 +29,7 @@ from metadata_log.node.recent_warnings import RecentFaults
 from metadata_log.records.configs import BROKER
 from metadata_log.wire.commands import AlterConfigs
 from quorum.config import ControllerSettings, VoterSettings
+from quorum.log.completion import complete_log
 from quorum.server import _Node, run_controller
 from snapshots.snapshot_file import SUFFIX, snapshot_id
 from tests.support.histories import A_TYPE_UNKNOWN_HERE, frame_behind, random_history
@@ -119,8 +120,8 @@ def test_a_peers_page_that_cannot_be_read_is_named_and_the_next_peer_is_asked(
             settings = replace(own, voters=(*own.voters, unreadable.voter(2), sound.voter(3)))
             with ExitStack() as stack:
                 node = _Node(settings, load_meta(tmp_path), stack, RecentFaults())
-                node.covered_offset = read_header(FRAMES[-1]).end_offset
-                await node._complete_log()
+                covered = read_header(FRAMES[-1]).end_offset
+                await complete_log(node.segments, covered, peers=node.peers.urls, session=node._http)
                 await node._http().close()
                 assert [frame for _, frame in node.segments.frames(0)] == FRAMES
         told = [vars(record)["reason"] for record in caplog.records if record.msg == "peer_log_unreadable"]

@@ -1,0 +1,67 @@
+"""Edge: brings a snapshot that Raft needs from another controller, and loads it off the loop."""
+
+import asyncio
+import gc
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+import aiohttp
+
+from metadata_log.errors import DamagedFile, SnapshotNotFound
+from metadata_log.ids import NodeId
+from metadata_log.image.metadata_image import MetadataImage
+from snapshots.download import download_snapshot
+from snapshots.store import SnapshotStore
+
+
+class SnapshotFetch:
+    """Implements the fetcher of a Raft log: `fetch` prepares an image, `load` hands it over on the loop."""
+
+    def __init__(
+        self,
+        store: SnapshotStore,
+        *,
+        peers: Callable[[NodeId], Sequence[str]],
+        session: Callable[[], aiohttp.ClientSession],
+    ) -> None:
+        """`peers` returns the URLs of the other controllers, that of a given one first."""
+        self._store = store
+        self._peers = peers
+        self._session = session
+        self._loaded: dict[str, MetadataImage] = {}
+
+    async def fetch(self, snapshot_id: str, from_node: NodeId) -> None:
+        """Load a snapshot; if this node lacks it, download it from the leader or from any controller that has it.
+
+        Raises:
+            SnapshotNotFound: nobody has it.
+            DamagedFile: the file here is damaged, and there is no other controller.
+        """
+        try:
+            image = await asyncio.to_thread(self._store.load, snapshot_id)
+        except (SnapshotNotFound, DamagedFile):
+            urls = self._peers(from_node)
+            if not urls:
+                raise
+            try:
+                await download_snapshot(self._session(), urls, snapshot_id, self._store.directory)
+            except ValueError as error:
+                raise SnapshotNotFound(str(error)) from error  # the peer named an id that is none
+            image = await asyncio.to_thread(self._store.load, snapshot_id)
+            await self._hash(snapshot_id)
+        self._loaded = {snapshot_id: image}
+
+    def load(self, snapshot_id: str) -> MetadataImage:
+        """Return the image of a snapshot, at once if `fetch` prepared it."""
+        image = self._loaded.pop(snapshot_id, None) or self._store.load(snapshot_id)
+        gc.freeze()  # it holds no cycles; walking a million partitions in each full collection would take a second
+        return image
+
+    async def hash_all(self) -> None:
+        """Compute the hash of each snapshot in a thread, before a broker or a scrape asks for it on the loop."""
+        for snapshot_id in self._store.ids():
+            await self._hash(snapshot_id)
+
+    async def _hash(self, snapshot_id: str) -> None:
+        with suppress(SnapshotNotFound):
+            await asyncio.to_thread(self._store.sha256, snapshot_id)
