@@ -178,7 +178,7 @@ class HttpApi:
         told = [
             {"code": code, "detail": detail} for code, detail in (*reasons, *self._agent.numbers().warnings)
         ]
-        body = {"ready": ready, "reasons": told, "passed": self._agent.recent.rows()}
+        body = {"ready": ready, "reasons": told, "recent_warnings": self._agent.recent.rows()}
         return self._ok(request, body, status=200 if ready else 503)
 
     def _why_not(self) -> str:

@@ -1,4 +1,4 @@
-"""Pure: a broker's numbers under the words Kafka's operators know, in Prometheus' text format."""
+"""Pure: a broker's metrics in Prometheus' text format; docs/metrics.md has the table of names."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -13,14 +13,15 @@ from broker_agent.lifecycle import State
 from metadata_log.image.metadata_image import MetadataImage
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+NAMESPACE: Final = "metaquorum"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerNumbers:
-    """What is counted of one broker, at one moment.
+    """What a scrape of one broker reports.
 
-    `lag_ms` is 0 where all that is known is applied; `applied_at_ms` is when the newest record was applied here, 0 if none
-    was since the start.
+    `lag_ms` is 0 if all known records are applied. `applied_at_ms` is when the newest record was applied here, 0 if none was
+    applied since the start.
     """
 
     state: State
@@ -36,7 +37,7 @@ class BrokerNumbers:
     load_errors: int
     snapshots_failed: int
     warnings: tuple[tuple[str, str], ...]
-    """Code and detail of what an operator should see to although the broker serves."""
+    """Code and detail of each problem that an operator should solve although the broker serves."""
     calls_failed: int
     logged_faults: Mapping[str, int]
     """How often each code was logged as a warning or worse since the start."""
@@ -64,38 +65,38 @@ class _Collector(Collector):
              image.end_offset - 1),
             ("last_applied_record_timestamp", "Its appended_at_ms.", image.last_time_ms),
             ("last_applied_record_applied_at", "Unix time in ms at which it was applied here.", n.applied_at_ms),
-            ("last_applied_record_lag_ms", "Its age while newer ones are known, else 0.", n.lag_ms),
-            ("high_watermark", "First offset not committed, as last heard.", n.high_watermark),
+            ("last_applied_record_lag_ms", "Its age while newer records are known, else 0.", n.lag_ms),
+            ("high_watermark", "First offset not committed, as the controller last reported it.", n.high_watermark),
             ("broker_epoch", "Offset of this run's registration, -1 before it.",
              -1 if n.broker_epoch is None else n.broker_epoch),
-            ("session_left_milliseconds", "How long this broker may serve unless it hears again.",
+            ("session_left_milliseconds", "How long this broker may still serve without an answer of the controller.",
              n.session_left_ms),
             ("global_topic_count", "Topics in the local image.", len(image.topics.by_id)),
         ):  # fmt: skip
-            yield GaugeMetricFamily(name, help_text, value=gauge)
+            yield GaugeMetricFamily(f"{NAMESPACE}_{name}", help_text, value=gauge)
         for name, help_text, count in (
-            ("records_fetched", "Records that came from controllers.", n.records_fetched),
-            ("snapshots_fetched", "Snapshots that came from controllers.", n.snapshots_fetched),
-            ("metadata_load_error_count", "Damaged files and frames met.", n.load_errors),
-            ("snapshot_error_count", "Snapshots that could not be written.", n.snapshots_failed),
-            ("controller_call_failed_count", "Calls that a controller refused or did not answer.",
+            ("records_fetched", "Records fetched from controllers.", n.records_fetched),
+            ("snapshots_fetched", "Snapshots fetched from controllers.", n.snapshots_fetched),
+            ("metadata_load_errors", "Damaged files and frames found.", n.load_errors),
+            ("snapshots_failed", "Snapshots that could not be written.", n.snapshots_failed),
+            ("controller_calls_failed", "Calls that a controller refused or did not answer.",
              n.calls_failed),
         ):  # fmt: skip
-            yield CounterMetricFamily(name, help_text, value=count)
+            yield CounterMetricFamily(f"{NAMESPACE}_{name}", help_text, value=count)
         reason = GaugeMetricFamily(
-            "health_reason", "1 for each code that /readyz, and so quorum health, names now.", labels=["code"]
+            f"{NAMESPACE}_health_reason", "1 for each code that /readyz names now.", labels=["code"]
         )
         for code in [*([] if n.serves else ["NOT_SERVING"]), *(code for code, _ in n.warnings)]:
             reason.add_metric([code], 1.0)
         yield reason
         logged = CounterMetricFamily(
-            "logged_faults", "Times each code was logged as a warning or worse.", labels=["code"]
+            f"{NAMESPACE}_logged_faults", "Times each code was logged as a warning or worse.", labels=["code"]
         )
         for code, count in sorted(n.logged_faults.items()):
             logged.add_metric([code], count)
         yield logged
         state = GaugeMetricFamily(
-            "broker_registration_state", "1 for the state this broker is in.", labels=["state"]
+            f"{NAMESPACE}_broker_registration_state", "1 for the state this broker is in.", labels=["state"]
         )
         for each in State:
             state.add_metric([each.value], float(n.state is each))

@@ -76,9 +76,9 @@ def is_quorum(said: Any) -> bool:
 def is_ready(said: Any) -> bool:
     """Answer whether this is what one of our processes says on /readyz."""
     return (
-        _has(said, ready=bool, reasons=list, passed=list)
+        _has(said, ready=bool, reasons=list, recent_warnings=list)
         and all(_has(reason, **_REASON) for reason in said["reasons"])
-        and all(_has(fault, **_REASON, count=int, ms_ago=int) for fault in said["passed"])
+        and all(_has(fault, **_REASON, count=int, ms_ago=int) for fault in said["recent_warnings"])
     )
 
 
@@ -132,7 +132,7 @@ def _of_themselves(ready: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[R
 def _passed(who: str, said: Mapping[str, Any]) -> Iterator[dict[str, str]]:
     """Yield the faults that a node met and survived, without those which it still has."""
     present = {reason["code"] for reason in said["reasons"]}
-    for fault in said.get("passed", ()):
+    for fault in said.get("recent_warnings", ()):
         if fault["code"] not in present:
             times = f"{fault['count']} times, the last " if fault["count"] > 1 else ""
             ago = duration_text(fault["ms_ago"])

@@ -15,7 +15,7 @@ import logging
 import random
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from metadata_log import limits
@@ -47,6 +47,7 @@ from quorum.decide.parts import leaving_after
 from quorum.decide.quorum import claim, identities
 from quorum.decide.registry import BY_OPERATION, DECISIONS, decide
 from quorum.decide.voter_changes import check_change
+from quorum.metrics import ControllerMetrics
 from quorum.raft.raft_log import RaftLog, Voters
 from quorum.sessions import Sessions
 from quorum.waiters import Waiter, Waiters
@@ -85,27 +86,6 @@ CLOCK_JUMP_MS: Final = 1_000
 """Unix time and our own clock drift apart by less between two checks, unless somebody sets the clock."""
 
 
-@dataclass(slots=True)
-class Counters:
-    """What `/metrics` counts; never read by a decision."""
-
-    batches_applied: int = 0
-    records_applied: int = 0
-    batches_refused: int = 0
-    claims_seen: int = 0
-    writes: int = 0
-    writes_refused: int = 0
-    writes_unknown: int = 0
-    brokers_fenced: int = 0
-    session_checks_late: int = 0
-    fetches: int = 0
-    fetch_bytes: int = 0
-    snapshots_written: int = 0
-    snapshots_failed: int = 0
-    snapshots_installed: int = 0
-    commit_ms: deque[float] = field(default_factory=lambda: deque(maxlen=1024))
-
-
 class Controller:
     """Implements RaftListener; `raft` is attached once, before it runs."""
 
@@ -132,7 +112,7 @@ class Controller:
         self._listeners: list[AppliedListener] = []
         self.committed: MetadataImage = EMPTY
         self.sessions = Sessions(session_timeout_ms=settings.timing.session_timeout_ms)
-        self.counters = Counters()
+        self.metrics = ControllerMetrics()
         self.leader_hint: NodeId | None = None
         self._tip: MetadataImage | None = None
         self._claim_epoch = -1
@@ -262,9 +242,10 @@ class Controller:
             if claim_epoch != self._claim_epoch or self.committed.controller_epoch > claim_epoch:
                 raise self.not_controller()  # a newer claim was applied before this task was woken
             await self.settled(end_offset, request_id=None, wrote=False)
-            self.counters.writes_refused += decision.refusal is not None
+            if decision.refusal is not None:
+                self.metrics.writes_refused.inc()
             return Written(outcome=decision.result(), base_offset=end_offset, end_offset=end_offset)
-        self.counters.writes += 1
+        self.metrics.writes.inc()
         await self.settled(batch.end_offset, request_id=envelope.request_id, wrote=True)
         stored = None if envelope.request_id is None else self.committed.results.get(envelope.request_id)
         if stored is not None and (stored.base_offset, stored.response) != (
@@ -340,12 +321,12 @@ class Controller:
         except TimeoutError as error:
             if not wrote:
                 raise NotController("no majority of controllers answers", controller_id=-1) from error
-            self.counters.writes_unknown += 1
+            self.metrics.writes_unknown.inc()
             raise OutcomeUnknown(
                 f"not committed within {self._settings.timing.commit_timeout_ms} ms; it may still commit: repeat it "
                 "with the same X-Request-Id and get the first answer"
             ) from error
-        self.counters.commit_ms.append(self._now_ms() - started)
+        self.metrics.commit_seconds.observe((self._now_ms() - started) / 1000)
 
     # --- reads
 
@@ -492,7 +473,7 @@ class Controller:
         if slept_ms > self._settings.timing.session_timeout_ms // 2:
             # The silence was ours: a process that did not run cannot blame brokers for not being heard.
             self.sessions.grant_all(self._tip, now_ms)
-            self.counters.session_checks_late += 1
+            self.metrics.session_checks_late.inc()
             log.warning("session_checks_late", extra={"slept_ms": slept_ms})
             return False
         expired = self.sessions.expired(now_ms)
@@ -526,7 +507,7 @@ class Controller:
         self._broker_ends[broker_id] = self.append(decision, envelope).end_offset
         if decision.more:
             return False
-        self.counters.brokers_fenced += 1
+        self.metrics.brokers_fenced.inc()
         log.warning("broker_fenced", extra={"broker_id": broker_id, "silent_ms": silent_ms})
         return True
 
@@ -604,7 +585,7 @@ class Controller:
 
     def _take(self, batch: RecordBatch, frame: bytes, own: _InFlight | None) -> None:
         if not is_next(self.committed, batch):
-            self.counters.batches_refused += 1
+            self.metrics.batches_refused.inc()
             if own is not None and self._tip is not None:
                 log.error("own_batch_refused", extra={"base_offset": batch.base_offset})
                 self._claim()
@@ -612,8 +593,8 @@ class Controller:
         image, delta = (own.image, own.delta) if own is not None else apply(self.committed, batch)
         self.committed = image
         self._leaving_committed = leaving_after(self._leaving_committed, batch)
-        self.counters.batches_applied += 1
-        self.counters.records_applied += len(batch.records)
+        self.metrics.batches_applied.inc()
+        self.metrics.records_applied.inc(len(batch.records))
         if batch.claim is not None:
             self._on_claim(batch)
         for listener in self._listeners:
@@ -621,7 +602,7 @@ class Controller:
         self._waiters.complete(controller_epoch=image.controller_epoch, end_offset=image.end_offset)
 
     def _on_claim(self, batch: RecordBatch) -> None:
-        self.counters.claims_seen += 1
+        self.metrics.claims_applied.inc()
         claimed = batch.claim
         assert claimed is not None
         ours = self._tip is not None and batch.controller_epoch == self._claim_epoch
@@ -646,7 +627,7 @@ class Controller:
         self.committed = self._load_snapshot(snapshot_id)
         # A snapshot does not tell which changes in parts are under way; their next part does.
         self._leaving_committed = NOBODY
-        self.counters.snapshots_installed += 1
+        self.metrics.snapshots_installed.inc()
         self._drop_tip()
         for listener in self._listeners:
             listener.on_restored(self.committed)

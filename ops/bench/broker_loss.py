@@ -78,8 +78,8 @@ async def _applied_ms(ours: OurPeer, endpoint: str, offset: int) -> float:
     """
     while True:
         numbers = await ours.numbers(endpoint)
-        if numbers["last_applied_record_offset"] >= offset:
-            return numbers["last_applied_record_applied_at"]
+        if numbers["metaquorum_last_applied_record_offset"] >= offset:
+            return numbers["metaquorum_last_applied_record_applied_at"]
         await asyncio.sleep(_POLL_S)
 
 

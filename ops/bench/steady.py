@@ -40,4 +40,6 @@ async def steady(*, minutes: float) -> dict[str, Any]:
 
 async def _claims(peer: OurPeer) -> int:
     """Return how often leadership was claimed so far, as the node that has seen most of it counts."""
-    return int(max([(await peer.numbers(endpoint))["controller_epoch"] for endpoint in peer.endpoints]))
+    return int(
+        max([(await peer.numbers(endpoint))["metaquorum_controller_epoch"] for endpoint in peer.endpoints])
+    )

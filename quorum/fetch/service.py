@@ -69,7 +69,7 @@ class FetchService(AppliedListener):
         if request.want_fence or request.want_shut_down:
             await controller.turn()  # it may be long, too
         arrived_at_ms, arrived_end = self._now_ms(), controller.tip.end_offset
-        controller.counters.fetches += 1
+        controller.metrics.fetches.inc()
         if request.cluster_id != self._settings.cluster_id:
             raise InconsistentClusterId(
                 f"this is cluster {self._settings.cluster_id}, the request is for {request.cluster_id}: "
@@ -129,7 +129,7 @@ class FetchService(AppliedListener):
         frames = b""
         if isinstance(reply, SendDelta):
             frames = self._frames(reply.from_offset, request.bytes_wanted)
-        controller.counters.fetch_bytes += len(frames)
+        controller.metrics.fetch_bytes.inc(len(frames))
         kind = {SendImage: FetchKind.IMAGE, SendDiverging: FetchKind.DIVERGING}
         answer = FetchAnswer(
             kind=kind.get(type(reply), FetchKind.DELTA),

@@ -46,7 +46,6 @@ class LogRepair:
         self._wake = asyncio.Event()
         self.damaged: dict[int, str] = {}
         """What is wrong with the file that begins at an offset, until it is repaired."""
-        self.found_total = 0
         self.repaired_total = 0
 
     def report(self, error: DamagedFile) -> None:
@@ -54,7 +53,6 @@ class LogRepair:
         for file in self._log.files():
             if str(file.path) in error.message and file.base_offset not in self.damaged:
                 self.damaged[file.base_offset] = error.message
-                self.found_total += 1
                 log.error("log_file_damaged", extra={"path": str(file.path), "reason": error.message})
         self._wake.set()
 

@@ -173,7 +173,7 @@ class SnapshotKeeper(AppliedListener):
             try:
                 await self._write(due.image)
             except (DiskFailed, SnapshotNotFound) as error:
-                self._controller.counters.snapshots_failed += 1
+                self._controller.metrics.snapshots_failed.inc()
                 self.failure = error.message
                 log.warning(
                     "snapshot_failed", extra={"end_offset": due.image.end_offset, "reason": error.message}
@@ -189,7 +189,7 @@ class SnapshotKeeper(AppliedListener):
             await self._run_in_thread(
                 lambda: write_snapshot(image, self._store.directory, rest=self._stopping.wait)
             )
-            self._controller.counters.snapshots_written += 1
+            self._controller.metrics.snapshots_written.inc()
         await self._run_in_thread(lambda: self._store.sha256(name))  # known before a broker asks on the loop
 
     async def _announce(self, due: _Due) -> None:

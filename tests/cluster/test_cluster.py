@@ -241,7 +241,7 @@ async def write_beyond_a_snapshot(cluster: LocalCluster) -> None:
 
 async def has_installed_one(cluster: LocalCluster, node_id: int) -> bool:
     metrics = await asyncio.to_thread(ask, cluster.http(node_id), "GET", "/metrics")
-    return b"snapshots_installed_total 1.0" in metrics.body
+    return b"metaquorum_snapshots_installed_total 1.0" in metrics.body
 
 
 def test_a_controller_that_was_never_started_catches_up_through_a_snapshot(tmp_path: Path) -> None:

@@ -286,11 +286,11 @@ def test_a_follower_answers_what_needs_no_leader(quorum: Quorum) -> None:
     )
     assert ask(follower, "GET", "/healthz").ok()
     ready = ask(follower, "GET", "/readyz").ok()
-    assert set(ready) == {"ready", "reasons", "passed"}
+    assert set(ready) == {"ready", "reasons", "recent_warnings"}
     assert (ready["ready"], ready["reasons"]) == (True, [])
     metrics = ask(follower, "GET", "/metrics")
     assert metrics.status == 200
-    assert b"\nlast_applied_record_offset " in metrics.body
+    assert b"\nmetaquorum_last_applied_record_offset " in metrics.body
     ask(follower, "GET", "/v1/topics?consistency=eventual").error(400, "INVALID_REQUEST")
 
 

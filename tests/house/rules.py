@@ -51,6 +51,7 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "quorum/raft/voters.py": frozenset({"msgpack"}),
     "quorum/decide/canonical.py": frozenset({"msgpack"}),
     "quorum/http/*.py": frozenset({"aiohttp"}),
+    "quorum/http/metrics.py": frozenset({"prometheus_client"}),
     "quorum/http/state.py": frozenset({"msgpack"}),
     "quorum/log/completion.py": frozenset({"aiohttp"}),
     "quorum/log/repair.py": frozenset({"aiohttp"}),

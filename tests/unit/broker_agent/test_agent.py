@@ -141,7 +141,7 @@ def test_a_broker_registers_follows_serves_and_stops_clean(tmp_path: Path) -> No
                 assert 0 < body["session_left_ms"] <= cluster.session_timeout_ms
                 assert (await get(agent, "/readyz")) == (
                     200,
-                    {"ready": True, "reasons": [], "passed": []},
+                    {"ready": True, "reasons": [], "recent_warnings": []},
                 )
                 cluster.append(NoOpRecord())
                 await until(
@@ -218,8 +218,8 @@ def test_only_the_named_topics_and_unknown_ones_refused(tmp_path: Path) -> None:
             assert (await get(agent, "/healthz"))[0] == 200
             async with aiohttp.ClientSession() as http, http.get(agent.http_url + "/metrics") as response:
                 text = await response.text()
-            assert f"last_applied_record_offset {agent.image.end_offset - 1}.0" in text
-            assert 'broker_registration_state{state="ONLINE"} 1.0' in text
+            assert f"metaquorum_last_applied_record_offset {agent.image.end_offset - 1}.0" in text
+            assert 'metaquorum_broker_registration_state{state="ONLINE"} 1.0' in text
 
     asyncio.run(scenario())
 
@@ -608,7 +608,7 @@ def test_a_snapshot_that_cannot_be_written_costs_nothing_else(
                 told = await response.json()
             assert (response.status, told["ready"]) == (200, True)
             assert [reason["code"] for reason in told["reasons"]] == ["SNAPSHOT_FAILED"]
-            assert b'health_reason{code="SNAPSHOT_FAILED"} 1.0' in exposition(agent.numbers())
+            assert b'metaquorum_health_reason{code="SNAPSHOT_FAILED"} 1.0' in exposition(agent.numbers())
             await until(lambda: agent.image.end_offset == cluster.log.image.end_offset, "it follows on")
             assert agent.may_serve()
             (tmp_path / "snapshots").mkdir()
@@ -714,7 +714,7 @@ def test_fenced_by_the_controllers(tmp_path: Path) -> None:
             await until(lambda: agent.state is State.FENCED, "it saw the fencing")
             status, body = await get(agent, "/readyz")
             assert (status, body["reasons"][0]["code"]) == (503, "NOT_SERVING")
-            assert b'health_reason{code="NOT_SERVING"} 1.0' in exposition(agent.numbers())
+            assert b'metaquorum_health_reason{code="NOT_SERVING"} 1.0' in exposition(agent.numbers())
             cluster.keeps_fenced = False
             cluster.append(NoOpRecord())
             await online(agent)

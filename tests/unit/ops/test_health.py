@@ -7,7 +7,7 @@ import pytest
 
 from ops.health import NodeAnswers, disagreements, judge, merged_status
 
-READY = {"ready": True, "reasons": [], "passed": []}
+READY = {"ready": True, "reasons": [], "recent_warnings": []}
 
 
 def voter(node_id: int, **different: Any) -> dict[str, Any]:
@@ -54,8 +54,8 @@ def nodes(*quorums: Mapping[str, Any] | None, ready: Mapping[str, Any] = READY) 
 ALL = nodes(quorum(1), quorum(2), quorum(3))
 ONLINE = [{"broker_id": broker_id, "state": "ONLINE"} for broker_id in (11, 12)]
 STALLED = {"code": "DISK_STALLED", "detail": "a sync runs for 900 ms"}
-CLAIMS = {"ready": False, "reasons": [{"code": "NOT_ACTIVE", "detail": "it claims"}], "passed": []}
-NOT_READY = {"ready": False, "reasons": [STALLED], "passed": []}
+CLAIMS = {"ready": False, "reasons": [{"code": "NOT_ACTIVE", "detail": "it claims"}], "recent_warnings": []}
+NOT_READY = {"ready": False, "reasons": [STALLED], "recent_warnings": []}
 AWAY = voter(2, reachable=False, last_caught_up_ms_ago=None, lag_records=None)
 KNOWN = quorum(1, voters=[voter(1), voter(2, http="http://h:2"), voter(3)])
 BEHIND = voter(3, last_caught_up_ms_ago=9_000)
@@ -150,8 +150,10 @@ def test_a_broker_says_itself_what_it_met() -> None:
 def test_what_passed_is_told_and_changes_no_colour() -> None:
     dropped = {"code": "RAFT_LINK_DROPPED", "detail": "peer_id 2", "count": 3, "ms_ago": 12_000}
     late = {"code": "SESSION_CHECKS_LATE", "detail": "", "count": 1, "ms_ago": 5}
-    answers = all_of(ready=READY | {"passed": [dropped, late]})
-    judged = judge(answers, ONLINE, broker_ready={11: READY | {"passed": [late]}}, expect_brokers=None)
+    answers = all_of(ready=READY | {"recent_warnings": [dropped, late]})
+    judged = judge(
+        answers, ONLINE, broker_ready={11: READY | {"recent_warnings": [late]}}, expect_brokers=None
+    )
     assert (judged["health"], judged["reasons"]) == ("green", [])
     assert judged["passed"] == [
         {"code": "RAFT_LINK_DROPPED", "detail": "controller 1: 3 times, the last 12s ago: peer_id 2"},
@@ -163,7 +165,7 @@ def test_what_passed_is_told_and_changes_no_colour() -> None:
 def test_what_lasts_is_not_told_as_passed_too() -> None:
     passed = {"code": "DISK_STALLED", "detail": "stalled_ms 700", "count": 1, "ms_ago": 90}
     judged = judge(
-        all_of(ready=NOT_READY | {"passed": [passed]}),
+        all_of(ready=NOT_READY | {"recent_warnings": [passed]}),
         ONLINE,
         broker_ready={},
         expect_brokers=None,

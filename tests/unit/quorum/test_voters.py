@@ -31,10 +31,10 @@ from quorum.decide.quorum import identities
 from quorum.fetch.service import FetchService
 from quorum.http.app import application
 from quorum.http.door import Door
+from quorum.http.metrics import exposition
 from quorum.log.committed_log import CommittedLog
 from quorum.log.repair import LogRepair
 from quorum.log.snapshot_keeper import SnapshotKeeper
-from quorum.metrics import exposition
 from quorum.raft.raft_log import PeerStatus
 from quorum.raft.transport import INCONSISTENT_VOTER_SET, Refusal
 from quorum.status import QuorumStatus
@@ -665,11 +665,11 @@ def test_what_stops_nobody_shows_with_its_reason(tmp_path: Path) -> None:
         assert "from http://h:1: refused" in told["SNAPSHOT_NOT_FETCHED"]
         numbers = exposition(desk.status).decode().splitlines()
         for code in told:
-            assert f'health_reason{{code="{code}"}} 1.0' in numbers
-        assert "data_directory_free_bytes 1000.0" in numbers
-        assert "raft_links_dropped_total 7.0" in numbers
+            assert f'metaquorum_health_reason{{code="{code}"}} 1.0' in numbers
+        assert "metaquorum_data_directory_free_bytes 1000.0" in numbers
+        assert "metaquorum_raft_links_dropped_total 7.0" in numbers
         peer = f'{{directory_id="{uuid_text(FOUNDERS[NodeId(3)])}",id="3"}}'
-        assert f"raft_peer_reachable{peer} 1.0" in numbers
-        assert f"raft_peer_entries_behind{peer} 0.0" in numbers
+        assert f"metaquorum_raft_peer_reachable{peer} 1.0" in numbers
+        assert f"metaquorum_raft_peer_entries_behind{peer} 0.0" in numbers
 
     at_desk(tmp_path, story)

@@ -19,8 +19,8 @@ def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 ALONE = quorum(1, voters=[voter(1)])
-STALLED = b'{"ready":false,"reasons":[{"code":"DISK_STALLED","detail":"a sync runs"}],"passed":[]}'
-READY = b'{"ready":true,"reasons":[],"passed":[]}'
+STALLED = b'{"ready":false,"reasons":[{"code":"DISK_STALLED","detail":"a sync runs"}],"recent_warnings":[]}'
+READY = b'{"ready":true,"reasons":[],"recent_warnings":[]}'
 
 
 def speak(
@@ -166,7 +166,7 @@ def broker_at(broker_id: int, url: str, state: str = "ONLINE") -> dict[str, Any]
 
 
 def test_brokers_are_asked_what_they_met(capsys: pytest.CaptureFixture[str]) -> None:
-    aside = b'{"ready":true,"reasons":[{"code":"CACHE_SET_ASIDE","detail":"damage"}],"passed":[]}'
+    aside = b'{"ready":true,"reasons":[{"code":"CACHE_SET_ASIDE","detail":"damage"}],"recent_warnings":[]}'
     with node() as controller, node() as damaged, node() as gone:
         damaged.answer = lambda _: Reply(body=aside)
         brokers = [broker_at(101, damaged.url), broker_at(102, gone.url, "OFFLINE")]
@@ -183,8 +183,8 @@ def test_brokers_are_asked_what_they_met(capsys: pytest.CaptureFixture[str]) -> 
         b"\x00\x01",
         b"[]",
         b'{"ready":true}',
-        b'{"ready":true,"reasons":[1],"passed":[]}',
-        b'{"ready":true,"reasons":[],"passed":[{"code":"X"}]}',
+        b'{"ready":true,"reasons":[1],"recent_warnings":[]}',
+        b'{"ready":true,"reasons":[],"recent_warnings":[{"code":"X"}]}',
     ],
 )
 def test_a_broker_of_another_kind_is_judged_by_its_state_alone(body: bytes) -> None:

@@ -1,0 +1,156 @@
+"""Edge: metrics over HTTP: what a controller counted, and what it is at the time of the scrape.
+
+docs/metrics.md has the table of names.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
+
+from metadata_log.ids import NO_LEADER, uuid_text
+from quorum.http.door import Door
+from quorum.metrics import NAMESPACE
+from quorum.raft.raft_log import Role
+from quorum.status import QuorumStatus
+
+Facts = tuple[tuple[str, str, float], ...]
+"""Name, help and value of metrics without labels."""
+
+
+async def show_metrics(door: Door, request: web.Request) -> web.Response:  # noqa: ARG001 (a handler's signature)
+    headers = {**door.headers(), "Content-Type": CONTENT_TYPE_LATEST}
+    return web.Response(body=exposition(door.status), headers=headers)
+
+
+def exposition(status: QuorumStatus) -> bytes:
+    """Return all metrics of one controller in Prometheus' text format."""
+    registry = CollectorRegistry()
+    registry.register(status.controller.metrics.registry)
+    registry.register(_StatusMetrics(status))
+    text: bytes = generate_latest(registry)
+    return text
+
+
+class _StatusMetrics(Collector):
+    """Metrics that are read from the parts of the node, each scrape anew."""
+
+    def __init__(self, status: QuorumStatus) -> None:
+        self._status = status
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        for name, documentation, value in (*self._quorum(), *self._state(), *self._disk()):
+            yield GaugeMetricFamily(f"{NAMESPACE}_{name}", documentation, value=float(value))
+        for name, documentation, value in self._totals():
+            yield CounterMetricFamily(f"{NAMESPACE}_{name}", documentation, value=float(value))
+        yield from self._health()
+        yield from self._raft()
+
+    def _quorum(self) -> Facts:
+        status, raft = self._status, self._status.raft()
+        return (
+            ("active_controller_count", "1 on the active controller.", status.controller.is_active),
+            ("ready", "1 while /readyz answers 200.", not status.reasons_not_ready()),
+            ("raft_leader_id", "The node believed to lead, -1 for none.",
+             -1 if raft.leader_id is None else raft.leader_id),
+            ("raft_voters", "Controllers that vote.", len(raft.voters)),
+            ("raft_is_voter", "1 if this node votes, 0 on an observer.", raft.is_voter),
+            ("raft_disk_stalled_milliseconds", "How long the running sync has taken.", raft.disk_stalled_ms),
+            ("parked_fetch_count", "Polls that wait for news.", status.fetches.parked),
+        )  # fmt: skip
+
+    def _state(self) -> Facts:
+        image = self._status.controller.committed
+        brokers = image.brokers.values()
+        partitions = [p for topic in image.topics.by_id.values() for p in topic.partitions]
+        return (
+            ("controller_epoch", "Epoch of the newest applied claim.", image.controller_epoch),
+            ("last_applied_record_offset", "Offset of the last applied record, -1 before the first.",
+             image.end_offset - 1),
+            ("last_applied_record_timestamp", "Its appended_at_ms.", image.last_time_ms),
+            ("high_watermark", "First offset not committed here.", image.end_offset),
+            ("fenced_broker_count", "Registered brokers that are fenced.", sum(b.fenced for b in brokers)),
+            ("active_broker_count", "Registered brokers that are not fenced.",
+             sum(not b.fenced for b in brokers)),
+            ("global_topic_count", "Topics.", len(image.topics.by_id)),
+            ("global_partition_count", "Partitions.", len(partitions)),
+            ("offline_partition_count", "Partitions without a leader.",
+             sum(p.leader == NO_LEADER for p in partitions)),
+            ("under_replicated_partition_count", "Partitions whose isr lacks a replica.",
+             sum(len(p.isr) < len(p.replicas) for p in partitions)),
+            ("preferred_replica_imbalance_count", "Partitions not led by their first replica.",
+             sum(p.leader != p.replicas[0] for p in partitions)),
+        )  # fmt: skip
+
+    def _disk(self) -> Facts:
+        status, snapshot = self._status, self._status.keeper.newest()
+        return (
+            ("log_start_offset", "First offset still held.", status.committed_log.log_start_offset),
+            ("data_directory_free_bytes", "Room for this process on its disk.", status.free_bytes()),
+            ("log_files_damaged", "Files of the log that wait for repair.", len(status.repair.damaged)),
+            ("latest_snapshot_end_offset", "End of the newest snapshot, -1 for none.",
+             -1 if snapshot is None else snapshot.end_offset),
+            ("latest_snapshot_bytes", "Size of the newest snapshot.",
+             0 if snapshot is None else snapshot.bytes),
+        )  # fmt: skip
+
+    def _totals(self) -> Facts:
+        status, raft = self._status, self._status.raft()
+        return (
+            ("raft_elections", "Elections this node won.", raft.elections_total),
+            ("raft_links_dropped",
+             "Raft links dropped because of what arrived on them, or because nothing arrived or left.",
+             status.foreign_bytes_total()),
+            ("raft_syncs", "Syncs of the journal.", raft.syncs_total),
+            ("raft_synced_bytes", "Bytes made durable in the journal.", raft.synced_bytes_total),
+            ("log_files_repaired", "Damaged files of the log replaced.", status.repair.repaired_total),
+        )  # fmt: skip
+
+    def _health(self) -> Iterator[Metric]:
+        reason = GaugeMetricFamily(
+            f"{NAMESPACE}_health_reason", "1 for each code that /readyz names now.", labels=["code"]
+        )
+        reasons = self._status.reasons_not_ready() + self._status.warnings()
+        for code in sorted({each["code"] for each in reasons}):
+            reason.add_metric([code], 1.0)
+        yield reason
+        logged = CounterMetricFamily(
+            f"{NAMESPACE}_logged_faults", "Times each code was logged as a warning or worse.", labels=["code"]
+        )
+        for code, count in sorted(self._status.recent.counts().items()):
+            logged.add_metric([code], count)
+        yield logged
+
+    def _raft(self) -> Iterator[Metric]:
+        raft, labels = self._status.raft(), ["id", "directory_id"]
+        reachable = GaugeMetricFamily(
+            f"{NAMESPACE}_raft_peer_reachable",
+            "1 for each other controller that is linked with this one.",
+            labels=labels,
+        )
+        behind = GaugeMetricFamily(
+            f"{NAMESPACE}_raft_peer_entries_behind",
+            "Entries that another controller lacks, as the leader knows.",
+            labels=labels,
+        )
+        for peer in raft.peers:
+            who = [str(peer.node_id), uuid_text(peer.directory_id)]
+            reachable.add_metric(who, float(peer.reachable))
+            if peer.entries_behind is not None:
+                behind.add_metric(who, float(peer.entries_behind))
+        yield reachable
+        yield behind
+        role = GaugeMetricFamily(f"{NAMESPACE}_raft_role", "1 for the role this node has.", labels=["role"])
+        for each in Role:
+            role.add_metric([each.value], float(raft.role is each))
+        yield role
+
+
+ROUTES: Final = (("GET", "/metrics", show_metrics),)

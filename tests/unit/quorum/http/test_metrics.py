@@ -1,0 +1,66 @@
+"""Edge: every metric that a process exposes stands in docs/metrics.md, and no other."""
+
+import re
+from pathlib import Path
+
+from broker_agent.lifecycle import State
+from broker_agent.metrics import BrokerNumbers
+from broker_agent.metrics import exposition as broker_exposition
+from metadata_log.image.metadata_image import EMPTY
+from quorum.http.metrics import exposition
+from tests.unit.quorum.test_voters import Ask, Desk, at_desk
+
+ROOT = Path(__file__).parents[4]
+BROKER = BrokerNumbers(
+    state=State.OFFLINE,
+    serves=False,
+    image=EMPTY,
+    high_watermark=0,
+    broker_epoch=None,
+    session_left_ms=0,
+    lag_ms=0,
+    applied_at_ms=0,
+    records_fetched=0,
+    snapshots_fetched=0,
+    load_errors=0,
+    snapshots_failed=0,
+    warnings=(),
+    calls_failed=0,
+    logged_faults={},
+)
+
+
+def exposed(text: str) -> dict[str, str]:
+    """Return the kind of each metric by name."""
+    return dict(re.findall(r"^# TYPE (\S+) (\w+)$", text, re.MULTILINE))
+
+
+def documented(heading: str) -> dict[str, str]:
+    page = (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
+    section = page.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    return dict(re.findall(r"^\| `(metaquorum_\w+)(?:\{[^}]*\})?` \| (\w+) \|", section, re.MULTILINE))
+
+
+def test_a_controllers_metrics_are_documented(tmp_path: Path) -> None:
+    async def story(desk: Desk, _ask: Ask) -> None:
+        assert exposed(exposition(desk.status).decode()) == documented("Controllers")
+
+    at_desk(tmp_path, story)
+
+
+def test_a_brokers_metrics_are_documented() -> None:
+    assert exposed(broker_exposition(BROKER).decode()) == documented("Brokers")
+
+
+def test_a_commit_is_counted_and_measured_at_the_controller_that_wrote_it(tmp_path: Path) -> None:
+    async def story(desk: Desk, ask: Ask) -> None:
+        status, _ = await ask("PATCH", "/v1/configs", {"cluster": True, "set": {"retention.ms": "5"}})
+        assert status == 200
+        lines = exposition(desk.status).decode().splitlines()
+        assert "metaquorum_writes_total 1.0" in lines
+        assert 'metaquorum_commit_latency_seconds_bucket{le="+Inf"} 1.0' in lines
+        assert "metaquorum_commit_latency_seconds_count 1.0" in lines
+        other = desk.lab.controllers[2].metrics.registry
+        assert other.get_sample_value("metaquorum_writes_total") == 0
+
+    at_desk(tmp_path, story)
