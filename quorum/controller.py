@@ -1,7 +1,7 @@
-"""Edge: the controller: committed and tip, claim, and those who wait; the owner of everything that changes.
+"""Edge: the controller: it owns the committed image, the tip, the claim and the waiting writes.
 
-One way for every change: `decide` on the tip, append to Raft, apply when the quorum agreed, answer. What is read here is
-read on the event loop, and nothing between reading the tip and extending it awaits.
+Every change takes one way: decide on the tip, append to Raft, apply once the quorum agreed, answer. All of it runs on the
+event loop, and nothing between reading the tip and extending it awaits.
 
 - `committed` is what the quorum agreed. `tip` is `committed` plus our own batches in flight; it exists only from our
   claim on, and only this class sees it.
@@ -79,11 +79,10 @@ class _InFlight:
 
 
 TURN_MS: Final = 10
-"""After a decision that takes as long, others wait for as long as it took: large ones that arrive together would add up to
-one silence, and a leader that is not heard is replaced."""
+"""After a decision this slow, other writes wait equally long: consecutive slow decisions must not silence heartbeats."""
 
 CLOCK_JUMP_MS: Final = 1_000
-"""Unix time and our own clock drift apart by less between two checks, unless somebody sets the clock."""
+"""Between two checks Unix time and the monotonic clock drift apart by less, unless the clock was set."""
 
 
 class Controller:
@@ -102,7 +101,7 @@ class Controller:
         load_snapshot: Callable[[str], MetadataImage],
         http_url: Callable[[NodeId], str | None] | None = None,
     ) -> None:
-        """Take where controllers answer HTTP from `http_url`; by default the settings tell, which know the founders."""
+        """Create a controller; `http_url` returns where another controller answers HTTP, by default as the settings say."""
         self._settings = settings
         self._http_url = http_url or settings.url_of
         self._now_ms = now_ms
@@ -119,26 +118,26 @@ class Controller:
         self._active = False
         self._in_flight: deque[_InFlight] = deque()
         self._broker_ends: dict[BrokerId, int] = {}
-        """Where the newest of our batches that touched a broker ends."""
+        """The end offset of our newest batch that touched a broker."""
         self._waiters = Waiters()
         self._leaving: frozenset[BrokerId] = NOBODY
         """Brokers that changes in parts are taking out of service, as of the tip."""
         self._leaving_committed: frozenset[BrokerId] = NOBODY
-        """The same as of `committed`, on every controller: a new leader goes on from it."""
+        """The same as of `committed`; every controller follows it, and a new leader goes on from it."""
         self._transfers: list[asyncio.Future[NodeId]] = []
         self._turn_over: asyncio.Event | None = None
-        """Set when the turn of a long decision is over; None: nobody has one."""
+        """Set when the turn of a slow decision is over; None: no decision has a turn."""
         self._checked_at_ms = 0
         self._time_of_day_ahead_ms = 0
-        """By how much Unix time was ahead of our clock at the last check."""
+        """How far Unix time was ahead of the monotonic clock at the last check."""
         self._voters: Voters = {}
-        """As Raft has last said."""
+        """The voters as Raft reported them last."""
 
     def attach(self, raft: RaftLog, listeners: Sequence[AppliedListener]) -> None:
         self.raft = raft
         self._listeners.extend(listeners)
 
-    # --- who is in charge
+    # --- the active controller
 
     @property
     def is_active(self) -> bool:
@@ -172,12 +171,12 @@ class Controller:
     async def submit(self, command: Command, *, actor: str | None, request_id: Uuid | None) -> Written:
         """Decide `command`, append its records, and answer once they are applied.
 
-        The same `request_id` with the same command is answered as it was the first time, on whichever door it comes.
+        A repeated `request_id` with the same command gets the first answer, whichever door it comes through.
 
         Raises:
             Rejected: the decision refused; nothing was appended.
             NotController: not active, or another claim was applied before our records.
-            OutcomeUnknown: no word within `commit_timeout_ms`; the records may still commit.
+            OutcomeUnknown: nothing was applied within `commit_timeout_ms`; the records may still commit.
         """
         operation = DECISIONS[type(command)].operation
         key = None if request_id is None else idempotency_key(request_id, operation, command)
@@ -196,14 +195,14 @@ class Controller:
                     operation=operation,
                     response=pack_outcome(decision.result()) if decision.refusal is None else None,
                 )
-            batch = self.append(decision, envelope) if decision.records else None
+            batch = self._carry_out(decision, envelope)
             self._take_turn(began_ms)
             if not decision.more:
                 return await self._carried_out(decision, envelope, batch)
-            await asyncio.sleep(0)  # a long change is made in parts, and heartbeats leave meanwhile
+            await asyncio.sleep(0)  # heartbeats leave between the parts of a long change
 
     async def turn(self) -> None:
-        """Wait while a long decision has its turn: for as long as it took, so that what it wrote and heartbeats leave."""
+        """Wait while a slow decision has its turn, so that its records and heartbeats leave first."""
         while self._turn_over is not None:
             await self._turn_over.wait()
 
@@ -219,7 +218,7 @@ class Controller:
         self._turn_over = None
 
     def _context(self, *, own: BrokerId | None = None) -> DecideContext:
-        """Return what a decision now rests on. A broker's own change may go on while it is being taken out of service."""
+        """Return what a decision now rests on; `own` is the broker that it is about, which may be on its way out."""
         return DecideContext(
             image=self.tip,
             sessions=self.sessions,
@@ -233,10 +232,10 @@ class Controller:
     async def _carried_out(
         self, decision: Decision, envelope: Envelope, batch: RecordBatch | None
     ) -> Written:
-        """Return once a decision just made is applied, and what it rests on if it has no batch; raises as `submit`."""
+        """Wait until a decision is applied, or, if it has no batch, until what it rests on is; raises as `submit`."""
         if batch is None:
-            # A refusal and "nothing to do" may rest on records in flight, so they wait for them; and on a state that a
-            # newer controller has left behind, so they wait for proof that there is none.
+            # A refusal and "nothing to do" may rest on records in flight: wait for them. They may also rest on a state that
+            # a newer controller has changed: wait for proof that there is no newer controller.
             end_offset, claim_epoch = self.tip.end_offset, self._claim_epoch
             await self.raft.read_index()
             if claim_epoch != self._claim_epoch or self.committed.controller_epoch > claim_epoch:
@@ -252,7 +251,7 @@ class Controller:
             batch.base_offset,
             envelope.response,
         ):
-            return _stored(stored)  # another controller carried it out, and a snapshot told us
+            return _stored(stored)  # another controller carried it out, and a snapshot brought its result
         return Written(outcome=decision.result(), base_offset=batch.base_offset, end_offset=batch.end_offset)
 
     async def _repeated(self, known: RequestResultRecord, operation: str, key: IdempotencyKey) -> Written:
@@ -266,7 +265,7 @@ class Controller:
         return _stored(self.committed.results.get(key.request_id) or known)
 
     def append(self, decision: Decision, envelope: Envelope) -> RecordBatch:
-        """Append a decision's records to the tip as one batch, without waiting, and make its changes of sessions.
+        """Append a decision's records to the tip as one batch, without waiting, then make its changes of sessions.
 
         Raises:
             NotController, ThrottlingQuotaExceeded, PolicyViolation: nothing was appended.
@@ -281,6 +280,13 @@ class Controller:
         batch = self._extend(tip, decision, envelope, controller_epoch=tip.controller_epoch)
         self._change_sessions(decision)
         return batch
+
+    def _carry_out(self, decision: Decision, envelope: Envelope) -> RecordBatch | None:
+        """Append the records, if there are any, and make the changes of sessions; raises as `append`."""
+        if decision.records:
+            return self.append(decision, envelope)
+        self._change_sessions(decision)
+        return None
 
     def _change_sessions(self, decision: Decision) -> None:
         now_ms = self._now_ms()
@@ -308,7 +314,7 @@ class Controller:
         return batch
 
     async def settled(self, end_offset: int, *, request_id: Uuid | None, wrote: bool) -> None:
-        """Wait until all below `end_offset` is applied under our claim; raises as `submit`."""
+        """Wait until all records below `end_offset` are applied under our claim; raises as `submit`."""
         if self.committed.end_offset >= end_offset and self.committed.controller_epoch == self._claim_epoch:
             return
         future = self._waiters.add(
@@ -331,7 +337,7 @@ class Controller:
     # --- reads
 
     async def read(self, view: Callable[[MetadataImage], T]) -> T:
-        """Return a view of a state no older than this call, confirmed by a majority.
+        """Return a view of a state no older than this call; a majority confirms that.
 
         Raises:
             NotController: not active, or no longer.
@@ -344,14 +350,14 @@ class Controller:
     # --- handing over
 
     async def transfer(self, to: NodeId | None) -> NodeId:
-        """Ask a voter to lead (None: the most caught-up other one), and return who does once that is heard of.
+        """Ask a voter to lead (None: the most caught-up other one), and return the new leader once Raft reports it.
 
-        This controller itself does already: the request may be the repetition of one that was carried out.
+        `to` may be this controller, which leads already: the request then repeats one that was carried out.
 
         Raises:
             NotController: not active.
             InvalidRequest: `to` is no voter that is reachable.
-            OutcomeUnknown: nobody was heard to lead within two election timeouts; perhaps this node leads on.
+            OutcomeUnknown: no other leader was reported within two election timeouts; this node may still lead.
         """
         if not self._active:
             raise self.not_controller()
@@ -367,22 +373,22 @@ class Controller:
                 return await taken_over
         except TimeoutError as error:
             raise OutcomeUnknown(
-                f"no other controller was heard to lead within {patience_ms} ms; ask `quorum status` who does"
+                f"no other controller was reported as leader within {patience_ms} ms; `quorum status` shows who leads"
             ) from error
         finally:
             self._transfers.remove(taken_over)
 
     def resign(self) -> None:
-        """Take no further write: this controller is about to stop. Those under way are answered once they commit."""
+        """Refuse further writes because this controller is about to stop; writes under way are answered once they commit."""
         self._drop_tip()
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether somebody waits for the fate of records."""
+        """Whether a write waits for its records."""
         return bool(self._waiters)
 
     def stop_waiting(self) -> None:
-        """End all waits: this controller will not learn what became of those records."""
+        """End all waits: this controller will not learn whether their records commit."""
         self._waiters.end_all(
             lambda waiter: (
                 OutcomeUnknown("this controller is stopping; repeat with the same request id elsewhere")
@@ -391,22 +397,22 @@ class Controller:
             )
         )
 
-    # --- who votes
+    # --- voters
 
     async def change_voters(
         self, command: AddVoter | RemoveVoter, *, actor: str | None, request_id: Uuid | None
     ) -> Written:
-        """Let one more controller vote, or one less, where the quorum can bear it; one change at a time.
+        """Add or remove one voter if the quorum can bear it; one change at a time.
 
-        With `validate_only` all is judged and nothing written. A repeated request is answered as it was, whatever the
-        quorum looks like by now.
+        With `validate_only` every check runs and nothing is written. A repeated request gets its first answer, whatever
+        the quorum looks like by now.
 
         Raises:
             ChangePending: the change before is not in force yet.
             NotCaughtUp: the observer lacks too much of the log.
             and what `submit` raises.
         """
-        await self.turn()  # here, so that `submit` does not wait between what is judged here and its append
+        await self.turn()  # here, so that `submit` does not wait between these checks and its append
         tip = self.tip
         if request_id is None or tip.results.get(request_id) is None:
             raft = self.raft.status()
@@ -417,7 +423,7 @@ class Controller:
                 try:
                     check_change(command, raft, node_id=self._settings.node_id)
                 except Rejected as refusal:
-                    # Like any refusal: told only with proof that no newer controller sees it otherwise.
+                    # Like any refusal, it is answered only with proof that no newer controller decides otherwise.
                     return await self._carried_out(Decision(refusal=refusal), NO_ENVELOPE, None)
         return await self.submit(command, actor=actor, request_id=request_id)
 
@@ -441,14 +447,13 @@ class Controller:
         began_ms = self._now_ms()
         decision = decide(self._context(own=broker_id), command)
         decision.result()
-        if decision.records:
-            envelope = Envelope(actor=f"Broker:{broker_id}", cause=decision.cause)
-            end_offset = self.append(decision, envelope).end_offset
+        batch = self._carry_out(decision, Envelope(actor=f"Broker:{broker_id}", cause=decision.cause))
+        if batch is not None:
+            end_offset = batch.end_offset
             self._take_turn(began_ms)
-        else:
-            self._change_sessions(decision)
         if not decision.more:
-            # It was heard, so nothing takes it out of service any more; what was taken so far stays taken.
+            # A broker that heartbeats is not fenced for silence; leaderships that moved already stay where they are. If it
+            # is being removed, the next part of the removal says so again.
             self._leaving -= {broker_id}
         return decision, end_offset if end_offset > self.committed.end_offset else None
 
@@ -460,7 +465,7 @@ class Controller:
     def check_sessions(self) -> bool:
         """Fence one broker whose session expired, or make a part of that; answer whether another check is due at once.
 
-        A broker that is heard of between two parts keeps its registration: it has lost what was taken so far.
+        A broker that heartbeats between two parts keeps its registration, and has lost the leaderships moved so far.
 
         Source: Kafka fences one stale broker per event.
         """
@@ -471,7 +476,7 @@ class Controller:
         self._checked_at_ms = now_ms
         self._watch_time_of_day(now_ms)
         if slept_ms > self._settings.timing.session_timeout_ms // 2:
-            # The silence was ours: a process that did not run cannot blame brokers for not being heard.
+            # This process did not run, so it could not receive heartbeats: no broker is to blame.
             self.sessions.grant_all(self._tip, now_ms)
             self.metrics.session_checks_late.inc()
             log.warning("session_checks_late", extra={"slept_ms": slept_ms})
@@ -491,7 +496,7 @@ class Controller:
         return True
 
     def _watch_time_of_day(self, now_ms: int) -> None:
-        """Tell when the machine's clock was set: no decision rests on it, but what the log says of times does."""
+        """Log when the machine's clock was set: no decision rests on it, but the times in the log do."""
         ahead_ms = self._unix_ms() - now_ms
         jumped_ms = ahead_ms - self._time_of_day_ahead_ms
         self._time_of_day_ahead_ms = ahead_ms
@@ -503,7 +508,7 @@ class Controller:
         cause = Cause("SESSION_EXPIRED", broker_epoch, {"broker_id": broker_id, "silent_ms": silent_ms})
         envelope = Envelope(actor=f"Controller:{self._settings.node_id}", cause=cause)
         decision = fence(self._context(own=broker_id), broker_id=broker_id, broker_epoch=broker_epoch)
-        # A part moves leaderships and leaves the registration as it is; heard of now, the broker must learn of it first.
+        # A part moves leaderships and leaves the registration as it is: the broker must not get an answer before it applied.
         self._broker_ends[broker_id] = self.append(decision, envelope).end_offset
         if decision.more:
             return False
@@ -532,12 +537,12 @@ class Controller:
             raise InvariantBroken(
                 f"Raft's voters are {_listed(voters)}, the log's {_listed(recorded)}: they change together or not at all"
             )
-        if recorded != self._voters:  # each leadership begins by saying who votes
+        if recorded != self._voters:  # each leadership begins with the voters in force
             self._voters = recorded
             log.info("voters_changed", extra={"voters": _listed(voters)})
 
     def _claim(self) -> None:
-        """Append a claim on the image as it will be once the journal's tail is folded."""
+        """Append a claim on the image as it will be once the journal's tail is applied."""
         self._drop_tip()
         image = self.committed
         for payload in self.raft.uncommitted():
@@ -625,7 +630,7 @@ class Controller:
 
     def on_restore(self, snapshot_id: str) -> None:
         self.committed = self._load_snapshot(snapshot_id)
-        # A snapshot does not tell which changes in parts are under way; their next part does.
+        # A snapshot does not say which changes in parts are under way; their next part does.
         self._leaving_committed = NOBODY
         self.metrics.snapshots_installed.inc()
         self._drop_tip()
@@ -660,7 +665,7 @@ def _batches_in(payload: bytes) -> Iterator[tuple[RecordBatch, bytes]]:
 
 
 def _changed_voters(before: MetadataImage, after: MetadataImage) -> Voters | None:
-    """Return who votes after a batch, None where it is the same members; where they are reached is not Raft's."""
+    """Return the voters after a batch; None if they are the same members: Raft does not need their addresses."""
     if after.quorum.voters is None or after.quorum.voters is before.quorum.voters:
         return None
     voters = identities(after.quorum.voters)

@@ -1,8 +1,8 @@
-"""Pure: soft state of the active controller: when each broker was last heard from, and what it reported.
+"""Pure: the sessions of brokers at the active controller: the last contact of each, and what it reported.
 
-None of it is in the log: a new claim begins with nothing and grants every unfenced broker one full session. A session is
-started by a broker's first fetch, not by its registration, and is over strictly later than `session_timeout_ms` after the
-last one. Times are monotonic and never go back, so brokers stand here in the order of their last contact.
+None of it is in the log: a new claim starts without sessions and grants every unfenced broker one full session. A broker's
+first heartbeat starts its session, not its registration. The session expires strictly later than `session_timeout_ms` after
+the last heartbeat. Times are monotonic and never go back, so the dict of sessions is in the order of last contact.
 """
 
 from typing import assert_never
@@ -24,8 +24,8 @@ from quorum.decide.decision import (
 class _Session:
     """The last contact of one registration.
 
-    `applied_offset` is what the broker reported last, exclusive; `known_offset` the same, but 0 again after its
-    registration changed: what it does from then on it has not told yet. `is_leaving` while parts of its shutdown are due.
+    `applied_offset` is what the broker reported last, exclusive. `known_offset`: like `applied_offset`, but reset to 0 when
+    the registration changes, until the broker reports again. `is_leaving`: parts of its shutdown are still due.
     """
 
     __slots__ = (
@@ -47,7 +47,7 @@ class _Session:
 
 
 class Sessions:
-    """Last contacts by broker; at most one registration of a broker is live at a time."""
+    """Sessions by broker; at most one registration of a broker has one at a time."""
 
     def __init__(self, *, session_timeout_ms: int) -> None:
         self.session_timeout_ms = session_timeout_ms

@@ -157,7 +157,7 @@ class AlterConfigs(Command):
 class AddVoter(Command):
     """Let an observer vote; `host` and `port` are where voters reach it. Source: KIP-853.
 
-    `replaces` is a directory of this id whose vote is judged as if it were taken already; for `validate_only` alone.
+    `replaces` is a directory of this id that the checks treat as removed already; for `validate_only` alone.
     """
 
     voter_id: NodeId

@@ -89,7 +89,7 @@ class FetchRequest(Shape, frozen=True):
 
 
 SESSION_TIMEOUT_HEADER: Final = "X-Session-Timeout-Ms"
-"""Of an answer to a fetch: the session timeout as the controller has it now, which registration told as it was then."""
+"""Header of an answer to a fetch: the session timeout as this controller has it now; a registration has the one of then."""
 
 
 class FetchKind(enum.Enum):

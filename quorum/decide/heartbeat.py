@@ -98,7 +98,7 @@ class _Broker:
         ONLINE    wants a fence -> FENCED; wants to shut down -> STOPPING if it leads anything, else may go
         STOPPING  leads nothing any more, and every active broker knows it -> may go
 
-    A broker that may go is fenced and told to shut down.
+    A broker that may go is fenced, and its answer says that it may shut down.
     """
 
     context: DecideContext

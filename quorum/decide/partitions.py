@@ -1,4 +1,4 @@
-"""Pure: who leads a partition, and what a change of it is written as.
+"""Pure: the leader of a partition, and the record of a change.
 
 A change starts from the partition as it is and a target ISR. A leader is valid if it is in the target ISR, may lead, and the
 directory of its replica is online. The election is one of three kinds:
@@ -155,7 +155,7 @@ def leads_any(image: MetadataImage, broker_id: BrokerId) -> bool:
 
 
 def directory_of(partition: PartitionImage, broker_id: BrokerId) -> Uuid:
-    """Return where a broker's replica of a partition lies, MIGRATING where that was never told."""
+    """Return where a broker's replica of a partition lies, MIGRATING if the broker never reported it."""
     return partition.directories[partition.replicas.index(broker_id)] if partition.directories else MIGRATING
 
 

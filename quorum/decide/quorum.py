@@ -1,4 +1,4 @@
-"""Pure: what a controller writes when it takes over, and who votes from then on."""
+"""Pure: the records of a new active controller, and changes of voters."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -46,7 +46,7 @@ def claim(image: MetadataImage, *, node_id: NodeId, cluster_id: str, voters: tup
     """Decide the batch with which a node becomes the active controller.
 
     The first claim of all founds the quorum of the configured voters, and the cluster's features. From then on the log
-    says who votes; the settings of the same voters only tell where they are reached.
+    names the voters; settings of the same voters only change their addresses.
     """
     voters = tuple(sorted(voters))
     records: list[Record] = [ControllerClaimRecord(node_id, image.controller_epoch + 1, cluster_id)]
@@ -73,8 +73,8 @@ def add_voter(context: DecideContext, command: AddVoter) -> Decision:
     Raises:
         DuplicateVoter: a voter has this id, with whatever directory: a wiped one must be removed first.
         InvalidRequest: the id is a broker's; the directory id is reserved or another voter's, or so is the address;
-            no host can be called so; CONTROLLERS_MAX vote already; something is to be replaced by a
-            change that is not only judged.
+            no host can be called so; CONTROLLERS_MAX vote already; a change that is not only
+            validated replaces something.
         and what `remove_voter` raises, of what is replaced.
 
     Source: KIP-853, AddVoterHandler.
@@ -127,13 +127,13 @@ def remove_voter(context: DecideContext, command: RemoveVoter) -> Decision:
 
 
 def identities(voters: Sequence[Voter]) -> dict[NodeId, Uuid]:
-    """Return who the voters are, wherever they are reached."""
+    """Return the voters by id and directory, whatever their addresses."""
     return {voter.node_id: voter.directory_id for voter in voters}
 
 
 def _voters(image: MetadataImage) -> tuple[Voter, ...]:
     assert image.quorum.voters is not None, (
-        "who decides is active, and the first claim of all founded the quorum"
+        "only an active controller decides, and the first claim of all founded the quorum"
     )
     return image.quorum.voters
 

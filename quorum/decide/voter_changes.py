@@ -1,4 +1,4 @@
-"""Pure: whether the quorum as Raft sees it can bear a change of who votes; the image's rules are in `decide/quorum.py`.
+"""Pure: whether the quorum as Raft sees it can bear a change of voters; the image's rules are in `decide/quorum.py`.
 
 Source: KIP-853 (an observer must have caught up); that a removal leaves a working majority is asked by us alone.
 """

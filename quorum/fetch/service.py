@@ -1,4 +1,4 @@
-"""Edge: MetadataFetch: who polls, what each is told, and the polls that are parked meanwhile."""
+"""Edge: MetadataFetch: evaluates polls, parks those that wait, and answers them."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ class FetchService(AppliedListener):
     """Answers polls on the active controller.
 
     A poll renews its broker's session when it arrives, and is answered only with proof of leadership newer than its
-    arrival: a commit of a batch appended after it, or a round of probes shared by all who wait. So a controller that
+    arrival: a commit of a batch appended after it, or a round of probes shared by all waiting polls. So a controller that
     slept and was deposed renews nobody.
     """
 
@@ -73,7 +73,7 @@ class FetchService(AppliedListener):
         if request.cluster_id != self._settings.cluster_id:
             raise InconsistentClusterId(
                 f"this is cluster {self._settings.cluster_id}, the request is for {request.cluster_id}: "
-                "correct the cluster id or the controllers in the settings of who asks"
+                "correct the cluster id or the controllers in the broker's settings"
             )
         should_shut_down = request.broker_id != OBSERVER and await self._heartbeat(request.heartbeat())
         if self._reply(request.position) is None and not should_shut_down:
@@ -152,7 +152,7 @@ class FetchService(AppliedListener):
         return state_of(image, request.broker_id, has_session=True)
 
     def _frames(self, from_offset: int, max_bytes: int) -> bytes:
-        """Read once for all who are woken by one commit: they wait at the same offset and get the same bytes."""
+        """Read once for all polls that one commit wakes: they wait at the same offset and get the same bytes."""
         key = (from_offset, max_bytes, self._log.end_offset)
         if self._last_read[:3] != key:
             self._last_read = (*key, self._log.read(from_offset, max_bytes=max_bytes))
