@@ -330,3 +330,12 @@ def client_from(args: argparse.Namespace) -> ClusterClient:
     except ValueError as error:
         fail_usage(args, str(error))
     return ClusterClient(bootstrap, timeout_s=args.timeout, rng=random.SystemRandom())
+
+
+def leader_url(client: ClusterClient) -> str:
+    """Return the URL of the active controller: a controller answers a read only after it has proof that it leads.
+
+    Raises:
+        Unavailable: no controller is active.
+    """
+    return client.get("/v1/configs?cluster=1").url

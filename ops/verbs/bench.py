@@ -5,8 +5,62 @@ import importlib
 from typing import Any
 
 from ops import render
+from ops.arguments import Noun, from_to
 from ops.bench.probes import watching
 from ops.talk import say, show
+
+
+def add_parsers(noun: Noun) -> None:
+    for name, does, has_peer in (
+        ("commit", "Durable writes over HTTP: one client, and many.", True),
+        ("failover", "How long writes stand still after the leader is killed.", True),
+        (
+            "blackhole",
+            "How long writes stand still after the leader falls silent: nothing is closed, nothing comes.",
+            True,
+        ),
+        ("handover", "How long writes stand still when leadership is handed over on purpose.", False),
+        ("steady", "Full load with nothing wrong: leadership must not move.", False),
+        (
+            "broker-loss",
+            "From fencing a broker of many leaderships to the slowest broker's applied time.",
+            False,
+        ),
+        ("broker-start", "From opening a broker's cache of 100,000 partitions to a current image.", False),
+        ("replay-digest", "The state digest of a log of 1M records in Spark, in a warm session.", False),
+    ):
+        measured = noun.verb(
+            name,
+            does,
+            run=run_bench,
+            parent=noun.flags.output,
+            examples=(f"bench {name} --json", *((f"bench {name} --peer etcd --json",) if has_peer else ())),
+        )
+        measured.set_defaults(bench=name.replace("-", "_"), has_peer=has_peer)
+        measured.add_argument(
+            "--peer",
+            action="append",
+            default=[],
+            choices=("etcd",),
+            help="measure it in the same run" if has_peer else "none has anything to compare here",
+        )
+        if name == "blackhole":
+            measured.add_argument(
+                "--rounds", type=from_to(1, 1_000), default=10, metavar="N", help="default: 10"
+            )
+            measured.add_argument(
+                "--timers",
+                choices=("20/150", "50/300"),
+                help="heartbeat and election timeout in ms; default: both",
+            )
+            measured.add_argument(
+                "--fault",
+                choices=("freeze", "cut", "to-leader", "from-leader"),
+                default="freeze",
+                help="SIGSTOP, nothing passes between it and the others, or one way only; default: freeze",
+            )
+        if name == "steady":
+            measured.add_argument("--minutes", type=float, default=10.0, metavar="M", help="default: 10")
 
 
 def run_bench(args: argparse.Namespace) -> int:

@@ -3,7 +3,9 @@
 import argparse
 from typing import Any
 
+from metadata_log.wire.shapes import INT32_MAX
 from ops import render
+from ops.arguments import Noun, from_to
 from ops.client import client_from
 from ops.render import Column
 from ops.talk import show
@@ -24,6 +26,24 @@ BROKERS = (
     Column("last_contact_ms_ago", "LAST CONTACT", _ago),
     Column("endpoints"),
 )
+
+
+def add_parsers(noun: Noun) -> None:
+    noun.verb(
+        "list",
+        "List brokers, their states and how far each has applied the log.",
+        run=run_list,
+        parent=noun.flags.network,
+        examples=("brokers list", "brokers list -o jsonl"),
+    )
+    describe = noun.verb(
+        "describe",
+        "Show one broker.",
+        run=run_describe,
+        parent=noun.flags.network,
+        examples=("brokers describe 11",),
+    )
+    describe.add_argument("broker_id", type=from_to(0, INT32_MAX), metavar="ID")
 
 
 def run_list(args: argparse.Namespace) -> int:

@@ -4,13 +4,35 @@ import argparse
 import urllib.parse
 from typing import Any
 
+from metadata_log.wire.shapes import INT32_MAX
 from ops import render
+from ops.arguments import Noun, from_to
 from ops.client import client_from
 from ops.render import Column
 from ops.talk import show
 from ops.verbs.topics import key_values
 
 CONFIGS = (Column("resource_type", "OF"), Column("resource_name", "WHOSE"), Column("name"), Column("value"))
+
+
+def add_parsers(noun: Noun) -> None:
+    for name, does, run, example, metavar in (
+        ("get", "Show settings.", run_get, "--topic orders", "K"),
+        ("set", "Set settings.", run_set, "--topic orders retention.ms=1000", "K=V"),
+        ("unset", "Remove settings.", run_unset, "--broker 11 log.cleaner.threads", "K"),
+    ):
+        verb = noun.verb(
+            name,
+            does,
+            run=run,
+            parent=noun.flags.network,
+            examples=(f"configs {name} {example}",),
+        )
+        whose = verb.add_mutually_exclusive_group(required=True)
+        whose.add_argument("--topic", metavar="T")
+        whose.add_argument("--broker", type=from_to(0, INT32_MAX), metavar="ID")
+        whose.add_argument("--cluster", action="store_true")
+        verb.add_argument("keys", nargs="*" if name == "get" else "+", metavar=metavar)
 
 
 def run_get(args: argparse.Namespace) -> int:

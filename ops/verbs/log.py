@@ -17,6 +17,7 @@ from metadata_log.errors import DamagedFile, InvalidRequest, OffsetCompacted, Un
 from metadata_log.log.lines import log_lines
 from metadata_log.node.data_directory import is_fresh, load_meta, renamed_os_errors
 from ops import render
+from ops.arguments import Noun, Parser, directory, existing_path, moment
 from ops.client import DEFAULT_CLUSTER_FILE, Answer, ClusterClient, Unreachable, client_from
 from ops.processes import running_process
 from ops.talk import fail_usage, say, show
@@ -51,6 +52,47 @@ class Frame(NamedTuple):
             if self.position is None:
                 raise damaged_answer(self.source, error) from error
             raise damaged_file(self.source, error, base=self.position) from error
+
+
+def add_parsers(noun: Noun) -> None:
+    dump = noun.verb(
+        "dump",
+        "Print records: of the cluster, or offline of a data directory, a segment or a snapshot.",
+        run=run_dump,
+        parent=noun.flags.network,
+        examples=(
+            "log dump --from -10m -o jsonl",
+            "log dump metaquorum-data/controller-1 --from 0 --until 50",
+        ),
+    )
+    dump.add_argument("path", nargs="?", type=existing_path, metavar="DIR|FILE")
+    _add_range(dump)
+    verify = noun.verb(
+        "verify",
+        "Check every frame of segments, snapshots and journals offline; damage is exit code 6 and names file and byte.",
+        run=run_verify,
+        parent=noun.flags.output,
+        examples=("log verify metaquorum-data/controller-1", "log verify 00000000000000000000.log"),
+    )
+    verify.add_argument(
+        "path", nargs="?", type=existing_path, metavar="DIR|FILE", help="default: all of ./metaquorum-data"
+    )
+    export = noun.verb(
+        "export",
+        "Write the cluster's log as Parquet, what is new only, and print the manifest.",
+        run=run_export,
+        parent=noun.flags.network,
+        examples=("log export --to export",),
+    )
+    export.add_argument("--to", type=directory, required=True, metavar="DIR")
+    _add_range(export)
+
+
+def _add_range(verb: Parser) -> None:
+    verb.add_argument(
+        "--from", dest="first", type=moment, metavar="WHEN", help="the first record; default: 0"
+    )
+    verb.add_argument("--until", type=moment, metavar="WHEN", help="below this one; default: the end")
 
 
 def run_dump(args: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from metadata_log.errors import DirectoryInUse, DiskFailed, InvariantBroken, MetadataError
 from metadata_log.node.data_directory import Role, read_meta, renamed_os_errors
+from ops.arguments import Noun
 from ops.log_format import PROCESS_FAILED, setup_logging
 from ops.processes import running_process
 from ops.settings import load_broker_settings, load_controller_settings
@@ -26,6 +27,19 @@ WHAT_NEXT: Final[Mapping[Role, str]] = {
     "it fetches everything again from the controllers",
 }
 """Behind a broken invariant whose message names no runbook."""
+
+
+def add_parsers(noun: Noun) -> None:
+    """Add the one verb of `controller` and of `broker`: both nouns share this file, as their processes start alike."""
+    role = noun.name
+    run = noun.verb(
+        "run",
+        f"Run one {role} in the foreground until SIGINT or SIGTERM.",
+        run=run_controller_process if role == "controller" else run_broker_process,
+        parent=None,
+        examples=(f"{role} run --config {role}.toml",),
+    )
+    run.add_argument("--config", type=Path, required=True, metavar="FILE")
 
 
 def run_controller_process(args: argparse.Namespace) -> int:

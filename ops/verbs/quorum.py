@@ -1,4 +1,4 @@
-"""Edge: `quorum status|health|transfer`; for the first two every controller is asked, and none needs to lead."""
+"""Edge: the arguments of all `quorum` verbs, and what `status`, `health` and `transfer` do; the first two need no leader."""
 
 import argparse
 import time
@@ -7,8 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Final, cast
 
+from metadata_log import limits
 from metadata_log.errors import Fault, OutcomeUnknown, Rejected, Unavailable
+from metadata_log.wire.shapes import INT32_MAX
 from ops import render
+from ops.arguments import Noun, directory_id, from_to, seconds
 from ops.client import Answer, ClusterClient, Unreachable, client_from, is_node_url
 from ops.health import (
     EXIT_CODES,
@@ -22,6 +25,7 @@ from ops.health import (
 )
 from ops.render import Column
 from ops.talk import say, show
+from ops.verbs import voters
 from ops.when import duration_text
 
 ONE_NODE_S: Final = 2.0
@@ -47,6 +51,76 @@ CONTROLLERS: Final = (
     Column("reachable"),
     Column("directory_id", "DIRECTORY"),
 )
+
+
+def add_parsers(noun: Noun) -> None:
+    noun.verb(
+        "status",
+        "Show who leads and how far each voter is. Asks every controller; needs no leader.",
+        run=run_status,
+        parent=noun.flags.network,
+        examples=("quorum status", "quorum status -o json"),
+    )
+    transfer = noun.verb(
+        "transfer",
+        "Have another controller lead, before work on the host of the one that does.",
+        run=run_transfer,
+        parent=noun.flags.network,
+        examples=("quorum transfer", "quorum transfer --to 2"),
+    )
+    transfer.add_argument(
+        "--to",
+        type=from_to(0, INT32_MAX),
+        metavar="ID",
+        help="default: of the voters that hold the whole log, the one linked longest",
+    )
+    _add_voter_parsers(noun)
+    health = noun.verb(
+        "health",
+        "Judge the cluster: green, yellow or red, and why (exit code 0, 10, 20).",
+        run=run_health,
+        parent=noun.flags.network,
+        examples=("quorum health", "quorum health --wait --for 30s --expect-brokers 3"),
+    )
+    health.add_argument("--wait", action="store_true", help="until it is green, at most --for")
+    health.add_argument(
+        "--for", dest="wait_s", type=seconds, default=30.0, metavar="DURATION", help="default: 30s"
+    )
+    health.add_argument(
+        "--expect-brokers", type=from_to(0, limits.BROKERS_MAX), metavar="N", help="online ones"
+    )
+
+
+def _add_voter_parsers(noun: Noun) -> None:
+    add = noun.verb(
+        "add-voter",
+        "Let a controller vote that follows as an observer and holds the whole log.",
+        run=voters.run_add,
+        parent=noun.flags.network,
+        examples=("quorum add-voter --id 4 --dry-run", "quorum add-voter --id 4"),
+    )
+    remove = noun.verb(
+        "remove-voter",
+        "Take a controller's vote; if it runs it goes on as an observer.",
+        run=voters.run_remove,
+        parent=noun.flags.network,
+        examples=("quorum remove-voter --id 4 --dry-run", "quorum remove-voter --id 4"),
+    )
+    replace = noun.verb(
+        "replace-voter",
+        "Let a controller's new disk vote in place of its lost one. May be run again after an interruption.",
+        run=voters.run_replace,
+        parent=noun.flags.patient,
+        examples=("quorum replace-voter --id 3 --dry-run", "quorum replace-voter --id 3 --timeout 5m"),
+    )
+    for verb in (add, remove, replace):
+        verb.add_argument("--id", type=from_to(0, INT32_MAX), required=True, metavar="N")
+        verb.add_argument(
+            "--dry-run", action="store_true", help="check, and say what would be; write nothing"
+        )
+    for verb, default in ((add, "the observer's"), (remove, "the voter's")):
+        verb.add_argument("--directory-id", type=directory_id, metavar="D", help=f"default: {default}")
+    add.add_argument("--raft", metavar="HOST:PORT", help="where voters reach it; default: as it says itself")
 
 
 def run_status(args: argparse.Namespace) -> int:
@@ -158,15 +232,6 @@ def _json(answer: Answer) -> Any:
         return answer.json()
     except Unreachable:
         return None
-
-
-def leader_url(client: ClusterClient) -> str:
-    """Return where the active controller answers: whoever answers a read has proof that it leads.
-
-    Raises:
-        Unavailable: nobody is active.
-    """
-    return client.get("/v1/configs?cluster=1").url
 
 
 def _brief(client: ClusterClient, urls: Sequence[str]) -> ClusterClient:

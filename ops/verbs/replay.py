@@ -5,11 +5,35 @@ from pathlib import Path
 from typing import Any, Final
 
 from ops import render
+from ops.arguments import Noun, directory, moment
 from ops.talk import fail_usage, show
 from ops.when import AtOffset
 
 QUICK_RECORDS: Final = 100_000
 """Up to so many, starting Spark takes longer than its work: it is started for speed at the start."""
+
+
+def add_parsers(noun: Noun) -> None:
+    digest = noun.verb(
+        "digest",
+        "Compute the state digest of an export.",
+        run=run_digest,
+        parent=noun.flags.output,
+        examples=("replay digest --export export", "replay digest --export export --at 1200 --engine duckdb"),
+    )
+    digest.add_argument("--at", type=moment, metavar="N", help="an end offset; default: the end")
+    digest.add_argument(
+        "--engine", choices=("spark", "duckdb", "fold"), default="spark", help="default: spark"
+    )
+    report = noun.verb(
+        "report",
+        "Tell in Markdown what happened: who led, which brokers were fenced, what it came to.",
+        run=run_report,
+        parent=noun.flags.output,
+        examples=("replay report --export export > report.md",),
+    )
+    for verb in (digest, report):
+        verb.add_argument("--export", type=directory, required=True, metavar="DIR")
 
 
 def run_digest(args: argparse.Namespace) -> int:

@@ -3,6 +3,7 @@
 import argparse
 
 from ops import render
+from ops.arguments import Noun, existing_path
 from ops.client import client_from
 from ops.render import Column
 from ops.talk import fail_usage, show
@@ -15,6 +16,31 @@ SNAPSHOTS = (
     Column("bytes", "SIZE", render.bytes_text),
     Column("sha256"),
 )
+
+
+def add_parsers(noun: Noun) -> None:
+    noun.verb(
+        "list",
+        "List the snapshots a controller holds.",
+        run=run_list,
+        parent=noun.flags.network,
+        examples=("snapshot list",),
+    )
+    noun.verb(
+        "take",
+        "Write a snapshot now.",
+        run=run_take,
+        parent=noun.flags.network,
+        examples=("snapshot take",),
+    )
+    check = noun.verb(
+        "verify",
+        "Check every frame, the count and the digest of a snapshot file; damage is exit code 6.",
+        run=run_verify,
+        parent=noun.flags.output,
+        examples=("snapshot verify 00000000000000001200-0000000003.snapshot",),
+    )
+    check.add_argument("path", type=existing_path, metavar="FILE")
 
 
 def run_list(args: argparse.Namespace) -> int:

@@ -5,9 +5,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from ops import render
+from ops.arguments import Noun, moment
 from ops.client import client_from
 from ops.talk import show
 from ops.when import time_text
+
+
+def add_parsers(noun: Noun) -> None:
+    state = noun.command(
+        run=run_state,
+        parent=noun.flags.network,
+        examples=("state", "state --at 1234 -o json", "state --at -2h"),
+    )
+    state.add_argument("--at", type=moment, metavar="WHEN", help="an end offset or a time; default: now")
 
 
 def run_state(args: argparse.Namespace) -> int:

@@ -8,9 +8,31 @@ from typing import Any
 from metadata_log.ids import NodeId, random_uuid, uuid_text
 from metadata_log.node.data_directory import Meta, format_directory, load_meta, read_meta
 from ops import render
+from ops.arguments import Noun
 from ops.processes import running_process
 from ops.settings import cluster_id, load_for_format
 from ops.talk import fail_usage, say, show
+
+
+def add_parsers(noun: Noun) -> None:
+    form = noun.verb(
+        "format",
+        "Make the data directory of one node. Never formats twice.",
+        run=run_format,
+        parent=noun.flags.output,
+        examples=("storage format --config controller.toml --cluster-id 4L6g3nShT-eMCtK--X86sw",),
+    )
+    form.add_argument("--config", type=Path, required=True, metavar="FILE")
+    form.add_argument("--cluster-id", metavar="ID", help="22 characters; where FILE has no cluster_id")
+    about = noun.verb(
+        "info",
+        "Show whose a data directory is, and whether its process runs.",
+        run=run_info,
+        parent=noun.flags.output,
+        examples=("storage info --config controller.toml", "storage info metaquorum-data/controller-1"),
+    )
+    about.add_argument("directory", nargs="?", type=Path, metavar="DIR")
+    about.add_argument("--config", type=Path, metavar="FILE")
 
 
 def run_format(args: argparse.Namespace) -> int:

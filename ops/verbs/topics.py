@@ -6,7 +6,9 @@ import urllib.parse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from metadata_log.wire.shapes import INT32_MAX
 from ops import render
+from ops.arguments import Noun, from_to
 from ops.client import client_from
 from ops.render import Column
 from ops.talk import fail_usage, show
@@ -25,6 +27,44 @@ PARTITIONS = (
     Column("isr"),
     Column("leader_recovery_state", "RECOVERY"),
 )
+
+
+def add_parsers(noun: Noun) -> None:
+    create = noun.verb(
+        "create",
+        "Create a topic.",
+        run=run_create,
+        parent=noun.flags.network,
+        examples=(
+            "topics create orders --partitions 6 --replication-factor 3 --config retention.ms=86400000",
+            "topics create pinned --assignment '[[11,12],[12,13]]'",
+        ),
+    )
+    create.add_argument("name", metavar="NAME")
+    create.add_argument("--partitions", type=from_to(1, INT32_MAX), metavar="N")
+    create.add_argument("--replication-factor", type=from_to(1, 32767), metavar="R")
+    create.add_argument("--assignment", metavar="JSON", help="replicas of each partition: [[11,12],[12,13]]")
+    create.add_argument("--config", action="append", default=[], metavar="K=V", help="may be repeated")
+    create.add_argument("--validate-only", action="store_true", help="write nothing")
+    noun.verb(
+        "list",
+        "List topics.",
+        run=run_list,
+        parent=noun.flags.network,
+        examples=("topics list",),
+    )
+    for name, does, run in (
+        ("describe", "Show a topic and its partitions.", run_describe),
+        ("delete", "Delete a topic.", run_delete),
+    ):
+        verb = noun.verb(
+            name,
+            does,
+            run=run,
+            parent=noun.flags.network,
+            examples=(f"topics {name} orders",),
+        )
+        verb.add_argument("name", metavar="NAME")
 
 
 def run_create(args: argparse.Namespace) -> int:

@@ -6,9 +6,12 @@ import os
 import shlex
 import signal
 import time
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
+from metadata_log import limits
 from ops import render
+from ops.arguments import Noun, from_to
 from ops.client import BOOTSTRAP_VARIABLE
 from ops.local_cluster import (
     Active,
@@ -25,6 +28,20 @@ from ops.when import time_text
 LOOK_S = 0.25
 """How often the cluster is looked at; a change is told while the one who caused it still watches."""
 FAILED = 6
+LOCAL_BROKERS_MAX: Final = 50
+"""Each broker is a process of some 60 MB on this machine."""
+
+
+def add_parsers(noun: Noun) -> None:
+    up = noun.command(
+        run=run_up,
+        parent=noun.flags.output,
+        examples=("up", "up --controllers 5 --brokers 2 --dir /tmp/cluster", "up --demo"),
+    )
+    up.add_argument("--controllers", type=from_to(1, limits.CONTROLLERS_MAX), metavar="N", help="default: 3")
+    up.add_argument("--brokers", type=from_to(0, LOCAL_BROKERS_MAX), metavar="N", help="default: 3")
+    up.add_argument("--dir", type=Path, default=Path("metaquorum-data"), help="default: ./metaquorum-data")
+    up.add_argument("--demo", action="store_true", help="show by itself what a cluster does, then stop")
 
 
 def run_up(args: argparse.Namespace) -> int:

@@ -1,7 +1,8 @@
-"""Edge: `quorum add-voter|remove-voter|replace-voter`; each finds out for itself what its flags leave out.
+"""Edge: what `quorum add-voter|remove-voter|replace-voter` do; each asks the leader for what its flags leave out.
 
-Replacing is removing and adding, each committed by itself. Where it stands is read from the quorum, never remembered
-here, so that it can be run again after any interruption and goes on from there.
+Their arguments stand with the noun's others in `quorum.py`; their behaviour is a file of its own for its length.
+`replace-voter` removes one voter and adds another, each as a committed change. It reads its progress from the quorum
+and keeps none here, so it can be run again after any interruption.
 """
 
 import argparse
@@ -11,10 +12,9 @@ from typing import Any, Final, NamedTuple, cast
 
 from metadata_log.errors import DuplicateVoter, InvalidRequest, MetadataError, NotCaughtUp, VoterNotFound
 from metadata_log.limits import VOTER_CAUGHT_UP_MS
-from ops.client import ClusterClient, Unreachable, client_from
+from ops.client import ClusterClient, Unreachable, client_from, leader_url
 from ops.health import is_quorum
 from ops.talk import say, show
-from ops.verbs.quorum import leader_url
 
 LOOK_AGAIN_S: Final = 0.25
 LAST_REQUEST_S: Final = 1.0

@@ -1,0 +1,186 @@
+"""Edge: the parts of which a noun builds its parsers: parsers that suggest, shared flags, and readers of single values."""
+
+import argparse
+import difflib
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, NoReturn, TypeAlias
+
+from metadata_log.ids import uuid_from_text
+from ops import when
+from ops.render import OUTPUTS
+
+USAGE: Final = 2
+"""The exit code of a usage error."""
+WAIT_MAX_S: Final = 24 * 3600.0
+"""The longest duration of a flag: a socket takes no timeout of a hundred years."""
+UNRECOGNIZED: Final = "unrecognized arguments: "
+_INVALID_CHOICE: Final = re.compile(
+    r"argument [^:]+: invalid choice: (?P<given>.+) \(choose from (?P<choices>.+)\)"
+)
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that suggests the nearest choice or option for a misspelt one.
+
+    It adds no suggestion to any other message, because such a message names the options that it is about.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(allow_abbrev=False, **options)
+
+    def error(self, message: str) -> NoReturn:
+        given: list[str] = []
+        known: list[str] = []
+        if choice := _INVALID_CHOICE.fullmatch(message):
+            given, known = [choice["given"].strip("'\"")], re.findall(r"[\w-]+", choice["choices"])
+        elif message.startswith(UNRECOGNIZED):
+            words = message.removeprefix(UNRECOGNIZED).split()
+            given = [word.partition("=")[0] for word in words if word.startswith("--")]
+            known = [option for action in self._actions for option in action.option_strings]
+        for word in given:
+            near = difflib.get_close_matches(word, known, n=1, cutoff=0.75)
+            if near:
+                message = f"{message}; did you mean {near[0]}?"
+                break
+        self.print_usage(sys.stderr)
+        self.exit(USAGE, f"{self.prog}: {message}\n")
+
+
+def moment(text: str) -> when.When:
+    try:
+        return when.parse_when(text, now_ms=time.time_ns() // 1_000_000)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def seconds(text: str) -> float:
+    try:
+        duration_s = when.parse_duration_ms(text) / 1_000
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    if duration_s > WAIT_MAX_S:
+        raise argparse.ArgumentTypeError(f"{text!r} is longer than a day")
+    return duration_s
+
+
+def existing_path(text: str) -> Path:
+    if not Path(text).exists():
+        raise argparse.ArgumentTypeError(f"there is no {text}")
+    return Path(text)
+
+
+def directory(text: str) -> Path:
+    """Read the path of a directory, or of one to be made: nothing else stands on the way."""
+    if not text:
+        raise argparse.ArgumentTypeError("the empty text names no directory; the current one is .")
+    path = Path(text)
+    there = next((step for step in (path, *path.parents) if os.path.lexists(step)), path.parent)
+    if os.path.lexists(there) and not there.is_dir():
+        raise argparse.ArgumentTypeError(f"{there} is no directory: name one, or one to be made")
+    return path
+
+
+def directory_id(text: str) -> str:
+    try:
+        uuid_from_text(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return text
+
+
+def from_to(low: int, high: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not text.isascii() or not text.isdigit() or not low <= int(text) <= high:
+            raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {low} to {high}")
+        return int(text)
+
+    return parse
+
+
+Run: TypeAlias = Callable[[argparse.Namespace], int]
+"""What a verb does with its arguments; it returns the exit code."""
+
+
+class SharedFlags:
+    """The flags that many verbs have in common, as parents of their parsers."""
+
+    def __init__(self) -> None:
+        self.output = argparse.ArgumentParser(add_help=False)
+        shown = self.output.add_argument_group("output").add_mutually_exclusive_group()
+        shown.add_argument("-o", "--output", choices=OUTPUTS, default="table", help="default: table")
+        shown.add_argument("--json", dest="output", action="store_const", const="json", help="as -o json")
+        self.network = self._network(timeout_s=10)
+        self.patient = self._network(timeout_s=60)
+        """For verbs that wait for something to happen."""
+
+    def _network(self, *, timeout_s: int) -> argparse.ArgumentParser:
+        network = argparse.ArgumentParser(add_help=False, parents=[self.output])
+        asked = network.add_argument_group("network")
+        asked.add_argument("--bootstrap", metavar="URL[,URL...]", help="controllers to ask")
+        asked.add_argument(
+            "--timeout",
+            type=seconds,
+            default=float(timeout_s),
+            metavar="S",
+            help=f"repetitions included; default: {timeout_s}",
+        )
+        return network
+
+
+class Noun:
+    """One noun of the command line, to which its file in ops/verbs adds parsers.
+
+    A noun either has verbs (`topics list`) or is one command by itself (`state`).
+    """
+
+    def __init__(self, nouns: Any, name: str, about: str, flags: SharedFlags) -> None:
+        self.name = name
+        self.flags = flags
+        self._about = about
+        self._nouns = nouns
+        self._verbs: Any = None
+
+    def verb(
+        self,
+        name: str,
+        about: str,
+        *,
+        run: Run,
+        parent: argparse.ArgumentParser | None,
+        examples: Sequence[str],
+    ) -> Parser:
+        """Add a verb; `fail` of its arguments ends in a usage error."""
+        if self._verbs is None:
+            parser = self._nouns.add_parser(self.name, help=self._about, description=self._about)
+            self._verbs = parser.add_subparsers(metavar="VERB", required=True, parser_class=Parser)
+        return self._command(self._verbs, name, about, run=run, parent=parent, examples=examples)
+
+    def command(self, *, run: Run, parent: argparse.ArgumentParser, examples: Sequence[str]) -> Parser:
+        """Make the noun itself a command."""
+        return self._command(self._nouns, self.name, self._about, run=run, parent=parent, examples=examples)
+
+    @staticmethod
+    def _command(
+        commands: Any,
+        name: str,
+        about: str,
+        *,
+        run: Run,
+        parent: argparse.ArgumentParser | None,
+        examples: Sequence[str],
+    ) -> Parser:
+        listed = "\n".join(f"  metaquorum {example}" for example in examples)
+        parser: Parser = commands.add_parser(
+            name,
+            help=about,
+            description=f"{about}\n\nexamples:\n{listed}",
+            parents=[] if parent is None else [parent],
+        )
+        parser.set_defaults(run=run, fail=parser.error)
+        return parser
