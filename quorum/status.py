@@ -1,7 +1,7 @@
-"""Edge: what one controller can truthfully say of itself and of the quorum, with a leader or without."""
+"""Edge: the status of one controller and of the quorum as it sees it, with a leader or without."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, TypeAlias
 
 from metadata_log import limits
 from metadata_log.digest import digest
@@ -16,8 +16,8 @@ from quorum.log.snapshot_keeper import SnapshotKeeper
 from quorum.raft.raft_log import PeerStatus, RaftStatus, Role
 from quorum.raft.transport import Refusal
 
-READY_WITHIN_MS = 5_000
-"""A ready node has seen a commit so recently: an idle leader commits an empty entry every second."""
+READY_WITHIN_MS: Final = 5_000
+"""A ready node has seen a commit within this time: an idle leader commits an empty entry every second."""
 
 
 ALREADY_FOUNDED: Final = (
@@ -30,11 +30,13 @@ SET_BACK: Final = (
     "Stop it, and treat it as one that lost its disk"
 )
 FREE_BYTES_TO_WARN: Final = limits.JOURNAL_FILE_BYTES + limits.FREE_BYTES_TO_START
-"""The journal's next file may take so much at any time, and something must be left to work with."""
+"""Room for the journal's next file, which it may begin at any time, and for the rest of the work."""
+Reason: TypeAlias = tuple[str, str]
+"""Code and detail."""
 
 
 class QuorumStatus:
-    """Reads the parts; owns nothing."""
+    """Describes this controller and the quorum from the parts of the node; owns none of them."""
 
     def __init__(
         self,
@@ -53,10 +55,11 @@ class QuorumStatus:
         free_bytes: Callable[[], int],
         recent: RecentFaults,
     ) -> None:
-        """Take this node's own directory, and where a controller says that it is reached, HOST:PORT for Raft and the URL of
-        its HTTP: None if unknown.
+        """`address` and `url` return where a controller reports that it is reached: HOST:PORT for Raft and the URL of its
+        HTTP, None if unknown.
 
-        Of the links: with whom there is none, and why; how many were dropped for what came on them. Of the disk: its room.
+        `refused` returns the controllers with whom there is no link, and why. `foreign_bytes_total` returns how many links
+        were dropped because of what arrived on them. `free_bytes` returns the room on the disk.
         """
         self.settings = settings
         self.controller = controller
@@ -74,13 +77,15 @@ class QuorumStatus:
         self.snapshot_set_aside: str | None = None
         """What was wrong with the snapshot that this node set aside since it started."""
         self.log_not_completed: str | None = None
-        """What the log lacked when this node started, and could not be had."""
+        """What the log lacked when this node started, if no other controller had it."""
 
     def raft(self) -> RaftStatus:
         return self.controller.raft.status()
 
+    # --- what /v1/quorum reports
+
     def quorum(self) -> dict[str, Any]:
-        """Return `/v1/quorum`: leader_id -1 where none is known, None for what this node does not know."""
+        """Return `/v1/quorum`: leader_id is -1 if none is known; None stands for what this node does not know."""
         raft, committed = self.raft(), self.controller.committed
         leader_id = -1 if raft.leader_id is None else raft.leader_id
         return {
@@ -103,8 +108,7 @@ class QuorumStatus:
         return [self._row(raft, node_id, directory_id) for node_id, directory_id in sorted(observers)]
 
     def _row(self, raft: RaftStatus, node_id: NodeId, directory_id: Uuid) -> dict[str, Any]:
-        """Return what is known here of a voter or an observer, this node included."""
-        end_offset = self.controller.committed.end_offset
+        """Return what this node knows of a voter or an observer, itself included."""
         is_voter = raft.voters.get(node_id) == directory_id
         described: dict[str, Any] = {
             "id": node_id,
@@ -118,26 +122,36 @@ class QuorumStatus:
             "last_caught_up_ms_ago": None,
             "reachable": True,
         }
-        if (node_id, directory_id) == (self.settings.node_id, self.directory_id):
-            return described | {
-                "role": raft.role.value if is_voter else "observer",
-                "end_offset": end_offset,
-                "log_start_offset": self.committed_log.log_start_offset,
-                "lag_records": 0 if raft.role is Role.LEADER else None,
-                "last_caught_up_ms_ago": 0 if raft.role is Role.LEADER else None,
-            }
-        peer = _peer(raft, node_id, directory_id)
-        if peer is None or not peer.reachable:
-            described |= {"reachable": False, "role": None}
-        if peer is not None:
-            described["last_caught_up_ms_ago"] = peer.last_caught_up_ms_ago
-            if peer.entries_behind == 0:
-                described |= {"end_offset": end_offset, "lag_records": 0}
-        return described
+        if self._is_this_node(node_id, directory_id):
+            return described | self._own_position(raft)
+        return described | self._peer_position(_peer(raft, node_id, directory_id))
+
+    def _own_position(self, raft: RaftStatus) -> dict[str, Any]:
+        leads = raft.role is Role.LEADER
+        return {
+            "role": raft.role.value if raft.is_voter else "observer",
+            "end_offset": self.controller.committed.end_offset,
+            "log_start_offset": self.committed_log.log_start_offset,
+            "lag_records": 0 if leads else None,
+            "last_caught_up_ms_ago": 0 if leads else None,
+        }
+
+    def _peer_position(self, peer: PeerStatus | None) -> dict[str, Any]:
+        if peer is None:
+            return {"reachable": False, "role": None}
+        position: dict[str, Any] = {"last_caught_up_ms_ago": peer.last_caught_up_ms_ago}
+        if not peer.reachable:
+            position |= {"reachable": False, "role": None}
+        if peer.entries_behind == 0:
+            position |= {"end_offset": self.controller.committed.end_offset, "lag_records": 0}
+        return position
+
+    def _is_this_node(self, node_id: NodeId, directory_id: Uuid) -> bool:
+        return (node_id, directory_id) == (self.settings.node_id, self.directory_id)
 
     def _address(self, node_id: NodeId, directory_id: Uuid) -> str | None:
-        """Return where a controller is reached: as the log says of a voter, as the node itself says of an observer."""
-        if (node_id, directory_id) == (self.settings.node_id, self.directory_id):
+        """Return where a controller is reached: a voter's address from the log, an observer's as it reports it."""
+        if self._is_this_node(node_id, directory_id):
             return address_text(self.settings.raft_address)
         for voter in self.controller.committed.quorum.voters or ():
             if (voter.node_id, voter.directory_id) == (node_id, directory_id) and voter.endpoints:
@@ -145,71 +159,75 @@ class QuorumStatus:
         configured = next((voter.raft for voter in self.settings.voters if voter.id == node_id), None)
         return self.address(node_id) or (None if configured is None else address_text(configured))
 
+    # --- what /readyz reports
+
     def reasons_not_ready(self) -> list[dict[str, str]]:
-        """Return why this node should not be relied on now; none: it is ready."""
+        """Return why this node should not be relied on now; a ready node has no reason."""
         raft = self.raft()
-        reasons: list[tuple[str, str]] = []
+        return _listed(*self._leader_reasons(raft), *self._commit_reasons(raft))
+
+    def _leader_reasons(self, raft: RaftStatus) -> Iterator[Reason]:
         if raft.leader_id is None:
             count = len(raft.voters)
             wanted = (
-                "the quorum's one voter" if count == 1 else f"{count // 2 + 1} of the quorum's {count} voters"
+                "is the quorum's one voter"
+                if count == 1
+                else f"are {count // 2 + 1} of the quorum's {count} voters"
             )
-            verb = "is" if count == 1 else "are"
-            reasons.append(("NO_LEADER", f"no leader is known; {verb} {wanted} running and connected?"))
+            yield "NO_LEADER", f"no leader is known; {wanted} running and connected?"
             if raft.joins and raft.is_voter:
-                reasons.append(("ALREADY_FOUNDED", ALREADY_FOUNDED))
+                yield "ALREADY_FOUNDED", ALREADY_FOUNDED
         elif raft.role is Role.LEADER and not self.controller.is_active:
-            reasons.append(("NOT_ACTIVE", "this node leads but its claim is not committed yet"))
+            yield "NOT_ACTIVE", "this node leads but its claim is not committed yet"
+
+    def _commit_reasons(self, raft: RaftStatus) -> Iterator[Reason]:
         if raft.committed_ms_ago is None:
-            reasons.append(("NOTHING_COMMITTED", "nothing was committed under the present leader yet"))
+            yield "NOTHING_COMMITTED", "nothing was committed under the present leader yet"
         elif raft.committed_ms_ago > READY_WITHIN_MS:
-            reasons.append(("NOT_COMMITTING", f"the last commit was seen {raft.committed_ms_ago} ms ago"))
+            yield "NOT_COMMITTING", f"the last commit was seen {raft.committed_ms_ago} ms ago"
         if raft.disk_stalled_ms > self.settings.timing.election_timeout_max_ms:
-            reasons.append(
-                ("DISK_STALLED", f"a sync of the journal has been running for {raft.disk_stalled_ms} ms")
-            )
-        return [{"code": code, "detail": detail} for code, detail in reasons]
+            yield "DISK_STALLED", f"a sync of the journal has been running for {raft.disk_stalled_ms} ms"
 
     def warnings(self) -> list[dict[str, str]]:
-        """Return what an operator should see to although this node serves as it should."""
-        found = [] if self.keeper.failure is None else [("SNAPSHOT_FAILED", self.keeper.failure)]
-        found += [
-            ("LOG_DAMAGED", f"{reason}; waiting for a controller that has this file's frames")
-            for reason in self.repair.damaged.values()
-        ]
+        """Return the problems that an operator should solve although this node serves."""
+        raft = self.raft()
+        return _listed(*self._disk_warnings(), *self._quorum_warnings(raft), *self._log_warnings())
+
+    def _disk_warnings(self) -> Iterator[Reason]:
+        if self.keeper.failure is not None:
+            yield "SNAPSHOT_FAILED", self.keeper.failure
+        for reason in self.repair.damaged.values():
+            yield "LOG_DAMAGED", f"{reason}; waiting for a controller that has this file's frames"
         if self.snapshot_set_aside is not None:
-            found.append(("SNAPSHOT_SET_ASIDE", f"{self.snapshot_set_aside}; it lies in quarantine"))
+            yield "SNAPSHOT_SET_ASIDE", f"{self.snapshot_set_aside}; it lies in quarantine"
         free = self.free_bytes()
         if free < FREE_BYTES_TO_WARN:
-            said = (
-                f"only {free} bytes are free at {self.settings.data_dir}: a full disk stops this controller"
+            directory = self.settings.data_dir
+            yield (
+                "DISK_NEARLY_FULL",
+                f"only {free} bytes are free at {directory}: a full disk stops this controller",
             )
-            found.append(("DISK_NEARLY_FULL", said))
-        found += [
-            (refusal.error, f"a link with controller {peer} is refused: {refusal.message}")
-            for peer, refusal in sorted(self.refused().items())
-        ]
-        raft = self.raft()
-        found += [
-            ("VOTER_FORGOT", f"controller {peer.node_id} {SET_BACK}") for peer in raft.peers if peer.forgot
-        ]
+
+    def _quorum_warnings(self, raft: RaftStatus) -> Iterator[Reason]:
+        for node_id, refusal in sorted(self.refused().items()):
+            yield refusal.error, f"a link with controller {node_id} is refused: {refusal.message}"
+        for peer in raft.peers:
+            if peer.forgot:
+                yield "VOTER_FORGOT", f"controller {peer.node_id} {SET_BACK}"
         if raft.snapshot_not_fetched is not None:
-            found.append(
-                (
-                    "SNAPSHOT_NOT_FETCHED",
-                    f"this node needs a snapshot to catch up: {raft.snapshot_not_fetched}",
-                )
+            yield (
+                "SNAPSHOT_NOT_FETCHED",
+                f"this node needs a snapshot to catch up: {raft.snapshot_not_fetched}",
             )
         if not raft.is_voter:
-            found.append(("NOT_A_VOTER", self._why_no_voter(raft)))
-        segments = self.committed_log.segments
-        if segments.damage is not None:
-            found.append(
-                ("LOG_CUT", f"{segments.damage}; cut off when this node started, its copy is in quarantine")
-            )
+            yield "NOT_A_VOTER", self._why_no_voter(raft)
+
+    def _log_warnings(self) -> Iterator[Reason]:
+        damage = self.committed_log.segments.damage
+        if damage is not None:
+            yield "LOG_CUT", f"{damage}; cut off when this node started, its copy is in quarantine"
         if self.log_not_completed is not None:
-            found.append(("LOG_CUT", self.log_not_completed))
-        return [{"code": code, "detail": detail} for code, detail in found]
+            yield "LOG_CUT", self.log_not_completed
 
     def _why_no_voter(self, raft: RaftStatus) -> str:
         node_id = self.settings.node_id
@@ -229,6 +247,10 @@ class QuorumStatus:
             "this controller follows without a vote; to let it vote: "
             f"metaquorum quorum add-voter --id {node_id}"
         )
+
+
+def _listed(*reasons: Reason) -> list[dict[str, str]]:
+    return [{"code": code, "detail": detail} for code, detail in reasons]
 
 
 def _peer(raft: RaftStatus, node_id: NodeId, directory_id: Uuid) -> PeerStatus | None:
