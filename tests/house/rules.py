@@ -26,6 +26,22 @@ ARROWS: Final[Mapping[str, frozenset[str]]] = {
 }
 """Which rooms a room may import; `replay/` is a room of its own, for `ops` (and tests) alone."""
 
+IMAGE_INTERNALS: Final = (
+    "metadata_log.apply",
+    "metadata_log.image.subject",
+    "metadata_log.image.snapshot_rows",
+    "metadata_log.image.results",
+    "metadata_log.image.*.*Builder",
+)
+"""How an image is built and stored. A door reads images and their views, and nothing of this."""
+NEVER_IMPORTED: Final[Mapping[str, tuple[str, ...]]] = {
+    "quorum/http/*.py": ("quorum.kafka", *IMAGE_INTERNALS),
+    "quorum/kafka/*.py": ("quorum.http", *IMAGE_INTERNALS),
+    "quorum/decide/*.py": ("quorum.http", "quorum.kafka", "json", "base64"),
+}
+"""By pattern of path: modules, or what stands in them, that a room within `quorum` never imports. Each door to the quorum
+renders the same decisions in its own way; a decision knows no door and no encoding."""
+
 THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     # Whatever is read from outside is validated by one library, wherever its shape is declared.
     "*.py": frozenset({"msgspec"}),
@@ -178,6 +194,15 @@ def imports_only_along_the_arrows(module: Module) -> Iterator[str]:
             yield f"line {line}: {_room(module.dotted)} may not import {room}"
 
 
+def doors_and_decisions_stay_apart(module: Module) -> Iterator[str]:
+    for glob, never in NEVER_IMPORTED.items():
+        if not fnmatchcase(module.path, glob):
+            continue
+        for line, name in module.imports:
+            if any(fnmatchcase(name, one) or fnmatchcase(name, f"{one}.*") for one in never):
+                yield f"line {line}: {name} is not for {glob} (the table is in tests/house/rules.py)"
+
+
 def third_party_only_where_listed(module: Module) -> Iterator[str]:
     allowed = frozenset[str]().union(
         *(names for glob, names in THIRD_PARTY.items() if fnmatchcase(module.path, glob))
@@ -292,6 +317,7 @@ def records_declare_their_secrets(module: Module) -> Iterator[str]:
 
 RULES: Final[tuple[Callable[[Module], Iterator[str]], ...]] = (
     imports_only_along_the_arrows,
+    doors_and_decisions_stay_apart,
     third_party_only_where_listed,
     heading_says_pure_or_edge,
     pure_reaches_nothing,
