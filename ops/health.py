@@ -98,7 +98,7 @@ def judge(
     broker_ready: Mapping[int, Mapping[str, Any]],
     expect_brokers: int | None,
 ) -> dict[str, Any]:
-    """Return {"health", "reasons", "passed"}; what passed within the last hour is told and changes no colour.
+    """Return {"health", "reasons", "recent_warnings"}; the warnings of the last hour are listed and change no colour.
 
     `brokers` are the items of /v1/brokers, None where no controller is active; `broker_ready` is what /readyz of those
     that answered says, by id.
@@ -118,7 +118,7 @@ def judge(
     return {
         "health": health,
         "reasons": [{"code": reason.code, "detail": reason.detail} for reason in reasons],
-        "passed": [fault for who, each in ready for fault in _passed(who, each)],
+        "recent_warnings": [fault for who, each in ready for fault in _recent_warnings(who, each)],
     }
 
 
@@ -129,8 +129,8 @@ def _of_themselves(ready: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[R
             yield Reason("yellow", reason["code"], f"{who}: {reason['detail']}")
 
 
-def _passed(who: str, said: Mapping[str, Any]) -> Iterator[dict[str, str]]:
-    """Yield the faults that a node met and survived, without those which it still has."""
+def _recent_warnings(who: str, said: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+    """Yield the warnings that a node logged within the last hour, without the conditions that it still reports."""
     present = {reason["code"] for reason in said["reasons"]}
     for fault in said.get("recent_warnings", ()):
         if fault["code"] not in present:

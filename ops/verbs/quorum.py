@@ -184,7 +184,7 @@ def run_health(args: argparse.Namespace) -> int:
 
 
 def _reasons(judged: Mapping[str, Any]) -> Iterator[str]:
-    for key, mark in (("reasons", ""), ("passed", "passed: ")):
+    for key, mark in (("reasons", ""), ("recent_warnings", "recent warning: ")):
         for reason in judged[key]:
             yield f"  {mark}{reason['code']}: {reason['detail']}"
 

@@ -123,7 +123,7 @@ def test_health(
     codes: list[str],
 ) -> None:
     judged = judge(answers, brokers, broker_ready={11: READY}, expect_brokers=expected)
-    assert (judged["health"], judged["passed"]) == (health, [])
+    assert (judged["health"], judged["recent_warnings"]) == (health, [])
     assert [reason["code"] for reason in judged["reasons"]] == codes
 
 
@@ -147,7 +147,7 @@ def test_a_broker_says_itself_what_it_met() -> None:
     ]
 
 
-def test_what_passed_is_told_and_changes_no_colour() -> None:
+def test_recent_warnings_are_listed_and_change_no_colour() -> None:
     dropped = {"code": "RAFT_LINK_DROPPED", "detail": "peer_id 2", "count": 3, "ms_ago": 12_000}
     late = {"code": "SESSION_CHECKS_LATE", "detail": "", "count": 1, "ms_ago": 5}
     answers = all_of(ready=READY | {"recent_warnings": [dropped, late]})
@@ -155,22 +155,25 @@ def test_what_passed_is_told_and_changes_no_colour() -> None:
         answers, ONLINE, broker_ready={11: READY | {"recent_warnings": [late]}}, expect_brokers=None
     )
     assert (judged["health"], judged["reasons"]) == ("green", [])
-    assert judged["passed"] == [
+    assert judged["recent_warnings"] == [
         {"code": "RAFT_LINK_DROPPED", "detail": "controller 1: 3 times, the last 12s ago: peer_id 2"},
         {"code": "SESSION_CHECKS_LATE", "detail": "controller 1: 5ms ago"},
         {"code": "SESSION_CHECKS_LATE", "detail": "broker 11: 5ms ago"},
     ]
 
 
-def test_what_lasts_is_not_told_as_passed_too() -> None:
-    passed = {"code": "DISK_STALLED", "detail": "stalled_ms 700", "count": 1, "ms_ago": 90}
+def test_a_condition_that_lasts_is_no_recent_warning_too() -> None:
+    warning = {"code": "DISK_STALLED", "detail": "stalled_ms 700", "count": 1, "ms_ago": 90}
     judged = judge(
-        all_of(ready=NOT_READY | {"recent_warnings": [passed]}),
+        all_of(ready=NOT_READY | {"recent_warnings": [warning]}),
         ONLINE,
         broker_ready={},
         expect_brokers=None,
     )
-    assert ([reason["code"] for reason in judged["reasons"]], judged["passed"]) == (["DISK_STALLED"], [])
+    assert ([reason["code"] for reason in judged["reasons"]], judged["recent_warnings"]) == (
+        ["DISK_STALLED"],
+        [],
+    )
 
 
 def test_the_status_is_the_leaders_view_completed_by_what_others_say_of_themselves() -> None:
