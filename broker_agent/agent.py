@@ -12,7 +12,7 @@ import logging
 import os
 import random
 import signal
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -33,13 +33,15 @@ from metadata_log.errors import (
     DamagedFile,
     DiskFailed,
     DuplicateBrokerRegistration,
-    Fault,
     InvariantBroken,
     MetadataError,
     SnapshotNotFound,
+    leaves,
+    most_telling,
 )
 from metadata_log.ids import NO_NODE, random_uuid
 from metadata_log.image.metadata_image import EMPTY, Delta, MetadataImage
+from metadata_log.node.addresses import read_url
 from metadata_log.node.clock import monotonic_ms, unix_ms
 from metadata_log.node.data_directory import (
     DirectoryLock,
@@ -220,7 +222,7 @@ class BrokerAgent:
         try:
             await self._stack.__aexit__(kind, error, traceback)
         except BaseExceptionGroup as group:
-            failures = [leaf for leaf in _leaves(group, error) if leaf is not error]
+            failures = [leaf for leaf in leaves(group, whole=error) if leaf is not error]
             if not failures:
                 return  # the block's own exception goes on as it came
             failure = _foremost(failures)
@@ -270,7 +272,7 @@ class BrokerAgent:
             self.settings,
             incarnation_id=self.incarnation_id,
             log_dirs=(self._meta.directory_id,),
-            endpoints=(BrokerEndpoint(LISTENER_NAME, host, port or _port_of(self.http_url), 0),),
+            endpoints=(BrokerEndpoint(LISTENER_NAME, host, port or read_url(self.http_url)[1], 0),),
             previous_broker_epoch=self._clean_epoch,
             rng=self._rng,
         )
@@ -573,30 +575,12 @@ async def run_broker(settings: BrokerSettings, *, text_log: Path | None = None) 
         log.info("broker_stopped", extra={"broker_id": settings.broker_id})
 
 
-def _port_of(url: str) -> int:
-    return int(url.rpartition(":")[2])
-
-
-def _leaves(group: BaseExceptionGroup[BaseException], whole: BaseException | None) -> Iterator[BaseException]:
-    """Yield what groups in groups hold; `whole`, which may be a group itself, stays one."""
-    for each in group.exceptions:
-        if isinstance(each, BaseExceptionGroup) and each is not whole:
-            yield from _leaves(each, whole)
-        else:
-            yield each
-
-
 def _foremost(failures: list[BaseException]) -> BaseException:
-    """Return the error that says most of why the tasks ended: a Fault before another of ours; else all of them."""
-    for kind in (Fault, MetadataError):
-        for failure in failures:
-            if isinstance(failure, kind):
-                for other in failures:
-                    if other is not failure:
-                        failure.add_note(f"at the same time: {other!r}")
-                return failure
-    return (
-        failures[0]
-        if len(failures) == 1
-        else BaseExceptionGroup("several tasks of a broker failed", failures)
-    )
+    """Return the most telling error with the others as notes; all of them in a group if none was raised on purpose."""
+    failure = most_telling(failures)
+    if len(failures) > 1 and not isinstance(failure, MetadataError):
+        return BaseExceptionGroup("several tasks of a broker failed", failures)
+    for other in failures:
+        if other is not failure:
+            failure.add_note(f"at the same time: {other!r}")
+    return failure

@@ -6,8 +6,7 @@ from pathlib import Path
 from metadata_log import limits
 from metadata_log.errors import InvalidSettings
 from metadata_log.ids import BrokerId
-
-HostPort = tuple[str, int]
+from metadata_log.node.addresses import PORT_MAX, WILDCARDS, HostPort, address_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,11 +49,11 @@ class BrokerSettings:
                     f"controllers: {url!r} is no http:// or https:// URL without trailing slash"
                 )
         host, port = self.listen_http
-        if not host or not 0 <= port <= 65535:
+        if not host or not 0 <= port <= PORT_MAX:
             raise InvalidSettings(f"listen.http = {host}:{port} is no host and port")
-        if host in ("0.0.0.0", "::"):  # noqa: S104 (refused, not bound)
+        if host in WILDCARDS:
             raise InvalidSettings(
-                f"listen.http = {host}:{port}: clients are told this address; name one they can reach"
+                f"listen.http = {address_text(self.listen_http)}: clients are told this address; name one they can reach"
             )
         if self.rack is not None and not 1 <= len(self.rack.encode()) <= limits.TEXT_BYTES_MAX:
             raise InvalidSettings(

@@ -19,6 +19,7 @@ from metadata_log.ids import uuid_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topics import TopicImage
 from metadata_log.image.views import describe_topic
+from metadata_log.node.addresses import http_url
 from metadata_log.node.http_answers import (
     JSON,
     MSGPACK,
@@ -58,7 +59,7 @@ async def listening(agent: "BrokerAgent") -> AsyncIterator[str]:
     try:
         listener = await listen(runner, api.error, (host, port))
         bound_port = port or listener.sockets[0].getsockname()[1]
-        yield f"http://[{host}]:{bound_port}" if ":" in host else f"http://{host}:{bound_port}"
+        yield http_url((host, bound_port))
     finally:
         if listener is not None:
             listener.close()

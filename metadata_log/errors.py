@@ -3,6 +3,7 @@
 Names and numbers are Kafka's where Kafka has them (org.apache.kafka.common.protocol.Errors); numbers from 10001 are ours.
 """
 
+from collections.abc import Iterable, Iterator
 from typing import ClassVar, Final
 
 
@@ -270,6 +271,34 @@ class QuorumRefused(Fault):
 
 class CannotListen(Fault):
     """An address is in use or not ours."""
+
+
+def leaves(
+    group: BaseExceptionGroup[BaseException], *, whole: BaseException | None = None
+) -> Iterator[BaseException]:
+    """Yield the errors within a group and the groups within it; `whole`, which may be a group itself, is not opened."""
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup) and error is not whole:
+            yield from leaves(error, whole=whole)
+        else:
+            yield error
+
+
+def most_telling(
+    errors: Iterable[BaseException], *, least: type[BaseException] | tuple[()] = ()
+) -> BaseException:
+    """Return the error that says most about why tasks ended: a Fault before any other error raised on purpose.
+
+    An error of the class `least` is returned only if there is no other.
+    """
+    return min(
+        errors,
+        key=lambda error: (
+            isinstance(error, least),
+            not isinstance(error, Fault),
+            not isinstance(error, MetadataError),
+        ),
+    )
 
 
 def two_histories(what: str) -> InvariantBroken:

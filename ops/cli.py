@@ -12,7 +12,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
-from metadata_log.errors import Fault, MetadataError, OutcomeUnknown, Rejected, Unavailable
+from metadata_log.errors import (
+    Fault,
+    MetadataError,
+    OutcomeUnknown,
+    Rejected,
+    Unavailable,
+    leaves,
+    most_telling,
+)
 from ops import when
 from ops.arguments import UNRECOGNIZED, USAGE, Noun, Parser, Run, SharedFlags
 from ops.talk import one_line, say
@@ -72,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _discard_output()  # the reader (`| head`) has seen enough
         return OK
     except BaseExceptionGroup as group:
-        return report(first_cause(group))
+        return report(most_telling(leaves(group)))
     except Exception as error:  # noqa: BLE001 the one place where everything ends: no traceback reaches a user
         return report(error)
     return code
@@ -118,14 +126,6 @@ def report(error: BaseException) -> int:
     else:
         say(f"a bug: {type(error).__name__}: {one_line(str(error))}; {where_to_look(error)}")
     return code
-
-
-def first_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return what made a group of tasks fail: an error raised on purpose before any other."""
-    leaves = [
-        first_cause(error) if isinstance(error, BaseExceptionGroup) else error for error in group.exceptions
-    ]
-    return min(leaves, key=lambda error: not isinstance(error, MetadataError))
 
 
 def where_to_look(error: BaseException) -> str:

@@ -32,7 +32,7 @@ from metadata_log.errors import (
 )
 from metadata_log.ids import Uuid, random_uuid, uuid_text
 from metadata_log.limits import MIB
-from metadata_log.wire.fields import is_host
+from metadata_log.node.addresses import is_node_url
 from ops.talk import fail_usage
 
 BOOTSTRAP_VARIABLE: Final = "METAQUORUM_BOOTSTRAP"
@@ -239,17 +239,6 @@ class _Follow:
             if url in self.waiting:
                 self.waiting.remove(url)
             self.waiting.appendleft(url)
-
-
-def is_node_url(url: str) -> bool:
-    """Answer whether this is how a node's HTTP address is written: a URL without path or trailing slash."""
-    try:
-        parts = urllib.parse.urlsplit(url)
-        port = parts.port
-    except ValueError:
-        return False
-    bare = parts.netloc == url.partition("://")[2] and parts.username is None
-    return parts.scheme in {"http", "https"} and is_host(parts.hostname or "") and bare and port != 0
 
 
 def bootstrap_from(option: str | None) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ from broker_agent.config import BrokerSettings
 from metadata_log import limits
 from metadata_log.errors import DirectoryInUse, DiskFailed, Fault, InvalidSettings, Rejected, Unavailable
 from metadata_log.ids import BrokerId, NodeId, Uuid, random_uuid, uuid_from_text, uuid_text
+from metadata_log.node.addresses import HostPort, address_text, http_url, read_address, read_url
 from metadata_log.node.data_directory import (
     Role,
     format_directory,
@@ -40,8 +41,8 @@ from metadata_log.node.data_directory import (
 from ops.client import ClusterClient, Unreachable
 from ops.log_format import STREAM_VARIABLE
 from ops.processes import is_locked, running_process
-from ops.settings import broker_toml, controller_toml, host_port, listen_url
-from quorum.config import ControllerSettings, HostPort, TimingSettings, VoterSettings
+from ops.settings import broker_toml, controller_toml
+from quorum.config import ControllerSettings, TimingSettings, VoterSettings
 
 HOST: Final = "127.0.0.1"
 PORT_MIN: Final = 10_000
@@ -450,8 +451,8 @@ class LocalCluster:
             )
         if brokers < len(self.brokers):
             raise ClusterMismatch(f"{self.directory} holds {len(self.brokers)} brokers: leave --brokers out")
-        taken = {host_port(member.http.removeprefix("http://"))[1] for member in self.members}
-        taken |= {host_port(member.raft)[1] for member in self.members if member.raft}
+        taken = {read_url(member.http)[1] for member in self.members}
+        taken |= {read_address(member.raft)[1] for member in self.members if member.raft}
         ports = free_ports(taken, self._rng)
         if fresh:
             self.controllers = tuple(
@@ -459,8 +460,8 @@ class LocalCluster:
                     "controller",
                     {
                         "id": node_id,
-                        "http": listen_url((HOST, next(ports))),
-                        "raft": f"{HOST}:{next(ports)}",
+                        "http": http_url((HOST, next(ports))),
+                        "raft": address_text((HOST, next(ports))),
                         "directory_id": uuid_text(random_uuid(self._rng)),
                         "config": f"controller-{node_id}.toml",
                         "data": f"controller-{node_id}",
@@ -473,7 +474,7 @@ class LocalCluster:
                 "broker",
                 {
                     "id": broker_id,
-                    "http": listen_url((HOST, next(ports))),
+                    "http": http_url((HOST, next(ports))),
                     "config": f"broker-{broker_id}.toml",
                     "data": f"broker-{broker_id}",
                 },
@@ -559,12 +560,12 @@ def _member(role: Role, told: Mapping[str, Any]) -> Member:
 
 
 def _listen(member: Member) -> HostPort:
-    return host_port(member.http.removeprefix("http://"))
+    return read_url(member.http)
 
 
 def _raft(member: Member) -> HostPort:
     assert member.raft is not None, "a controller has a raft address"
-    return host_port(member.raft)
+    return read_address(member.raft)
 
 
 def free_ports(taken: set[int], rng: random.Random) -> Iterator[int]:

@@ -8,7 +8,6 @@ import difflib
 import json
 import re
 import tomllib
-import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -16,17 +15,21 @@ from typing import Any, Final, TypeVar
 from broker_agent.config import BrokerSettings
 from metadata_log.errors import InvalidSettings
 from metadata_log.ids import BrokerId, NodeId, Uuid, is_reserved, uuid_from_text, uuid_text
-from metadata_log.node.data_directory import Role
-from metadata_log.wire.fields import is_host
-from quorum.config import (
-    WILDCARDS,
-    ControllerSettings,
+from metadata_log.node.addresses import (
     HostPort,
+    address_text,
+    http_url,
+    is_reachable,
+    read_address,
+    read_url,
+)
+from metadata_log.node.data_directory import Role
+from quorum.config import (
+    ControllerSettings,
     LogSettings,
     SnapshotSettings,
     TimingSettings,
     VoterSettings,
-    address_text,
 )
 
 T = TypeVar("T")
@@ -121,7 +124,7 @@ def controller_toml(settings: ControllerSettings, *, data_dir: str) -> str:
         ("", (("cluster_id", settings.cluster_id), ("node_id", settings.node_id), ("data_dir", data_dir))),
         (
             "[listen]",
-            (("http", listen_url(settings.listen_http)), ("raft", address_text(settings.listen_raft))),
+            (("http", http_url(settings.listen_http)), ("raft", address_text(settings.listen_raft))),
         ),
     ]
     advertised: list[tuple[str, Any]] = []
@@ -168,13 +171,9 @@ def broker_toml(settings: BrokerSettings, *, data_dir: str) -> str:
                     ("shutdown_timeout_ms", settings.shutdown_timeout_ms),
                 ],
             ),
-            ("[listen]", [("http", listen_url(settings.listen_http))]),
+            ("[listen]", [("http", http_url(settings.listen_http))]),
         ]
     )
-
-
-def listen_url(address: HostPort) -> str:
-    return f"http://{address_text(address)}"
 
 
 def _toml(tables: Sequence[tuple[str, Sequence[tuple[str, Any]]]]) -> str:
@@ -201,7 +200,7 @@ def _check_same_port(path: Path, settings: ControllerSettings) -> None:
 
     Host and port may both differ: where a node listens on all interfaces, or behind a translation of addresses.
     """
-    said = host_port(urllib.parse.urlsplit(settings.http_url).netloc)
+    said = read_url(settings.http_url)
     origin = f"the [[voters]] entry of node {settings.node_id}"
     for key, told, listens in (
         ("http", said, settings.listen_http),
@@ -255,42 +254,34 @@ def directory_id(value: object) -> Uuid:
 
 def host_port(value: object) -> HostPort:
     """Read HOST:PORT; an IPv6 host stands in brackets."""
-    wanted = "wanted HOST:PORT"
     try:
-        said = text(value)
-        parts = urllib.parse.urlsplit(f"//{said}")
-        host, port = parts.hostname or "", parts.port
+        return read_address(text(value))
     except ValueError:
-        raise ValueError(wanted) from None
-    if not is_host(host) or port is None or parts.netloc != said or parts.username is not None:
-        raise ValueError(wanted)
-    return host, port
+        raise ValueError("wanted HOST:PORT") from None
 
 
 def reachable(value: object) -> HostPort:
     """Read HOST:PORT as others are told it."""
-    host, port = host_port(value)
-    if host in WILDCARDS or port == 0:
+    address = host_port(value)
+    if not is_reachable(address):
         raise ValueError("wanted a HOST:PORT that others can reach")
-    return host, port
+    return address
 
 
 def reachable_url(value: object) -> str:
     """Read http://HOST:PORT as others are told it."""
     said = url(value)
-    reachable(said.partition("://")[2])
+    if not is_reachable(read_url(said)):
+        raise ValueError("wanted a HOST:PORT that others can reach")
     return said
 
 
 def url(value: object) -> str:
     """Check http://HOST:PORT, as others are told it."""
     wanted = "wanted http://HOST:PORT without trailing slash"
-    said = text(value) if isinstance(value, str) else ""
-    scheme, separator, rest = said.partition("://")
-    if scheme not in {"http", "https"} or not separator:
-        raise ValueError(wanted)
+    said = value if isinstance(value, str) else ""
     try:
-        _, port = host_port(rest)
+        _, port = read_url(said)
     except ValueError:
         raise ValueError(wanted) from None
     if port == 0:
@@ -305,7 +296,7 @@ def listen_address(value: object) -> HostPort:
     if not said.startswith("http://"):
         raise ValueError(wanted)
     try:
-        return host_port(said.removeprefix("http://"))
+        return read_url(said)
     except ValueError:
         raise ValueError(wanted) from None
 

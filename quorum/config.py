@@ -2,22 +2,12 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 from metadata_log import limits
 from metadata_log.errors import InvalidSettings
 from metadata_log.ids import NodeId, Uuid
+from metadata_log.node.addresses import HostPort, address_text, http_url, is_reachable
 from metadata_log.wire.shapes import INT32_MAX
-
-HostPort = tuple[str, int]
-WILDCARDS: Final = frozenset({"0.0.0.0", "::", "*", ""})  # noqa: S104 (to refuse them)
-"""Hosts that stand for all interfaces: good to listen on, no address to give to others."""
-
-
-def address_text(address: HostPort) -> str:
-    """Return HOST:PORT; an IPv6 host stands in brackets."""
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +84,7 @@ class ControllerSettings:
         """This node's URL, as others are told it."""
         if self.advertised_http is not None:
             return self.advertised_http
-        return self.own.http if self.is_listed else f"http://{address_text(self.listen_http)}"
+        return self.own.http if self.is_listed else http_url(self.listen_http)
 
     @property
     def raft_address(self) -> HostPort:
@@ -126,7 +116,7 @@ class ControllerSettings:
             ("http", self.advertised_http, self.listen_http),
             ("raft", self.advertised_raft, self.listen_raft),
         ):
-            if given is None and not self.is_listed and (told[0] in WILDCARDS or told[1] == 0):
+            if given is None and not self.is_listed and not is_reachable(told):
                 raise InvalidSettings(
                     f"others cannot reach {address_text(told)}, where node {self.node_id} listens: set advertised.{key}"
                 )

@@ -7,8 +7,9 @@ from metadata_log.batch import RecordBatch
 from metadata_log.errors import QuorumRefused
 from metadata_log.ids import NO_NODE, NodeId
 from metadata_log.image.metadata_image import Delta, MetadataImage
+from metadata_log.node.addresses import HostPort
 from quorum.applied_listener import AppliedListener
-from quorum.config import ControllerSettings, HostPort
+from quorum.config import ControllerSettings
 from quorum.decide.quorum import identities
 from quorum.raft.raft_log import Member
 from quorum.raft.transport import TOO_MANY_OBSERVERS, TcpTransport

@@ -20,10 +20,13 @@ from metadata_log.errors import (
     OutcomeUnknown,
     Rejected,
     Unavailable,
+    leaves,
+    most_telling,
 )
 from metadata_log.ids import NodeId, Uuid, random_uuid
 from metadata_log.image.metadata_image import EMPTY
 from metadata_log.log.segmented_log import SegmentedLog
+from metadata_log.node.addresses import address_text
 from metadata_log.node.clock import monotonic_ms, unix_ms
 from metadata_log.node.collector import short_collections
 from metadata_log.node.data_directory import (
@@ -41,7 +44,7 @@ from metadata_log.node.data_directory import (
 )
 from metadata_log.node.http_server import listen
 from metadata_log.node.recent_warnings import RecentFaults, recent_faults
-from quorum.config import ControllerSettings, address_text
+from quorum.config import ControllerSettings
 from quorum.controller import Controller
 from quorum.fetch.service import FetchService
 from quorum.http.app import application
@@ -283,7 +286,7 @@ class _Node:
             try:
                 await self._run_tasks()
             except BaseExceptionGroup as failures:
-                raise _first(failures) from None
+                raise most_telling(leaves(failures), least=_Stopped) from None
         except _Stopped:
             await asyncio.to_thread(self.segments.sync)
             log.info("controller_stopped", extra={"node_id": self.settings.node_id})
@@ -382,16 +385,3 @@ def _founders(settings: ControllerSettings) -> dict[NodeId, Uuid]:
 
 def _now_ms() -> int:
     return int(monotonic_ms())
-
-
-def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the failure that says most: a Fault before the rest, a stop only if nothing failed."""
-    leaves: list[BaseException] = []
-    pending: list[BaseException] = [failures]
-    while pending:
-        failure = pending.pop()
-        if isinstance(failure, BaseExceptionGroup):
-            pending.extend(failure.exceptions)
-        else:
-            leaves.append(failure)
-    return min(leaves, key=lambda leaf: (not isinstance(leaf, Fault), isinstance(leaf, _Stopped)))

@@ -6,8 +6,9 @@ from typing import Any, Final, TypeAlias
 from metadata_log import limits
 from metadata_log.digest import digest
 from metadata_log.ids import NodeId, Uuid, uuid_text
+from metadata_log.node.addresses import address_text
 from metadata_log.node.recent_warnings import RecentFaults
-from quorum.config import ControllerSettings, address_text
+from quorum.config import ControllerSettings
 from quorum.controller import Controller
 from quorum.fetch.service import FetchService
 from quorum.log.committed_log import CommittedLog

@@ -12,6 +12,7 @@ from msgspec import Meta, structs
 from metadata_log.errors import InvalidRequest
 from metadata_log.ids import BrokerId, NodeId, Uuid
 from metadata_log.limits import LIST_ITEMS_MAX
+from metadata_log.node.addresses import PORT_MAX
 from metadata_log.records.brokers import BrokerEndpoint, FeatureRange
 from metadata_log.wire.shapes import (
     INT32_MAX,
@@ -180,8 +181,8 @@ class RemoveVoter(Command):
 def _check_endpoint(endpoint: BrokerEndpoint) -> None:
     check_text("endpoint.name", endpoint.name)
     check_text("endpoint.host", endpoint.host)
-    if not 1 <= endpoint.port <= 65535:
-        raise InvalidRequest("endpoint.port must be an integer from 1 to 65535")
+    if not 1 <= endpoint.port <= PORT_MAX:
+        raise InvalidRequest(f"endpoint.port must be an integer from 1 to {PORT_MAX}")
     if not 0 <= endpoint.security_protocol <= 3:
         raise InvalidRequest("endpoint.security_protocol must be an integer from 0 to 3")
 

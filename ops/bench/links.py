@@ -13,7 +13,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self
 
-from quorum.config import HostPort
+from metadata_log.node.addresses import HostPort
 
 HOST: Final = "127.0.0.1"
 PIECE_BYTES: Final = 64 * 1024

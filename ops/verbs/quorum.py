@@ -9,10 +9,11 @@ from typing import Any, Final, cast
 
 from metadata_log import limits
 from metadata_log.errors import Fault, OutcomeUnknown, Rejected, Unavailable
+from metadata_log.node.addresses import http_url, is_node_url
 from metadata_log.wire.shapes import INT32_MAX
 from ops import render
 from ops.arguments import Noun, directory_id, from_to, seconds
-from ops.client import Answer, ClusterClient, Unreachable, client_from, is_node_url
+from ops.client import Answer, ClusterClient, Unreachable, client_from
 from ops.health import (
     EXIT_CODES,
     NodeAnswers,
@@ -249,9 +250,10 @@ def _broker_ready(
     def ask(broker: Mapping[str, Any]) -> Mapping[str, Any] | None:
         try:
             endpoint = broker["endpoints"][0]
-            host = f"[{endpoint['host']}]" if ":" in endpoint["host"] else endpoint["host"]
             ready = client.ask_one(
-                f"http://{host}:{endpoint['port']}", "/readyz", timeout_s=min(client.timeout_s, ONE_BROKER_S)
+                http_url((endpoint["host"], endpoint["port"])),
+                "/readyz",
+                timeout_s=min(client.timeout_s, ONE_BROKER_S),
             ).json()
         except Unreachable:
             return None

@@ -8,6 +8,7 @@ from metadata_log.errors import DuplicateVoter, InvalidRequest, VoterNotFound
 from metadata_log.ids import BrokerId, NodeId, Uuid, is_reserved, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import CONTROLLERS_MAX
+from metadata_log.node.addresses import address_text, is_host
 from metadata_log.records.features import (
     METADATA_VERSION,
     METADATA_VERSION_LEVEL,
@@ -25,7 +26,6 @@ from metadata_log.records.quorum import (
 )
 from metadata_log.records.registry import Record
 from metadata_log.wire.commands import AddVoter, RemoveVoter
-from metadata_log.wire.fields import is_host
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
 from quorum.decide.decision import Decision
@@ -105,7 +105,7 @@ def add_voter(context: DecideContext, command: AddVoter) -> Decision:
             raise InvalidRequest(f"{identity}: this is the directory of voter {voter.node_id}")
         if endpoint in voter.endpoints:
             raise InvalidRequest(
-                f"{identity}: {command.host}:{command.port} is where voter {voter.node_id} is reached"
+                f"{identity}: {address_text((command.host, command.port))} is where voter {voter.node_id} is reached"
             )
     if len(voters) >= CONTROLLERS_MAX:
         raise InvalidRequest(f"{CONTROLLERS_MAX} controllers vote already, more only slow them down")

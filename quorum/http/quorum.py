@@ -1,6 +1,5 @@
 """Edge: the quorum over HTTP: describe it, transfer its leadership, add and remove voters."""
 
-import urllib.parse
 from typing import Annotated, Any, Final, Literal
 
 from aiohttp import web
@@ -8,10 +7,9 @@ from msgspec import UNSET, Meta, UnsetType
 
 from metadata_log.errors import InvalidRequest
 from metadata_log.ids import NodeId, uuid_text
+from metadata_log.node.addresses import HostPort, is_reachable, read_address
 from metadata_log.wire.commands import AddVoter, RemoveVoter
-from metadata_log.wire.fields import is_host
 from metadata_log.wire.shapes import INT32_MAX, INT64_MAX, Shape, check_text, read_shape
-from quorum.config import WILDCARDS
 from quorum.decide.quorum import VotersChanged
 from quorum.http.bodies import directory_id_of, int32, read_body, read_raw
 from quorum.http.door import Door
@@ -51,7 +49,7 @@ async def transfer_leadership(door: Door, request: web.Request) -> web.Response:
 async def add_voter(door: Door, request: web.Request) -> web.Response:
     body, _ = await read_body(request)
     voter = read_shape(body, NewVoter, "voter")
-    host, port = _host_port(voter.raft)
+    host, port = _reachable(voter.raft)
     command = AddVoter(
         voter_id=voter.id,
         directory_id=directory_id_of(voter.directory_id),
@@ -83,23 +81,15 @@ def _voters_changed(outcome: VotersChanged) -> dict[str, Any]:
     }
 
 
-def _host_port(text: str) -> tuple[str, int]:
-    """Read HOST:PORT; an IPv6 host stands in brackets."""
+def _reachable(text: str) -> HostPort:
     check_text("voter.raft", text)
     try:
-        parts = urllib.parse.urlsplit(f"//{text}")
-        host, port = parts.hostname or "", parts.port
+        address = read_address(text)
     except ValueError:
-        host, port = "", None
-    if (
-        not is_host(host)
-        or not port
-        or host in WILDCARDS
-        or parts.netloc != text
-        or parts.username is not None
-    ):
+        address = ("", 0)
+    if not is_reachable(address):
         raise InvalidRequest(f"raft must be a HOST:PORT that others can reach, not {text!r}")
-    return host, port
+    return address
 
 
 ROUTES: Final = (

@@ -38,6 +38,8 @@ from metadata_log.errors import (
     UnknownFormat,
     WrittenByAnotherVersion,
     another_version,
+    leaves,
+    most_telling,
 )
 from metadata_log.ids import NO_NODE, NodeId
 from metadata_log.limits import HEARTBEAT_MS, RAFT_ENTRY_BYTES_MAX, RAFT_UNCOMMITTED_BYTES_MAX
@@ -240,7 +242,7 @@ class PySyncObjLog:
                     task.cancel()
         except BaseExceptionGroup as group:
             # One cause is enough to stop, and names itself better without the group.
-            raise _first_cause(group) from None
+            raise most_telling(leaves(group)) from None
         finally:
             self._running = self._takes_part = False
             self._disarm()
@@ -895,19 +897,6 @@ class PySyncObjLog:
             )
         finally:
             self._installing = False
-
-
-def _first_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return one exception within a group, a Fault if there is one."""
-    leaves: list[BaseException] = []
-    groups = [group]
-    while groups:
-        for error in groups.pop().exceptions:
-            if isinstance(error, BaseExceptionGroup):
-                groups.append(error)
-            else:
-                leaves.append(error)
-    return min(leaves, key=lambda leaf: not isinstance(leaf, Fault))
 
 
 def _fail(waiters: list[asyncio.Future[None]], why: str) -> None:

@@ -31,7 +31,6 @@ import asyncio
 import hashlib
 import logging
 import os
-import re
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -53,10 +52,16 @@ from metadata_log.limits import (
     RECONNECT_ABSENT_MAX_MS,
     RECONNECT_MAX_MS,
     RECONNECT_MS,
-    TEXT_BYTES_MAX,
     UNREACHABLE_TOLD_MS,
 )
-from quorum.config import HostPort, address_text
+from metadata_log.node.addresses import (
+    ADDRESS_BYTES_MAX,
+    URL_BYTES_MAX,
+    HostPort,
+    address_text,
+    is_address,
+    is_node_url,
+)
 from quorum.raft import messages
 from quorum.raft.raft_log import Member, Voters
 from quorum.raft.voters import to_rows
@@ -78,10 +83,6 @@ _VERSION: Final = 2
 _LENGTH_BYTES: Final = 4
 _REFUSAL_LENGTH_MAX: Final = 1_000
 _CLUSTER_ID_LENGTH: Final = 22
-_HTTP_BYTES_MAX: Final = 2_000
-_HTTP: Final = re.compile(r"https?://\S*[^\s/]")
-_RAFT_BYTES_MAX: Final = TEXT_BYTES_MAX + len("[]:65535")
-_RAFT: Final = re.compile(r"\S+:[0-9]{1,5}")
 _REMEMBERED_MAX: Final = 2 * CONTROLLERS_MAX
 """Of how many peers it is known what they last said of themselves, and why they were last refused."""
 
@@ -189,7 +190,7 @@ class TcpTransport:
         except (OSError, UnicodeError) as error:
             cure = "Stop the process that uses it, or change [listen] raft in this controller's settings."
             raise CannotListen(
-                f"cannot listen on {host}:{port} for other controllers: {_why(error)}. {cure}"
+                f"cannot listen on {address_text(self._listen)} for other controllers: {_why(error)}. {cure}"
             ) from error
         listening.setblocking(False)
         self._socket = listening
@@ -719,10 +720,10 @@ def _hello_from(message: object) -> Hello:
             and type(node_id) is int  # no bool
             and 0 <= node_id <= messages.INTEGER_MAX
             and len(directory_id) == 16
-            and len(http.encode()) <= _HTTP_BYTES_MAX
-            and _HTTP.fullmatch(http)
-            and len(raft.encode()) <= _RAFT_BYTES_MAX
-            and _RAFT.fullmatch(raft)
+            and len(http.encode()) <= URL_BYTES_MAX
+            and is_node_url(http)
+            and len(raft.encode()) <= ADDRESS_BYTES_MAX
+            and is_address(raft)
             and len(founding) in (0, hashlib.sha256().digest_size)
         ):
             return Hello(cluster_id, NodeId(node_id), Uuid(directory_id), http, raft, founding)

@@ -25,6 +25,7 @@ import msgpack
 import pytest
 
 from metadata_log import limits
+from metadata_log.node.addresses import read_address
 from ops.local_cluster import LocalCluster
 from quorum.config import ControllerSettings, SnapshotSettings
 from tests.support.processes import poll_until, running
@@ -129,7 +130,7 @@ RAFT_ATTACKS: dict[str, bytes] = {
 def _raft_port(quorum: Quorum) -> int:
     member = next(member for member in quorum.cluster.controllers if member.http == quorum.active)
     assert member.raft is not None
-    return int(member.raft.rpartition(":")[2])
+    return read_address(member.raft)[1]
 
 
 @pytest.mark.parametrize("data", RAFT_ATTACKS.values(), ids=RAFT_ATTACKS.keys())

@@ -17,6 +17,7 @@ from typing import Any, Final, Self
 
 import toxiproxy
 
+from metadata_log.node.addresses import address_text, read_address
 from ops.toolchain import toxiproxy_binary
 from tests.support.processes import free_port, poll_until
 
@@ -87,13 +88,12 @@ class Proxies:
         """Return where the named proxy listens; it is made when first asked for. Port 0: any."""
         if name not in self._proxies:
             self._proxies[name] = self._api.create(
-                upstream=f"{upstream[0]}:{upstream[1]}",
+                upstream=address_text(upstream),
                 name=name,
-                listen=f"{listen[0]}:{listen[1]}",
+                listen=address_text(listen),
                 enabled=True,
             )
-        host, _, port = self._proxies[name].listen.rpartition(":")
-        return host, int(port)
+        return read_address(self._proxies[name].listen)
 
     def names(self, prefix: str) -> list[str]:
         return sorted(name for name in self._proxies if name.startswith(prefix))

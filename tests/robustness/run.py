@@ -17,10 +17,10 @@ from typing import Final
 import aiohttp
 
 from metadata_log.codec import decode_all
+from metadata_log.node.addresses import HostPort, read_url
 from ops.local_cluster import LocalCluster, Member
-from ops.settings import host_port
 from ops.verbs.log import file_frames
-from quorum.config import ControllerSettings, HostPort
+from quorum.config import ControllerSettings
 from tests.robustness.clients import Load, Watcher, write_history
 from tests.robustness.faults import Fault, Faults, how_it_ended
 from tests.robustness.history import Operation, check
@@ -296,7 +296,7 @@ def _through(proxies: Proxies, settings: ControllerSettings) -> ControllerSettin
 
 
 def _address(url: str) -> HostPort:
-    return host_port(url.removeprefix("http://"))
+    return read_url(url)
 
 
 def _client_urls(cluster: LocalCluster, proxies: Proxies) -> dict[int, str]:

@@ -14,7 +14,7 @@ from metadata_log.errors import (
     TopicAlreadyExists,
     Unavailable,
 )
-from ops.client import ClusterClient, NoBootstrap, Unreachable, bootstrap_from, is_node_url
+from ops.client import ClusterClient, NoBootstrap, Unreachable, bootstrap_from
 from tests.support.processes import free_port
 from tests.support.told_node import CutOff, Reply, Seen, error, node, not_controller
 
@@ -180,30 +180,6 @@ def test_what_is_not_ours_is_said_to_be(reply: Reply) -> None:
         one.answer = lambda _: reply
         with pytest.raises(Unreachable, match=r"answered|not JSON"):
             client(one.url, timeout_s=BRIEF_S).read("/v1/topics")
-
-
-@pytest.mark.parametrize(
-    ("url", "is_one"),
-    [
-        ("http://127.0.0.1:9091", True),
-        ("https://node.example:1", True),
-        ("http://[::1]:9091", True),
-        ("http://h:9091/", False),
-        ("http://h:9091/v1", False),
-        ("http://u@h:9091", False),
-        ("ftp://h:9091", False),
-        ("h:9091", False),
-        ("http://h:0", False),
-        ("http://h:x", False),
-        ("http://", False),
-        ("http://a..b:80", False),
-        ("http://ho st:80", False),
-        ("http://ho\tst:80", False),
-        ("http://h:80?", False),
-    ],
-)
-def test_what_a_nodes_url_is(url: str, is_one: bool) -> None:
-    assert is_node_url(url) is is_one
 
 
 @pytest.mark.parametrize("host", ["a..b", "ho st", "[::1"])
