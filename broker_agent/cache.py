@@ -10,7 +10,9 @@ at a time. While one other than `sync` and `write_due_snapshot` runs, nothing is
 import logging
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
+
+from msgspec import Meta
 
 from broker_agent.follower import position_of
 from metadata_log.batch import RecordBatch
@@ -20,7 +22,7 @@ from metadata_log.errors import DamagedFile, DiskFailed, InvariantBroken
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.limits import FRAME_BYTES_MAX, MIB, SNAPSHOT_AGE_MS, SNAPSHOTS_KEPT
 from metadata_log.log.segmented_log import SegmentedLog
-from metadata_log.node.data_directory import (
+from metadata_log.node.durable_files import (
     checked_json,
     from_checked_json,
     quarantine,
@@ -28,6 +30,7 @@ from metadata_log.node.data_directory import (
     replace_file,
     sync_directory,
 )
+from metadata_log.wire.shapes import Natural, Shape
 from snapshots.fold import fold
 from snapshots.policy import SnapshotClock, SnapshotPolicy
 from snapshots.snapshot_file import position_of as snapshot_position
@@ -46,6 +49,14 @@ CLEAN_STOP_FILE: Final = "clean-stop.json"
 STATE_DIGEST_FILE: Final = "state-digest.json"
 
 assert FRAME_BYTES_MAX < SEGMENT_BYTES
+
+
+class _CleanStopFile(Shape, frozen=True):
+    broker_epoch: Natural
+
+
+class _StateDigestFile(Shape, frozen=True):
+    buckets: Annotated[Buckets, Meta(min_length=len(EMPTY_BUCKETS), max_length=len(EMPTY_BUCKETS))]
 
 
 class Cache:
@@ -280,7 +291,7 @@ class Cache:
             except FileNotFoundError:
                 return None
         try:
-            self._kept_buckets = _buckets(from_checked_json(content, {"buckets"})["buckets"])
+            self._kept_buckets = from_checked_json(content, _StateDigestFile).buckets
         except ValueError as error:
             # Nothing rests on it: the snapshot's records are counted.
             log.warning("state_digest_unreadable", extra={"path": str(path), "reason": str(error)})
@@ -323,27 +334,15 @@ class Cache:
             path.unlink()
             sync_directory(self._data_dir)
         try:
-            broker_epoch = from_checked_json(content, {"broker_epoch"})["broker_epoch"]
+            return from_checked_json(content, _CleanStopFile).broker_epoch
         except ValueError as error:
             # A stop that was not clean is what every crash leads to, so nothing rests on this file.
             log.warning("clean_stop_unreadable", extra={"path": str(path), "reason": str(error)})
             return -1
-        return broker_epoch if isinstance(broker_epoch, int) and broker_epoch >= 0 else -1
 
     def write_clean_stop(self, broker_epoch: int) -> None:
         """Tell the next start that the controller let this run go and everything was synced."""
         replace_file(self._data_dir / CLEAN_STOP_FILE, checked_json({"broker_epoch": broker_epoch}))
-
-
-def _buckets(rows: object) -> Buckets:
-    """Return buckets as JSON holds them; ValueError for anything else."""
-    if (
-        not isinstance(rows, list)
-        or len(rows) != len(EMPTY_BUCKETS)
-        or any(not isinstance(row, list) or [*map(type, row)] != [int] * 3 for row in rows)
-    ):
-        raise ValueError("these are no 256 buckets of three integers")
-    return tuple((count, x1, x2) for count, x1, x2 in rows)
 
 
 def _policy_after(snapshot_bytes: int) -> SnapshotPolicy:

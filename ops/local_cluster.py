@@ -32,12 +32,8 @@ from metadata_log import limits
 from metadata_log.errors import DirectoryInUse, DiskFailed, Fault, InvalidSettings, Rejected, Unavailable
 from metadata_log.ids import BrokerId, NodeId, Uuid, random_uuid, uuid_from_text, uuid_text
 from metadata_log.node.addresses import HostPort, address_text, http_url, read_address, read_url
-from metadata_log.node.data_directory import (
-    Role,
-    format_directory,
-    renamed_os_errors,
-    replace_file,
-)
+from metadata_log.node.data_directory import Role, format_directory
+from metadata_log.node.durable_files import renamed_os_errors, replace_file
 from ops.client import ClusterClient, Unreachable
 from ops.log_format import STREAM_VARIABLE
 from ops.processes import is_locked, running_process

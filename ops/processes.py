@@ -3,12 +3,11 @@
 import fcntl
 import os
 from pathlib import Path
-from typing import Any
 
-from metadata_log.node.data_directory import is_alive, read_process_json
+from metadata_log.node.data_directory import Process, is_alive, read_process_json
 
 
-def running_process(data: Path) -> dict[str, Any] | None:
+def running_process(data: Path) -> Process | None:
     """Return process.json of the process that runs in a data directory; None if none does.
 
     A process that was killed left the file behind, but not the lock. The lock is tried only where the named process

@@ -32,16 +32,14 @@ from metadata_log.node.collector import short_collections
 from metadata_log.node.data_directory import (
     DirectoryLock,
     Meta,
-    Reserve,
-    check_space,
-    free_bytes,
     is_fresh,
     leaving_no_process_json,
     not_fresh_any_more,
     read_meta,
-    settle_names,
     write_process_json,
 )
+from metadata_log.node.disk_space import Reserve, check_space, free_bytes
+from metadata_log.node.durable_files import settle_names
 from metadata_log.node.http_server import listen
 from metadata_log.node.recent_warnings import RecentFaults, recent_faults
 from quorum.config import ControllerSettings

@@ -15,7 +15,7 @@ import aiohttp
 
 from metadata_log.errors import DamagedFile, MetadataError, SnapshotNotFound
 from metadata_log.limits import SNAPSHOT_CHUNK_BYTES
-from metadata_log.node.data_directory import renamed_os_errors, sync_directory
+from metadata_log.node.durable_files import renamed_os_errors, sync_directory
 from snapshots.snapshot_file import SUFFIX, position_of, read_snapshot
 from snapshots.store import sha256_of
 

@@ -62,8 +62,8 @@ from metadata_log.errors import (
 )
 from metadata_log.limits import INDEX_INTERVAL_BYTES, RESERVE_BYTES, SEGMENT_BYTES
 from metadata_log.log.position import AT_ZERO, Position
-from metadata_log.node.data_directory import (
-    check_space,
+from metadata_log.node.disk_space import check_space
+from metadata_log.node.durable_files import (
     checked_json,
     from_checked_json,
     quarantine,
@@ -74,6 +74,7 @@ from metadata_log.node.data_directory import (
     sync_directory,
     unreadable_is_damaged,
 )
+from metadata_log.wire.shapes import Natural, Shape
 
 log = logging.getLogger(__name__)
 
@@ -136,6 +137,15 @@ class _Start(NamedTuple):
 
     offset: int
     before: Position
+    time_max_ms: int
+
+
+class _StartFile(Shape, frozen=True):
+    """The fields of start.json."""
+
+    offset: Natural
+    controller_epoch: int
+    crc: Natural
     time_max_ms: int
 
 
@@ -979,14 +989,13 @@ def _read_index(segment: _Segment) -> bool:
 def _read_start(directory: Path) -> _Start | None:
     path = directory / "start.json"
     try:
-        fields = from_checked_json(path.read_bytes(), {"offset", "controller_epoch", "crc", "time_max_ms"})
-        before = Position(int(fields["controller_epoch"]), int(fields["crc"]))
-        return _Start(int(fields["offset"]), before, int(fields["time_max_ms"]))
+        fields = from_checked_json(path.read_bytes(), _StartFile)
+        return _Start(fields.offset, Position(fields.controller_epoch, fields.crc), fields.time_max_ms)
     except FileNotFoundError:
         return None
     except UnknownFormat as error:
         raise another_version(path, error) from error
-    except (ValueError, KeyError, TypeError) as error:
+    except ValueError as error:
         raise DamagedFile(f"{path}: does not say where the log begins: {error}", path=str(path)) from error
 
 

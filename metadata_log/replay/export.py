@@ -32,7 +32,7 @@ from metadata_log.errors import (
     PositionOutOfRange,
 )
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
-from metadata_log.node.data_directory import renamed_os_errors, replace_file, sync_directory
+from metadata_log.node.durable_files import renamed_os_errors, replace_file, sync_directory
 from metadata_log.records.snapshots import RequestResultRecord, SnapshotHeaderRecord
 from metadata_log.replay.columns import SCHEMA, Columns, position_row, shown_records, topic_names
 from metadata_log.replay.digest import apply_all, digest_of, exported_digest, image_of_snapshot

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 import pyarrow.parquet as pq
 
 from metadata_log.errors import DamagedFile, InvalidRequest, OffsetCompacted, OffsetInFuture
-from metadata_log.node.data_directory import crc_of_json, renamed_os_errors
+from metadata_log.node.durable_files import crc_of_json, renamed_os_errors
 from metadata_log.replay.engines import Engine
 
 Table = TypeVar("Table")

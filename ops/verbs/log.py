@@ -15,7 +15,8 @@ from metadata_log.batch import RecordBatch
 from metadata_log.codec import DamagedFrame, FrameHeader, check_frame, damaged_answer, damaged_file, decode
 from metadata_log.errors import DamagedFile, InvalidRequest, OffsetCompacted, UnknownFormat, another_version
 from metadata_log.log.lines import log_lines
-from metadata_log.node.data_directory import is_fresh, load_meta, renamed_os_errors
+from metadata_log.node.data_directory import is_fresh, load_meta
+from metadata_log.node.durable_files import renamed_os_errors
 from ops import render
 from ops.arguments import Noun, Parser, directory, existing_path, moment
 from ops.client import DEFAULT_CLUSTER_FILE, Answer, ClusterClient, Unreachable, client_from

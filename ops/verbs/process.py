@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from metadata_log.errors import DirectoryInUse, DiskFailed, InvariantBroken, MetadataError
-from metadata_log.node.data_directory import Role, read_meta, renamed_os_errors
+from metadata_log.node.data_directory import Role, read_meta
+from metadata_log.node.durable_files import renamed_os_errors
 from ops.arguments import Noun
 from ops.log_format import PROCESS_FAILED, setup_logging
 from ops.processes import running_process

@@ -49,7 +49,7 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "metadata_log/image/*.py": frozenset({"immutables"}),
     "metadata_log/apply.py": frozenset({"immutables"}),
     "metadata_log/codec.py": frozenset({"msgpack", "google_crc32c"}),
-    "metadata_log/node/data_directory.py": frozenset({"google_crc32c"}),
+    "metadata_log/node/durable_files.py": frozenset({"google_crc32c"}),
     "metadata_log/node/http_server.py": frozenset({"aiohttp"}),
     "metadata_log/node/http_answers.py": frozenset({"aiohttp", "msgpack"}),
     "metadata_log/wire/*.py": frozenset({"msgpack"}),

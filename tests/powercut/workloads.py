@@ -27,13 +27,8 @@ from metadata_log.errors import ForeignDirectory
 from metadata_log.ids import NO_NODE, NodeId, Uuid
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.log.segmented_log import SegmentedLog
-from metadata_log.node.data_directory import (
-    format_directory,
-    is_fresh,
-    load_meta,
-    not_fresh_any_more,
-    sync_directory,
-)
+from metadata_log.node.data_directory import format_directory, is_fresh, load_meta, not_fresh_any_more
+from metadata_log.node.durable_files import sync_directory
 from metadata_log.records.configs import BROKER
 from metadata_log.wire.commands import AlterConfigs
 from quorum.config import ControllerSettings, SnapshotSettings, VoterSettings

@@ -37,7 +37,8 @@ from metadata_log.errors import (
 from metadata_log.ids import BrokerId
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topics import TopicImage
-from metadata_log.node.data_directory import checked_json, read_process_json
+from metadata_log.node.data_directory import read_process_json
+from metadata_log.node.durable_files import checked_json
 from metadata_log.records.brokers import UnregisterBrokerRecord
 from metadata_log.records.quorum import NoOpRecord
 from snapshots.snapshot_file import write_snapshot

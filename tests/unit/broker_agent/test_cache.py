@@ -13,7 +13,7 @@ from metadata_log.apply import _OpenBuilders
 from metadata_log.digest import EMPTY_BUCKETS, digest
 from metadata_log.errors import DiskFailed, WrittenByAnotherVersion
 from metadata_log.image.metadata_image import EMPTY, buckets_of
-from metadata_log.node.data_directory import checked_json
+from metadata_log.node.durable_files import checked_json
 from snapshots.snapshot_file import write_snapshot
 from tests.support.fake_controller import CLUSTER_ID, FakeLog, format_broker
 from tests.support.histories import A_NEWER_VERSION, A_TOPIC_ID_OF_INT, A_TYPE_UNKNOWN_HERE, frame_behind

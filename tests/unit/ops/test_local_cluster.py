@@ -204,7 +204,7 @@ def test_a_process_of_another_user_is_found(
 
 A_NODE: Final = """
 import os, pathlib, signal, sys
-from metadata_log.node.data_directory import DirectoryLock, write_process_json
+from metadata_log.node.data_directory import (DirectoryLock, write_process_json)
 data = pathlib.Path(sys.argv[1])
 with DirectoryLock(data):
     said = {"incarnation_id": bytes(16), "http": "", "raft": None, "started_at_ms": 1, "log": ""}

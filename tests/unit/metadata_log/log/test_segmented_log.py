@@ -278,9 +278,8 @@ def test_a_repair_that_fails_leaves_nothing(tmp_path: Path, history: list[Step])
     log = written(tmp_path / "log", history)
     first = log.files()[0]
     frames = whole([step for step in history if step.batch.base_offset < first.end_offset])
-    data_directory = "metadata_log.node.data_directory"
     with (
-        patch(f"{data_directory}.free_bytes", return_value=RESERVE_BYTES),
+        patch("metadata_log.node.disk_space.free_bytes", return_value=RESERVE_BYTES),
         pytest.raises(DiskFailed, match="bytes are free"),
     ):
         log.prepare_replacement(0, frames)
@@ -290,7 +289,7 @@ def test_a_repair_that_fails_leaves_nothing(tmp_path: Path, history: list[Step])
         yield b"a part"
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with patch(f"{data_directory}._readable_pages", failing), pytest.raises(DiskFailed):
+    with patch("metadata_log.node.durable_files._readable_pages", failing), pytest.raises(DiskFailed):
         log.prepare_replacement(0, frames)
     assert [path for path in sorted(tmp_path.rglob("*")) if path.name != "quarantine"] == before
     log.close()

@@ -12,24 +12,21 @@ import pytest
 
 from metadata_log.errors import DirectoryInUse, DiskFailed, ForeignDirectory
 from metadata_log.ids import NodeId, Uuid, uuid_text
-from metadata_log.node import data_directory
+from metadata_log.node import data_directory, disk_space
 from metadata_log.node.data_directory import (
     DirectoryLock,
     Meta,
-    Reserve,
-    check_space,
     format_directory,
     is_fresh,
     load_meta,
     not_fresh_any_more,
-    quarantine,
-    quarantine_copy,
     read_meta,
     read_process_json,
     remove_process_json,
-    replace_file,
     write_process_json,
 )
+from metadata_log.node.disk_space import Reserve, check_space
+from metadata_log.node.durable_files import quarantine, quarantine_copy, replace_file
 
 CLUSTER = "C" * 22
 
@@ -252,7 +249,7 @@ def test_the_reserve_is_given_back_to_a_full_disk_by_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     free = 10_000
-    monkeypatch.setattr(data_directory, "free_bytes", lambda _: free)
+    monkeypatch.setattr(disk_space, "free_bytes", lambda _: free)
     reserve = Reserve(tmp_path, size=1_000)
     assert reserve.at_start() == "made"
     assert (tmp_path / "reserve").stat().st_size == 1_000

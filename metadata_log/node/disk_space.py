@@ -1,0 +1,70 @@
+"""Edge: room on a node's disk: how much is free, and the reserve that a full disk gives back."""
+
+import os
+from pathlib import Path
+from typing import Literal
+
+from metadata_log.errors import DiskFailed
+from metadata_log.limits import RESERVE_BYTES
+from metadata_log.node.durable_files import renamed_os_errors
+
+
+def free_bytes(path: Path) -> int:
+    """Return how much this user may still write to the file system of `path`."""
+    with renamed_os_errors(path):
+        status = os.statvfs(path)
+    return status.f_bavail * status.f_frsize
+
+
+def check_space(path: Path, wanted: int) -> None:
+    """Check that `wanted` bytes can be written below `path`.
+
+    Raises:
+        DiskFailed: they cannot.
+    """
+    free = free_bytes(path)
+    if free < wanted:
+        raise DiskFailed(
+            f"{path}: only {free} bytes are free and {wanted} are needed: free at least {wanted - free} bytes there, "
+            "then start the node again",
+            path=str(path),
+            wanted=wanted,
+            free=free,
+        )
+
+
+class Reserve:
+    """24 MiB set aside, so that a node on a full disk can start, say what it needs, and be helped.
+
+    Only a start gives them back: a running node would spend them and be full again.
+    """
+
+    def __init__(self, path: Path, *, size: int = RESERVE_BYTES) -> None:
+        self._path = path
+        self._file = path / "reserve"
+        self._size = size
+
+    def at_start(self) -> Literal["kept", "made", "released", "no room"]:
+        """Give the reserve back to a disk that is full, set it aside on one that has room, and say which.
+
+        Raises:
+            DiskFailed: the disk refuses for another reason than being full.
+        """
+        free = free_bytes(self._path)
+        with renamed_os_errors(self._file):
+            held = self._file.exists() and self._file.stat().st_size == self._size
+            if free < self._size:
+                if not self._file.exists():
+                    return "no room"
+                self._file.unlink()
+                return "released"
+            if held:
+                return "kept"
+            if free < 3 * self._size:
+                return "no room"
+            fd = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                os.posix_fallocate(fd, 0, self._size)
+            finally:
+                os.close(fd)
+            return "made"
