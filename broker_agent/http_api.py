@@ -1,4 +1,4 @@
-"""Edge: a broker's own endpoint: what clients may ask while it serves, and what operators may ask always."""
+"""Edge: a broker's own endpoint: clients may ask for metadata while it serves, operators for its status at any time."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from broker_agent.agent import BrokerAgent
 
 BODY_BYTES_MAX: Final = 4096
-"""Nothing here is told by a body."""
+"""No request here needs a body."""
 CLOSING_MAX_S: Final = 1.0
-"""How long a stopping broker waits for answers that are still being sent."""
+"""A stopping broker waits this long for answers that are still being sent."""
 
 
 @asynccontextmanager
@@ -93,13 +93,15 @@ class HttpApi:
     # --- what every answer has
 
     def _no_such_path(self, path: str) -> str:
-        """Return what to say of a path that is not here; one who took this broker for a controller is sent to one."""
-        said = f"no such path: {path}"
+        """Return the refusal of an unknown path; a client that took this broker for a controller learns where those are."""
+        refusal = f"no such path: {path}"
         if path.startswith("/v1/"):
             settings = self._agent.settings
             controllers = ", ".join(settings.controllers)
-            said += f": broker {settings.broker_id} answers here; ask one of its controllers: {controllers}"
-        return said
+            refusal += (
+                f": broker {settings.broker_id} answers here; ask one of its controllers: {controllers}"
+            )
+        return refusal
 
     def _headers(self) -> dict[str, str]:
         image = self._agent.image
@@ -112,7 +114,7 @@ class HttpApi:
         return encoded(request, body, status=status, headers=self._headers())
 
     def error(self, request: web.BaseRequest, error: MetadataError) -> web.Response:
-        """Return the answer that tells an error."""
+        """Return the answer that reports an error."""
         body = error_body(
             error,
             controller_id=self._agent.controller_id,
@@ -133,8 +135,8 @@ class HttpApi:
             encode = packed if as_msgpack else json_bytes
             return encode(metadata_of(image, topics))
 
-        # A large cluster's metadata, or that of large topics, takes seconds to write down: off the loop, or the session
-        # would lapse meanwhile. The image is immutable, so the answer is of one offset all the same.
+        # In a thread: the metadata of a large cluster takes seconds to encode, and the session would lapse meanwhile. The
+        # image is immutable, so the whole answer is of one offset.
         body = await asyncio.to_thread(answer)
         self._check_may_serve()
         content_type, charset = (MSGPACK, None) if as_msgpack else (JSON, "utf-8")
@@ -151,7 +153,7 @@ class HttpApi:
 
     async def _status(self, request: web.Request) -> web.Response:
         agent = self._agent
-        agent.may_serve()  # so that a session which just ended shows
+        agent.may_serve()  # updates the state if the session has just ended
         image = agent.image
         return self._ok(
             request,
@@ -176,10 +178,10 @@ class HttpApi:
     async def _readyz(self, request: web.Request) -> web.Response:
         ready = self._agent.may_serve()
         reasons = [] if ready else [("NOT_SERVING", self._why_not())]
-        told = [
+        shown = [
             {"code": code, "detail": detail} for code, detail in (*reasons, *self._agent.numbers().warnings)
         ]
-        body = {"ready": ready, "reasons": told, "recent_warnings": self._agent.recent.rows()}
+        body = {"ready": ready, "reasons": shown, "recent_warnings": self._agent.recent.rows()}
         return self._ok(request, body, status=200 if ready else 503)
 
     def _why_not(self) -> str:
@@ -221,7 +223,7 @@ def _named(image: MetadataImage, names: Sequence[str]) -> list[TopicImage]:
 
 
 def metadata_of(image: MetadataImage, topics: Sequence[TopicImage]) -> dict[str, Any]:
-    """Return the metadata of some topics. Brokers that are fenced do not appear; one that is stopping still serves."""
+    """Return the metadata of some topics. Fenced brokers do not appear; a stopping broker does, since it still serves."""
     return {
         "end_offset": image.end_offset,
         "brokers": [

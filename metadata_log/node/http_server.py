@@ -1,4 +1,4 @@
-"""Edge: the connections of aiohttp's server: so many and no more, and on each every failure has a name."""
+"""Edge: the connections of aiohttp's server: their number is bounded, and every failure on one has a named error."""
 
 import asyncio
 import logging
@@ -6,9 +6,8 @@ import math
 import os
 import resource
 import socket
-from collections.abc import Callable
 from http import HTTPStatus
-from typing import Final, TypeAlias
+from typing import Final
 
 from aiohttp import web
 
@@ -21,12 +20,12 @@ from metadata_log.errors import (
     InvalidSettings,
     MetadataError,
 )
+from metadata_log.node.http_answers import Answer
 
 log = logging.getLogger(__name__)
 
-Answer: TypeAlias = Callable[[web.BaseRequest, MetadataError], web.Response]
 REASON_MAX: Final = 200
-TELL_AGAIN_S: Final = 10.0
+LOG_AGAIN_S: Final = 10.0
 UNFORESEEN: Final = (
     "this node met an error that nobody foresaw, and describes it in its log; a write may still take effect: repeat it "
     "with the same X-Request-Id, and report the log"
@@ -34,15 +33,17 @@ UNFORESEEN: Final = (
 
 
 class NamedErrors(web.RequestHandler):
-    """Answers bytes that are not HTTP, what aiohttp itself refuses before it asks a handler, and what a handler did not
-    foresee, as other refusals are answered.
+    """Answers with a named error when bytes are not HTTP, when aiohttp itself refuses a request, and when a handler raises
+    something unforeseen.
     """
 
     __slots__ = ("_answer",)
 
     def __init__(self, server: web.Server, answer: Answer, *, silence_max_s: float) -> None:
-        """Take how a node answers with an error, and how long the other end may be silent: before the first request, too,
-        until all headers of one are here, and while it takes nothing of an answer. A compressed body stays as it came.
+        """`answer` renders an error. `silence_max_s` bounds how long the client may be silent: before the first request,
+        until all headers of a request have arrived, and while it takes nothing of an answer.
+
+        A compressed body is not decompressed.
         """
         super().__init__(
             server,
@@ -54,8 +55,8 @@ class NamedErrors(web.RequestHandler):
         self._answer = answer
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # The kernel alone sees what the reader takes: it counts anew whenever there is room for more, so a slow reader of
-        # a large answer is not cut off; and it still counts for what is left when the connection is closed.
+        # Only the kernel sees what the reader takes. Its timer restarts whenever there is room for more, so a slow reader of
+        # a large answer is not cut off. The timer also covers what is left when the connection is closed.
         silence_max_ms = int(self.keepalive_timeout * 1000)
         connection = transport.get_extra_info("socket")
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, silence_max_ms)
@@ -78,7 +79,7 @@ class NamedErrors(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        # It logs, and ends a connection on which an answer had begun.
+        # The base class logs, and closes a connection on which an answer had begun.
         super().handle_error(request, status, exc, message)
         error: MetadataError = Fault(UNFORESEEN)
         if status != HTTPStatus.INTERNAL_SERVER_ERROR:
@@ -90,15 +91,15 @@ class NamedErrors(web.RequestHandler):
 
 
 class _Refused(asyncio.Protocol):
-    """A connection too many: closed as soon as it is made."""
+    """Closes a connection beyond the bound as soon as it is made."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         transport.abort()
 
 
-class _Told:
-    """Logs that connections are refused: the first of them, then once per TELL_AGAIN_S however many come."""
+class _RefusalLog:
+    """Logs refused connections: the first one, then at most once per LOG_AGAIN_S."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -109,14 +110,14 @@ class _Told:
         now = asyncio.get_running_loop().time()
         if now < self._again_at:
             return
-        self._again_at = now + TELL_AGAIN_S
+        self._again_at = now + LOG_AGAIN_S
         facts = {"connections": connections_max, "refused": self._count}
         log.warning("http_connections_refused", extra=facts)
         self._count = 0
 
 
 async def listen(runner: web.AppRunner, answer: Answer, address: tuple[str, int]) -> asyncio.Server:
-    """Serve a node's application on an address, on no more connections than leave it the files it needs.
+    """Serve a node's application on an address. The bound on connections leaves the node the files it needs.
 
     Raises:
         CannotListen: the address is in use or not ours.
@@ -124,13 +125,13 @@ async def listen(runner: web.AppRunner, answer: Answer, address: tuple[str, int]
     """
     host, port = address
     connections_max = _connections_max()
-    told = _Told()
+    refusals = _RefusalLog()
 
     def connection() -> asyncio.BaseProtocol:
         server = runner.server
         assert server is not None
         if len(server.connections) >= connections_max:
-            told.refused(connections_max)
+            refusals.refused(connections_max)
             return _Refused()
         return NamedErrors(server, answer, silence_max_s=limits.HTTP_BODY_TIMEOUT_MS / 1000)
 
@@ -148,8 +149,9 @@ async def listen(runner: web.AppRunner, answer: Answer, address: tuple[str, int]
 
 
 def _connections_max() -> int:
-    """Return how many HTTP connections there may be, so that strangers never use up the files that the disk and the
-    other nodes need; the process's limit of open files is raised towards what is wanted.
+    """Return the bound on HTTP connections: clients never use up the files that the disk and the other nodes need.
+
+    It raises the process's limit of open files as far as it may.
 
     Raises:
         InvalidSettings: the limit leaves hardly any.

@@ -1,4 +1,4 @@
-"""Pure: MetadataFetch: what a poll asks and what it is answered."""
+"""Pure: MetadataFetch: the request of a poll and its answer."""
 
 import enum
 import struct
@@ -99,7 +99,7 @@ class FetchKind(enum.Enum):
 
 
 class BrokerState(enum.Enum):
-    """What the controller says a broker is."""
+    """The state of a broker as the controller sees it."""
 
     OFFLINE = "OFFLINE"
     FENCED = "FENCED"

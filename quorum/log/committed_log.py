@@ -1,4 +1,4 @@
-"""Edge: the committed log as one controller keeps and serves it: segments on disk, the newest frames in memory."""
+"""Edge: the committed log of one controller: segments on disk, the newest frames in memory."""
 
 import asyncio
 import logging
@@ -21,10 +21,10 @@ SEGMENT_SYNC_S: Final = 1.0
 
 
 class CommittedLog(AppliedListener):
-    """Keeps what is applied and reads it back below the high watermark.
+    """Stores applied frames and reads them back below the high watermark.
 
-    The segments may reach further than this node has applied since its start; nothing beyond `end_offset` is ever read
-    out, and what is applied again must equal what stands there byte for byte.
+    After a start the segments may reach further than this node has applied. Nothing beyond `end_offset` is read out. A frame
+    that is applied again must equal the stored one byte for byte.
     """
 
     def __init__(self, segments: SegmentedLog) -> None:
@@ -33,7 +33,7 @@ class CommittedLog(AppliedListener):
         self.end_offset = 0
         self.unsynced_bytes = 0
         self.on_damage: Callable[[DamagedFile], None] = lambda _error: None
-        """Told of each read that met a damaged file."""
+        """Called for each read that met a damaged file."""
 
     # --- what is applied
 
@@ -43,7 +43,7 @@ class CommittedLog(AppliedListener):
             try:
                 self.segments.equals(frame, header)
             except DamagedFile as error:
-                self.on_damage(error)  # since the start, where it was whole
+                self.on_damage(error)  # the file was whole at the start
         else:
             self.segments.append(frame, header)
             self.unsynced_bytes += len(frame)
@@ -62,7 +62,7 @@ class CommittedLog(AppliedListener):
             try:
                 found = segments.position_before(image.end_offset)
             except DamagedFile as error:
-                # What replaces the file must fit what stands before and behind it.
+                # The repaired file must fit the frames before and after it.
                 self.on_damage(error)
                 found = Position(image.controller_epoch, image.last_crc)
             if found != (image.controller_epoch, image.last_crc):
@@ -74,7 +74,7 @@ class CommittedLog(AppliedListener):
         self.end_offset = image.end_offset
 
     async def keep_syncing(self) -> Never:
-        """Sync the segments now and then: they can be made again from the journal and the peers."""
+        """Sync the segments once a second, until cancelled: the journal and the peers have what a crash takes."""
         while True:
             await asyncio.sleep(SEGMENT_SYNC_S)
             if self.unsynced_bytes:
@@ -130,7 +130,7 @@ class CommittedLog(AppliedListener):
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Let a reader of old history be told of damage as of what it is: this file's trouble, not the quorum's.
+        """Report damage of old history as damage of this node's file, not as a Fault of the quorum.
 
         Raises:
             LogDamaged: instead of DamagedFile.

@@ -11,7 +11,7 @@ from metadata_log.codec import DamagedFrame, decode_all, read_header
 from metadata_log.errors import DamagedFile
 from metadata_log.log.segmented_log import SegmentedLog
 from metadata_log.node.clock import monotonic_ms
-from quorum.log.repair import fetch_pages, tell_unreadable
+from quorum.log.repair import fetch_pages, log_unreadable
 from quorum.raft.adapter import PointerDisk, stored_pointer
 from snapshots.snapshot_file import position_of
 
@@ -76,6 +76,6 @@ def _append_next(segments: SegmentedLog, frames: bytes, url: str) -> bool:
                 return False
             segments.append(frame, read_header(frame))
     except DamagedFrame as error:
-        tell_unreadable(url, error)
+        log_unreadable(url, error)
         return False
     return True

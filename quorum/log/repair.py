@@ -1,8 +1,8 @@
-"""Edge: finds files of the committed log that rotted, and replaces them by what the other controllers have.
+"""Edge: finds damaged files of the committed log and replaces them with what the other controllers have.
 
-Every file is read whole now and then, and whoever meets damage reports it; the file that is still written is closed, and
-the log goes on in another. Frames are the same bytes everywhere, and each holds the crc of the one before: what a peer
-sends is either exactly what the file held, or is not taken.
+A scrub reads every file once a day, and every reader reports the damage it meets. If the damaged file is still being
+written, it is closed and the log goes on in another. Frames are the same bytes on every controller, and each frame holds
+the crc of the one before. So what a peer sends either equals what the file held, or is refused.
 """
 
 import asyncio
@@ -22,14 +22,14 @@ log = logging.getLogger(__name__)
 
 SCRUB_BYTES: Final = 256 * KIB
 SCRUB_PAUSE_S: Final = 0.01
-"""After so many bytes, a millisecond's work, the interpreter and the disk are left to those who wait for them."""
+"""The pause after each SCRUB_BYTES, about a millisecond's work, leaves the interpreter and the disk to others."""
 RETRY_S: Final = 10.0
 REQUEST_BYTES: Final = 4 * MIB
 REQUEST_TIMEOUT_S: Final = 10.0
 
 
 class LogRepair:
-    """Watches over the files of one controller's log; `run` and `scrub` are tasks of its process."""
+    """Repairs the files of one controller's log; `run` and `scrub` are tasks of its process."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class LogRepair:
         self.repaired_total = 0
 
     def report(self, error: DamagedFile) -> None:
-        """Learn that a read met damage."""
+        """Record the damage that a read met; `run` repairs it."""
         for file in self._log.files():
             if str(file.path) in error.message and file.base_offset not in self.damaged:
                 self.damaged[file.base_offset] = error.message
@@ -57,7 +57,7 @@ class LogRepair:
         self._wake.set()
 
     async def run(self) -> None:
-        """Repair what is reported, until cancelled."""
+        """Repair the reported files, until cancelled."""
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -77,7 +77,7 @@ class LogRepair:
                     except DamagedFile as error:
                         self.report(error)
                     except MetadataError as error:
-                        # Gone by retention, mostly.
+                        # Mostly: retention removed the file.
                         log.warning("scrub_failed", extra={"path": str(file.path), "reason": error.message})
             await asyncio.sleep(SCRUB_EVERY_S)
 
@@ -91,11 +91,11 @@ class LogRepair:
         files = self._log.files()
         file = next((file for file in files if file.base_offset == base_offset), None)
         if file is None:
-            del self.damaged[base_offset]  # a retention removed it
+            del self.damaged[base_offset]  # retention removed it
             return
         if file == files[-1]:
             try:
-                self._log.begin_file()  # what is still written cannot be replaced
+                self._log.begin_file()  # a file that is still being written cannot be replaced
             except DiskFailed as error:
                 log.warning("log_repair_failed", extra={"peer": None, "reason": error.message})
                 return
@@ -133,7 +133,7 @@ async def fetch_frames(
 async def fetch_pages(
     session: aiohttp.ClientSession, url: str, from_offset: int, until: int
 ) -> AsyncIterator[tuple[bytes, int]]:
-    """Yield frames of a range of offsets, some MiB at a time with their end, as far as a controller has them now."""
+    """Yield pages of frames, each with its end offset, as far as a controller has the range now."""
     at = from_offset
     timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S)
     while at < until:
@@ -150,13 +150,13 @@ async def fetch_pages(
                 at = header.end_offset
         except DamagedFrame as error:
             error.base_offset = at
-            tell_unreadable(url, error)
+            log_unreadable(url, error)
             return
-        except (aiohttp.ClientError, TimeoutError, ValueError):  # the last of a host that cannot be looked up
+        except (aiohttp.ClientError, TimeoutError, ValueError):  # ValueError: the host cannot be looked up
             return
         yield page, at
 
 
-def tell_unreadable(url: str, error: DamagedFrame) -> None:
-    """Log which controller sent frames that cannot be read, and which of them it is."""
+def log_unreadable(url: str, error: DamagedFrame) -> None:
+    """Log which controller sent frames that cannot be read, and the first such frame."""
     log.warning("peer_log_unreadable", extra={"reason": damaged_answer(url, error).message})

@@ -1,4 +1,4 @@
-"""Edge: takes snapshots when they are due, off the event loop, and trims what they cover."""
+"""Edge: takes snapshots when they are due, off the event loop, and trims the log that they cover."""
 
 import asyncio
 import logging
@@ -31,11 +31,11 @@ from snapshots.store import SnapshotStore
 
 log = logging.getLogger(__name__)
 RETRY_S = 10.0
-"""A snapshot that failed (a full disk, mostly) is tried again after so long."""
+"""Time until a failed snapshot is tried again; mostly the disk is full."""
 COUNT_EVERY_S = 60.0
-"""How often Raft's log is looked at, which grows without records, too."""
+"""Time between two looks at the size of Raft's log, which also grows without records."""
 BUSY = 10
-"""So many times as many entries are borne while records come."""
+"""While records arrive, tolerate this many times more untrimmed entries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,8 @@ class _Due:
 
 
 class SnapshotKeeper(AppliedListener):
-    """Order of things, so that a crash between any two loses nothing: the snapshot is written and synced; the segments
-    are synced up to its end; only then Raft may trim its journal behind it; only then older files may go.
+    """Takes snapshots in an order in which no crash loses anything: the snapshot is written and synced, then the segments
+    are synced up to its end. Only then may Raft trim its journal below it, and only then may older files be removed.
     """
 
     entries_max = SNAPSHOT_ENTRIES
@@ -74,12 +74,12 @@ class SnapshotKeeper(AppliedListener):
         self._writing = asyncio.Lock()
         self._stopping = threading.Event()
         self.failure: str | None = None
-        """Why the last attempt came to nothing; None once one succeeded."""
+        """Why the last attempt failed; None after one succeeded."""
         self._downloads: list[str] = []
-        """The snapshot of each download that is under way: those files stay."""
+        """The snapshot of each running download; these files are not removed."""
         self._newest: SnapshotOffer | None = None
 
-    # --- when
+    # --- when a snapshot is taken
 
     def on_applied(self, batch: RecordBatch, frame: bytes, image: MetadataImage, delta: Delta) -> None:  # noqa: ARG002 (the listener's signature)
         self._clock = self._clock.after(read_header(frame))
@@ -93,7 +93,7 @@ class SnapshotKeeper(AppliedListener):
         self._newest = None
 
     async def run(self) -> None:
-        """Take what is due, one at a time, until cancelled."""
+        """Take due snapshots, one at a time, until cancelled."""
         try:
             while True:
                 await self._wake.wait()
@@ -104,13 +104,13 @@ class SnapshotKeeper(AppliedListener):
                     self._due = self._due or due
                     self._wake.set()
         finally:
-            self._stopping.set()  # the process ends when its threads do: what is being written goes on without rests
+            self._stopping.set()  # the process waits for its threads: a snapshot being written goes on without rests
 
     async def count(self) -> None:
-        """Let Raft trim its log where it grows without records, until cancelled.
+        """Let Raft trim its log if it grows without records, until cancelled.
 
-        While records come the policy decides: its snapshots stand at the same offsets on all nodes, so that each can have
-        another's, and those of a timer do not. Far beyond, the log is trimmed all the same.
+        While records arrive, the policy decides: its snapshots stand at the same offsets on all nodes, so that each node can
+        use another's. A timer's snapshots do not. If the log grows BUSY times longer, it is trimmed all the same.
         """
         seen = -1
         while True:
@@ -131,14 +131,14 @@ class SnapshotKeeper(AppliedListener):
                 try:
                     await self._run_in_thread(partial(self._store.check, name))
                 except DamagedFile:
-                    pass  # the store has told of it
+                    pass  # the store has reported it
                 except MetadataError as error:
-                    # Retired meanwhile, mostly.
+                    # Mostly: the file was retired meanwhile.
                     log.warning("scrub_failed", extra={"snapshot_id": name, "reason": error.message})
             await asyncio.sleep(SCRUB_EVERY_S)
 
     def lost(self) -> None:
-        """Learn that a snapshot went to quarantine: another is taken in its place, for who is far behind needs one."""
+        """Take another snapshot in place of one that went to quarantine: a node that is far behind needs one."""
         self._newest = None
         self._now_due()
 
@@ -168,7 +168,7 @@ class SnapshotKeeper(AppliedListener):
         return offer
 
     async def _attempt(self, due: _Due) -> bool:
-        """Take one; False: it could not be written, or rotted at once, which hurts nothing. All else stops the process."""
+        """Take a snapshot; return False if it could not be written or was damaged at once. Other errors stop the process."""
         async with self._writing:
             try:
                 await self._write(due.image)
@@ -217,11 +217,11 @@ class SnapshotKeeper(AppliedListener):
                 extra={"count": len(removed), "log_start_offset": self._log.log_start_offset},
             )
 
-    # --- what there is
+    # --- what is offered
 
     @contextmanager
     def downloading(self, name: str) -> Iterator[None]:
-        """Keep a snapshot's file while somebody downloads it.
+        """Keep a snapshot's file while a client downloads it.
 
         Raises:
             ThrottlingQuotaExceeded: too many downloads are under way.
@@ -237,7 +237,7 @@ class SnapshotKeeper(AppliedListener):
             self._downloads.remove(name)
 
     def newest(self) -> SnapshotOffer | None:
-        """Return the newest snapshot at or below what is applied here; None where there is none."""
+        """Return the newest snapshot at or below what is applied here; None if there is none."""
         if self._newest is None:
             fitting = [
                 offer for offer in self.offers() if offer.end_offset <= self._controller.committed.end_offset
@@ -249,7 +249,7 @@ class SnapshotKeeper(AppliedListener):
         """Return every snapshot here, oldest first."""
         offers = []
         for name in self._store.ids():
-            with suppress(SnapshotNotFound):  # another thread found it rotten meanwhile
+            with suppress(SnapshotNotFound):  # another thread found it damaged meanwhile
                 offers.append(self.offer(name))
         return offers
 
