@@ -5,6 +5,9 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
+import msgspec
+
+from metadata_log.wire.shapes import convert
 from ops.when import duration_text
 
 Health: TypeAlias = Literal["green", "yellow", "red"]
@@ -30,65 +33,91 @@ class Reason(NamedTuple):
     detail: str
 
 
-_QUORUM: Final[Mapping[str, Any]] = {
-    "cluster_id": str,
-    "leader_id": int,
-    "controller_epoch": int,
-    "high_watermark": int,
-    "log_start_offset": int,
-    "digest": dict,
-    "node_id": int,
-    "change_pending": bool,
-    "voters": list,
-    "observers": list,
-}
-_ROW: Final[Mapping[str, Any]] = {
-    "id": int,
-    "directory_id": str,
-    "address": str | None,
-    "role": str | None,
-    "end_offset": int | None,
-    "log_start_offset": int | None,
-    "lag_records": int | None,
-    "last_caught_up_ms_ago": int | None,
-    "reachable": bool,
-}
-_REASON: Final[Mapping[str, Any]] = {"code": str, "detail": str}
+class _Digest(msgspec.Struct):
+    end_offset: int
+    value: str
 
 
-def _has(said: Any, **kinds: Any) -> bool:
-    """Answer whether this is an object with values of these kinds; whoever listens at an address may say anything."""
-    return isinstance(said, dict) and all(key in said and isinstance(said[key], kinds[key]) for key in kinds)
+class _Controller(msgspec.Struct):
+    id: int
+    directory_id: str
+    address: str | None
+    role: str | None
+    end_offset: int | None
+    log_start_offset: int | None
+    lag_records: int | None
+    last_caught_up_ms_ago: int | None
+    reachable: bool
+    http: str | None = None
+    """An older release does not send it."""
 
 
-def is_quorum(said: Any) -> bool:
-    """Answer whether this is what a controller says on /v1/quorum."""
-    return (
-        _has(said, **_QUORUM)
-        and _has(said["digest"], end_offset=int, value=str)
-        and all(
-            _has(row, **_ROW) and isinstance(row.get("http"), str | None)  # an older release does not tell it
-            for row in (*said["voters"], *said["observers"])
-        )
-    )
+class _Quorum(msgspec.Struct):
+    cluster_id: str
+    leader_id: int
+    controller_epoch: int
+    high_watermark: int
+    log_start_offset: int
+    digest: _Digest
+    node_id: int
+    change_pending: bool
+    voters: list[_Controller]
+    observers: list[_Controller]
 
 
-def is_ready(said: Any) -> bool:
-    """Answer whether this is what one of our processes says on /readyz."""
-    return (
-        _has(said, ready=bool, reasons=list, recent_warnings=list)
-        and all(_has(reason, **_REASON) for reason in said["reasons"])
-        and all(_has(fault, **_REASON, count=int, ms_ago=int) for fault in said["recent_warnings"])
-    )
+class _Condition(msgspec.Struct):
+    code: str
+    detail: str
 
 
-def is_broker_list(said: Any) -> bool:
-    """Answer whether this is what the active controller says on /v1/brokers."""
-    return (
-        _has(said, items=list)
-        and all(_has(broker, broker_id=int, state=str, endpoints=list) for broker in said["items"])
-        and all(_has(each, host=str, port=int) for broker in said["items"] for each in broker["endpoints"])
-    )
+class _Warning(_Condition):
+    count: int
+    ms_ago: int
+
+
+class _Ready(msgspec.Struct):
+    ready: bool
+    reasons: list[_Condition]
+    recent_warnings: list[_Warning]
+
+
+class _Endpoint(msgspec.Struct):
+    host: str
+    port: int
+
+
+class _Broker(msgspec.Struct):
+    broker_id: int
+    state: str
+    endpoints: list[_Endpoint]
+
+
+class _Brokers(msgspec.Struct):
+    items: list[_Broker]
+
+
+def _has_shape(answer: Any, shape: type[msgspec.Struct]) -> bool:
+    """Answer whether plain values have this shape, possibly with further fields: any program may listen at an address."""
+    try:
+        convert(answer, shape)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def is_quorum(answer: Any) -> bool:
+    """Answer whether this is what a controller returns for /v1/quorum."""
+    return _has_shape(answer, _Quorum)
+
+
+def is_ready(answer: Any) -> bool:
+    """Answer whether this is what one of our processes returns for /readyz."""
+    return _has_shape(answer, _Ready)
+
+
+def is_broker_list(answer: Any) -> bool:
+    """Answer whether this is what the active controller returns for /v1/brokers."""
+    return _has_shape(answer, _Brokers)
 
 
 def judge(
