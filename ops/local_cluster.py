@@ -16,37 +16,36 @@ import os
 import random
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeAlias
 
-from broker_agent.config import BrokerSettings
 from metadata_log import limits
-from metadata_log.errors import DirectoryInUse, DiskFailed, Fault, InvalidSettings, Rejected, Unavailable
-from metadata_log.ids import BrokerId, NodeId, Uuid, random_uuid, uuid_from_text, uuid_text
-from metadata_log.node.addresses import HostPort, address_text, http_url, read_address, read_url
-from metadata_log.node.data_directory import Role, format_directory
+from metadata_log.errors import DirectoryInUse, DiskFailed, Fault, Rejected, Unavailable
+from metadata_log.ids import random_uuid, uuid_text
+from metadata_log.node.addresses import read_address, read_url
 from metadata_log.node.durable_files import renamed_os_errors, replace_file
 from ops.client import ClusterClient, Unreachable
+from ops.cluster_layout import (
+    BROKER_SHUTDOWN_TIMEOUT_MS,
+    Layout,
+    Member,
+    free_ports,
+    new_brokers,
+    new_controllers,
+    read_cluster_file,
+)
 from ops.log_format import STREAM_VARIABLE
 from ops.processes import is_locked, running_process
-from ops.settings import broker_toml, controller_toml
-from quorum.config import ControllerSettings, TimingSettings, VoterSettings
+from quorum.config import ControllerSettings
 
-HOST: Final = "127.0.0.1"
-PORT_MIN: Final = 10_000
-EPHEMERAL_MIN: Final = 32_768
-"""Where the range of outgoing connections begins on Linux unless set otherwise; ports above may vanish under us."""
 READY_TIMEOUT_S: Final = 60.0
-BROKER_SHUTDOWN_TIMEOUT_MS: Final = 10_000
-"""A local broker has no clients to drain; it waits so long for its leaderships to move, then ends anyway."""
 STOP_TIMEOUT_S: Final = BROKER_SHUTDOWN_TIMEOUT_MS / 1_000 + limits.STOP_TIMEOUT_MS / 1_000
 POLL_S: Final = 0.05
 ASK_TIMEOUT_S: Final = 1.0
@@ -70,29 +69,6 @@ class NotReady(Unavailable):
     """The cluster did not become ready in time."""
 
     error, code = "BROKER_NOT_AVAILABLE", 8
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
-    """One node as cluster.json has it; `config` and `data` are relative to its directory."""
-
-    role: Role
-    id: int
-    http: str
-    raft: str | None
-    directory_id: str | None
-    config: str
-    data: str
-
-    @property
-    def name(self) -> str:
-        return f"{self.role}-{self.id}"
-
-    def to_json(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"id": self.id, "http": self.http}
-        if self.role == "controller":
-            told |= {"raft": self.raft, "directory_id": self.directory_id}
-        return told | {"config": self.config, "data": self.data}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,16 +200,17 @@ class LocalCluster:
             self._started_at_ms = time.time_ns() // 1_000_000
             file = self.directory / "cluster.json"
             if file.exists():
-                self._read(file)
+                self.cluster_id, self.controllers, self.brokers = read_cluster_file(file)
             else:
                 self.cluster_id = uuid_text(random_uuid(self._rng))
             self._plan()
             # The plan is on disk before anything is formatted by it: a start cut short can be taken up again.
             self.set_state("starting")
+            layout = Layout(self.directory, self.cluster_id, self.controllers, self._rng)
             for member in self.controllers:
-                self._complete_controller(member)
+                layout.complete_controller(member, self._adjust)
             for member in self.brokers:
-                self._complete_broker(member)
+                layout.complete_broker(member)
         except BaseException:
             # What was not prepared is not ours to stop: it may be somebody's running cluster.
             self._release()
@@ -420,20 +397,6 @@ class LocalCluster:
             os.close(self._lock_fd)
             self._lock_fd = None
 
-    def _read(self, file: Path) -> None:
-        """Take over the members of an existing cluster.json."""
-        try:
-            told = json.loads(file.read_bytes())
-            if told["version"] != 1:
-                raise ValueError(f"version {told['version']} is unknown to this release")
-            self.cluster_id = str(told["cluster_id"])
-            self.controllers = tuple(_member("controller", member) for member in told["controllers"])
-            self.brokers = tuple(_member("broker", member) for member in told["brokers"])
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise InvalidSettings(
-                f"{file}: does not describe a cluster ({error}); restore it, or move it away"
-            ) from error
-
     def _plan(self) -> None:
         """Number nodes that are wanted and not there yet, and choose their ports."""
         controllers, brokers = self._wanted
@@ -451,144 +414,8 @@ class LocalCluster:
         taken |= {read_address(member.raft)[1] for member in self.members if member.raft}
         ports = free_ports(taken, self._rng)
         if fresh:
-            self.controllers = tuple(
-                _member(
-                    "controller",
-                    {
-                        "id": node_id,
-                        "http": http_url((HOST, next(ports))),
-                        "raft": address_text((HOST, next(ports))),
-                        "directory_id": uuid_text(random_uuid(self._rng)),
-                        "config": f"controller-{node_id}.toml",
-                        "data": f"controller-{node_id}",
-                    },
-                )
-                for node_id in range(1, controllers + 1)
-            )
-        self.brokers += tuple(
-            _member(
-                "broker",
-                {
-                    "id": broker_id,
-                    "http": http_url((HOST, next(ports))),
-                    "config": f"broker-{broker_id}.toml",
-                    "data": f"broker-{broker_id}",
-                },
-            )
-            for broker_id in range(
-                limits.FIRST_BROKER_ID + len(self.brokers), limits.FIRST_BROKER_ID + brokers
-            )
-        )
-
-    def _complete_controller(self, member: Member) -> None:
-        """Format a controller that never was; one that was formatted and is gone stays gone.
-
-        Its settings file, written last, tells the two apart. A voter that lost its disk may have promised what it no
-        longer knows: it must not come back under its old directory id, nor without an operator's word.
-        """
-        config = self.directory / member.config
-        if config.exists():
-            return
-        assert member.directory_id is not None
-        self._format(member, uuid_from_text(member.directory_id))
-        settings = ControllerSettings(
-            cluster_id=self.cluster_id,
-            node_id=NodeId(member.id),
-            data_dir=self.directory / member.data,
-            listen_http=_listen(member),
-            listen_raft=_raft(member),
-            voters=tuple(
-                VoterSettings(
-                    id=NodeId(voter.id),
-                    raft=_raft(voter),
-                    http=voter.http,
-                    directory_id=uuid_from_text(voter.directory_id or ""),
-                )
-                for voter in self.controllers
-            ),
-            timing=TimingSettings(session_timeout_ms=limits.LOCAL_CLUSTER_SESSION_TIMEOUT_MS),
-        )
-        settings = self._adjust(settings)
-        settings.validate()
-        replace_file(config, controller_toml(settings, data_dir=member.data).encode())
-
-    def _complete_broker(self, member: Member) -> None:
-        """Format a broker that is not there: all it holds can be fetched again."""
-        config = self.directory / member.config
-        self._format(member, None)
-        if config.exists():
-            return
-        settings = BrokerSettings(
-            cluster_id=self.cluster_id,
-            broker_id=BrokerId(member.id),
-            data_dir=self.directory / member.data,
-            rack=None,
-            controllers=self.bootstrap,
-            listen_http=_listen(member),
-            shutdown_timeout_ms=BROKER_SHUTDOWN_TIMEOUT_MS,
-        )
-        settings.validate()
-        replace_file(config, broker_toml(settings, data_dir=member.data).encode())
-
-    def _format(self, member: Member, directory_id: Uuid | None) -> None:
-        data = self.directory / member.data
-        if not (data / "meta.json").exists():
-            format_directory(
-                data,
-                role=member.role,
-                node_id=NodeId(member.id),
-                cluster_id=self.cluster_id,
-                rng=self._rng,
-                directory_id=directory_id,
-            )
-
-
-def _member(role: Role, told: Mapping[str, Any]) -> Member:
-    return Member(
-        role=role,
-        id=int(told["id"]),
-        http=str(told["http"]),
-        raft=told.get("raft"),
-        directory_id=told.get("directory_id"),
-        config=str(told["config"]),
-        data=str(told["data"]),
-    )
-
-
-def _listen(member: Member) -> HostPort:
-    return read_url(member.http)
-
-
-def _raft(member: Member) -> HostPort:
-    assert member.raft is not None, "a controller has a raft address"
-    return read_address(member.raft)
-
-
-def free_ports(taken: set[int], rng: random.Random) -> Iterator[int]:
-    """Yield ports nobody listens on, none of them in `taken`, below what the system gives to outgoing connections."""
-    top = _ephemeral_low()
-    if top < PORT_MIN + 1_000:
-        top = EPHEMERAL_MIN
-    for port in rng.sample(range(PORT_MIN, top), top - PORT_MIN):
-        if port not in taken and _is_free(port):
-            yield port
-
-
-def _ephemeral_low() -> int:
-    try:
-        return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii").split()[0])
-    except (OSError, ValueError, IndexError):
-        return EPHEMERAL_MIN
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError:
-            return False
-    return True
+            self.controllers = new_controllers(controllers, ports, self._rng)
+        self.brokers += new_brokers(range(len(self.brokers), brokers), ports)
 
 
 def metaquorum_command() -> str:

@@ -12,7 +12,7 @@ from ops.bench.measure import BenchmarkFailed, NotAcknowledged, figures, report
 from ops.bench.our_peer import OurPeer, our_peer
 from ops.bench.probes import probes
 from ops.bench.systems import DIRECTORY
-from ops.local_cluster import Member
+from ops.cluster_layout import Member
 
 _BROKERS: Final = 4
 """One dies, three are left to be told."""

@@ -15,7 +15,8 @@ from typing import Any, Final
 import aiohttp
 
 from ops.bench.measure import VALUE_BYTES, WRITE_TIMEOUT_S, BenchmarkFailed, NotAcknowledged
-from ops.local_cluster import LocalCluster, Member
+from ops.cluster_layout import Member
+from ops.local_cluster import LocalCluster
 from quorum.config import ControllerSettings
 
 _START_TIMEOUT_S: Final = 60.0

@@ -13,11 +13,11 @@ from metadata_log import limits
 from ops import render
 from ops.arguments import Noun, from_to
 from ops.client import BOOTSTRAP_VARIABLE
+from ops.cluster_layout import Member
 from ops.local_cluster import (
     Active,
     ClusterMismatch,
     LocalCluster,
-    Member,
     NodeFailed,
     ended_with,
     metaquorum_command,

@@ -18,7 +18,8 @@ import pytest
 
 from metadata_log.errors import MetadataError
 from ops.client import ClusterClient
-from ops.local_cluster import LocalCluster, free_ports
+from ops.cluster_layout import free_ports
+from ops.local_cluster import LocalCluster
 from tests.support.processes import poll_until
 from tests.support.wire import ask, controllers
 

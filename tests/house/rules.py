@@ -80,9 +80,6 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "broker_agent/metrics.py": frozenset({"prometheus_client"}),
     # The operator's desk.
     "ops/bench/*.py": frozenset({"aiohttp"}),
-    "ops/client.py": frozenset({"aiohttp"}),
-    "ops/local_cluster.py": frozenset({"aiohttp"}),
-    "ops/faults.py": frozenset({"toxiproxy"}),
 }
 """Where a third-party import may stand, by pattern of path; `*` crosses folders."""
 

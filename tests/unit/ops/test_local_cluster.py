@@ -18,7 +18,8 @@ import pytest
 from metadata_log.errors import DirectoryInUse, InvalidSettings
 from metadata_log.ids import Uuid, uuid_text
 from metadata_log.node.data_directory import DirectoryLock, load_meta, write_process_json
-from ops.local_cluster import ClusterMismatch, LocalCluster, ended_with, free_ports
+from ops.cluster_layout import free_ports
+from ops.local_cluster import ClusterMismatch, LocalCluster, ended_with
 from ops.processes import is_locked, running_process
 from ops.settings import load_broker_settings, load_controller_settings
 from tests.support.processes import poll_until

@@ -1,0 +1,256 @@
+"""Edge: what a local cluster consists of: members, their ports, settings files and data directories, and cluster.json."""
+
+import json
+import random
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from broker_agent.config import BrokerSettings
+from metadata_log import limits
+from metadata_log.errors import InvalidSettings
+from metadata_log.ids import BrokerId, NodeId, Uuid, random_uuid, uuid_from_text, uuid_text
+from metadata_log.node.addresses import HostPort, address_text, http_url, read_address, read_url
+from metadata_log.node.data_directory import Role, format_directory
+from metadata_log.node.durable_files import replace_file
+from metadata_log.wire.shapes import convert, refusal
+from ops.settings import broker_toml, controller_toml
+from quorum.config import ControllerSettings, TimingSettings, VoterSettings
+
+HOST: Final = "127.0.0.1"
+PORT_MIN: Final = 10_000
+EPHEMERAL_MIN: Final = 32_768
+"""Linux's default start of the range of outgoing connections, which may take any port above it."""
+BROKER_SHUTDOWN_TIMEOUT_MS: Final = 10_000
+"""A local broker has no clients to drain. It waits at most this long for its leaderships to move."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One node as cluster.json has it; `config` and `data` are relative to its directory."""
+
+    role: Role
+    id: int
+    http: str
+    raft: str | None
+    directory_id: str | None
+    config: str
+    data: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.role}-{self.id}"
+
+    def to_json(self) -> dict[str, Any]:
+        told: dict[str, Any] = {"id": self.id, "http": self.http}
+        if self.role == "controller":
+            told |= {"raft": self.raft, "directory_id": self.directory_id}
+        return told | {"config": self.config, "data": self.data}
+
+
+class _FileVersion(msgspec.Struct):
+    version: int
+
+
+class _ControllerRow(msgspec.Struct):
+    id: int
+    http: str
+    raft: str
+    directory_id: str
+    config: str
+    data: str
+
+    def member(self) -> Member:
+        return Member(role="controller", **msgspec.structs.asdict(self))
+
+
+class _BrokerRow(msgspec.Struct):
+    id: int
+    http: str
+    config: str
+    data: str
+
+    def member(self) -> Member:
+        return Member(role="broker", raft=None, directory_id=None, **msgspec.structs.asdict(self))
+
+
+class _ClusterFile(msgspec.Struct):
+    """What a start takes from cluster.json; the other fields are for outside programs."""
+
+    cluster_id: str
+    controllers: list[_ControllerRow]
+    brokers: list[_BrokerRow]
+
+
+def read_cluster_file(file: Path) -> tuple[str, tuple[Member, ...], tuple[Member, ...]]:
+    """Return the cluster id, the controllers and the brokers of an existing cluster.json.
+
+    Raises:
+        InvalidSettings: it cannot be read, or does not describe a cluster.
+    """
+    try:
+        value = json.loads(file.read_bytes())
+        version = convert(value, _FileVersion).version
+        if version != 1:
+            raise ValueError(f"version {version} is unknown to this release")
+        found: _ClusterFile = convert(value, _ClusterFile)
+    except msgspec.ValidationError as error:
+        raise _no_cluster(file, refusal("cluster", error)) from error
+    except (OSError, ValueError) as error:
+        raise _no_cluster(file, str(error)) from error
+    return (
+        found.cluster_id,
+        tuple(row.member() for row in found.controllers),
+        tuple(row.member() for row in found.brokers),
+    )
+
+
+def _no_cluster(file: Path, reason: str) -> InvalidSettings:
+    return InvalidSettings(f"{file}: does not describe a cluster ({reason}); restore it, or move it away")
+
+
+def new_controllers(count: int, ports: Iterator[int], rng: random.Random) -> tuple[Member, ...]:
+    """Return the controllers of a new cluster: ids from 1, each with a directory id of its own."""
+    return tuple(
+        Member(
+            role="controller",
+            id=node_id,
+            http=http_url((HOST, next(ports))),
+            raft=address_text((HOST, next(ports))),
+            directory_id=uuid_text(random_uuid(rng)),
+            config=f"controller-{node_id}.toml",
+            data=f"controller-{node_id}",
+        )
+        for node_id in range(1, count + 1)
+    )
+
+
+def new_brokers(places: Iterable[int], ports: Iterator[int]) -> tuple[Member, ...]:
+    """Return the brokers at these places, counted from 0, behind the first broker id."""
+    return tuple(
+        Member(
+            role="broker",
+            id=broker_id,
+            http=http_url((HOST, next(ports))),
+            raft=None,
+            directory_id=None,
+            config=f"broker-{broker_id}.toml",
+            data=f"broker-{broker_id}",
+        )
+        for broker_id in (limits.FIRST_BROKER_ID + place for place in places)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Writes the settings files and data directories of a cluster that are missing below `directory`."""
+
+    directory: Path
+    cluster_id: str
+    controllers: tuple[Member, ...]
+    rng: random.Random
+
+    def complete_controller(
+        self, member: Member, adjust: Callable[[ControllerSettings], ControllerSettings]
+    ) -> None:
+        """Format a controller that never was formatted; one that lost its directory stays without.
+
+        Its settings file, written last, tells the two apart. A voter that lost its disk may have acknowledged entries
+        that it no longer holds, so it must not return under its old directory id without an operator's decision.
+        """
+        config = self.directory / member.config
+        if config.exists():
+            return
+        assert member.directory_id is not None
+        self._format(member, uuid_from_text(member.directory_id))
+        settings = adjust(
+            ControllerSettings(
+                cluster_id=self.cluster_id,
+                node_id=NodeId(member.id),
+                data_dir=self.directory / member.data,
+                listen_http=_listen(member),
+                listen_raft=_raft(member),
+                voters=tuple(
+                    VoterSettings(
+                        id=NodeId(voter.id),
+                        raft=_raft(voter),
+                        http=voter.http,
+                        directory_id=uuid_from_text(voter.directory_id or ""),
+                    )
+                    for voter in self.controllers
+                ),
+                timing=TimingSettings(session_timeout_ms=limits.LOCAL_CLUSTER_SESSION_TIMEOUT_MS),
+            )
+        )
+        settings.validate()
+        replace_file(config, controller_toml(settings, data_dir=member.data).encode())
+
+    def complete_broker(self, member: Member) -> None:
+        """Format a broker whose directory is missing: it can fetch everything again."""
+        config = self.directory / member.config
+        self._format(member, None)
+        if config.exists():
+            return
+        settings = BrokerSettings(
+            cluster_id=self.cluster_id,
+            broker_id=BrokerId(member.id),
+            data_dir=self.directory / member.data,
+            rack=None,
+            controllers=tuple(controller.http for controller in self.controllers),
+            listen_http=_listen(member),
+            shutdown_timeout_ms=BROKER_SHUTDOWN_TIMEOUT_MS,
+        )
+        settings.validate()
+        replace_file(config, broker_toml(settings, data_dir=member.data).encode())
+
+    def _format(self, member: Member, directory_id: Uuid | None) -> None:
+        data = self.directory / member.data
+        if not (data / "meta.json").exists():
+            format_directory(
+                data,
+                role=member.role,
+                node_id=NodeId(member.id),
+                cluster_id=self.cluster_id,
+                rng=self.rng,
+                directory_id=directory_id,
+            )
+
+
+def _listen(member: Member) -> HostPort:
+    return read_url(member.http)
+
+
+def _raft(member: Member) -> HostPort:
+    assert member.raft is not None, "a controller has a raft address"
+    return read_address(member.raft)
+
+
+def free_ports(taken: set[int], rng: random.Random) -> Iterator[int]:
+    """Yield free ports that are not in `taken`, below the range that the system gives to outgoing connections."""
+    top = _ephemeral_low()
+    if top < PORT_MIN + 1_000:
+        top = EPHEMERAL_MIN
+    for port in rng.sample(range(PORT_MIN, top), top - PORT_MIN):
+        if port not in taken and _is_free(port):
+            yield port
+
+
+def _ephemeral_low() -> int:
+    try:
+        return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii").split()[0])
+    except (OSError, ValueError, IndexError):
+        return EPHEMERAL_MIN
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
