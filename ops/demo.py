@@ -11,7 +11,8 @@ from metadata_log.errors import Fault, Unavailable
 from ops import render
 from ops.client import Unreachable
 from ops.local_cluster import LocalCluster
-from ops.verbs.log import export_cluster, file_frames
+from ops.log_frames import file_frames
+from ops.verbs.log import export_cluster
 from ops.verbs.topics import topic_table
 
 Seen = TypeVar("Seen")

@@ -20,7 +20,7 @@ from metadata_log.codec import decode_all
 from metadata_log.node.addresses import HostPort, read_url
 from ops.cluster_layout import Member
 from ops.local_cluster import LocalCluster
-from ops.verbs.log import file_frames
+from ops.log_frames import file_frames
 from quorum.config import ControllerSettings
 from tests.robustness.clients import Load, Watcher, write_history
 from tests.robustness.faults import Fault, Faults, how_it_ended

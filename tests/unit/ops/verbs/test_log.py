@@ -19,7 +19,7 @@ from metadata_log.log.segmented_log import SegmentedLog
 from metadata_log.node.data_directory import format_directory
 from ops import cli
 from ops.client import ClusterClient, Unreachable
-from ops.verbs.log import Frame, cluster_frames, file_frames, high_watermark, within
+from ops.log_frames import Frame, cluster_frames, file_frames, high_watermark, within
 from ops.when import AtOffset, AtTime, When
 from quorum.raft.journal.journal import Journal, OsDisk
 from quorum.raft.pointer import FILE_NAME as POINTER_FILE
