@@ -27,7 +27,7 @@ from ops.talk import one_line, say
 
 OK, REJECTED, UNAVAILABLE, UNKNOWN, FAULT = 0, 3, 4, 5, 6
 INTERRUPTED: Final = 130
-"""What a shell expects of a program that Ctrl-C ended: 128 and SIGINT's number."""
+"""The code that a shell expects of a program ended by Ctrl-C: 128 plus SIGINT's number."""
 
 NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "up": ("up", "Run a local cluster in the foreground: format what is not there, start what is."),
@@ -65,7 +65,7 @@ Times may be written 2026-01-01T10:00Z or -2h, durations 500ms, 30s, 1h30m.
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one verb and return its exit code; whatever goes wrong is one line on stderr."""
+    """Run one verb and return its exit code; every error is one line on stderr."""
     try:
         refuse_what_would_mislead()
         args = parsed(sys.argv[1:] if argv is None else argv)
@@ -87,13 +87,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _discard_output() -> None:
-    """Give up what is not written yet: Python would complain once more when it flushes at exit."""
+    """Drop the output that is not written yet; otherwise Python would report the error again when it flushes at exit."""
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def report(error: BaseException) -> int:
-    """Say in one line what went wrong, and return the exit code of its family."""
+    """Print an error as one line, and return the exit code of its family."""
     match error:
         case OutcomeUnknown():
             code = UNKNOWN
@@ -129,7 +129,7 @@ def report(error: BaseException) -> int:
 
 
 def where_to_look(error: BaseException) -> str:
-    """Keep what a maintainer needs in a file of its own, off the operator's screen."""
+    """Write the traceback to a file for a maintainer, and return where it is."""
     try:
         with tempfile.NamedTemporaryFile(
             "w", prefix="metaquorum-", suffix=".txt", delete=False, encoding="utf-8"
@@ -141,7 +141,7 @@ def where_to_look(error: BaseException) -> str:
 
 
 def refuse_what_would_mislead() -> None:
-    """Stop where our checks would be gone, or other people's modules stand in for ours.
+    """Refuse to run where asserts are disabled, or where another distribution's modules replace ours.
 
     Raises:
         Fault: Python runs with -O, or another distribution owns one of our top-level names.
@@ -161,7 +161,7 @@ def refuse_what_would_mislead() -> None:
 
 
 class WontRun(Fault):
-    """This Python cannot be trusted to run us; the message says what to change."""
+    """This Python environment cannot run us safely; the message names what to change."""
 
 
 def joined(argv: Sequence[str]) -> list[str]:

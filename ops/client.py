@@ -38,16 +38,16 @@ from ops.talk import fail_usage
 BOOTSTRAP_VARIABLE: Final = "METAQUORUM_BOOTSTRAP"
 DEFAULT_CLUSTER_FILE: Final = Path("metaquorum-data/cluster.json")
 PAUSE_S: Final = 0.02
-"""Between two rounds; doubled up to PAUSE_MAX_S. An election takes about as long as the first."""
+"""The first pause between two rounds, about as long as an election; each next one doubles, up to PAUSE_MAX_S."""
 PAUSE_MAX_S: Final = 0.5
 ANSWER_BYTES_MAX: Final = 1024 * MIB
-"""The whole state of a million partitions is some 400 MB of JSON; what is larger is not an answer of ours."""
+"""A larger answer is not ours: the whole state of a million partitions is about 400 MB of JSON."""
 
 _JSON: Final = "application/json"
 
 
 class Unreachable(Unavailable):
-    """Nobody answered in time; nothing was written."""
+    """No node answered in time; nothing was written."""
 
     error, code = "NETWORK_EXCEPTION", 13
 
@@ -60,7 +60,7 @@ class NoBootstrap(Unavailable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What one node said. `url` is its address; `headers` are keyed in lower case."""
+    """One node's answer. `url` is the node's address; `headers` are keyed in lower case."""
 
     url: str
     status: int
@@ -93,7 +93,7 @@ class Answer:
 
 
 class _NoAnswer(Exception):
-    """One attempt got none; `sent` says whether the node may have received the request."""
+    """One attempt got no answer; `sent` is whether the node may have received the request."""
 
     def __init__(self, reason: str, *, sent: bool) -> None:
         super().__init__(reason)
@@ -115,7 +115,7 @@ class ClusterClient:
 
         Raises:
             Rejected: the answer was an error that asking again will not change.
-            Unavailable: nobody could answer within the timeout.
+            Unavailable: no controller could answer within the timeout.
         """
         return self._ask_around("GET", path, body=b"", accept=accept, request_id=None)
 
@@ -128,11 +128,11 @@ class ClusterClient:
     ) -> Any:
         """Write through the active controller, once, and return its answer as JSON.
 
-        What is not `repeatable` is sent to nobody any more once a node may have carried it out.
+        A request that is not `repeatable` is not sent again once a node may have carried it out.
 
         Raises:
             Rejected: it was refused; nothing was written.
-            Unavailable: nobody took it within the timeout; nothing was written.
+            Unavailable: no controller accepted it within the timeout; nothing was written.
             OutcomeUnknown: it was sent and not answered; the context has its `request_id`.
         """
         data = b"" if body is None else json.dumps(body, sort_keys=True).encode()
@@ -142,7 +142,7 @@ class ClusterClient:
         ).json()
 
     def ask_one(self, url: str, path: str, *, accept: str = _JSON, timeout_s: float | None = None) -> Answer:
-        """Ask one node once, whatever it answers.
+        """Ask one node once, and return its answer even if it is an error.
 
         Raises:
             Unreachable: it gave no answer.
@@ -206,7 +206,7 @@ class ClusterClient:
         raise kind(f"not within {self.timeout_s:g} s ({said or 'no time to ask anybody'})")
 
     def _candidates(self, deadline: float) -> "Iterator[tuple[str, _Follow]]":
-        """Yield whom to ask next, each at most once a round; `followed` puts a redirect's target first."""
+        """Yield the next node to ask, each at most once a round; `followed` puts a redirect's target first."""
         pause_s = PAUSE_S
         while True:
             known = [self._last_good, *self.bootstrap] if self._last_good else list(self.bootstrap)
@@ -228,7 +228,7 @@ class ClusterClient:
 
 @dataclass(slots=True)
 class _Follow:
-    """One round: who is still to be asked, and who was."""
+    """One round: the nodes still to ask, and those already asked."""
 
     waiting: deque[str]
     asked: set[str] = field(default_factory=set)
@@ -245,8 +245,8 @@ def bootstrap_from(option: str | None) -> tuple[str, ...]:
     """Return the controllers to ask, by flag, environment, or ./metaquorum-data/cluster.json.
 
     Raises:
-        ValueError: what was given is no list of URLs.
-        NoBootstrap: nothing was given and no cluster is here.
+        ValueError: the flag or the variable is no list of URLs.
+        NoBootstrap: neither is set, and this directory holds no cluster.
     """
     given = option or os.environ.get(BOOTSTRAP_VARIABLE)
     if given:
@@ -262,7 +262,7 @@ def bootstrap_of_cluster_file(path: Path) -> tuple[str, ...]:
     """Return the controllers that a cluster.json names.
 
     Raises:
-        NoBootstrap: it is not there, or not one of ours.
+        NoBootstrap: the file does not exist, or is not one of ours.
     """
     how = f"name controllers (--bootstrap URL,... or {BOOTSTRAP_VARIABLE}) or start some (metaquorum up)"
     try:
@@ -281,7 +281,7 @@ def _exchange(
     url: str, method: str, path: str, *, body: bytes, headers: Mapping[str, str], timeout_s: float
 ) -> Answer:
     """Send one request on a connection of its own; `timeout_s` bounds connecting and each wait for bytes."""
-    if not is_node_url(url):  # a broker's endpoint is whatever the broker says
+    if not is_node_url(url):  # a broker registers any endpoint it likes
         raise _NoAnswer("is no address of a node", sent=False)
     parts = urllib.parse.urlsplit(url)
     assert parts.hostname is not None

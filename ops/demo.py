@@ -1,4 +1,4 @@
-"""Edge: `up --demo`: what a cluster does when parts of it are lost, told step by step and replayed in Spark."""
+"""Edge: `up --demo`: what a cluster does when parts of it are lost, shown step by step and replayed in Spark."""
 
 import asyncio
 import time
@@ -17,24 +17,24 @@ from ops.verbs.topics import topic_table
 
 Seen = TypeVar("Seen")
 SETTLE_S: Final = 30.0
-"""Far beyond a session timeout and an election: what has not come by then will not come."""
+"""Far longer than a session timeout and an election."""
 POLL_S: Final = 0.02
 CLIENT_TIMEOUT_S: Final = 20.0
 VERDICT: Final = "state digest: controllers = brokers = snapshot + tail = Spark"
 
 
 class DigestsDiffer(Fault):
-    """Two ways to the same state led to different ones; the message says which."""
+    """Two ways to compute the same state gave different results; the message names them."""
 
 
 class DidNotHappen(Unavailable):
-    """A step of the demo did not come to what it shows in time."""
+    """A step of the demo did not reach its result in time."""
 
     error, code = "BROKER_NOT_AVAILABLE", 8
 
 
 async def run_demo(cluster: LocalCluster, tell: Callable[[str], None]) -> None:
-    """Tell the story of a cluster that is ready.
+    """Run the demo on a cluster that is ready.
 
     Raises:
         DidNotHappen: a step did not come to its end in time.
@@ -108,7 +108,7 @@ class _Demo:
         )
         fetched_at_most = status["applied_offset"] - applied["applied_offset"]
         if status["records_fetched"] > fetched_at_most:
-            # It may have died before the last it applied was on disk; then it fetches that again, and says so.
+            # It may have died before the last frames it applied were on disk; then it fetches those again.
             again = status["records_fetched"] - fetched_at_most
             self._tell(f"(of them {again} a second time: it died before they were on its disk)")
 
@@ -167,7 +167,7 @@ class _Demo:
         self._tell(f"\nat end offset {end_offset}, {replayed['digest']}\n{VERDICT}")
 
     async def _digests_at(self, end_offset: int) -> dict[str, str]:
-        """Return everybody's digest at one offset; nothing is written meanwhile, so all of them come there."""
+        """Return every node's digest at one offset; nothing is written meanwhile, so all nodes reach it."""
         digests: dict[str, str] = {}
         for member in self._cluster.members:
             path = "/v1/quorum" if member.role == "controller" else "/v1/status"
@@ -186,7 +186,7 @@ class _Demo:
         return digests
 
     def _folded(self, end_offset: int) -> str:
-        """Return the digest of the newest snapshot on disk with the log behind it, folded here."""
+        """Return the digest of the newest snapshot on disk with the log after it applied."""
         from snapshots.fold import fold
         from snapshots.snapshot_file import read_snapshot
 
@@ -241,7 +241,7 @@ class _Demo:
         return await asyncio.to_thread(self._client.write, method, path, body)
 
     async def _until(self, what: str, look: Callable[[], Awaitable[Seen | None]]) -> Seen:
-        """Return the first true thing that `look` sees.
+        """Return the first true result of `look`.
 
         Raises:
             DidNotHappen: nothing within SETTLE_S.

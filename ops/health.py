@@ -1,4 +1,4 @@
-"""Pure: how well a cluster is, from what its nodes say of it: green, yellow or red, and why."""
+"""Pure: the health of a cluster, from its nodes' answers: green, yellow or red, and the reasons."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -13,18 +13,18 @@ from ops.when import duration_text
 Health: TypeAlias = Literal["green", "yellow", "red"]
 EXIT_CODES: Final[Mapping[Health, int]] = {"green": 0, "yellow": 10, "red": 20}
 BEHIND_MS: Final = 5_000
-"""A voter that caught up so long ago is behind: an idle leader commits every second, so a sound one is never."""
+"""A voter that caught up longer ago than this is behind. An idle leader commits every second, so a healthy one never is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeAnswers:
-    """What one controller said: `quorum` of /v1/quorum, `ready` of /readyz; None: nothing of that shape."""
+    """One controller's answers: `quorum` from /v1/quorum, `ready` from /readyz; None: no answer of that shape."""
 
     url: str
     quorum: Mapping[str, Any] | None
     ready: Mapping[str, Any] | None
     failure: str = "does not answer"
-    """What to say of it where one of the two is None."""
+    """The reason to report if one of the two is None."""
 
 
 class Reason(NamedTuple):
@@ -129,8 +129,8 @@ def judge(
 ) -> dict[str, Any]:
     """Return {"health", "reasons", "recent_warnings"}; the warnings of the last hour are listed and change no colour.
 
-    `brokers` are the items of /v1/brokers, None where no controller is active; `broker_ready` is what /readyz of those
-    that answered says, by id.
+    `brokers` are the items of /v1/brokers, None if no controller is active. `broker_ready` has the /readyz answer of each
+    broker that gave one, by id.
     """
     ready = [
         *(
@@ -152,7 +152,7 @@ def judge(
 
 
 def _of_themselves(ready: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Reason]:
-    """Yield what nodes say of themselves; a ready node may have something to say, too: a snapshot that failed."""
+    """Yield the reasons that nodes report; a ready node may report some, too, such as a snapshot that failed."""
     for who, said in ready:
         for reason in said["reasons"]:
             yield Reason("yellow", reason["code"], f"{who}: {reason['detail']}")
@@ -172,9 +172,9 @@ def _recent_warnings(who: str, said: Mapping[str, Any]) -> Iterator[dict[str, st
 
 
 def merged_status(nodes: Sequence[NodeAnswers]) -> dict[str, Any] | None:
-    """Return the quorum's status: the leader's view where one leads, completed by what the others say of themselves.
+    """Return the quorum's status: the leader's view if there is a leader, completed from the other controllers' own answers.
 
-    Without a leader it is the view of the node that is furthest. None: nobody answered.
+    Without a leader it is the view of the node with the longest log. None: no controller answered.
     """
     told = [node.quorum for node in nodes if node.quorum is not None]
     if not told:
@@ -191,7 +191,7 @@ def merged_status(nodes: Sequence[NodeAnswers]) -> dict[str, Any] | None:
 
 
 def disagreements(nodes: Sequence[NodeAnswers]) -> list[str]:
-    """Return what the answers contradict each other in, in a sentence each."""
+    """Return the contradictions between the answers, one sentence each."""
     told = [node.quorum for node in nodes if node.quorum is not None]
     found: list[str] = []
     if len({quorum["leader_id"] for quorum in told}) > 1:
@@ -209,7 +209,7 @@ def _leader(leader_id: int) -> str:
 def _completed(
     controller: Mapping[str, Any], own: Mapping[str, Any] | None, view: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return a controller's row with what it said itself where the view does not know; a wiped disk is another one."""
+    """Return a controller's row, completed from its own answer. A row for another directory id is another controller's."""
     row, identity = dict(controller), (controller["id"], controller["directory_id"])
     said = [] if own is None else [*own["voters"], *own["observers"]]
     mine = next((item for item in said if (item["id"], item["directory_id"]) == identity), None)
@@ -240,7 +240,7 @@ def _of_controllers(nodes: Sequence[NodeAnswers]) -> Iterator[Reason]:
         elif ago is not None and ago > BEHIND_MS:
             yield Reason("yellow", "VOTER_BEHIND", f"controller {voter['id']} last caught up {ago} ms ago")
         elif ago is None and voter["lag_records"] != 0 and is_active:
-            # Until its claim is committed a leader may not have heard yet how far each is.
+            # Before its claim is committed, a leader may not know yet how much of the log each voter holds.
             said = f"controller {voter['id']} was never seen to catch up by the present leader"
             yield Reason("yellow", "VOTER_BEHIND", said)
     if leader is not None:
@@ -249,7 +249,7 @@ def _of_controllers(nodes: Sequence[NodeAnswers]) -> Iterator[Reason]:
 
 
 def _not_asked(nodes: Sequence[NodeAnswers]) -> Iterator[Reason]:
-    """Yield the voters that no answer is from, but for those of which it is said already that their URL is silent."""
+    """Yield the voters that did not answer, except those whose URL is already reported as silent."""
     told = [node.quorum for node in nodes if node.quorum is not None]
     known = {quorum["node_id"] for quorum in told}
     silent = {node.url for node in nodes if node.quorum is None}
@@ -261,7 +261,7 @@ def _not_asked(nodes: Sequence[NodeAnswers]) -> Iterator[Reason]:
 
 
 def _of_membership(leader: Mapping[str, Any], *, asked: AbstractSet[int]) -> Iterator[Reason]:
-    """Yield what the leader knows of changes to come; a wiped controller that was asked has said so itself."""
+    """Yield pending changes of voters, and voters on a new disk; one that was asked reports that itself."""
     if leader["change_pending"]:
         yield Reason("yellow", "CHANGE_PENDING", "a change of voters is in flight")
     voters = {voter["id"] for voter in leader["voters"]}
@@ -274,7 +274,7 @@ def _of_membership(leader: Mapping[str, Any], *, asked: AbstractSet[int]) -> Ite
 
 
 def _digests(told: Sequence[Mapping[str, Any]]) -> Iterator[Reason]:
-    """Yield where two controllers hold different states of the same log prefix, which cannot be."""
+    """Yield each pair of controllers with different states of the same log prefix, which must not happen."""
     at: dict[int, Mapping[str, Any]] = {}
     for quorum in told:
         digest = quorum["digest"]

@@ -1,12 +1,12 @@
 """Edge: a cluster on this machine: controllers and brokers as real processes, below one directory.
 
     DIR/cluster.json   what runs where, for outside programs; replaced by rename at every change
-    DIR/lock           held (flock) by the one who runs the cluster
+    DIR/lock           held (flock) by the process that runs the cluster
     DIR/NODE.toml      settings of one node
     DIR/NODE/          its data directory, with its text log
 
-Nodes run in sessions of their own, so that Ctrl-C reaches the starter alone, and outlive it if it is killed;
-the next start finds them by process.json and the lock on their data directory. Nothing that dies is restarted.
+Nodes run in sessions of their own, so Ctrl-C reaches only the starter, and nodes outlive a starter that is killed.
+The next start finds them by process.json and the lock on their data directory. A node that ends is not restarted.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ class ClusterMismatch(Rejected):
 
 
 class NodeFailed(Fault):
-    """A node ended as it started. `exit_code` in the context is what it ended with."""
+    """A node ended while the cluster started; the context has its `exit_code`."""
 
 
 class NotReady(Unavailable):
@@ -89,9 +89,9 @@ def _as_we_are(_: Member) -> Mapping[str, str]:
 
 
 class LocalCluster:
-    """A cluster below `directory`, made there if it is not yet.
+    """A cluster below `directory`, which is created if it does not exist.
 
-    `controllers` and `brokers` None: as many as there are, three in a new one. `adjust` changes the settings of
+    `controllers` and `brokers` None: as many as the directory has, or three in a new one. `adjust` changes the settings of
     controllers when their files are first written; `environment` gives variables to the nodes started here.
 
         async with LocalCluster(path, brokers=1) as cluster:
@@ -120,7 +120,7 @@ class LocalCluster:
         self._state: State = "starting"
         self._started_at_ms = 0
 
-    # --- what others ask
+    # --- members and processes
 
     @property
     def bootstrap(self) -> tuple[str, ...]:
@@ -148,9 +148,9 @@ class LocalCluster:
         return None if process is None else int(process["pid"])
 
     def exit_code(self, node_id: int, *, pid: int | None = None) -> int | None:
-        """Return what the child of ours ended with: minus the signal's number if one ended it; None: it runs.
+        """Return the exit code of our child process: minus the signal's number if a signal ended it; None: it runs.
 
-        None, too, where `pid` is another process: one that was started by hand after the child had ended.
+        Also None if `pid` is another process, which was started by hand after the child had ended.
         """
         child = self._children.get(node_id)
         return None if child is None or pid not in (None, child.pid) else child.poll()
@@ -159,13 +159,13 @@ class LocalCluster:
         return ClusterClient(self.bootstrap, timeout_s=timeout_s, rng=self._rng)
 
     def start_command(self, node_id: int) -> str:
-        """Return the line for a shell that starts a node again."""
+        """Return the shell command that starts a node again."""
         member = self.member(node_id)
         config = shlex.quote(str(self.directory / member.config))
         return f"{metaquorum_command()} {member.role} run --config {config}"
 
     def last_words(self, node_id: int) -> str:
-        """Return the last line that a node wrote, for the one who asks why it ended."""
+        """Return the last line that a node wrote, which usually says why it ended."""
         member = self.member(node_id)
         for file in (self._stderr(member), self.data(node_id) / f"{member.role}.log"):
             with suppress(OSError):
@@ -175,14 +175,14 @@ class LocalCluster:
                     return said[-1]
         return "it said nothing"
 
-    # --- life
+    # --- start and stop
 
     async def start(self, *, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Format what is not there, start what does not run, and wait until the cluster is ready.
+        """Format the missing nodes, start those that do not run, and wait until the cluster is ready.
 
         Raises:
-            DirectoryInUse: somebody runs this cluster already.
-            ClusterMismatch: other numbers of nodes than the directory has.
+            DirectoryInUse: another process runs this cluster.
+            ClusterMismatch: the directory has other numbers of nodes.
             NodeFailed: a node ended instead of starting.
             NotReady: no active controller, or a broker not online, within `timeout_s`.
         """
@@ -192,7 +192,7 @@ class LocalCluster:
         await self.wait_until_ready(timeout_s=timeout_s)
 
     def prepare(self) -> None:
-        """Take the directory, and make or complete what belongs there; nothing is started yet."""
+        """Lock the directory, and create or complete its files; no process is started yet."""
         with renamed_os_errors(self.directory):
             self.directory.mkdir(parents=True, exist_ok=True)
         self._take_lock()
@@ -204,7 +204,7 @@ class LocalCluster:
             else:
                 self.cluster_id = uuid_text(random_uuid(self._rng))
             self._plan()
-            # The plan is on disk before anything is formatted by it: a start cut short can be taken up again.
+            # The plan is on disk before any node is formatted, so that an interrupted start can be completed.
             self.set_state("starting")
             layout = Layout(self.directory, self.cluster_id, self.controllers, self._rng)
             for member in self.controllers:
@@ -212,7 +212,7 @@ class LocalCluster:
             for member in self.brokers:
                 layout.complete_broker(member)
         except BaseException:
-            # What was not prepared is not ours to stop: it may be somebody's running cluster.
+            # Do not stop nodes that we did not prepare: they may belong to a running cluster.
             self._release()
             raise
 
@@ -222,7 +222,7 @@ class LocalCluster:
             return
         member = self.member(node_id)
         environment = {**os.environ, STREAM_VARIABLE: "none", **self._environment(member)}
-        # -P keeps a folder named `ops` in the current directory from being taken for ours.
+        # With -P, Python does not import a folder named `ops` from the current directory.
         paths = [str(_ROOT), environment.get("PYTHONPATH")]
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
         config = str(self.directory / member.config)
@@ -241,7 +241,7 @@ class LocalCluster:
 
         Raises:
             NodeFailed: a node ended meanwhile.
-            NotReady: it did not come to that within `timeout_s`.
+            NotReady: the cluster was not ready within `timeout_s`.
         """
         deadline = time.monotonic() + timeout_s
         while missing := await self.missing():
@@ -258,7 +258,7 @@ class LocalCluster:
         self.set_state("ready")
 
     async def missing(self) -> str | None:
-        """Return what the cluster still lacks to be ready; None: it is."""
+        """Return what the cluster still lacks to be ready; None: it is ready."""
         active = await self.active()
         if active is None:
             return "there is no active controller"
@@ -266,7 +266,7 @@ class LocalCluster:
         return f"brokers {waiting} are not online" if waiting else None
 
     async def active(self) -> "Active | None":
-        """Return the active controller and what it says of the brokers; None: there is none now."""
+        """Return the active controller and its view of the brokers; None: no controller is active."""
         answers = await asyncio.gather(
             *(self._ask(member.http, "/v1/brokers") for member in self.controllers)
         )
@@ -298,21 +298,21 @@ class LocalCluster:
             time.sleep(POLL_S / 10)
 
     def signal(self, node_id: int, number: signal.Signals) -> None:
-        """Send a signal to one node; one that does not run gets none."""
+        """Send a signal to one node, if it runs."""
         pid = self.pid(node_id)
         if pid is not None:
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
 
     async def stop(self) -> None:
-        """Stop brokers, then controllers, also those started by hand; what does not end in time is killed.
+        """Stop brokers, then controllers, including those started by hand; kill those that do not end in time.
 
         Raises:
-            DiskFailed: all have ended, and cluster.json could not tell so.
+            DiskFailed: all nodes have ended, but cluster.json could not be written.
         """
         if self._lock_fd is None:
             return
-        with suppress(DiskFailed):  # the nodes end all the same; it is tried again behind them
+        with suppress(DiskFailed):  # the nodes must end in any case; the write is tried again after them
             self.set_state("stopping")
         for group in (self.brokers, self.controllers):
             await self._stop_all(group)
@@ -324,15 +324,15 @@ class LocalCluster:
     async def _stop_all(self, members: Sequence[Member]) -> None:
         told: set[int] = set()
         deadline = time.monotonic() + STOP_TIMEOUT_S
-        # process.json goes a moment before the process does, the lock with it.
+        # process.json disappears shortly before the process and its lock do.
         while any(self._is_there(member) for member in members):
             for member in members:
-                # Behind a child of ours that was too late another may run: one that a killed starter left behind.
+                # If our child came too late, another process may run here: one that a killed starter left behind.
                 pid = self.pid(member.id)
                 if pid is not None and pid not in told:
                     told.add(pid)
                     self.signal(member.id, signal.SIGTERM)
-                    # One that is stopped (SIGSTOP) hears of its end only when it runs again.
+                    # A process that is stopped (SIGSTOP) receives SIGTERM only once it continues.
                     self.signal(member.id, signal.SIGCONT)
             if time.monotonic() > deadline:
                 self.kill_all()
@@ -343,7 +343,7 @@ class LocalCluster:
         return (child is not None and child.poll() is None) or is_locked(self.directory / member.data)
 
     def kill_all(self) -> None:
-        """Kill -9 every node; `stop` then finds nothing to wait for."""
+        """Kill -9 every node, so that `stop` has nothing to wait for."""
         for member in self.members:
             self.signal(member.id, signal.SIGKILL)
 
@@ -398,7 +398,7 @@ class LocalCluster:
             self._lock_fd = None
 
     def _plan(self) -> None:
-        """Number nodes that are wanted and not there yet, and choose their ports."""
+        """Choose ids and ports for the nodes that are wanted and missing."""
         controllers, brokers = self._wanted
         fresh = not self.controllers
         controllers = controllers or (3 if fresh else len(self.controllers))
@@ -419,7 +419,7 @@ class LocalCluster:
 
 
 def metaquorum_command() -> str:
-    """Return how a shell calls this very installation."""
+    """Return the shell command of this installation."""
     beside = Path(sys.executable).with_name("metaquorum")
     return shlex.quote(str(beside)) if beside.exists() else f"{shlex.quote(sys.executable)} -m ops.cli"
 

@@ -36,7 +36,7 @@ def setup_logging(log_file: Path | None, *, level: int = logging.INFO) -> None:
     if style != "none":
         stream = logging.StreamHandler(sys.stderr)
         stream.setFormatter(TextFormatter() if style == "text" else JsonFormatter())
-        # The command itself says on stderr why it ended, in one line.
+        # The command itself reports on stderr why it ended, in one line.
         stream.addFilter(lambda record: record.msg != PROCESS_FAILED)
         handlers.append(stream)
     if log_file is not None:
@@ -54,7 +54,7 @@ def setup_logging(log_file: Path | None, *, level: int = logging.INFO) -> None:
     root.setLevel(level)
     for handler in handlers:
         root.addHandler(handler)
-    # The engine and the HTTP library tell of every connection; what matters of that, we say ourselves.
+    # The engine and the HTTP library log every connection; we log those that matter ourselves.
     for noisy in ("asyncio", "aiohttp", "pysyncobj"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     server = logging.getLogger("aiohttp.server")
@@ -63,7 +63,7 @@ def setup_logging(log_file: Path | None, *, level: int = logging.INFO) -> None:
 
 
 def _without_foreign_traces(record: logging.LogRecord) -> bool:
-    """Take the traceback from what is told of bytes that are not HTTP: it speaks of a stranger, not of a bug."""
+    """Remove the traceback from a report of bytes that are not HTTP: the client is at fault, not our code."""
     error = record.exc_info[1] if record.exc_info else None
     # Not imported: most commands need no HTTP library, and it takes its time.
     if type(error).__module__ == "aiohttp.http_exceptions":
@@ -102,7 +102,7 @@ def _fact(value: Any) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Keep a stranger's newline from beginning a line of its own."""
+    """Escape newlines in foreign text, so that it cannot begin a log line of its own."""
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 

@@ -10,7 +10,7 @@ from metadata_log import limits
 from metadata_log.batch import RecordBatch
 from metadata_log.codec import DamagedFrame, FrameHeader, check_frame, damaged_answer, damaged_file, decode
 from metadata_log.errors import InvalidRequest
-from metadata_log.node.data_directory import renamed_os_errors
+from metadata_log.node.durable_files import renamed_os_errors
 from ops.client import Answer, Unreachable
 from ops.talk import say
 from ops.when import AtOffset, AtTime, When
@@ -90,7 +90,7 @@ def frames_in(answer: Answer) -> Iterator[Frame]:
 
 
 def file_frames(path: Path) -> Iterator[Frame]:
-    """Yield the frames of a data directory, a folder of segments, one segment or one snapshot, as they lie there.
+    """Yield the frames of a data directory, a folder of segments, one segment or one snapshot, in order of their files.
 
     Nothing is opened for writing: the directory may be a running node's.
     """

@@ -20,7 +20,7 @@ def running_process(data: Path) -> Process | None:
 
 
 def is_locked(data: Path) -> bool:
-    """Answer whether a process holds the lock of a data directory; for a moment nobody else can take it.
+    """Answer whether a process holds the lock of a data directory. The check itself holds the lock for a moment.
 
     Of a lock that this user may not read, the life of the process that process.json names is all there is to go by.
     """

@@ -93,7 +93,7 @@ def load_broker_settings(path: Path) -> BrokerSettings:
 
 
 def load_for_format(path: Path) -> tuple[Role, int, Path, str | None]:
-    """Return role, id, data directory and cluster id (None: not said) of a file that may lack what format finds out.
+    """Return role, id, data directory and cluster id (None: absent) of a file that need not be complete before formatting.
 
     Raises:
         InvalidSettings: names the file and the key.
@@ -196,7 +196,7 @@ def _voter(table: "_Table") -> VoterSettings:
 
 
 def _check_same_port(path: Path, settings: ControllerSettings) -> None:
-    """Refuse a node that tells others a port of its listening host on which it does not listen.
+    """Refuse a node that advertises a port of its listening host on which it does not listen.
 
     Host and port may both differ: where a node listens on all interfaces, or behind a translation of addresses.
     """
@@ -220,7 +220,7 @@ def _validate(path: Path, validate: Callable[[], None]) -> None:
         raise InvalidSettings(f"{path}: {error.message}") from error
 
 
-# --- kinds of values: each returns the value, or raises ValueError with what is wanted
+# --- kinds of values: each returns the value, or raises ValueError naming what is wanted
 
 
 def text(value: object) -> str:
@@ -261,7 +261,7 @@ def host_port(value: object) -> HostPort:
 
 
 def reachable(value: object) -> HostPort:
-    """Read HOST:PORT as others are told it."""
+    """Read HOST:PORT as it is advertised to other nodes."""
     address = host_port(value)
     if not is_reachable(address):
         raise ValueError("wanted a HOST:PORT that others can reach")
@@ -269,7 +269,7 @@ def reachable(value: object) -> HostPort:
 
 
 def reachable_url(value: object) -> str:
-    """Read http://HOST:PORT as others are told it."""
+    """Read http://HOST:PORT as it is advertised to other nodes."""
     said = url(value)
     if not is_reachable(read_url(said)):
         raise ValueError("wanted a HOST:PORT that others can reach")
@@ -277,7 +277,7 @@ def reachable_url(value: object) -> str:
 
 
 def url(value: object) -> str:
-    """Check http://HOST:PORT, as others are told it."""
+    """Check http://HOST:PORT as it is advertised to other nodes."""
     wanted = "wanted http://HOST:PORT without trailing slash"
     said = value if isinstance(value, str) else ""
     try:
@@ -311,7 +311,7 @@ def _list_of(kind: Callable[[object], T]) -> Callable[[object], list[T]]:
 
 
 class _Table:
-    """One table of a settings file, whose values are taken one by one; `done` refuses what nobody took."""
+    """One table of a settings file, whose values are taken one by one; `done` refuses the keys that are left."""
 
     def __init__(self, path: Path, name: str, values: Mapping[str, Any]) -> None:
         self._path = path
@@ -353,7 +353,7 @@ class _Table:
             raise self._wrong(key, f"= {_shown(value)}: {error}") from error
 
     def given(self, keys: Sequence[str], kind: Callable[[object], T]) -> dict[str, T]:
-        """Take those of `keys` that are there; the others keep their defaults."""
+        """Take those of `keys` that are present; the others keep their defaults."""
         self._known |= set(keys)
         return {key: self.take(key, kind) for key in keys if key in self._values}
 

@@ -1,4 +1,4 @@
-"""Edge: what a verb says: results on stdout, talk on stderr."""
+"""Edge: how verbs print: results on stdout, messages on stderr."""
 
 import argparse
 import sys
@@ -16,7 +16,7 @@ def show(args: argparse.Namespace, value: Any, *, table: Callable[[], str]) -> N
 
 
 def say(message: str) -> None:
-    """Tell the operator one line that is no result; where it cannot be written, the exit code must do."""
+    """Print one line for the operator on stderr. If it cannot be written, the exit code still reports the error."""
     with suppress(OSError):
         print(f"metaquorum: {one_line(message)}", file=sys.stderr, flush=True)
 
@@ -28,7 +28,7 @@ def fail_usage(args: argparse.Namespace, message: str) -> NoReturn:
 
 
 def one_line(text: str) -> str:
-    """Return text without line breaks and without what would draw on the screen."""
+    """Return text without line breaks and control characters."""
     return "".join(
         letter if letter.isprintable() else repr(letter)[1:-1] for letter in " ".join(text.split())
     )

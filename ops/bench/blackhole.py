@@ -2,8 +2,8 @@
 
     freeze        the process stands still (SIGSTOP)
     cut           nothing passes between the leader and the others, either way
-    to-leader     nothing reaches the leader, and the others hear it
-    from-leader   nothing of the leader's reaches the others, and it hears them
+    to-leader     the leader receives nothing; the others receive its messages
+    from-leader   the others receive nothing from the leader; the leader receives their messages
 
 The same is done to both systems; clients reach all members throughout. Then, for ours, the time until the old leader refuses
 reads: behind the same fault, or, where freezing is the fault, with both followers frozen in its stead; and what the
@@ -135,7 +135,7 @@ class _Silenced:
 
 @dataclass(frozen=True, slots=True)
 class _FrozenFollowers:
-    """Both followers fall silent, and the leader runs: what it answers then is asked of a process that can answer."""
+    """Freeze both followers while the leader runs, so that the process whose reads are tested can answer."""
 
     peer: OurPeer
 
@@ -167,7 +167,7 @@ def _adjustment(
             return replace(settings, timing=timing)
         own = settings.node_id
         voters = tuple(
-            # The one with the higher id dials; its own entry says where it listens.
+            # The controller with the higher id dials; its own entry has the address where it listens.
             replace(voter, raft=links.to(str(voter.id), voter.raft, dialler=str(own)))
             if voter.id < own
             else voter

@@ -15,7 +15,7 @@ from ops.bench.systems import DIRECTORY
 from ops.cluster_layout import Member
 
 _BROKERS: Final = 4
-"""One dies, three are left to be told."""
+"""One broker dies; the three others must learn of it."""
 _REGISTRATION_CHANGE: Final = "BrokerRegistrationChange"
 _TIMEOUT_S: Final = 60.0
 _POLL_S: Final = 0.02

@@ -76,7 +76,7 @@ class EtcdPeer:
         return self._member(endpoint).name
 
     async def ids(self) -> dict[str, str]:
-        """Return the members' names by what they call each other."""
+        """Return the members' names by their member ids."""
         statuses = await self._statuses()
         return {
             f"{int(status['header']['member_id']):x}": self.name(endpoint)
@@ -128,7 +128,7 @@ class EtcdPeer:
             )
 
     async def stop(self) -> None:
-        """Kill what runs: nobody reads these data directories again."""
+        """Kill the processes: their data directories are not used again."""
         for member in self.members:
             if member.process is not None and member.process.returncode is None:
                 member.process.kill()
@@ -231,7 +231,7 @@ async def etcd_peer(
 
 
 def _free_ports(count: int) -> list[int]:
-    """Return so many ports nobody listens on; all are held while the last is found."""
+    """Return this many free ports; all are held until the last is found."""
     with ExitStack() as held:
         servers = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
         return [server.getsockname()[1] for server in servers]

@@ -1,4 +1,4 @@
-"""Edge: `bench failover`: how long nobody can write after kill -9 of the leader, beside peers."""
+"""Edge: `bench failover`: the write gap after kill -9 of the leader, beside peers."""
 
 import argparse
 import asyncio

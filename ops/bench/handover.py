@@ -15,7 +15,7 @@ from ops.bench.probes import probes, stolen_ms
 from ops.bench.systems import DIRECTORY
 
 SETTLE_S: Final = 0.3
-"""The client writes so long before, and after."""
+"""How long the client writes before and after the hand-over."""
 LOOK_AGAIN_S: Final = 0.002
 
 

@@ -24,7 +24,7 @@ Direction = tuple[str, str]
 
 
 class _Link:
-    """One connection; `dialler` is empty until it has said who it is."""
+    """One connection; `dialler` is empty until its handshake names it."""
 
     def __init__(self, dialler: str, target: str) -> None:
         self.dialler = dialler
@@ -84,7 +84,7 @@ class Links:
     ) -> None:
         back: asyncio.StreamWriter | None = None
         try:
-            # Whoever dials speaks first; across a silent link not even a connection is made.
+            # The dialling end sends first; across a silent link not even a connection is made.
             first = await self._piece(reader, link)
             await self._may_pass(link, back=False)
             there, back = await asyncio.open_connection(*upstream)
@@ -93,7 +93,7 @@ class Links:
                 self._pump(reader, back, link, back=False), self._pump(there, writer, link, back=True)
             )
         except OSError:
-            pass  # it cannot be reached: the one who dials hears that by the end of its connection
+            pass  # the target cannot be reached: closing the connection tells the dialling end
         finally:
             writer.close()
             if back is not None:

@@ -19,7 +19,7 @@ WRITE_TIMEOUT_S: Final = 2.0
 FAILOVER_PACE_S: Final = 0.01
 FAILOVER_TIMEOUT_S: Final = 30.0
 SETTLE_S: Final = 0.3
-"""Writers run so long before a kill: their connections stand, and the group is seen to work."""
+"""How long writers run before a kill, so that their connections exist and the group is known to work."""
 
 
 class NotAcknowledged(Unavailable):

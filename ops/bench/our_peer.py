@@ -37,11 +37,11 @@ class OurPeer:
         return self.cluster.bootstrap
 
     async def leader(self) -> str:
-        """Return the URL of the controller that says it is the active one."""
+        """Return the URL of the active controller, by its own report."""
         return await self._leader(among_whole=False)
 
     async def write(self, endpoint: str) -> None:
-        """Set a cluster-wide broker config, whose name nobody checks, anew: one record, batch and entry.
+        """Set a cluster-wide broker config, whose name is not checked, anew: one record, batch and entry.
 
         Always the same one: the answer lists all settings of the resource, and is kept in the log.
         """

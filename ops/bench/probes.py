@@ -74,7 +74,7 @@ def watching() -> Iterator[dict[str, float]]:
 
 
 def stolen_ms() -> int:
-    """Return how much processor time the host has given to others since boot, all processors together; 0 where nobody tells.
+    """Return how much processor time the host has given to others since boot, all processors together; 0 if unknown.
 
     Read before and after one round, it says whether the machine can be what made that round slow. It counts in ticks of 10
     ms.
@@ -84,7 +84,7 @@ def stolen_ms() -> int:
 
 
 def _processor_time() -> tuple[int, int] | None:
-    """Return how much the host stole and how much there was, in ticks; None where nobody tells."""
+    """Return how much the host stole and how much there was, in ticks; None if the system does not report it."""
     try:
         user_to_steal = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
     except FileNotFoundError:

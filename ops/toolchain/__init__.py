@@ -98,7 +98,7 @@ def toxiproxy_binary() -> Path:
 
 
 def version_of(binary: Path) -> str:
-    """Return what a binary says of its version, in one line."""
+    """Return a binary's own version text, in one line."""
     flag = "-version" if binary.name.startswith(_TOXIPROXY.name) else "--version"
     ran = subprocess.run([binary, flag], capture_output=True, text=True, check=True, timeout=10)  # noqa: S603 our own
     return ran.stdout.splitlines()[0]
@@ -114,7 +114,7 @@ def tools_directory() -> Path:
 
 
 def _build(tool: _Tool, directory: Path) -> Path:
-    """Build `tool` under a name of its own and rename it, so that nobody ever finds half a binary."""
+    """Build `tool` under a name of its own and rename it, so that no process finds half a binary."""
     if shutil.which("go") is None:
         raise ToolMissing(
             f"{tool.name} is not here, nor is Go, which builds it: install Go {tool.go_version} or newer"

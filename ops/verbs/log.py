@@ -69,7 +69,7 @@ def _add_range(verb: Parser) -> None:
 
 
 def run_dump(args: argparse.Namespace) -> int:
-    """Print each record as one line; nothing of the log is held but the frames at hand."""
+    """Print each record as one line; memory holds only the frames at hand."""
     match args.first, args.until:
         case (AtOffset(first), AtOffset(until)) | (AtTime(first), AtTime(until)) if until < first:
             fail_usage(args, "--until lies before --from")
@@ -114,7 +114,7 @@ def _dumped(lines: Iterable[dict[str, Any]], output: render.Output) -> Iterator[
 
 
 def run_verify(args: argparse.Namespace) -> int:
-    """Check segments, snapshots and journals byte by byte; nothing is changed, a running node is not disturbed."""
+    """Check segments, snapshots and journals byte by byte, without changing them or disturbing a running node."""
     checked: list[dict[str, Any]] = []
     for path in _logs_below(args.path):
         ends = {result["path"]: result["end_offset"] for result in checked if result["kind"] == "log"}
@@ -131,7 +131,7 @@ def run_verify(args: argparse.Namespace) -> int:
 
 
 def _logs_below(path: Path | None) -> Iterator[Path]:
-    """Yield what can be verified: a file, or the logs, snapshots and journals of the data directories in a folder."""
+    """Yield the paths to verify: a file, or the logs, snapshots and journals of the data directories in a folder."""
     path = DEFAULT_CLUSTER_FILE.parent if path is None else path
     with renamed_os_errors(path):
         path.stat()
@@ -152,7 +152,7 @@ def _logs_below(path: Path | None) -> Iterator[Path]:
 
 
 def _verified(path: Path, ends: Mapping[str, int]) -> Iterator[dict[str, Any]]:
-    """Check one of them; `ends`: of the logs checked before, by path."""
+    """Check one path; `ends` has the end offsets of the logs checked before, by path."""
     from metadata_log.log.segmented_log import verify
     from snapshots.snapshot_file import read_snapshot
 
@@ -189,7 +189,7 @@ def _verified(path: Path, ends: Mapping[str, int]) -> Iterator[dict[str, Any]]:
 
 @contextmanager
 def saying_what_to_do() -> Iterator[None]:
-    """Add to damage of a segment or a snapshot what becomes of it."""
+    """Add the next step to an error about a damaged segment or snapshot."""
     try:
         yield
     except DamagedFile as error:
@@ -201,9 +201,9 @@ def saying_what_to_do() -> Iterator[None]:
 
 
 def _verified_journal(path: Path, *, log_end: int | None) -> Iterator[dict[str, Any]]:
-    """Check a Raft journal, the pointer to the snapshot it stands on, and that it and the log beside it fit together.
+    """Check a Raft journal, its snapshot pointer, and that the journal fits the log beside it.
 
-    `log_end` None: that log is not looked at.
+    `log_end` None: that log is not checked.
 
     Raises:
         DamagedFile: the node would refuse to start on it, or the log ends below the snapshot.
@@ -214,7 +214,7 @@ def _verified_journal(path: Path, *, log_end: int | None) -> Iterator[dict[str, 
     from snapshots.snapshot_file import position_of
 
     if running_process(path.parent) is not None:
-        # What is written while it is read looks like damage.
+        # A journal that is written while we read it looks damaged.
         say(f"{path}: not verified, for its node runs: stop it first")
         return
     if not path.exists():
@@ -266,7 +266,7 @@ def _verified_journal(path: Path, *, log_end: int | None) -> Iterator[dict[str, 
 
 
 def run_export(args: argparse.Namespace) -> int:
-    """Export what is new, from the controller whose log reaches back furthest."""
+    """Export the new records, from the controller whose log begins lowest."""
     manifest = export_cluster(client_from(args), to=args.to, first=args.first, until=args.until)
     columns = [
         render.Column(key) for key in ("path", "family", "rows", "first_offset", "last_offset", "bytes")
@@ -289,13 +289,13 @@ def export_cluster(
 ) -> dict[str, Any]:
     """Write the cluster's log to `to` as Parquet, and return the manifest.
 
-    All of it is read from one controller, the one whose log starts lowest, up to what is committed now.
+    Everything is read from one controller, the one whose log begins lowest, up to the present high watermark.
     """
     from metadata_log.replay.export import export_log
     from metadata_log.replay.tables import read_manifest
     from snapshots.snapshot_file import read_snapshot
 
-    # A linearizable read: what was acknowledged before it lies below its high watermark.
+    # A linearizable read: all records acknowledged before it lie below its high watermark.
     end_offset = high_watermark(client.get("/v1/brokers"))
     source, status = _reaching_back_furthest(client, end_offset)
 
@@ -327,7 +327,7 @@ def export_cluster(
         to,
         cluster_id=status["cluster_id"],
         from_offset=offset_of(first, later_ms=0),
-        # The end of the last frame not later than a time is the base of the first one that is.
+        # The last frame not later than a time ends where the first later frame begins.
         until=offset_of(until, later_ms=1),
         snapshot=image,
     )
@@ -337,7 +337,7 @@ def _reaching_back_furthest(client: ClusterClient, end_offset: int) -> tuple[str
     """Return the controller whose log starts lowest, once it has applied all below `end_offset`, and its status.
 
     Raises:
-        Unreachable: none of them came that far in time.
+        Unreachable: no controller applied that offset in time.
     """
     deadline = time.monotonic() + client.timeout_s
     while True:

@@ -75,7 +75,7 @@ def text_log_of(data_dir: Path, role: Role) -> Path:
 
 async def _to_its_end(process: Coroutine[Any, Any, None]) -> None:
     await process
-    # Python takes its time to end behind a large state: a signal meanwhile would make a clean stop look like a kill.
+    # Python frees a large state slowly at exit. A signal meanwhile would make a clean stop look like a kill.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
 
 
@@ -94,7 +94,7 @@ def _run(process: Coroutine[Any, Any, None], role: Role, text_log: Path) -> int:
                 error.message += WHAT_NEXT[role]
             raise
     except BaseException as error:
-        # The last line of the log says why it ended; the traceback of a bug is kept there, not shown.
+        # The last line of the log names the cause; the traceback of a bug goes to the log only.
         foreseen = isinstance(error, MetadataError)
         reason = f"{type(error).__name__}: {error}"
         log.critical(PROCESS_FAILED, exc_info=not foreseen, extra={"reason": reason})

@@ -30,11 +30,11 @@ from ops.verbs import voters
 from ops.when import duration_text
 
 ONE_NODE_S: Final = 2.0
-"""A node that takes longer counts as not answering: one that hangs must not hide what the others say."""
+"""A node that takes longer counts as silent: one that hangs must not delay the answers of the others."""
 ONE_BROKER_S: Final = 1.0
 BROKERS_AT_A_TIME: Final = 32
 ASKED_ROUNDS: Final = 3
-"""The bootstrap list; whom they name, the leader at least; whom only the leader knows: the observers."""
+"""First the bootstrap list, then the controllers that it names, then the observers, which only the leader names."""
 LOOK_AGAIN_S: Final = 0.25
 
 
@@ -125,7 +125,7 @@ def _add_voter_parsers(noun: Noun) -> None:
 
 
 def run_status(args: argparse.Namespace) -> int:
-    """Show the leader's view, or without one that of the controller that is furthest."""
+    """Show the leader's view; without a leader, that of the controller with the longest log."""
     client = client_from(args)
     nodes = ask_all(client)
     status = merged_status(nodes)
@@ -157,7 +157,7 @@ def _table(status: dict[str, Any]) -> str:
 
 
 def run_transfer(args: argparse.Namespace) -> int:
-    """Have another controller lead; without --to a repetition would move leadership once more."""
+    """Transfer leadership. Without --to the request is not repeated: a repetition would move leadership again."""
     client = client_from(args)
     told = client.write("POST", "/v1/quorum/transfer", {"to": args.to}, repeatable=args.to is not None)
     show(args, told, table=lambda: f"controller {told['leader_id']} leads")
@@ -165,7 +165,7 @@ def run_transfer(args: argparse.Namespace) -> int:
 
 
 def run_health(args: argparse.Namespace) -> int:
-    """Judge the cluster, with --wait until it is green or the time is over."""
+    """Show the cluster's health; with --wait, ask again until it is green or the time is over."""
     client = client_from(args)
     deadline = time.monotonic() + args.wait_s
     while True:
@@ -191,7 +191,7 @@ def _reasons(judged: Mapping[str, Any]) -> Iterator[str]:
 
 
 def ask_all(client: ClusterClient) -> list[NodeAnswers]:
-    """Ask all controllers at once, and then those that only others name: a bootstrap list may be short or old."""
+    """Ask all controllers at once, then those that only the answers name: a bootstrap list may be incomplete."""
     timeout_s = min(client.timeout_s, ONE_NODE_S)
 
     def ask(url: str) -> NodeAnswers:
@@ -218,7 +218,7 @@ def ask_all(client: ClusterClient) -> list[NodeAnswers]:
 
 
 def _not_asked(nodes: Sequence[NodeAnswers]) -> list[str]:
-    """Return where the controllers answer that others name and that did not answer by any URL asked so far."""
+    """Return the URLs of controllers that the answers name and that have not answered yet."""
     told = [node.quorum for node in nodes if node.quorum is not None]
     rows = [row for quorum in told for row in (*quorum["voters"], *quorum["observers"])]
     named = {row["id"]: row["http"] for row in rows if is_node_url(row.get("http") or "")}
@@ -228,7 +228,7 @@ def _not_asked(nodes: Sequence[NodeAnswers]) -> list[str]:
 
 
 def _json(answer: Answer) -> Any:
-    """Return what an answer says, None where it is no JSON: its shape is checked in any case."""
+    """Return an answer's JSON; None if it is no JSON. The caller checks the shape in either case."""
     try:
         return answer.json()
     except Unreachable:
@@ -242,9 +242,9 @@ def _brief(client: ClusterClient, urls: Sequence[str]) -> ClusterClient:
 def _broker_ready(
     client: ClusterClient, brokers: Sequence[Mapping[str, Any]]
 ) -> dict[int, Mapping[str, Any]]:
-    """Return what the brokers say of themselves on the HTTP endpoint of our agent.
+    """Return the brokers' own /readyz answers, by broker id.
 
-    One that says nothing, or is none of our agents, is judged by what the controllers know of it alone.
+    A broker that does not answer, or is none of our agents, is absent: its health rests on the controllers' view alone.
     """
 
     def ask(broker: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -266,9 +266,9 @@ def _broker_ready(
 
 
 def _brokers(client: ClusterClient, nodes: Sequence[NodeAnswers]) -> list[dict[str, Any]] | None:
-    """Return the brokers as the active controller has them; None where none answers.
+    """Return the brokers as the active controller lists them; None if no active controller answers.
 
-    Whoever says that it leads is asked first, and each by itself where one that is broken refuses.
+    A controller that claims to lead is asked first. If one fails, each of the others is asked by itself.
     """
     told = [(node.url, node.quorum) for node in nodes if node.quorum is not None]
     told.sort(key=lambda one: one[1]["leader_id"] != one[1]["node_id"])

@@ -26,7 +26,7 @@ from ops.talk import fail_usage, say
 from ops.when import time_text
 
 LOOK_S = 0.25
-"""How often the cluster is looked at; a change is told while the one who caused it still watches."""
+"""The period of looking at the cluster: short enough that a change is printed at once."""
 FAILED = 6
 LOCAL_BROKERS_MAX: Final = 50
 """Each broker is a process of some 60 MB on this machine."""

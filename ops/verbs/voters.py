@@ -66,15 +66,15 @@ def run_replace(args: argparse.Namespace) -> int:
     removed, voters = step.remove, step.voters
     if removed is not None:
         if step.add is not None and not args.dry_run:
-            # What would refuse the new disk for good must not cost the quorum the old one's vote.
+            # If the new disk would be refused for good, the quorum must not lose the old disk's vote.
             _add(client, args.id, step.add, step.raft, dry_run=True, replaces=removed)
         voters = _remove(client, args.id, removed, dry_run=args.dry_run)["voters"]
         if not args.dry_run:
             say(f"directory {removed} of controller {args.id} votes no more")
-            # The observer must be heard by the leader once more, as this change has made Raft anew.
+            # This change restarted Raft, so wait until the leader is linked to the observer again.
             step = _wait_for_step(client, args, deadline, removed=removed)
     if step.add is not None:
-        # What a dry run did not remove is to be judged as if it were.
+        # A dry run removed nothing: let the leader evaluate the addition as if it had.
         replaces = removed if args.dry_run else None
         voters = _add(client, args.id, step.add, step.raft, dry_run=args.dry_run, replaces=replaces)["voters"]
     told = {
