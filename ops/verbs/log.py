@@ -209,8 +209,9 @@ def _verified_journal(path: Path, *, log_end: int | None) -> Iterator[dict[str, 
         DamagedFile: the node would refuse to start on it, or the log ends below the snapshot.
     """
     from quorum.raft import pointer
-    from quorum.raft.journal import journal
     from quorum.raft.journal.lost import check_reaches_log, lost_journal
+    from quorum.raft.journal.os_disk import OsDisk
+    from quorum.raft.journal.recovery import REPLACE_THE_VOTER, verify
     from snapshots.snapshot_file import position_of
 
     if running_process(path.parent) is not None:
@@ -219,9 +220,9 @@ def _verified_journal(path: Path, *, log_end: int | None) -> Iterator[dict[str, 
         return
     if not path.exists():
         raise lost_journal(path.parent)
-    disk, snapshot_end = journal.OsDisk(path, read_only=True), 0
+    disk, snapshot_end = OsDisk(path, read_only=True), 0
     try:
-        found = journal.verify(disk, file_bytes=limits.JOURNAL_FILE_BYTES, may_be_new=is_fresh(path.parent))
+        found = verify(disk, file_bytes=limits.JOURNAL_FILE_BYTES, may_be_new=is_fresh(path.parent))
         snapshot = disk.read(pointer.FILE_NAME)
         if snapshot is not None:
             snapshot_end = position_of(pointer.Pointer.from_bytes(snapshot).snapshot_id)[0]
@@ -233,7 +234,7 @@ def _verified_journal(path: Path, *, log_end: int | None) -> Iterator[dict[str, 
         raise another_version(path / pointer.FILE_NAME, error) from error
     except ValueError as error:
         at = path / pointer.FILE_NAME
-        raise DamagedFile(f"{at}: byte 0: {error}. {journal.REPLACE_THE_VOTER}", path=str(at)) from error
+        raise DamagedFile(f"{at}: byte 0: {error}. {REPLACE_THE_VOTER}", path=str(at)) from error
     check_reaches_log(
         path.parent,
         log_end=log_end or 0,

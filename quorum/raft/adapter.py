@@ -5,23 +5,17 @@
 
 Everything comes from outside (clock, chance, disk, links, thread), so this very code runs under the
 simulator. All of it runs on one event loop; the engine's code never touches a socket, a file, a thread or a
-pickle (`_Engine`).
+pickle (`engine.py`).
 """
 
 import asyncio
-import hashlib
 import logging
 import random
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from functools import cache, partial
-from pathlib import Path
+from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
-
-from pysyncobj import SyncObj, SyncObjConf, serializer, syncobj
-from pysyncobj.node import Node
-from pysyncobj.transport import Transport
 
 from metadata_log.errors import (
     ChangePending,
@@ -29,7 +23,6 @@ from metadata_log.errors import (
     DiskFailed,
     Fault,
     InvalidRequest,
-    InvalidSettings,
     InvariantBroken,
     MetadataError,
     NotController,
@@ -43,11 +36,14 @@ from metadata_log.errors import (
 )
 from metadata_log.ids import NO_NODE, NodeId
 from metadata_log.limits import HEARTBEAT_MS, RAFT_ENTRY_BYTES_MAX, RAFT_UNCOMMITTED_BYTES_MAX
-from quorum.raft.guard import NEVER, Guard, RaftSettings, SnapshotNews
-from quorum.raft.journal.journal import REPLACE_THE_VOTER, Journal, JournalBatch
+from quorum.raft.engine import SyncObjEngine, prepare_library
+from quorum.raft.guard import Guard, SnapshotNews
+from quorum.raft.journal.journal import Journal, JournalBatch
+from quorum.raft.journal.recovery import REPLACE_THE_VOTER
 from quorum.raft.messages import NO_OP, PAYLOAD, Message, RaftTransport, frames_of
 from quorum.raft.pointer import FILE_NAME as POINTER_FILE
 from quorum.raft.pointer import Pointer
+from quorum.raft.progress import NEVER
 from quorum.raft.raft_log import (
     Member,
     PeerStatus,
@@ -58,10 +54,10 @@ from quorum.raft.raft_log import (
     SnapshotFetcher,
     Voters,
 )
+from quorum.raft.raft_settings import RaftSettings
 from quorum.raft.voters import check_one_change, from_command, is_change, to_command
 
 log = logging.getLogger(__name__)
-
 EMPTY_PAYLOAD: Final = bytes([PAYLOAD])
 IDLE_ENTRY_MS: Final = 1_000
 """A leader with nothing to do commits an empty entry this often: it proves disks and majority, and spends no
@@ -71,16 +67,8 @@ IDLE_MARK_MS: Final = HEARTBEAT_MS
 """The journal counts as idle so long after a sync."""
 PREPARE_REST_MS: Final = 100
 """Between two parts of the journal's next file."""
-ENGINE_AGE_S: Final = 1.0
-"""An engine is made as if so long ago: the deadline it begins with has passed, too, so it campaigns when it is told to."""
 APPLY_MS_PER_PUMP: Final = 1.0
 """A long replay lets messages and requests pass after so long."""
-
-PROVED_SOURCES: Final = {
-    syncobj: "e8bdf06797085d734df86e24ab4802fe87893dff77268565ec036f7ad4a1cfe4",
-    serializer: "4d39fde2f15000ad8f507ec229ebd4f6a86371b6f84d4dc1439a9cccd52857ee",
-}
-"""The library's two files that hold its Raft, by SHA-256: the guard knows these line by line, and no others."""
 
 
 class PointerDisk(Protocol):
@@ -166,7 +154,7 @@ class PySyncObjLog:
             rng=rng,
             now_ms=now_ms(),
         )
-        self._engine: _Engine
+        self._engine: SyncObjEngine
         self._tasks: asyncio.TaskGroup
         self._spawned: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
@@ -338,8 +326,8 @@ class PySyncObjLog:
         self._voters = self._voters_set_by(self._voters_index)
         self._guard.begin_under(self._voters, self._make_engine())
 
-    def _make_engine(self) -> "_Engine":
-        self._engine = _Engine(
+    def _make_engine(self) -> "SyncObjEngine":
+        self._engine = SyncObjEngine(
             member=self._me,
             voters=self._voters,
             journal=self._journal,
@@ -394,9 +382,6 @@ class PySyncObjLog:
         self._reads_next.append(waiter)
         self._wake.set()
         await waiter
-
-    def leader_hint(self) -> NodeId | None:
-        return self._guard.leader
 
     def transfer_leadership(self, to: NodeId | None) -> None:
         if not self._is_leader:
@@ -908,156 +893,3 @@ def _fail(waiters: list[asyncio.Future[None]], why: str) -> None:
 
 def _ms_ago(then: float, now: float) -> int | None:
     return None if then == NEVER else round(now - then)
-
-
-# --- the engine
-
-
-class _EngineClock:
-    """The engine's clock is a global of its module: this one, set before each call to the node that is called."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def __call__(self) -> float:
-        return self.seconds
-
-
-_CLOCK: Final = _EngineClock()
-
-
-@cache
-def prepare_library() -> None:
-    """Check that PySyncObj is the one the guard was proved against, and set the globals it is steered by.
-
-    Raises:
-        InvalidSettings: another version is installed, or this one was changed.
-    """
-    for module, proved in PROVED_SOURCES.items():
-        path = Path(module.__file__)
-        if hashlib.sha256(path.read_bytes()).hexdigest() != proved:
-            raise InvalidSettings(
-                f"{path} is not the source that this quorum's safety was proved with; "
-                "install it again: pip install --force-reinstall pysyncobj==0.3.17"
-            )
-    syncobj.monotonicTime = _CLOCK
-    syncobj.createJournal = lambda journal: journal
-    syncobj.PIPE_NOTIFIER_ENABLED = False
-    syncobj.createPoller = lambda _kind: _NoPoller()
-
-
-class _NoPoller:
-    """The engine has no socket; its own poller would ask the system in each tick."""
-
-    def poll(self, timeout: float) -> None: ...
-
-
-class _Links(Transport):  # type: ignore[misc]  # the library has no types
-    """The transport that the engine sees: it hands all that is sent to the guard, and knows no socket."""
-
-    def __init__(self, guard: Guard) -> None:
-        super().__init__(None, None, None)
-        self._guard = guard
-
-    def send(self, node: Node, message: Message) -> bool:
-        self._guard.sent_by_engine(node.id, message)
-        return True
-
-
-class _Engine:
-    """One SyncObj on a journal, among fixed voters, reduced to what the guard needs.
-
-    It is told that nobody is connected, but for the one tick in which it shall stand for election: so it
-    campaigns only then, and its own send loop never runs. It has no dump file and is never asked to compact;
-    snapshots pass it by. After one is installed, and when the voters change, a new engine takes over on the journal, which
-    holds term and vote.
-    """
-
-    def __init__(
-        self,
-        *,
-        member: Member,
-        voters: Voters,
-        journal: Journal,
-        guard: Guard,
-        now_ms: Callable[[], float],
-        on_role: Callable[[Role], None],
-    ) -> None:
-        self._now_ms = now_ms
-        self._guard = guard
-        self._on_role = on_role
-        self._journal = journal
-        is_voter = voters.get(member.node_id) == member.directory_id
-        others = voters.keys() - {member.node_id}
-        # An observer has another in any case: an engine that has none elects itself.
-        self._others = [Node(other) for other in sorted(others if is_voter else others | {NO_NODE})]
-        self._alone = not self._others
-        self.syncing = False
-        self.role = Role.FOLLOWER
-        self._links = _Links(guard)
-        _CLOCK.seconds = now_ms() / 1000 - ENGINE_AGE_S
-        conf = SyncObjConf(
-            autoTick=False,
-            appendEntriesUseBatch=False,
-            commandsWaitLeader=False,
-            commandsQueueSize=0,
-            dynamicMembershipChange=False,
-            journalFile=journal,
-            onStateChanged=self._state_changed,
-            leaderFallbackTimeout=guard.check_quorum(),
-            logCompactionMinEntries=2**62,
-            logCompactionMinTime=2**62,
-            useFork=False,
-            # The library refuses timeouts this short only beside a longer period.
-            appendEntriesPeriod=1e-6,
-            raftMinTimeout=1e-5,
-            raftMaxTimeout=2e-5,
-        )
-        self._raft = SyncObj(Node(member.node_id), self._others, conf=conf, transport=self._links)
-        # The guard alone decides when to campaign: the engine's own deadline has always passed.
-        conf.raftMinTimeout = conf.raftMaxTimeout = -1.0
-
-    @property
-    def term(self) -> int:
-        return int(self._raft.raftCurrentTerm)
-
-    @property
-    def commit_index(self) -> int:
-        return int(self._raft.raftCommitIndex)
-
-    def deliver(self, source: NodeId, message: Message, heard_at: float | None = None) -> None:
-        _CLOCK.seconds = (self._now_ms() if heard_at is None else heard_at) / 1000
-        self._links._onMessageReceived(Node(source), message)  # noqa: SLF001 - the base class's way in
-
-    def tick(self) -> None:
-        if not self.may_tick():
-            return
-        self._set_clock()
-        self._raft.doTick(0.0)
-
-    def may_tick(self) -> bool:
-        """Answer whether a tick is safe: a voter that is alone would count its own entry before it is synced."""
-        return not (self._alone and (self.syncing or self._journal.dirty))
-
-    def campaign(self) -> None:
-        for node in self._others:
-            self._links._onNodeConnected(node)  # noqa: SLF001 - the base class's way in
-        self.tick()
-        for node in self._others:
-            self._links._onNodeDisconnected(node)  # noqa: SLF001 - the base class's way in
-
-    def submit(self, command: bytes) -> None:
-        """Queue one of our entries; the next tick takes it, if we still lead then."""
-        self._raft._applyCommand(command, None)  # noqa: SLF001 - the type byte is our own, so no public call fits
-
-    def _set_clock(self) -> None:
-        _CLOCK.seconds = self._now_ms() / 1000
-
-    def _state_changed(self, _old: int, new: int) -> None:
-        self.role = _ROLES[new]
-        self._guard.role_changed(self.role)
-        self._on_role(self.role)
-
-
-_ROLES: Final = {0: Role.FOLLOWER, 1: Role.CANDIDATE, 2: Role.LEADER}
-"""The library's numbers."""

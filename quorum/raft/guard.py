@@ -38,29 +38,22 @@ leader writes while its followers do).
 
 import random
 from bisect import bisect_right
-from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from metadata_log.errors import InvariantBroken, two_histories
 from metadata_log.ids import NodeId, Uuid
 from metadata_log.limits import (
-    DISK_STALL_MS,
-    ELECTION_TIMEOUT_MAX_MS,
-    ELECTION_TIMEOUT_MIN_MS,
-    HEARTBEAT_MS,
     KIB,
     MIB,
     RAFT_APPEND_BYTES_MAX,
-    RAFT_CLAIM_TAIL_BYTES,
-    RAFT_TAIL_ENTRIES,
     VOTER_CAUGHT_UP_MS,
 )
 from quorum.raft import messages
 from quorum.raft.messages import Entry, Message
+from quorum.raft.progress import NEVER, Progress
 from quorum.raft.raft_log import Member, Role, Voters
-
-NEVER: Final = float("-inf")
+from quorum.raft.raft_settings import RaftSettings
 
 RANK_DELAY_MS: Final = 20
 """Survivors of a leader begin one after the other: together they would split the vote."""
@@ -84,20 +77,6 @@ IN_FLIGHT_BYTES: Final = 16 * MIB
 POINTER_AGAIN_MS: Final = 1_000
 """A follower that wants a snapshot is told of it again after so long; it may have failed to fetch it."""
 PROBE_AGAIN_HEARTBEATS: Final = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RaftSettings:
-    """What an operator may set; how many trimmed entries are kept for slow followers, and how much of the log, not applied
-    yet, is folded at once by who is elected.
-    """
-
-    heartbeat_ms: int = HEARTBEAT_MS
-    election_timeout_min_ms: int = ELECTION_TIMEOUT_MIN_MS
-    election_timeout_max_ms: int = ELECTION_TIMEOUT_MAX_MS
-    disk_stall_ms: int = DISK_STALL_MS
-    tail_entries: int = RAFT_TAIL_ENTRIES
-    claim_tail_bytes: int = RAFT_CLAIM_TAIL_BYTES
 
 
 class Engine(Protocol):
@@ -129,67 +108,6 @@ class GuardedLog(Protocol):
 
     def __getitem__(self, position: int, /) -> Entry: ...
     def __len__(self) -> int: ...
-
-
-@dataclass(slots=True)
-class Progress:
-    """What a leader knows of one follower."""
-
-    directory_id: Uuid
-    probe: int
-    """While `probing`: index of the entry at which the next message asks for a match."""
-    next: int
-    """Index of the next entry to send, behind what is in flight."""
-    match: int = 0
-    """The follower holds our log up to here, synced."""
-    counted: int = 0
-    """As much of that as the engine was told."""
-    forgot: bool = False
-    """It lacks what it acknowledged to us: its disk was set back. It gets nothing more from this leadership."""
-    probing: bool = True
-    asked_at: float = NEVER
-    """When the probe in flight left; NEVER if none is."""
-    sent_at: float = NEVER
-    told_commit: int = 0
-    pointer_at: float = NEVER
-    caught_up_at: float = NEVER
-    """The last time of which it is known that the follower holds all that our log held then."""
-    goal: tuple[int, float] = (0, NEVER)
-    """An end of our log and when it was that: under load a follower never holds the end of now."""
-    heard_at: float = NEVER
-    """When it last answered what a leader sends; at first, when we became leader."""
-    in_flight: deque[tuple[int, int]] = field(default_factory=deque)
-    """Last index and bytes of each message not acknowledged yet."""
-    in_flight_bytes: int = 0
-
-    def reached(self, index: int, last: int, now_ms: float) -> None:
-        """Note that the follower holds our log up to `index`; `last` is its end now.
-
-        Source: Kafka's lastCaughtUpTimestamp, which compares with the end at the fetch before.
-        """
-        if index >= last:
-            self.caught_up_at = now_ms
-        elif index >= self.goal[0]:
-            self.caught_up_at = max(self.caught_up_at, self.goal[1])
-        else:
-            return
-        self.goal = last, now_ms
-
-    def ask_at(self, index: int) -> None:
-        """Begin, or go on, to look for the follower's position at `index`."""
-        self.probing, self.probe, self.next = True, index, index + 1
-        self.asked_at = NEVER
-        self.in_flight.clear()
-        self.in_flight_bytes = 0
-
-    def sent(self, last_index: int, size: int) -> None:
-        self.next = last_index + 1
-        self.in_flight.append((last_index, size))
-        self.in_flight_bytes += size
-
-    def acknowledged(self, index: int) -> None:
-        while self.in_flight and self.in_flight[0][0] <= index:
-            self.in_flight_bytes -= self.in_flight.popleft()[1]
 
 
 @dataclass(slots=True)

@@ -7,7 +7,6 @@ that sends one is dropped.
 """
 
 from collections.abc import Callable, Mapping
-from collections.abc import Set as AbstractSet
 from typing import Any, Final, Protocol
 
 from metadata_log.ids import NodeId
@@ -45,8 +44,6 @@ class RaftTransport(Protocol):
 
     def flush(self) -> None:
         """Let all that was queued leave now, one write a link; without it they leave in the loop's next turn."""
-
-    def connected(self) -> AbstractSet[NodeId]: ...
 
 
 def is_entry_command(command: object) -> bool:

@@ -135,8 +135,6 @@ class RaftLog(Protocol):
         Source: Raft thesis 6.4.
         """
 
-    def leader_hint(self) -> NodeId | None: ...
-
     def transfer_leadership(self, to: NodeId | None) -> None:
         """Ask `to` (None: the most caught-up voter) to take over.
 

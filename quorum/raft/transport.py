@@ -258,9 +258,6 @@ class TcpTransport:
         for link in self._established.values():
             link.flush()
 
-    def connected(self) -> frozenset[NodeId]:
-        return frozenset(self._established)
-
     # --- what links call
 
     def objection(self, hello: Hello, *, dialled: NodeId | None) -> Refusal | None:

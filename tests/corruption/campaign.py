@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from metadata_log.errors import MetadataError
-from quorum.raft.journal.journal import BATCH_MAGIC
+from quorum.raft.journal.format import BATCH_MAGIC
 from tests.corruption.exports import ExportWorkload
 from tests.powercut.campaign import SHARED_MEMORY
 from tests.powercut.disk_model import Mark, Tree

@@ -43,7 +43,7 @@ def test_a_journal_that_takes_any_damage_for_a_tear_is_found_out(
     refuse: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Goal: the campaign itself bites. No warning excuses that entries, terms or votes which were synced are gone."""
-    monkeypatch.setattr("quorum.raft.journal.journal._refuse_damage", refuse)
+    monkeypatch.setattr("quorum.raft.journal.recovery.refuse_damage", refuse)
     monkeypatch.setattr("tests.corruption.campaign.AT_REST", {"journal": JournalWorkload})
     report = campaign(seed=1, flips=200)
     assert len(report.wrong) > 30

@@ -14,7 +14,7 @@ import metadata_log.log.segmented_log
 import snapshots.download
 import snapshots.snapshot_file
 from metadata_log.log.segmented_log import SegmentedLog
-from quorum.raft.journal.journal import OsDisk, OsFile
+from quorum.raft.journal.os_disk import OsDisk, OsFile
 from tests.powercut.campaign import campaign
 from tests.powercut.disk_model import ROOT, DiskModel, Move, Name, Sync, SyncDirectory, Write
 from tests.powercut.recorder import Recorder, put_tree, tree_of

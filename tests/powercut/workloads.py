@@ -37,12 +37,13 @@ from quorum.log.committed_log import CommittedLog
 from quorum.log.completion import covered_offset
 from quorum.log.snapshot_keeper import SnapshotKeeper
 from quorum.raft.adapter import PySyncObjLog
-from quorum.raft.guard import RaftSettings
-from quorum.raft.journal.journal import Journal, OsDisk
+from quorum.raft.journal.journal import Journal
 from quorum.raft.journal.lost import check_reaches_log
+from quorum.raft.journal.os_disk import OsDisk
 from quorum.raft.messages import PAYLOAD, Entry
 from quorum.raft.pointer import FILE_NAME as POINTER_FILE
 from quorum.raft.raft_log import Member
+from quorum.raft.raft_settings import RaftSettings
 from snapshots.download import _take_in
 from snapshots.history import image_at
 from snapshots.snapshot_file import write_snapshot

@@ -8,11 +8,12 @@ import random
 from collections.abc import Iterable
 
 from metadata_log.ids import NodeId
-from quorum.raft.adapter import _Engine, prepare_library
-from quorum.raft.guard import Guard, RaftSettings
+from quorum.raft.engine import SyncObjEngine, prepare_library
+from quorum.raft.guard import Guard
 from quorum.raft.journal.journal import Journal
 from quorum.raft.messages import Message
 from quorum.raft.raft_log import Member, Role
+from quorum.raft.raft_settings import RaftSettings
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.world import directory_of
 
@@ -44,7 +45,7 @@ class HandNode:
             rng=rng,
             now_ms=quorum.now,
         )
-        self.engine = _Engine(
+        self.engine = SyncObjEngine(
             member=me,
             voters=voters,
             journal=self.journal,

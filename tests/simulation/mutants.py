@@ -108,7 +108,7 @@ def _only_what_is_applied(_original: Any) -> Any:
 
 def _trusts_the_cache(original: Any) -> Any:
     def recover(disk: Any, file_bytes: int) -> Any:
-        with patch("quorum.raft.journal.journal._JournalFile.write_header", lambda _file: None):
+        with patch("quorum.raft.journal.format.JournalFile.write_header", lambda _file: None):
             return original(disk, file_bytes)
 
     return recover
@@ -679,7 +679,7 @@ MUTANTS: Final = (
     Mutant(
         "begins-anew",
         "a voter that lost all it ever wrote begins anew, and votes again",
-        "quorum.raft.journal.journal:_recover",
+        "quorum.raft.journal.journal:recover",
         _may_always_be_new,
         Directed(f"{_JOURNAL_TESTS}::test_a_journal_that_was_begun_is_never_begun_anew"),
     ),
@@ -749,14 +749,14 @@ MUTANTS: Final = (
     Mutant(
         "journal-crc",
         "the journal's checksums say nothing",
-        "quorum.raft.journal.journal:_batch_crc",
+        "quorum.raft.journal.format:batch_crc",
         _always(0),
         Directed(f"{_JOURNAL_TESTS}::test_no_flipped_bit_goes_unnoticed"),
     ),
     Mutant(
         "shortened",
         "a journal file that became shorter was never longer",
-        "quorum.raft.journal.journal:_read",
+        "quorum.raft.journal.recovery:read_journal",
         _reads_files_of_any_size,
         Directed(f"{_JOURNAL_TESTS}::test_a_file_cut_at_any_length_is_refused"),
     ),
@@ -779,21 +779,21 @@ MUTANTS: Final = (
     Mutant(
         "header-unsynced",
         "an unused file's header is trusted as the kernel's cache shows it",
-        "quorum.raft.journal.journal:_recover",
+        "quorum.raft.journal.journal:recover",
         _trusts_the_cache,
         Directed(f"{_JOURNAL_TESTS}::test_the_header_of_an_unused_file_is_not_trusted_before_it_is_synced"),
     ),
     Mutant(
         "ack-before-sync",
         "the journal's sync does nothing",
-        "quorum.raft.journal.journal:OsFile.sync",
+        "quorum.raft.journal.os_disk:OsFile.sync",
         _always(None),
         Directed("tests/powercut/test_powercut.py::test_nothing_promised_is_lost[journal]"),
     ),
     Mutant(
         "directory-unsynced",
         "new files have no durable name",
-        "quorum.raft.journal.journal:OsDisk._sync_directory",
+        "quorum.raft.journal.os_disk:OsDisk._sync_directory",
         _always(None),
         Directed("tests/powercut/test_powercut.py::test_nothing_promised_is_lost[journal]"),
     ),
@@ -899,7 +899,7 @@ MUTANTS: Final = (
     Mutant(
         "settles-nothing",
         "a start goes on from what only the kernel's cache holds",
-        "quorum.raft.journal.journal:_settle",
+        "quorum.raft.journal.recovery:settle",
         _always(None),
         Seeds("nasty", 10, raft_only=True),
     ),

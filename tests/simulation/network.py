@@ -4,7 +4,6 @@ import asyncio
 import random
 import zlib
 from collections.abc import Callable
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import msgpack
@@ -51,9 +50,6 @@ class SimulatedTransport:
 
     def flush(self) -> None:
         """Each message travels by itself here."""
-
-    def connected(self) -> AbstractSet[NodeId]:
-        return self.links
 
 
 class Network:

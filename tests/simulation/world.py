@@ -25,10 +25,11 @@ from metadata_log.errors import (
 )
 from metadata_log.ids import NodeId, Uuid
 from quorum.raft.adapter import PySyncObjLog
-from quorum.raft.guard import RaftSettings
-from quorum.raft.journal.journal import Journal, JournalBatch, NodeVote, _frames, _identity
+from quorum.raft.journal.format import NodeVote, frames_of_file, identity_of
+from quorum.raft.journal.journal import Journal, JournalBatch
 from quorum.raft.messages import Entry, Message
 from quorum.raft.raft_log import Member, RaftListener, Role, Voters
+from quorum.raft.raft_settings import RaftSettings
 from quorum.raft.voters import from_command, is_change
 from tests.simulation.disk import Rot, SimulatedDisk
 from tests.simulation.membership import Membership
@@ -439,8 +440,8 @@ class SimulatedNode:
         files = [name for name in whole.names() if name.endswith(".journal")]
         for name in reversed(files):
             content = whole.open(name).read(0, whole.file_size(name))
-            identity = _identity(content, int(name[:20]))
-            frames = [] if identity is None else list(_frames(content, identity, after=0))
+            identity = identity_of(content, int(name[:20]))
+            frames = [] if identity is None else list(frames_of_file(content, identity, after=0))
             if frames:
                 return rot.name == name and bool(frames[-1].records) and rot.position >= frames[-1].position
         return False

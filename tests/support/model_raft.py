@@ -111,7 +111,7 @@ class ModelRaft:
                 future.set_exception(NotController("deposed"))
         self._reads.clear()
 
-    def leader_hint(self) -> NodeId | None:
+    def _leader_hint(self) -> NodeId | None:
         return None if self.quorum.leader is None else self.quorum.leader.node_id
 
     def transfer_leadership(self, to: NodeId | None) -> None:
@@ -129,7 +129,7 @@ class ModelRaft:
     def status(self) -> RaftStatus:
         return RaftStatus(
             role=Role.LEADER if self.quorum.leader is self else Role.FOLLOWER,
-            leader_id=self.leader_hint(),
+            leader_id=self._leader_hint(),
             voters=self.quorum.voters,
             is_voter=self.quorum.voters.get(self.node_id, b"") == self.directory_id,
             change_pending=self.change_pending,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from metadata_log.codec import FrameHeader, read_header
 from metadata_log.errors import DamagedFile
-from quorum.raft.journal.journal import REPLACE_THE_VOTER
+from quorum.raft.journal.recovery import REPLACE_THE_VOTER
 from quorum.raft.messages import Entry, frames_of
 
 

@@ -6,7 +6,9 @@ Do so only for a new version of the format; a reader of the old one must stay.
 import random
 from pathlib import Path
 
-from quorum.raft.journal.journal import Journal, OsDisk
+from quorum.raft.journal.journal import Journal
+from quorum.raft.journal.os_disk import OsDisk
+from tests.support.journals import compact_to
 
 FILE_BYTES = 512
 HERE = Path(__file__).parent
@@ -38,7 +40,7 @@ def write_golden(directory: Path) -> None:
     journal.setCurrentTerm(4, "node-2")
     journal.add(b"\x01", 12, 4)
     flush()
-    journal.compact_to(10)
+    compact_to(journal, 10)
     flush()
     while not journal.is_prepared:
         journal.prepare()

@@ -17,7 +17,8 @@ from metadata_log.node.data_directory import format_directory, load_meta
 from metadata_log.node.durable_files import crc_of_json
 from metadata_log.replay.export import export_log
 from ops import cli
-from quorum.raft.journal.journal import Journal, OsDisk
+from quorum.raft.journal.journal import Journal
+from quorum.raft.journal.os_disk import OsDisk
 from quorum.raft.pointer import Pointer
 from snapshots.snapshot_file import write_snapshot
 from snapshots.store import SnapshotStore

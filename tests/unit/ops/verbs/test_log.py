@@ -21,7 +21,8 @@ from ops import cli
 from ops.client import ClusterClient, Unreachable
 from ops.log_frames import Frame, cluster_frames, file_frames, high_watermark, within
 from ops.when import AtOffset, AtTime, When
-from quorum.raft.journal.journal import Journal, OsDisk
+from quorum.raft.journal.journal import Journal
+from quorum.raft.journal.os_disk import OsDisk
 from quorum.raft.pointer import FILE_NAME as POINTER_FILE
 from snapshots.history import batches
 from snapshots.snapshot_file import write_snapshot
@@ -33,6 +34,7 @@ from tests.support.histories import (
     frame_behind,
     random_history,
 )
+from tests.support.journals import compact_to
 from tests.support.told_node import Node, Reply, Seen, node
 
 FILE_BYTES = 800
@@ -391,7 +393,7 @@ def test_a_journal_that_stands_on_a_snapshot_needs_its_pointer(
     journal: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     compacted = open_journal(journal)
-    compacted.compact_to(6)
+    compact_to(compacted, 6)
     flush(compacted)
     compacted.close()
     assert cli.main(["log", "verify", str(journal)]) == 6

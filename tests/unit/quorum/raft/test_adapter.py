@@ -21,9 +21,10 @@ from metadata_log.errors import (
     ThrottlingQuotaExceeded,
 )
 from metadata_log.ids import NodeId
-from quorum.raft import adapter
-from quorum.raft.guard import NEVER, Guard, Progress
+from quorum.raft import adapter, engine
+from quorum.raft.guard import Guard
 from quorum.raft.pointer import FILE_NAME, Pointer
+from quorum.raft.progress import NEVER, Progress
 from quorum.raft.raft_log import Member, Role
 from tests.simulation.stepped import Quorum, frames_of
 from tests.simulation.world import SNAPSHOT_FRAMES, Model, SimulatedNode, directory_of
@@ -85,7 +86,7 @@ def test_a_follower_accepts_nothing(quorum: Quorum) -> None:
         quorum.run(follower.log.read_index())
     with pytest.raises(NotController):
         follower.log.transfer_leadership(None)
-    assert follower.log.leader_hint() == leader.node_id
+    assert follower.log.status().leader_id == leader.node_id
 
 
 def test_what_is_in_flight_is_bounded(quorum: Quorum, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -779,10 +780,10 @@ def test_who_has_nothing_founds_no_quorum_beside_one_who_has_a_log() -> None:
 
 
 def test_another_library_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    adapter.prepare_library.cache_clear()
-    monkeypatch.setattr(adapter, "PROVED_SOURCES", {syncobj: "0" * 64})
+    engine.prepare_library.cache_clear()
+    monkeypatch.setattr(engine, "PROVED_SOURCES", {syncobj: "0" * 64})
     with pytest.raises(InvalidSettings, match=r"pysyncobj==0\.3\.17"):
-        adapter.prepare_library()
-    adapter.prepare_library.cache_clear()
+        engine.prepare_library()
+    engine.prepare_library.cache_clear()
     monkeypatch.undo()
-    adapter.prepare_library()
+    engine.prepare_library()

@@ -12,8 +12,10 @@ from metadata_log.errors import InvariantBroken
 from metadata_log.ids import NodeId
 from metadata_log.limits import RAFT_APPEND_BYTES_MAX, VOTER_CAUGHT_UP_MS
 from quorum.raft import messages
-from quorum.raft.guard import COMMIT_NEWS_MS, Guard, Progress, RaftSettings, SnapshotNews
+from quorum.raft.guard import COMMIT_NEWS_MS, Guard, SnapshotNews
+from quorum.raft.progress import Progress
 from quorum.raft.raft_log import Member, Role
+from quorum.raft.raft_settings import RaftSettings
 from tests.simulation.hand_driven import A, B, C, D, E, HandQuorum
 from tests.simulation.world import directory_of
 

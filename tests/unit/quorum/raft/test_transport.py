@@ -41,6 +41,11 @@ NACK = {"type": "nack", "term": 7}
 OTHER_DIRECTORY = Uuid(b"o" * 16)
 
 
+def linked(transport: TcpTransport) -> frozenset[NodeId]:
+    """Return the nodes to which a link stands."""
+    return frozenset(transport._established)
+
+
 def directory(node_id: int) -> Uuid:
     return Uuid(bytes([node_id]) * 16)
 
@@ -228,15 +233,15 @@ def test_two_voters_find_each_other_and_talk() -> None:
         one, two, _ = pair()
         async with one.running():
             async with two.running():
-                await until(lambda: one.transport.connected() and two.transport.connected(), "both connected")
-                assert one.transport.connected() == {2} and two.transport.connected() == {1}
+                await until(lambda: linked(one.transport) and linked(two.transport), "both connected")
+                assert linked(one.transport) == {2} and linked(two.transport) == {1}
                 for term in range(100):
                     one.transport.send(NodeId(2), {"type": "nack", "term": term})
                     two.transport.send(NodeId(1), {"type": "nack", "term": term})
                 one.transport.send(NodeId(3), NACK)  # no such link: dropped
                 await until(lambda: len(one.messages) == len(two.messages) == 100, "all arrived")
                 assert one.messages == [(member(2), {"type": "nack", "term": term}) for term in range(100)]
-            await until(lambda: not one.transport.connected(), "lost")
+            await until(lambda: not linked(one.transport), "lost")
         # Who stops closes; the other sees EOF.
         assert one.events == [("connected", member(2)), ("lost", member(2), True)]
         assert two.events == [("connected", member(1)), ("lost", member(1), False)]
@@ -248,7 +253,7 @@ def test_messages_of_one_turn_leave_in_one_write(monkeypatch: pytest.MonkeyPatch
     async def test() -> None:
         one, two, _ = pair()
         async with one.running(), two.running():
-            await until(one.transport.connected, "connected")
+            await until(lambda: linked(one.transport), "connected")
             link = one.transport._established[NodeId(2)]
             assert link._transport is not None
             writes: list[bytes] = []
@@ -281,7 +286,7 @@ def test_large_entries_arrive_whole() -> None:
             "entries": [(command, 2, 1)],
         }
         async with one.running(), two.running():
-            await until(one.transport.connected, "connected")
+            await until(lambda: linked(one.transport), "connected")
             one.transport.send(NodeId(2), message)
             one.transport.send(NodeId(2), NACK)
             await until(lambda: len(two.messages) == 2, "arrived")
@@ -316,7 +321,7 @@ def test_who_does_not_belong_is_refused_by_name(changed: dict[str, Any], error: 
                 assert set(node.events) == {("refused", peer, error)}
                 assert node.transport.refusals[NodeId(peer)].error == error
                 assert node.transport.refused()[NodeId(peer)].error == error
-                assert node.transport.connected() == frozenset()
+                assert linked(node.transport) == frozenset()
                 assert node.transport.foreign_bytes_total == 0
 
     run(test())
@@ -334,11 +339,9 @@ def test_settings_must_agree_only_while_both_would_found_the_quorum(found: list[
                 if node_id not in found:  # its log has voters now; the next handshake says so
                     node.transport.hello = replace(node.transport.hello, founding=b"")
             if others:
-                assert nodes[1].transport.connected() == nodes[2].transport.connected() == frozenset()
+                assert linked(nodes[1].transport) == linked(nodes[2].transport) == frozenset()
             else:
-                await until(
-                    lambda: nodes[1].transport.connected() and nodes[2].transport.connected(), "linked"
-                )
+                await until(lambda: linked(nodes[1].transport) and linked(nodes[2].transport), "linked")
                 assert nodes[1].transport.refusals == nodes[2].transport.refusals == {}
 
     run(test())
@@ -358,7 +361,7 @@ def test_an_address_that_another_voter_answers_is_refused(caplog: pytest.LogCapt
                 ),
                 "refused, and the operator told",
             )
-            await until(lambda: node_3.transport.connected() == {2}, "the true link stands")
+            await until(lambda: linked(node_3.transport) == {2}, "the true link stands")
             assert node_2.transport.refusals == {}, "its own settings are right"
 
     run(test())
@@ -397,14 +400,14 @@ def test_a_node_that_no_settings_name_is_an_observer() -> None:
         observer = Node(7, {1: one, 7: seven}, founding=b"")
         async with voter.running():
             async with observer.running():
-                await until(lambda: voter.transport.connected() and observer.transport.connected(), "linked")
+                await until(lambda: linked(voter.transport) and linked(observer.transport), "linked")
                 observer.transport.send(NodeId(1), NACK)
                 voter.transport.send(NodeId(7), NACK)
                 await until(lambda: voter.messages and observer.messages, "both hear")
                 assert voter.messages == [(member(7), NACK)]
                 assert voter.transport.members[NodeId(7)].http == http(7)
                 assert observer.transport.members[NodeId(1)].raft == f"127.0.0.1:{one}"
-            await until(lambda: not voter.transport.connected(), "lost")
+            await until(lambda: not linked(voter.transport), "lost")
             assert voter.transport.members[NodeId(7)].member == member(7), "what it said outlasts its link"
             assert voter.events == [("connected", member(7)), ("lost", member(7), True)]
 
@@ -445,7 +448,7 @@ def test_a_handshake_that_the_voter_overtook_replaces_nothing() -> None:
             assert (await read_frame(reader))["type"] == "hello"
             assert await read_frame(reader) == {"type": "welcome"}
             _, voter_writer = await established(ports[1], ports, 2)
-            await until(one.transport.connected, "connected")
+            await until(lambda: linked(one.transport), "connected")
             writer.write(frame({"type": "welcome"}))
             assert await drained(reader) == b""
             assert one.events == [("connected", member(2))]
@@ -459,9 +462,9 @@ def test_who_votes_may_change_while_links_stand() -> None:
         one, _, ports = pair()
         async with one.running():
             _, writer = await established(ports[1], ports, 2)
-            await until(one.transport.connected, "connected")
+            await until(lambda: linked(one.transport), "connected")
             one.transport.set_voters({NodeId(1): directory(1), NodeId(2): OTHER_DIRECTORY})
-            assert one.transport.connected() == {2}
+            assert linked(one.transport) == {2}
             reader, new_writer = await established(ports[1], ports, 2, directory_id=OTHER_DIRECTORY)
             await until(lambda: len(one.events) == 3, "the new voter replaces the old, an observer now")
             assert await refusal_of(hello_of(2, ports), ports[1]) == VOTER_DIRECTORY_CHANGED
@@ -492,14 +495,14 @@ def test_observers_are_bounded_and_voters_are_not_kept_out(monkeypatch: pytest.M
         one, _, ports = pair()
         async with one.running():
             writers = [(await established(ports[1], ports, node_id))[1] for node_id in (7, 8)]
-            await until(lambda: one.transport.connected() == {7, 8}, "two observers")
+            await until(lambda: linked(one.transport) == {7, 8}, "two observers")
             assert await refusal_of(hello_of(9, ports), ports[1]) == TOO_MANY_OBSERVERS
             writers += [(await established(ports[1], ports, node_id))[1] for node_id in (2, 7)]
             await until(lambda: len(one.events) == 5, "a voter, and one of the two again")
-            assert one.transport.connected() == {2, 7, 8}
+            assert linked(one.transport) == {2, 7, 8}
             one.transport.set_voters({NodeId(node_id): directory(node_id) for node_id in (1, 2, 7)})
             writers += [(await established(ports[1], ports, 9))[1]]
-            await until(lambda: one.transport.connected() == {2, 7, 8, 9}, "one voter more, one place more")
+            await until(lambda: linked(one.transport) == {2, 7, 8, 9}, "one voter more, one place more")
             for writer in writers:
                 writer.close()
 
@@ -513,12 +516,12 @@ def test_of_those_that_left_only_the_newest_are_remembered(monkeypatch: pytest.M
         one, _, ports = pair()
         async with one.running():
             _, lasting = await established(ports[1], ports, 2)
-            await until(one.transport.connected, "connected")
+            await until(lambda: linked(one.transport), "connected")
             for node_id in (7, 8, 7, 9):
                 _, writer = await established(ports[1], ports, node_id)
-                await until(lambda: len(one.transport.connected()) == 2, "connected")
+                await until(lambda: len(linked(one.transport)) == 2, "connected")
                 writer.close()
-                await until(lambda: one.transport.connected() == {2}, "lost")
+                await until(lambda: linked(one.transport) == {2}, "lost")
             assert list(one.transport.members) == [2, 7, 9]
             lasting.close()
 
@@ -533,7 +536,7 @@ def test_a_higher_id_that_does_not_dial_is_dialled() -> None:
         one, two, _ = pair()
         two.transport.set_addresses({})
         async with one.running(), two.running():
-            await until(lambda: one.transport.connected() and two.transport.connected(), "linked")
+            await until(lambda: linked(one.transport) and linked(two.transport), "linked")
             assert one.transport._established[NodeId(2)]._dialled == 2
 
     run(test())
@@ -579,13 +582,13 @@ def test_a_peer_that_is_linked_is_not_dialled(monkeypatch: pytest.MonkeyPatch) -
         dial = one.transport._dial
 
         async def dial_unlinked(peer: NodeId) -> Any:
-            assert peer not in one.transport.connected()
+            assert peer not in linked(one.transport)
             return await dial(peer)
 
         monkeypatch.setattr(one.transport, "_dial", dial_unlinked)
         async with one.running(), answering(ports[2], hello_of(2, ports)) as dialled:
             _, writer = await asyncio.wait_for(dialled.get(), DEADLINE_S)
-            await until(one.transport.connected, "linked")
+            await until(lambda: linked(one.transport), "linked")
             for _ in range(20):  # each newer link ends the older, and is awaited in its stead
                 _, newer = await established(ports[1], ports, 2)
                 writer.close()
@@ -624,7 +627,7 @@ def test_a_connection_that_was_made_too_late_says_nothing() -> None:
         one, _, ports = pair()
         async with one.running():
             _, writer = await established(ports[1], ports, 2)
-            await until(one.transport.connected, "connected")
+            await until(lambda: linked(one.transport), "connected")
             async with answering(ports[2], hello_of(2, ports)) as dialled:
                 attempt = await one.transport._dial(NodeId(2))
                 await asyncio.wait_for(attempt.lost.wait(), DEADLINE_S)
@@ -648,14 +651,14 @@ def test_addresses_may_come_and_go() -> None:
         ):
             node_3.transport.set_addresses({NodeId(2): ("127.0.0.1", two), NodeId(3): ("127.0.0.1", three)})
             _, link_2 = await asyncio.wait_for(dials_of_2.get(), DEADLINE_S)
-            await until(lambda: node_3.transport.connected() == {2}, "2 is dialled")
+            await until(lambda: linked(node_3.transport) == {2}, "2 is dialled")
             node_3.transport.set_addresses({NodeId(1): ("127.0.0.1", one)})
             _, link_1 = await asyncio.wait_for(dials_of_1.get(), DEADLINE_S)
-            await until(lambda: node_3.transport.connected() == {1, 2}, "1 is dialled, the link of 2 stands")
+            await until(lambda: linked(node_3.transport) == {1, 2}, "1 is dialled, the link of 2 stands")
             link_1.close()
             link_2.close()
             await asyncio.wait_for(dials_of_1.get(), DEADLINE_S)
-            await until(lambda: node_3.transport.connected() == {1}, "1 again, 2 no more")
+            await until(lambda: linked(node_3.transport) == {1}, "1 again, 2 no more")
             assert dials_of_2.empty()
             # An address may change: the next attempt goes there.
             (moved,) = free_ports(1)
@@ -684,8 +687,8 @@ async def crossed(one: Node, two: Node) -> None:
     async with one.running(), two.running():
         await until(
             lambda: (
-                one.transport.connected()
-                and two.transport.connected()
+                linked(one.transport)
+                and linked(two.transport)
                 and len(one.transport._links) == len(two.transport._links) == 1
             ),
             "one link",
@@ -718,7 +721,7 @@ def test_of_two_links_that_crossed_the_higher_id_keeps_its_own() -> None:
         two.transport.now_ms = lambda: now
         async with answering(ports[1], hello_of(1, ports)) as dialled, two.running():
             reader, writer = await asyncio.wait_for(dialled.get(), DEADLINE_S)
-            await until(two.transport.connected, "connected")
+            await until(lambda: linked(two.transport), "connected")
             crossing, crossing_writer = await established(ports[2], ports, 1)
             assert await drained(crossing) == b""
             two.transport.send(NodeId(1), NACK)
@@ -742,7 +745,7 @@ def test_of_two_links_that_crossed_the_lower_id_keeps_that_of_the_other() -> Non
         one.transport.now_ms = lambda: 0
         async with answering(ports[2], hello_of(2, ports)) as dialled, one.running():
             reader, writer = await asyncio.wait_for(dialled.get(), DEADLINE_S)
-            await until(one.transport.connected, "connected")
+            await until(lambda: linked(one.transport), "connected")
             other, other_writer = await established(ports[1], ports, 2)
             assert await drained(reader) == b""
             one.transport.send(NodeId(2), NACK)
@@ -829,7 +832,7 @@ def test_foreign_bytes_before_the_handshake_drop_the_connection(data: bytes) -> 
                 assert await drained(reader) == b""
             assert one.transport.foreign_bytes_total == 1 and one.events == []
             async with two.running():  # and the next one is welcome
-                await until(one.transport.connected, "connected")
+                await until(lambda: linked(one.transport), "connected")
 
     run(test())
 
@@ -883,12 +886,12 @@ def test_a_peer_that_dies_is_lost_by_the_peer(abruptly: bool) -> None:
         one, _, ports = pair()
         async with one.running():
             _, writer = await established(ports[1], ports, 2)
-            await until(one.transport.connected, "connected")
+            await until(lambda: linked(one.transport), "connected")
             if abruptly:
                 linger = (1).to_bytes(4, "little") + (0).to_bytes(4, "little")
                 writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
             writer.close()
-            await until(lambda: not one.transport.connected(), "lost")
+            await until(lambda: not linked(one.transport), "lost")
             assert one.events == [("connected", member(2)), ("lost", member(2), True)]
 
     run(test())
@@ -941,10 +944,10 @@ def test_a_link_is_made_again_after_the_peer_returns() -> None:
         one, two, ports = pair()
         async with two.running():  # dials in vain until the other stands
             async with one.running():
-                await until(two.transport.connected, "connected")
-            await until(lambda: not two.transport.connected(), "lost")
+                await until(lambda: linked(two.transport), "connected")
+            await until(lambda: not linked(two.transport), "lost")
             async with Node(1, ports).running() as one_again:
-                await until(two.transport.connected, "connected again")
+                await until(lambda: linked(two.transport), "connected again")
                 two.transport.send(NodeId(1), NACK)
                 await until(lambda: one_again.messages, "arrived")
         assert two.events == [
@@ -962,7 +965,7 @@ def test_a_newer_link_of_the_same_peer_replaces_the_older() -> None:
         one, _, ports = pair()
         async with one.running():
             old_reader, old_writer = await established(ports[1], ports, 2)
-            await until(one.transport.connected, "connected")
+            await until(lambda: linked(one.transport), "connected")
             reader, writer = await established(ports[1], ports, 2)
             assert await drained(old_reader) == b""
             one.transport.send(NodeId(2), NACK)
@@ -974,7 +977,7 @@ def test_a_newer_link_of_the_same_peer_replaces_the_older() -> None:
             ]
             old_writer.close()
             writer.close()
-            await until(lambda: not one.transport.connected(), "lost")
+            await until(lambda: not linked(one.transport), "lost")
 
     run(test())
 
@@ -986,7 +989,7 @@ def test_a_link_with_too_much_unsent_is_closed(monkeypatch: pytest.MonkeyPatch) 
         one, _, ports = pair()
         async with one.running():
             _, writer = await established(ports[1], ports, 2)  # and reads nothing more
-            await until(one.transport.connected, "connected")
+            await until(lambda: linked(one.transport), "connected")
             message = {
                 "type": "install_snapshot",
                 "term": 1,
@@ -997,7 +1000,7 @@ def test_a_link_with_too_much_unsent_is_closed(monkeypatch: pytest.MonkeyPatch) 
 
             def lost_after_another() -> bool:
                 one.transport.send(NodeId(2), message)
-                return not one.transport.connected()
+                return not linked(one.transport)
 
             await until(lost_after_another, "closed")
             assert one.events == [("connected", member(2)), ("lost", member(2), False)]
@@ -1059,7 +1062,7 @@ def test_a_host_that_cannot_be_looked_up_is_no_bug() -> None:
         bad, good = ("ctl3..example", 9093), ("127.0.0.1", ports[2])
         one.transport.set_addresses({NodeId(3): bad, NodeId(2): good})
         async with one.running(), two.running():
-            await until(lambda: NodeId(2) in one.transport.connected(), "linked")
+            await until(lambda: NodeId(2) in linked(one.transport), "linked")
             link = await one.transport._dial(NodeId(3))
             assert link.lost.is_set()
             assert one.transport._dialling.keys() == {2, 3}
@@ -1100,10 +1103,10 @@ def test_why_a_voter_cannot_be_dialled_is_told_once_it_lasts(caplog: pytest.LogC
             now += 10 * UNREACHABLE_TOLD_MS
             assert len(await told()) == 2
             async with two.running():
-                await until(one.transport.connected, "linked")
+                await until(lambda: linked(one.transport), "linked")
                 one.transport._not_reached(NodeId(2), ("127.0.0.1", ports[2]), TimeoutError())
                 assert one.transport._absent == {}, "an attempt that failed beside the link says nothing"
-            await until(lambda: not one.transport.connected(), "lost")
+            await until(lambda: not linked(one.transport), "lost")
             assert len(await told()) == 2
             now += UNREACHABLE_TOLD_MS
             assert (await told())[2:] == [refused], "again, as there was a link in between"

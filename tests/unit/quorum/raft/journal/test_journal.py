@@ -17,9 +17,13 @@ import pytest
 
 from metadata_log.errors import DamagedFile, DiskFailed, InvariantBroken
 from metadata_log.limits import JOURNAL_FILE_BYTES
-from quorum.raft.journal.journal import Journal, JournalBatch, OsDisk, file_name, room_to_open
+from quorum.raft.journal.format import file_name
+from quorum.raft.journal.journal import Journal, JournalBatch
+from quorum.raft.journal.os_disk import OsDisk
+from quorum.raft.journal.recovery import room_to_open
 from tests.golden.journal import regenerate
 from tests.support.independent_reader import journal as independently_read
+from tests.support.journals import compact_to
 from tests.support.memory_disk import MemoryDisk, any_sectors, everything, nothing
 
 FILE_BYTES = 512
@@ -141,11 +145,11 @@ def test_positions_beyond_the_list_change_nothing() -> None:
     journal.deleteEntriesFrom(1)
     journal.deleteEntriesFrom(-1)
     journal.deleteEntriesTo(0)
-    journal.compact_to(1)
+    compact_to(journal, 1)
     assert not journal.dirty and len(journal) == 1
     journal.clear()
     journal.clear()
-    journal.compact_to(5)
+    compact_to(journal, 5)
     flush(journal)
     assert list(journal) == [] and journal.synced_index == 0
 
@@ -222,13 +226,13 @@ def test_compaction_keeps_the_last_two_entries() -> None:
     journal = open_on(disk)
     for _ in range(10):
         add(journal)
-    journal.compact_to(8)
+    compact_to(journal, 8)
     assert [index for _, index, _ in journal] == [7, 8, 9, 10]
     flush(journal)
     again = open_on(disk)
     assert state(again) == state(journal) and again.snapshot_index == 8
-    again.compact_to(8)
-    again.compact_to(3)
+    compact_to(again, 8)
+    compact_to(again, 3)
     assert not again.dirty
 
 
@@ -258,7 +262,7 @@ def test_files_follow_one_another_and_go_when_no_entry_needs_them() -> None:
     for _ in range(100):
         add(journal, size=50)
         flush(journal)
-        journal.compact_to(journal[-1][1] - 3)
+        compact_to(journal, journal[-1][1] - 3)
     flush(journal)
     numbers = [int(name[:20]) for name in disk.names()]
     assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
@@ -483,7 +487,7 @@ def test_compaction_and_rotation_survive_a_crash_before_each_operation() -> None
             disk.before = cut_power
             try:
                 for _ in range(6):
-                    journal.compact_to(journal[-1][1] - 1)
+                    compact_to(journal, journal[-1][1] - 1)
                     states.append(state(journal))
                     add(journal, size=60)
                     states.append(state(journal))
@@ -851,7 +855,7 @@ def test_files_of_the_operating_system(tmp_path: Path) -> None:
     for _ in range(20):
         add(journal, size=50)
         flush(journal)
-        journal.compact_to(journal[-1][1] - 2)
+        compact_to(journal, journal[-1][1] - 2)
     flush(journal)
     prepare(journal)
     journal.mark_idle()

@@ -1,0 +1,244 @@
+"""Edge: the bytes of the journal: files, batches, records; what a batch holds and what stood before it.
+
+Bytes, all integers big-endian
+------------------------------
+Files are named `<number, 20 digits>.journal`, numbered without gaps; the first of all is 1. The newest is made ahead
+of need: grown with zeros part by part, each synced, and given its header when it is whole. From then on it never
+grows. Until it has its header it is not begun, and whoever finds it so makes it anew.
+
+    header, 36 bytes: 8 bytes "MQJRNL" 00 01 | u64 number | 16 bytes random id | u32 CRC-32C of those 32 bytes
+    then batches, one behind the other, then zeros
+
+    batch: 4 bytes "MQJB" | u32 length | u64 batch number | u32 crc | records (`length` bytes)
+    crc = CRC-32C of: the file's random id, the length and the number as they stand in the batch, the records
+    records: nothing (an idle mark), else one msgpack array of arrays:
+      [0, previous, term, vote, first, last]
+            checkpoint: what stood before this batch. It is the first record of each file's first batch, and
+            stands nowhere else. previous: number of the last batch with records in the file before, else 0;
+            first, last: indexes of the entries held, 0 and 0 if none
+      [1, term, vote]               vote: int, str or nil
+      [2, index, term, command]     an entry; it follows the last one, or is the first of an empty list
+      [3, index]                    the entries from `index` on are gone; the list may become empty
+      [4, index]                    the entries below `index` are gone; `index` itself is held
+
+To read a journal, take the files in order. In each, follow the batches while magic, length and crc are
+right and the number is greater than the one before. The state is what the records add up to, from the first
+file's checkpoint on; entries it speaks of that no file holds are below a later record 4, or at or above a
+later record 3.
+"""
+
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import google_crc32c
+import msgpack
+
+from quorum.raft.journal.disk import File
+
+FILE_MAGIC: Final = b"MQJRNL\x00\x01"
+BATCH_MAGIC: Final = b"MQJB"
+FILE_HEADER: Final = struct.Struct(">8sQ16sI")
+BATCH_HEADER: Final = struct.Struct(">4sIQI")
+_LENGTH_AND_NUMBER: Final = struct.Struct(">IQ")
+FILE_NAME: Final = re.compile(r"[0-9]{20}\.journal")
+PARTS: Final = 16
+"""A new file is made in so many steps: a batch that comes meanwhile waits for one of them at most, unless it is the one
+that needs the file.
+"""
+CHECKPOINT, VOTE, ENTRY, TRUNCATE, COMPACT = range(5)
+_VOTE_TYPES: Final = (int, str, type(None))
+_SHAPES: Final[dict[object, tuple[Any, ...]]] = {
+    CHECKPOINT: (int, int, int, _VOTE_TYPES, int, int),
+    VOTE: (int, int, _VOTE_TYPES),
+    ENTRY: (int, int, int, bytes),
+    TRUNCATE: (int, int),
+    COMPACT: (int, int),
+}
+VOTE_BYTES_MAX: Final = 64
+RECORD_BYTES: Final = 128
+"""More than msgpack needs for any record beside its command."""
+IDENTITY_BYTES: Final = 16
+NodeVote = int | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a part of a batch's data goes: one framed batch on disk."""
+
+    number: int
+    file_number: int
+    position: int
+    size: int
+
+
+@dataclass(slots=True)
+class Standing:
+    """What the records up to some point add up to, commands apart; for writing and reading alike."""
+
+    term: int = 0
+    vote: NodeVote = None
+    first: int = 0
+    last: int = 0
+    """Indexes of the first and last entry; 0 and 0 where there is none."""
+    starts: dict[int, int] = field(default_factory=dict)
+    """File number -> index from which on every entry lies in that file or a later one."""
+
+    def checkpoint(self, previous: int) -> list[Any]:
+        return [CHECKPOINT, previous, self.term, self.vote, self.first, self.last]
+
+    def begin_file(self, file_number: int) -> None:
+        self.starts[file_number] = self.last + 1
+
+    def follow(self, record: list[Any]) -> None:
+        """Take one record other than a checkpoint into account.
+
+        Raises:
+            ValueError: it cannot follow what stands.
+        """
+        kind, value = record[0], record[1]
+        if kind == VOTE:
+            self.term, self.vote = value, record[2]
+            return
+        if kind == ENTRY:
+            if value < 1 or (self.last and value != self.last + 1):
+                raise ValueError(f"entry {value} does not follow entry {self.last}")
+            self.first = self.first or value
+            self.last = value
+            return
+        if not 1 <= self.first <= value <= self.last:
+            raise ValueError(f"index {value} is not within {self.first} to {self.last}")
+        if kind == COMPACT:
+            self.first = value
+            return
+        if value == self.first:
+            self.first = self.last = value = 0
+        else:
+            self.last = value - 1
+        self.starts = {file_number: min(start, value) for file_number, start in self.starts.items()}
+
+    def needed_from(self) -> int:
+        """Return the number of the first file that is needed; 0 while nothing can be said."""
+        if not self.first:
+            return 0
+        return max((number for number, start in self.starts.items() if start <= self.first), default=0)
+
+
+class JournalFile:
+    """An open file with its number and random id; an empty one is still to be made `to_make` bytes large."""
+
+    def __init__(self, file: File, number: int, identity: bytes, *, to_make: int = 0) -> None:
+        self.file = file
+        self.number = number
+        self.identity = identity
+        self._to_make = to_make
+        self._made = 0
+
+    @property
+    def is_whole(self) -> bool:
+        return self._made == self._to_make
+
+    def make(self, *, parts: int = PARTS) -> None:
+        """Let it grow by some of its parts, and give it its header when it has its size; durable on return.
+
+        Real zeros: blocks that are merely reserved turn from "unwritten" at the first write, and that change of metadata
+        would be part of every sync.
+        """
+        part_bytes = -(-self._to_make // PARTS)
+        end = min(self._to_make, self._made + parts * part_bytes)
+        for position in range(self._made, end, part_bytes):
+            self.file.write(position, bytes(min(part_bytes, end - position)))
+        self.file.sync()
+        if end == self._to_make:
+            self.write_header()
+        self._made = end
+
+    def write_header(self) -> None:
+        head = FILE_HEADER.pack(FILE_MAGIC, self.number, self.identity, 0)[:-4]
+        self.file.write(0, head + google_crc32c.value(head).to_bytes(4, "big"))
+        self.file.sync()
+
+    def clear(self, used: int) -> None:
+        """Overwrite with zeros what a torn first batch left, up to byte `used`; durable on return."""
+        if used > FILE_HEADER.size:
+            self.file.write(FILE_HEADER.size, bytes(used - FILE_HEADER.size))
+            self.file.sync()
+
+    def put(self, position: int, number: int, records: bytes) -> None:
+        """Write one framed batch, without a sync."""
+        crc = batch_crc(self.identity, number, records)
+        self.file.write(position, BATCH_HEADER.pack(BATCH_MAGIC, len(records), number, crc) + records)
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    number: int
+    position: int
+    records: bytes
+
+    @property
+    def end(self) -> int:
+        return self.position + BATCH_HEADER.size + len(self.records)
+
+
+def frames_of_file(content: bytes, identity: bytes, *, after: int) -> Iterator[Frame]:
+    position = FILE_HEADER.size
+    while (frame := frame_at(content, identity, position, range(after + 1, 1 << 64))) is not None:
+        yield frame
+        after, position = frame.number, frame.end
+
+
+def frame_at(content: bytes, identity: bytes, position: int, numbers: range) -> Frame | None:
+    if position + BATCH_HEADER.size > len(content):
+        return None
+    magic, length, number, crc = BATCH_HEADER.unpack_from(content, position)
+    start = position + BATCH_HEADER.size
+    if magic != BATCH_MAGIC or number not in numbers or start + length > len(content):
+        return None
+    records = content[start : start + length]
+    return Frame(number, position, records) if crc == batch_crc(identity, number, records) else None
+
+
+def identity_of(content: bytes, number: int) -> bytes | None:
+    """Return the random id in a file's header, or None if the header is not whole or not this file's."""
+    if len(content) < FILE_HEADER.size:
+        return None
+    magic, header_number, identity, crc = FILE_HEADER.unpack_from(content)
+    whole = crc == google_crc32c.value(content[: FILE_HEADER.size - 4])
+    return bytes(identity) if whole and (magic, header_number) == (FILE_MAGIC, number) else None
+
+
+def other_version(content: bytes) -> int | None:
+    """Return the version in a sound header that is not of ours: magic, length and crc stand there in all; else None."""
+    if len(content) < FILE_HEADER.size or content[:7] != FILE_MAGIC[:7] or content[7] == FILE_MAGIC[7]:
+        return None
+    crc = FILE_HEADER.unpack_from(content)[3]
+    return content[7] if crc == google_crc32c.value(content[: FILE_HEADER.size - 4]) else None
+
+
+def decode_records(data: bytes) -> list[list[Any]]:
+    """Return the records of a batch.
+
+    Raises:
+        ValueError: its CRC is right and its content is not ours.
+    """
+    records = msgpack.unpackb(data, raw=False, use_list=True)
+    if not isinstance(records, list) or not records:
+        raise ValueError("no array of records")
+    for record in records:
+        shape = _SHAPES.get(record[0] if isinstance(record, list) and record else None)
+        if shape is None or len(record) != len(shape) or not all(map(isinstance, record, shape)):
+            raise ValueError(f"no record of a known kind and shape: {repr(record)[:80]}")
+    return records
+
+
+def batch_crc(identity: bytes, number: int, records: bytes) -> int:
+    # The id comes first: a batch copied or left over from another file never passes.
+    crc = google_crc32c.value(identity + _LENGTH_AND_NUMBER.pack(len(records), number))
+    return int(google_crc32c.extend(crc, records))
+
+
+def file_name(number: int) -> str:
+    return f"{number:020d}.journal"

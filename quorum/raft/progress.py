@@ -1,0 +1,70 @@
+"""Pure: what a leader knows of one follower: how much it holds, what is in flight to it, when it was last heard."""
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final
+
+from metadata_log.ids import Uuid
+
+NEVER: Final = float("-inf")
+
+
+@dataclass(slots=True)
+class Progress:
+    """What a leader knows of one follower."""
+
+    directory_id: Uuid
+    probe: int
+    """While `probing`: index of the entry at which the next message asks for a match."""
+    next: int
+    """Index of the next entry to send, behind what is in flight."""
+    match: int = 0
+    """The follower holds our log up to here, synced."""
+    counted: int = 0
+    """As much of that as the engine was told."""
+    forgot: bool = False
+    """It lacks what it acknowledged to us: its disk was set back. It gets nothing more from this leadership."""
+    probing: bool = True
+    asked_at: float = NEVER
+    """When the probe in flight left; NEVER if none is."""
+    sent_at: float = NEVER
+    told_commit: int = 0
+    pointer_at: float = NEVER
+    caught_up_at: float = NEVER
+    """The last time of which it is known that the follower holds all that our log held then."""
+    goal: tuple[int, float] = (0, NEVER)
+    """An end of our log and when it was that: under load a follower never holds the end of now."""
+    heard_at: float = NEVER
+    """When it last answered what a leader sends; at first, when we became leader."""
+    in_flight: deque[tuple[int, int]] = field(default_factory=deque)
+    """Last index and bytes of each message not acknowledged yet."""
+    in_flight_bytes: int = 0
+
+    def reached(self, index: int, last: int, now_ms: float) -> None:
+        """Note that the follower holds our log up to `index`; `last` is its end now.
+
+        Source: Kafka's lastCaughtUpTimestamp, which compares with the end at the fetch before.
+        """
+        if index >= last:
+            self.caught_up_at = now_ms
+        elif index >= self.goal[0]:
+            self.caught_up_at = max(self.caught_up_at, self.goal[1])
+        else:
+            return
+        self.goal = last, now_ms
+
+    def ask_at(self, index: int) -> None:
+        """Begin, or go on, to look for the follower's position at `index`."""
+        self.probing, self.probe, self.next = True, index, index + 1
+        self.asked_at = NEVER
+        self.in_flight.clear()
+        self.in_flight_bytes = 0
+
+    def sent(self, last_index: int, size: int) -> None:
+        self.next = last_index + 1
+        self.in_flight.append((last_index, size))
+        self.in_flight_bytes += size
+
+    def acknowledged(self, index: int) -> None:
+        while self.in_flight and self.in_flight[0][0] <= index:
+            self.in_flight_bytes -= self.in_flight.popleft()[1]
