@@ -153,7 +153,7 @@ def _logs_below(path: Path | None) -> Iterator[Path]:
 
 def _verified(path: Path, ends: Mapping[str, int]) -> Iterator[dict[str, Any]]:
     """Check one path; `ends` has the end offsets of the logs checked before, by path."""
-    from metadata_log.log.segmented_log import verify
+    from metadata_log.log.recovery import verify
     from snapshots.snapshot_file import read_snapshot
 
     if path.name == JOURNAL:

@@ -16,7 +16,8 @@ import aiohttp
 from metadata_log.codec import DamagedFrame, check_frame, damaged_answer
 from metadata_log.errors import DamagedFile, DiskFailed, MetadataError
 from metadata_log.limits import KIB, MIB, SCRUB_EVERY_S
-from metadata_log.log.segmented_log import LogFile, SegmentedLog, check_frames
+from metadata_log.log.segment_file import LogFile, check_frames
+from metadata_log.log.segmented_log import SegmentedLog
 
 log = logging.getLogger(__name__)
 

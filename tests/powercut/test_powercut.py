@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pytest
 
 import broker_agent.cache
-import metadata_log.log.segmented_log
+import metadata_log.log.recovery
 import snapshots.download
 import snapshots.snapshot_file
 from metadata_log.log.segmented_log import SegmentedLog
@@ -96,7 +96,7 @@ def _nothing(*_: object, **__: object) -> None:
         *(
             pytest.param(
                 make,
-                lambda: patch.object(metadata_log.log.segmented_log, "_sync_file", _nothing),
+                lambda: patch.object(metadata_log.log.recovery, "_sync_file", _nothing),
                 id=f"{make.name}-not-synced-after-a-kill",
             )
             for make in (SegmentsWorkload, CacheWorkload)

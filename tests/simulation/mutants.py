@@ -663,7 +663,7 @@ MUTANTS: Final = (
     Mutant(
         "quarantine-unsynced",
         "a damaged segment is cut before its copy in quarantine is durable",
-        "metadata_log.log.segmented_log:quarantine_copy",
+        "metadata_log.log.recovery:quarantine_copy",
         _copies_unsynced,
         Directed("tests/powercut/test_powercut.py::test_nothing_promised_is_lost[damaged segments]"),
     ),

@@ -12,7 +12,8 @@ import pytest
 from metadata_log.codec import read_header
 from metadata_log.errors import DamagedFile, ForeignDirectory, UnknownFormat, WrittenByAnotherVersion
 from metadata_log.ids import NodeId, Uuid
-from metadata_log.log.segmented_log import SegmentedLog, verify
+from metadata_log.log.recovery import verify
+from metadata_log.log.segmented_log import SegmentedLog
 from metadata_log.node.data_directory import format_directory, load_meta
 from metadata_log.node.durable_files import crc_of_json
 from metadata_log.replay.export import export_log

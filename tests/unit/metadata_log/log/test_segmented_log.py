@@ -15,8 +15,10 @@ from metadata_log.codec import FrameHeader, check_frame, decode_all, read_header
 from metadata_log.errors import DamagedFile, DiskFailed, InvariantBroken, OffsetCompacted
 from metadata_log.image.metadata_image import EMPTY
 from metadata_log.limits import RESERVE_BYTES
-from metadata_log.log import segmented_log as segments
-from metadata_log.log.segmented_log import SegmentedLog, check_frames, verify
+from metadata_log.log import recovery, segment_file, segmented_log
+from metadata_log.log.recovery import verify
+from metadata_log.log.segment_file import check_frames
+from metadata_log.log.segmented_log import SegmentedLog
 from metadata_log.records.features import FeatureLevelRecord
 from metadata_log.records.quorum import NoOpRecord
 from metadata_log.records.registry import Record
@@ -298,7 +300,7 @@ def test_a_repair_that_fails_leaves_nothing(tmp_path: Path, history: list[Step])
 def test_rot_at_an_entry_of_the_index_is_told_without_reading_all(
     tmp_path: Path, history: list[Step], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(segments, "INDEX_INTERVAL_BYTES", 1_000)
+    monkeypatch.setattr(segment_file, "INDEX_INTERVAL_BYTES", 1_000)
     log = written(tmp_path / "log", history, segment_bytes=10**6)
     entries = log._segments[0].entries
     assert len(entries) > 3
@@ -306,7 +308,7 @@ def test_rot_at_an_entry_of_the_index_is_told_without_reading_all(
     data = bytearray(path.read_bytes())
     data[entries[2].position] ^= 1
     path.write_bytes(bytes(data))
-    monkeypatch.setattr(segments, "_scan", None)
+    monkeypatch.setattr(segmented_log, "scan", None)
     for offset in (entries[2].offset, entries[3].offset - 1):
         with pytest.raises(DamagedFile, match=f"{path}: byte {entries[2].position}"):
             log.read(offset, max_bytes=1)
@@ -318,14 +320,15 @@ def test_what_the_disk_does_not_give_is_damage(
 ) -> None:
     log = written(tmp_path / "log", history)
     file = log.files()[1]
-    read_frame = segments._read_frame
+    read_frame = segment_file.read_frame
 
     def failing(path: Path, opened: BinaryIO, position: int) -> tuple[FrameHeader, bytes]:
         if path == file.path and position > 0:
             raise OSError(errno.EIO, "Input/output error", str(path))
         return read_frame(path, opened, position)
 
-    monkeypatch.setattr(segments, "_read_frame", failing)
+    for module in (segment_file, segmented_log):
+        monkeypatch.setattr(module, "read_frame", failing)
     with pytest.raises(DamagedFile, match=f"{file.path}: cannot be read: Input/output error"):
         log.read(0, max_bytes=10**9)
     with pytest.raises(DamagedFile, match=f"{file.path}: cannot be read"):
@@ -339,13 +342,13 @@ def test_closed_files_are_not_read_at_the_start(
 ) -> None:
     written(tmp_path / "log", history).close()
     scanned: list[Path] = []
-    scan = segments._scan
+    scan = segment_file.scan
 
-    def counting(segment: segments._Segment, **options: bool) -> bool:
+    def counting(segment: segment_file.Segment, **options: bool) -> bool:
         scanned.append(segment.path)
         return scan(segment, **options)
 
-    monkeypatch.setattr(segments, "_scan", counting)
+    monkeypatch.setattr(recovery, "scan", counting)
     SegmentedLog.open(tmp_path / "log", segment_bytes=2_000).close()
     assert scanned == [files(tmp_path / "log")[-1]]
 

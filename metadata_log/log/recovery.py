@@ -1,0 +1,227 @@
+"""Edge: opening the committed log after any stop: tears are cut off, damage is cut or refused, all files are synced.
+
+A tear goes with whatever follows it. If the owner can have the damaged frames again, because they lie behind the
+snapshot that the owner goes on from (`made_again_from`), the log is cut before them and a copy of the damaged file is
+kept in quarantine. Elsewhere damage is refused, by file and byte.
+"""
+
+import logging
+import os
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from metadata_log.codec import DamagedFrame, damaged_file, decode
+from metadata_log.errors import DamagedFile, UnknownFormat, another_version
+from metadata_log.log.index import read_index, write_index
+from metadata_log.log.position import AT_ZERO, Position
+from metadata_log.log.segment_file import (
+    SEGMENT_NAME,
+    Segment,
+    check_no_gap,
+    read_frame,
+    reading,
+    scan,
+    segment_paths,
+    set_aside,
+)
+from metadata_log.node.durable_files import (
+    checked_json,
+    from_checked_json,
+    quarantine,
+    quarantine_copy,
+    renamed_os_errors,
+    replace_file,
+)
+from metadata_log.wire.shapes import Natural, Shape
+
+log = logging.getLogger(__name__)
+
+UNKNOWN_EPOCH: Final = -1
+"""The controller epoch of a position of which only the crc is known."""
+
+
+class Start(NamedTuple):
+    """Where the log begins: the frames before it are gone, or were never here."""
+
+    offset: int
+    before: Position
+    time_max_ms: int
+
+
+class _StartFile(Shape, frozen=True):
+    """The fields of start.json."""
+
+    offset: Natural
+    controller_epoch: int
+    crc: Natural
+    time_max_ms: int
+
+
+class Recovered(NamedTuple):
+    """What `open` found and made of it."""
+
+    start: Start
+    segments: list[Segment]
+    discarded: tuple[Path, ...]
+    torn_bytes: int
+    damage: str | None
+
+
+class Verified(NamedTuple):
+    """What a check of every byte found; `torn_bytes` at the end of the last file are what a crash left."""
+
+    files: int
+    frames: int
+    size: int
+    start_offset: int
+    end_offset: int
+    torn_bytes: int
+
+
+def recover(directory: Path, made_again_from: int | None, scanned_from: int | None) -> Recovered:
+    """Learn all files, cut off a tear, and make durable whatever has no index to say that it is."""
+    discarded: list[Path] = []
+    is_cut, torn_bytes, damage = False, 0, None
+    paths = segment_paths(directory)
+    try:
+        start = read_start(directory)
+    except DamagedFile as error:
+        if made_again_from is None:
+            raise
+        # The first file says itself where it begins.
+        start, damage = None, error.message
+        discarded.append(quarantine(directory / "start.json"))
+    while start is not None and paths and paths[0][0] < start.offset:
+        # A retention or a restart of the log did not come to its end.
+        discarded += set_aside(paths.pop(0)[1])
+    if start is None and made_again_from is not None and paths and paths[0][0] > made_again_from:
+        # The beginning is missing, and what is here begins behind the frames that will come again.
+        start, is_cut = Start(0, AT_ZERO, 0), True
+    if start is None:
+        start = start_of(paths)
+    segments: list[Segment] = []
+    before, time_max_ms, end_offset = start.before, start.time_max_ms, start.offset
+    for place, (base_offset, path) in enumerate(paths):
+        if is_cut:
+            discarded += set_aside(path)
+            continue
+        segment = Segment(path, base_offset, before, time_max_ms)
+        is_last, is_indexed = place == len(paths) - 1, False
+        try:
+            check_no_gap(path, base_offset, end_offset)
+            is_indexed = (
+                not is_last
+                and (scanned_from is None or paths[place + 1][0] < scanned_from)
+                and read_index(segment)
+            )
+            if not is_indexed:
+                is_cut = scan(segment, may_be_torn=True, is_last=is_last)
+        except DamagedFile as error:
+            if made_again_from is None or segment.end_offset < made_again_from:
+                raise
+            is_cut, damage = True, error.message
+            if base_offset != end_offset:
+                discarded += set_aside(path)
+                continue
+            kept = quarantine_copy(path)
+            log.warning("segment_cut", extra={"reason": error.message, "copy": str(kept)})
+        if is_cut:
+            torn_bytes = path.stat().st_size - segment.size
+            os.truncate(path, segment.size)
+        if not is_indexed:
+            _sync_file(path)
+            if not is_last and not is_cut:
+                write_index(segment)
+        segments.append(segment)
+        before, time_max_ms, end_offset = segment.last, segment.time_max_ms, segment.end_offset
+    return Recovered(start, segments, tuple(discarded), torn_bytes, damage)
+
+
+def verify(path: Path) -> Verified:
+    """Check every byte of a log directory or of one of its files: frames, crcs, their chain, and each record.
+
+    Nothing is changed. A tail as a crash leaves it, or one being written, is no damage.
+
+    Raises:
+        DamagedFile: by file and byte.
+        DiskFailed: it cannot be read.
+    """
+    with renamed_os_errors(path):
+        if path.is_dir():
+            paths = segment_paths(path)
+            start = read_start(path) or start_of(paths)
+        else:
+            name = SEGMENT_NAME.match(path.name)
+            if name is None:
+                raise DamagedFile(
+                    f"{path}: no file of the metadata log: it is not named NNNNNNNNNNNNNNNNNNNN.log"
+                )
+            paths = [(int(name[1]), path)]
+            start = start_of(paths)
+        frames = size = torn_bytes = 0
+        before, end_offset = start.before, start.offset
+        for place, (base_offset, file_path) in enumerate(paths):
+            check_no_gap(file_path, base_offset, end_offset)
+            segment = Segment(file_path, base_offset, before, 0)
+            is_last = place == len(paths) - 1
+            if scan(segment, may_be_torn=is_last, is_last=is_last):
+                torn_bytes = file_path.stat().st_size - segment.size
+            with reading(file_path) as file:
+                position = 0
+                while position < segment.size:
+                    _, frame = read_frame(file_path, file, position)
+                    try:
+                        decode(frame)
+                    except DamagedFrame as error:
+                        raise damaged_file(file_path, error, base=position) from error
+                    position += len(frame)
+                    frames += 1
+            size += segment.size
+            before, end_offset = segment.last, segment.end_offset
+    return Verified(len(paths), frames, size, start.offset, end_offset, torn_bytes)
+
+
+def write_start(directory: Path, start: Start) -> None:
+    """Write where the log begins.
+
+    Raises:
+        DiskFailed: it could not be written.
+    """
+    fields = {
+        "offset": start.offset,
+        "controller_epoch": start.before.controller_epoch,
+        "crc": start.before.crc,
+        "time_max_ms": start.time_max_ms,
+    }
+    replace_file(directory / "start.json", checked_json(fields))
+
+
+def read_start(directory: Path) -> Start | None:
+    path = directory / "start.json"
+    try:
+        fields = from_checked_json(path.read_bytes(), _StartFile)
+        return Start(fields.offset, Position(fields.controller_epoch, fields.crc), fields.time_max_ms)
+    except FileNotFoundError:
+        return None
+    except UnknownFormat as error:
+        raise another_version(path, error) from error
+    except ValueError as error:
+        raise DamagedFile(f"{path}: does not say where the log begins: {error}", path=str(path)) from error
+
+
+def start_of(paths: list[tuple[int, Path]]) -> Start:
+    """Return where a log without a start.json begins: at 0, or, was the file lost, at its first frame."""
+    if not paths or paths[0][0] == 0:
+        return Start(0, AT_ZERO, 0)
+    base_offset, path = paths[0]
+    with reading(path) as file:
+        header, _ = read_frame(path, file, 0)
+    return Start(base_offset, Position(UNKNOWN_EPOCH, header.previous_crc), 0)
+
+
+def _sync_file(path: Path) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
