@@ -50,7 +50,7 @@ from metadata_log.node.data_directory import (
     read_meta,
     write_process_json,
 )
-from metadata_log.node.recent_warnings import RecentFaults, recent_faults
+from metadata_log.node.recent_warnings import RecentWarnings, recent_warnings
 from metadata_log.records.brokers import BrokerEndpoint
 from metadata_log.wire.commands import Registered
 from metadata_log.wire.fetch import Diverging, FetchKind, SnapshotOffer
@@ -92,14 +92,14 @@ class BrokerAgent:
         on_delta: OnDelta | None = None,
         now_ms: Callable[[], int] = now_ms,
         rng: random.Random | None = None,
-        recent: RecentFaults | None = None,
+        recent: RecentWarnings | None = None,
     ) -> None:
         settings.validate()
         self.settings = settings
         self._on_delta = on_delta
         self._now_ms = now_ms
         self._rng = random.SystemRandom() if rng is None else rng
-        self.recent = RecentFaults() if recent is None else recent
+        self.recent = RecentWarnings() if recent is None else recent
         self.incarnation_id = random_uuid(self._rng)
         self.state = State.OFFLINE
         self.http_url = ""
@@ -553,7 +553,7 @@ async def run_broker(settings: BrokerSettings, *, text_log: Path | None = None) 
         Fault: its message says what broke, where, and what to do.
     """
     limits.check_relations()
-    with recent_faults() as recent:
+    with recent_warnings() as recent:
         agent = BrokerAgent(settings, recent=recent)
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, agent.stop)

@@ -10,49 +10,50 @@ MIB: Final = 1024 * 1024
 
 # --- the log
 RECORDS_PER_BATCH_MAX: Final = 10_000
-RECORDS_PER_PART_MAX: Final = 2_000
-"""Of a change that may be made in parts: each is one turn of the leader's loop, and heartbeats leave between two."""
 """Kafka's bound for a batch and for one user operation (QuorumController.MAX_RECORDS_PER_USER_OP)."""
+RECORDS_PER_PART_MAX: Final = 2_000
+"""Of one part of a long change. A part is one turn of the leader's loop, and heartbeats are sent between two parts."""
 BATCH_BYTES_MAX: Final = 1 * MIB
 """A batch's records; larger ones would hold up heartbeats on a slow link. Its envelope comes on top."""
 FRAME_BYTES_MAX: Final = 2 * MIB
-"""What a reader accepts: a batch plus its envelope, with room for Kafka's larger ones taken over."""
+"""What a reader accepts: a batch and its envelope, with room for larger batches of Kafka's."""
 SEGMENT_BYTES: Final = 64 * MIB
 INDEX_INTERVAL_BYTES: Final = 64 * KIB
-"""One sparse index entry for so many bytes: a range read scans at most this much in vain."""
+"""One entry of the sparse index per 64 KiB: a read scans at most this much before its first frame."""
 FETCH_WINDOW_BYTES: Final = 16 * MIB
 """Committed frames kept in memory for MetadataFetch; older ones are read from segments."""
 
 # --- Raft
 RAFT_ENTRY_BYTES_MAX: Final = 4 * MIB
-"""What waiting batches are packed into: one journal record, one message."""
+"""Waiting batches are packed into one entry of at most this size: one journal record, one message."""
 RAFT_MESSAGE_BYTES_MAX: Final = 8 * MIB
 RAFT_APPEND_BYTES_MAX: Final = 6 * MIB
-"""One append_entries; above every entry, so that the engine's own `transmission` is never used (audit 8)."""
+"""One append_entries; above every entry, so that the engine never splits an entry with its own `transmission`."""
 RAFT_CLAIM_TAIL_BYTES: Final = 128 * KIB
-"""Who is elected with more of the log to apply does so between heartbeats, and claims then: to fold it takes 50 ms."""
+"""A new leader with more unapplied log than this applies it between heartbeats before it claims; doing it at once would
+take about 50 ms."""
 RAFT_UNCOMMITTED_BYTES_MAX: Final = 64 * MIB
-"""Own batches in flight; beyond it writes are refused with THROTTLING_QUOTA_EXCEEDED."""
+"""Of a leader's batches that are not committed yet; further writes are refused with THROTTLING_QUOTA_EXCEEDED."""
 RAFT_TAIL_ENTRIES: Final = 1_000
-"""Entries kept behind a snapshot: a follower that lags by less needs no snapshot."""
+"""Entries kept before a snapshot's end: a follower that lags by fewer needs no snapshot."""
 RAFT_OUTBOX_BYTES_MAX: Final = 64 * MIB
-"""Unsent bytes of one link; beyond it the link is closed and made anew."""
+"""Of unsent bytes of one link; a link with more is closed and made anew."""
 RAFT_HELLO_BYTES_MAX: Final = 4 * KIB
-"""What a stranger may make us buffer before it has said who it is."""
+"""What a peer may make us buffer before it has named itself."""
 RAFT_HANDSHAKES_MAX: Final = 64
 """Accepted links that have not finished their handshake; further ones are closed at once."""
 JOURNAL_FILE_BYTES: Final = 16 * MIB
 FREE_BYTES_TO_START: Final = 4 * MIB
-"""Beside its journal's next file: enough to take part, and to write a snapshot of a small cluster."""
+"""On top of the journal's next file: enough to take part and to write a snapshot of a small cluster."""
 RESERVE_BYTES: Final = JOURNAL_FILE_BYTES + 2 * FREE_BYTES_TO_START
-"""Given back to a full disk by a restart, so that the node can start and be helped."""
+"""A restart gives it back to a full disk, so that the node can start and an operator can free space."""
 
 # --- time, in milliseconds
 HEARTBEAT_MS: Final = 50
 ELECTION_TIMEOUT_MIN_MS: Final = 300
 ELECTION_TIMEOUT_MAX_MS: Final = 600
 DISK_STALL_MS: Final = 2_000
-"""A sync that has not returned by then makes a leader step down."""
+"""A leader whose sync has not returned after this time steps down."""
 COMMIT_TIMEOUT_MS: Final = 10_000
 SESSION_TIMEOUT_MS: Final = 9_000
 LOCAL_CLUSTER_SESSION_TIMEOUT_MS: Final = 3_000
@@ -60,39 +61,40 @@ SESSION_CHECKS_PER_TIMEOUT: Final = 8
 """Kafka checks for expired sessions every timeout / 8, and again after 10 ms when it found one."""
 SESSION_CHECK_AGAIN_MS: Final = 10
 CLOCK_DRIFT_PERCENT: Final = 1
-"""The stated bound on the difference of two machines' clock rates; self-fencing is earlier by it."""
+"""The bound on the difference of two machines' clock rates. A broker fences itself earlier by as much."""
 REGISTRATION_TIMEOUT_MS: Final = 60_000
 SHUTDOWN_TIMEOUT_MS: Final = 30_000
 HANDSHAKE_TIMEOUT_MS: Final = 2_000
 VOTER_CAUGHT_UP_MS: Final = 1_000
-"""Who held the leader's whole log so long ago, or later, may become a voter, or be relied on when another is removed: a
-sound follower does every HEARTBEAT_MS, and after a second the rest of the way takes less than an election."""
+"""A follower must have held the leader's whole log within this time to become a voter, or to count towards the majority
+that a removal leaves. A sound follower holds it every HEARTBEAT_MS. What is missing after a second is fetched faster than
+an election takes."""
 RAFT_LINK_TIMEOUT_MS: Final = 3_000
-"""A link is closed when the other end's kernel is silent for so long: TCP repeats ever more seldom, and would
-notice a healed network only after a minute, where a new link is made in a second."""
+"""A link is closed when the other end's kernel has been silent for this time. TCP repeats ever more seldom and would notice
+a healed network only after a minute; a new link is made in a second."""
 RECONNECT_MS: Final = 50
-"""A lost Raft link is made anew after so long (doubled while it fails, up to one of the next two)."""
+"""A lost Raft link is dialled again after this time, doubled while it fails, up to one of the next two."""
 RECONNECT_ABSENT_MAX_MS: Final = 200
-"""Where nobody listens: without this link, a node that has just started is no help to whoever is elected next."""
+"""If nobody listens there. A node that has just started can vote for a candidate only over such a link."""
 RECONNECT_MAX_MS: Final = 1_000
-"""Where somebody does, who refuses us or fails: a peer that dies of our messages is not hurried."""
+"""If the peer refuses us or fails: a peer that our messages crash is not hurried."""
 DIAL_GRACE_MS: Final = 1_000
-"""A node dials one with a higher id only when that one has not dialled for so long."""
+"""A node dials a peer with a higher id only when that peer has not dialled for this time."""
 UNREACHABLE_TOLD_MS: Final = 10_000
-"""A voter that could not be dialled for so long is told of: a start of all, or a restart of one, is over before."""
+"""A voter that could not be dialled for this time is logged: a start of all, or a restart of one, is over sooner."""
 STOP_TIMEOUT_MS: Final = 10_000
-"""A process asked to stop ends within so long."""
+"""A process that is asked to stop ends within this time."""
 
 # --- HTTP
 HTTP_BODY_BYTES_MAX: Final = 2 * MIB
 HTTP_BODY_TIMEOUT_MS: Final = 15_000
-"""Headers and body must be here by then, and a part of an answer taken: no slow sender, and none who stops reading, may
-hold a connection for ever."""
+"""A request's headers and body must arrive within this time, and the client must read a part of the answer within it. So a
+slow sender, or a client that stops reading, cannot hold a connection for ever."""
 HTTP_CONNECTIONS_MAX: Final = 24_000
-"""Every broker and observer parked on one of its own, and some thousands for the rest; fewer where the process may not
-open so many files."""
+"""One for the parked fetch of each broker and observer, and some thousands for the rest; fewer if the process may not open
+so many files."""
 HTTP_BACKLOG: Final = 256
-"""Connections accepted in one round of the loop; so many may stand above the bound for a moment."""
+"""Connections accepted in one round of the loop: the bound may be exceeded by so many for a moment."""
 FILES_RESERVED: Final = 512
 """Open files kept free of HTTP's clients: journal, segments, snapshots, links to other nodes, and HTTP_BACKLOG."""
 FETCH_BYTES_DEFAULT: Final = 1 * MIB
@@ -106,10 +108,10 @@ SNAPSHOT_DOWNLOADS_MAX: Final = 64
 # --- state
 REQUEST_RESULTS_MAX: Final = 200_000
 REQUEST_RESULT_BYTES_MAX: Final = 64 * MIB
-"""Of answers that are kept, in the memory of every node and in each snapshot; the oldest go."""
+"""Of the answers kept for repeated requests, in the memory of every node and in each snapshot; the oldest go first."""
 REQUEST_RESULT_AGE_MS: Final = 15 * 60 * 1000
 REQUEST_RESULT_STEP_MS: Final = 10 * 1000
-"""The most that the time between two results counts of their age, so a quiet log keeps some hundred for longer."""
+"""The most that the time between two results adds to their age, so that a quiet log keeps some hundred for longer."""
 PARTITIONS_PER_TOPIC_MAX: Final = RECORDS_PER_BATCH_MAX
 CONFIG_VALUE_BYTES_MAX: Final = 32 * KIB
 TEXT_BYTES_MAX: Final = 255
@@ -124,12 +126,11 @@ SNAPSHOT_BYTES: Final = 20 * MIB
 """Bytes of new log that make a snapshot due; Kafka's default."""
 SNAPSHOT_AGE_MS: Final = 60 * 60 * 1000
 SNAPSHOT_ENTRIES: Final = 20_000
-"""Applied entries of Raft's log that make a snapshot due where no record does: a quiet quorum commits an empty one each
-second, and they would stay for ever.
-"""
+"""Applied entries of Raft's log that make a snapshot due although no record does. A quiet quorum commits an empty entry
+each second; without a snapshot they would stay for ever."""
 SNAPSHOTS_KEPT: Final = 2
 SCRUB_EVERY_S: Final = 24 * 3600.0
-"""Closed files of the log and snapshots are read so often, to find what rots."""
+"""Closed files of the log and snapshots are read once a day, to find bytes that rotted."""
 SNAPSHOT_CHUNK_BYTES: Final = 1 * MIB
 
 PROTOCOL_DEPTH_MAX: Final = 32
@@ -138,13 +139,25 @@ FIRST_BROKER_ID: Final = 11
 
 
 def check_relations() -> None:
-    """Check how the bounds rest on each other; each process does so as it starts."""
-    assert BATCH_BYTES_MAX < FRAME_BYTES_MAX <= RAFT_ENTRY_BYTES_MAX
-    assert RAFT_ENTRY_BYTES_MAX < RAFT_APPEND_BYTES_MAX < RAFT_MESSAGE_BYTES_MAX
-    assert RAFT_ENTRY_BYTES_MAX < JOURNAL_FILE_BYTES
-    assert FRAME_BYTES_MAX < SEGMENT_BYTES
-    assert 3 * HEARTBEAT_MS <= ELECTION_TIMEOUT_MIN_MS < ELECTION_TIMEOUT_MAX_MS
-    assert FRAME_BYTES_MAX <= FETCH_BYTES_MAX
-    assert PARKED_OBSERVERS_MAX + BROKERS_MAX < HTTP_CONNECTIONS_MAX
-    assert HTTP_BACKLOG + RAFT_HANDSHAKES_MAX < FILES_RESERVED
-    assert ELECTION_TIMEOUT_MAX_MS < COMMIT_TIMEOUT_MS
+    """Check how the bounds depend on each other; each process does so when it starts."""
+    # Each container holds what is packed into it.
+    assert BATCH_BYTES_MAX < FRAME_BYTES_MAX, "a batch and its envelope fit into a frame"
+    assert FRAME_BYTES_MAX < SEGMENT_BYTES, "a frame fits into a file of the log"
+    assert FRAME_BYTES_MAX <= FETCH_BYTES_MAX, "a frame fits into the answer to a fetch"
+    assert FRAME_BYTES_MAX <= RAFT_ENTRY_BYTES_MAX, "a frame fits into an entry of Raft's log"
+    assert RAFT_ENTRY_BYTES_MAX < RAFT_APPEND_BYTES_MAX, "an entry is sent in one append_entries"
+    assert RAFT_APPEND_BYTES_MAX < RAFT_MESSAGE_BYTES_MAX, "an append_entries fits into a message"
+    assert RAFT_ENTRY_BYTES_MAX < JOURNAL_FILE_BYTES, "an entry fits into a file of the journal"
+    # Each time is long enough for what happens within it.
+    assert 3 * HEARTBEAT_MS <= ELECTION_TIMEOUT_MIN_MS, "one lost heartbeat starts no election"
+    assert ELECTION_TIMEOUT_MIN_MS < ELECTION_TIMEOUT_MAX_MS, (
+        "election timeouts differ, so that votes do not split"
+    )
+    assert ELECTION_TIMEOUT_MAX_MS < COMMIT_TIMEOUT_MS, "a write outlives an election"
+    # Clients leave a node the connections and files that it needs.
+    assert PARKED_OBSERVERS_MAX + BROKERS_MAX < HTTP_CONNECTIONS_MAX, (
+        "each broker and observer may park a fetch"
+    )
+    assert HTTP_BACKLOG + RAFT_HANDSHAKES_MAX < FILES_RESERVED, (
+        "connections that are not counted yet have files"
+    )

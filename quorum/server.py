@@ -41,7 +41,7 @@ from metadata_log.node.data_directory import (
 from metadata_log.node.disk_space import Reserve, check_space, free_bytes
 from metadata_log.node.durable_files import settle_names
 from metadata_log.node.http_server import listen
-from metadata_log.node.recent_warnings import RecentFaults, recent_faults
+from metadata_log.node.recent_warnings import RecentWarnings, recent_warnings
 from quorum.config import ControllerSettings
 from quorum.controller import Controller
 from quorum.fetch.service import FetchService
@@ -86,7 +86,7 @@ async def run_controller(settings: ControllerSettings, *, text_log: Path | None 
     settings.validate()
     meta = read_meta(settings.data_dir, "controller", settings.node_id, settings.cluster_id)
     with ExitStack() as stack:
-        recent = stack.enter_context(recent_faults())
+        recent = stack.enter_context(recent_warnings())
         stack.enter_context(DirectoryLock(settings.data_dir))
         stack.enter_context(leaving_no_process_json(settings.data_dir))
         reserve = Reserve(settings.data_dir).at_start()
@@ -112,7 +112,7 @@ class _Node:
     """The parts of one controller, wired; they live as long as `run`."""
 
     def __init__(
-        self, settings: ControllerSettings, meta: Meta, stack: ExitStack, recent: RecentFaults
+        self, settings: ControllerSettings, meta: Meta, stack: ExitStack, recent: RecentWarnings
     ) -> None:
         self.settings = settings
         self.incarnation_id: Uuid = random_uuid(_RNG)

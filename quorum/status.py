@@ -7,7 +7,7 @@ from metadata_log import limits
 from metadata_log.digest import digest
 from metadata_log.ids import NodeId, Uuid, uuid_text
 from metadata_log.node.addresses import address_text
-from metadata_log.node.recent_warnings import RecentFaults
+from metadata_log.node.recent_warnings import RecentWarnings
 from quorum.config import ControllerSettings
 from quorum.controller import Controller
 from quorum.fetch.service import FetchService
@@ -54,7 +54,7 @@ class QuorumStatus:
         refused: Callable[[], Mapping[NodeId, Refusal]],
         foreign_bytes_total: Callable[[], int],
         free_bytes: Callable[[], int],
-        recent: RecentFaults,
+        recent: RecentWarnings,
     ) -> None:
         """`address` and `url` return where a controller reports that it is reached: HOST:PORT for Raft and the URL of its
         HTTP, None if unknown.

@@ -1,6 +1,6 @@
-"""Edge: the faults that stopped nobody, as this process logged them: kept a while for `/readyz`, counted for `/metrics`.
+"""Edge: the warnings and errors that this process logged: kept for an hour for `/readyz`, counted for `/metrics`.
 
-What is logged as a warning or worse is a fault that was met and survived; nothing else has to be remembered for it.
+A problem that does not stop the process is reported by logging it; nothing else has to record it.
 """
 
 import json
@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from metadata_log.node.clock import monotonic_ms
 
-TOLD_FOR_MS: Final = 3_600_000
+SHOWN_FOR_MS: Final = 3_600_000
 CODES_MAX: Final = 64
-"""Our events are a few dozen; what other libraries say counts under the name of their logger."""
+"""We have a few dozen events; messages of other libraries count under the name of their logger."""
 DETAIL_MAX: Final = 500
 OURS: Final = frozenset({"quorum", "broker_agent", "metadata_log", "snapshots", "ops"})
 
@@ -22,8 +22,8 @@ _STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecentFault:
-    """The newest fault of one code: when it was (monotonic, in ms), its facts, and how many there were since the start."""
+class RecentWarning:
+    """The newest warning of one code: its time (monotonic, in ms), its facts, and how many there were since the start."""
 
     code: str
     detail: str
@@ -31,54 +31,56 @@ class RecentFault:
     count: int
 
 
-class RecentFaults(logging.Handler):
-    """Remembers the newest fault of each code; for any thread."""
+class RecentWarnings(logging.Handler):
+    """Remembers the newest warning of each code; for any thread."""
 
     def __init__(self, now_ms: Callable[[], float] = monotonic_ms) -> None:
         super().__init__(logging.WARNING)
         self._now_ms = now_ms
-        self._newest: dict[str, RecentFault] = {}
+        self._newest: dict[str, RecentWarning] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
         ours = record.name.partition(".")[0] in OURS
-        said = str(record.msg)
+        message = str(record.msg)
         with suppress(
             TypeError, ValueError, KeyError
-        ):  # of another library's slip; whoever logs must not fail by it
-            said = record.getMessage()
-        code = (said if ours else record.name.replace(".", "_")).upper()
+        ):  # another library's mistake in a format must not fail the code that logs
+            message = record.getMessage()
+        code = (message if ours else record.name.replace(".", "_")).upper()
         known = self._newest.get(code)
         if known is None and len(self._newest) >= CODES_MAX:
             return
         facts = [f"{name} {_text(value)}" for name, value in facts_of(record).items() if value is not None]
-        detail = ", ".join(facts if ours else [said, *facts])[:DETAIL_MAX]
+        detail = ", ".join(facts if ours else [message, *facts])[:DETAIL_MAX]
         count = 1 if known is None else known.count + 1
-        self._newest[code] = RecentFault(code=code, detail=detail, at_ms=self._now_ms(), count=count)
+        self._newest[code] = RecentWarning(code=code, detail=detail, at_ms=self._now_ms(), count=count)
 
     def counts(self) -> dict[str, int]:
-        """Return how often each code was met since the start."""
-        return {fault.code: fault.count for fault in list(self._newest.values())}
+        """Return how often each code was logged since the start."""
+        return {warning.code: warning.count for warning in list(self._newest.values())}
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return the faults of the last hour, the newest first, as `/readyz` shows them: {code, detail, count, ms_ago}."""
+        """Return the warnings of the last hour, the newest first, as `/readyz` shows them: {code, detail, count, ms_ago}."""
         now_ms = self._now_ms()
-        recent = [fault for fault in list(self._newest.values()) if now_ms - fault.at_ms <= TOLD_FOR_MS]
-        recent.sort(key=lambda fault: (-fault.at_ms, fault.code))
+        recent = [
+            warning for warning in list(self._newest.values()) if now_ms - warning.at_ms <= SHOWN_FOR_MS
+        ]
+        recent.sort(key=lambda warning: (-warning.at_ms, warning.code))
         return [
             {
-                "code": fault.code,
-                "detail": fault.detail,
-                "count": fault.count,
-                "ms_ago": round(now_ms - fault.at_ms),
+                "code": warning.code,
+                "detail": warning.detail,
+                "count": warning.count,
+                "ms_ago": round(now_ms - warning.at_ms),
             }
-            for fault in recent
+            for warning in recent
         ]
 
 
 @contextmanager
-def recent_faults() -> Iterator[RecentFaults]:
-    """Listen to all that this process logs, while the block lasts."""
-    handler = RecentFaults()
+def recent_warnings() -> Iterator[RecentWarnings]:
+    """Record what this process logs while the block lasts."""
+    handler = RecentWarnings()
     root = logging.getLogger()
     root.addHandler(handler)
     try:
@@ -88,7 +90,7 @@ def recent_faults() -> Iterator[RecentFaults]:
 
 
 def facts_of(record: logging.LogRecord) -> dict[str, Any]:
-    """Return what was said with `extra`."""
+    """Return the fields that were logged with `extra`."""
     return {name: value for name, value in record.__dict__.items() if name not in _STANDARD}
 
 

@@ -25,7 +25,7 @@ from metadata_log.errors import (
 )
 from metadata_log.ids import NodeId, Uuid
 from metadata_log.node.data_directory import DirectoryLock, format_directory, load_meta, read_process_json
-from metadata_log.node.recent_warnings import RecentFaults
+from metadata_log.node.recent_warnings import RecentWarnings
 from metadata_log.records.configs import BROKER
 from metadata_log.wire.commands import AlterConfigs
 from quorum.config import ControllerSettings, VoterSettings
@@ -119,7 +119,7 @@ def test_a_peers_page_that_cannot_be_read_is_named_and_the_next_peer_is_asked(
         async with unreadable.server, sound.server:
             settings = replace(own, voters=(*own.voters, unreadable.voter(2), sound.voter(3)))
             with ExitStack() as stack:
-                node = _Node(settings, load_meta(tmp_path), stack, RecentFaults())
+                node = _Node(settings, load_meta(tmp_path), stack, RecentWarnings())
                 covered = read_header(FRAMES[-1]).end_offset
                 await complete_log(node.segments, covered, peers=node.peers.urls, session=node._http)
                 await node._http().close()
@@ -142,7 +142,7 @@ def test_who_waits_for_a_controller_that_stops_is_answered_before_it_ends(
         settings = settings_for(tmp_path, ("127.0.0.1", free_port()))
         told: Counter[str] = Counter()
         with ExitStack() as stack:
-            node = _Node(settings, load_meta(tmp_path), stack, RecentFaults())
+            node = _Node(settings, load_meta(tmp_path), stack, RecentWarnings())
 
             async def write(writer: int) -> None:
                 for number in count():
@@ -185,7 +185,7 @@ def test_what_a_thread_writes_is_done_before_the_directory_is_anothers(tmp_path:
     async def scenario() -> None:
         settings = settings_for(tmp_path, ("127.0.0.1", free_port()))
         with ExitStack() as stack:
-            node = _Node(settings, load_meta(tmp_path), stack, RecentFaults())
+            node = _Node(settings, load_meta(tmp_path), stack, RecentWarnings())
             running = await active(node)
             image = node.controller.committed
             name = snapshot_id(image.end_offset, image.controller_epoch)

@@ -24,7 +24,7 @@ from metadata_log.errors import (
 )
 from metadata_log.ids import NodeId, Uuid, uuid_text
 from metadata_log.log.segmented_log import SegmentedLog
-from metadata_log.node.recent_warnings import RecentFaults
+from metadata_log.node.recent_warnings import RecentWarnings
 from metadata_log.wire.commands import AddVoter, RemoveVoter
 from quorum.controller import Controller, Written
 from quorum.decide.quorum import identities
@@ -389,7 +389,7 @@ class Desk:
             refused=self.refused.copy,
             foreign_bytes_total=lambda: 7,
             free_bytes=lambda: self.room,
-            recent=RecentFaults(),
+            recent=RecentWarnings(),
         )
         self.faults: list[Exception] = []
         self.door = Door(

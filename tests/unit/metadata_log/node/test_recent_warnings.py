@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from metadata_log.node.recent_warnings import CODES_MAX, DETAIL_MAX, TOLD_FOR_MS, RecentFaults
+from metadata_log.node.recent_warnings import CODES_MAX, DETAIL_MAX, SHOWN_FOR_MS, RecentWarnings
 
 ours = logging.getLogger("quorum.tests")
 foreign = logging.getLogger("aiohttp.tests")
@@ -24,15 +24,15 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def recent(clock: Clock) -> Iterator[RecentFaults]:
-    handler = RecentFaults(clock)
+def recent(clock: Clock) -> Iterator[RecentWarnings]:
+    handler = RecentWarnings(clock)
     root = logging.getLogger()
     root.addHandler(handler)
     yield handler
     root.removeHandler(handler)
 
 
-def test_the_newest_of_each_code_is_told_with_its_facts(clock: Clock, recent: RecentFaults) -> None:
+def test_the_newest_of_each_code_is_told_with_its_facts(clock: Clock, recent: RecentWarnings) -> None:
     ours.warning("raft_link_dropped", extra={"peer_id": 2, "detail": "garbage"})
     clock.now_ms = 1_000
     ours.error("scrub_failed", extra={"path": "a"})
@@ -45,22 +45,22 @@ def test_the_newest_of_each_code_is_told_with_its_facts(clock: Clock, recent: Re
     ]
 
 
-def test_what_is_no_fault_is_not_told(recent: RecentFaults) -> None:
+def test_what_is_no_fault_is_not_told(recent: RecentWarnings) -> None:
     ours.info("controller_started")
     assert recent.rows() == []
     assert recent.counts() == {}
 
 
-def test_it_is_told_for_an_hour_and_counted_for_good(clock: Clock, recent: RecentFaults) -> None:
+def test_it_is_told_for_an_hour_and_counted_for_good(clock: Clock, recent: RecentWarnings) -> None:
     ours.warning("session_checks_late", extra={"slept_ms": 9})
-    clock.now_ms = TOLD_FOR_MS
+    clock.now_ms = SHOWN_FOR_MS
     assert [row["code"] for row in recent.rows()] == ["SESSION_CHECKS_LATE"]
-    clock.now_ms = TOLD_FOR_MS + 1
+    clock.now_ms = SHOWN_FOR_MS + 1
     assert recent.rows() == []
     assert recent.counts() == {"SESSION_CHECKS_LATE": 1}
 
 
-def test_what_libraries_say_counts_under_their_name(recent: RecentFaults) -> None:
+def test_what_libraries_say_counts_under_their_name(recent: RecentWarnings) -> None:
     slip = ("one argument",)  # is not ours to fall over
     recent.handle(foreign.makeRecord(foreign.name, logging.WARNING, "", 0, "%s of %s failed", slip, None))
     assert recent.rows()[0]["detail"] == "%s of %s failed"
@@ -70,7 +70,7 @@ def test_what_libraries_say_counts_under_their_name(recent: RecentFaults) -> Non
     ]
 
 
-def test_it_is_bounded(recent: RecentFaults) -> None:
+def test_it_is_bounded(recent: RecentWarnings) -> None:
     for number in range(2 * CODES_MAX):
         ours.warning(f"event_{number}", extra={"much": "x" * 10_000})
     assert len(recent.rows()) == CODES_MAX
