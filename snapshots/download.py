@@ -1,7 +1,7 @@
-"""Edge: a snapshot from whoever has it, by range: what an interrupted download brought is not fetched again.
+"""Edge: download a snapshot by ranges from any node that has it; an interrupted download is resumed.
 
-The bytes of a snapshot are the same on every node, so a download goes on at the next address where one fails. Nothing is
-believed before the whole file is: its hash, each frame, and the state digest.
+The bytes of a snapshot are the same on every node, so that a download continues at the next address if one fails. The file
+is used only after all of it was verified: its hash, each frame, and the state digest.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ from snapshots.snapshot_file import SUFFIX, position_of, read_snapshot
 from snapshots.store import sha256_of
 
 CHUNK_TIMEOUT_S: Final = 15.0
-"""One range of SNAPSHOT_CHUNK_BYTES has arrived by then, or the next address is asked."""
+"""If one range of SNAPSHOT_CHUNK_BYTES has not arrived within this time, the next address is asked."""
 _CONTENT_RANGE: Final = re.compile(r"^bytes (\d+)-(\d+)/(\d+)$")
 _PIECE_BYTES: Final = 64 * 1024
 
 
 class _TryNext(Exception):
-    """This address did not give it; the message says why."""
+    """This address did not send the snapshot; the message says why."""
 
 
 async def download_snapshot(
@@ -40,8 +40,8 @@ async def download_snapshot(
 ) -> Path:
     """Fetch a snapshot from the first of `urls` (of controllers) that has it, and return its path in `directory`.
 
-    It is verified and durable. What an earlier attempt left in `directory` is gone on with; leftovers of other
-    snapshots are removed. One download of a snapshot runs at a time.
+    The file is verified and durable. The part that an earlier attempt left in `directory` is continued; leftovers of
+    other snapshots are removed. One download of a snapshot runs at a time.
 
     Raises:
         SnapshotNotFound: none of them has it, or none could be reached.
@@ -53,7 +53,7 @@ async def download_snapshot(
     is_resumed = await asyncio.to_thread(_leftover_of, partial)
     failure: MetadataError = SnapshotNotFound("no address to fetch a snapshot from", snapshot_id=snapshot_id)
     for url in urls:
-        # Twice at most: what was gone on with may be the wrong part.
+        # At most twice: the part that was continued may be wrong, and the second attempt begins anew.
         for is_again in (is_resumed, False):
             try:
                 sha256 = await _download(
@@ -77,7 +77,7 @@ async def download_snapshot(
 
 
 def _leftover_of(partial: Path) -> bool:
-    """Answer whether an earlier attempt left its part; remove those of other snapshots."""
+    """Answer whether an earlier attempt left its part of this snapshot; remove the parts of others."""
     with renamed_os_errors(partial):
         for leftover in partial.parent.glob("*.download"):
             if leftover != partial:
@@ -90,7 +90,7 @@ async def _download(
 ) -> str:
     """Complete the partial file and return the SHA-256 its sender names."""
     with renamed_os_errors(partial), partial.open("ab") as file:
-        # The last byte is fetched again: a file that was complete already is then told from one too long.
+        # The last byte is fetched again, which tells a complete file from one that is too long.
         position = max(0, file.tell() - 1)
         etag: str | None = None
         total = position + 1
@@ -107,7 +107,7 @@ async def _download(
                     file.truncate(begin)
                     position = begin + await _copy(response, file, bytes_max=total - begin)
             except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-                # The first two are OSErrors at times, and not of the disk; the last is of a host that cannot be looked up.
+                # Some are OSErrors although no disk failed. A ValueError means a host that cannot be looked up.
                 raise _TryNext(str(error) or type(error).__name__) from error
     assert etag is not None
     return etag.removeprefix("W/").strip('"')
@@ -151,7 +151,7 @@ async def _copy(response: aiohttp.ClientResponse, file: BinaryIO, *, bytes_max: 
 
 
 async def _to_its_end(partial: Path, snapshot_id: str, sha256: str) -> Path:
-    """Take a complete download in, in a thread; who is cancelled meanwhile waits, for the next attempt has the same file."""
+    """Verify a download in a thread. A caller that is cancelled waits for it: the next attempt uses the same file."""
     taking = asyncio.get_running_loop().run_in_executor(None, _take_in, partial, snapshot_id, sha256)
     try:
         return await asyncio.shield(taking)
@@ -161,7 +161,7 @@ async def _to_its_end(partial: Path, snapshot_id: str, sha256: str) -> Path:
 
 
 def _take_in(partial: Path, snapshot_id: str, sha256: str) -> Path:
-    """Check a complete download, make it durable, and give it its name."""
+    """Verify a complete download, make it durable, and give it its name."""
     path = partial.with_name(f"{snapshot_id}{SUFFIX}")
     found = sha256_of(partial)
     if found != sha256:

@@ -1,8 +1,8 @@
 """Pure: when to take a snapshot, and which to keep.
 
-A snapshot is due at the first batch end where the bytes since the last one reach a bound, or where the batch's own time is
-long past the last one's. Both are read off the log alone, so every node takes the same snapshots at the same offsets,
-whenever it started: whoever begins at a snapshot begins where all others stood when they took it.
+A snapshot is due at the first batch end where the bytes since the last snapshot reach a bound, or where the batch's own
+time is `age_ms` later than the last snapshot's. Both follow from the log alone, so that every node takes the same snapshots
+at the same offsets, whenever it started.
 """
 
 from collections.abc import Sequence
@@ -24,10 +24,10 @@ class SnapshotPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotClock:
-    """What has passed since the last snapshot was due, fed frame by frame in log order.
+    """Bytes and time since the last snapshot was due, fed frame by frame in log order.
 
-    `due_time_ms` is the appended_at_ms of the batch at whose end that was; before the first snapshot, that of the
-    log's first batch.
+    `due_time_ms` is the appended_at_ms of the batch at whose end the last snapshot was due; before the first snapshot, that
+    of the log's first batch.
     """
 
     bytes_since: int = 0
@@ -35,18 +35,18 @@ class SnapshotClock:
 
     @staticmethod
     def at_snapshot(last_time_ms: int) -> "SnapshotClock":
-        """Return the clock of a node that begins at a snapshot, whose last batch is of this time."""
+        """Return the clock of a node that begins at a snapshot; `last_time_ms` is the time of its last batch."""
         return SnapshotClock(due_time_ms=last_time_ms)
 
     def after(self, header: FrameHeader) -> "SnapshotClock":
-        """Return the clock behind a frame."""
+        """Return the clock after a frame."""
         return SnapshotClock(
             bytes_since=self.bytes_since + header.frame_bytes,
             due_time_ms=header.appended_at_ms if self.due_time_ms is None else self.due_time_ms,
         )
 
     def is_due(self, policy: SnapshotPolicy, *, appended_at_ms: int) -> bool:
-        """Answer whether a snapshot is due behind the last frame fed, which is of `appended_at_ms`.
+        """Answer whether a snapshot is due after the last frame fed, whose time is `appended_at_ms`.
 
         If so, the clock goes on from `at_snapshot(appended_at_ms)`, whether or not the snapshot can be written.
         """
@@ -56,6 +56,6 @@ class SnapshotClock:
 
 
 def to_retire(ids: Sequence[SnapshotId], *, keep: int, pinned: AbstractSet[str]) -> list[SnapshotId]:
-    """Return which of `ids` (oldest first) may go: all but the newest `keep` and those pinned."""
+    """Return which of `ids` (oldest first) can be removed: all but the newest `keep` and those pinned."""
     assert keep >= 1, "a node keeps at least its newest snapshot"
     return [snapshot_id for snapshot_id in ids[:-keep] if snapshot_id not in pinned]

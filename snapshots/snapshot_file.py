@@ -35,7 +35,7 @@ from metadata_log.records.snapshots import SnapshotFooterRecord, SnapshotHeaderR
 
 SUFFIX: Final = ".snapshot"
 RESTS: Final = 3
-"""Who writes a snapshot rests so many times as long as it works."""
+"""Ratio of rest to work while a snapshot is written."""
 _ID: Final = re.compile(r"^(\d{20})-(\d{10})$")
 _BODY_BEGINS: Final = b"\x92\x96" + b"\xc0" * 6
 """An array of two: the envelope, six nils, and the records."""
@@ -65,11 +65,11 @@ def write_snapshot(
 ) -> Path:
     """Write the snapshot of an image, durably, and return its path; for a worker thread.
 
-    `rest` is called behind each frame with the seconds that one may wait, for whom its event loop matters more: the loop
-    waits for the interpreter while a frame is made.
+    `rest` is called after each frame with the seconds that the thread should sleep: while a frame is made, the event loop
+    waits for the interpreter.
 
     Raises:
-        DiskFailed: it could not be written; nothing is left of it, and it may be tried again.
+        DiskFailed: it could not be written; nothing is left of it, and the caller may try again.
     """
     path = directory / f"{snapshot_id(image.end_offset, image.controller_epoch)}{SUFFIX}"
     partial = path.with_name(path.name + ".part")
@@ -80,7 +80,7 @@ def write_snapshot(
                 for frame in snapshot_frames(image):
                     file.write(frame)
                     file.flush()
-                    # Frame by frame: a disk that is handed all of it at once lets the journal's next sync wait as long.
+                    # Frame by frame: a disk that gets all of it at once makes the journal's next sync wait as long.
                     os.fdatasync(file.fileno())
                     rest(RESTS * (time.thread_time() - began))
                     began = time.thread_time()
@@ -92,7 +92,7 @@ def write_snapshot(
         try:
             sync_directory(directory)
         except OSError:
-            path.unlink(missing_ok=True)  # or the next attempt would take it for one that is durable
+            path.unlink(missing_ok=True)  # else the next attempt would take it for a durable one
             raise
     return path
 
@@ -143,8 +143,8 @@ def read_snapshot(
 
     The header must stand where `expected_id` says, or else the file's name, if that is the name of a snapshot.
 
-    Where `known_buckets` are those of the footer's digest, whoever kept them has counted the very records that the crcs
-    prove unchanged, and they are not counted again: that takes half of the time.
+    If `known_buckets` add up to the footer's digest, the records are not counted again, which would take half of the time:
+    the buckets were counted from the very records that the crcs prove unchanged.
 
     Raises:
         DamagedFile: it is not what was written, by file and byte.
@@ -179,7 +179,7 @@ def read_snapshot(
 
 
 def check_snapshot(path: Path) -> None:
-    """Check what rot can change in a snapshot file, without making its image: every crc, their chain, and its end.
+    """Check a snapshot file for rot without making its image: every crc, their chain, and the file's end.
 
     Raises:
         DamagedFile: it is not what was written, by file and byte.

@@ -39,12 +39,13 @@ class Loaded(NamedTuple):
 
 
 class SnapshotStore:
-    """Every method but the small ones reads or writes whole snapshots: call those in a worker thread."""
+    """The snapshots of one node. Methods that read or write whole snapshots block: call them in a worker thread."""
 
     def __init__(self, directory: Path, quarantine: Path | None = None) -> None:
         """Make `directory` if it is missing, and remove what an interrupted write left.
 
-        A process that was killed may have left a file under a name that is not durable yet: what is seen here is, from now.
+        A killed process may have left a file under a name that is not durable yet. The directory is synced, so that every
+        name seen here is durable from now on.
 
         Damaged files go to `quarantine`, by default the folder of that name beside `directory`.
 
@@ -56,7 +57,7 @@ class SnapshotStore:
         self._sha256: dict[SnapshotId, str] = {}
         self._setting_aside = threading.Lock()
         self.on_damage: Callable[[SnapshotId, DamagedFile], None] = lambda _id, _error: None
-        """Told of each snapshot that goes to quarantine, in the thread that met it."""
+        """Called with each snapshot that goes to quarantine, in the thread that found it damaged."""
         with renamed_os_errors(directory):
             directory.mkdir(parents=True, exist_ok=True)
             for partial in directory.glob("*.part"):
@@ -80,7 +81,7 @@ class SnapshotStore:
             SnapshotNotFound: it is not here.
         """
         path = self.directory / f"{snapshot_id}{SUFFIX}"
-        # The id may come from a request: only a well-formed one is ever made into a path.
+        # The id may come from a request, so only a well-formed one becomes a path.
         if not _is_id(snapshot_id) or not path.exists():
             raise SnapshotNotFound(f"no snapshot {snapshot_id} here", snapshot_id=snapshot_id)
         return path
@@ -127,11 +128,11 @@ class SnapshotStore:
                 assert isinstance(moved_to, Path)
                 quarantined.append(Quarantined(snapshot_id, moved_to, error))
             except SnapshotNotFound:
-                continue  # gone meanwhile
+                continue  # retired meanwhile
         return Loaded(None, None, tuple(quarantined))
 
     def retire(self, keep: int, pinned: Iterable[str] = ()) -> list[SnapshotId]:
-        """Remove all but the newest `keep` and the `pinned`; return what went.
+        """Remove all but the newest `keep` and the `pinned`; return the ids removed.
 
         Raises:
             DiskFailed: the disk refuses.
@@ -139,7 +140,7 @@ class SnapshotStore:
         retired = to_retire(self.ids(), keep=keep, pinned=frozenset(pinned))
         with renamed_os_errors(self.directory):
             for snapshot_id in retired:
-                # It may have gone to quarantine meanwhile.
+                # Another thread may have moved it to quarantine meanwhile.
                 (self.directory / f"{snapshot_id}{SUFFIX}").unlink(missing_ok=True)
                 self._sha256.pop(snapshot_id, None)
         return retired
@@ -148,7 +149,7 @@ class SnapshotStore:
         """Return the SHA-256 of a snapshot's bytes, as hex; computed once.
 
         Raises:
-            SnapshotNotFound: it is not here, or cannot be read and is in quarantine by now.
+            SnapshotNotFound: it is not here, or could not be read and is in quarantine now.
             DiskFailed: the disk refuses.
         """
         self.path(snapshot_id)
@@ -179,7 +180,7 @@ class SnapshotStore:
             raise SnapshotNotFound(error.message, snapshot_id=snapshot_id) from error
 
     def install(self, downloaded: Path, snapshot_id: str) -> Path:
-        """Take a verified and synced file in under its id, durably.
+        """Give a verified and synced file its durable name here.
 
         Raises:
             DiskFailed: the disk refuses.
@@ -193,10 +194,10 @@ class SnapshotStore:
 
     @contextmanager
     def _reading(self, snapshot_id: str) -> Iterator[Path]:
-        """Let a file be read beside others who retire it, or find it damaged too: the first of them sets it aside.
+        """Open a file for a reader while other threads may retire it, or find it damaged too: the first one quarantines it.
 
         Raises:
-            SnapshotNotFound: it is not here, or not any more.
+            SnapshotNotFound: it is not here, or was removed meanwhile.
             DamagedFile: it was not what was written, and is in quarantine.
         """
         path, number = self.path(snapshot_id), None

@@ -58,7 +58,7 @@ class _StartFile(Shape, frozen=True):
 
 
 class Recovered(NamedTuple):
-    """What `open` found and made of it."""
+    """The log as `recover` left it."""
 
     start: Start
     segments: list[Segment]
@@ -79,7 +79,7 @@ class Verified(NamedTuple):
 
 
 def recover(directory: Path, made_again_from: int | None, scanned_from: int | None) -> Recovered:
-    """Learn all files, cut off a tear, and make durable whatever has no index to say that it is."""
+    """Scan all files, cut off a tear, and sync every file without an index: only an index proves that a file is durable."""
     discarded: list[Path] = []
     is_cut, torn_bytes, damage = False, 0, None
     paths = segment_paths(directory)
@@ -88,14 +88,14 @@ def recover(directory: Path, made_again_from: int | None, scanned_from: int | No
     except DamagedFile as error:
         if made_again_from is None:
             raise
-        # The first file says itself where it begins.
+        # The first file's name says where it begins.
         start, damage = None, error.message
         discarded.append(quarantine(directory / "start.json"))
     while start is not None and paths and paths[0][0] < start.offset:
-        # A retention or a restart of the log did not come to its end.
+        # A retention or a restart of the log was interrupted.
         discarded += set_aside(paths.pop(0)[1])
     if start is None and made_again_from is not None and paths and paths[0][0] > made_again_from:
-        # The beginning is missing, and what is here begins behind the frames that will come again.
+        # The beginning is missing, and what is here begins after the first frame that will come again.
         start, is_cut = Start(0, AT_ZERO, 0), True
     if start is None:
         start = start_of(paths)

@@ -45,7 +45,7 @@ class Entry(NamedTuple):
 
 @dataclass(slots=True)
 class Segment:
-    """One file and what is known of it; it grows only while it is the last."""
+    """One file and the frames known in it; it grows only while it is the last."""
 
     path: Path
     base_offset: int
@@ -61,7 +61,7 @@ class Segment:
     entries: list[Entry] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Know of no frame; also before a new scan."""
+        """Begin with no known frame."""
         self.size, self.end_offset, self.last = 0, self.base_offset, self.before
         self.time_max_ms = self.time_max_before_ms
         self.epochs, self.entries = [], []
@@ -105,7 +105,7 @@ def check_no_gap(path: Path, base_offset: int, end_offset: int) -> None:
 
 
 def set_aside(path: Path) -> list[Path]:
-    """Move a file of the log to quarantine; its index is derivable and goes."""
+    """Move a file of the log to quarantine; its index is derivable and is removed."""
     path.with_suffix(".index").unlink(missing_ok=True)
     return [quarantine(path)]
 
@@ -164,7 +164,7 @@ def scan(segment: Segment, *, may_be_torn: bool, is_last: bool, size: int | None
                     return True
                 raise damaged_file(segment.path, error, base=segment.size) from error
             if header.base_offset != segment.end_offset or header.previous_crc != segment.last.crc:
-                # Sound, so no tear: another program, or an old file put back.
+                # The frame is sound, so this is no tear: another program wrote it, or an old file was put back.
                 foreign = DamagedFrame(
                     "a frame does not continue the one before it", at=segment.size, torn=False
                 )
@@ -215,7 +215,8 @@ def place_of(segment: Segment, offset: int) -> int:
 
 
 def check_around_entry(segment: Segment, file: BinaryIO, offset: int) -> None:
-    """Check the frames from the index's entry for `offset` on, and from the one before, which proves that one begins there.
+    """Check the frames from the index entry for `offset` on, beginning at the entry before it, which proves that a frame
+    begins there.
 
     Raises:
         DamagedFile: a frame is wrong, and the index is not.
@@ -240,7 +241,7 @@ def check_around_entry(segment: Segment, file: BinaryIO, offset: int) -> None:
 
 
 def hop(segment: Segment, file: BinaryIO, offset: int) -> int | None:
-    """Return where the frame that contains `offset` begins, from header to header; None if they lead nowhere."""
+    """Follow the headers to the frame that contains `offset` and return where it begins; None if they do not lead there."""
     place = place_of(segment, offset)
     if place < 0:
         return None

@@ -62,7 +62,7 @@ from metadata_log.node.durable_files import (
 
 
 class SegmentedLog:
-    """The committed log. What writes belongs to the event loop; `sync` and what reads may run in other threads beside it."""
+    """The committed log. The event loop writes; `sync` and methods that read may run in other threads meanwhile."""
 
     def __init__(self, directory: Path, *, segment_bytes: int, recovered: Recovered) -> None:
         """Use `open`."""

@@ -4,7 +4,7 @@ import time
 from typing import Final
 
 _BOOT: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Counts while the machine sleeps, so a node that slept knows that its sessions and leases have run out."""
+"""Counts while the machine sleeps, so that a node that slept finds its sessions and leases expired."""
 
 
 def monotonic_ms() -> float:

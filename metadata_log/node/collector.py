@@ -1,14 +1,14 @@
-"""Edge: keeps the cycle collector's pauses short: what a long walk found alive is not walked again.
+"""Edge: keeps the cycle collector's pauses short: objects that a long walk found alive are not walked again.
 
 A full collection of Python visits every container of the process, and the event loop stands still meanwhile. A controller
-holds millions (images, kept results, the log's tail), none of them part of a cycle: with 80,000 kept results a walk takes
-0.2 s of CPU every two seconds of full load, and on a busy machine that is more than a follower's patience with its leader.
-So when a walk took long, all that it found alive is frozen: reference counts still free it, and later walks see only what
-came since.
+holds millions of containers (images, kept results, the log's tail), none of them part of a cycle. With 80,000 kept results
+a walk takes 0.2 s of CPU every two seconds of full load; on a busy machine that exceeds a follower's election timeout.
+After a long walk all objects that it found alive are therefore frozen: reference counts still free them, and later walks
+see only newer objects.
 
-The price is a cycle that was alive when it was frozen and is garbage later; it stays until the process ends. asyncio leaves
-one of a kilobyte for each closed connection, so a walk that was short freezes nothing: no connection that comes and goes
-beside an image at rest is ever frozen.
+The price: a cycle that was alive when it was frozen stays until the process ends, even if it becomes garbage. asyncio leaves
+a cycle of a kilobyte for each closed connection. So a short walk freezes nothing, and connections that come and go beside
+an image at rest are never frozen.
 """
 
 import gc
@@ -20,12 +20,12 @@ from typing import Final
 LONG_WALK_S: Final = 0.01
 """CPU time, some 5,000 nodes of an image; a fifth of a heartbeat."""
 MIDDLE_WALKS: Final = 2
-"""A full collection comes after so many of the middle generation (Python: 10): each sees 15,000 new objects, not 77,000."""
+"""A full collection follows two of the middle generation (Python: 10), so that each sees 15,000 new objects, not 77,000."""
 
 
 @contextmanager
 def short_collections() -> Iterator[None]:
-    """Freeze what is alive now, and what each long full collection of this process finds alive from now on."""
+    """Freeze all objects that are alive now, and those that each later long collection finds alive."""
     thresholds = gc.get_threshold()
     began_s = 0.0
 

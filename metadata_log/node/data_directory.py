@@ -1,4 +1,4 @@
-"""Edge: a node's data directory: whose it is, who runs in it, and what every file in it has in common.
+"""Edge: a node's data directory: which node owns it, and which process runs in it.
 
 meta.json       {"version":1,"role","id","cluster_id","directory_id","crc32c"}; written once, by `format_directory`
 fresh           empty; a controller's, from its format until its journal has its first file
@@ -55,7 +55,7 @@ _FRESH: Final = "fresh"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meta:
-    """Whose directory it is. `directory_id` is new with each format: a voter that lost its disk is not the same voter."""
+    """The owner of a directory. `directory_id` is new with each format: a voter that lost its disk is not the same voter."""
 
     role: Role
     node_id: NodeId
@@ -96,12 +96,12 @@ def format_directory(
     directory_id: Uuid | None = None,
     may_hold: AbstractSet[str] = frozenset(),
 ) -> Meta:
-    """Make a data directory for a node; `directory_id` is drawn unless it is given.
+    """Make a data directory for a node; a random `directory_id` is drawn unless one is given.
 
-    It is empty, or holds hidden files and those named in `may_hold` alone.
+    The directory must be empty, except for hidden files and those named in `may_hold`.
 
     Raises:
-        ForeignDirectory: it is formatted, or holds data of somebody's.
+        ForeignDirectory: it is formatted already, or holds other data.
         DiskFailed: it could not be written.
     """
     if (path / "meta.json").exists():
@@ -134,7 +134,7 @@ def format_directory(
 
 
 def _check_nothing_lies_there(path: Path, role: Role, may_hold: AbstractSet[str]) -> None:
-    """Check that a directory holds nothing but what a format cut short leaves, the file system, or the caller allows.
+    """Check that a directory holds only what an interrupted format leaves, the file system puts there, or the caller allows.
 
     Raises:
         ForeignDirectory: names what it holds.
@@ -154,13 +154,13 @@ def _check_nothing_lies_there(path: Path, role: Role, may_hold: AbstractSet[str]
 
 
 def is_fresh(path: Path) -> bool:
-    """Answer whether no controller's journal was ever begun here; an empty one in any other directory has lost all."""
+    """Answer whether no journal was ever begun here; in any other directory, an empty journal has lost its content."""
     with renamed_os_errors(path):
         return (path / _FRESH).exists()
 
 
 def not_fresh_any_more(path: Path) -> None:
-    """Remember durably that the journal of this directory has its first file; to be called before anything is in it."""
+    """Record durably that the journal of this directory has its first file; call it before anything is written there."""
     with renamed_os_errors(path):
         if (path / _FRESH).exists():
             (path / _FRESH).unlink()
@@ -168,7 +168,7 @@ def not_fresh_any_more(path: Path) -> None:
 
 
 def read_meta(path: Path, role: Role, node_id: int, cluster_id: str) -> Meta:
-    """Return whose directory it is, which must be the node asked for.
+    """Return the owner of a directory, which must be the node asked for.
 
     Raises:
         ForeignDirectory: it is not formatted, or is another node's, role's or cluster's.
@@ -189,7 +189,7 @@ def read_meta(path: Path, role: Role, node_id: int, cluster_id: str) -> Meta:
 
 
 def load_meta(path: Path) -> Meta:
-    """Return whose directory it is, whoever that be.
+    """Return the owner of a directory, whichever node that is.
 
     Raises:
         ForeignDirectory: it is not formatted, or its meta.json is not what was written.
@@ -248,7 +248,7 @@ class DirectoryLock:
                 raise disk_failed(self._path / "lock", error) from error
             process = read_process_json(self._path)
             holder = "another process"
-            # The holder tells of itself only once it listens; before, a process that was killed is named there.
+            # The holder writes process.json only once it listens. Before that, the file may name a process that was killed.
             if process is not None and is_alive(process["pid"]):
                 holder = f"process {process['pid']}"
             raise DirectoryInUse(
@@ -283,7 +283,7 @@ def write_process_json(
     started_at_ms: int,
     log: str,
 ) -> None:
-    """Tell where this process listens; it holds the lock of `path` and listens already."""
+    """Write where this process listens; it must hold the lock of `path` and listen already."""
     fields: Process = {
         "version": 1,
         "role": role,
@@ -309,7 +309,7 @@ def read_process_json(path: Path) -> Process | None:
 
 
 def is_alive(pid: int) -> bool:
-    """Answer whether there is such a process, whoever's it is."""
+    """Answer whether there is such a process, of any user."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -330,5 +330,7 @@ def leaving_no_process_json(path: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(DiskFailed):  # without the lock the file says nothing; what ended the block does
+        with suppress(
+            DiskFailed
+        ):  # without the lock the file means nothing, and the error that ended the block matters more
             remove_process_json(path)

@@ -34,9 +34,9 @@ def check_space(path: Path, wanted: int) -> None:
 
 
 class Reserve:
-    """24 MiB set aside, so that a node on a full disk can start, say what it needs, and be helped.
+    """24 MiB set aside, so that a node on a full disk can start and report what it needs.
 
-    Only a start gives them back: a running node would spend them and be full again.
+    Only a start releases them: a running node would use them up and be full again.
     """
 
     def __init__(self, path: Path, *, size: int = RESERVE_BYTES) -> None:
@@ -45,7 +45,7 @@ class Reserve:
         self._size = size
 
     def at_start(self) -> Literal["kept", "made", "released", "no room"]:
-        """Give the reserve back to a disk that is full, set it aside on one that has room, and say which.
+        """Release the reserve if the disk is full, make it if the disk has room, and return which was done.
 
         Raises:
             DiskFailed: the disk refuses for another reason than being full.

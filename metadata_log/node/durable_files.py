@@ -27,7 +27,7 @@ _UNREADABLE: Final = frozenset({errno.EIO, errno.EBADMSG, errno.EUCLEAN})
 
 @contextmanager
 def renamed_os_errors(path: Path, *, wanted_bytes: int | None = None) -> Iterator[None]:
-    """Turn an OSError into DiskFailed, which names the path and what helps."""
+    """Turn an OSError into DiskFailed, which names the path and the cure."""
     try:
         yield
     except OSError as error:
@@ -58,7 +58,7 @@ def disk_failed(path: Path, error: OSError, *, wanted_bytes: int | None = None) 
 
 @contextmanager
 def unreadable_is_damaged(path: Path) -> Iterator[None]:
-    """Let bytes at rest that the disk does not give count as what they are: lost, as if they had rotted.
+    """Treat bytes that the disk cannot read as damaged, as if they had rotted.
 
     Raises:
         DamagedFile: instead of DiskFailed.
@@ -73,7 +73,7 @@ def unreadable_is_damaged(path: Path) -> Iterator[None]:
 
 
 def sync_directory(path: Path) -> None:
-    """Make names made, changed or removed in a directory durable."""
+    """Make all new, changed and removed names of a directory durable."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -135,7 +135,7 @@ def crc_of_json(fields: Mapping[str, object]) -> str:
 
 
 def quarantine(path: Path, *, into: Path | None = None) -> Path:
-    """Move DATA/FOLDER/FILE to DATA/quarantine (or `into`), under a name nothing there has; return where it went.
+    """Move DATA/FOLDER/FILE to DATA/quarantine (or `into`), under a name that is free there; return its new path.
 
     Raises:
         DiskFailed: it could not be moved.
@@ -149,9 +149,9 @@ def quarantine(path: Path, *, into: Path | None = None) -> Path:
 
 
 def quarantine_copy(path: Path) -> Path:
-    """Copy DATA/FOLDER/FILE durably to DATA/quarantine, for a file that goes on without its damaged part; return where to.
+    """Copy DATA/FOLDER/FILE durably to DATA/quarantine, before its damaged part is cut off; return the copy's path.
 
-    Pages that the disk does not give are zeros in the copy.
+    Pages that the disk cannot read are zeros in the copy.
 
     Raises:
         DiskFailed: it could not be copied.
@@ -170,7 +170,7 @@ def quarantine_copy(path: Path) -> Path:
 
 @contextmanager
 def removed_if_it_fails(path: Path) -> Iterator[None]:
-    """Leave no part of a file whose making fails: what is tried again would fill the disk with them."""
+    """Remove a file if writing it fails: repeated attempts would fill the disk with parts."""
     try:
         yield
     except BaseException:
@@ -204,7 +204,7 @@ def _place_in_quarantine(path: Path, into: Path | None) -> Path:
 
 
 def settle_names(path: Path, folders: Iterable[str]) -> None:
-    """Sync a data directory and these folders of it: a name that a killed process left may be seen and not be durable.
+    """Sync a data directory and these folders of it: a killed process may have left a name that is visible but not durable.
 
     Raises:
         DiskFailed: the disk refuses.
