@@ -80,7 +80,7 @@ RECONNECT_MAX_MS: Final = 1_000
 """If the peer refuses us or fails: a peer that our messages crash is not hurried."""
 DIAL_GRACE_MS: Final = 1_000
 """A node dials a peer with a higher id only when that peer has not dialled for this time."""
-UNREACHABLE_TOLD_MS: Final = 10_000
+UNREACHABLE_REPORTED_MS: Final = 10_000
 """A voter that could not be dialled for this time is logged: a start of all, or a restart of one, is over sooner."""
 STOP_TIMEOUT_MS: Final = 10_000
 """A process that is asked to stop ends within this time."""

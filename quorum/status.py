@@ -176,7 +176,7 @@ class QuorumStatus:
                 else f"are {count // 2 + 1} of the quorum's {count} voters"
             )
             yield "NO_LEADER", f"no leader is known; {wanted} running and connected?"
-            if raft.joins and raft.is_voter:
+            if raft.awaits_founded_quorum and raft.is_voter:
                 yield "ALREADY_FOUNDED", ALREADY_FOUNDED
         elif raft.role is Role.LEADER and not self.controller.is_active:
             yield "NOT_ACTIVE", "this node leads but its claim is not committed yet"

@@ -60,15 +60,13 @@ from quorum.raft.voters import check_one_change, from_command, is_change, to_com
 log = logging.getLogger(__name__)
 EMPTY_PAYLOAD: Final = bytes([PAYLOAD])
 IDLE_ENTRY_MS: Final = 1_000
-"""A leader with nothing to do commits an empty entry this often: it proves disks and majority, and spends no
-offset.
-"""
+"""An idle leader commits an empty entry this often: it proves disks and majority, and uses no offset."""
 IDLE_MARK_MS: Final = HEARTBEAT_MS
-"""The journal counts as idle so long after a sync."""
+"""The journal counts as idle this long after a sync."""
 PREPARE_REST_MS: Final = 100
 """Between two parts of the journal's next file."""
 APPLY_MS_PER_PUMP: Final = 1.0
-"""A long replay lets messages and requests pass after so long."""
+"""A long replay yields to messages and requests after this many milliseconds."""
 
 
 class PointerDisk(Protocol):
@@ -103,7 +101,7 @@ class _Proposal(NamedTuple):
 
 
 class PySyncObjLog:
-    """RaftLog on PySyncObj. `run` is the node; everything it is told before waits for it.
+    """RaftLog on PySyncObj. `run` is the node; whatever is called before waits for it.
 
     `voters` found the quorum; as soon as the log has set voters, they count for nothing. `now_ms` is monotonic;
     `run_in_thread` begins its argument at once, off the loop, one at a time, and its future raises what that raised;
@@ -221,8 +219,8 @@ class PySyncObjLog:
                 while not self._closing:
                     self._pump()
                     await self._wait()
-                    if self._guard.judges(self._now_ms()):
-                        await self._hear()
+                    if self._guard.may_find_silence(self._now_ms()):
+                        await self._read_sockets()
                 self._lead_no_more("this node is stopping")
                 while self._syncing_since is not None:
                     await self._wait()  # the caller may close the journal's files once we return
@@ -248,8 +246,8 @@ class PySyncObjLog:
         await self._wake.wait()
         self._wake.clear()
 
-    async def _hear(self) -> None:
-        """Let the loop read all sockets once: if this process stood still, the others' words wait in there."""
+    async def _read_sockets(self) -> None:
+        """Let the loop read all sockets once: if this process stood still, the peers' messages wait there."""
         await asyncio.sleep(0)  # behind us in the loop's next round: what is readable now
         await asyncio.sleep(0)
 
@@ -431,7 +429,7 @@ class PySyncObjLog:
             syncs_total=self._syncs_total,
             snapshot_not_fetched=self._why_not_fetched(),
             entries_untrimmed=max(0, self._applied[0] - self._journal.snapshot_index),
-            joins=guard.joins,
+            awaits_founded_quorum=guard.awaits_founded_quorum,
         )
 
     def _why_not_fetched(self) -> str | None:
@@ -475,19 +473,21 @@ class PySyncObjLog:
         while self._events:
             self._events.popleft()(now)
             self._follow_voters(now)
-        if self._hurries(now):
+        if self._syncs_first(now):
             return
         self._watch_disk(now)
-        guard.joins = not (self._is_set or self._journal.voter_changes) and self._others_founded()
+        guard.awaits_founded_quorum = (
+            not (self._is_set or self._journal.voter_changes) and self._others_founded()
+        )
         guard.tick(now)
-        self._tell_roles()
+        self._follow_roles()
         self._apply(now)
         self._follow_voters(now)
         if self._leads_later and self._applied[1] == self._engine.term:
             self._lead()
         if self._submit(now):
             guard.tick(now, submitted=True)
-            self._tell_roles()
+            self._follow_roles()
         self._serve_reads(now)
         guard.replicate(now)
         if guard.snapshot_wanted is not None:
@@ -501,10 +501,10 @@ class PySyncObjLog:
         self._sync(now)
         self._arm(now)
 
-    def _hurries(self, now: float) -> bool:
-        """Begin a follower's sync before all else, as its leader waits for it; answer whether all else is put off.
+    def _syncs_first(self, now: float) -> bool:
+        """Begin a follower's sync before anything else, because its leader waits for it; answer whether the rest must wait.
 
-        Not twice in a row: the next pump, when the sync has returned or something came, does all.
+        Never twice in a row: the next pump, after the sync or a message, does everything.
         """
         may_wait = not self._hurried and not self._is_leader and self._engine.role is Role.FOLLOWER
         if not may_wait or not self._sync(now):
@@ -516,12 +516,12 @@ class PySyncObjLog:
         self._arm(now)
         return True
 
-    def _tell_roles(self) -> None:
+    def _follow_roles(self) -> None:
         while self._roles:
             if self._roles.popleft() is not Role.LEADER:
                 self._lead_no_more("this node ceased to lead")
             elif self._has_long_tail():
-                # To fold it at once would hold up the first heartbeats, and the others elect another meanwhile.
+                # Applying it at once would delay the first heartbeats, and the others would elect another leader.
                 self._leads_later = True
             else:
                 self._lead()
@@ -600,7 +600,7 @@ class PySyncObjLog:
             return False
         if not self._waiting and now - self._submitted_at < IDLE_ENTRY_MS:
             return False
-        if not self._engine.may_tick() or self._guard.judges(now):
+        if not self._engine.may_tick() or self._guard.may_find_silence(now):
             return False
         self._submitted_at = now
         voters = self._waiting[0].voters if self._waiting else None
@@ -675,7 +675,7 @@ class PySyncObjLog:
         self._voters = voters
         guard.begin_under(voters, self._make_engine())
         self._roles.append(Role.FOLLOWER)
-        self._tell_roles()
+        self._follow_roles()
         log.info("voters_in_force", extra={"voters": sorted(voters), "index": index})
         if stays and role is not Role.FOLLOWER:
             # A candidate was asked to stand by a leader that removed itself: news of the commit and request come together.
@@ -712,7 +712,7 @@ class PySyncObjLog:
         else:
             if self._synced_at != NEVER:
                 due = min(due, self._synced_at + IDLE_MARK_MS)
-            if self._is_leader and not self._guard.transferring and not self._guard.judges(now):
+            if self._is_leader and not self._guard.transferring and not self._guard.may_find_silence(now):
                 due = min(due, self._submitted_at + IDLE_ENTRY_MS)
         if self._timer is not None and self._timer_at <= due:
             return
@@ -787,7 +787,7 @@ class PySyncObjLog:
             self._spawn(self._prepare())
         # Before all else; what belongs to a former term is worth nothing to anyone by now.
         self._send([item for item in held if item[1]["term"] == self._engine.term])
-        if self._guard.judges(self._synced_at):
+        if self._guard.may_find_silence(self._synced_at):
             self._wake.set()
         else:
             self._pump()  # at once: what was acknowledged before our own sync counts now

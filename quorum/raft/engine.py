@@ -28,7 +28,7 @@ from quorum.raft.raft_log import (
 )
 
 ENGINE_AGE_S: Final = 1.0
-"""An engine is made as if so long ago: the deadline it begins with has passed, too, so it campaigns when it is told to."""
+"""Backdate each engine by this much, so that its first election deadline has already passed."""
 PROVED_SOURCES: Final = {
     syncobj: "e8bdf06797085d734df86e24ab4802fe87893dff77268565ec036f7ad4a1cfe4",
     serializer: "4d39fde2f15000ad8f507ec229ebd4f6a86371b6f84d4dc1439a9cccd52857ee",
@@ -90,10 +90,9 @@ class _Links(Transport):  # type: ignore[misc]  # the library has no types
 class SyncObjEngine:
     """One SyncObj on a journal, among fixed voters, reduced to what the guard needs.
 
-    It is told that nobody is connected, but for the one tick in which it shall stand for election: so it
-    campaigns only then, and its own send loop never runs. It has no dump file and is never asked to compact;
-    snapshots pass it by. After one is installed, and when the voters change, a new engine takes over on the journal, which
-    holds term and vote.
+    It sees no connected peer except in the one tick in which it must stand for election: so it campaigns only then, and its
+    own send loop never runs. It has no dump file and never compacts; snapshots bypass it. After a snapshot is installed,
+    and when the voters change, a new engine takes over on the journal, which holds term and vote.
     """
 
     def __init__(

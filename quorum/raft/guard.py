@@ -1,20 +1,20 @@
 """Pure: the rules that make PySyncObj safe, over plain messages; sans-IO.
 
-The engine keeps what it does well: term and vote, candidacy and its log check, the follower's log, the
-leader's count of matching followers, the commit rule. Every message in either direction passes here, and each
-rule below is one method (or a few) that closes one way in which the library, as shipped, loses or invents
+The engine keeps the parts that are right: term and vote, candidacy and its log check, the follower's log, the
+leader's count of matching followers, the commit rule. Every message in either direction passes the guard. Each
+rule below is one method (or a few), and closes one way in which the library, as shipped, loses or invents
 committed entries:
 
     member        only voters in force are counted, each by its id and directory
     term          each answer carries its sender's term: a stale one counts for nothing, a higher one deposes
-    nack          a sender of a lower term is told ours
+    nack          a message of a lower term is answered with ours
     strip         what matches is taken out of append_entries, so only a true conflict truncates
-    cap           a follower vouches, and commits, for no more than the message proved
+    cap           a follower acknowledges and commits no more than the message proved
     votes         one vote per voter and term
-    prevote       nobody campaigns before a majority would vote for it
-    stick         no vote against a leader that is being heard
+    prevote       a node campaigns only once a majority would vote for it
+    has_live_leader  no vote against a leader whose messages still arrive
     lost_leader   a closed link to the leader begins the pre-vote at once, in order of rank
-    excuse        who was kept from running himself waits for one heartbeat more before he judges a silence
+    grace         a node that was itself delayed waits one more heartbeat before it declares a peer silent
     check_quorum  a leader without a majority's answers steps down
     probing       until a follower's position is known one message is in flight to it; its answer carries a
                   hint, and whole terms are skipped
@@ -56,26 +56,26 @@ from quorum.raft.raft_log import Member, Role, Voters
 from quorum.raft.raft_settings import RaftSettings
 
 RANK_DELAY_MS: Final = 20
-"""Survivors of a leader begin one after the other: together they would split the vote."""
+"""After a leader is lost, its followers begin one after the other: together they would split the vote."""
 COMMIT_NEWS_MS: Final = 5
-"""Under load the next entries carry the commit index; a message of its own, and its answer, cost both sides a turn."""
+"""Under load the next entries carry the commit index: a separate message and its answer cost both sides a turn."""
 TIMEOUT_MARGIN: Final = 20
-"""A follower's timeout begins so small a part of its share late: its peers heard the leader a moment later than it did."""
+"""A follower's timeout begins one part in this many of its share late: its peers may have heard the leader later."""
 RETRY_MIN_MS: Final = 20
 RETRY_MAX_MS: Final = 60
-"""Pre-vote again after so long, while a peer may not have noticed yet that the leader is gone."""
+"""Repeat a pre-vote after this time: a peer may not have noticed yet that the leader is gone."""
 CANDIDACY_MS: Final = 120
-"""A candidate that lost its leader waits so long for votes, which wait for the voters' disks."""
+"""A candidate that lost its leader waits this long for votes, which wait for the voters' disks."""
 POSTPONE_MS: Final = 30
-"""Having granted a vote, leave that candidate the time to win."""
+"""After granting a vote, leave that candidate this time to win."""
 LATE_MS: Final = 10
-"""Who looks at the clock so late was kept from running, and perhaps the others were, too."""
+"""A node that looks at the clock this late was kept from running; its peers may have been, too."""
 PROBE_BYTES: Final = 64 * KIB
 """Entries that ride on a probe; more would be wasted if it is refused."""
 IN_FLIGHT_BYTES: Final = 16 * MIB
 """Entries sent to one follower and not acknowledged; below the link's own bound (RAFT_OUTBOX_BYTES_MAX)."""
 POINTER_AGAIN_MS: Final = 1_000
-"""A follower that wants a snapshot is told of it again after so long; it may have failed to fetch it."""
+"""Announce a snapshot again after this time to a follower that needs it: its download may have failed."""
 PROBE_AGAIN_HEARTBEATS: Final = 2
 
 
@@ -172,7 +172,7 @@ class Guard:
         """Who is connected, and under which directory; observers among them. The longest connected comes first."""
         self.stalled = False
         """A sync has been under way for too long: this node neither leads nor campaigns."""
-        self.joins = False
+        self.awaits_founded_quorum = False
         """Our log is empty, and a linked controller's is not: the quorum was founded, and is not to be founded again."""
         self.elections_total = 0
         # As follower.
@@ -185,7 +185,7 @@ class Guard:
         """The newest snapshot that a leader offered and we need; the adapter takes it."""
         # Elections.
         self._election_at = now_ms + self._election_timeout()
-        self._excused_until = NEVER
+        self._grace_until = NEVER
         self._retry_until = NEVER
         self._pre_votes: set[NodeId] | None = None
         self._pre_vote_term = 0
@@ -277,22 +277,22 @@ class Guard:
         self._now = now_ms
         if self.engine.role is not Role.LEADER:
             self.engine.tick()
-        elif not self.judges(now_ms):
-            self._excused_until = NEVER
+        elif not self.may_find_silence(now_ms):
+            self._grace_until = NEVER
             self._count_synced()
             if not (submitted or self._counts_more or now_ms >= self._beat_at or not self._others):
                 return  # it would find what it found the last time
             self._counts_more = False
             self.engine.tick()
-        elif not self.excuse(self._beat_at):
+        elif not self.grace(self._beat_at):
             self.engine.tick()  # which gives up leading
         self._check_commit()
         if self.engine.role is Role.LEADER:
             self._beat_at = now_ms + self._settings.heartbeat_ms
             if self._transfer is not None and now_ms >= self._transfer.until:
                 self._transfer = None
-        elif self.leader is not None and now_ms >= self._election_at and self.excuse(self._election_at):
-            self._election_at = self._excused_until
+        elif self.leader is not None and now_ms >= self._election_at and self.grace(self._election_at):
+            self._election_at = self._grace_until
         elif now_ms >= self._election_at and self._others:
             if now_ms >= self._retry_until and self.leader is not None:
                 # It was silent for too long: ask until a peer agrees, or the leader is heard.
@@ -302,15 +302,15 @@ class Guard:
             self._election_at = now_ms + (
                 self._rng.uniform(RETRY_MIN_MS, RETRY_MAX_MS) if hurried else self._election_timeout()
             )
-            if self.is_voter and not self.stalled and not self.joins:
+            if self.is_voter and not self.stalled and not self.awaits_founded_quorum:
                 self.prevote()
 
-    def judges(self, now_ms: float) -> bool:
-        """Answer whether `tick` may now find others silent for too long: what they said must have been read before it."""
+    def may_find_silence(self, now_ms: float) -> bool:
+        """Answer whether `tick` may now find a peer silent for too long: all messages that arrived must be read before."""
         return now_ms >= (self._unheard_at() if self.engine.role is Role.LEADER else self._election_at)
 
     def _unheard_at(self) -> float:
-        """Return when a leader will have had no answers of a majority for too long."""
+        """Return when a leader will have been without a majority's answers for too long."""
         heard = [self._now]
         for voter in self._others:
             progress = self.peers.get(voter)
@@ -325,7 +325,7 @@ class Guard:
             return self._election_at if self._others else self._now + self._settings.heartbeat_ms
         unheard_at = self._unheard_at()
         due = [self._beat_at]
-        steps = unheard_at - self._read_margin_ms(), unheard_at, self._excused_until
+        steps = unheard_at - self._read_margin_ms(), unheard_at, self._grace_until
         due += [at for at in steps if at > self._now]
         if self._speaks():
             due += [self._due_at(progress) for peer, progress in self.peers.items() if peer in self.links]
@@ -336,7 +336,7 @@ class Guard:
     def role_changed(self, role: Role) -> None:
         """Learn from the engine, in the midst of its own step, what it now is."""
         self._round = self._transfer = None
-        self._excused_until = NEVER
+        self._grace_until = NEVER
         if role is Role.LEADER:
             known = {peer: self.voters[peer] for peer in self._others} | self.links
             self.peers = {peer: self._unknown(directory_id) for peer, directory_id in sorted(known.items())}
@@ -452,21 +452,21 @@ class Guard:
     def _postpone(self) -> None:
         self._election_at = max(self._election_at, self._now + POSTPONE_MS)
 
-    def _hear(self, leader: NodeId) -> None:
+    def _heard_leader(self, leader: NodeId) -> None:
         self.leader, self._leader_heard_at = leader, self._now
         self._election_at = self._now + self._election_timeout()
-        self._excused_until = NEVER
+        self._grace_until = NEVER
         self._retry_until = NEVER
         self._pre_votes = None
 
-    def excuse(self, due: float) -> bool:
-        """Wait for one heartbeat longer, once in a silence, where we come late to what was `due` and would now judge it.
+    def grace(self, due: float) -> bool:
+        """Wait one more heartbeat, once in a silence, if this node itself is late for what was `due`.
 
-        What held us up (the machine, mostly, or a snapshot due on all nodes at once) holds the others up as well.
+        Whatever delayed this node (the machine, or a snapshot due on all nodes at once) delays the others as well.
         """
-        if self._excused_until == NEVER and self._now - due > LATE_MS:
-            self._excused_until = self._now + self._settings.heartbeat_ms
-        return self._now < self._excused_until
+        if self._grace_until == NEVER and self._now - due > LATE_MS:
+            self._grace_until = self._now + self._settings.heartbeat_ms
+        return self._now < self._grace_until
 
     def lost_leader(self, leader: NodeId) -> None:
         """Forget a leader whose process or host closed the link, and prepare to follow it; timers are for
@@ -497,7 +497,7 @@ class Guard:
     def campaign(self, *, force: bool = False) -> None:
         """Let the engine stand for election; `force` overrides the voters' loyalty to a leader that asked for it."""
         self._pre_votes = None
-        if self.stalled or self.joins or not self.is_voter:
+        if self.stalled or self.awaits_founded_quorum or not self.is_voter:
             return
         self.leader, self._leader_heard_at = None, NEVER
         hurried = self._now < self._retry_until
@@ -514,17 +514,17 @@ class Guard:
         self._force = False
         self._check_commit()
 
-    def stick(self, message: Message) -> bool:
-        """Answer whether to refuse a vote because a leader is being heard, or because we are that leader."""
+    def has_live_leader(self, message: Message) -> bool:
+        """Answer whether to refuse a vote because a leader's messages still arrive, or because this node is that leader."""
         if message.get("force", False):
             return False
         if self.engine.role is Role.LEADER:
             return True
         return self._now - self._leader_heard_at < self._settings.election_timeout_min_ms
 
-    def founds(self, message: Message) -> bool:
-        """Answer whether to refuse a vote because the candidate, with nothing in its log, would found a second quorum."""
-        return self.joins and message["last_log_term"] == 0
+    def would_found_another(self, message: Message) -> bool:
+        """Answer whether to refuse a vote because the candidate's log is empty: it would found a second quorum."""
+        return self.awaits_founded_quorum and message["last_log_term"] == 0
 
     def votes(self, source: NodeId, message: Message) -> bool:
         """Count one vote per voter and term: the engine counts messages."""
@@ -541,7 +541,11 @@ class Guard:
         return self._settings.election_timeout_min_ms / 1000
 
     def _on_request_vote(self, source: NodeId, message: Message) -> None:
-        if not self.nack(source, message) and not self.stick(message) and not self.founds(message):
+        if (
+            not self.nack(source, message)
+            and not self.has_live_leader(message)
+            and not self.would_found_another(message)
+        ):
             self._deliver(source, message)
 
     def _on_pre_vote(self, source: NodeId, message: Message) -> None:
@@ -551,7 +555,9 @@ class Guard:
             return
         _, last_index, last_term = self._log[-1]
         lacks_nothing = (message["last_log_term"], message["last_log_index"]) >= (last_term, last_index)
-        granted = lacks_nothing and not self.stick(message) and not self.founds(message)
+        granted = (
+            lacks_nothing and not self.has_live_leader(message) and not self.would_found_another(message)
+        )
         if granted:
             self._postpone()
         self._send(source, {"type": "pre_vote_response", "term": message["term"], "granted": granted})
@@ -584,7 +590,7 @@ class Guard:
         self._answering = message
         self._deliver(source, stripped)
         self._answering = self._proved = None
-        self._hear(source)
+        self._heard_leader(source)
 
     def _refuse_second_leader(self, source: NodeId, message: Message) -> None:
         if message["term"] == self.engine.term and self.engine.role is Role.LEADER:
@@ -667,7 +673,7 @@ class Guard:
             return
         self._refuse_second_leader(source, message)
         self._deliver(source, self.snap(message))
-        self._hear(source)
+        self._heard_leader(source)
         if self.holds(message["index"], message["index_term"]):
             self.acknowledge(source, message["index"])
             return
@@ -742,7 +748,7 @@ class Guard:
 
     def _due_at(self, progress: Progress) -> float:
         """Return when a follower is to hear from us without entries: news of a commit waits a little for the next ones."""
-        has_news = not progress.probing and progress.told_commit < self.engine.commit_index
+        has_news = not progress.probing and progress.sent_commit < self.engine.commit_index
         return progress.sent_at + (COMMIT_NEWS_MS if has_news else self._settings.heartbeat_ms)
 
     def probing(self, peer: NodeId, progress: Progress) -> None:
@@ -788,7 +794,7 @@ class Guard:
 
     def _append(self, peer: NodeId, progress: Progress, *, previous: int, entries: list[Entry]) -> None:
         progress.sent_at = self._now
-        progress.told_commit = self.engine.commit_index
+        progress.sent_commit = self.engine.commit_index
         self._send(
             peer,
             messages.append_entries(
@@ -978,7 +984,7 @@ class Guard:
         if after_sync is not None:
             if after_sync["type"] == "next_node_idx":
                 # A disk may hang for hours: of acknowledgements the newest says it all.
-                self.held = [item for item in self.held if not _says_less(item, target, after_sync)]
+                self.held = [item for item in self.held if not _is_superseded(item, target, after_sync)]
             self.held.append((target, after_sync))
 
     def barrier(self, message: Message) -> tuple[Message | None, Message | None]:
@@ -999,7 +1005,7 @@ class Guard:
         return (message | {"next_node_idx": synced_next} if is_heartbeat else None), message
 
 
-def _says_less(item: tuple[NodeId, Message], target: NodeId, newer: Message) -> bool:
+def _is_superseded(item: tuple[NodeId, Message], target: NodeId, newer: Message) -> bool:
     """Answer whether a message that waits acknowledges no more than a newer one to the same leader in the same term."""
     waiting = item[1]
     return (item[0], waiting["type"], waiting["term"]) == (target, newer["type"], newer["term"]) and waiting[

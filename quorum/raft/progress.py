@@ -28,7 +28,7 @@ class Progress:
     asked_at: float = NEVER
     """When the probe in flight left; NEVER if none is."""
     sent_at: float = NEVER
-    told_commit: int = 0
+    sent_commit: int = 0
     pointer_at: float = NEVER
     caught_up_at: float = NEVER
     """The last time of which it is known that the follower holds all that our log held then."""

@@ -70,7 +70,7 @@ class RaftStatus:
     """Why the snapshot that this node needs to catch up could not be had the last time."""
     entries_untrimmed: int = 0
     """Those applied here behind the snapshot that this node's log stands on."""
-    joins: bool = False
+    awaits_founded_quorum: bool = False
     """This node's log is empty and a linked controller's is not: it neither campaigns nor helps another such node."""
 
 

@@ -14,8 +14,10 @@ from metadata_log.limits import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaftSettings:
-    """What an operator may set; how many trimmed entries are kept for slow followers, and how much of the log, not applied
-    yet, is folded at once by who is elected.
+    """Times in milliseconds.
+
+    `tail_entries`: trimmed entries kept for slow followers. `claim_tail_bytes`: a new leader with more unapplied log than
+    this applies it between heartbeats before it claims.
     """
 
     heartbeat_ms: int = HEARTBEAT_MS

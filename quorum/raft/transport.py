@@ -52,7 +52,7 @@ from metadata_log.limits import (
     RECONNECT_ABSENT_MAX_MS,
     RECONNECT_MAX_MS,
     RECONNECT_MS,
-    UNREACHABLE_TOLD_MS,
+    UNREACHABLE_REPORTED_MS,
 )
 from metadata_log.node.addresses import (
     ADDRESS_BYTES_MAX,
@@ -117,7 +117,7 @@ class _Absence:
 
     address: HostPort
     since_ms: int
-    told: set[tuple[type[Exception], int | None]] = field(default_factory=set)
+    reported: set[tuple[type[Exception], int | None]] = field(default_factory=set)
 
 
 def founding_sha256(voters: Voters) -> bytes:
@@ -454,9 +454,9 @@ class TcpTransport:
         if absence is None or absence.address != address:
             absence = self._absent[peer] = _Absence(address, self.now_ms())
         cause = type(error), getattr(error, "errno", None)
-        if cause in absence.told or self.now_ms() - absence.since_ms < UNREACHABLE_TOLD_MS:
+        if cause in absence.reported or self.now_ms() - absence.since_ms < UNREACHABLE_REPORTED_MS:
             return
-        absence.told.add(cause)
+        absence.reported.add(cause)
         log.warning(
             "raft_peer_unreachable",
             extra={"peer_id": peer, "address": address_text(address), "detail": _why(error)},

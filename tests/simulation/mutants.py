@@ -458,7 +458,7 @@ MUTANTS: Final = (
     Mutant(
         "founds-again",
         "two with empty logs found a quorum beside one who has a log",
-        f"{_G}.founds",
+        f"{_G}.would_found_another",
         _always(False),
         Directed(f"{_ADAPTER_TESTS}::test_who_has_nothing_founds_no_quorum_beside_one_who_has_a_log"),
     ),
@@ -528,7 +528,7 @@ MUTANTS: Final = (
     Mutant(
         "stick",
         "votes against a leader that is heard",
-        f"{_G}.stick",
+        f"{_G}.has_live_leader",
         _always(False),
         Directed(f"{_GUARD_TESTS}::test_stick_a_heard_leader_is_not_voted_away"),
     ),
@@ -579,7 +579,7 @@ MUTANTS: Final = (
     Mutant(
         "hurries",
         "a follower under load never applies",
-        "quorum.raft.adapter:PySyncObjLog._hurries",
+        "quorum.raft.adapter:PySyncObjLog._syncs_first",
         _always_hurries,
         Directed(f"{_ADAPTER_TESTS}::test_a_follower_puts_off_applying_for_a_sync_but_not_for_ever"),
     ),
@@ -960,9 +960,9 @@ MUTANTS: Final = (
         Directed(f"{_GUARD_TESTS}::test_entries_without_content_are_bounded_in_a_message_as_others_are"),
     ),
     Mutant(
-        "excuse",
+        "grace",
         "who was kept from running judges a silence at once",
-        f"{_G}.excuse",
+        f"{_G}.grace",
         _always(False),
         Directed(f"{_GUARD_TESTS}::test_excuse_who_was_kept_from_running_waits_for_one_heartbeat_more"),
     ),

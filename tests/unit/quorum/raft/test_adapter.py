@@ -112,7 +112,7 @@ def test_a_follower_puts_off_applying_for_a_sync_but_not_for_ever(
     follower = next(node for node in quorum.nodes if node is not leader)
     assert leader.log is not None and follower.log is not None
     log = follower.log
-    hurries, written, deliver = log._hurries, log._written, log._on_message
+    hurries, written, deliver = log._syncs_first, log._written, log._on_message
     put_off: list[bool] = []
     mail: list[tuple[Member, Any]] = []
 
@@ -131,7 +131,7 @@ def test_a_follower_puts_off_applying_for_a_sync_but_not_for_ever(
         mail.clear()
         written(batch)
 
-    monkeypatch.setattr(log, "_hurries", watch)
+    monkeypatch.setattr(log, "_syncs_first", watch)
     monkeypatch.setattr(log, "_written", returns)
     monkeypatch.setattr(follower.transport, "on_message", arrives)
     before = frames_of(follower)
@@ -267,7 +267,7 @@ def test_nobody_is_judged_by_words_that_wait_to_be_read(
         pass
 
     if not rule:
-        monkeypatch.setattr(adapter.PySyncObjLog, "_hear", judge_at_once)
+        monkeypatch.setattr(adapter.PySyncObjLog, "_read_sockets", judge_at_once)
     quorum = Quorum()
     quorum.start()
     quorum.write()
@@ -277,7 +277,7 @@ def test_nobody_is_judged_by_words_that_wait_to_be_read(
     assert node.log is not None
     unread: list[tuple[Member, Any]] = []
     asked: list[NodeId] = []
-    carry, judges, deliver = quorum.world.network.carry, Guard.judges, node.log._on_message
+    carry, judges, deliver = quorum.world.network.carry, Guard.may_find_silence, node.log._on_message
 
     def hold(sender: Any, target: NodeId, message: Any) -> None:
         if message["type"] == "pre_vote":
@@ -298,7 +298,7 @@ def test_nobody_is_judged_by_words_that_wait_to_be_read(
         return about_to_judge
 
     quorum.world.network.carry = hold  # type: ignore[method-assign]
-    monkeypatch.setattr(Guard, "judges", judge)
+    monkeypatch.setattr(Guard, "may_find_silence", judge)
     quorum.wait(1.5)
     assert (asked == []) is rule
     assert leader.is_leader() is (rule or deaf == "follower")
@@ -758,7 +758,11 @@ def test_who_has_nothing_founds_no_quorum_beside_one_who_has_a_log() -> None:
     for node in quorum.nodes:
         assert node.log is not None
         told = node.log.status()
-        assert (told.joins, told.elections_total, told.leader_id) == (node is not ignorant, 0, None)
+        assert (told.awaits_founded_quorum, told.elections_total, told.leader_id) == (
+            node is not ignorant,
+            0,
+            None,
+        )
     # The link to that one is gone: a log of which nobody knows is not waited for.
     for node in quorum.nodes:
         assert node.log is not None

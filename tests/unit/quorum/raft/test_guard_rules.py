@@ -238,7 +238,7 @@ def test_prevote_a_lonely_node_keeps_its_term(monkeypatch: pytest.MonkeyPatch, *
 @pytest.mark.parametrize("rule", [True, False])
 def test_stick_a_heard_leader_is_not_voted_away(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
     if not rule:
-        patch(monkeypatch, "stick", lambda *_: False)
+        patch(monkeypatch, "has_live_leader", lambda *_: False)
     quorum = HandQuorum()
     quorum.elect(A)
     request = {
@@ -367,7 +367,7 @@ def test_excuse_who_was_kept_from_running_waits_for_one_heartbeat_more(
     follower is the first to go on; then the leader does.
     """
     if not rule:
-        patch(monkeypatch, "excuse", lambda _guard, _due: False)
+        patch(monkeypatch, "grace", lambda _guard, _due: False)
     quorum = HandQuorum()
     quorum.elect(A)
     quorum.wait(700, B, C)

@@ -18,7 +18,7 @@ from metadata_log.limits import (
     RAFT_MESSAGE_BYTES_MAX,
     RECONNECT_ABSENT_MAX_MS,
     RECONNECT_MAX_MS,
-    UNREACHABLE_TOLD_MS,
+    UNREACHABLE_REPORTED_MS,
 )
 from quorum.raft import transport as transport_module
 from quorum.raft.raft_log import Member, Voters
@@ -1094,13 +1094,13 @@ def test_why_a_voter_cannot_be_dialled_is_told_once_it_lasts(caplog: pytest.LogC
 
         async with one.running():
             assert await told() == []
-            now += UNREACHABLE_TOLD_MS - 1
+            now += UNREACHABLE_REPORTED_MS - 1
             assert await told() == []
             now += 1
             assert await told() == [refused], "once, not at every attempt"
             one.transport._not_reached(NodeId(2), ("127.0.0.1", ports[2]), TimeoutError())
             assert await told() == [refused, (2, address, "no answer within 2000 ms")], "each cause"
-            now += 10 * UNREACHABLE_TOLD_MS
+            now += 10 * UNREACHABLE_REPORTED_MS
             assert len(await told()) == 2
             async with two.running():
                 await until(lambda: linked(one.transport), "linked")
@@ -1108,12 +1108,12 @@ def test_why_a_voter_cannot_be_dialled_is_told_once_it_lasts(caplog: pytest.LogC
                 assert one.transport._absent == {}, "an attempt that failed beside the link says nothing"
             await until(lambda: not linked(one.transport), "lost")
             assert len(await told()) == 2
-            now += UNREACHABLE_TOLD_MS
+            now += UNREACHABLE_REPORTED_MS
             assert (await told())[2:] == [refused], "again, as there was a link in between"
             elsewhere = ("ctl2..example", 9093)
             one.transport.set_addresses({NodeId(2): elsewhere})
             assert len(await told()) == 3
-            now += UNREACHABLE_TOLD_MS
+            now += UNREACHABLE_REPORTED_MS
             (where, why) = (await told())[3][1:]
             assert where == "ctl2..example:9093" and "label empty or too long" in why
             one.transport.set_addresses({})
@@ -1132,7 +1132,7 @@ def test_who_votes_no_more_is_missed_by_nobody(caplog: pytest.LogCaptureFixture)
         one.transport.set_voters(founders(1))
         for _ in range(2):
             await one.transport._dial(NodeId(2))
-            now += UNREACHABLE_TOLD_MS
+            now += UNREACHABLE_REPORTED_MS
         assert caplog.records == []
 
     run(test())
