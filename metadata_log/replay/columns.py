@@ -287,6 +287,7 @@ def position_row(
 def records_of(table: pa.Table) -> Iterator[tuple[int, Record]]:
     """Yield each row's offset and record, type by type: within a type in the table's order.
 
+    A column that an older release did not write gives its field's default.
     Rows that stand for no record (a snapshot's position) are left out. Sensitive values stay as they are shown.
     """
     types = table.column("type").to_numpy()
@@ -295,11 +296,27 @@ def records_of(table: pa.Table) -> Iterator[tuple[int, Record]]:
             continue
         rows = table.take(pa.array(np.flatnonzero(types == type_id)))
         offsets = rows.column("log_offset").to_pylist()
-        fields = [_field_values(rows, name) for name in _COLUMNS[type_id]]
-        make = TYPES[type_id]
+        make: Any = TYPES[type_id]
+        fields = [
+            _field_values(rows, name)
+            if name in rows.column_names
+            else [make._field_defaults.get(field)] * len(offsets)
+            for field, name in zip(make._fields, _COLUMNS[type_id], strict=True)
+        ]
         values: Iterable[tuple[Any, ...]] = zip(*fields, strict=True) if fields else (() for _ in offsets)
         for offset, row in zip(offsets, values, strict=True):
             yield offset, make._make(row)
+
+
+def by_name(table: pa.Table) -> pa.Table:
+    """Return a table with the columns of SCHEMA: null for those it lacks, and without those unknown here."""
+    return pa.Table.from_arrays(
+        [
+            table.column(field.name) if field.name in table.column_names else pa.nulls(len(table), field.type)
+            for field in SCHEMA
+        ],
+        schema=SCHEMA,
+    )
 
 
 def topic_names(table: pa.Table) -> dict[bytes, TopicName]:

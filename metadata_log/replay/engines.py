@@ -20,8 +20,13 @@ class Engine(Protocol[Table]):
 
     name: str
 
-    def parquet(self, files: Sequence[Path], *, where: str = "true") -> Table:
-        """Return the rows of files that share one schema."""
+    def parquet(
+        self, files: Sequence[Path], *, schema: pa.Schema | None = None, where: str = "true"
+    ) -> Table:
+        """Return the rows of files, their columns matched by name: null where a file lacks one.
+
+        With `schema`, the table has exactly its columns; without, those of all files.
+        """
         ...
 
     def kept(self, table: Table, *, where: str = "true", in_one_piece: bool = False) -> Table:
@@ -60,9 +65,16 @@ class DuckDb:
         self._connection.execute(_MACROS)
         self._views = 0
 
-    def parquet(self, files: Sequence[Path], *, where: str = "true") -> str:
+    def parquet(self, files: Sequence[Path], *, schema: pa.Schema | None = None, where: str = "true") -> str:
         paths = ", ".join("'" + str(path).replace("'", "''") + "'" for path in files)
-        return self._view(f"SELECT * FROM read_parquet([{paths}], hive_partitioning = false) WHERE {where}")  # noqa: S608 paths are quoted
+        found = f"read_parquet([{paths}], hive_partitioning = false, union_by_name = true)"
+        if schema is None:
+            return self._view(f"SELECT * FROM {found} WHERE {where}")  # noqa: S608 paths are quoted
+        empty = self.of_arrow(schema.empty_table())
+        columns = ", ".join(f'"{name}"' for name in schema.names)
+        return self._view(
+            f"SELECT {columns} FROM (FROM {empty} UNION ALL BY NAME FROM {found}) WHERE {where}"  # noqa: S608 paths are quoted
+        )
 
     def of_arrow(self, table: pa.Table) -> str:
         """Return a table of rows in memory."""
@@ -108,8 +120,18 @@ class Spark:
     def __init__(self, session: "SparkSession") -> None:
         self._session = session
 
-    def parquet(self, files: Sequence[Path], *, where: str = "true") -> "DataFrame":
-        return self._session.read.parquet(*(str(path) for path in files)).where(where)
+    def parquet(
+        self, files: Sequence[Path], *, schema: pa.Schema | None = None, where: str = "true"
+    ) -> "DataFrame":
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        reader = self._session.read
+        reader = (
+            reader.option("mergeSchema", "true")
+            if schema is None
+            else reader.schema(from_arrow_schema(schema))
+        )
+        return reader.parquet(*(str(path) for path in files)).where(where)
 
     def kept(self, table: "DataFrame", *, where: str = "true", in_one_piece: bool = False) -> "DataFrame":
         chosen = table.where(where)

@@ -34,7 +34,7 @@ from metadata_log.errors import (
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.node.durable_files import renamed_os_errors, replace_file, sync_directory
 from metadata_log.records.snapshots import RequestResultRecord, SnapshotHeaderRecord
-from metadata_log.replay.columns import SCHEMA, Columns, position_row, shown_records, topic_names
+from metadata_log.replay.columns import SCHEMA, Columns, by_name, position_row, shown_records, topic_names
 from metadata_log.replay.digest import apply_all, digest_of, exported_digest, image_of_snapshot
 from metadata_log.replay.engines import DuckDb
 from metadata_log.replay.state import State, state_of
@@ -188,7 +188,7 @@ class _Run:
             self._take_state(pq.read_table(directory / end.path, partitioning=None))
 
     def _take_state(self, state: pa.Table) -> None:
-        self._state = state
+        self._state = by_name(state)
         self.image = image_of_snapshot(state)
         position = state.filter(pa.compute.equal(state.column("type"), 1002))
         self._columns = Columns(

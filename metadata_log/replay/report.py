@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from metadata_log.ids import NO_LEADER
 from metadata_log.records.configs import CLUSTER_DEFAULT, TOPIC
+from metadata_log.replay.columns import SCHEMA
 from metadata_log.replay.digest import digest_of
 from metadata_log.replay.engines import DuckDb, Engine, engine_of, rows
 from metadata_log.replay.state import state_at
@@ -70,7 +71,7 @@ def report(spark: "SparkSession | DuckDb", export: Path) -> str:
 
 
 def _sections(engine: Engine[Any], export: Export) -> Iterable[str]:
-    records = engine.parquet(export.paths(RECORDS))
+    records = engine.parquet(export.paths(RECORDS), schema=SCHEMA)
     changes = engine.parquet(export.paths(PARTITION_CHANGES))
     broker_changes = engine.parquet(export.paths(BROKER_CHANGES))
     brokers = _fetch(engine, broker_state_intervals(engine, export))

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from metadata_log.errors import DamagedFile, InvalidRequest, OffsetCompacted, OffsetInFuture
 from metadata_log.node.durable_files import crc_of_json, renamed_os_errors
+from metadata_log.replay.columns import SCHEMA
 from metadata_log.replay.engines import Engine
 
 Table = TypeVar("Table")
@@ -186,4 +187,4 @@ def records_below(engine: Engine[Table], export: Export, end_offset: int) -> Tab
     files = export.paths(RECORDS, below=max(end_offset, 1))  # at least one: it tells the engine the columns
     if export.first_offset > 0:
         files += export.paths(SNAPSHOTS, below=None)[:1]
-    return engine.parquet(files, where=f"log_offset < {end_offset}")
+    return engine.parquet(files, schema=SCHEMA, where=f"log_offset < {end_offset}")

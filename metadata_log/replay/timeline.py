@@ -4,6 +4,7 @@ from typing import Any, TypeVar
 
 import pyarrow.parquet as pq
 
+from metadata_log.replay.columns import SCHEMA
 from metadata_log.replay.engines import Engine
 from metadata_log.replay.tables import (
     BROKER_CHANGES,
@@ -41,7 +42,7 @@ def controller_failovers(engine: Engine[Table], export: Export) -> Table:
     return engine.analysis(
         "controller_failovers",
         {"end_ms": end_ms(export), "end_offset": export.end_offset},
-        records=engine.parquet(export.paths(RECORDS)),
+        records=engine.parquet(export.paths(RECORDS), schema=SCHEMA),
     )
 
 
