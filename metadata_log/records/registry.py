@@ -20,16 +20,17 @@ from metadata_log.records.declaration import declaration_of, json_names_of, show
 from metadata_log.records.rows import reader_of
 
 SUBJECTS: Final[tuple[ModuleType, ...]] = (
-    quorum,
-    features,
-    brokers,
     topics,
     partitions,
+    brokers,
     configs,
+    features,
     producer_ids,
+    quorum,
     snapshots,
 )
-"""What the log speaks of. A subject has the same name in every room that has a file for it."""
+"""What the log speaks of. A subject has the same name in every room that has a file for it; exported columns come in this
+order."""
 
 Record: TypeAlias = (
     quorum.Record

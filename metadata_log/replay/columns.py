@@ -6,35 +6,20 @@ whether it starts from nothing or from a snapshot, and one SQL text does it.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from metadata_log.batch import RecordBatch
-from metadata_log.ids import Uuid, uuid_from_text, uuid_text
-from metadata_log.records.brokers import BrokerEndpoint, FeatureRange, RegisterBrokerRecord
+from metadata_log.ids import uuid_from_text
 from metadata_log.records.declaration import shown
-from metadata_log.records.quorum import ControllerClaimRecord, Voter, VoterEndpoint, VotersRecord
 from metadata_log.records.registry import TYPE_IDS, TYPES, Record
 from metadata_log.records.snapshots import SnapshotHeaderRecord
 from metadata_log.records.topics import TopicRecord
-
-_INTEGERS: Final = pa.list_(pa.field("element", pa.int32()))
-_TEXTS: Final = pa.list_(pa.field("element", pa.string()))
-_ENDPOINT: Final = pa.struct([("name", pa.string()), ("host", pa.string()), ("port", pa.int32())])
-_BROKER_ENDPOINT: Final = pa.struct([*_ENDPOINT, ("security_protocol", pa.int32())])
-_FEATURE: Final = pa.struct([("name", pa.string()), ("min", pa.int32()), ("max", pa.int32())])
-_VOTER: Final = pa.struct(
-    [
-        ("id", pa.int32()),
-        ("directory_id", pa.string()),
-        ("endpoints", pa.list_(pa.field("element", _ENDPOINT))),
-        ("min", pa.int32()),
-        ("max", pa.int32()),
-    ]
-)
+from metadata_log.replay.subjects.registry import SUBJECTS
+from metadata_log.replay.subjects.subject import UuidTexts
 
 SCHEMA: Final = pa.schema(
     [
@@ -55,89 +40,25 @@ SCHEMA: Final = pa.schema(
         ("cause_code", pa.string()),
         ("cause_ref", pa.int64()),
         ("cause_detail", pa.string()),
-        # Topics and partitions. `topic_seq` is the offset of the Topic record: the topic's number, dense enough.
-        ("topic_id", pa.string()),
-        ("topic_name", pa.string()),
-        ("topic_seq", pa.int64()),
-        ("partition", pa.int32()),
-        ("leader", pa.int32()),
-        ("leader_epoch", pa.int32()),
-        ("partition_epoch", pa.int32()),
-        ("leader_recovery_state", pa.int32()),
-        ("replicas", _INTEGERS),
-        ("isr", _INTEGERS),
-        ("adding_replicas", _INTEGERS),
-        ("removing_replicas", _INTEGERS),
-        ("eligible_leader_replicas", _INTEGERS),
-        ("last_known_elr", _INTEGERS),
-        ("directories", _TEXTS),
-        # Brokers.
-        ("broker_id", pa.int32()),
-        ("broker_epoch", pa.int64()),
-        ("incarnation_id", pa.string()),
-        ("fenced", pa.bool_()),
-        ("in_controlled_shutdown", pa.bool_()),
-        ("rack", pa.string()),
-        ("endpoints", pa.list_(pa.field("element", _BROKER_ENDPOINT))),
-        ("features", pa.list_(pa.field("element", _FEATURE))),
-        ("log_dirs", _TEXTS),
-        ("cordoned_log_dirs", _TEXTS),
-        # Configs, features, producer ids, the quorum.
-        ("resource_type", pa.int32()),
-        ("resource_name", pa.string()),
-        ("config_name", pa.string()),
-        ("config_value", pa.string()),
-        ("feature_name", pa.string()),
-        ("feature_level", pa.int32()),
-        ("next_producer_id", pa.int64()),
-        ("kraft_version", pa.int32()),
-        ("cluster_id", pa.string()),
-        ("voters", pa.list_(pa.field("element", _VOTER))),
+        *(field for subject in SUBJECTS.values() for field in subject.fields),
     ]
 )
 
-_COLUMNS: Final[Mapping[int, tuple[str | None, ...]]] = {
-    0: (
-        *("broker_id", "incarnation_id", "broker_epoch", "endpoints", "features", "rack", "fenced"),
-        *("in_controlled_shutdown", "log_dirs", "cordoned_log_dirs"),
-    ),
-    1: ("broker_id", "broker_epoch"),
-    2: ("topic_id", "topic_name"),
-    3: (
-        *("topic_id", "partition", "replicas", "isr", "leader", "leader_epoch", "partition_epoch"),
-        *("leader_recovery_state", "adding_replicas", "removing_replicas", "eligible_leader_replicas"),
-        *("last_known_elr", "directories"),
-    ),
-    4: ("resource_type", "resource_name", "config_name", "config_value"),
-    5: (
-        *("topic_id", "partition", "leader", "isr", "replicas", "adding_replicas", "removing_replicas"),
-        *("leader_recovery_state", "eligible_leader_replicas", "last_known_elr", "directories"),
-    ),
-    9: ("topic_id",),
-    12: ("feature_name", "feature_level"),
-    15: ("broker_id", "broker_epoch", "next_producer_id"),
-    17: ("broker_id", "broker_epoch", "fenced", "in_controlled_shutdown", "log_dirs", "cordoned_log_dirs"),
-    20: (),
-    1000: ("controller_id", "controller_epoch", "cluster_id"),
-    1004: ("kraft_version",),
-    1005: ("voters",),
+_COLUMNS: Final[Mapping[int, tuple[str, ...]]] = {
+    TYPE_IDS[of]: columns for subject in SUBJECTS.values() for of, columns in subject.columns.items()
 }
 """Which column holds which field of a record type. The types that only a snapshot file holds have none: request
 results are no part of the state, and a snapshot's position is written by `position_row`."""
+_TO_COLUMN: Final = {name: turn for subject in SUBJECTS.values() for name, turn in subject.to_column.items()}
+_FROM_COLUMN: Final = {
+    name: turn for subject in SUBJECTS.values() for name, turn in subject.from_column.items()
+}
 
 _POSITION_COLUMNS: Final = frozenset({"controller_id", "controller_epoch"})
 """Filled for every row, from the frame and the claim in force."""
 _SNAPSHOT_HEADER: Final = TYPE_IDS[SnapshotHeaderRecord]
 _TYPE_NAMES: Final = {type_id: of.__name__.removesuffix("Record") for type_id, of in TYPES.items()}
-_TOPIC_TYPES: Final = (2, 3, 5, 9)
-
-
-class _UuidTexts(dict[bytes, str]):
-    """Texts of uuids, each made once: a log names few topics and directories very often."""
-
-    def __missing__(self, uuid: bytes) -> str:
-        text = self[uuid] = uuid_text(uuid)
-        return text
+_TOPIC_TYPES: Final = frozenset(type_id for type_id, names in _COLUMNS.items() if "topic_id" in names)
 
 
 class TopicName(NamedTuple):
@@ -153,7 +74,7 @@ class Columns:
     ) -> None:
         self.controller_id = controller_id
         self._topics: dict[bytes, TopicName] = dict(topics or {})
-        self._uuids = _UuidTexts()
+        self._uuids = UuidTexts()
 
     def table(self, batches: Sequence[RecordBatch], records: Sequence[Record]) -> pa.Table:
         """Return the records of `batches`, one row each, in order of offset; `records` are `shown_records` of them."""
@@ -355,49 +276,6 @@ def _spread(parts: Sequence[tuple[Any, pa.Array]], count: int) -> pa.Array:
     return values.take(pa.array(rows, mask=absent))
 
 
-def _uuid_column(values: Sequence[bytes | None], texts: _UuidTexts) -> list[str | None]:
-    return [None if value is None else texts[value] for value in values]
-
-
-def _uuids_column(values: Sequence[Sequence[bytes] | None], texts: _UuidTexts) -> list[list[str] | None]:
-    return [None if value is None else [texts[uuid] for uuid in value] for value in values]
-
-
-def _objects(fields: Sequence[str]) -> Callable[[Sequence[Any], _UuidTexts], list[Any]]:
-    def to_column(values: Sequence[Any], _texts: _UuidTexts) -> list[Any]:
-        return [[dict(zip(fields, item, strict=True)) for item in value] for value in values]
-
-    return to_column
-
-
-def _voters_column(values: Sequence[tuple[Voter, ...]], texts: _UuidTexts) -> list[Any]:
-    return [
-        [
-            {
-                "id": voter.node_id,
-                "directory_id": texts[voter.directory_id],
-                "endpoints": [endpoint._asdict() for endpoint in voter.endpoints],
-                "min": voter.min_version,
-                "max": voter.max_version,
-            }
-            for voter in voters
-        ]
-        for voters in values
-    ]
-
-
-_TO_COLUMN: Final[Mapping[str, Callable[[Sequence[Any], _UuidTexts], Sequence[Any]]]] = {
-    "topic_id": _uuid_column,
-    "incarnation_id": _uuid_column,
-    "directories": _uuids_column,
-    "log_dirs": _uuids_column,
-    "cordoned_log_dirs": _uuids_column,
-    "endpoints": _objects(("name", "host", "port", "security_protocol")),
-    "features": _objects(("name", "min", "max")),
-    "voters": _voters_column,
-}
-
-
 def _field_values(rows: pa.Table, name: str | None) -> list[Any]:
     assert name is not None
     column: list[Any] = rows.column(name).to_pylist()
@@ -407,35 +285,3 @@ def _field_values(rows: pa.Table, name: str | None) -> list[Any]:
     if pa.types.is_list(SCHEMA.field(name).type):
         return [None if value is None else tuple(value) for value in column]
     return column
-
-
-def _uuids(texts: Sequence[str]) -> tuple[Uuid, ...]:
-    return tuple(map(uuid_from_text, texts))
-
-
-def _voters(rows: Sequence[Mapping[str, Any]]) -> tuple[Voter, ...]:
-    return tuple(
-        Voter(
-            row["id"],
-            uuid_from_text(row["directory_id"]),
-            tuple(VoterEndpoint(**endpoint) for endpoint in row["endpoints"]),
-            row["min"],
-            row["max"],
-        )
-        for row in rows
-    )
-
-
-_FROM_COLUMN: Final[Mapping[str, Callable[[Any], Any]]] = {
-    "topic_id": uuid_from_text,
-    "incarnation_id": uuid_from_text,
-    "directories": _uuids,
-    "log_dirs": _uuids,
-    "cordoned_log_dirs": _uuids,
-    "endpoints": lambda rows: tuple(BrokerEndpoint(**row) for row in rows),
-    "features": lambda rows: tuple(FeatureRange(*row.values()) for row in rows),
-    "voters": _voters,
-}
-
-assert len(_COLUMNS[TYPE_IDS[RegisterBrokerRecord]]) == len(RegisterBrokerRecord._fields)
-assert set(_COLUMNS) >= {TYPE_IDS[ControllerClaimRecord], TYPE_IDS[VotersRecord]}

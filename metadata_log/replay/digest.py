@@ -63,14 +63,7 @@ def state_digest(
 
 def digest_of(engine: Engine[Table], state: State[Table]) -> str:
     """Return the digest of a state of tables, all but the last hash computed by the engine."""
-    lines = engine.analysis(
-        "state_lines",
-        topics=state.topics,
-        partitions=state.partitions,
-        brokers=state.brokers,
-        configs=state.configs,
-        cluster=state.cluster,
-    )
+    lines = engine.union(*(engine.analysis(f"lines_{name}", rows=part) for name, part in state.parts.items()))
     buckets = list(EMPTY_BUCKETS)
     for bucket, count, x1, x2 in rows(engine.arrow(engine.analysis("state_buckets", lines=lines))):
         buckets[int(bucket, 16)] = (count, x1, x2)

@@ -1,6 +1,7 @@
 """Edge: the two SQL engines behind one face: Spark, and DuckDB for answers in milliseconds."""
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
@@ -34,6 +35,10 @@ class Engine(Protocol[Table]):
 
         A small table is cheaper `in_one_piece`: nothing that is made of it alone needs an exchange.
         """
+        ...
+
+    def union(self, *tables: Table) -> Table:
+        """Return the rows of tables that share one schema."""
         ...
 
     def analysis(self, name: str, numbers: Mapping[str, int] = {}, /, **tables: Table) -> Table:
@@ -90,7 +95,6 @@ class DuckDb:
         return name
 
     def union(self, *tables: str) -> str:
-        """Return the rows of tables that share one schema."""
         return self._view(" UNION ALL ".join(f"FROM {table}" for table in tables))
 
     def analysis(self, name: str, numbers: Mapping[str, int] = {}, /, **tables: str) -> str:
@@ -136,6 +140,9 @@ class Spark:
     def kept(self, table: "DataFrame", *, where: str = "true", in_one_piece: bool = False) -> "DataFrame":
         chosen = table.where(where)
         return (chosen.coalesce(1) if in_one_piece else chosen).localCheckpoint()
+
+    def union(self, *tables: "DataFrame") -> "DataFrame":
+        return reduce(lambda one, other: one.unionAll(other), tables)
 
     def analysis(self, name: str, numbers: Mapping[str, int] = {}, /, **tables: "DataFrame") -> "DataFrame":
         return self._session.sql(spark_text(name), **numbers, **tables)

@@ -38,6 +38,7 @@ from metadata_log.replay.columns import SCHEMA, Columns, by_name, position_row, 
 from metadata_log.replay.digest import apply_all, digest_of, exported_digest, image_of_snapshot
 from metadata_log.replay.engines import DuckDb
 from metadata_log.replay.state import State, state_of
+from metadata_log.replay.subjects.registry import type_ids
 from metadata_log.replay.tables import (
     BROKER_CHANGES,
     FAMILIES,
@@ -258,7 +259,9 @@ class _Run:
                 self._segment = self._begin_segment(batches[0].base_offset)
             # Row groups of their own for what is not about partitions, a hundredth of a large log: a reader who asks
             # for brokers or topics skips all others by the types in their statistics.
-            of_partitions = pa.compute.is_in(table.column("type"), pa.array((3, 5), pa.int32()))
+            of_partitions = pa.compute.is_in(
+                table.column("type"), pa.array(type_ids(is_large=True), pa.int32())
+            )
             for rows in (table.filter(pa.compute.invert(of_partitions)), table.filter(of_partitions)):
                 if rows.num_rows:
                     self._segment.writer.write_table(rows)
@@ -299,8 +302,7 @@ class _Run:
         self._write_snapshot()
 
     def _state_table(self, duckdb: DuckDb, state: State[str]) -> pa.Table:
-        parts = [state.topics, state.partitions, state.brokers, state.configs, state.cluster]
-        tables = [_with_all_columns(duckdb.arrow(part)) for part in parts]
+        tables = [_with_all_columns(duckdb.arrow(part)) for part in state.parts.values()]
         table = pa.concat_tables([*tables, self._position(self._columns.controller_id)])
         return table.sort_by([("type", "ascending"), ("topic_id", "ascending"), ("partition", "ascending")])
 

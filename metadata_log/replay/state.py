@@ -1,16 +1,14 @@
 """Edge: the state at an offset, as tables."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from metadata_log.replay.engines import Engine
+from metadata_log.replay.subjects.registry import SUBJECTS, type_ids
 from metadata_log.replay.tables import Export, records_below
 
 Table = TypeVar("Table")
-
-_NOT_OF_PARTITIONS: Final = "type IN (0, 1, 2, 4, 9, 12, 15, 17, 1004, 1005)"
-"""A hundredth of a large log, in row groups of its own. Told by what it is, not by what it is not: so a reader can tell
-from a row group's statistics and dictionary that it has none of these."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,11 +16,8 @@ class State(Generic[Table]):
     """What the records below `end_offset` add up to; the columns are those of the records."""
 
     end_offset: int
-    topics: Table
-    partitions: Table
-    brokers: Table
-    configs: Table
-    cluster: Table
+    parts: Mapping[str, Table]
+    """By subject."""
 
 
 def state_at(engine: Engine[Table], export: Export, end_offset: int | None = None) -> State[Table]:
@@ -37,13 +32,16 @@ def state_at(engine: Engine[Table], export: Export, end_offset: int | None = Non
 
 def state_of(engine: Engine[Table], records: Table, *, end_offset: int) -> State[Table]:
     """Return what rows of records, or of a snapshot and the records after it, add up to."""
-    others = engine.kept(records, where=_NOT_OF_PARTITIONS, in_one_piece=True)
-    topics = engine.analysis("state_topics", records=others)
-    return State(
-        end_offset=end_offset,
-        topics=topics,
-        partitions=engine.analysis("state_partitions", records=records, others=others),
-        brokers=engine.analysis("state_brokers", records=others),
-        configs=engine.analysis("state_configs", records=others, topics=topics),
-        cluster=engine.analysis("state_cluster", records=others),
-    )
+    # A hundredth of a large log, in row groups of its own. Named by what they are, not by what they are not: so a reader can
+    # tell from a row group's statistics and dictionary that it has none of these.
+    small = ", ".join(map(str, type_ids(is_large=False)))
+    others = engine.kept(records, where=f"type IN ({small})", in_one_piece=True)
+    parts: dict[str, Table] = {}
+    for name, subject in SUBJECTS.items():
+        parts[name] = engine.analysis(
+            f"state_{name}",
+            records=records if subject.is_large else others,
+            others=others,
+            **{needed: parts[needed] for needed in subject.after},
+        )
+    return State(end_offset=end_offset, parts=parts)

@@ -78,10 +78,6 @@ def _answers(engine: Engine[Any], export: Export) -> dict[str, list[str]]:
         "leader_intervals": leader_intervals(engine, export),
         "broker_state_intervals": broker_state_intervals(engine, export),
         "controller_failovers": controller_failovers(engine, export),
-        "topics": state.topics.by_id,
-        "partitions": state.partitions,
-        "brokers": state.brokers,
-        "configs": state.configs,
-        "cluster": state.cluster,
+        **state.parts,
     }
     return {name: sorted(map(repr, rows(engine.arrow(table)))) for name, table in tables.items()}

@@ -1,0 +1,18 @@
+-- One line of text per entity, the digest's input. Free text as hex of its UTF-8, uuids as 32 hex digits, lists
+-- joined by commas, booleans as 0 and 1, null as nothing.
+SELECT
+    CASE type
+        WHEN 12 THEN 'f|' || lower(hex(feature_name)) || '|' || feature_level
+        WHEN 15 THEN 'i|' || next_producer_id
+        ELSE 'q|' || kraft_version
+    END AS line
+FROM {rows}
+WHERE type IN (12, 15, 1004)
+UNION ALL
+SELECT
+    'v|' || v.id || '|' || lower(hex(unbase64(translate(v.directory_id, '-_', '+/') || '==')))
+    || '|' || array_join(
+        transform(v.endpoints, e -> lower(hex(e.name)) || ':' || lower(hex(e.host)) || ':' || e.port), ','
+    )
+    || '|' || v.min || '|' || v.max
+FROM (SELECT explode(voters) AS v FROM {rows} WHERE type = 1005)

@@ -1,0 +1,72 @@
+"""Pure: brokers as columns."""
+
+from typing import Final
+
+import pyarrow as pa
+
+from metadata_log.ids import uuid_from_text
+from metadata_log.records.brokers import (
+    BrokerEndpoint,
+    BrokerRegistrationChangeRecord,
+    FeatureRange,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+)
+from metadata_log.replay.subjects.subject import (
+    TEXTS,
+    ReplaySubject,
+    objects_column,
+    uuid_column,
+    uuids_column,
+    uuids_of,
+)
+
+_ENDPOINT: Final = pa.struct(
+    [
+        ("name", pa.string()),
+        ("host", pa.string()),
+        ("port", pa.int32()),
+        ("security_protocol", pa.int32()),
+    ]
+)
+_FEATURE: Final = pa.struct([("name", pa.string()), ("min", pa.int32()), ("max", pa.int32())])
+
+SUBJECT: Final = ReplaySubject(
+    fields=(
+        ("broker_id", pa.int32()),
+        ("broker_epoch", pa.int64()),
+        ("incarnation_id", pa.string()),
+        ("fenced", pa.bool_()),
+        ("in_controlled_shutdown", pa.bool_()),
+        ("rack", pa.string()),
+        ("endpoints", pa.list_(pa.field("element", _ENDPOINT))),
+        ("features", pa.list_(pa.field("element", _FEATURE))),
+        ("log_dirs", TEXTS),
+        ("cordoned_log_dirs", TEXTS),
+    ),
+    columns={
+        RegisterBrokerRecord: (
+            *("broker_id", "incarnation_id", "broker_epoch", "endpoints", "features", "rack", "fenced"),
+            *("in_controlled_shutdown", "log_dirs", "cordoned_log_dirs"),
+        ),
+        UnregisterBrokerRecord: ("broker_id", "broker_epoch"),
+        BrokerRegistrationChangeRecord: (
+            *("broker_id", "broker_epoch", "fenced", "in_controlled_shutdown", "log_dirs"),
+            "cordoned_log_dirs",
+        ),
+    },
+    to_column={
+        "incarnation_id": uuid_column,
+        "endpoints": objects_column(("name", "host", "port", "security_protocol")),
+        "features": objects_column(("name", "min", "max")),
+        "log_dirs": uuids_column,
+        "cordoned_log_dirs": uuids_column,
+    },
+    from_column={
+        "incarnation_id": uuid_from_text,
+        "endpoints": lambda rows: tuple(BrokerEndpoint(**row) for row in rows),
+        "features": lambda rows: tuple(FeatureRange(*row.values()) for row in rows),
+        "log_dirs": uuids_of,
+        "cordoned_log_dirs": uuids_of,
+    },
+)

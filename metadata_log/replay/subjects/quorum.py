@@ -1,0 +1,84 @@
+"""Pure: what concerns the whole cluster as columns: features, producer ids, the quorum.
+
+These are a handful of rows, so one table holds them: each further table costs Spark a job.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from metadata_log.ids import uuid_from_text
+from metadata_log.records.features import FeatureLevelRecord
+from metadata_log.records.producer_ids import ProducerIdsRecord
+from metadata_log.records.quorum import (
+    ControllerClaimRecord,
+    NoOpRecord,
+    QuorumVersionRecord,
+    Voter,
+    VoterEndpoint,
+    VotersRecord,
+)
+from metadata_log.replay.subjects.subject import ReplaySubject, UuidTexts
+
+_ENDPOINT: Final = pa.struct([("name", pa.string()), ("host", pa.string()), ("port", pa.int32())])
+_VOTER: Final = pa.struct(
+    [
+        ("id", pa.int32()),
+        ("directory_id", pa.string()),
+        ("endpoints", pa.list_(pa.field("element", _ENDPOINT))),
+        ("min", pa.int32()),
+        ("max", pa.int32()),
+    ]
+)
+
+
+def _voters_column(values: Sequence[tuple[Voter, ...]], texts: UuidTexts) -> list[Any]:
+    return [
+        [
+            {
+                "id": voter.node_id,
+                "directory_id": texts[voter.directory_id],
+                "endpoints": [endpoint._asdict() for endpoint in voter.endpoints],
+                "min": voter.min_version,
+                "max": voter.max_version,
+            }
+            for voter in voters
+        ]
+        for voters in values
+    ]
+
+
+def _voters(rows: Sequence[Mapping[str, Any]]) -> tuple[Voter, ...]:
+    return tuple(
+        Voter(
+            row["id"],
+            uuid_from_text(row["directory_id"]),
+            tuple(VoterEndpoint(**endpoint) for endpoint in row["endpoints"]),
+            row["min"],
+            row["max"],
+        )
+        for row in rows
+    )
+
+
+SUBJECT: Final = ReplaySubject(
+    fields=(
+        ("feature_name", pa.string()),
+        ("feature_level", pa.int32()),
+        ("next_producer_id", pa.int64()),
+        ("kraft_version", pa.int32()),
+        ("cluster_id", pa.string()),
+        ("voters", pa.list_(pa.field("element", _VOTER))),
+    ),
+    columns={
+        FeatureLevelRecord: ("feature_name", "feature_level"),
+        ProducerIdsRecord: ("broker_id", "broker_epoch", "next_producer_id"),
+        NoOpRecord: (),
+        ControllerClaimRecord: ("controller_id", "controller_epoch", "cluster_id"),
+        QuorumVersionRecord: ("kraft_version",),
+        VotersRecord: ("voters",),
+    },
+    to_column={"voters": _voters_column},
+    from_column={"voters": _voters},
+)
