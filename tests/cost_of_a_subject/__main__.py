@@ -1,0 +1,24 @@
+"""Edge: `python -m tests.cost_of_a_subject`: add a made-up subject to a scratch copy, count the files edited, and use it."""
+
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.cost_of_a_subject.scratch import REGISTRIES_MAX, edited_files, make_scratch, new_files
+from tests.cost_of_a_subject.use import use
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory() as directory:
+        root = make_scratch(Path(directory) / "code")
+        for line in use(root, Path(directory) / "cluster"):
+            print(line)
+    print(f"{len(new_files())} new files: {', '.join(new_files())}")
+    print(
+        f"{len(edited_files())} edited files, at most {REGISTRIES_MAX} allowed: {', '.join(edited_files())}"
+    )
+    return 0 if len(edited_files()) <= REGISTRIES_MAX else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
