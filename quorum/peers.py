@@ -11,8 +11,9 @@ from metadata_log.node.addresses import HostPort
 from quorum.applied_listener import AppliedListener
 from quorum.config import ControllerSettings
 from quorum.decide.quorum import identities
+from quorum.raft.handshake import TOO_MANY_OBSERVERS
 from quorum.raft.raft_log import Member
-from quorum.raft.transport import TOO_MANY_OBSERVERS, TcpTransport
+from quorum.raft.transport import TcpTransport
 
 log = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from quorum.fetch.service import FetchService
 from quorum.log.committed_log import CommittedLog
 from quorum.log.repair import LogRepair
 from quorum.log.snapshot_keeper import SnapshotKeeper
+from quorum.raft.handshake import Refusal
 from quorum.raft.raft_log import PeerStatus, RaftStatus, Role
-from quorum.raft.transport import Refusal
 
 READY_WITHIN_MS: Final = 5_000
 """A ready node has seen a commit within this time: an idle leader commits an empty entry every second."""

@@ -35,8 +35,8 @@ from quorum.http.metrics import exposition
 from quorum.log.committed_log import CommittedLog
 from quorum.log.repair import LogRepair
 from quorum.log.snapshot_keeper import SnapshotKeeper
+from quorum.raft.handshake import INCONSISTENT_VOTER_SET, Refusal
 from quorum.raft.raft_log import PeerStatus
-from quorum.raft.transport import INCONSISTENT_VOTER_SET, Refusal
 from quorum.status import QuorumStatus
 from snapshots.store import SnapshotStore
 from tests.unit.quorum.test_controller import Lab, run, setting, settings, spin, uuid

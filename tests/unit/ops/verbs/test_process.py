@@ -69,7 +69,7 @@ def test_the_runbooks_name_whatever_stops_a_process_or_colours_health() -> None:
     for file, code in {
         "ops/health.py": r'"([A-Z]+(?:_[A-Z]+)+)"',
         "quorum/status.py": r'"([A-Z]+(?:_[A-Z]+)+)"',
-        "quorum/raft/transport.py": r'^[A-Z_]+: Final = "([A-Z]+(?:_[A-Z]+)+)"',
+        "quorum/raft/handshake.py": r'^[A-Z_]+: Final = "([A-Z]+(?:_[A-Z]+)+)"',
         "broker_agent/http_api.py": r'reasons = .*"([A-Z_]+)"',
         "broker_agent/agent.py": r'warnings\["([A-Z_]+)"\]',
         "broker_agent/cache.py": r'warnings\["([A-Z_]+)"\]',

@@ -20,17 +20,19 @@ from metadata_log.limits import (
     RECONNECT_MAX_MS,
     UNREACHABLE_REPORTED_MS,
 )
+from quorum.raft import handshake as handshake_module
+from quorum.raft import link as link_module
 from quorum.raft import transport as transport_module
-from quorum.raft.raft_log import Member, Voters
-from quorum.raft.transport import (
+from quorum.raft.handshake import (
     INCONSISTENT_CLUSTER_ID,
     INCONSISTENT_VOTER_SET,
     TOO_MANY_OBSERVERS,
     VOTER_DIRECTORY_CHANGED,
     Hello,
-    TcpTransport,
     founding_sha256,
 )
+from quorum.raft.raft_log import Member, Voters
+from quorum.raft.transport import TcpTransport
 
 DEADLINE_S = 30.0
 GRACE_MS = 20
@@ -489,7 +491,7 @@ def test_our_own_id_is_refused(directory_id: Uuid) -> None:
 
 
 def test_observers_are_bounded_and_voters_are_not_kept_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport_module, "CONTROLLERS_MAX", 2)
+    monkeypatch.setattr(handshake_module, "CONTROLLERS_MAX", 2)
 
     async def test() -> None:
         one, _, ports = pair()
@@ -757,7 +759,7 @@ def test_of_two_links_that_crossed_the_lower_id_keeps_that_of_the_other() -> Non
 
 
 def test_an_attempt_ends_when_the_other_end_came_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport_module, "HANDSHAKE_TIMEOUT_MS", 600_000)  # it does not end of itself
+    monkeypatch.setattr(link_module, "HANDSHAKE_TIMEOUT_MS", 600_000)  # it does not end of itself
 
     async def test() -> None:
         one, _, ports = pair()
@@ -899,7 +901,7 @@ def test_a_peer_that_dies_is_lost_by_the_peer(abruptly: bool) -> None:
 
 @pytest.mark.parametrize("said", [b"", b"\x00\x00", frame({"type": "hello"})[:-1]])
 def test_a_half_open_handshake_is_ended(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport_module, "HANDSHAKE_TIMEOUT_MS", 50)
+    monkeypatch.setattr(link_module, "HANDSHAKE_TIMEOUT_MS", 50)
 
     async def test() -> None:
         one, _, ports = pair()
@@ -927,7 +929,7 @@ def test_of_too_many_handshakes_the_oldest_gives_way(monkeypatch: pytest.MonkeyP
 
 def test_silent_strangers_keep_no_voter_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport_module, "RAFT_HANDSHAKES_MAX", 2)
-    monkeypatch.setattr(transport_module, "HANDSHAKE_TIMEOUT_MS", 600_000)  # they do not go of themselves
+    monkeypatch.setattr(link_module, "HANDSHAKE_TIMEOUT_MS", 600_000)  # they do not go of themselves
 
     async def test() -> None:
         one, two, ports = pair()
@@ -983,7 +985,7 @@ def test_a_newer_link_of_the_same_peer_replaces_the_older() -> None:
 
 
 def test_a_link_with_too_much_unsent_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport_module, "RAFT_OUTBOX_BYTES_MAX", 100_000)
+    monkeypatch.setattr(link_module, "RAFT_OUTBOX_BYTES_MAX", 100_000)
 
     async def test() -> None:
         one, _, ports = pair()

@@ -1,0 +1,162 @@
+"""Pure: what two controllers say to each other before they are linked: who each is, and whether the other admits it.
+
+    hello                        {type "hello", version 2, cluster_id str, node_id int, directory_id bin,
+                                  http str, raft str, founding bin}
+    verdict                      {type "welcome"} or {type "refused", error str, message str}
+
+`http` is the node's URL without trailing slash (at most 2,000 bytes), `raft` the "host:port" where others
+reach it. `founding` is `founding_sha256` of the settings' voters while the node's log has no voters of its own,
+else empty: two nodes that would found different quorums refuse each other; once there are voters, only the
+log is asked.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgpack
+
+from metadata_log.ids import NodeId, Uuid, uuid_text
+from metadata_log.limits import CONTROLLERS_MAX
+from metadata_log.node.addresses import ADDRESS_BYTES_MAX, URL_BYTES_MAX, is_address, is_node_url
+from quorum.raft.messages import INTEGER_MAX
+from quorum.raft.raft_log import Member, Voters
+from quorum.raft.voters import to_rows
+
+INCONSISTENT_CLUSTER_ID: Final = "INCONSISTENT_CLUSTER_ID"
+INCONSISTENT_VOTER_SET: Final = "INCONSISTENT_VOTER_SET"
+VOTER_DIRECTORY_CHANGED: Final = "VOTER_DIRECTORY_CHANGED"
+TOO_MANY_OBSERVERS: Final = "TOO_MANY_OBSERVERS"
+REFUSALS: Final = frozenset(
+    {INCONSISTENT_CLUSTER_ID, INCONSISTENT_VOTER_SET, VOTER_DIRECTORY_CHANGED, TOO_MANY_OBSERVERS}
+)
+
+_VERSION: Final = 2
+_REFUSAL_LENGTH_MAX: Final = 1_000
+_CLUSTER_ID_LENGTH: Final = 22
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """Who a node is, as it tells the others; the fields are those of the message."""
+
+    cluster_id: str
+    node_id: NodeId
+    directory_id: Uuid
+    http: str
+    raft: str
+    founding: bytes
+
+    @property
+    def member(self) -> Member:
+        return Member(self.node_id, self.directory_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a node will not talk to another; `error` is one of REFUSALS."""
+
+    error: str
+    message: str
+
+
+def founding_sha256(voters: Voters) -> bytes:
+    """Return the digest by which two nodes see that they would found the same quorum.
+
+    Of ids and directories; an address may differ by who looks at it.
+    """
+    return hashlib.sha256(msgpack.packb(to_rows(voters))).digest()
+
+
+def objection_to(
+    hello: Hello, *, own: Hello, dialled: NodeId | None, voters: Voters, linked: Mapping[NodeId, Uuid]
+) -> Refusal | None:
+    """Return why this node refuses a link to the node that sent `hello`; None if it admits it.
+
+    `dialled` is the node whose address was dialled, if this node dialled; `linked` maps each linked peer to its directory.
+    """
+    peer = hello.node_id
+    if hello.cluster_id != own.cluster_id:
+        what = f"node {own.node_id} belongs to cluster {own.cluster_id}, node {peer} to {hello.cluster_id}"
+        return Refusal(INCONSISTENT_CLUSTER_ID, what)
+    if dialled is not None and peer != dialled:
+        return Refusal(INCONSISTENT_VOTER_SET, f"the address of node {dialled} is answered by node {peer}")
+    if hello.founding and own.founding and hello.founding != own.founding:
+        what = f"nodes {own.node_id} and {peer} have different voters in their settings"
+        return Refusal(INCONSISTENT_VOTER_SET, what)
+    if peer == own.node_id:
+        what = (
+            f"node {peer} meets itself, or a copy of its directory"
+            if hello.directory_id == own.directory_id
+            else f"two processes are node {peer}: one has directory {uuid_text(own.directory_id)}, the other "
+            f"{uuid_text(hello.directory_id)}. Stop one of them"
+        )
+        return Refusal(VOTER_DIRECTORY_CHANGED, what)
+    if voters.get(peer) == hello.directory_id:
+        return None
+    if peer in linked and voters.get(peer) == linked[peer]:
+        what = (
+            f"voter {peer} comes with directory {uuid_text(hello.directory_id)}, and still runs under its old one, "
+            f"{uuid_text(linked[peer])}: two processes are node {peer}. Stop one of them"
+        )
+        return Refusal(VOTER_DIRECTORY_CHANGED, what)
+    observers = sum(node_id != peer and voters.get(node_id) != linked[node_id] for node_id in linked)
+    if observers >= CONTROLLERS_MAX:
+        what = f"{observers} controllers that are no voters are linked to node {own.node_id} already"
+        return Refusal(TOO_MANY_OBSERVERS, what)
+    return None
+
+
+def hello_message(hello: Hello) -> dict[str, Any]:
+    return {
+        "type": "hello",
+        "version": _VERSION,
+        "cluster_id": hello.cluster_id,
+        "node_id": hello.node_id,
+        "directory_id": hello.directory_id,
+        "http": hello.http,
+        "raft": hello.raft,
+        "founding": hello.founding,
+    }
+
+
+def hello_from(message: object) -> Hello:
+    match message:
+        case {
+            "type": "hello",
+            "version": 2,
+            "cluster_id": str(cluster_id),
+            "node_id": int(node_id),
+            "directory_id": bytes(directory_id),
+            "http": str(http),
+            "raft": str(raft),
+            "founding": bytes(founding),
+        } if (
+            len(cluster_id) == _CLUSTER_ID_LENGTH
+            and type(node_id) is int  # no bool
+            and 0 <= node_id <= INTEGER_MAX
+            and len(directory_id) == 16
+            and len(http.encode()) <= URL_BYTES_MAX
+            and is_node_url(http)
+            and len(raft.encode()) <= ADDRESS_BYTES_MAX
+            and is_address(raft)
+            and len(founding) in (0, hashlib.sha256().digest_size)
+        ):
+            return Hello(cluster_id, NodeId(node_id), Uuid(directory_id), http, raft, founding)
+    raise ValueError("no hello of version 2")
+
+
+def verdict_message(objection: Refusal | None) -> dict[str, Any]:
+    if objection is None:
+        return {"type": "welcome"}
+    return {"type": "refused", "error": objection.error, "message": objection.message}
+
+
+def refusal_from(message: object) -> Refusal | None:
+    match message:
+        case {"type": "welcome"}:
+            return None
+        case {"type": "refused", "error": str(error), "message": str(text)} if error in REFUSALS:
+            return Refusal(error, text[:_REFUSAL_LENGTH_MAX])
+    raise ValueError("no verdict on our hello")

@@ -1,0 +1,284 @@
+"""Edge: one connection between two controllers: its handshake, the messages both ways, its end.
+
+Bytes, integers big-endian: every message is a u32 length and one msgpack map.
+
+    dialler -> hello             as in `handshake`
+    acceptor -> hello, verdict
+    dialler -> verdict
+    both -> messages             as `messages.check` admits them, once both verdicts are "welcome"
+
+Each side gives its verdict even when the other has refused it, so a node that does not belong here always
+hears why. A refusal counts only where its hearer dialled: a stranger may call himself anything, but does not
+answer at a voter's address. Whatever else arrives (a length out of bounds, no msgpack, an unknown kind) drops
+the link, is counted, and never stops the process.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+
+import msgpack
+
+from metadata_log.errors import InvariantBroken
+from metadata_log.ids import NodeId
+from metadata_log.limits import (
+    HANDSHAKE_TIMEOUT_MS,
+    RAFT_HELLO_BYTES_MAX,
+    RAFT_LINK_TIMEOUT_MS,
+    RAFT_MESSAGE_BYTES_MAX,
+    RAFT_OUTBOX_BYTES_MAX,
+)
+from quorum.raft import messages
+from quorum.raft.handshake import (
+    Hello,
+    Refusal,
+    hello_from,
+    hello_message,
+    refusal_from,
+    verdict_message,
+)
+from quorum.raft.raft_log import Member
+
+_LENGTH_BYTES: Final = 4
+
+
+class LinkOwner(Protocol):
+    """What a link asks of the transport that holds it, and what it reports to it."""
+
+    node_id: NodeId
+    hello: Hello
+    now_ms: Callable[[], int]
+    on_message: Callable[[Member, messages.Message], None]
+
+    def objection(self, hello: Hello, *, dialled: NodeId | None) -> Refusal | None:
+        """Return why this node refuses a link to the node that sent `hello`; None if it admits it."""
+
+    def opened(self, link: "Link") -> None:
+        """Learn that the connection is made; the owner may close it at once."""
+
+    def established(self, link: "Link", hello: Hello) -> None:
+        """Learn that both ends are welcome to each other."""
+
+    def closed(self, link: "Link", peer: NodeId | None, *, by_peer: bool) -> None:
+        """Learn that the connection is lost; `peer` is None if it never said who it is."""
+
+    def refused_by(self, peer: NodeId, refusal: Refusal) -> None:
+        """Learn that the node at the address of `peer` refuses this one."""
+
+    def refusing(self, peer: NodeId, refusal: Refusal) -> None:
+        """Learn that this link refuses `peer`."""
+
+    def foreign(self, peer: NodeId | None, address: object, reason: str) -> None:
+        """Learn that the link is dropped for what arrived on it, or did not, or would not leave."""
+
+    def call(self, callback: Callable[..., None], *arguments: object) -> None:
+        """Call back into the adapter."""
+
+
+class Link(asyncio.Protocol):
+    """One connection, from its handshake to its end."""
+
+    def __init__(self, owner: LinkOwner, dialled: NodeId | None) -> None:
+        self.lost = asyncio.Event()
+        self._owner = owner
+        self._dialled = dialled
+        self._transport: asyncio.Transport | None = None
+        self._received = bytearray()
+        self._outbox: list[bytes] = []
+        self._outbox_bytes = 0
+        self._flushing: asyncio.Handle | None = None
+        self._hello: Hello | None = None
+        """Who it says it is, once it did."""
+        self._objection: Refusal | None = None
+        self._established_at_ms: int | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._closing = False
+        self._ended_by_peer = False
+
+    def age_ms(self) -> int:
+        """Return for how long the link has been established; 0 if it never was."""
+        return 0 if self._established_at_ms is None else self._owner.now_ms() - self._established_at_ms
+
+    def is_answered(self) -> bool:
+        """Answer whether anybody listened there."""
+        return self._transport is not None
+
+    @property
+    def member(self) -> Member:
+        """Who is at the other end; asked of established links only."""
+        assert self._hello is not None
+        return self._hello.member
+
+    @property
+    def _peer(self) -> NodeId | None:
+        return None if self._hello is None else self._hello.node_id
+
+    def is_dialled_by_higher(self) -> bool:
+        return (self._dialled is None) == (self.member.node_id > self._owner.node_id)
+
+    def is_attempt_at(self, peer: NodeId) -> bool:
+        """Answer whether it is our own attempt to link with a peer, and undecided still."""
+        return self._dialled == peer and self._established_at_ms is None and not self._closing
+
+    def may_give_way(self) -> bool:
+        """Answer whether it is another's attempt, and undecided still."""
+        return self._dialled is None and self._established_at_ms is None and not self._closing
+
+    # --- asyncio's calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._owner.opened(self)
+        if self._closing:
+            return
+        _configure(transport.get_extra_info("socket"))
+        loop = asyncio.get_running_loop()
+        self._deadline = loop.call_later(HANDSHAKE_TIMEOUT_MS / 1000, self._handshake_overdue)
+        if self._dialled is not None:
+            self._write_now(hello_message(self._owner.hello))
+
+    def data_received(self, data: bytes) -> None:
+        received = self._received
+        received += data
+        position = 0
+        while not self._closing and len(received) - position >= _LENGTH_BYTES:
+            start = position + _LENGTH_BYTES
+            length = int.from_bytes(received[position:start], "big")
+            limit = RAFT_HELLO_BYTES_MAX if self._established_at_ms is None else RAFT_MESSAGE_BYTES_MAX
+            if length > limit:
+                self._drop(f"a message of {length} bytes; {limit} are allowed")
+                return
+            if len(received) - start < length:
+                break
+            position = start + length
+            try:
+                message = msgpack.unpackb(bytes(received[start:position]), raw=False)
+                if self._established_at_ms is not None:
+                    messages.check(message)
+                else:
+                    self._shake_hands(message)
+                    continue
+            except ValueError as error:
+                self._drop(str(error))
+                return
+            self._owner.call(self._owner.on_message, self.member, message)
+        del received[:position]
+
+    def eof_received(self) -> None:
+        self._ended_by_peer = True
+        if self._transport is not None:
+            self._transport.abort()  # asyncio's own close would first try to send what is left
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        by_peer = self._ended_by_peer or isinstance(exc, ConnectionResetError | BrokenPipeError)
+        self._outbox = []
+        self.lost.set()
+        self._owner.closed(self, self._peer, by_peer=by_peer and not self._closing)
+        self._closing = True
+
+    # --- sending
+
+    def send(self, message: messages.Message) -> None:
+        if self._closing or self._transport is None:
+            return
+        framed = _framed(message)
+        if not self._outbox:
+            self._flushing = asyncio.get_running_loop().call_soon(self.flush)
+        self._outbox.append(framed)
+        self._outbox_bytes += len(framed)
+        if self._outbox_bytes + self._transport.get_write_buffer_size() > RAFT_OUTBOX_BYTES_MAX:
+            self._drop(f"more than {RAFT_OUTBOX_BYTES_MAX} bytes wait to be sent on it")
+
+    @property
+    def closed_here(self) -> bool:
+        """Whether this side closed it: not the other end, nor TCP, whom nobody answered any more."""
+        return self._closing
+
+    def close(self) -> None:
+        """Close from this side, at once; `connection_lost` follows in the loop's next round."""
+        self._closing = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def flush(self) -> None:
+        if not self._outbox:
+            return
+        if self._flushing is not None:
+            self._flushing.cancel()
+        if not self._closing and self._transport is not None:
+            self._transport.write(b"".join(self._outbox))
+        self._outbox = []
+        self._outbox_bytes = 0
+
+    def _write_now(self, *handshake: dict[str, Any]) -> None:
+        assert self._transport is not None
+        self._transport.write(b"".join(map(_framed, handshake)))
+
+    # --- the handshake
+
+    def _shake_hands(self, message: object) -> None:
+        """Take the next message of the handshake.
+
+        Raises:
+            ValueError: it is not what comes next.
+        """
+        owner = self._owner
+        if self._hello is None:
+            self._hello = hello = hello_from(message)
+            self._objection = owner.objection(hello, dialled=self._dialled)
+            if self._objection is not None:
+                owner.refusing(hello.node_id, self._objection)
+            if self._dialled is None:
+                self._write_now(hello_message(owner.hello), verdict_message(self._objection))
+            return
+        refusal = refusal_from(message)
+        if self._dialled is not None:
+            self._write_now(verdict_message(self._objection))
+            if refusal is not None:
+                owner.refused_by(self._dialled, refusal)
+        if refusal is not None or self._objection is not None:
+            self._closing = True
+            assert self._transport is not None
+            self._transport.close()  # not abort: the verdict is to arrive
+            return
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._established_at_ms = owner.now_ms()
+        owner.established(self, self._hello)
+
+    def _handshake_overdue(self) -> None:
+        self._drop(f"no handshake within {HANDSHAKE_TIMEOUT_MS} ms")
+
+    def _drop(self, reason: str) -> None:
+        self._owner.foreign(self._peer, self._address(), reason)
+        self.close()
+
+    def _address(self) -> str:
+        return "" if self._transport is None else str(self._transport.get_extra_info("peername"))
+
+
+def _configure(connection: socket.socket) -> None:
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    seconds = RAFT_LINK_TIMEOUT_MS // 1000
+    for name, value in (
+        ("TCP_KEEPIDLE", 1),
+        ("TCP_KEEPINTVL", 1),
+        ("TCP_KEEPCNT", max(1, seconds - 1)),
+        ("TCP_USER_TIMEOUT", RAFT_LINK_TIMEOUT_MS),
+    ):
+        if hasattr(socket, name):  # not every system has each
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def _framed(message: Mapping[str, Any]) -> bytes:
+    body: bytes = msgpack.packb(message)
+    if len(body) > RAFT_MESSAGE_BYTES_MAX:
+        raise InvariantBroken(
+            f"a message of {len(body)} bytes, type {message.get('type')}, is too large to be sent"
+        )
+    return len(body).to_bytes(_LENGTH_BYTES, "big") + body
