@@ -11,10 +11,12 @@ import pytest
 
 import broker_agent.cache
 import metadata_log.log.recovery
+import metadata_log.node.durable_files
+import quorum.raft.journal.os_disk
 import snapshots.download
 import snapshots.snapshot_file
 from metadata_log.log.segmented_log import SegmentedLog
-from quorum.raft.journal.os_disk import OsDisk, OsFile
+from quorum.raft.journal.os_disk import OsFile
 from tests.powercut.campaign import campaign
 from tests.powercut.disk_model import ROOT, DiskModel, Move, Name, Sync, SyncDirectory, Write
 from tests.powercut.recorder import Recorder, put_tree, tree_of
@@ -77,8 +79,13 @@ def _nothing(*_: object, **__: object) -> None:
         ),
         pytest.param(
             JournalWorkload,
-            lambda: patch.object(OsDisk, "_sync_directory", _nothing),
+            lambda: patch.object(quorum.raft.journal.os_disk, "sync_directory", _nothing),
             id="directory-not-synced",
+        ),
+        pytest.param(
+            NodeWorkload,
+            lambda: patch.object(metadata_log.node.durable_files, "sync_directory", _nothing),
+            id="pointer-without-its-directory",
         ),
         pytest.param(
             NodeWorkload,

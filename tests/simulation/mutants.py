@@ -793,7 +793,7 @@ MUTANTS: Final = (
     Mutant(
         "directory-unsynced",
         "new files have no durable name",
-        "quorum.raft.journal.os_disk:OsDisk._sync_directory",
+        "quorum.raft.journal.os_disk:sync_directory",
         _always(None),
         Directed("tests/powercut/test_powercut.py::test_nothing_promised_is_lost[journal]"),
     ),
