@@ -11,7 +11,6 @@ pickle (`engine.py`).
 import asyncio
 import logging
 import random
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
@@ -56,6 +55,7 @@ from quorum.raft.raft_log import (
 )
 from quorum.raft.raft_settings import RaftSettings
 from quorum.raft.voters import check_one_change, from_command, is_change, to_command
+from quorum.raft.voters_in_force import VotersInForce
 
 log = logging.getLogger(__name__)
 EMPTY_PAYLOAD: Final = bytes([PAYLOAD])
@@ -127,14 +127,7 @@ class PySyncObjLog:
     ) -> None:
         prepare_library()
         self._me = member
-        self._voters = voters
-        """In force."""
-        self._voters_index = 0
-        """Index of the entry that set them; 0: none that is held."""
-        self._base_voters = voters
-        """Those that stand before all entries held."""
-        self._is_set = False
-        """Whether a snapshot says who these are; else the settings do."""
+        self._in_force = VotersInForce(voters, journal)
         self._journal = journal
         self._transport = transport
         self._disk = pointer_disk
@@ -315,19 +308,18 @@ class PySyncObjLog:
                 journal.add(*entry)
         journal.snapshot_index = index
         self._guard.snapshot = SnapshotNews(index, pointer.term, pointer.to_bytes())
-        self._base_voters, self._is_set = pointer.voters, True
+        self._in_force.stand_on(pointer.voters)
         self._applied = RaftPosition((index, pointer.term))
 
     def _begin(self) -> None:
         """Take part under the voters in force, with an engine that knows them."""
-        self._voters_index = self._change_in_force()
-        self._voters = self._voters_set_by(self._voters_index)
-        self._guard.begin_under(self._voters, self._make_engine())
+        self._in_force.begin(self._applied[0])
+        self._guard.begin_under(self._in_force.voters, self._make_engine())
 
     def _make_engine(self) -> "SyncObjEngine":
         self._engine = SyncObjEngine(
             member=self._me,
-            voters=self._voters,
+            voters=self._in_force.voters,
             journal=self._journal,
             guard=self._guard,
             now_ms=self._now_ms,
@@ -341,7 +333,7 @@ class PySyncObjLog:
     def append(self, frames: bytes, voters: Voters | None = None) -> None:
         if not self._is_leader:
             raise NotController("this node does not lead", controller_id=self._guard.leader)
-        if voters == self._voters and not self._is_set and not self._journal.voter_changes:
+        if voters == self._in_force.voters and not self._in_force.is_founded:
             voters = None  # the first entry of each leadership says so
         if voters is not None:
             self.check_change(voters)
@@ -360,11 +352,11 @@ class PySyncObjLog:
         """
         if self._change_pending() or self._committed_term != self._engine.term:
             raise ChangePending("another change of voters may be in flight; try again shortly")
-        check_one_change(self._voters, voters)
+        check_one_change(self._in_force.voters, voters)
 
     def _change_pending(self) -> bool:
         last = self._journal[-1][1] if self._takes_part else 0
-        return self._voters_set_by(last) != self._voters or any(
+        return self._in_force.set_up_to(last) != self._in_force.voters or any(
             proposal.voters is not None for proposal in self._waiting
         )
 
@@ -384,8 +376,8 @@ class PySyncObjLog:
     def transfer_leadership(self, to: NodeId | None) -> None:
         if not self._is_leader:
             raise NotController("this node does not lead", controller_id=self._guard.leader)
-        target = self._guard.successor(self._voters) if to is None else to
-        if target is None or not self._guard.is_linked(self._voters, target):
+        target = self._guard.successor(self._in_force.voters) if to is None else to
+        if target is None or not self._guard.is_linked(self._in_force.voters, target):
             raise InvalidRequest(
                 "no other voter is reachable" if to is None else f"{to} is no other voter that is reachable",
                 node_id=to,
@@ -404,7 +396,7 @@ class PySyncObjLog:
             return  # a newer snapshot was installed meanwhile, or nothing lies behind this one
         before, last = self._journal[index - 1 - base], self._journal[index - base]
         self._pinned.add(snapshot_id)  # until its pointer is written, or a newer one in its stead
-        voters = self._voters_set_by(index)
+        voters = self._in_force.set_up_to(index)
         self._spawn(self._compact(Pointer.to(snapshot_id, before=before, last=last, voters=voters)))
 
     def pinned_snapshots(self) -> frozenset[str]:
@@ -413,13 +405,13 @@ class PySyncObjLog:
     def status(self) -> RaftStatus:
         now, guard = self._now_ms(), self._guard
         syncing_since = self._syncing_since
-        voters = [Member(*item) for item in sorted(self._voters.items())]
+        voters = [Member(*item) for item in sorted(self._in_force.voters.items())]
         observers = [Member(*item) for item in sorted(guard.links.items()) if Member(*item) not in voters]
         return RaftStatus(
             role=self._engine.role if self._takes_part else Role.FOLLOWER,
             leader_id=guard.leader,
             peers=tuple(self._peer_status(peer, now) for peer in (*voters, *observers) if peer != self._me),
-            voters=self._voters,
+            voters=self._in_force.voters,
             is_voter=guard.is_voter,
             change_pending=self._change_pending(),
             elections_total=guard.elections_total,
@@ -472,17 +464,17 @@ class PySyncObjLog:
         now, guard = self._now_ms(), self._guard
         while self._events:
             self._events.popleft()(now)
-            self._follow_voters(now)
+            if self._in_force.follow(self._applied[0]):
+                self._follow_voters(now)
         if self._syncs_first(now):
             return
         self._watch_disk(now)
-        guard.awaits_founded_quorum = (
-            not (self._is_set or self._journal.voter_changes) and self._others_founded()
-        )
+        guard.awaits_founded_quorum = not self._in_force.is_founded and self._others_founded()
         guard.tick(now)
         self._follow_roles()
         self._apply(now)
-        self._follow_voters(now)
+        if self._in_force.follow(self._applied[0]):
+            self._follow_voters(now)
         if self._leads_later and self._applied[1] == self._engine.term:
             self._lead()
         if self._submit(now):
@@ -558,7 +550,7 @@ class PySyncObjLog:
     @property
     def commit_index(self) -> int:
         """Index up to which entries are committed, as far as this node may act on it."""
-        if len(self._voters) == 1 and self._guard.is_voter:
+        if len(self._guard.voters) == 1 and self._guard.is_voter:
             # The engine counts its own entries before they are synced, and here nobody's answer comes after that.
             return min(self._engine.commit_index, self._journal.synced_index)
         return self._engine.commit_index
@@ -620,7 +612,7 @@ class PySyncObjLog:
             command = EMPTY_PAYLOAD + b"".join(parts)
             if parts and self.confirms_voters():
                 self._confirms = False
-                command = to_command(self._voters, b"".join(parts))
+                command = to_command(self._in_force.voters, b"".join(parts))
         self._in_flight.append((self._journal[-1][1] + 1, size))
         self._engine.submit(command)
         return True
@@ -635,48 +627,19 @@ class PySyncObjLog:
         """
         return self._confirms and not self._change_pending()
 
-    def _newest_change(self, index: int) -> int:
-        """Return the newest entry held, up to `index`, that sets the voters; 0 if it is an older one."""
-        changes = self._journal.voter_changes
-        at = bisect_right(changes, index)
-        return changes[at - 1] if at else 0
-
-    def _voters_set_by(self, index: int) -> Voters:
-        """Return the voters that the log has set up to `index`."""
-        journal, change = self._journal, self._newest_change(index)
-        return from_command(journal[change - journal[0][1]][0])[0] if change else self._base_voters
-
-    def _change_in_force(self) -> int:
-        """Return the entry that set the voters in force, 0 if it is an older one than all held."""
-        journal = self._journal
-        changes, proved = journal.voter_changes, max(journal.proved_changes, self._applied[0])
-        if len(changes) > 1:
-            proved = max(proved, changes[-2])
-        if changes and not self._is_set:
-            proved = max(proved, changes[0])  # what founds the quorum says whom the settings named
-        journal.proved_changes = proved
-        return self._newest_change(proved)
-
     def _follow_voters(self, now: float) -> None:
-        """Act under the voters in force, with an engine that knows them, as soon as these change."""
-        index = self._change_in_force()
-        if index == self._voters_index:
-            return
-        self._voters_index, voters = index, self._voters_set_by(index)
-        if voters == self._voters:
-            return
-        guard = self._guard
+        """Act under the voters that are in force now, with an engine that knows them."""
+        guard, voters = self._guard, self._in_force.voters
         role = self._engine.role
         stays = voters.get(self._me.node_id) == self._me.directory_id
         if role is Role.LEADER:
             guard.replicate(now)
             guard.leave_to(None if stays else guard.most_caught_up(voters))
         self._journal.known_commit = self.commit_index
-        self._voters = voters
         guard.begin_under(voters, self._make_engine())
         self._roles.append(Role.FOLLOWER)
         self._follow_roles()
-        log.info("voters_in_force", extra={"voters": sorted(voters), "index": index})
+        log.info("voters_in_force", extra={"voters": sorted(voters), "index": self._in_force.set_at})
         if stays and role is not Role.FOLLOWER:
             # A candidate was asked to stand by a leader that removed itself: news of the commit and request come together.
             guard.campaign(force=True)
@@ -737,7 +700,7 @@ class PySyncObjLog:
         if since is not None and now - since > self._settings.disk_stall_ms and not self._guard.stalled:
             self._guard.stalled = True
             log.warning("disk_stalled", extra={"stalled_ms": round(now - since)})
-            if (self._is_leader or self._leads_later) and len(self._voters) > 1:
+            if (self._is_leader or self._leads_later) and len(self._in_force.voters) > 1:
                 self._guard.step_down(self._engine.term + 1)
 
     def _sync(self, now: float) -> bool:
@@ -822,7 +785,7 @@ class PySyncObjLog:
         """Drop what the pointer on disk covers, but for a tail that spares slow followers a snapshot."""
         self._journal.snapshot_index = pointer.index
         self._guard.snapshot = SnapshotNews(pointer.index, pointer.term, pointer.to_bytes())
-        self._base_voters, self._is_set = pointer.voters, True
+        self._in_force.stand_on(pointer.voters)
         # The entries at index - 1 and index stay in any case.
         keep_from = pointer.index - 1 - self._settings.tail_entries
         position = keep_from - self._journal[0][1]

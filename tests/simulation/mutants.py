@@ -100,10 +100,10 @@ def _commits_with_the_news(_original: Any) -> Any:
 
 
 def _only_what_is_applied(_original: Any) -> Any:
-    def in_force(log: Any) -> Any:
-        return log._newest_change(max([log._applied[0], *log._journal.voter_changes[:1]]))
+    def change_in_force(in_force: Any, applied_index: int) -> Any:
+        return in_force._newest_change(max([applied_index, *in_force._log.voter_changes[:1]]))
 
-    return in_force
+    return change_in_force
 
 
 def _trusts_the_cache(original: Any) -> Any:
@@ -196,10 +196,10 @@ def _may_always_be_new(recover: Any) -> Any:
 
 
 def _forgets_who_voted(original: Any) -> Any:
-    def stand_on(log: Any, pointer: Any) -> None:
-        founders = log._base_voters
-        original(log, pointer)
-        log._base_voters = founders
+    def stand_on(in_force: Any, voters: Any) -> None:
+        founders = in_force._before_log
+        original(in_force, voters)
+        in_force._before_log = founders
 
     return stand_on
 
@@ -451,7 +451,7 @@ MUTANTS: Final = (
     Mutant(
         "voters-too-old",
         "a node acts under voters that two later changes have replaced",
-        "quorum.raft.adapter:PySyncObjLog._change_in_force",
+        "quorum.raft.voters_in_force:VotersInForce._change_in_force",
         _only_what_is_applied,
         Directed(f"{_VOTERS_TESTS}::test_a_change_behind_it_proves_that_one_was_committed"),
     ),
@@ -472,7 +472,7 @@ MUTANTS: Final = (
     Mutant(
         "voters-of-the-settings",
         "after a snapshot the settings say who votes",
-        "quorum.raft.adapter:PySyncObjLog._stand_on",
+        "quorum.raft.voters_in_force:VotersInForce.stand_on",
         _forgets_who_voted,
         Directed(f"{_VOTERS_TESTS}::test_a_snapshots_pointer_says_who_voted_there"),
     ),

@@ -277,7 +277,7 @@ class SimulatedNode:
 
     def has_founded(self) -> bool:
         """Answer whether the log says who votes."""
-        return self.log is not None and (self.log._is_set or bool(self.log._journal.voter_changes))
+        return self.log is not None and self.log._in_force.is_founded
 
     @property
     def member(self) -> Member:
