@@ -17,7 +17,7 @@ from metadata_log.ids import BrokerId, NodeId, Uuid, random_uuid, uuid_from_text
 from metadata_log.node.addresses import HostPort, address_text, http_url, read_address, read_url
 from metadata_log.node.data_directory import Role, format_directory
 from metadata_log.node.durable_files import replace_file
-from metadata_log.wire.shapes import convert, refusal
+from metadata_log.wire.shapes import convert
 from ops.settings import broker_toml, controller_toml
 from quorum.config import ControllerSettings, TimingSettings, VoterSettings
 
@@ -94,12 +94,10 @@ def read_cluster_file(file: Path) -> tuple[str, tuple[Member, ...], tuple[Member
     """
     try:
         value = json.loads(file.read_bytes())
-        version = convert(value, _FileVersion).version
+        version = convert(value, _FileVersion, "cluster").version
         if version != 1:
             raise ValueError(f"version {version} is unknown to this release")
-        found: _ClusterFile = convert(value, _ClusterFile)
-    except msgspec.ValidationError as error:
-        raise _no_cluster(file, refusal("cluster", error)) from error
+        found: _ClusterFile = convert(value, _ClusterFile, "cluster")
     except (OSError, ValueError) as error:
         raise _no_cluster(file, str(error)) from error
     return (

@@ -21,7 +21,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Final, Literal, Required, Self, TypeAlias, TypedDict
 
-import msgspec
 from msgspec import Meta as Bounds
 from msgspec import structs
 
@@ -303,7 +302,7 @@ def read_process_json(path: Path) -> Process | None:
     try:
         fields = json.loads((path / "process.json").read_bytes())
         process: Process = convert(fields, Process)
-    except (OSError, ValueError, msgspec.ValidationError):
+    except (OSError, ValueError):
         return None
     return process
 

@@ -44,28 +44,32 @@ def read_shape(value: object, kind: Any, what: str) -> Any:
         InvalidRequest: names the field that is missing, unknown or of another kind.
     """
     try:
-        return convert(value, kind)
-    except msgspec.ValidationError as error:
-        raise InvalidRequest(refusal(what, error)) from error
+        return convert(value, kind, what)
+    except ValueError as error:
+        raise InvalidRequest(str(error)) from error
 
 
-def convert(value: object, kind: Any) -> Any:
-    """Return plain values as `kind`.
+def convert(value: object, kind: Any, what: str = "") -> Any:
+    """Return plain values as `kind`; `what` names them in a refusal, which never repeats a value.
 
     Raises:
-        msgspec.ValidationError: they are not of that shape.
+        ValueError: names the field that is missing, unknown or of another kind.
     """
-    # Without `builtin_types` msgspec would take text for the base64 of bytes.
-    return msgspec.convert(value, kind, strict=True, builtin_types=(bytes,))
+    try:
+        # Without `builtin_types` msgspec would take text for the base64 of bytes.
+        return msgspec.convert(value, kind, strict=True, builtin_types=(bytes,))
+    except msgspec.ValidationError as error:
+        raise ValueError(_refusal(what, error)) from error
 
 
-def refusal(what: str, error: msgspec.ValidationError) -> str:
+def _refusal(what: str, error: msgspec.ValidationError) -> str:
     """Return msgspec's words with the path first: "topic.partitions: expected int, got str"."""
     reason, _, path = str(error).partition(" - at `")
     if path.startswith("key` in `"):
         reason, path = f"{reason} as a key", path.removeprefix("key` in `")
-    path = path.rstrip("`").removeprefix("$")
-    return f"{what}{path}: {reason[:1].lower()}{reason[1:].replace('`', '')}"
+    place = f"{what}{path.rstrip('`').removeprefix('$')}".removeprefix(".")
+    reason = f"{reason[:1].lower()}{reason[1:].replace('`', '')}"
+    return f"{place}: {reason}" if place else reason
 
 
 def check_text(what: str, text: str, *, bytes_max: int = TEXT_BYTES_MAX) -> None:
