@@ -12,15 +12,16 @@ log is asked.
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Final
 
 import msgpack
+from msgspec import Meta
 
 from metadata_log.ids import NodeId, Uuid, uuid_text
 from metadata_log.limits import CONTROLLERS_MAX
 from metadata_log.node.addresses import ADDRESS_BYTES_MAX, URL_BYTES_MAX, is_address, is_node_url
-from quorum.raft.messages import INTEGER_MAX
+from metadata_log.wire.shapes import INT64_MAX, RawUuid, convert
 from quorum.raft.raft_log import Member, Voters
 from quorum.raft.voters import to_rows
 
@@ -34,16 +35,15 @@ REFUSALS: Final = frozenset(
 
 _VERSION: Final = 2
 _REFUSAL_LENGTH_MAX: Final = 1_000
-_CLUSTER_ID_LENGTH: Final = 22
 
 
 @dataclass(frozen=True, slots=True)
 class Hello:
     """Who a node is, as it tells the others; the fields are those of the message."""
 
-    cluster_id: str
-    node_id: NodeId
-    directory_id: Uuid
+    cluster_id: Annotated[str, Meta(min_length=22, max_length=22)]
+    node_id: Annotated[NodeId, Meta(ge=0, le=INT64_MAX)]
+    directory_id: RawUuid
     http: str
     raft: str
     founding: bytes
@@ -122,29 +122,23 @@ def hello_message(hello: Hello) -> dict[str, Any]:
 
 
 def hello_from(message: object) -> Hello:
+    """Return what the other node said of itself; fields that this release does not know are passed over.
+
+    Raises:
+        ValueError: it is no hello of version 2.
+    """
     match message:
-        case {
-            "type": "hello",
-            "version": 2,
-            "cluster_id": str(cluster_id),
-            "node_id": int(node_id),
-            "directory_id": bytes(directory_id),
-            "http": str(http),
-            "raft": str(raft),
-            "founding": bytes(founding),
-        } if (
-            len(cluster_id) == _CLUSTER_ID_LENGTH
-            and type(node_id) is int  # no bool
-            and 0 <= node_id <= INTEGER_MAX
-            and len(directory_id) == 16
-            and len(http.encode()) <= URL_BYTES_MAX
-            and is_node_url(http)
-            and len(raft.encode()) <= ADDRESS_BYTES_MAX
-            and is_address(raft)
-            and len(founding) in (0, hashlib.sha256().digest_size)
-        ):
-            return Hello(cluster_id, NodeId(node_id), Uuid(directory_id), http, raft, founding)
-    raise ValueError("no hello of version 2")
+        case {"type": "hello", "version": 2}:
+            hello: Hello = convert(message, Hello, "hello")
+        case _:
+            raise ValueError("no hello of version 2")
+    if len(hello.http.encode()) > URL_BYTES_MAX or not is_node_url(hello.http):
+        raise ValueError("hello.http: no URL of a node")
+    if len(hello.raft.encode()) > ADDRESS_BYTES_MAX or not is_address(hello.raft):
+        raise ValueError("hello.raft: no host:port")
+    if len(hello.founding) not in (0, hashlib.sha256().digest_size):
+        raise ValueError("hello.founding: no SHA-256")
+    return hello
 
 
 def verdict_message(objection: Refusal | None) -> dict[str, Any]:
@@ -154,9 +148,18 @@ def verdict_message(objection: Refusal | None) -> dict[str, Any]:
 
 
 def refusal_from(message: object) -> Refusal | None:
+    """Return the other node's verdict: None if it admits this one.
+
+    Raises:
+        ValueError: it is no verdict.
+    """
     match message:
         case {"type": "welcome"}:
             return None
-        case {"type": "refused", "error": str(error), "message": str(text)} if error in REFUSALS:
-            return Refusal(error, text[:_REFUSAL_LENGTH_MAX])
-    raise ValueError("no verdict on our hello")
+        case {"type": "refused"}:
+            refusal: Refusal = convert(message, Refusal, "refused")
+        case _:
+            raise ValueError("no verdict on our hello")
+    if refusal.error not in REFUSALS:
+        raise ValueError("refused.error: no reason of this release")
+    return replace(refusal, message=refusal.message[:_REFUSAL_LENGTH_MAX])

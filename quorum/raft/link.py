@@ -41,6 +41,8 @@ from quorum.raft.handshake import (
 from quorum.raft.raft_log import Member
 
 _LENGTH_BYTES: Final = 4
+_REASON_LENGTH_MAX: Final = 200
+"""The reason for a drop may quote a field's name, which is as long as the sender likes."""
 
 
 class LinkOwner(Protocol):
@@ -254,7 +256,7 @@ class Link(asyncio.Protocol):
         self._drop(f"no handshake within {HANDSHAKE_TIMEOUT_MS} ms")
 
     def _drop(self, reason: str) -> None:
-        self._owner.foreign(self._peer, self._address(), reason)
+        self._owner.foreign(self._peer, self._address(), reason[:_REASON_LENGTH_MAX])
         self.close()
 
     def _address(self) -> str:

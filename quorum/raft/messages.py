@@ -7,10 +7,13 @@ that sends one is dropped.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import Annotated, Any, Final, Protocol
+
+from msgspec import Meta
 
 from metadata_log.ids import NodeId
 from metadata_log.limits import RAFT_MESSAGE_BYTES_MAX
+from metadata_log.wire.shapes import Natural, Shape, convert
 from quorum.raft.raft_log import Member
 from quorum.raft.voters import from_command, is_change
 
@@ -24,7 +27,7 @@ NO_OP: Final = b"\x01"
 PAYLOAD: Final = 0x10
 """First byte of our own entries: a type that the engine commits but never unpickles nor executes."""
 
-INTEGER_MAX: Final = 2**63 - 1
+_PAYLOAD_BYTE: Final = bytes([PAYLOAD])
 ENTRY_BYTES: Final = 256
 
 
@@ -46,17 +49,15 @@ class RaftTransport(Protocol):
         """Let all that was queued leave now, one write a link; without it they leave in the loop's next turn."""
 
 
-def is_entry_command(command: object) -> bool:
+def is_entry_command(command: bytes) -> bool:
     """Answer whether bytes may stand in the log: the engine's no-op, a payload of ours, or a change of voters."""
-    if type(command) is not bytes:
-        return False
     if is_change(command):
         try:
             from_command(command)
         except ValueError:
             return False
         return True
-    return command == NO_OP or command[:1] == bytes([PAYLOAD])
+    return command == NO_OP or command[:1] == _PAYLOAD_BYTE
 
 
 def frames_of(command: bytes) -> bytes:
@@ -66,64 +67,93 @@ def frames_of(command: bytes) -> bytes:
     return command[1:] if command[0] == PAYLOAD else b""
 
 
-def _natural(value: object) -> bool:
-    return type(value) is int and 0 <= value <= INTEGER_MAX
+_Row = tuple[bytes, Natural, Natural]
+"""An `Entry` as it comes out of msgpack."""
+_Pointer = Annotated[bytes, Meta(max_length=RAFT_MESSAGE_BYTES_MAX)]
 
 
-def _boolean(value: object) -> bool:
-    return type(value) is bool
+class _AppendEntries(Shape, frozen=True, tag_field="type", tag="append_entries"):
+    term: Natural
+    commit_index: Natural
+    prevLogIdx: Natural  # noqa: N815 (the engine's names)
+    prevLogTerm: Natural  # noqa: N815
+    entries: list[_Row]
 
 
-def _bytes(value: object) -> bool:
-    return type(value) is bytes and len(value) <= RAFT_MESSAGE_BYTES_MAX
+class _NextNodeIdx(Shape, frozen=True, tag_field="type", tag="next_node_idx"):
+    term: Natural
+    next_node_idx: Natural
+    reset: bool
+    success: bool
+    hint_index: Natural
+    hint_term: Natural
 
 
-def _entries(value: object) -> bool:
-    if type(value) is not list:
-        return False
-    return all(
-        type(entry) in (list, tuple)
-        and len(entry) == 3
-        and is_entry_command(entry[0])
-        and _natural(entry[1])
-        and _natural(entry[2])
-        for entry in value
+class _RequestVote(Shape, frozen=True, tag_field="type", tag="request_vote"):
+    term: Natural
+    last_log_index: Natural
+    last_log_term: Natural
+    force: bool
+
+
+class _ResponseVote(Shape, frozen=True, tag_field="type", tag="response_vote"):
+    term: Natural
+
+
+class _PreVote(Shape, frozen=True, tag_field="type", tag="pre_vote"):
+    term: Natural
+    last_log_index: Natural
+    last_log_term: Natural
+
+
+class _PreVoteResponse(Shape, frozen=True, tag_field="type", tag="pre_vote_response"):
+    term: Natural
+    granted: bool
+
+
+class _InstallSnapshot(Shape, frozen=True, tag_field="type", tag="install_snapshot"):
+    term: Natural
+    index: Natural
+    index_term: Natural
+    pointer: _Pointer
+
+
+class _ReadProbe(Shape, frozen=True, tag_field="type", tag="read_probe"):
+    term: Natural
+    read_id: Natural
+
+
+class _ReadProbeResponse(Shape, frozen=True, tag_field="type", tag="read_probe_response"):
+    term: Natural
+    read_id: Natural
+
+
+class _TimeoutNow(Shape, frozen=True, tag_field="type", tag="timeout_now"):
+    term: Natural
+
+
+class _Nack(Shape, frozen=True, tag_field="type", tag="nack"):
+    term: Natural
+
+
+_SHAPES: Final[Mapping[object, type[Shape]]] = {
+    shape.__struct_config__.tag: shape
+    for shape in (
+        _AppendEntries,
+        _NextNodeIdx,
+        _RequestVote,
+        _ResponseVote,
+        _PreVote,
+        _PreVoteResponse,
+        _InstallSnapshot,
+        _ReadProbe,
+        _ReadProbeResponse,
+        _TimeoutNow,
+        _Nack,
     )
-
-
-_KINDS: Final[Mapping[str, Mapping[str, Callable[[object], bool]]]] = {
-    "append_entries": {
-        "term": _natural,
-        "commit_index": _natural,
-        "prevLogIdx": _natural,
-        "prevLogTerm": _natural,
-        "entries": _entries,
-    },
-    "next_node_idx": {
-        "term": _natural,
-        "next_node_idx": _natural,
-        "reset": _boolean,
-        "success": _boolean,
-        "hint_index": _natural,
-        "hint_term": _natural,
-    },
-    "request_vote": {
-        "term": _natural,
-        "last_log_index": _natural,
-        "last_log_term": _natural,
-        "force": _boolean,
-    },
-    "response_vote": {"term": _natural},
-    "pre_vote": {"term": _natural, "last_log_index": _natural, "last_log_term": _natural},
-    "pre_vote_response": {"term": _natural, "granted": _boolean},
-    "install_snapshot": {"term": _natural, "index": _natural, "index_term": _natural, "pointer": _bytes},
-    "read_probe": {"term": _natural, "read_id": _natural},
-    "read_probe_response": {"term": _natural, "read_id": _natural},
-    "timeout_now": {"term": _natural},
-    "nack": {"term": _natural},
 }
 
-KINDS: Final = frozenset(_KINDS)
+KINDS: Final = frozenset(_SHAPES)
 
 
 def check(message: object) -> None:
@@ -135,25 +165,22 @@ def check(message: object) -> None:
     if type(message) is not dict:
         raise ValueError("a message is a map")
     kind = message.get("type")
-    fields = _KINDS.get(kind) if type(kind) is str else None
-    if fields is None:
+    if type(kind) is not str or kind not in _SHAPES:
         raise ValueError(f"unknown kind of message: {kind!r:.60}")
-    if len(message) != len(fields) + 1:
-        raise ValueError(f"{kind} has {len(message)} fields, not {len(fields) + 1}")
-    for name, is_valid in fields.items():
-        if name not in message or not is_valid(message[name]):
-            raise ValueError(f"{kind}: field {name} is missing or malformed")
+    convert(message, _SHAPES[kind], kind)
     if kind == "append_entries":
-        _check_order(message)
+        _check_entries(message)
 
 
-def _check_order(message: Message) -> None:
+def _check_entries(message: Message) -> None:
     """Entries follow `prevLogIdx` one by one, and their terms never fall nor exceed the leader's."""
-    index, term = message["prevLogIdx"], message["prevLogTerm"]
-    for _, entry_index, entry_term in message["entries"]:
-        if entry_index != index + 1 or not term <= entry_term <= message["term"]:
+    index, term, leader_term = message["prevLogIdx"], message["prevLogTerm"], message["term"]
+    for command, entry_index, entry_term in message["entries"]:
+        if not is_entry_command(command):
+            raise ValueError(f"append_entries.entries: entry {entry_index} holds no command of ours")
+        if entry_index != index + 1 or not term <= entry_term <= leader_term:
             raise ValueError(
-                f"append_entries: entry {entry_index} of term {entry_term} after {index} of {term}"
+                f"append_entries.entries: entry {entry_index} of term {entry_term} after {index} of {term}"
             )
         index, term = entry_index, entry_term
 

@@ -5,13 +5,15 @@ the same bytes; what only Raft needs stands here. Bytes: a msgpack array, then t
 """
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import google_crc32c
 import msgpack
+from msgspec import Meta
 
 from metadata_log.errors import UnknownFormat
 from metadata_log.limits import TEXT_BYTES_MAX
+from metadata_log.wire.shapes import Natural, Positive, convert
 from quorum.raft.messages import NO_OP, Entry, is_entry_command
 from quorum.raft.raft_log import Voters
 from quorum.raft.voters import from_rows, to_rows
@@ -19,6 +21,9 @@ from quorum.raft.voters import from_rows, to_rows
 FILE_NAME: Final = "snapshot.pointer"
 _VERSION: Final = 1
 _CRC_BYTES: Final = 4
+_Row = tuple[bytes, Positive, Natural]
+_Fields = tuple[int, Annotated[str, Meta(min_length=1, max_length=TEXT_BYTES_MAX)], tuple[_Row, _Row], Any]
+"""Version, snapshot id, the two entries, the voters as `to_rows` makes them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,14 +76,9 @@ class Pointer:
             raise ValueError("it has no version")
         if fields[0] != _VERSION:
             raise UnknownFormat(f"version {fields[0]} is unknown to this release")
-        if len(fields) != 4:
-            raise ValueError("it has too many fields, or too few")
-        _, snapshot_id, entries, voters = fields
-        if type(snapshot_id) is not str or not 0 < len(snapshot_id) <= TEXT_BYTES_MAX:
-            raise ValueError("it names no snapshot")
-        if type(entries) is not list or len(entries) != 2 or not all(_is_entry(entry) for entry in entries):
-            raise ValueError("it lacks the two entries")
-        before, last = (tuple(entry) for entry in entries)
+        _, snapshot_id, (before, last), voters = convert(fields, _Fields)
+        if not (is_entry_command(before[0]) and is_entry_command(last[0])):
+            raise ValueError("its entries hold no command of ours")
         if last[1] != before[1] + 1 or last[2] < before[2]:
             raise ValueError("its two entries do not follow each other")
         return cls(
@@ -88,15 +88,3 @@ class Pointer:
             entries=(before, last),
             voters=from_rows(voters),
         )
-
-
-def _is_entry(value: object) -> bool:
-    return (
-        type(value) is list
-        and len(value) == 3
-        and is_entry_command(value[0])
-        and type(value[1]) is int
-        and value[1] >= 1
-        and type(value[2]) is int
-        and value[2] >= 0
-    )

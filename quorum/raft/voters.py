@@ -15,20 +15,22 @@ as the leadership that follows it has committed anything.
 
 import struct
 from types import MappingProxyType
-from typing import Final
+from typing import Annotated, Final
 
 import msgpack
+from msgspec import Meta
 
 from metadata_log.errors import InvalidRequest
 from metadata_log.ids import NodeId, Uuid
 from metadata_log.limits import CONTROLLERS_MAX
+from metadata_log.wire.shapes import Natural, RawUuid, convert
 from quorum.raft.raft_log import Voters
 
 VOTERS: Final = 0x11
 """First byte of such an entry: a type that the engine commits but never unpickles nor executes."""
 _LENGTH: Final = struct.Struct(">H")
 _HEAD_BYTES: Final = 1 + _LENGTH.size
-_DIRECTORY_BYTES: Final = 16
+_Rows = Annotated[list[tuple[Natural, RawUuid]], Meta(min_length=1, max_length=CONTROLLERS_MAX)]
 
 
 def is_change(command: bytes) -> bool:
@@ -70,23 +72,12 @@ def from_rows(rows: object) -> Voters:
     Raises:
         ValueError: it is none of that.
     """
-    if type(rows) is not list or not 1 <= len(rows) <= CONTROLLERS_MAX or not all(map(_is_row, rows)):
-        raise ValueError("its voters are malformed")
-    voters = {NodeId(node_id): Uuid(directory_id) for node_id, directory_id in rows}
+    voters = {
+        NodeId(node_id): Uuid(directory_id) for node_id, directory_id in convert(rows, _Rows, "its voters")
+    }
     if to_rows(voters) != rows:
         raise ValueError("its voters are not in order")
     return MappingProxyType(voters)
-
-
-def _is_row(row: object) -> bool:
-    return (
-        type(row) is list
-        and len(row) == 2
-        and type(row[0]) is int
-        and row[0] >= 0
-        and type(row[1]) is bytes
-        and len(row[1]) == _DIRECTORY_BYTES
-    )
 
 
 def check_one_change(before: Voters, after: Voters) -> None:
