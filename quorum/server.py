@@ -53,13 +53,14 @@ from quorum.log.repair import LogRepair
 from quorum.log.snapshot_fetch import SnapshotFetch
 from quorum.log.snapshot_keeper import SnapshotKeeper
 from quorum.peers import LinksFollowVoters, Peers, dialled_addresses
-from quorum.raft.adapter import PySyncObjLog, stored_pointer
+from quorum.raft.adapter import PySyncObjLog
 from quorum.raft.handshake import Hello, founding_sha256
 from quorum.raft.journal.journal import Journal
 from quorum.raft.journal.lost import check_reaches_log, lost_journal
 from quorum.raft.journal.os_disk import OsDisk
 from quorum.raft.journal.recovery import room_to_open
 from quorum.raft.journal.thread import JournalThread
+from quorum.raft.log_start import stored_pointer
 from quorum.raft.raft_log import Member
 from quorum.raft.raft_settings import RaftSettings
 from quorum.raft.transport import TcpTransport

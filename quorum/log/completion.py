@@ -12,7 +12,7 @@ from metadata_log.errors import DamagedFile
 from metadata_log.log.segmented_log import SegmentedLog
 from metadata_log.node.clock import monotonic_ms
 from quorum.log.repair import fetch_pages, log_unreadable
-from quorum.raft.adapter import PointerDisk, stored_pointer
+from quorum.raft.log_start import PointerDisk, stored_pointer
 from snapshots.snapshot_file import position_of
 
 log = logging.getLogger(__name__)

@@ -14,33 +14,25 @@ import random
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from metadata_log.errors import (
     ChangePending,
-    DamagedFile,
-    DiskFailed,
     Fault,
     InvalidRequest,
     InvariantBroken,
-    MetadataError,
     NotController,
-    SnapshotNotFound,
     ThrottlingQuotaExceeded,
-    UnknownFormat,
-    WrittenByAnotherVersion,
-    another_version,
     leaves,
     most_telling,
 )
-from metadata_log.ids import NO_NODE, NodeId
+from metadata_log.ids import NodeId
 from metadata_log.limits import HEARTBEAT_MS, RAFT_ENTRY_BYTES_MAX, RAFT_UNCOMMITTED_BYTES_MAX
 from quorum.raft.engine import SyncObjEngine, prepare_library
-from quorum.raft.guard import Guard, SnapshotNews
+from quorum.raft.guard import Guard
 from quorum.raft.journal.journal import Journal, JournalBatch
-from quorum.raft.journal.recovery import REPLACE_THE_VOTER
+from quorum.raft.log_start import LogStart, PointerDisk
 from quorum.raft.messages import NO_OP, PAYLOAD, Message, RaftTransport, frames_of
-from quorum.raft.pointer import FILE_NAME as POINTER_FILE
 from quorum.raft.pointer import Pointer
 from quorum.raft.progress import NEVER
 from quorum.raft.raft_log import (
@@ -67,32 +59,6 @@ PREPARE_REST_MS: Final = 100
 """Between two parts of the journal's next file."""
 APPLY_MS_PER_PUMP: Final = 1.0
 """A long replay yields to messages and requests after this many milliseconds."""
-
-
-class PointerDisk(Protocol):
-    """Where the pointer file lies: the journal's disk."""
-
-    def read(self, name: str) -> bytes | None: ...
-    def replace(self, name: str, data: bytes) -> None: ...
-
-
-def stored_pointer(disk: PointerDisk) -> Pointer | None:
-    """Return the pointer in a journal's directory, None if there is none.
-
-    Raises:
-        DamagedFile: it is not what was written.
-        WrittenByAnotherVersion: its format is unknown to this release.
-    """
-    data = disk.read(POINTER_FILE)
-    if data is None:
-        return None
-    where = f"{POINTER_FILE} in the journal directory"
-    try:
-        return Pointer.from_bytes(data)
-    except UnknownFormat as error:
-        raise another_version(where, error) from error
-    except ValueError as error:
-        raise DamagedFile(f"{where} is damaged: {error}. {REPLACE_THE_VOTER}") from error
 
 
 class _Proposal(NamedTuple):
@@ -130,9 +96,7 @@ class PySyncObjLog:
         self._in_force = VotersInForce(voters, journal)
         self._journal = journal
         self._transport = transport
-        self._disk = pointer_disk
         self._listener = listener
-        self._fetcher = fetcher
         self._settings = settings
         self._now_ms = now_ms
         self._run_in_thread = run_in_thread
@@ -144,6 +108,15 @@ class PySyncObjLog:
             settings=settings,
             rng=rng,
             now_ms=now_ms(),
+        )
+        self._log_start = LogStart(
+            journal=journal,
+            guard=self._guard,
+            in_force=self._in_force,
+            disk=pointer_disk,
+            fetcher=fetcher,
+            tail_entries=settings.tail_entries,
+            run_in_thread=run_in_thread,
         )
         self._engine: SyncObjEngine
         self._tasks: asyncio.TaskGroup
@@ -190,12 +163,6 @@ class PySyncObjLog:
         self._reads_next: list[asyncio.Future[None]] = []
         self._reads_asked: list[asyncio.Future[None]] = []
         self._reads_confirmed: deque[tuple[int, list[asyncio.Future[None]]]] = deque()
-        # Snapshots.
-        self._pointer_lock = asyncio.Lock()
-        self._pinned: set[str] = set()
-        self._installing = False
-        self._not_fetched: tuple[int, str] | None = None
-        """Up to which entry the snapshot reaches that could not be had the last time, and why."""
 
     # --- life
 
@@ -257,18 +224,12 @@ class PySyncObjLog:
             await self._ended.wait()
 
     async def _start(self) -> None:
-        pointer = stored_pointer(self._disk)
+        pointer = self._log_start.stored()
         if pointer is not None:
-            self._pinned = {pointer.snapshot_id}
-            if not await self._unless_closed(self._bring(pointer.snapshot_id)):
+            if not await self._unless_closed(self._log_start.ensure(pointer.snapshot_id)):
                 return
             self._stand_on(pointer)
             self._listener.on_restore(pointer.snapshot_id)
-        elif len(self._journal) > 0 and self._journal[0][1] > 1:
-            raise DamagedFile(
-                f"the journal begins at entry {self._journal[0][1]}, but {POINTER_FILE}, which names the snapshot "
-                f"before it, is missing. {REPLACE_THE_VOTER}"
-            )
         self._begin()
         self._takes_part = True
         self._transport.on_message = self._on_message
@@ -281,35 +242,9 @@ class PySyncObjLog:
             await self._wait()
         return not task.cancel()
 
-    async def _bring(self, snapshot_id: str) -> None:
-        """Make sure of the snapshot that this node stands on; one that rotted is fetched from another voter."""
-        try:
-            await self._fetcher.fetch(snapshot_id, NO_NODE)
-        except MetadataError as error:
-            if isinstance(error, DiskFailed | WrittenByAnotherVersion):
-                raise
-            raise DamagedFile(
-                f"snapshot {snapshot_id}, on which this node's journal stands, is missing or damaged, and cannot be had "
-                f"from another controller ({error.message}): start this node again once they run, or replace this voter"
-            ) from error
-
     def _stand_on(self, pointer: Pointer) -> None:
-        """Make journal and position fit a pointer that is on disk: keep what continues it, else stand on it alone."""
-        journal, index = self._journal, pointer.index
-        if len(journal) > 0 and journal[0][1] >= index:
-            raise DamagedFile(
-                f"the journal begins at entry {journal[0][1]}, behind the snapshot up to {index}. {REPLACE_THE_VOTER}"
-            )
-        held = len(journal) > 0 and index <= journal[-1][1]
-        if not held or journal[index - journal[0][1]][2] != pointer.term:
-            # The log ends before the snapshot, or differs from it there, and then nothing behind is committed.
-            journal.clear()
-            for entry in pointer.entries:
-                journal.add(*entry)
-        journal.snapshot_index = index
-        self._guard.snapshot = SnapshotNews(index, pointer.term, pointer.to_bytes())
-        self._in_force.stand_on(pointer.voters)
-        self._applied = RaftPosition((index, pointer.term))
+        self._log_start.stand_on(pointer)
+        self._applied = RaftPosition((pointer.index, pointer.term))
 
     def _begin(self) -> None:
         """Take part under the voters in force, with an engine that knows them."""
@@ -391,16 +326,16 @@ class PySyncObjLog:
     def compact(self, position: RaftPosition, snapshot_id: str) -> None:
         if self._closing or not self._running:
             return  # the snapshot stands in the store; only the journal stays longer than it need
-        index, base = position[0], self._journal[0][1]
-        if index <= self._journal.snapshot_index or index <= base:
-            return  # a newer snapshot was installed meanwhile, or nothing lies behind this one
-        before, last = self._journal[index - 1 - base], self._journal[index - base]
-        self._pinned.add(snapshot_id)  # until its pointer is written, or a newer one in its stead
-        voters = self._in_force.set_up_to(index)
-        self._spawn(self._compact(Pointer.to(snapshot_id, before=before, last=last, voters=voters)))
+        pointer = self._log_start.pointer_to(position[0], snapshot_id)
+        if pointer is not None:
+            self._spawn(self._compact(pointer))
+
+    async def _compact(self, pointer: Pointer) -> None:
+        if await self._log_start.compact(pointer):
+            self._wake.set()
 
     def pinned_snapshots(self) -> frozenset[str]:
-        return frozenset(self._pinned)
+        return frozenset(self._log_start.pinned)
 
     def status(self) -> RaftStatus:
         now, guard = self._now_ms(), self._guard
@@ -419,15 +354,10 @@ class PySyncObjLog:
             committed_ms_ago=_ms_ago(self._committed_at, now),
             synced_bytes_total=self._synced_bytes_total,
             syncs_total=self._syncs_total,
-            snapshot_not_fetched=self._why_not_fetched(),
+            snapshot_not_fetched=self._log_start.why_not_fetched(self._applied[0]),
             entries_untrimmed=max(0, self._applied[0] - self._journal.snapshot_index),
             awaits_founded_quorum=guard.awaits_founded_quorum,
         )
-
-    def _why_not_fetched(self) -> str | None:
-        if self._not_fetched is None or self._applied[0] >= self._not_fetched[0]:
-            return None
-        return self._not_fetched[1]
 
     def _peer_status(self, peer: Member, now: float) -> PeerStatus:
         last = self._journal[-1][1] if len(self._journal) else 0
@@ -483,8 +413,11 @@ class PySyncObjLog:
         self._serve_reads(now)
         guard.replicate(now)
         if guard.snapshot_wanted is not None:
-            self._begin_install(*guard.snapshot_wanted)
+            leader, news = guard.snapshot_wanted
             guard.snapshot_wanted = None
+            pointer = self._log_start.accept(leader, news)
+            if pointer is not None:
+                self._spawn(self._install(leader, pointer))
         if guard.leader != self._hinted:
             self._hinted = guard.leader
             self._listener.on_leader_hint(self._hinted)
@@ -769,82 +702,14 @@ class PySyncObjLog:
 
     # --- snapshots
 
-    async def _compact(self, pointer: Pointer) -> None:
-        async with self._pointer_lock:
-            if pointer.index > self._journal.snapshot_index:
-                await self._replace_pointer(pointer)
-                self._trim(pointer)
-
-    async def _replace_pointer(self, pointer: Pointer) -> None:
-        """Write the pointer; until it is durable a restart may need the old snapshot as well as the new."""
-        self._pinned.add(pointer.snapshot_id)
-        await self._run_in_thread(partial(self._disk.replace, POINTER_FILE, pointer.to_bytes()))
-        self._pinned = {pointer.snapshot_id}
-
-    def _trim(self, pointer: Pointer) -> None:
-        """Drop what the pointer on disk covers, but for a tail that spares slow followers a snapshot."""
-        self._journal.snapshot_index = pointer.index
-        self._guard.snapshot = SnapshotNews(pointer.index, pointer.term, pointer.to_bytes())
-        self._in_force.stand_on(pointer.voters)
-        # The entries at index - 1 and index stay in any case.
-        keep_from = pointer.index - 1 - self._settings.tail_entries
-        position = keep_from - self._journal[0][1]
-        if position > 0:
-            self._journal.deleteEntriesTo(position)
-            self._wake.set()
-
-    def _lacks(self, pointer: Pointer) -> bool:
-        """Answer whether the log is still behind a snapshot that was announced."""
-        if self._guard.holds(pointer.index, pointer.term):
-            return False
-        if self._engine.role is Role.LEADER:
-            raise InvariantBroken(f"this node leads, but lacks committed entry {pointer.index}")
-        return True
-
-    def _begin_install(self, leader: NodeId, news: SnapshotNews) -> None:
-        if self._installing or not self._journal.is_begun:
-            return  # the leader offers it again: a snapshot beside a journal that was never begun proves a loss
-        try:
-            pointer = Pointer.from_bytes(news.pointer)
-            if (pointer.index, pointer.term) != (news.index, news.term):
-                raise ValueError("it differs from its own announcement")
-        except ValueError as error:
-            log.warning("snapshot_pointer_refused", extra={"peer_id": leader, "reason": str(error)})
-            return
-        self._installing = True
-        self._spawn(self._install(leader, pointer))
-
     async def _install(self, leader: NodeId, pointer: Pointer) -> None:
-        """Fetch the snapshot a leader stands on, and stand on it too, unless the log has caught up meanwhile."""
-        self._pinned.add(pointer.snapshot_id)
-        try:
-            try:
-                await self._fetcher.fetch(pointer.snapshot_id, leader)
-            except DamagedFile as error:  # what others sent: this node lacks nothing that it had
-                raise SnapshotNotFound(error.message, snapshot_id=pointer.snapshot_id) from error
-            async with self._pointer_lock:
-                if not self._lacks(pointer):
-                    return
-                # The pointer first: a journal that stands on a snapshot nobody names could not be opened.
-                await self._replace_pointer(pointer)
-                if self._lacks(pointer):
-                    self._stand_on(pointer)
-                    self._begin()
-                    self._listener.on_restore(pointer.snapshot_id)
-                    self._guard.acknowledge(leader, pointer.index)
-                    self._wake.set()
-                # Else overtaken during the write: the pointer says no more than any compaction's would.
-        except MetadataError as error:
-            if isinstance(error, Fault):
-                raise
-            # The leader will offer it again.
-            self._not_fetched = pointer.index, error.message
-            log.warning(
-                "snapshot_not_fetched",
-                extra={"peer_id": leader, "error": error.error, "reason": error.message},
-            )
-        finally:
-            self._installing = False
+        """Fetch the snapshot that a leader offers, and stand on it, unless the log has caught up meanwhile."""
+        if await self._log_start.prepare(leader, pointer):
+            self._stand_on(pointer)
+            self._begin()
+            self._listener.on_restore(pointer.snapshot_id)
+            self._guard.acknowledge(leader, pointer.index)
+            self._wake.set()
 
 
 def _fail(waiters: list[asyncio.Future[None]], why: str) -> None:

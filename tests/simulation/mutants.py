@@ -184,11 +184,11 @@ def _counts_who_forgot(count_synced: Any) -> Any:
 
 
 def _installs_at_once(original: Any) -> Any:
-    def begin(log: Any, leader: Any, news: Any) -> None:
+    def accept(start: Any, leader: Any, news: Any) -> Any:
         with patch("quorum.raft.journal.journal.Journal.is_begun", new=True):
-            original(log, leader, news)
+            return original(start, leader, news)
 
-    return begin
+    return accept
 
 
 def _may_always_be_new(recover: Any) -> Any:
@@ -360,10 +360,12 @@ def _evicts_by_its_own_clock(original: Any) -> Any:
 
 def _trims_before_the_pointer(_original: Any) -> Any:
     async def compact(log: Any, pointer: Any) -> None:
-        async with log._pointer_lock:
-            if pointer.index > log._journal.snapshot_index:
-                log._trim(pointer)
-                await log._replace_pointer(pointer)
+        start = log._log_start
+        async with start._lock:
+            if pointer.index > start._journal.snapshot_index:
+                if start._trim(pointer):
+                    log._wake.set()
+                await start._replace_pointer(pointer)
 
     return compact
 
@@ -686,7 +688,7 @@ MUTANTS: Final = (
     Mutant(
         "installs-first",
         "a snapshot is installed beside a journal that was never begun, so that a crash looks like its loss",
-        f"{_L}._begin_install",
+        "quorum.raft.log_start:LogStart.accept",
         _installs_at_once,
         Directed(f"{_ADAPTER_TESTS}::test_no_snapshot_is_installed_beside_a_journal_that_was_never_begun"),
     ),
