@@ -14,7 +14,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from metadata_log.errors import (
     ChangePending,
@@ -22,19 +22,19 @@ from metadata_log.errors import (
     InvalidRequest,
     InvariantBroken,
     NotController,
-    ThrottlingQuotaExceeded,
     leaves,
     most_telling,
 )
 from metadata_log.ids import NodeId
-from metadata_log.limits import HEARTBEAT_MS, RAFT_ENTRY_BYTES_MAX, RAFT_UNCOMMITTED_BYTES_MAX
+from metadata_log.limits import HEARTBEAT_MS
 from quorum.raft.engine import SyncObjEngine, prepare_library
 from quorum.raft.guard import Guard
 from quorum.raft.journal.journal import Journal, JournalBatch
 from quorum.raft.log_start import LogStart, PointerDisk
-from quorum.raft.messages import NO_OP, PAYLOAD, Message, RaftTransport, frames_of
+from quorum.raft.messages import NO_OP, Message, RaftTransport, frames_of
 from quorum.raft.pointer import Pointer
 from quorum.raft.progress import NEVER
+from quorum.raft.proposals import EMPTY_PAYLOAD, Proposal, Proposals
 from quorum.raft.raft_log import (
     Member,
     PeerStatus,
@@ -50,7 +50,6 @@ from quorum.raft.voters import check_one_change, from_command, is_change, to_com
 from quorum.raft.voters_in_force import VotersInForce
 
 log = logging.getLogger(__name__)
-EMPTY_PAYLOAD: Final = bytes([PAYLOAD])
 IDLE_ENTRY_MS: Final = 1_000
 """An idle leader commits an empty entry this often: it proves disks and majority, and uses no offset."""
 IDLE_MARK_MS: Final = HEARTBEAT_MS
@@ -59,11 +58,6 @@ PREPARE_REST_MS: Final = 100
 """Between two parts of the journal's next file."""
 APPLY_MS_PER_PUMP: Final = 1.0
 """A long replay yields to messages and requests after this many milliseconds."""
-
-
-class _Proposal(NamedTuple):
-    frames: bytes
-    voters: Voters | None
 
 
 class PySyncObjLog:
@@ -141,10 +135,7 @@ class PySyncObjLog:
         self._confirms = False
         """Whether this leadership's log is still to say who votes."""
         self._hinted: NodeId | None = None
-        # Own frames: waiting for their entry, then in flight until applied.
-        self._waiting: deque[_Proposal] = deque()
-        self._in_flight: deque[tuple[int, int]] = deque()
-        self._own_bytes = 0
+        self._proposals = Proposals()
         self._submitted_at = NEVER
         # Applied.
         self._applied = RaftPosition((1, 0))
@@ -272,12 +263,7 @@ class PySyncObjLog:
             voters = None  # the first entry of each leadership says so
         if voters is not None:
             self.check_change(voters)
-        if len(frames) >= RAFT_ENTRY_BYTES_MAX:
-            raise InvariantBroken(f"{len(frames)} bytes of frames exceed a Raft entry")
-        if self._own_bytes + len(frames) > RAFT_UNCOMMITTED_BYTES_MAX:
-            raise ThrottlingQuotaExceeded("too much is in flight", bytes_in_flight=self._own_bytes)
-        self._waiting.append(_Proposal(frames, voters))
-        self._own_bytes += len(frames)
+        self._proposals.add(Proposal(frames, voters))
         self._wake.set()
 
     def check_change(self, voters: Voters) -> None:
@@ -291,14 +277,12 @@ class PySyncObjLog:
 
     def _change_pending(self) -> bool:
         last = self._journal[-1][1] if self._takes_part else 0
-        return self._in_force.set_up_to(last) != self._in_force.voters or any(
-            proposal.voters is not None for proposal in self._waiting
-        )
+        return self._in_force.set_up_to(last) != self._in_force.voters or self._proposals.has_change
 
     def uncommitted(self) -> Sequence[bytes]:
         behind = self._journal[self._applied[0] + 1 - self._journal[0][1] :]
         frames = [frames_of(command) for command, _, _ in behind]
-        return [each for each in frames if each] + [proposal.frames for proposal in self._waiting]
+        return [each for each in frames if each] + [proposal.frames for proposal in self._proposals.waiting]
 
     async def read_index(self) -> None:
         if not self._is_leader:
@@ -471,9 +455,7 @@ class PySyncObjLog:
         if not self._is_leader:
             return
         self._is_leader = False
-        self._waiting.clear()
-        self._in_flight.clear()
-        self._own_bytes = 0
+        self._proposals.clear()
         _fail(self._reads_next, why)
         _fail(self._reads_asked, why)
         while self._reads_confirmed:
@@ -507,8 +489,7 @@ class PySyncObjLog:
             self._applied = RaftPosition((index, term))
             if term == self._engine.term:
                 self._committed_at, self._committed_term = now, term
-            while self._in_flight and self._in_flight[0][0] <= index:
-                self._own_bytes -= self._in_flight.popleft()[1]
+            self._proposals.applied(index)
             if is_change(command):
                 self._wake.set()
                 break  # what follows is for those who vote from now on
@@ -523,30 +504,21 @@ class PySyncObjLog:
         """
         if not self._is_leader or self._syncing_since is not None or self._guard.transferring:
             return False
-        if not self._waiting and now - self._submitted_at < IDLE_ENTRY_MS:
+        if not self._proposals.waiting and now - self._submitted_at < IDLE_ENTRY_MS:
             return False
         if not self._engine.may_tick() or self._guard.may_find_silence(now):
             return False
         self._submitted_at = now
-        voters = self._waiting[0].voters if self._waiting else None
-        if voters is not None:
-            frames = self._waiting.popleft().frames
-            command, size = to_command(voters, frames), len(frames)
+        proposal = self._proposals.take()
+        if proposal is None:
+            frames, voters = b"", None
         else:
-            parts: list[bytes] = []
-            size = 0
-            while (
-                self._waiting
-                and self._waiting[0].voters is None
-                and len(EMPTY_PAYLOAD) + size + len(self._waiting[0].frames) <= RAFT_ENTRY_BYTES_MAX
-            ):
-                parts.append(self._waiting.popleft().frames)
-                size += len(parts[-1])
-            command = EMPTY_PAYLOAD + b"".join(parts)
-            if parts and self.confirms_voters():
+            frames, voters = proposal
+            if voters is None and self.confirms_voters():
                 self._confirms = False
-                command = to_command(self._in_force.voters, b"".join(parts))
-        self._in_flight.append((self._journal[-1][1] + 1, size))
+                voters = self._in_force.voters
+        self._proposals.submitted(self._journal[-1][1] + 1, len(frames))
+        command = EMPTY_PAYLOAD + frames if voters is None else to_command(voters, frames)
         self._engine.submit(command)
         return True
 

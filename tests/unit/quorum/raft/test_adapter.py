@@ -21,7 +21,7 @@ from metadata_log.errors import (
     ThrottlingQuotaExceeded,
 )
 from metadata_log.ids import NodeId
-from quorum.raft import adapter, engine
+from quorum.raft import adapter, engine, proposals
 from quorum.raft.guard import Guard
 from quorum.raft.pointer import FILE_NAME, Pointer
 from quorum.raft.progress import NEVER, Progress
@@ -90,7 +90,7 @@ def test_a_follower_accepts_nothing(quorum: Quorum) -> None:
 
 
 def test_what_is_in_flight_is_bounded(quorum: Quorum, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(adapter, "RAFT_UNCOMMITTED_BYTES_MAX", 20)
+    monkeypatch.setattr(proposals, "RAFT_UNCOMMITTED_BYTES_MAX", 20)
     quorum.write()
     leader = quorum.leader()
     assert leader.log is not None
@@ -336,7 +336,7 @@ def test_followers_that_keep_up_are_known_to_under_load(quorum: Quorum) -> None:
 
     def feed() -> None:
         assert leader.log is not None
-        if not leader.log._waiting:
+        if not leader.log._proposals.waiting:
             leader.log.append(quorum.world.next_frame())
         if quorum.loop.time() < until:
             quorum.loop.call_later(0.0002, feed)
