@@ -48,6 +48,7 @@ from quorum.raft.raft_log import (
 from quorum.raft.raft_settings import RaftSettings
 from quorum.raft.voters import check_one_change, from_command, is_change, to_command
 from quorum.raft.voters_in_force import VotersInForce
+from quorum.raft.waiting_reads import WaitingReads
 
 log = logging.getLogger(__name__)
 IDLE_ENTRY_MS: Final = 1_000
@@ -136,6 +137,7 @@ class PySyncObjLog:
         """Whether this leadership's log is still to say who votes."""
         self._hinted: NodeId | None = None
         self._proposals = Proposals()
+        self._reads = WaitingReads(self._guard)
         self._submitted_at = NEVER
         # Applied.
         self._applied = RaftPosition((1, 0))
@@ -150,10 +152,6 @@ class PySyncObjLog:
         self._preparing = False
         self._syncs_total = 0
         self._synced_bytes_total = 0
-        # Reads: those the round under way will answer, those it confirmed, those that came after it began.
-        self._reads_next: list[asyncio.Future[None]] = []
-        self._reads_asked: list[asyncio.Future[None]] = []
-        self._reads_confirmed: deque[tuple[int, list[asyncio.Future[None]]]] = deque()
 
     # --- life
 
@@ -183,12 +181,7 @@ class PySyncObjLog:
         finally:
             self._running = self._takes_part = False
             self._disarm()
-            for reads in (
-                self._reads_next,
-                self._reads_asked,
-                *(reads for _, reads in self._reads_confirmed),
-            ):
-                _fail(reads, "this node has stopped")
+            self._reads.fail("this node has stopped")
             self._ended.set()
 
     async def _wait(self) -> None:
@@ -287,10 +280,9 @@ class PySyncObjLog:
     async def read_index(self) -> None:
         if not self._is_leader:
             raise NotController("this node does not lead", controller_id=self._guard.leader)
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._reads_next.append(waiter)
+        answered = self._reads.add()
         self._wake.set()
-        await waiter
+        await answered
 
     def transfer_leadership(self, to: NodeId | None) -> None:
         if not self._is_leader:
@@ -394,7 +386,7 @@ class PySyncObjLog:
         if self._submit(now):
             guard.tick(now, submitted=True)
             self._follow_roles()
-        self._serve_reads(now)
+        self._reads.serve(now, self._applied[0])
         guard.replicate(now)
         if guard.snapshot_wanted is not None:
             leader, news = guard.snapshot_wanted
@@ -456,10 +448,7 @@ class PySyncObjLog:
             return
         self._is_leader = False
         self._proposals.clear()
-        _fail(self._reads_next, why)
-        _fail(self._reads_asked, why)
-        while self._reads_confirmed:
-            _fail(self._reads_confirmed.popleft()[1], why)
+        self._reads.fail(why)
         self._listener.on_leadership(is_leader=False)
 
     @property
@@ -548,22 +537,6 @@ class PySyncObjLog:
         if stays and role is not Role.FOLLOWER:
             # A candidate was asked to stand by a leader that removed itself: news of the commit and request come together.
             guard.campaign(force=True)
-
-    def _serve_reads(self, now: float) -> None:
-        if (self._reads_next or self._reads_asked) and self._guard.must_refuse_reads(now):
-            _fail(self._reads_next, "no majority of controllers answers")
-            _fail(self._reads_asked, "no majority of controllers answers")
-        if self._reads_next and self._guard.may_begin_read():
-            self._guard.begin_read(now)
-            self._reads_asked, self._reads_next = self._reads_next, []
-        index = self._guard.confirmed_read()
-        if index is not None:
-            self._reads_confirmed.append((index, self._reads_asked))
-            self._reads_asked = []
-        while self._reads_confirmed and self._reads_confirmed[0][0] <= self._applied[0]:
-            for waiter in self._reads_confirmed.popleft()[1]:
-                if not waiter.done():
-                    waiter.set_result(None)
 
     def _send(self, outbox: list[tuple[NodeId, Message]]) -> None:
         for target, message in outbox:
@@ -682,13 +655,6 @@ class PySyncObjLog:
             self._listener.on_restore(pointer.snapshot_id)
             self._guard.acknowledge(leader, pointer.index)
             self._wake.set()
-
-
-def _fail(waiters: list[asyncio.Future[None]], why: str) -> None:
-    for waiter in waiters:
-        if not waiter.done():
-            waiter.set_exception(NotController(why))
-    waiters.clear()
 
 
 def _ms_ago(then: float, now: float) -> int | None:
