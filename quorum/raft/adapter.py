@@ -26,10 +26,10 @@ from metadata_log.errors import (
     most_telling,
 )
 from metadata_log.ids import NodeId
-from metadata_log.limits import HEARTBEAT_MS
 from quorum.raft.engine import SyncObjEngine, prepare_library
 from quorum.raft.guard import Guard
-from quorum.raft.journal.journal import Journal, JournalBatch
+from quorum.raft.journal.journal import Journal
+from quorum.raft.journal_sync import JournalSync
 from quorum.raft.log_start import LogStart, PointerDisk
 from quorum.raft.messages import NO_OP, Message, RaftTransport, frames_of
 from quorum.raft.pointer import Pointer
@@ -53,10 +53,6 @@ from quorum.raft.waiting_reads import WaitingReads
 log = logging.getLogger(__name__)
 IDLE_ENTRY_MS: Final = 1_000
 """An idle leader commits an empty entry this often: it proves disks and majority, and uses no offset."""
-IDLE_MARK_MS: Final = HEARTBEAT_MS
-"""The journal counts as idle this long after a sync."""
-PREPARE_REST_MS: Final = 100
-"""Between two parts of the journal's next file."""
 APPLY_MS_PER_PUMP: Final = 1.0
 """A long replay yields to messages and requests after this many milliseconds."""
 
@@ -94,7 +90,6 @@ class PySyncObjLog:
         self._listener = listener
         self._settings = settings
         self._now_ms = now_ms
-        self._run_in_thread = run_in_thread
         self._others_founded = others_founded
         self._guard = Guard(
             member=member,
@@ -143,15 +138,9 @@ class PySyncObjLog:
         self._applied = RaftPosition((1, 0))
         self._committed_at = NEVER
         self._committed_term = 0
-        # The barrier.
-        self._syncing_since: float | None = None
-        self._held_for_sync: list[tuple[NodeId, Message]] = []
-        self._synced_at = NEVER
+        self._sync = JournalSync(journal, run_in_thread)
         self._hurried = False
         """Whether the pump before only began a sync."""
-        self._preparing = False
-        self._syncs_total = 0
-        self._synced_bytes_total = 0
 
     # --- life
 
@@ -171,7 +160,7 @@ class PySyncObjLog:
                     if self._guard.may_find_silence(self._now_ms()):
                         await self._read_sockets()
                 self._lead_no_more("this node is stopping")
-                while self._syncing_since is not None:
+                while self._sync.since is not None:
                     await self._wait()  # the caller may close the journal's files once we return
                 for task in self._spawned:
                     task.cancel()
@@ -244,7 +233,7 @@ class PySyncObjLog:
             now_ms=self._now_ms,
             on_role=self._roles.append,
         )
-        self._engine.syncing = self._syncing_since is not None
+        self._engine.syncing = self._sync.since is not None
         return self._engine
 
     # --- what others call
@@ -315,7 +304,7 @@ class PySyncObjLog:
 
     def status(self) -> RaftStatus:
         now, guard = self._now_ms(), self._guard
-        syncing_since = self._syncing_since
+        syncing_since = self._sync.since
         voters = [Member(*item) for item in sorted(self._in_force.voters.items())]
         observers = [Member(*item) for item in sorted(guard.links.items()) if Member(*item) not in voters]
         return RaftStatus(
@@ -328,8 +317,8 @@ class PySyncObjLog:
             elections_total=guard.elections_total,
             disk_stalled_ms=0 if syncing_since is None else round(now - syncing_since),
             committed_ms_ago=_ms_ago(self._committed_at, now),
-            synced_bytes_total=self._synced_bytes_total,
-            syncs_total=self._syncs_total,
+            synced_bytes_total=self._sync.bytes_total,
+            syncs_total=self._sync.total,
             snapshot_not_fetched=self._log_start.why_not_fetched(self._applied[0]),
             entries_untrimmed=max(0, self._applied[0] - self._journal.snapshot_index),
             awaits_founded_quorum=guard.awaits_founded_quorum,
@@ -399,7 +388,7 @@ class PySyncObjLog:
             self._listener.on_leader_hint(self._hinted)
         self._send(guard.outbox)
         guard.outbox = []
-        self._sync(now)
+        self._begin_sync(now)
         self._arm(now)
 
     def _syncs_first(self, now: float) -> bool:
@@ -408,7 +397,7 @@ class PySyncObjLog:
         Never twice in a row: the next pump, after the sync or a message, does everything.
         """
         may_wait = not self._hurried and not self._is_leader and self._engine.role is Role.FOLLOWER
-        if not may_wait or not self._sync(now):
+        if not may_wait or not self._begin_sync(now):
             self._hurried = False
             return False
         self._hurried = True
@@ -491,7 +480,7 @@ class PySyncObjLog:
         Not while a sync is under way: what came now could not be written before it returns, and packs better then. Nor
         while no majority is heard: the next tick might not take it.
         """
-        if not self._is_leader or self._syncing_since is not None or self._guard.transferring:
+        if not self._is_leader or self._sync.since is not None or self._guard.transferring:
             return False
         if not self._proposals.waiting and now - self._submitted_at < IDLE_ENTRY_MS:
             return False
@@ -547,12 +536,11 @@ class PySyncObjLog:
     def _arm(self, now: float) -> None:
         """Set the timer to what is due next; a timer that rings early costs one idle pump."""
         due = self._guard.deadline()
-        if self._syncing_since is not None:
+        if self._sync.since is not None:
             if not self._guard.stalled:
-                due = min(due, self._syncing_since + self._settings.disk_stall_ms)
+                due = min(due, self._sync.since + self._settings.disk_stall_ms)
         else:
-            if self._synced_at != NEVER:
-                due = min(due, self._synced_at + IDLE_MARK_MS)
+            due = min(due, self._sync.idle_at)
             if self._is_leader and not self._guard.transferring and not self._guard.may_find_silence(now):
                 due = min(due, self._submitted_at + IDLE_ENTRY_MS)
         if self._timer is not None and self._timer_at <= due:
@@ -574,76 +562,60 @@ class PySyncObjLog:
     # --- the barrier
 
     def _watch_disk(self, now: float) -> None:
-        since = self._syncing_since
+        since = self._sync.since
         if since is not None and now - since > self._settings.disk_stall_ms and not self._guard.stalled:
             self._guard.stalled = True
             log.warning("disk_stalled", extra={"stalled_ms": round(now - since)})
             if (self._is_leader or self._leads_later) and len(self._in_force.voters) > 1:
                 self._guard.step_down(self._engine.term + 1)
 
-    def _sync(self, now: float) -> bool:
-        """Begin to sync what the journal holds, unless a sync is under way; what waits for it waits along.
+    def _begin_sync(self, now: float) -> bool:
+        """Begin to sync what the journal holds, unless a sync is under way; answer whether one began.
 
-        Returns whether it began one.
+        The guard's held messages leave when that sync ends, or now if there is nothing to sync.
         """
-        guard, journal = self._guard, self._journal
-        if self._syncing_since is not None:
+        if self._sync.since is not None:
             return False
-        held, guard.held = guard.held, []
-        if journal.dirty:
-            batch = journal.take_batch()
-            assert batch is not None
-            self._syncing_since, self._held_for_sync = now, held
+        held, self._guard.held = self._guard.held, []
+        writing = self._sync.begin(now)
+        if writing is not None:
             self._engine.syncing = True
-            self._spawn(self._write(batch, self._run_in_thread(partial(journal.write, batch))))
-        else:
-            self._send(held)
-            if self._synced_at != NEVER and now - self._synced_at >= IDLE_MARK_MS:
-                self._synced_at = NEVER
-                journal.mark_idle()
-            return False
-        return True
+            self._spawn(self._finish_sync(writing, held))
+            return True
+        self._send(held)
+        self._sync.mark_if_idle(now)
+        return False
 
-    async def _write(self, batch: JournalBatch, writing: asyncio.Future[None]) -> None:
+    async def _finish_sync(self, writing: asyncio.Future[None], held: list[tuple[NodeId, Message]]) -> None:
         try:
             await writing
-            self._written(batch)
+            self._synced(held)
         except Fault:
             self._closing = True  # not one more message leaves
             raise
 
-    def _written(self, batch: JournalBatch) -> None:
-        self._journal.completed(batch)
-        self._synced_at = self._now_ms()
-        self._syncs_total += 1
-        self._synced_bytes_total += len(batch.data)
-        self._syncing_since, self._guard.stalled = None, False
-        self._engine.syncing = False
-        held, self._held_for_sync = self._held_for_sync, []
+    def _synced(self, held: list[tuple[NodeId, Message]]) -> None:
+        now = self._now_ms()
+        self._sync.completed(now)
+        self._guard.stalled = self._engine.syncing = False
         if self._closing:
             self._wake.set()
             return
-        if not self._preparing and not self._journal.is_prepared:
-            self._preparing = True
-            self._spawn(self._prepare())
+        if self._sync.begins_next_file():
+            self._spawn(self._make_next_file())
         # Before all else; what belongs to a former term is worth nothing to anyone by now.
         self._send([item for item in held if item[1]["term"] == self._engine.term])
-        if self._guard.may_find_silence(self._synced_at):
+        if self._guard.may_find_silence(now):
             self._wake.set()
         else:
             self._pump()  # at once: what was acknowledged before our own sync counts now
 
-    async def _prepare(self) -> None:
-        """Make the journal's next file ahead of need, with a rest after each part: batches go before it."""
+    async def _make_next_file(self) -> None:
         try:
-            while not self._journal.is_prepared:
-                await self._run_in_thread(self._journal.prepare)
-                await asyncio.sleep(PREPARE_REST_MS / 1000)
+            await self._sync.make_next_file()
         except Fault:
             self._closing = True
             raise
-        finally:
-            self._preparing = False
 
     # --- snapshots
 

@@ -112,7 +112,7 @@ def test_a_follower_puts_off_applying_for_a_sync_but_not_for_ever(
     follower = next(node for node in quorum.nodes if node is not leader)
     assert leader.log is not None and follower.log is not None
     log = follower.log
-    hurries, written, deliver = log._syncs_first, log._written, log._on_message
+    hurries, synced, deliver = log._syncs_first, log._synced, log._on_message
     put_off: list[bool] = []
     mail: list[tuple[Member, Any]] = []
 
@@ -121,18 +121,18 @@ def test_a_follower_puts_off_applying_for_a_sync_but_not_for_ever(
         return put_off[-1]
 
     def arrives(sender: Member, message: Any) -> None:
-        if log._syncing_since is None:
+        if log._sync.since is None:
             deliver(sender, message)
         else:
             mail.append((sender, message))
 
-    def returns(batch: Any) -> None:
+    def returns(held: Any) -> None:
         log._events.extend(partial(log._guard.received, *letter) for letter in mail)
         mail.clear()
-        written(batch)
+        synced(held)
 
     monkeypatch.setattr(log, "_syncs_first", watch)
-    monkeypatch.setattr(log, "_written", returns)
+    monkeypatch.setattr(log, "_synced", returns)
     monkeypatch.setattr(follower.transport, "on_message", arrives)
     before = frames_of(follower)
     for _ in range(300):
@@ -186,7 +186,7 @@ def test_who_is_told_to_stop_says_nothing_more(quorum: Quorum, monkeypatch: pyte
     monkeypatch.setattr(follower, "_sync_seconds", lambda: 0.1)
     leader.log.append(quorum.world.next_frame())
     log = follower.log
-    quorum.until(lambda: log._syncing_since is not None)
+    quorum.until(lambda: log._sync.since is not None)
     closing = quorum.loop.create_task(log.close())
     quorum.wait(0.001)
     sent: list[Any] = []
@@ -374,7 +374,7 @@ def test_a_failing_sync_ends_the_node_and_nothing_leaves_after_it(quorum: Quorum
     leader.disk.fails = True
     leader.log.append(quorum.world.next_frame())
     sent: list[Any] = []
-    quorum.until(lambda: leader.journal.dirty or leader.log._syncing_since is not None)  # type: ignore[union-attr]
+    quorum.until(lambda: leader.journal.dirty or leader.log._sync.since is not None)  # type: ignore[union-attr]
     leader.transport.send = lambda *letter: sent.append(letter)  # type: ignore[method-assign]
     quorum.until(lambda: bool(quorum.world.violations))
     assert "DiskFailed" in quorum.world.violations.pop()
