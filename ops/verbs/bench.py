@@ -27,6 +27,7 @@ def add_parsers(noun: Noun) -> None:
             False,
         ),
         ("broker-start", "From opening a broker's cache of 100,000 partitions to a current image.", False),
+        ("fanout", "How soon every one of many parked polls is answered with a write.", False),
         ("replay-digest", "The state digest of a log of 1M records in Spark, in a warm session.", False),
     ):
         measured = noun.verb(
@@ -59,6 +60,19 @@ def add_parsers(noun: Noun) -> None:
                 default="freeze",
                 help="SIGSTOP, nothing passes between it and the others, or one way only; default: freeze",
             )
+        if name == "fanout":
+            for flag, most, default, what in (
+                ("--polls", 10_000, 1_000, "polls that wait for news"),
+                ("--processes", 64, 1, "processes that hold them"),
+                ("--writes", 10_000, 20, "writes, each once all polls have the one before"),
+            ):
+                measured.add_argument(
+                    flag,
+                    type=from_to(1, most),
+                    default=default,
+                    metavar="N",
+                    help=f"{what}; default: {default}",
+                )
         if name == "steady":
             measured.add_argument("--minutes", type=float, default=10.0, metavar="M", help="default: 10")
 

@@ -10,6 +10,7 @@ from ops.bench.blackhole import Fault, blackhole
 from ops.bench.broker_loss import broker_loss
 from ops.bench.commit import commit
 from ops.bench.failover import failover
+from ops.bench.fanout import fanout
 from ops.bench.handover import handover
 from ops.bench.steady import steady
 
@@ -61,3 +62,8 @@ def test_a_handover_on_request_and_by_a_stop() -> None:
 
 def test_full_load_for_a_moment() -> None:
     check_shape(asyncio.run(steady(minutes=0.02)), name="steady", peers=[])
+
+
+def test_fanout() -> None:
+    answer = asyncio.run(fanout(polls=20, writes=2, rest_s=0.5))
+    check_shape(answer, name="fanout", peers=[], prefixes=("last_delivered_", "median_delivered_"))

@@ -80,7 +80,7 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "broker_agent/agent.py": frozenset({"aiohttp"}),
     "broker_agent/metrics.py": frozenset({"prometheus_client"}),
     # The operator's desk.
-    "ops/bench/*.py": frozenset({"aiohttp"}),
+    "ops/bench/*.py": frozenset({"aiohttp", "msgpack"}),
 }
 """Where a third-party import may stand, by pattern of path; `*` crosses folders."""
 

@@ -33,7 +33,8 @@ VERBS = {
     *("configs get", "configs set", "configs unset", "log dump", "log verify", "log export"),
     *("snapshot list", "snapshot take", "snapshot verify", "state", "replay digest", "replay report"),
     *("bench blackhole", "bench handover", "bench steady"),
-    *("bench commit", "bench failover", "bench broker-loss", "bench broker-start", "bench replay-digest"),
+    *("bench commit", "bench failover", "bench broker-loss", "bench broker-start", "bench fanout"),
+    "bench replay-digest",
 }
 
 

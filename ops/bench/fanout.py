@@ -1,0 +1,268 @@
+"""Edge: `bench fanout`: how soon every one of many parked polls is answered with a write."""
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from metadata_log.limits import SESSION_TIMEOUT_MS
+from ops.bench.measure import BenchmarkFailed, NotAcknowledged, figures, report
+from ops.bench.our_peer import OurPeer, our_peer
+from ops.bench.probes import probes
+from ops.bench.systems import DIRECTORY
+from ops.local_cluster import LocalCluster
+from quorum.config import ControllerSettings
+
+WRITES: Final = 20
+REST_S: Final = 10.0
+BETWEEN_WRITES_S: Final = 1.0
+"""Polls that were answered come back within this time, and wait again."""
+PROBE_EVERY_S: Final = 0.005
+_TIMEOUT_S: Final = 60.0
+_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(slots=True, kw_only=True)
+class Deliveries:
+    """What the writes of one run came to; times are milliseconds after the write's answer."""
+
+    answered_ms: list[float] = field(default_factory=list)
+    """From sending a write to its answer."""
+    median_ms: list[float] = field(default_factory=list)
+    last_ms: list[float] = field(default_factory=list)
+    leader_cpu_s: float = 0.0
+    client_cpu_s: float = 0.0
+
+
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    """Return how soon the last of `polls` was answered, the leader's processor time for it, and elections meanwhile."""
+    return asyncio.run(fanout(polls=args.polls, processes=args.processes, writes=args.writes))
+
+
+async def fanout(
+    *, polls: int, processes: int = 1, writes: int = WRITES, rest_s: float = REST_S
+) -> dict[str, Any]:
+    """Park the polls, let them rest, then write one setting after the other, each once all have the one before."""
+    with tempfile.TemporaryDirectory(prefix="metaquorum-bench-", dir=DIRECTORY) as scratch:
+        async with our_peer(Path(scratch) / "ours", adjust=_with_usual_sessions) as peer:
+            leader = await peer.leader()
+            async with _stalls(leader) as stalls, _pollers(peer, polls, processes) as clients:
+                idle = await _cpu_s(peer, leader, seconds=rest_s) / rest_s
+                clients.begin(leader)
+                await clients.reach(await _write(peer, leader))
+                await asyncio.sleep(BETWEEN_WRITES_S)
+                epoch = await _epoch(peer)
+                began = await _fetches(peer, leader)
+                rest_cpu_s = await _cpu_s(peer, leader, seconds=rest_s)
+                rested = await _fetches(peer, leader) - began
+                stalled_at_rest_ms, stalls[:] = max(stalls, default=0.0), []
+                done = Deliveries()
+                for _ in range(writes):
+                    await _measured_write(peer, clients, done, idle=idle)
+                    await asyncio.sleep(BETWEEN_WRITES_S)
+                elections = await _epoch(peer) - epoch
+                stalled_ms = max(stalls, default=0.0)
+            floors = probes(Path(scratch))
+    delivered = writes * polls
+    ours = {
+        "unit": "ms",
+        **figures(done.last_ms, prefix="last_delivered_"),
+        **figures(done.median_ms, prefix="median_delivered_"),
+        **figures(done.answered_ms, prefix="write_answered_"),
+        "elections": int(elections),
+        "healthz_max": round(stalled_ms, 1),
+        "healthz_max_at_rest": round(stalled_at_rest_ms, 1),
+        "leader_cpu_us_per_delivery": round(1e6 * done.leader_cpu_s / delivered, 1),
+        "client_cpu_us_per_delivery": round(1e6 * done.client_cpu_s / delivered, 1),
+        "leader_cpu_us_per_poll_at_rest": round(1e6 * (rest_cpu_s - idle * rest_s) / max(rested, 1), 1),
+        "leader_cpu_percent_at_rest": round(100 * rest_cpu_s / rest_s, 1),
+        "leader_cpu_percent_without_polls": round(100 * idle, 1),
+    }
+    params = {"polls": polls, "processes": processes, "session_timeout_ms": SESSION_TIMEOUT_MS}
+    return report("fanout", params=params, ours=ours, peers={}, rounds=writes, probes=floors)
+
+
+def _with_usual_sessions(settings: ControllerSettings) -> ControllerSettings:
+    """Park polls as long as in a cluster of several machines: a local one has shorter sessions."""
+    return replace(settings, timing=replace(settings.timing, session_timeout_ms=SESSION_TIMEOUT_MS))
+
+
+async def _measured_write(peer: OurPeer, clients: "_Clients", done: Deliveries, *, idle: float) -> None:
+    """Write once, and add what came of it; after an election the new leader is asked again.
+
+    `idle` is the part of a processor that the leader takes without polls.
+    """
+    while True:
+        leader = await peer.leader()
+        leader_cpu_s, client_cpu_s = _cpu_of(_pid(peer, leader)), clients.cpu_s
+        sent = time.monotonic()
+        try:
+            offset = await _write(peer, leader)
+        except NotAcknowledged:
+            await asyncio.sleep(0.1)
+            continue
+        answered = time.monotonic()
+        median, last = await clients.reach(offset)
+        # What answered polls cost until they wait again belongs to their delivery.
+        await asyncio.sleep(BETWEEN_WRITES_S / 2)
+        done.answered_ms.append((answered - sent) * 1000)
+        done.median_ms.append((median - answered) * 1000)
+        done.last_ms.append((last - answered) * 1000)
+        done.client_cpu_s += clients.cpu_s - client_cpu_s
+        with suppress(FileNotFoundError):
+            done.leader_cpu_s += _cpu_of(_pid(peer, leader)) - leader_cpu_s - idle * (time.monotonic() - sent)
+        return
+
+
+async def _write(peer: OurPeer, leader: str) -> int:
+    """Set one small cluster-wide setting, and return the end of its records."""
+    body = {"cluster": True, "set": {"bench": str(time.monotonic_ns())}}
+    answer = await peer.request("PATCH", f"{leader}/v1/configs", body)
+    return int(answer["offsets"]["end"])
+
+
+async def _epoch(peer: OurPeer) -> float:
+    return max([(await peer.numbers(endpoint))["metaquorum_controller_epoch"] for endpoint in peer.endpoints])
+
+
+async def _fetches(peer: OurPeer, leader: str) -> float:
+    return (await peer.numbers(leader))["metaquorum_metadata_fetches_total"]
+
+
+# --- processor time
+
+
+def _pid(peer: OurPeer, leader: str) -> int:
+    cluster: LocalCluster = peer.cluster
+    pid = cluster.pid(next(member.id for member in cluster.controllers if member.http == leader))
+    if pid is None:
+        raise BenchmarkFailed(f"the controller at {leader} ended")
+    return pid
+
+
+def _cpu_of(pid: int) -> float:
+    """Return the seconds of processor time that a process has taken so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+
+async def _cpu_s(peer: OurPeer, leader: str, *, seconds: float) -> float:
+    """Return the processor time that the leader takes within so many seconds from now."""
+    pid = _pid(peer, leader)
+    before = _cpu_of(pid)
+    await asyncio.sleep(seconds)
+    return _cpu_of(pid) - before
+
+
+# --- stalls
+
+
+@asynccontextmanager
+async def _stalls(leader: str) -> AsyncIterator[list[float]]:
+    """Fill the list yielded with what each `HEAD /healthz` took, in ms: no turn of the leader's loop was longer."""
+    host, port = leader.removeprefix("http://").split(":")
+    taken: list[float] = []
+
+    async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            began = time.monotonic()
+            writer.write(b"HEAD /healthz HTTP/1.1\r\nHost: bench\r\n\r\n")
+            await reader.readuntil(b"\r\n\r\n")
+            taken.append((time.monotonic() - began) * 1000)
+            await asyncio.sleep(PROBE_EVERY_S)
+
+    async def ask_on() -> None:
+        while True:
+            with suppress(OSError, asyncio.IncompleteReadError):
+                reader, writer = await asyncio.open_connection(host, int(port))
+                try:
+                    await ask(reader, writer)
+                finally:
+                    writer.close()
+            await asyncio.sleep(0.1)
+
+    async with asyncio.TaskGroup() as group:
+        asking = group.create_task(ask_on())
+        try:
+            yield taken
+        finally:
+            asking.cancel()
+
+
+# --- the processes that poll
+
+
+class _Clients:
+    """The processes that hold the polls; made by `_pollers` alone."""
+
+    def __init__(self, processes: list[asyncio.subprocess.Process]) -> None:
+        self._processes = processes
+
+    def begin(self, leader: str) -> None:
+        """Let them park their polls at the leader."""
+        for process in self._processes:
+            assert process.stdin is not None
+            process.stdin.write(f"{leader}\n".encode())
+
+    @property
+    def cpu_s(self) -> float:
+        return sum(_cpu_of(process.pid) for process in self._processes)
+
+    async def reach(self, offset: int) -> tuple[float, float]:
+        """Wait until all polls have been answered with what is below `offset`; return the median and the last time.
+
+        With several processes the median is the latest of theirs.
+        """
+        try:
+            async with asyncio.timeout(_TIMEOUT_S):
+                lines = await asyncio.gather(*(_asked(process, offset) for process in self._processes))
+        except TimeoutError:
+            raise BenchmarkFailed(
+                f"polls were not answered with offset {offset} within {_TIMEOUT_S} s"
+            ) from None
+        return max(line["median"] for line in lines), max(line["last"] for line in lines)
+
+
+async def _asked(process: asyncio.subprocess.Process, offset: int) -> dict[str, Any]:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(b"%d\n" % offset)
+    line = await process.stdout.readline()
+    if not line:
+        raise BenchmarkFailed("a process that holds polls ended")
+    answer: dict[str, Any] = json.loads(line)
+    return answer
+
+
+@asynccontextmanager
+async def _pollers(peer: OurPeer, polls: int, processes: int) -> AsyncIterator[_Clients]:
+    running: list[asyncio.subprocess.Process] = []
+    try:
+        for index in range(processes):
+            settings = {
+                "polls": polls // processes + (index < polls % processes),
+                "endpoints": peer.endpoints,
+                "cluster_id": peer.cluster.cluster_id,
+                "max_wait_ms": SESSION_TIMEOUT_MS,
+            }
+            running.append(
+                await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-m", "ops.bench.pollers", json.dumps(settings)),
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                )
+            )
+        yield _Clients(running)
+    finally:
+        for process in running:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
