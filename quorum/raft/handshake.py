@@ -1,13 +1,13 @@
-"""Pure: what two controllers say to each other before they are linked: who each is, and whether the other admits it.
+"""Pure: the two messages of a handshake between controllers, and the rules by which a node refuses another.
 
     hello                        {type "hello", version 2, cluster_id str, node_id int, directory_id bin,
                                   http str, raft str, founding bin}
     verdict                      {type "welcome"} or {type "refused", error str, message str}
 
-`http` is the node's URL without trailing slash (at most 2,000 bytes), `raft` the "host:port" where others
-reach it. `founding` is `founding_sha256` of the settings' voters while the node's log has no voters of its own,
-else empty: two nodes that would found different quorums refuse each other; once there are voters, only the
-log is asked.
+`http` is the node's URL without trailing slash (at most 2,000 bytes), `raft` the "host:port" where others reach it.
+
+`founding` is `founding_sha256` of the voters in the node's settings, while no voters are set in its log, else empty.
+Two nodes that would found different quorums refuse each other. Once voters are set, only the log counts.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ _REFUSAL_LENGTH_MAX: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """Who a node is, as it tells the others; the fields are those of the message."""
+    """A node's identity and addresses; the fields are those of the message."""
 
     cluster_id: Annotated[str, Meta(min_length=22, max_length=22)]
     node_id: Annotated[NodeId, Meta(ge=0, le=INT64_MAX)]
@@ -55,16 +55,16 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a node will not talk to another; `error` is one of REFUSALS."""
+    """Why a node refuses a link to another; `error` is one of REFUSALS."""
 
     error: str
     message: str
 
 
 def founding_sha256(voters: Voters) -> bytes:
-    """Return the digest by which two nodes see that they would found the same quorum.
+    """Return a digest that is equal on two nodes if they would found the same quorum.
 
-    Of ids and directories; an address may differ by who looks at it.
+    It covers ids and directories, not addresses: one node may have different addresses for different peers.
     """
     return hashlib.sha256(msgpack.packb(to_rows(voters))).digest()
 
@@ -122,7 +122,7 @@ def hello_message(hello: Hello) -> dict[str, Any]:
 
 
 def hello_from(message: object) -> Hello:
-    """Return what the other node said of itself; fields that this release does not know are passed over.
+    """Return the other node's hello; unknown fields are ignored, so that a later release can add some.
 
     Raises:
         ValueError: it is no hello of version 2.

@@ -2,15 +2,15 @@
 
 Bytes, integers big-endian: every message is a u32 length and one msgpack map.
 
-    dialler -> hello             as in `handshake`
+    dialler -> hello             as in `handshake.py`
     acceptor -> hello, verdict
     dialler -> verdict
     both -> messages             as `messages.check` admits them, once both verdicts are "welcome"
 
-Each side gives its verdict even when the other has refused it, so a node that does not belong here always
-hears why. A refusal counts only where its hearer dialled: a stranger may call himself anything, but does not
-answer at a voter's address. Whatever else arrives (a length out of bounds, no msgpack, an unknown kind) drops
-the link, is counted, and never stops the process.
+Each end sends its verdict even if the other end has refused it, so that a node that does not belong here learns why.
+A node believes a refusal only if it dialled: a stranger may claim any id, but does not answer at a voter's address.
+All other bytes (a length out of bounds, no msgpack, an unknown kind) drop the link and are counted; they never stop
+the process.
 """
 
 import asyncio
@@ -42,11 +42,11 @@ from quorum.raft.raft_log import Member
 
 _LENGTH_BYTES: Final = 4
 _REASON_LENGTH_MAX: Final = 200
-"""The reason for a drop may quote a field's name, which is as long as the sender likes."""
+"""Of the reason for a drop, which may quote the name of an unknown field."""
 
 
 class LinkOwner(Protocol):
-    """What a link asks of the transport that holds it, and what it reports to it."""
+    """What a link asks of the transport that keeps it, and what it reports."""
 
     node_id: NodeId
     hello: Hello
@@ -57,25 +57,25 @@ class LinkOwner(Protocol):
         """Return why this node refuses a link to the node that sent `hello`; None if it admits it."""
 
     def opened(self, link: "Link") -> None:
-        """Learn that the connection is made; the owner may close it at once."""
+        """Register a connection that was made; the owner may close it at once."""
 
     def established(self, link: "Link", hello: Hello) -> None:
-        """Learn that both ends are welcome to each other."""
+        """Take over a link whose ends have both sent "welcome"."""
 
     def closed(self, link: "Link", peer: NodeId | None, *, by_peer: bool) -> None:
-        """Learn that the connection is lost; `peer` is None if it never said who it is."""
+        """Remove a link whose connection is lost; `peer` is None if no hello arrived."""
 
     def refused_by(self, peer: NodeId, refusal: Refusal) -> None:
-        """Learn that the node at the address of `peer` refuses this one."""
+        """Record that the node at the address of `peer` refuses this one."""
 
     def refusing(self, peer: NodeId, refusal: Refusal) -> None:
-        """Learn that this link refuses `peer`."""
+        """Record that this node refuses `peer`."""
 
-    def foreign(self, peer: NodeId | None, address: object, reason: str) -> None:
-        """Learn that the link is dropped for what arrived on it, or did not, or would not leave."""
+    def dropped(self, peer: NodeId | None, address: object, reason: str) -> None:
+        """Count and log a link that is closed because the other end breaks the protocol or does not read."""
 
     def call(self, callback: Callable[..., None], *arguments: object) -> None:
-        """Call back into the adapter."""
+        """Call the adapter; an exception ends the transport."""
 
 
 class Link(asyncio.Protocol):
@@ -91,7 +91,7 @@ class Link(asyncio.Protocol):
         self._outbox_bytes = 0
         self._flushing: asyncio.Handle | None = None
         self._hello: Hello | None = None
-        """Who it says it is, once it did."""
+        """The other end's hello, once it arrived."""
         self._objection: Refusal | None = None
         self._established_at_ms: int | None = None
         self._deadline: asyncio.TimerHandle | None = None
@@ -99,16 +99,16 @@ class Link(asyncio.Protocol):
         self._ended_by_peer = False
 
     def age_ms(self) -> int:
-        """Return for how long the link has been established; 0 if it never was."""
+        """Return how long ago the link was established; 0 if it never was."""
         return 0 if self._established_at_ms is None else self._owner.now_ms() - self._established_at_ms
 
     def is_answered(self) -> bool:
-        """Answer whether anybody listened there."""
+        """Answer whether the connection was ever made."""
         return self._transport is not None
 
     @property
     def member(self) -> Member:
-        """Who is at the other end; asked of established links only."""
+        """The member at the other end, of an established link."""
         assert self._hello is not None
         return self._hello.member
 
@@ -120,11 +120,11 @@ class Link(asyncio.Protocol):
         return (self._dialled is None) == (self.member.node_id > self._owner.node_id)
 
     def is_attempt_at(self, peer: NodeId) -> bool:
-        """Answer whether it is our own attempt to link with a peer, and undecided still."""
+        """Answer whether this node dialled this peer here, and the handshake is not finished."""
         return self._dialled == peer and self._established_at_ms is None and not self._closing
 
     def may_give_way(self) -> bool:
-        """Answer whether it is another's attempt, and undecided still."""
+        """Answer whether another node dialled, and the handshake is not finished."""
         return self._dialled is None and self._established_at_ms is None and not self._closing
 
     # --- asyncio's calls
@@ -171,7 +171,7 @@ class Link(asyncio.Protocol):
     def eof_received(self) -> None:
         self._ended_by_peer = True
         if self._transport is not None:
-            self._transport.abort()  # asyncio's own close would first try to send what is left
+            self._transport.abort()  # not close: asyncio would first try to send the rest of its buffer
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._deadline is not None:
@@ -197,11 +197,11 @@ class Link(asyncio.Protocol):
 
     @property
     def closed_here(self) -> bool:
-        """Whether this side closed it: not the other end, nor TCP, whom nobody answered any more."""
+        """Whether this node closed the link, and neither the other end nor a TCP timeout did."""
         return self._closing
 
     def close(self) -> None:
-        """Close from this side, at once; `connection_lost` follows in the loop's next round."""
+        """Close the connection at once; asyncio calls `connection_lost` in the loop's next round."""
         self._closing = True
         if self._transport is not None:
             self._transport.abort()
@@ -223,10 +223,10 @@ class Link(asyncio.Protocol):
     # --- the handshake
 
     def _shake_hands(self, message: object) -> None:
-        """Take the next message of the handshake.
+        """Handle the next message of the handshake: a hello, then a verdict.
 
         Raises:
-            ValueError: it is not what comes next.
+            ValueError: it is another message.
         """
         owner = self._owner
         if self._hello is None:
@@ -245,7 +245,7 @@ class Link(asyncio.Protocol):
         if refusal is not None or self._objection is not None:
             self._closing = True
             assert self._transport is not None
-            self._transport.close()  # not abort: the verdict is to arrive
+            self._transport.close()  # not abort: our verdict must still be sent
             return
         if self._deadline is not None:
             self._deadline.cancel()
@@ -256,7 +256,7 @@ class Link(asyncio.Protocol):
         self._drop(f"no handshake within {HANDSHAKE_TIMEOUT_MS} ms")
 
     def _drop(self, reason: str) -> None:
-        self._owner.foreign(self._peer, self._address(), reason[:_REASON_LENGTH_MAX])
+        self._owner.dropped(self._peer, self._address(), reason[:_REASON_LENGTH_MAX])
         self.close()
 
     def _address(self) -> str:

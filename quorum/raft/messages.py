@@ -1,9 +1,8 @@
-"""Pure: the messages of one voter to another: every kind that is admitted, field by field; all else is refused.
+"""Pure: the Raft messages between controllers: the shape of every kind that is admitted.
 
-A message is a plain dict of msgpack-able values. The first four kinds are PySyncObj's own, with what the
-guard adds to them (`term` on every answer, the hint of a refusal, `force`); the others are the guard's.
-Forwarded commands, admin messages, `transmission` and serialized chunks have no entry here, so a connection
-that sends one is dropped.
+A message is a plain dict of values that msgpack knows. The first four kinds are PySyncObj's, with fields that the guard
+adds (`term` on every answer, the hint of a refusal, `force`); the other kinds are the guard's. PySyncObj's forwarded
+commands, admin messages, `transmission` and serialized chunks have no shape here: a connection that sends one is dropped.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,21 +19,22 @@ from quorum.raft.voters import from_command, is_change
 Message = dict[str, Any]
 """Keys are field names; `type` names the kind."""
 Entry = tuple[bytes, int, int]
-"""Command, log index, term: as the engine keeps them."""
+"""Command, log index, term, in the engine's order."""
 
 NO_OP: Final = b"\x01"
 """The entry with which the engine begins each leadership."""
 PAYLOAD: Final = 0x10
-"""First byte of our own entries: a type that the engine commits but never unpickles nor executes."""
+"""First byte of our own entries: the engine commits this type, but never unpickles or executes it."""
 
 _PAYLOAD_BYTE: Final = bytes([PAYLOAD])
 ENTRY_BYTES: Final = 256
+"""An upper bound of what an entry costs beside its command, in memory and in a message."""
 
 
 class RaftTransport(Protocol):
-    """What carries messages between controllers; links come and go by themselves.
+    """Sends and receives messages of controllers; it makes the links by itself.
 
-    Every message handed to `on_message` has passed `check`, and the member is the link's, not the message's.
+    `on_message` gets only messages that passed `check`; its member is that of the link, never a field of the message.
     """
 
     on_message: Callable[[Member, Message], None]
@@ -43,10 +43,10 @@ class RaftTransport(Protocol):
     """The bool is `by_peer`: EOF or RST on an established link, not our own close."""
 
     def send(self, node_id: NodeId, message: Message) -> None:
-        """Queue a message, or drop it where there is no link; never blocks."""
+        """Queue a message, or drop it if there is no link; never block."""
 
     def flush(self) -> None:
-        """Let all that was queued leave now, one write a link; without it they leave in the loop's next turn."""
+        """Write all queued messages now, with one write per link; otherwise they leave in the loop's next turn."""
 
 
 def is_entry_command(command: bytes) -> bool:
@@ -61,7 +61,7 @@ def is_entry_command(command: bytes) -> bool:
 
 
 def frames_of(command: bytes) -> bytes:
-    """Return the frames that an entry holds; the empty one that proves a majority has none."""
+    """Return the frames of an entry; the no-op, which proves a majority, has none."""
     if is_change(command):
         return from_command(command)[1]
     return command[1:] if command[0] == PAYLOAD else b""
@@ -173,7 +173,7 @@ def check(message: object) -> None:
 
 
 def _check_entries(message: Message) -> None:
-    """Entries follow `prevLogIdx` one by one, and their terms never fall nor exceed the leader's."""
+    """Check that entries follow `prevLogIdx` without a gap, and that terms neither fall nor exceed the leader's."""
     index, term, leader_term = message["prevLogIdx"], message["prevLogTerm"], message["term"]
     for command, entry_index, entry_term in message["entries"]:
         if not is_entry_command(command):
@@ -186,9 +186,9 @@ def _check_entries(message: Message) -> None:
 
 
 def entry_bytes(entry: Entry) -> int:
-    """Return what an entry counts where bytes are bounded: its command, and what each costs both ends beside it.
+    """Return the size of an entry for bounds on bytes: its command and ENTRY_BYTES.
 
-    A log that is quiet for days holds a million empty ones.
+    Without ENTRY_BYTES the million empty entries of a log that was quiet for days would count as nothing.
     """
     return ENTRY_BYTES + len(entry[0])
 
@@ -196,7 +196,7 @@ def entry_bytes(entry: Entry) -> int:
 def append_entries(
     *, term: int, commit_index: int, previous: tuple[int, int], entries: list[Entry]
 ) -> Message:
-    """Build the leader's message; `previous` is index and term of the entry before the first."""
+    """Build a leader's message; `previous` has index and term of the entry before the first."""
     return {
         "type": "append_entries",
         "term": term,
@@ -210,7 +210,7 @@ def append_entries(
 def next_node_idx(
     *, term: int, next_index: int, reset: bool = False, success: bool = False, hint: tuple[int, int] = (0, 0)
 ) -> Message:
-    """Build a follower's answer; `hint` is index and term of the newest entry that may match, for a refusal."""
+    """Build a follower's answer; in a refusal, `hint` has index and term of the newest entry that may match."""
     return {
         "type": "next_node_idx",
         "term": term,

@@ -1,7 +1,7 @@
-"""Pure: the pointer: which snapshot covers the Raft log up to where. It is what Raft itself calls a snapshot.
+"""Pure: the pointer, which names a snapshot and the last entry of the Raft log that it covers.
 
-The snapshot's file is a pure function of the log and knows no index or term, so that every node's copy has
-the same bytes; what only Raft needs stands here. Bytes: a msgpack array, then the CRC-32C of it, big-endian.
+Raft's own term for both together is a snapshot. A snapshot's file has no index or term: it is a pure function of the log,
+so that every node's copy has the same bytes. Bytes of a pointer: a msgpack array, then its CRC-32C, big-endian.
 """
 
 from dataclasses import dataclass
@@ -34,14 +34,14 @@ class Pointer:
     index: int
     term: int
     entries: tuple[Entry, Entry]
-    """The entries at index - 1 and index, on which a trimmed log stands."""
+    """The entries at index - 1 and index, with which a trimmed log begins."""
     voters: Voters
-    """Those that the log has set up to `index`."""
+    """The voters that the log has set up to `index`."""
 
     @classmethod
     def to(cls, snapshot_id: str, *, before: Entry, last: Entry, voters: Voters) -> "Pointer":
         """Make the pointer to a snapshot that covers the log up to `last`."""
-        # Of the older one only index and term are ever asked for, and two whole entries might not fit a message.
+        # Of the older entry only index and term are ever needed, and two whole entries might not fit a message.
         return cls(
             snapshot_id=snapshot_id,
             index=last[1],

@@ -1,7 +1,7 @@
-"""Pure: the one door to consensus: what the rest of the code may ask of Raft, and what Raft tells it.
+"""Pure: the one interface to consensus: what the rest of the code may ask of Raft, and what Raft reports.
 
-Two tenants: `adapter.PySyncObjLog` in production and under the simulator, and the simulator's own small model.
-Nobody outside this folder says "term" or "log index"; the only order they know is that of `on_commit`.
+It has two implementations: `adapter.PySyncObjLog`, in production and in the simulator, and a small model for tests.
+No code outside this folder uses terms or log indexes; the only order it knows is the order of `on_commit` calls.
 """
 
 import enum
@@ -12,11 +12,11 @@ from typing import NamedTuple, NewType, Protocol
 from metadata_log.ids import NodeId, Uuid
 
 RaftPosition = NewType("RaftPosition", tuple[int, int])
-"""Opaque to all but the adapter: up to where the committed entries were wholly applied."""
+"""The last committed entry that is wholly applied; opaque to all code but the adapter."""
 
 
 class Member(NamedTuple):
-    """Who a controller is: a wiped disk makes another member of the same id."""
+    """A controller's identity. After its disk was wiped, a controller is another member with the same id."""
 
     node_id: NodeId
     directory_id: Uuid
@@ -34,7 +34,7 @@ class Role(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerStatus:
-    """Another controller as this node sees it; `None` is what this node does not know (only a leader knows all)."""
+    """Another controller as this node sees it. `None` means unknown to this node; only a leader knows everything."""
 
     node_id: NodeId
     directory_id: Uuid
@@ -44,7 +44,7 @@ class PeerStatus:
     entries_behind: int | None
     last_caught_up_ms_ago: int | None
     forgot: bool = False
-    """It lacks what it acknowledged to this leader: its disk was set back."""
+    """The peer lacks entries that it acknowledged to this leader: an older state of its disk was restored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,66 +54,66 @@ class RaftStatus:
     peers: Sequence[PeerStatus]
     """The other voters in order of id, then the linked observers."""
     voters: Voters
-    """Those in force here."""
+    """The voters in force on this node."""
     is_voter: bool
-    """Whether this node is one of them."""
+    """Whether this node is a voter in force."""
     change_pending: bool
-    """A change of voters is in the log and not in force yet."""
+    """Whether the log holds a change of voters that is not in force yet."""
     elections_total: int
     disk_stalled_ms: int
-    """How long the sync under way has been running, 0 if none is."""
+    """How long the current sync has been running; 0 if none runs."""
     committed_ms_ago: int | None
-    """Time since an entry of the current leadership was last committed here; None before the first."""
+    """Time since this node last committed an entry of the current leadership; None before the first."""
     synced_bytes_total: int
     syncs_total: int
     snapshot_not_fetched: str | None = None
-    """Why the snapshot that this node needs to catch up could not be had the last time."""
+    """Why the last fetch of the snapshot that this node needs to catch up failed."""
     entries_untrimmed: int = 0
-    """Those applied here behind the snapshot that this node's log stands on."""
+    """Entries applied on this node since the snapshot behind which its log was trimmed."""
     awaits_founded_quorum: bool = False
-    """This node's log is empty and a linked controller's is not: it neither campaigns nor helps another such node."""
+    """This node's log is empty and a linked controller's is not: it neither campaigns nor votes for another such node."""
 
 
 class RaftListener(Protocol):
-    """What the log's owner is told; every method is synchronous and runs on the event loop."""
+    """Called by Raft; every method is synchronous and runs on the event loop."""
 
     def on_commit(self, frames: bytes) -> None:
         """Apply one committed payload: zero or more whole frames, in commit order, the same on every node."""
 
     def on_restore(self, snapshot_id: str) -> None:
-        """Replace the image by a snapshot that the store already holds, verified and synced."""
+        """Replace the image by a snapshot that the store holds, verified and synced."""
 
     def on_voters(self, voters: Voters) -> None:
-        """Learn who votes; after `on_commit` of the batch that said so. A snapshot says it itself."""
+        """Take note of the voters in force, after the `on_commit` that set them; not called for those of a snapshot."""
 
     def on_leadership(self, *, is_leader: bool) -> None:
-        """Learn that this node began or ceased to lead.
+        """Take note that this node began or ceased to lead.
 
-        At the beginning `RaftLog.uncommitted()` is the whole journal tail; what is appended before this call
-        returns leaves together with the election's own entry.
+        When it begins to lead, `RaftLog.uncommitted()` is the whole journal tail. Frames appended before this call returns
+        are replicated together with the election's no-op.
         """
 
     def on_leader_hint(self, leader_id: NodeId | None) -> None:
-        """Learn who is now believed to lead; None while nobody is known to."""
+        """Take note of the known leader; None while none is known."""
 
 
 class SnapshotFetcher(Protocol):
     async def fetch(self, snapshot_id: str, from_node: NodeId) -> None:
-        """Bring a snapshot into the local store, verified and synced; at once if it is there.
+        """Fetch a snapshot into the local store, verified and synced; return at once if the store has it.
 
         Raises:
-            DamagedFile: what was sent is no sound snapshot; the caller asks again later.
-            Fault: any other; it stops the node.
-            MetadataError: it could not be had now; the caller asks again later.
+            DamagedFile: the answer is no sound snapshot; the caller retries later.
+            Fault: any other fault stops the node.
+            MetadataError: the fetch failed; the caller retries later.
         """
 
 
 class RaftLog(Protocol):
     def append(self, frames: bytes, voters: Voters | None = None) -> None:
-        """Propose whole frames; they are committed in the order of the calls, or dropped when leadership ends.
+        """Propose whole frames. They are committed in the order of the calls, or dropped when this leadership ends.
 
-        `voters` is the set that they change the quorum to; once they are applied the leader, if still a voter, begins
-        another leadership.
+        `voters` is the set of voters that the frames change to. Once they are applied the leader, if it is still a voter,
+        begins another leadership.
 
         Raises:
             NotController: this node does not lead.
@@ -123,20 +123,20 @@ class RaftLog(Protocol):
         """
 
     def uncommitted(self) -> Sequence[bytes]:
-        """Return the payloads behind the last applied one, own waiting ones included, in order."""
+        """Return the payloads after the last applied one in order, including those that wait to be proposed."""
 
     async def read_index(self) -> None:
-        """Return once a majority confirmed, after this call began, that this node leads, and all that was
-        committed before it is applied here.
+        """Return once everything committed before this call is applied on this node, and a majority has confirmed since
+        the call began that this node leads.
 
         Raises:
-            NotController: it does not lead, or ceased to while waiting.
+            NotController: this node does not lead, or ceased to lead meanwhile.
 
         Source: Raft thesis 6.4.
         """
 
     def transfer_leadership(self, to: NodeId | None) -> None:
-        """Ask `to` (None: the most caught-up voter) to take over.
+        """Ask `to` to take over the leadership; None asks the most caught-up voter.
 
         Raises:
             NotController: this node does not lead.
@@ -144,15 +144,15 @@ class RaftLog(Protocol):
         """
 
     def applied_position(self) -> RaftPosition:
-        """Return the position behind the last wholly applied payload; within `on_commit`, of the one before."""
+        """Return the position of the last wholly applied payload; within `on_commit`, that of the payload before."""
 
     def compact(self, position: RaftPosition, snapshot_id: str) -> None:
-        """Let the journal be trimmed behind `position`, which the named snapshot covers.
+        """Allow the journal to drop entries up to `position`, which the named snapshot covers.
 
-        The caller has synced the snapshot, and the segments up to its end offset.
+        The caller has synced the snapshot, and the segments up to the snapshot's end offset.
         """
 
     def pinned_snapshots(self) -> frozenset[str]:
-        """Return the snapshots that a restart may need: what the pointer on disk names, or may name soon."""
+        """Return the snapshots that a restart may need: those that the pointer file names, or may name soon."""
 
     def status(self) -> RaftStatus: ...

@@ -1,4 +1,4 @@
-"""Pure: what an operator may set of Raft."""
+"""Pure: the settings of Raft that an operator may change."""
 
 from dataclasses import dataclass
 

@@ -1,13 +1,15 @@
-"""Edge: the links between controllers: one TCP connection per pair of nodes, msgpack messages on it.
+"""Edge: the links between controllers: who is dialled, and which one link per pair of nodes stays.
 
-A node dials every address it knows: of a lower id at once, of a higher id when that one has not dialled for a
-while (it may not know our address). A lost link is dialled again. Whoever belongs to the cluster is admitted:
-who is no voter in force is an observer.
+A node dials every address it knows. It dials a lower id at once, and a higher id only when that peer has not dialled
+for DIAL_GRACE_MS: the peer may not know our address. A lost link is dialled again. Every controller of the cluster is
+admitted; one that is not a voter in force is an observer.
 
-A newer link of the same peer replaces the older, but for two cases. No other directory replaces a link of a
-voter in force. And when both ends dial at the same moment, each is the first to have finished what it dialled:
-both then keep the link that the higher id dialled. The lower id dials only what has not been linked for the
-grace, so a link of the higher id that is younger than that is no forgotten one.
+A newer link of a peer replaces the older one, with two exceptions:
+
+- A process with another directory never replaces the link of a voter in force.
+- If both ends dial at the same moment, each finishes its own attempt first. Both ends then keep the link that the
+  higher id dialled. The lower id dials only a peer that has had no link for DIAL_GRACE_MS; so a link of the higher id
+  that is younger than that is not a stale one.
 """
 
 import asyncio
@@ -40,14 +42,14 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 REFUSED_LATELY_MS: Final = 10 * RECONNECT_MAX_MS
-"""Who was refused dials again within a tenth of it, as long as it runs."""
+"""A refused peer is reported for this time after its last attempt. While it runs, it dials again within a tenth of it."""
 _REMEMBERED_MAX: Final = 2 * CONTROLLERS_MAX
-"""Of how many peers it is known what they last said of themselves, and why they were last refused."""
+"""The transport remembers the last hello, and the last refusal, of this many peers."""
 
 
 @dataclass(slots=True)
 class _Absence:
-    """Since when a peer cannot be dialled at an address, and which causes (kind and number of an error) were told."""
+    """A peer that cannot be reached at its address: since when, and which causes (error type and errno) were logged."""
 
     address: HostPort
     since_ms: int
@@ -71,18 +73,18 @@ class TcpTransport:
         self.on_connected: Callable[[Member], None] = lambda _member: None
         self.on_lost: Callable[[Member, bool], None] = lambda _member, _by_peer: None
         self.on_refused: Callable[[NodeId, str, str], None] = lambda _node_id, _error, _message: None
-        """Called with each refusal of a peer to talk to this node, once per attempt."""
+        """Called each time a dialled peer refuses this node."""
         self.refusals: dict[NodeId, Refusal] = {}
         """The newest refusal of each peer that is dialled, until a link to it succeeds."""
         self.members: dict[NodeId, Hello] = {}
-        """What each linked peer said of itself, and the last known peers before they were lost; the newest last."""
+        """The last hello of each linked peer, and of peers whose links were lost last; the newest last."""
         self.foreign_bytes_total = 0
-        """Links dropped for what arrived on them, or did not, or would not leave."""
+        """Links dropped: foreign bytes, a handshake that took too long, or too many unsent bytes."""
         self.node_id = node_id
         self.hello = hello
-        """What the next handshake says; the owner replaces it when it changes."""
+        """Sent in the next handshake; the owner of the transport replaces it when it changes."""
         self.voters = dict(voters)
-        """In force here."""
+        """The voters in force on this node."""
         self.now_ms = now_ms
         self._listen = listen
         self._addresses: dict[NodeId, HostPort] = {}
@@ -91,19 +93,19 @@ class TcpTransport:
         """Oldest first."""
         self._established: dict[NodeId, Link] = {}
         self._refused: dict[NodeId, tuple[Refusal, int]] = {}
-        """Whom this node last refused, why, and when."""
+        """The last refusal of each peer by this node, and when."""
         self._absent: dict[NodeId, _Absence] = {}
-        """Who could not be dialled since there last was a link."""
+        """Peers that could not be dialled since their last link."""
         self._failure: asyncio.Future[None] | None = None
         self._tasks: asyncio.TaskGroup | None = None
-        """There only while dialling is done."""
+        """None unless `run` runs."""
         self._dialling: dict[NodeId, asyncio.Task[None]] = {}
         self.set_addresses(addresses)
 
     # --- what the server calls
 
     async def listen(self) -> tuple[str, int]:
-        """Bind the port and return host and port; who connects waits until `run` accepts.
+        """Bind the port and return host and port; connections wait in the backlog until `run` accepts them.
 
         Raises:
             CannotListen: the address is in use, not this host's, or unknown.
@@ -116,14 +118,14 @@ class TcpTransport:
         except (OSError, UnicodeError) as error:
             cure = "Stop the process that uses it, or change [listen] raft in this controller's settings."
             raise CannotListen(
-                f"cannot listen on {address_text(self._listen)} for other controllers: {_why(error)}. {cure}"
+                f"cannot listen on {address_text(self._listen)} for other controllers: {_reason(error)}. {cure}"
             ) from error
         listening.setblocking(False)
         self._socket = listening
         return host, listening.getsockname()[1]
 
     async def run(self) -> None:
-        """Accept and dial until cancelled; a callback that raises ends it with what was raised."""
+        """Accept and dial until cancelled; an exception from a callback ends it."""
         if self._socket is None:
             raise InvariantBroken("listen() comes before run()")
         loop = asyncio.get_running_loop()
@@ -146,7 +148,7 @@ class TcpTransport:
                 await asyncio.sleep(0)
 
     def set_addresses(self, addresses: Mapping[NodeId, HostPort]) -> None:
-        """Dial these peers from now on, and no others; a link that stands is not touched. Our own id is passed over."""
+        """Dial exactly these peers from now on; established links stay. Our own id is ignored."""
         self._addresses = {peer: addresses[peer] for peer in addresses if peer != self.node_id}
         for peer in self._dialling.keys() - self._addresses.keys():
             self._dialling.pop(peer).cancel()
@@ -159,15 +161,15 @@ class TcpTransport:
                 self._dialling[peer] = self._tasks.create_task(self._keep_dialling(peer))
 
     def set_voters(self, voters: Voters) -> None:
-        """Learn who votes from now on; links stay, whatever their ends now are."""
+        """Set the voters in force; links stay, also those of removed voters."""
         self.voters = dict(voters)
 
     def others_founded(self) -> bool:
-        """Answer whether a linked controller's log says who votes."""
+        """Answer whether the log of any linked controller sets the voters."""
         return any(not self.members[peer].founding for peer in self._established)
 
     def refused(self) -> dict[NodeId, Refusal]:
-        """Return with whom there is no link because one end refuses the other: peers dialled, and who lately came."""
+        """Return the refusals that prevent a link: by dialled peers, and by this node within REFUSED_LATELY_MS."""
         since = self.now_ms() - REFUSED_LATELY_MS
         lately = {peer: refusal for peer, (refusal, at) in self._refused.items() if at >= since}
         return lately | self.refusals
@@ -175,7 +177,7 @@ class TcpTransport:
     # --- what the adapter calls
 
     def send(self, node_id: NodeId, message: messages.Message) -> None:
-        """Queue a message; without a link it is dropped. All of one turn of the loop leave in one write."""
+        """Queue a message, or drop it if there is no link. All messages of one turn of the loop leave in one write."""
         link = self._established.get(node_id)
         if link is not None:
             link.send(message)
@@ -194,10 +196,12 @@ class TcpTransport:
         return len(self._links) - len(self._established)
 
     def opened(self, link: Link) -> None:
-        """Keep handshakes bounded: of too many the oldest goes, so that strangers who say nothing keep no voter out."""
+        """Register a connection. Beyond RAFT_HANDSHAKES_MAX the oldest handshake is closed: silent strangers must not
+        keep a voter out.
+        """
         self._links[link] = None
         if self._failure is None or any(link.is_attempt_at(peer) for peer in self._established):
-            link.close()  # `run` has ended, or the other end has dialled, while it was made
+            link.close()  # while it was being made `run` ended, or a link to this peer was established
             return
         if self.handshakes() > RAFT_HANDSHAKES_MAX:
             oldest = next((each for each in self._links if each.may_give_way()), None)
@@ -207,7 +211,7 @@ class TcpTransport:
     def established(self, link: Link, hello: Hello) -> None:
         peer = hello.node_id
         older = self._established.get(peer)
-        # What speaks against it may have come up during its handshake.
+        # A reason to refuse it may have arisen during its handshake.
         if self.objection(hello, dialled=None) is not None or (
             older is not None and self._crossed(older, link)
         ):
@@ -223,7 +227,7 @@ class TcpTransport:
         self._remember(self.members, peer, hello)
         for attempt in self._links:
             if attempt.is_attempt_at(peer):
-                attempt.close()  # nobody has finished it: the acceptor comes after the dialler
+                attempt.close()  # the other end has not finished it either: the acceptor finishes after the dialler
         log.info("raft_link_established", extra={"peer_id": peer})
         self.call(self.on_connected, hello.member)
 
@@ -233,12 +237,12 @@ class TcpTransport:
             self._forget(link, by_peer=by_peer)
 
     def refused_by(self, peer: NodeId, refusal: Refusal) -> None:
-        """Hear that the node at a peer's own address refuses this one."""
+        """Record that the node at a peer's own address refuses this one."""
         if peer not in self._addresses:
-            return  # no longer dialled
+            return  # the peer is no longer dialled
         known = self.refusals.get(peer)
         self.refusals[peer] = refusal
-        if known is None or known.error != refusal.error:  # once, not at every attempt
+        if known is None or known.error != refusal.error:  # logged once, not at every attempt
             log.error(
                 "raft_link_refused_by_peer",
                 extra={"peer_id": peer, "error": refusal.error, "detail": refusal.message},
@@ -248,20 +252,20 @@ class TcpTransport:
     def refusing(self, peer: NodeId, refusal: Refusal) -> None:
         known = self._refused.get(peer)
         self._remember(self._refused, peer, (refusal, self.now_ms()))
-        if known is not None and known[0].error == refusal.error:  # once, not at every attempt
+        if known is not None and known[0].error == refusal.error:  # logged once, not at every attempt
             return
         log.error(
             "raft_peer_refused", extra={"peer_id": peer, "error": refusal.error, "detail": refusal.message}
         )
 
-    def foreign(self, peer: NodeId | None, address: object, reason: str) -> None:
+    def dropped(self, peer: NodeId | None, address: object, reason: str) -> None:
         self.foreign_bytes_total += 1
         log.warning("raft_link_dropped", extra={"peer_id": peer, "address": str(address), "detail": reason})
 
     def call(self, callback: Callable[..., None], *arguments: object) -> None:
-        """Call back into the adapter. What that raises ends `run`, and nothing is called any more.
+        """Call the adapter. An exception ends `run`, and no callback is called after it.
 
-        To asyncio, who would log a traceback and go on, only what nobody foresaw is passed on.
+        A MetadataError is not passed on to asyncio, which would only log a traceback and go on.
         """
         failure = self._failure
         if failure is not None and failure.done() and not failure.cancelled():
@@ -280,7 +284,7 @@ class TcpTransport:
     # --- within
 
     def _crossed(self, older: Link, newer: Link) -> bool:
-        """Answer whether both ends dialled at the same moment, and the older link is the one both keep."""
+        """Answer whether both ends dialled at the same moment, and both keep the older link."""
         return (
             older.member == newer.member
             and older.is_dialled_by_higher()
@@ -289,7 +293,7 @@ class TcpTransport:
         )
 
     def _remember(self, known: dict[NodeId, T], peer: NodeId, what: T) -> None:
-        """Note what is last known of a peer; beyond the bound the oldest that is not linked is forgotten."""
+        """Record the newest fact about a peer; beyond _REMEMBERED_MAX, forget the oldest peer without a link."""
         known.pop(peer, None)
         known[peer] = what
         if len(known) > _REMEMBERED_MAX:
@@ -301,7 +305,7 @@ class TcpTransport:
         member = link.member
         del self._established[member.node_id]
         log.log(
-            logging.INFO if link.closed_here else logging.WARNING,  # what we close ourselves, we know why
+            logging.INFO if link.closed_here else logging.WARNING,
             "raft_link_lost",
             extra={"peer_id": member.node_id, "by_peer": by_peer, "age_ms": link.age_ms()},
         )
@@ -314,7 +318,7 @@ class TcpTransport:
         while True:
             link = self._established.get(peer) or await self._dial(peer)
             await link.lost.wait()
-            if link.age_ms() >= RECONNECT_MAX_MS:  # lost as soon as made is no success
+            if link.age_ms() >= RECONNECT_MAX_MS:  # a link that is lost at once is no success
                 delay_ms = RECONNECT_MS
             elif not link.is_answered():
                 delay_ms = min(delay_ms, RECONNECT_ABSENT_MAX_MS)
@@ -322,21 +326,24 @@ class TcpTransport:
             delay_ms = min(2 * delay_ms, RECONNECT_MAX_MS)
 
     async def _dial(self, peer: NodeId) -> Link:
-        """Connect to a peer's address and return the link; it is lost already if it was not to be had."""
+        """Connect to a peer's address and return the link; if the connection failed, the link is already lost."""
         link = Link(self, peer)
         host, port = address = self._addresses[peer]
         try:
             async with asyncio.timeout(HANDSHAKE_TIMEOUT_MS / 1000):
                 await asyncio.get_running_loop().create_connection(lambda: link, host, port)
-        except (OSError, UnicodeError) as error:  # a host with an empty label; TimeoutError is an OSError
+        except (
+            OSError,
+            UnicodeError,
+        ) as error:  # UnicodeError: a host with an empty label; TimeoutError is an OSError
             self._not_reached(peer, address, error)
             link.lost.set()
         return link
 
     def _not_reached(self, peer: NodeId, address: HostPort, error: OSError | UnicodeError) -> None:
-        """Log why a voter cannot be dialled, once it lasts: each cause once until there is a link, or another address."""
+        """Log why a voter is unreachable, after UNREACHABLE_REPORTED_MS: each cause once per address, until it is linked."""
         if peer in self._established or peer not in self.voters:
-            return  # who is removed may stay in the settings, and is missed by nobody
+            return  # a removed voter may stay in the settings; its absence is no problem
         absence = self._absent.get(peer)
         if absence is None or absence.address != address:
             absence = self._absent[peer] = _Absence(address, self.now_ms())
@@ -346,17 +353,17 @@ class TcpTransport:
         absence.reported.add(cause)
         log.warning(
             "raft_peer_unreachable",
-            extra={"peer_id": peer, "address": address_text(address), "detail": _why(error)},
+            extra={"peer_id": peer, "address": address_text(address), "detail": _reason(error)},
         )
 
 
-def _why(error: OSError | UnicodeError) -> str:
-    """Say why an address cannot be dialled, or listened on."""
+def _reason(error: OSError | UnicodeError) -> str:
+    """Return why an address cannot be dialled, or listened on."""
     match error:
         case TimeoutError():
             return f"no answer within {HANDSHAKE_TIMEOUT_MS} ms"
         case OSError(errno=int(number)) if not isinstance(error, socket.gaierror):
-            return os.strerror(number)  # asyncio's own text names the address, and not what is wrong
-        case OSError(strerror=str(said)):
-            return said
+            return os.strerror(number)  # asyncio's own text has the address instead of the reason
+        case OSError(strerror=str(text)):
+            return text
     return str(error)
