@@ -1,22 +1,23 @@
 """Pure: the topics, with their partitions, as the log has made them."""
 
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import immutables
 
 from metadata_log.digest import hex_of_text
 from metadata_log.ids import BrokerId, TopicId, in_order, uuid_text
+from metadata_log.image.partition_index import PartitionCounts, PartitionIndex, PartitionIndexBuilder
 from metadata_log.image.partitions import PartitionImage, partition_line
 from metadata_log.image.snapshot_rows import PlacedPartition
+from metadata_log.image.sorted_ids import SortedIds
 from metadata_log.image.subject import Builders, SubjectBuilder
 from metadata_log.records.partitions import PartitionChangeRecord, PartitionRecord
 from metadata_log.records.registry import Record
 from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
 
-TopicsOnBrokers = immutables.Map[BrokerId, immutables.Map[TopicId, None]]
+PartitionKey = tuple[TopicId, int]
 
 
 class TopicImage(NamedTuple):
@@ -32,22 +33,37 @@ class TopicsImage:
     by_id: immutables.Map[TopicId, TopicImage] = field(default_factory=immutables.Map)
     ids: immutables.Map[str, TopicId] = field(default_factory=immutables.Map)
     """By name."""
-    on_broker: TopicsOnBrokers = field(default_factory=immutables.Map, repr=False)
-    """An index: which topics have a replica on a broker."""
+    index: PartitionIndex = field(default_factory=PartitionIndex, repr=False)
 
     def named(self, name: str) -> TopicImage | None:
         topic_id = self.ids.get(name)
         return None if topic_id is None else self.by_id[topic_id]
 
-    def partitions_on(self, broker_id: BrokerId) -> Iterator[tuple[TopicId, int, PartitionImage]]:
-        """Yield the partitions with a replica on a broker, sorted by topic id and partition."""
-        for topic_id in sorted(self.on_broker.get(broker_id, ())):
-            for partition_id, partition in enumerate(self.by_id[topic_id].partitions):
+    @property
+    def counts(self) -> PartitionCounts:
+        return self.index.counts
+
+    def leads_any(self, broker_id: BrokerId) -> bool:
+        return broker_id in self.index.leaderships
+
+    def partitions_on(
+        self, broker_id: BrokerId, *, after: PartitionKey | None = None
+    ) -> Iterator[tuple[TopicId, int, PartitionImage]]:
+        """Yield the partitions with a replica on a broker, sorted by topic id and partition, behind `after` if given.
+
+        The cost does not depend on how many partitions stand before `after`.
+        """
+        topics = self.index.on_broker.get(broker_id, _NO_TOPICS)
+        for topic_id in topics if after is None else topics.starting_at(after[0]):
+            partitions = self.by_id[topic_id].partitions
+            first = 0 if after is None or topic_id != after[0] else after[1] + 1
+            for partition_id in range(first, len(partitions)):
+                partition = partitions[partition_id]
                 if broker_id in partition.replicas:
                     yield topic_id, partition_id, partition
 
-    def partition_count(self) -> int:
-        return sum(len(topic.partitions) for topic in self.by_id.values())
+
+_NO_TOPICS: Final = SortedIds()
 
 
 class _OpenTopic(NamedTuple):
@@ -130,35 +146,27 @@ class TopicsBuilder(SubjectBuilder[TopicsImage]):
         for topic_id, (partitions, _) in self._open.items():
             self._by_id[topic_id] = TopicImage(topic_id, self._by_id[topic_id].name, tuple(partitions))
         by_id = self._by_id.finish()
-        return TopicsImage(by_id, self._ids.finish(), self._on_broker(by_id))
+        return TopicsImage(by_id, self._ids.finish(), self._index(by_id))
 
-    def _on_broker(self, after: immutables.Map[TopicId, TopicImage]) -> TopicsOnBrokers:
-        if not self._moved:
-            return self.before.on_broker
-        joined: defaultdict[BrokerId, dict[TopicId, None]] = defaultdict(dict)
-        left: defaultdict[BrokerId, list[TopicId]] = defaultdict(list)
+    def _index(self, after: immutables.Map[TopicId, TopicImage]) -> PartitionIndex:
+        index = PartitionIndexBuilder(self.before.index)
+        for topic_id in self._touched:
+            index.replace(
+                topic_id, _partitions_of(self.before.by_id, topic_id), _partitions_of(after, topic_id)
+            )
+        for topic_id, (now, touched) in self._open.items():
+            if topic_id not in self._touched:
+                was = self.before.by_id[topic_id].partitions
+                index.replace(
+                    topic_id,
+                    [was[partition_id] for partition_id in touched if partition_id < len(was)],
+                    [now[partition_id] for partition_id in touched],
+                )
         for topic_id in self._moved:
-            was = _brokers_of(self.before.by_id.get(topic_id))
-            now = _brokers_of(after.get(topic_id))
-            for broker_id in now - was:
-                joined[broker_id][topic_id] = None
-            for broker_id in was - now:
-                left[broker_id].append(topic_id)
-        on_broker = self.before.on_broker.mutate()
-        for broker_id in joined.keys() | left.keys():
-            before = on_broker.get(broker_id)
-            if before is None:  # all at once: an image is often made from nothing
-                on_broker[broker_id] = immutables.Map(joined[broker_id])
-                continue
-            topics = before.mutate()
-            topics.update(joined[broker_id])
-            for topic_id in left[broker_id]:
-                del topics[topic_id]
-            if len(topics):
-                on_broker[broker_id] = topics.finish()
-            else:
-                del on_broker[broker_id]
-        return on_broker.finish()
+            index.place(
+                topic_id, _partitions_of(self.before.by_id, topic_id), _partitions_of(after, topic_id)
+            )
+        return index.finish()
 
     def delta(self) -> dict[str, Any]:
         partitions = frozenset(
@@ -212,8 +220,11 @@ def topic_lines(topic: TopicImage) -> Iterator[str]:
         yield partition_line(topic_id_hex, partition_id, partition)
 
 
-def _brokers_of(topic: TopicImage | None) -> set[BrokerId]:
-    return set() if topic is None else set().union(*[partition.replicas for partition in topic.partitions])
+def _partitions_of(
+    by_id: immutables.Map[TopicId, TopicImage], topic_id: TopicId
+) -> tuple[PartitionImage, ...]:
+    topic = by_id.get(topic_id)
+    return () if topic is None else topic.partitions
 
 
 def list_topics(image: TopicsImage) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
-from metadata_log.ids import NO_LEADER, uuid_text
+from metadata_log.ids import uuid_text
 from quorum.http.door import Door
 from quorum.metrics import NAMESPACE
 from quorum.raft.raft_log import Role
@@ -69,7 +69,7 @@ class _StatusMetrics(Collector):
     def _state(self) -> Facts:
         image = self._status.controller.committed
         brokers = image.brokers.values()
-        partitions = [p for topic in image.topics.by_id.values() for p in topic.partitions]
+        counts = image.topics.counts
         return (
             ("controller_epoch", "Epoch of the newest applied claim.", image.controller_epoch),
             ("last_applied_record_offset", "Offset of the last applied record, -1 before the first.",
@@ -80,13 +80,13 @@ class _StatusMetrics(Collector):
             ("active_broker_count", "Registered brokers that are not fenced.",
              sum(not b.fenced for b in brokers)),
             ("global_topic_count", "Topics.", len(image.topics.by_id)),
-            ("global_partition_count", "Partitions.", len(partitions)),
+            ("global_partition_count", "Partitions.", counts.partitions),
             ("offline_partition_count", "Partitions without a leader.",
-             sum(p.leader == NO_LEADER for p in partitions)),
+             counts.leaderless),
             ("under_replicated_partition_count", "Partitions whose isr lacks a replica.",
-             sum(len(p.isr) < len(p.replicas) for p in partitions)),
+             counts.under_replicated),
             ("preferred_replica_imbalance_count", "Partitions not led by their first replica.",
-             sum(p.leader != p.replicas[0] for p in partitions)),
+             counts.not_preferred),
         )  # fmt: skip
 
     def _disk(self) -> Facts:

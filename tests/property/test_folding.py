@@ -1,7 +1,7 @@
 """Edge: what must hold of any history: however it is cut, stored, grouped or read back, it adds up to the same image."""
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
@@ -9,7 +9,7 @@ import pytest
 from metadata_log.apply import apply, image_of, is_next
 from metadata_log.codec import DamagedFrame, check_frame, decode, encode
 from metadata_log.digest import digest
-from metadata_log.ids import TopicId
+from metadata_log.ids import NO_LEADER, TopicId
 from metadata_log.image.metadata_image import EMPTY, MetadataImage, buckets_of, lines
 from metadata_log.log.segmented_log import SegmentedLog
 from metadata_log.records.brokers import (
@@ -68,14 +68,43 @@ def test_the_digest_kept_is_the_digest_from_nothing(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_index_of_brokers_is_the_one_from_nothing(seed: int) -> None:
+def test_the_index_of_partitions_is_the_one_from_nothing(seed: int) -> None:
     for step in random_history(random.Random(seed), batch_count=30):
+        topics = step.image.topics
         on: dict[int, set[bytes]] = defaultdict(set)
-        for topic in step.image.topics.by_id.values():
-            for partition in topic.partitions:
-                for broker_id in partition.replicas:
-                    on[broker_id].add(topic.topic_id)
-        assert {broker_id: set(topics) for broker_id, topics in step.image.topics.on_broker.items()} == on
+        leaderships: Counter[int] = Counter()
+        leaderless: Counter[bytes] = Counter()
+        partitions = [(t.topic_id, p) for t in topics.by_id.values() for p in t.partitions]
+        for topic_id, partition in partitions:
+            for broker_id in partition.replicas:
+                on[broker_id].add(topic_id)
+            if partition.leader == NO_LEADER:
+                leaderless[topic_id] += 1
+            else:
+                leaderships[partition.leader] += 1
+        assert {broker_id: list(ids) for broker_id, ids in topics.index.on_broker.items()} == {
+            broker_id: sorted(ids) for broker_id, ids in on.items()
+        }
+        assert dict(topics.index.leaderships) == leaderships
+        assert dict(topics.index.leaderless) == leaderless
+        assert topics.counts == (
+            len(partitions),
+            leaderless.total(),
+            sum(len(p.isr) < len(p.replicas) for _, p in partitions),
+            sum(p.leader != p.replicas[0] for _, p in partitions),
+        )
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_walk_goes_on_behind_any_partition(seed: int) -> None:
+    *_, last = random_history(random.Random(seed), batch_count=30)
+    topics = last.image.topics
+    for broker_id in last.image.brokers:
+        whole = list(topics.partitions_on(broker_id))
+        keys = [(topic_id, partition_id) for topic_id, partition_id, _ in whole]
+        assert keys == sorted(keys)
+        for place, key in enumerate(keys):
+            assert list(topics.partitions_on(broker_id, after=key)) == whole[place + 1 :]
 
 
 @pytest.mark.parametrize("seed", SEEDS)

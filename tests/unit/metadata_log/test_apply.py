@@ -112,7 +112,7 @@ def test_a_topic_may_be_made_anew_within_one_batch(image: MetadataImage) -> None
         assert after.digest_buckets == buckets_of(after)
     gone = step_of(grown, [RemoveTopicRecord(T)]).image
     assert gone.digest_buckets == buckets_of(gone) == step_of(EMPTY, [claim(EMPTY)]).image.digest_buckets
-    assert not gone.topics.on_broker
+    assert not gone.topics.index.on_broker
 
 
 def answered(image: MetadataImage, request: int, time_ms: int) -> MetadataImage:

@@ -1,0 +1,93 @@
+"""Pure: an immutable set of ids in order, which shares what did not change with its neighbours.
+
+A walk over a broker's partitions is made in parts, and each goes on behind an id: a hash trie has no order, and sorting it
+for each part would cost more the larger the cluster is.
+"""
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator
+from itertools import chain, islice
+from typing import Final
+
+from metadata_log.ids import TopicId, in_order
+
+_CHUNK_MAX: Final = 512
+_REBUILT_AT: Final = 16
+"""A change of more than one in so many ids makes the set anew: an image is often made from nothing."""
+
+Chunk = tuple[TopicId, ...]
+
+
+class SortedIds:
+    """Ids in ascending order, in chunks of at most 512; no chunk is empty."""
+
+    __slots__ = ("_chunks",)
+
+    def __init__(self, chunks: tuple[Chunk, ...] = ()) -> None:
+        self._chunks = chunks
+
+    @staticmethod
+    def of(ids: Iterable[TopicId]) -> "SortedIds":
+        ordered = in_order(ids)
+        return SortedIds(tuple(iter(lambda: tuple(islice(ordered, _CHUNK_MAX)), ())))
+
+    def changed(self, *, joined: Collection[TopicId], left: Collection[TopicId]) -> "SortedIds":
+        """Return the set with the ids of `joined`, none of which is in it, and without those of `left`, which all are."""
+        if (len(joined) + len(left)) * _REBUILT_AT > len(self):
+            return SortedIds.of({*self, *joined}.difference(left))
+        chunks = list(self._chunks)
+        for topic_id in joined:
+            _insert(chunks, topic_id)
+        for topic_id in left:
+            _remove(chunks, topic_id)
+        return SortedIds(tuple(chunks))
+
+    def starting_at(self, topic_id: TopicId) -> Iterator[TopicId]:
+        """Yield the ids that are not less than `topic_id`, in order."""
+        at = _chunk_of(self._chunks, topic_id)
+        if at < len(self._chunks):
+            first = self._chunks[at]
+            yield from first[bisect_left(first, topic_id) :]
+            yield from chain.from_iterable(self._chunks[at + 1 :])
+
+    def __iter__(self) -> Iterator[TopicId]:
+        return chain.from_iterable(self._chunks)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._chunks))
+
+    def __bool__(self) -> bool:
+        return bool(self._chunks)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SortedIds) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return f"SortedIds({len(self)})"
+
+
+def _chunk_of(chunks: Collection[Chunk], topic_id: TopicId) -> int:
+    """Return the place of the first chunk whose last id is not less than `topic_id`."""
+    return bisect_left(chunks, topic_id, key=lambda chunk: chunk[-1])  # type: ignore[call-overload, no-any-return]
+
+
+def _insert(chunks: list[Chunk], topic_id: TopicId) -> None:
+    at = min(_chunk_of(chunks, topic_id), len(chunks) - 1)
+    chunk = chunks[at]
+    place = bisect_left(chunk, topic_id)
+    grown = (*chunk[:place], topic_id, *chunk[place:])
+    half = len(grown) // 2
+    chunks[at : at + 1] = [grown] if len(grown) <= _CHUNK_MAX else [grown[:half], grown[half:]]
+
+
+def _remove(chunks: list[Chunk], topic_id: TopicId) -> None:
+    at = _chunk_of(chunks, topic_id)
+    chunk = chunks[at]
+    place = bisect_left(chunk, topic_id)
+    if chunk[place] != topic_id:
+        raise KeyError(topic_id)
+    shrunk = chunk[:place] + chunk[place + 1 :]
+    chunks[at : at + 1] = [shrunk] if shrunk else []
