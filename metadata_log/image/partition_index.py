@@ -1,7 +1,6 @@
 """Pure: what is counted and looked up about partitions, kept record by record: nobody walks a million of them to know it."""
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter, lt, ne
 from typing import Final, NamedTuple, TypeVar
@@ -10,7 +9,7 @@ import immutables
 
 from metadata_log.ids import NO_LEADER, BrokerId, TopicId
 from metadata_log.image.partitions import PartitionImage
-from metadata_log.image.sorted_ids import SortedIds
+from metadata_log.image.sorted_ids import NO_IDS, SortedIds
 
 Key = TypeVar("Key")
 
@@ -45,23 +44,34 @@ class PartitionIndexBuilder:
 
     def __init__(self, before: PartitionIndex) -> None:
         self._before = before
-        self._leaderships: Counter[BrokerId] = Counter()
-        self._leaderless: Counter[TopicId] = Counter()
-        self._counts = before.counts
-        self._joined: defaultdict[BrokerId, list[TopicId]] = defaultdict(list)
-        self._left: defaultdict[BrokerId, list[TopicId]] = defaultdict(list)
+        self._counts = [*before.counts]
+        self._leaderships: dict[BrokerId, int] = {}
+        self._leaderless: dict[TopicId, int] = {}
+        self._joined: dict[BrokerId, list[TopicId]] = {}
+        self._left: dict[BrokerId, list[TopicId]] = {}
 
     def replace(
         self, topic_id: TopicId, before: Sequence[PartitionImage], after: Sequence[PartitionImage]
     ) -> None:
         """Count some partitions of a topic as they are after the batch, no longer as they were before it."""
-        was, now = _counted(before), _counted(after)
-        self._counts = PartitionCounts(
-            *(count + plus - minus for count, plus, minus in zip(self._counts, now, was, strict=True))
-        )
-        self._leaderless[topic_id] += now.leaderless - was.leaderless
-        self._leaderships.update(map(_LEADER, after))
-        self._leaderships.subtract(Counter(map(_LEADER, before)))
+        leaderless = self._count(after, 1) + self._count(before, -1)
+        if leaderless:
+            self._leaderless[topic_id] = self._leaderless.get(topic_id, 0) + leaderless
+
+    def _count(self, partitions: Sequence[PartitionImage], sign: int) -> int:
+        """Count partitions in (sign 1) or out (-1); return how many of them have no leader, with the sign."""
+        # A start counts a million of them: the loops run in C.
+        leaders = [*map(_LEADER, partitions)]
+        replicas = [*map(_REPLICAS, partitions)]
+        leaderless = leaders.count(NO_LEADER)
+        counts = self._counts
+        counts[0] += sign * len(leaders)
+        counts[1] += sign * leaderless
+        counts[2] += sign * sum(map(lt, map(len, map(_ISR, partitions)), map(len, replicas)))
+        counts[3] += sign * sum(map(ne, leaders, map(_FIRST, replicas)))
+        for leader in {*leaders}:
+            self._leaderships[leader] = self._leaderships.get(leader, 0) + sign * leaders.count(leader)
+        return sign * leaderless
 
     def place(
         self, topic_id: TopicId, before: Iterable[PartitionImage], after: Iterable[PartitionImage]
@@ -69,57 +79,37 @@ class PartitionIndexBuilder:
         """Note on which brokers a topic's partitions lie; both times all of them."""
         was, now = _brokers_of(before), _brokers_of(after)
         for broker_id in now - was:
-            self._joined[broker_id].append(topic_id)
+            self._joined.setdefault(broker_id, []).append(topic_id)
         for broker_id in was - now:
-            self._left[broker_id].append(topic_id)
+            self._left.setdefault(broker_id, []).append(topic_id)
 
     def finish(self) -> PartitionIndex:
         before = self._before
-        on_broker = before.on_broker.mutate()
-        for broker_id in self._joined.keys() | self._left.keys():
-            topics = on_broker.get(broker_id, SortedIds()).changed(
-                joined=self._joined[broker_id], left=self._left[broker_id]
-            )
-            if topics:
-                on_broker[broker_id] = topics
-            else:
-                del on_broker[broker_id]
-        del self._leaderships[NO_LEADER]
+        self._leaderships.pop(NO_LEADER, None)
         return PartitionIndex(
-            on_broker.finish(),
+            self._on_broker(),
             _added(before.leaderships, self._leaderships),
             _added(before.leaderless, self._leaderless),
-            self._counts,
+            PartitionCounts(*self._counts),
         )
 
-
-def _counted(partitions: Sequence[PartitionImage]) -> PartitionCounts:
-    if len(partitions) == 1:  # most batches change one
-        replicas, isr, leader, *_ = partitions[0]
-        return PartitionCounts(1, leader == NO_LEADER, len(isr) < len(replicas), leader != replicas[0])
-    # A start counts a million of them: the loops run in C.
-    leaders = [*map(_LEADER, partitions)]
-    replicas_ = [*map(_REPLICAS, partitions)]
-    return PartitionCounts(
-        len(partitions),
-        leaders.count(NO_LEADER),
-        sum(map(lt, map(len, map(_ISR, partitions)), map(len, replicas_))),
-        sum(map(ne, leaders, map(_FIRST, replicas_))),
-    )
+    def _on_broker(self) -> immutables.Map[BrokerId, SortedIds]:
+        after = before = self._before.on_broker
+        for broker_id in self._joined.keys() | self._left.keys():
+            topics = before.get(broker_id, NO_IDS).changed(
+                joined=self._joined.get(broker_id, ()), left=self._left.get(broker_id, ())
+            )
+            after = after.set(broker_id, topics) if topics else after.delete(broker_id)
+        return after
 
 
 def _brokers_of(partitions: Iterable[PartitionImage]) -> set[BrokerId]:
     return set().union(*map(_REPLICAS, partitions))
 
 
-def _added(counts: "immutables.Map[Key, int]", changes: "Counter[Key]") -> "immutables.Map[Key, int]":
-    after = counts.mutate()
+def _added(counts: "immutables.Map[Key, int]", changes: "Mapping[Key, int]") -> "immutables.Map[Key, int]":
     for key, change in changes.items():
-        if change == 0:
-            continue
-        count = after.get(key, 0) + change
-        if count:
-            after[key] = count
-        else:
-            del after[key]
-    return after.finish()
+        count = counts.get(key, 0) + change
+        if change:
+            counts = counts.set(key, count) if count else counts.delete(key)
+    return counts

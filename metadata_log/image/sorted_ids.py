@@ -21,26 +21,28 @@ Chunk = tuple[TopicId, ...]
 class SortedIds:
     """Ids in ascending order, in chunks of at most 512; no chunk is empty."""
 
-    __slots__ = ("_chunks",)
+    __slots__ = ("_chunks", "_size")
 
-    def __init__(self, chunks: tuple[Chunk, ...] = ()) -> None:
+    def __init__(self, chunks: tuple[Chunk, ...] = (), size: int = 0) -> None:
         self._chunks = chunks
+        self._size = size
 
     @staticmethod
     def of(ids: Iterable[TopicId]) -> "SortedIds":
         ordered = in_order(ids)
-        return SortedIds(tuple(iter(lambda: tuple(islice(ordered, _CHUNK_MAX)), ())))
+        chunks = tuple(iter(lambda: tuple(islice(ordered, _CHUNK_MAX)), ()))
+        return SortedIds(chunks, sum(map(len, chunks)))
 
     def changed(self, *, joined: Collection[TopicId], left: Collection[TopicId]) -> "SortedIds":
         """Return the set with the ids of `joined`, none of which is in it, and without those of `left`, which all are."""
-        if (len(joined) + len(left)) * _REBUILT_AT > len(self):
+        if (len(joined) + len(left)) * _REBUILT_AT > self._size:
             return SortedIds.of({*self, *joined}.difference(left))
         chunks = list(self._chunks)
         for topic_id in joined:
             _insert(chunks, topic_id)
         for topic_id in left:
             _remove(chunks, topic_id)
-        return SortedIds(tuple(chunks))
+        return SortedIds(tuple(chunks), self._size + len(joined) - len(left))
 
     def starting_at(self, topic_id: TopicId) -> Iterator[TopicId]:
         """Yield the ids that are not less than `topic_id`, in order."""
@@ -54,7 +56,7 @@ class SortedIds:
         return chain.from_iterable(self._chunks)
 
     def __len__(self) -> int:
-        return sum(map(len, self._chunks))
+        return self._size
 
     def __bool__(self) -> bool:
         return bool(self._chunks)
@@ -67,6 +69,9 @@ class SortedIds:
 
     def __repr__(self) -> str:
         return f"SortedIds({len(self)})"
+
+
+NO_IDS: Final = SortedIds()
 
 
 def _chunk_of(chunks: Collection[Chunk], topic_id: TopicId) -> int:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import immutables
 
@@ -11,7 +11,7 @@ from metadata_log.ids import BrokerId, TopicId, in_order, uuid_text
 from metadata_log.image.partition_index import PartitionCounts, PartitionIndex, PartitionIndexBuilder
 from metadata_log.image.partitions import PartitionImage, partition_line
 from metadata_log.image.snapshot_rows import PlacedPartition
-from metadata_log.image.sorted_ids import SortedIds
+from metadata_log.image.sorted_ids import NO_IDS
 from metadata_log.image.subject import Builders, SubjectBuilder
 from metadata_log.records.partitions import PartitionChangeRecord, PartitionRecord
 from metadata_log.records.registry import Record
@@ -53,7 +53,7 @@ class TopicsImage:
 
         The cost does not depend on how many partitions stand before `after`.
         """
-        topics = self.index.on_broker.get(broker_id, _NO_TOPICS)
+        topics = self.index.on_broker.get(broker_id, NO_IDS)
         for topic_id in topics if after is None else topics.starting_at(after[0]):
             partitions = self.by_id[topic_id].partitions
             first = 0 if after is None or topic_id != after[0] else after[1] + 1
@@ -61,9 +61,6 @@ class TopicsImage:
                 partition = partitions[partition_id]
                 if broker_id in partition.replicas:
                     yield topic_id, partition_id, partition
-
-
-_NO_TOPICS: Final = SortedIds()
 
 
 class _OpenTopic(NamedTuple):
