@@ -40,10 +40,10 @@ from metadata_log.wire.commands import AddVoter, BrokerHeartbeat, Command, Remov
 from quorum.applied_listener import AppliedListener
 from quorum.config import ControllerSettings
 from quorum.decide.canonical import IdempotencyKey, idempotency_key, pack_outcome, unpack_outcome
-from quorum.decide.context import NOBODY, DecideContext
+from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision, Outcome
-from quorum.decide.fencing import fence
-from quorum.decide.parts import leaving_after
+from quorum.decide.fencing import SESSION_EXPIRED, fence
+from quorum.decide.parts import Leaving, leaving_after
 from quorum.decide.quorum import claim, identities
 from quorum.decide.registry import BY_OPERATION, DECISIONS, decide
 from quorum.decide.voter_changes import check_change
@@ -77,6 +77,9 @@ class _InFlight:
     image: MetadataImage
     delta: Delta
 
+
+PART_MS: Final = 5
+"""A part of a long change is decided within about this time; to encode, apply and append it takes as long again."""
 
 TURN_MS: Final = 10
 """After a decision this slow, other writes wait equally long: consecutive slow decisions must not silence heartbeats."""
@@ -120,9 +123,9 @@ class Controller:
         self._broker_ends: dict[BrokerId, int] = {}
         """The end offset of our newest batch that touched a broker."""
         self._waiters = Waiters()
-        self._leaving: frozenset[BrokerId] = NOBODY
+        self._leaving: Leaving = {}
         """Brokers that changes in parts are taking out of service, as of the tip."""
-        self._leaving_committed: frozenset[BrokerId] = NOBODY
+        self._leaving_committed: Leaving = {}
         """The same as of `committed`; every controller follows it, and a new leader goes on from it."""
         self._transfers: list[asyncio.Future[NodeId]] = []
         self._turn_over: asyncio.Event | None = None
@@ -219,14 +222,16 @@ class Controller:
 
     def _context(self, *, own: BrokerId | None = None) -> DecideContext:
         """Return what a decision now rests on; `own` is the broker that it is about, which may be on its way out."""
+        now_ms = self._now_ms()
         return DecideContext(
             image=self.tip,
             sessions=self.sessions,
-            now_ms=self._now_ms(),
+            now_ms=now_ms,
             rng=self._rng,
             cluster_id=self._settings.cluster_id,
-            ineligible=self._leaving if own is None else self._leaving - {own},
+            ineligible=frozenset({*self._leaving, *self.sessions.walking_out()} - {own}),
             records_max=self.records_per_part_max,
+            is_turn_over=lambda: self._now_ms() - now_ms >= PART_MS,
         )
 
     async def _carried_out(
@@ -454,7 +459,7 @@ class Controller:
         if not decision.more:
             # A broker that heartbeats is not fenced for silence; leaderships that moved already stay where they are. If it
             # is being removed, the next part of the removal says so again.
-            self._leaving -= {broker_id}
+            self._leaving = {other: why for other, why in self._leaving.items() if other != broker_id}
         return decision, end_offset if end_offset > self.committed.end_offset else None
 
     def is_fenced(self, broker_id: BrokerId, broker_epoch: int) -> bool:
@@ -462,15 +467,16 @@ class Controller:
         broker = (self.committed if self._tip is None else self._tip).brokers.get(broker_id)
         return broker is None or broker.broker_epoch != broker_epoch or broker.fenced
 
-    def check_sessions(self) -> bool:
-        """Fence one broker whose session expired, or make a part of that; answer whether another check is due at once.
+    def check_sessions(self) -> int:
+        """Fence one broker whose session expired, or make a part of that; return in how many ms another check is due.
 
-        A broker that heartbeats between two parts keeps its registration, and has lost the leaderships moved so far.
+        0: none is due before the next regular one. A broker that heartbeats between two parts keeps its registration, and
+        has lost the leaderships moved so far.
 
-        Source: Kafka fences one stale broker per event.
+        Source: Kafka fences one stale broker per event, and looks for the next one 10 ms later.
         """
         if self._tip is None or not self._active:
-            return False
+            return 0
         now_ms = self._now_ms()
         slept_ms = now_ms - self._checked_at_ms
         self._checked_at_ms = now_ms
@@ -480,20 +486,20 @@ class Controller:
             self.sessions.grant_all(self._tip, now_ms)
             self.metrics.session_checks_late.inc()
             log.warning("session_checks_late", extra={"slept_ms": slept_ms})
-            return False
+            return 0
         expired = self.sessions.expired(now_ms)
         if expired is None:
-            return False
+            return 0
         broker_id, broker_epoch, silent_ms = expired
         registered = self._tip.brokers.get(broker_id)
         if registered is not None and registered.broker_epoch == broker_epoch:
             try:
                 if not self._fence(broker_id, broker_epoch, silent_ms):
-                    return True
+                    return limits.PART_AGAIN_MS
             except ThrottlingQuotaExceeded:
-                return True
+                return limits.SESSION_CHECK_AGAIN_MS
         self.sessions.forget(broker_id, broker_epoch)
-        return True
+        return limits.SESSION_CHECK_AGAIN_MS
 
     def _watch_time_of_day(self, now_ms: int) -> None:
         """Log when the machine's clock was set: no decision rests on it, but the times in the log do."""
@@ -505,11 +511,13 @@ class Controller:
 
     def _fence(self, broker_id: BrokerId, broker_epoch: int, silent_ms: int) -> bool:
         """Make a part of a fencing; answer whether that was the last."""
-        cause = Cause("SESSION_EXPIRED", broker_epoch, {"broker_id": broker_id, "silent_ms": silent_ms})
+        cause = Cause(SESSION_EXPIRED, broker_epoch, {"broker_id": broker_id, "silent_ms": silent_ms})
         envelope = Envelope(actor=f"Controller:{self._settings.node_id}", cause=cause)
         decision = fence(self._context(own=broker_id), broker_id=broker_id, broker_epoch=broker_epoch)
-        # A part moves leaderships and leaves the registration as it is: the broker must not get an answer before it applied.
-        self._broker_ends[broker_id] = self.append(decision, envelope).end_offset
+        batch = self._carry_out(decision, envelope)
+        if batch is not None:
+            # A part moves leaderships and leaves the registration as it is: the broker gets no answer before it is applied.
+            self._broker_ends[broker_id] = batch.end_offset
         if decision.more:
             return False
         self.metrics.brokers_fenced.inc()
@@ -620,7 +628,8 @@ class Controller:
         now_ms = self._now_ms()
         self._checked_at_ms = now_ms
         self._time_of_day_ahead_ms = self._unix_ms() - now_ms
-        self.sessions.begin(self.committed, now_ms)
+        silent = [broker_id for broker_id, why in self._leaving.items() if why == SESSION_EXPIRED]
+        self.sessions.begin(self.committed, now_ms, silent=silent)
         log.info(
             "controller_active",
             extra={"controller_epoch": batch.controller_epoch, "offset": batch.base_offset},
@@ -631,7 +640,7 @@ class Controller:
     def on_restore(self, snapshot_id: str) -> None:
         self.committed = self._load_snapshot(snapshot_id)
         # A snapshot does not say which changes in parts are under way; their next part does.
-        self._leaving_committed = NOBODY
+        self._leaving_committed = {}
         self.metrics.snapshots_installed.inc()
         self._drop_tip()
         for listener in self._listeners:

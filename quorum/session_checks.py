@@ -11,5 +11,4 @@ async def keep_checking_sessions(controller: Controller, *, session_timeout_ms: 
     """Check several times per session timeout, and soon again while a long fencing is not complete."""
     period_ms = session_timeout_ms / limits.SESSION_CHECKS_PER_TIMEOUT
     while True:
-        again = controller.check_sessions()
-        await asyncio.sleep((limits.SESSION_CHECK_AGAIN_MS if again else period_ms) / 1000)
+        await asyncio.sleep((controller.check_sessions() or period_ms) / 1000)

@@ -5,10 +5,12 @@ first heartbeat starts its session, not its registration. The session expires st
 the last heartbeat. Times are monotonic and never go back, so the dict of sessions is in the order of last contact.
 """
 
+from collections.abc import Iterable
 from typing import assert_never
 
-from metadata_log.ids import NO_LEADER, BrokerId
+from metadata_log.ids import BrokerId
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.image.topics import PartitionKey
 from metadata_log.wire.shapes import INT64_MAX
 from quorum.decide.decision import (
     Contact,
@@ -18,6 +20,9 @@ from quorum.decide.decision import (
     SessionChange,
     ShutdownBegan,
     ShutdownLeft,
+    Walk,
+    Walked,
+    WalkKind,
 )
 
 
@@ -55,11 +60,17 @@ class Sessions:
         self._registered_at: dict[BrokerId, tuple[int, int]] = {}
         self._stopping: set[BrokerId] = set()
         self._electing: set[BrokerId] = set()
+        self._walks: dict[BrokerId, Walked] = {}
 
     # --- sessions
 
     def contact(self, broker_id: BrokerId, broker_epoch: int, *, now_ms: int, applied_offset: int) -> None:
-        """Renew the session of a registered broker; the caller has checked its epoch."""
+        """Renew the session of a registered broker; the caller has checked its epoch.
+
+        A walk that was under way begins anew, unless this contact's own decision goes on with it: a broker that is heard of
+        is no longer fenced for silence, and may get back what the walk has taken.
+        """
+        self._walks.pop(broker_id, None)
         session = self._sessions.pop(broker_id, None)
         if session is None or session.broker_epoch != broker_epoch:
             session = _Session(broker_epoch, now_ms)
@@ -83,6 +94,11 @@ class Sessions:
                 self.left_shutdown(broker_id)
             case Electing(broker_id, more):
                 self.set_electing(broker_id, electing=more)
+            case Walked(walk, visited):
+                if visited is None:
+                    self._walks.pop(walk.broker_id, None)
+                else:
+                    self._walks[walk.broker_id] = change
             case _:
                 assert_never(change)
 
@@ -103,33 +119,32 @@ class Sessions:
         if self._session(broker_id, broker_epoch) is not None:
             del self._sessions[broker_id]
             self._electing.discard(broker_id)
+            self._walks.pop(broker_id, None)
 
     def clear(self) -> None:
         self._sessions.clear()
         self._registered_at.clear()
         self._stopping.clear()
         self._electing.clear()
+        self._walks.clear()
 
-    def begin(self, image: MetadataImage, now_ms: int) -> None:
-        """Begin a leadership: grant every unfenced broker one full session, and look for leaderless partitions of each.
+    def begin(self, image: MetadataImage, now_ms: int, *, silent: Iterable[BrokerId] = ()) -> None:
+        """Begin a leadership: grant every unfenced broker one full session, but none to those of `silent`.
 
-        The controller before this one may not have come to the end of an election in parts. Looked for once: each
-        broker's first heartbeat would else walk all partitions, and all brokers are heard within a few milliseconds.
+        The controller before this one had begun to fence those: their sessions are over already. It may also not have come
+        to the end of an election in parts: each broker's first heartbeat looks for leaderless partitions.
         """
         self.clear()
         self.grant_all(image, now_ms)
-        waiting = {
-            replica
-            for topic in image.topics.by_id.values()
-            for partition in topic.partitions
-            if partition.leader == NO_LEADER
-            for replica in partition.replicas
-        }
-        self._electing.update(
-            broker_id
-            for broker_id in waiting
-            if broker_id in self._sessions and image.brokers[broker_id].is_active
-        )
+        for broker_id in silent:
+            session = self._sessions.pop(broker_id, None)
+            if session is not None:
+                session.contact_ms = now_ms - self.session_timeout_ms - 1
+                self._sessions = {broker_id: session, **self._sessions}
+        if image.topics.counts.leaderless:
+            self._electing.update(
+                broker_id for broker_id in self._sessions if image.brokers[broker_id].is_active
+            )
 
     def grant_all(self, image: MetadataImage, now_ms: int) -> None:
         """Grant every unfenced broker one full session; what they reported is kept."""
@@ -229,7 +244,18 @@ class Sessions:
                 ready.append(broker_id)
         return ready
 
-    # --- elections in parts
+    # --- changes in parts
+
+    def visited(self, walk: Walk) -> PartitionKey | None:
+        """Return the partition behind which a walk goes on; None: it begins at the first."""
+        walked = self._walks.get(walk.broker_id)
+        return walked.visited if walked is not None and walked.walk == walk else None
+
+    def walking_out(self) -> frozenset[BrokerId]:
+        """Return the brokers that a walk is taking out of service, though none of its records may be written yet."""
+        return frozenset(
+            broker_id for broker_id, walked in self._walks.items() if walked.walk.kind is not WalkKind.JOINS
+        )
 
     def is_electing(self, broker_id: BrokerId, broker_epoch: int) -> bool:
         """Answer whether leaderless partitions of an unfenced broker may still wait for a part of their election."""

@@ -1,6 +1,6 @@
 """Pure: the topics, with their partitions, as the log has made them."""
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -47,14 +47,21 @@ class TopicsImage:
         return broker_id in self.index.leaderships
 
     def partitions_on(
-        self, broker_id: BrokerId, *, after: PartitionKey | None = None
+        self,
+        broker_id: BrokerId,
+        *,
+        after: PartitionKey | None = None,
+        among: Container[TopicId] | None = None,
     ) -> Iterator[tuple[TopicId, int, PartitionImage]]:
-        """Yield the partitions with a replica on a broker, sorted by topic id and partition, behind `after` if given.
+        """Yield the partitions with a replica on a broker, sorted by topic id and partition.
 
-        The cost does not depend on how many partitions stand before `after`.
+        With `after`, those behind it: the cost does not depend on how many stand before it. With `among`, those of these
+        topics.
         """
         topics = self.index.on_broker.get(broker_id, NO_IDS)
         for topic_id in topics if after is None else topics.starting_at(after[0]):
+            if among is not None and topic_id not in among:
+                continue
             partitions = self.by_id[topic_id].partitions
             first = 0 if after is None or topic_id != after[0] else after[1] + 1
             for partition_id in range(first, len(partitions)):

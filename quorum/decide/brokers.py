@@ -30,7 +30,7 @@ from metadata_log.records.registry import Record
 from metadata_log.wire.commands import BrokerHeartbeat, RegisterBroker, UnregisterBroker
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
-from quorum.decide.decision import Decision, RegisteredAgain, SessionChange
+from quorum.decide.decision import Decision, RegisteredAgain, SessionChange, Walk, WalkKind
 from quorum.decide.heartbeat import HeartbeatAnswered, heartbeat
 from quorum.decide.partitions import changes_on_leaving
 from quorum.decide.parts import part_of
@@ -76,10 +76,11 @@ def register(context: DecideContext, command: RegisterBroker) -> Decision:
         )
         changes = (RegisteredAgain(broker_id, broker_epoch, image.end_offset),)
     else:
-        leaving = changes_on_leaving(image, broker_id, ineligible=context.ineligible)
-        records, more = part_of(leaving, context.records_max)
+        walk = Walk(WalkKind.LEAVES, broker_id, -1 if existing is None else existing.broker_epoch)
+        records, more, walked = part_of(context, walk, changes_on_leaving(context, walk))
         if more:
-            return Decision(records=records, cause=cause, more=True)
+            return Decision(records=records, cause=cause, session_changes=(walked,), more=True)
+        changes = (walked,)
         broker_epoch, fenced, stopping = image.end_offset + len(records), True, False
     records.append(
         RegisterBrokerRecord(
@@ -178,12 +179,13 @@ def unregister(context: DecideContext, command: UnregisterBroker) -> Decision:
             f"broker {command.broker_id} is not registered", broker_id=command.broker_id
         )
     cause = Cause("BROKER_UNREGISTERED", broker.broker_epoch, {"broker_id": broker.broker_id})
-    leaving = changes_on_leaving(image, broker.broker_id, ineligible=context.ineligible)
-    records, more = part_of(leaving, context.records_max)
+    walk = Walk(WalkKind.LEAVES, broker.broker_id, broker.broker_epoch)
+    records, more, walked = part_of(context, walk, changes_on_leaving(context, walk))
     if more:
-        return Decision(records=records, cause=cause, more=True)
+        return Decision(records=records, cause=cause, session_changes=(walked,), more=True)
     records.append(UnregisterBrokerRecord(broker.broker_id, broker.broker_epoch))
-    return Decision(records=records, outcome=BrokerUnregistered(broker.broker_id), cause=cause)
+    outcome = BrokerUnregistered(broker.broker_id)
+    return Decision(records=records, outcome=outcome, cause=cause, session_changes=(walked,))
 
 
 DECISIONS: Final = (

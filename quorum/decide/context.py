@@ -1,12 +1,15 @@
 """Pure: what a decision may rest on, and nothing else."""
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from metadata_log.ids import BrokerId
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.image.topics import PartitionKey
 from metadata_log.limits import RECORDS_PER_PART_MAX
+from quorum.decide.decision import Walk
 
 NOBODY: Final[frozenset[BrokerId]] = frozenset()
 
@@ -31,13 +34,16 @@ class SessionsView(Protocol):
 
     def is_electing(self, broker_id: BrokerId, broker_epoch: int) -> bool: ...
 
+    def visited(self, walk: Walk) -> PartitionKey | None: ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecideContext:
     """The state a decision is made on.
 
     `ineligible` are brokers that a change in parts is taking out of service: until its last part they lead nothing and get
-    no replica. `records_max` bounds one part of a change.
+    no replica. `records_max` bounds one part of a change, and so does `is_turn_over`, which answers whether the time of a
+    part is over.
     """
 
     image: MetadataImage
@@ -47,3 +53,4 @@ class DecideContext:
     cluster_id: str
     ineligible: frozenset[BrokerId] = NOBODY
     records_max: int = RECORDS_PER_PART_MAX
+    is_turn_over: Callable[[], bool] = lambda: False

@@ -1,12 +1,14 @@
 """Pure: what a decision is: the records to write, the typed outcome, and what changes in the brokers' sessions."""
 
+import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from metadata_log.batch import Cause
 from metadata_log.errors import Rejected
-from metadata_log.ids import BrokerId
+from metadata_log.ids import BrokerId, Uuid
+from metadata_log.image.topics import PartitionKey
 from metadata_log.records.registry import Record
 
 Outcome: TypeAlias = tuple[Any, ...]
@@ -65,8 +67,35 @@ class Electing:
     more: bool
 
 
+class WalkKind(enum.Enum):
+    LEAVES = "LEAVES"
+    """The broker leaves every ISR it is in."""
+    JOINS = "JOINS"
+    """The broker may lead leaderless partitions."""
+    FAILED = "FAILED"
+    """The broker leaves the ISRs of the partitions in failed directories."""
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """A walk over a broker's partitions; equal walks go on where the one before stopped."""
+
+    kind: WalkKind
+    broker_id: BrokerId
+    broker_epoch: int
+    log_dirs: tuple[Uuid, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """A walk stands behind the partition `visited`; None: it is at its end."""
+
+    walk: Walk
+    visited: PartitionKey | None
+
+
 SessionChange: TypeAlias = (
-    Contact | RegisteredAgain | RegistrationChanged | ShutdownBegan | ShutdownLeft | Electing
+    Contact | RegisteredAgain | RegistrationChanged | ShutdownBegan | ShutdownLeft | Electing | Walked
 )
 
 

@@ -3,6 +3,8 @@
 Source: KIP-631, KIP-841.
 """
 
+from typing import Final
+
 from metadata_log.batch import Cause
 from metadata_log.errors import StaleBrokerEpoch
 from metadata_log.ids import BrokerId
@@ -11,9 +13,12 @@ from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.records.brokers import BrokerRegistrationChangeRecord
 from metadata_log.wire.fetch import BrokerState
 from quorum.decide.context import DecideContext
-from quorum.decide.decision import Decision
+from quorum.decide.decision import Decision, Walk, WalkKind
 from quorum.decide.partitions import changes_on_leaving
 from quorum.decide.parts import part_of
+
+SESSION_EXPIRED: Final = "SESSION_EXPIRED"
+"""The cause of a fencing for silence."""
 
 
 def state_of(image: MetadataImage, broker_id: BrokerId, *, has_session: bool) -> BrokerState:
@@ -37,14 +42,14 @@ def fence(context: DecideContext, *, broker_id: BrokerId, broker_epoch: int) -> 
                 f"broker {broker_id} is not registered at epoch {broker_epoch}", broker_id=broker_id
             )
         )
-    cause = Cause("SESSION_EXPIRED", broker_epoch, {"broker_id": broker_id})
+    cause = Cause(SESSION_EXPIRED, broker_epoch, {"broker_id": broker_id})
     return fenced(context, broker, cause)
 
 
 def fenced(context: DecideContext, broker: BrokerImage, cause: Cause) -> Decision:
     """Decide that a broker leaves every ISR and is fenced, or a part of that."""
-    changes = changes_on_leaving(context.image, broker.broker_id, ineligible=context.ineligible)
-    records, more = part_of(changes, context.records_max)
+    walk = Walk(WalkKind.LEAVES, broker.broker_id, broker.broker_epoch)
+    records, more, walked = part_of(context, walk, changes_on_leaving(context, walk))
     if not more:
         records.append(BrokerRegistrationChangeRecord(broker.broker_id, broker.broker_epoch, fenced=True))
-    return Decision(records=records, cause=cause, more=more)
+    return Decision(records=records, cause=cause, session_changes=(walked,), more=more)

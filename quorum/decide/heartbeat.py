@@ -3,16 +3,17 @@
 Source: KIP-631, KIP-841, KIP-858; the cases are those of Kafka's BrokerHeartbeatManager.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from metadata_log.batch import Cause
 from metadata_log.errors import StaleBrokerEpoch
-from metadata_log.ids import BrokerId, TopicId, Uuid, uuid_text
+from metadata_log.ids import uuid_text
 from metadata_log.image.brokers import BrokerImage
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.partitions import PartitionImage
+from metadata_log.image.topics import PartitionKey
 from metadata_log.records.brokers import BrokerRegistrationChangeRecord
 from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.records.registry import Record
@@ -27,14 +28,16 @@ from quorum.decide.decision import (
     SessionChange,
     ShutdownBegan,
     ShutdownLeft,
+    Walk,
+    WalkKind,
 )
 from quorum.decide.fencing import fenced, state_of
 from quorum.decide.partitions import (
     Electorate,
+    Visits,
     changes_on_joining,
     changes_on_leaving,
     directory_of,
-    leads_any,
 )
 from quorum.decide.parts import part_of
 
@@ -57,13 +60,16 @@ def heartbeat(context: DecideContext, command: BrokerHeartbeat) -> Decision:
     broker = _registered(context.image, command)
     first = _Broker(context, broker, command).decide()
     records, cause, more = list(first.records), first.cause, first.more
+    directory_changes: tuple[SessionChange, ...] = ()
     if not more:
         directories = _directory_records(context, broker, command, records)
         records += directories.records
         cause, more = cause or directories.cause, directories.more
+        directory_changes = directories.session_changes
     changes: list[SessionChange] = [
         Contact(broker.broker_id, broker.broker_epoch, command.applied_offset),
         *first.session_changes,
+        *directory_changes,
     ]
     if any(isinstance(record, BrokerRegistrationChangeRecord) for record in records):
         changes.append(RegistrationChanged(broker.broker_id))
@@ -118,7 +124,7 @@ class _Broker:
             return _answered(BrokerState.FENCED)
         shutdown_offset = sessions.shutdown_offset(broker.broker_id, broker.broker_epoch)
         if shutdown_offset is not None:
-            if leads_any(image, broker.broker_id):
+            if image.topics.leads_any(broker.broker_id):
                 # The records decided before never came into the log: begin again, at a later offset.
                 return _behind([ShutdownLeft(broker.broker_id)], self._begin_shutdown())
             if shutdown_offset <= sessions.lowest_active_offset(image):
@@ -129,7 +135,7 @@ class _Broker:
                 return self._let_go()
             return self._fence("FENCE_REQUESTED", should_shut_down=False)
         if request.want_shut_down:
-            if leads_any(image, broker.broker_id) or sessions.is_leaving(
+            if image.topics.leads_any(broker.broker_id) or sessions.is_leaving(
                 broker.broker_id, broker.broker_epoch
             ):
                 return self._begin_shutdown()
@@ -153,7 +159,7 @@ class _Broker:
         return replace(
             decision,
             outcome=HeartbeatAnswered(BrokerState.FENCED, should_shut_down=should_shut_down),
-            session_changes=(ShutdownLeft(broker_id),),
+            session_changes=(*decision.session_changes, ShutdownLeft(broker_id)),
         )
 
     def _unfence(self) -> Decision:
@@ -164,8 +170,10 @@ class _Broker:
 
     def _elect(self, first: list[Record]) -> Decision:
         context, broker = self.context, self.broker
-        changes = changes_on_joining(context.image, broker.broker_id, ineligible=context.ineligible)
-        changed, more = part_of(changes, context.records_max - len(first))
+        walk = Walk(WalkKind.JOINS, broker.broker_id, broker.broker_epoch)
+        changed, more, walked = part_of(
+            context, walk, changes_on_joining(context, walk), room=context.records_max - len(first)
+        )
         records = [*first, *changed]
         return Decision(
             records=records,
@@ -175,7 +183,7 @@ class _Broker:
             ),
             cause=self._cause("BROKER_UNFENCED") if records else None,
             # Until nothing is left to do: records decided now may still not commit.
-            session_changes=(Electing(broker.broker_id, more=more or bool(changed)),),
+            session_changes=(walked, Electing(broker.broker_id, more=more or bool(changed))),
             more=more,
         )
 
@@ -188,15 +196,17 @@ class _Broker:
                     broker.broker_id, broker.broker_epoch, in_controlled_shutdown=True
                 )
             )
-        changes = changes_on_leaving(context.image, broker.broker_id, ineligible=context.ineligible)
-        changed, more = part_of(changes, context.records_max - len(records))
+        walk = Walk(WalkKind.LEAVES, broker.broker_id, broker.broker_epoch)
+        changed, more, walked = part_of(
+            context, walk, changes_on_leaving(context, walk), room=context.records_max - len(records)
+        )
         records += changed
         offset = None if more else context.image.end_offset + len(records)
         return Decision(
             records=records,
             outcome=HeartbeatAnswered(BrokerState.STOPPING, should_shut_down=False),
             cause=self._cause("CONTROLLED_SHUTDOWN"),
-            session_changes=(ShutdownBegan(broker.broker_id, broker.broker_epoch, offset),),
+            session_changes=(walked, ShutdownBegan(broker.broker_id, broker.broker_epoch, offset)),
             more=more,
         )
 
@@ -225,6 +235,7 @@ def _directory_records(
         return Decision(more=True)
     records: list[Record] = []
     cause: Cause | None = None
+    session_changes: tuple[SessionChange, ...] = ()
     broker_id, broker_epoch = broker.broker_id, broker.broker_epoch
     if failed:
         cause = Cause(
@@ -232,11 +243,13 @@ def _directory_records(
             broker_epoch,
             {"broker_id": broker_id, "log_dirs": [uuid_text(log_dir) for log_dir in failed]},
         )
-        changes = _changes_on_failure(context, broker_id, failed, _changed(context.image, before))
+        walk = Walk(WalkKind.FAILED, broker_id, broker_epoch, failed)
+        changes = _changes_on_failure(context, walk, _changed(context.image, before))
         # One less than there is room for: the cordoned directories may follow.
-        records, more = part_of(changes, context.records_max - len(before) - 1)
+        records, more, walked = part_of(context, walk, changes, room=context.records_max - len(before) - 1)
+        session_changes = (walked,)
         if more:
-            return Decision(records=records, cause=cause, more=True)
+            return Decision(records=records, cause=cause, session_changes=session_changes, more=True)
         remaining = tuple(log_dir for log_dir in broker.log_dirs if log_dir not in failed)
         if remaining:
             records.append(BrokerRegistrationChangeRecord(broker_id, broker_epoch, log_dirs=remaining))
@@ -247,25 +260,25 @@ def _directory_records(
             broker_epoch,
             {"broker_id": broker_id, "log_dirs": [uuid_text(log_dir) for log_dir in cordoned]},
         )
-    return Decision(records=records, cause=cause)
+    return Decision(records=records, cause=cause, session_changes=session_changes)
 
 
 def _changes_on_failure(
-    context: DecideContext,
-    broker_id: BrokerId,
-    failed: tuple[Uuid, ...],
-    changed: Mapping[tuple[TopicId, int], PartitionImage],
-) -> Iterator[PartitionChangeRecord]:
-    electorate = Electorate(context.image, leaving=broker_id, ineligible=context.ineligible)
-    for topic_id, partition_id, stored in context.image.topics.partitions_on(broker_id):
+    context: DecideContext, walk: Walk, changed: Mapping[PartitionKey, PartitionImage]
+) -> Visits:
+    image, broker_id = context.image, walk.broker_id
+    electorate = Electorate(image, leaving=broker_id, ineligible=context.ineligible)
+    after = context.sessions.visited(walk)
+    for topic_id, partition_id, stored in image.topics.partitions_on(broker_id, after=after):
         partition = changed.get((topic_id, partition_id), stored)
-        if broker_id in partition.isr and directory_of(partition, broker_id) in failed:
-            record = electorate.change(topic_id, partition_id, partition)
-            if record is not None:
-                yield record
+        leaves = broker_id in partition.isr and directory_of(partition, broker_id) in walk.log_dirs
+        yield (
+            (topic_id, partition_id),
+            electorate.change(topic_id, partition_id, partition) if leaves else None,
+        )
 
 
-def _changed(image: MetadataImage, records: Iterable[Record]) -> dict[tuple[TopicId, int], PartitionImage]:
+def _changed(image: MetadataImage, records: Iterable[Record]) -> dict[PartitionKey, PartitionImage]:
     """Return the partitions that records change, as they are after them."""
     return {
         (record.topic_id, record.partition_id): image.topics.by_id[record.topic_id]

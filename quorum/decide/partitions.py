@@ -16,12 +16,16 @@ Source: Kafka's PartitionChangeBuilder, without the eligible leader replicas of 
 
 import enum
 from collections.abc import Callable, Iterator
+from typing import TypeAlias
 
 from metadata_log.ids import LOST, MIGRATING, NO_LEADER, UNASSIGNED, BrokerId, TopicId, Uuid
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.partitions import PartitionImage
+from metadata_log.image.topics import PartitionKey
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC
 from metadata_log.records.partitions import RECOVERING, PartitionChangeRecord
+from quorum.decide.context import DecideContext
+from quorum.decide.decision import Walk
 
 UNCLEAN_LEADER_ELECTION = "unclean.leader.election.enable"
 
@@ -126,32 +130,34 @@ class Electorate:
         return unclean
 
 
-def changes_on_leaving(
-    image: MetadataImage, broker_id: BrokerId, *, ineligible: frozenset[BrokerId] = frozenset()
-) -> Iterator[PartitionChangeRecord]:
-    """Yield what it means for partitions that a broker leaves every ISR it is in."""
-    electorate = Electorate(image, leaving=broker_id, ineligible=ineligible)
-    for topic_id, partition_id, partition in image.topics.partitions_on(broker_id):
-        if broker_id in partition.isr:
-            record = electorate.change(topic_id, partition_id, partition)
-            if record is not None:
-                yield record
+Visits: TypeAlias = Iterator[tuple[PartitionKey, PartitionChangeRecord | None]]
+"""Partitions of a broker in order, each with the change it needs, None where nothing changes."""
 
 
-def changes_on_joining(
-    image: MetadataImage, broker_id: BrokerId, *, ineligible: frozenset[BrokerId] = frozenset()
-) -> Iterator[PartitionChangeRecord]:
-    """Yield what it means for leaderless partitions that a broker may lead again."""
-    electorate = Electorate(image, joining=broker_id, ineligible=ineligible)
-    for topic_id, partition_id, partition in image.topics.partitions_on(broker_id):
-        if partition.leader == NO_LEADER:
-            record = electorate.change(topic_id, partition_id, partition)
-            if record is not None:
-                yield record
+def changes_on_leaving(context: DecideContext, walk: Walk) -> Visits:
+    """Visit the partitions of a broker that leaves every ISR it is in."""
+    image, broker_id = context.image, walk.broker_id
+    electorate = Electorate(image, leaving=broker_id, ineligible=context.ineligible)
+    after = context.sessions.visited(walk)
+    for topic_id, partition_id, partition in image.topics.partitions_on(broker_id, after=after):
+        leaves = broker_id in partition.isr
+        yield (
+            (topic_id, partition_id),
+            electorate.change(topic_id, partition_id, partition) if leaves else None,
+        )
 
 
-def leads_any(image: MetadataImage, broker_id: BrokerId) -> bool:
-    return any(partition.leader == broker_id for _, _, partition in image.topics.partitions_on(broker_id))
+def changes_on_joining(context: DecideContext, walk: Walk) -> Visits:
+    """Visit the leaderless partitions of a broker that may lead again."""
+    image, broker_id = context.image, walk.broker_id
+    electorate = Electorate(image, joining=broker_id, ineligible=context.ineligible)
+    after, among = context.sessions.visited(walk), image.topics.index.leaderless
+    for topic_id, partition_id, partition in image.topics.partitions_on(broker_id, after=after, among=among):
+        waits = partition.leader == NO_LEADER
+        yield (
+            (topic_id, partition_id),
+            electorate.change(topic_id, partition_id, partition) if waits else None,
+        )
 
 
 def directory_of(partition: PartitionImage, broker_id: BrokerId) -> Uuid:

@@ -1,10 +1,16 @@
-"""Pure: a change of many partitions, made in parts: each fits into one batch and one turn of the leader's loop."""
+"""Pure: a change of many partitions, made in parts: each fits into one batch and one turn of the leader's loop.
 
-from collections.abc import Iterable
-from typing import Final
+A part is a stretch of a walk over a broker's partitions. The next part goes on behind it, so its cost does not depend on how
+far the walk got. Where a walk stands is kept with the broker's session, not in the log: the next controller walks from the
+start, past what is done already.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple, TypeAlias
 
 from metadata_log.batch import RecordBatch
 from metadata_log.ids import BrokerId
+from metadata_log.image.topics import PartitionKey
 from metadata_log.limits import BATCH_BYTES_MAX, KIB
 from metadata_log.records.brokers import (
     BrokerRegistrationChangeRecord,
@@ -13,9 +19,14 @@ from metadata_log.records.brokers import (
 )
 from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.records.registry import Record
+from quorum.decide.context import DecideContext
+from quorum.decide.decision import Walk, Walked
 
 _PART_BYTES_MAX: Final = BATCH_BYTES_MAX - 64 * KIB
 """Bytes for the changes of a part; the rest is for the envelope and the records beside them."""
+
+_VISITS_BETWEEN_LOOKS: Final = 64
+"""Partitions visited between two looks at the clock."""
 
 TAKES_OUT: Final = frozenset(
     {
@@ -30,23 +41,50 @@ TAKES_OUT: Final = frozenset(
 """Causes of batches that take a broker out of ISRs; the record of its registration comes in the last part. A controlled
 shutdown is not among them: its first record says that the broker shuts down."""
 
+Leaving: TypeAlias = Mapping[BrokerId, str]
+"""Brokers that changes in parts are taking out of service, and the cause of each: one of TAKES_OUT."""
+
 _REGISTRATIONS: Final = (BrokerRegistrationChangeRecord, RegisterBrokerRecord, UnregisterBrokerRecord)
 
 
-def part_of(changes: Iterable[PartitionChangeRecord], records_max: int) -> tuple[list[Record], bool]:
-    """Return the changes that fit into a batch together with one more record, and whether some are left."""
+class Part(NamedTuple):
+    """The changes of one part, whether others are left, and where the walk stands after it."""
+
+    records: list[Record]
+    more: bool
+    walked: Walked
+
+
+def part_of(
+    context: DecideContext,
+    walk: Walk,
+    visits: Iterable[tuple[PartitionKey, PartitionChangeRecord | None]],
+    *,
+    room: int | None = None,
+) -> Part:
+    """Return the changes that fit into a batch, and into the time of one turn, together with one more record.
+
+    `visits` are the walk's partitions behind the last one visited, each with its change, None where nothing changes.
+    `room` are the records that the batch still holds; None: all of it.
+    """
     records: list[Record] = []
+    records_max = (context.records_max if room is None else room) - 1
     bytes_left = _PART_BYTES_MAX
-    for record in changes:
-        # No record packs into more: 48 bytes beside the ISR, 5 for each member.
-        bytes_left -= 48 + 5 * len(record.isr or ())
-        if len(records) >= records_max - 1 or bytes_left < 0:
-            return records, True
-        records.append(record)
-    return records, False
+    last: PartitionKey | None = context.sessions.visited(walk)
+    for visited, (key, record) in enumerate(visits, start=1):
+        if record is not None:
+            # No record packs into more: 48 bytes beside the ISR, 5 for each member.
+            bytes_left -= 48 + 5 * len(record.isr or ())
+            if len(records) >= records_max or bytes_left < 0:
+                return Part(records, True, Walked(walk, last))
+            records.append(record)
+        last = key
+        if visited % _VISITS_BETWEEN_LOOKS == 0 and context.is_turn_over():
+            return Part(records, True, Walked(walk, last))
+    return Part(records, False, Walked(walk, None))
 
 
-def leaving_after(leaving: frozenset[BrokerId], batch: RecordBatch) -> frozenset[BrokerId]:
+def leaving_after(leaving: Leaving, batch: RecordBatch) -> Leaving:
     """Return the brokers that changes in parts are taking out of service, after one more batch of the log.
 
     It follows from the log alone, so a controller that becomes active knows what the one before it had begun.
@@ -61,4 +99,5 @@ def leaving_after(leaving: frozenset[BrokerId], batch: RecordBatch) -> frozenset
         isinstance(record, _REGISTRATIONS) and record.broker_id == broker_id
         for record in reversed(batch.records)
     )
-    return leaving - {BrokerId(broker_id)} if is_last_part else leaving | {BrokerId(broker_id)}
+    others = {other: why for other, why in leaving.items() if other != broker_id}
+    return others if is_last_part else {**others, BrokerId(broker_id): cause.code}

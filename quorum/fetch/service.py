@@ -97,8 +97,9 @@ class FetchService(AppliedListener):
         if is_elsewhere:
             command = replace(command, want_fence=True)
         decision, written_end = controller.heartbeat(command)
-        while is_elsewhere and decision.more:
-            # Its next position may be ours, and nobody would go on: so all parts now, and messages between them.
+        while decision.more and (is_elsewhere or not decision.records):
+            # Its next position may be ours, or nothing was written that would wake its poll, and nobody would go on: so all
+            # parts now, and messages between them.
             await asyncio.sleep(0)
             decision, written_end = controller.heartbeat(command)
         for broker_id in controller.sessions.ready_to_go(controller.tip):

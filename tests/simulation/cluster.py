@@ -55,7 +55,6 @@ from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.limits import (
     FETCH_BYTES_DEFAULT,
     FETCH_WINDOW_BYTES,
-    SESSION_CHECK_AGAIN_MS,
     SESSION_CHECKS_PER_TIMEOUT,
 )
 from metadata_log.records.brokers import BrokerEndpoint, BrokerRegistrationChangeRecord
@@ -348,10 +347,8 @@ class SimulatedController(Controller):
     async def _check_sessions(self) -> None:
         while True:
             await self.node.awake()
-            again = self.check_sessions()
-            await asyncio.sleep(
-                (SESSION_CHECK_AGAIN_MS if again else SESSION_TIMEOUT_MS / SESSION_CHECKS_PER_TIMEOUT) / 1000
-            )
+            again_ms = self.check_sessions()
+            await asyncio.sleep((again_ms or SESSION_TIMEOUT_MS / SESSION_CHECKS_PER_TIMEOUT) / 1000)
 
     async def _sync_segments(self) -> None:
         while True:

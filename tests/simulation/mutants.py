@@ -145,6 +145,19 @@ def _fences_unheard(fence: Any) -> Any:
     return unheard
 
 
+def _keeps_walks(contact: Any) -> Any:
+    def keeping(sessions: Any, *arguments: Any, **rest: Any) -> None:
+        walks = dict(sessions._walks)
+        contact(sessions, *arguments, **rest)
+        sessions._walks = walks
+
+    return keeping
+
+
+def _grants_everybody(begin: Any) -> Any:
+    return lambda sessions, image, now_ms, silent: begin(sessions, image, now_ms)
+
+
 def _refuses_the_third_change(change_voters: Any) -> Any:
     made: dict[int, int] = {}
 
@@ -879,10 +892,33 @@ MUTANTS: Final = (
         "half-fenced-leads",
         "a broker between two parts of its fencing gets replicas and leads",
         "quorum.controller:leaving_after",
-        _always(frozenset()),
+        _always({}),
         Directed(
             f"{_CONTROLLER_TESTS}::test_a_topic_made_between_two_parts_of_a_fencing_keeps_off_the_broker"
         ),
+    ),
+    Mutant(
+        "unwritten-fencing",
+        "a broker whose fencing has visited partitions and written nothing yet gets replicas and leads",
+        "quorum.sessions:Sessions.walking_out",
+        _always(frozenset()),
+        Directed(
+            f"{_CONTROLLER_TESTS}::test_a_broker_whose_fencing_began_without_a_record_gets_nothing_either"
+        ),
+    ),
+    Mutant(
+        "walk-outlives-contact",
+        "a broker that was heard of between two parts of its fencing stays on its way out",
+        "quorum.sessions:Sessions.contact",
+        _keeps_walks,
+        Directed(f"{_CONTROLLER_TESTS}::test_a_fencing_that_begins_anew_visits_all_partitions"),
+    ),
+    Mutant(
+        "new-leader-new-session",
+        "a new leader gives a broker another session whose fencing had begun",
+        "quorum.sessions:Sessions.begin",
+        _grants_everybody,
+        Directed(f"{_CONTROLLER_TESTS}::test_a_new_controller_goes_on_with_a_fencing_at_once"),
     ),
     Mutant(
         "changes-voters-no-more",

@@ -86,12 +86,21 @@ def creation(name: str, **changes: object) -> CreateTopic:
 class World:
     """One controller with its soft state; `records` are those of the last batch."""
 
-    def __init__(self, *, session_timeout_ms: int = 9000, seed: int = 1, records_max: int = 10_000) -> None:
+    def __init__(
+        self,
+        *,
+        session_timeout_ms: int = 9000,
+        seed: int = 1,
+        records_max: int = 10_000,
+        turns_are_short: bool = False,
+    ) -> None:
         self.image = EMPTY
         self.sessions = Sessions(session_timeout_ms=session_timeout_ms)
         self.now_ms = 0
         self.rng = random.Random(seed)
         self.records_max = records_max
+        self.turns_are_short = turns_are_short
+        """Whether the time of a part is over whenever somebody looks."""
         self.registered_at: dict[int, int] = {}
         self.previous_epoch: dict[int, int] = {}
         self._words: dict[bytes, str] = {uuid: word for word, uuid in _RESERVED.items()}
@@ -138,15 +147,19 @@ class World:
             cluster_id=CLUSTER_ID,
             ineligible=ineligible,
             records_max=self.records_max,
+            is_turn_over=lambda: self.turns_are_short,
         )
 
     def decide(self, command: Command) -> Decision:
         """Decide a command and carry out what it leads to."""
         decision = decide(self.context(), command)
+        self.carry_out(decision)
+        return decision
+
+    def carry_out(self, decision: Decision) -> None:
         self.write(decision.records)
         for change in decision.session_changes:
             self.sessions.carry_out(change, now_ms=self.now_ms)
-        return decision
 
     def request(self, broker_id: int, **changes: object) -> FetchRequest:
         broker = self.image.brokers.get(BrokerId(broker_id))
@@ -183,7 +196,7 @@ class World:
             decision = fence(
                 self.context(ineligible=ineligible), broker_id=BrokerId(broker_id), broker_epoch=broker_epoch
             )
-            self.write(decision.records)
+            self.carry_out(decision)
             parts.append(decision)
         self.sessions.forget(BrokerId(broker_id), broker_epoch)
         return parts

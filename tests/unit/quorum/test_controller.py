@@ -556,6 +556,86 @@ def test_a_topic_made_between_two_parts_of_a_fencing_keeps_off_the_broker(
     run(story)
 
 
+def slow_parts(lab: Lab, controller: Controller, *, looks: int) -> None:
+    """Let the time of each part be over at its `looks`-th look at the clock."""
+    context = controller._context
+
+    def slow(**own: Any) -> Any:
+        times = iter(range(looks))
+        return dataclasses.replace(context(**own), is_turn_over=lambda: next(times, None) == looks - 1)
+
+    controller._context = slow  # type: ignore[method-assign]
+
+
+def test_a_broker_whose_fencing_began_without_a_record_gets_nothing_either() -> None:
+    """Goal: a walk that has written nothing yet is a fencing, too. Method: its first part finds nothing to change."""
+
+    async def story(lab: Lab) -> None:
+        controller, epochs = await with_many_partitions(lab, 11, 12)
+        silence(lab, controller, (12, epochs[12]))
+        while controller.check_sessions():
+            pass
+        lab.quorum.commit()
+        back = poll(11, epochs[11], applied=controller.committed.end_offset)
+        controller.heartbeat(back)
+        lab.quorum.commit()
+        assert not controller.committed.brokers[BrokerId(11)].fenced
+        slow_parts(lab, controller, looks=1)
+        appended = len(lab.quorum.log)
+        silence(lab, controller, (12, epochs[12]))
+        assert len(lab.quorum.log) == appended, "11 is in no ISR"
+        for n in range(20):
+            name = f"both-{n}"
+            await lab.write(controller, topic_of(-1, name=name, assignment=((BrokerId(11), BrokerId(12)),)))
+            topic = controller.committed.topics.named(name)
+            assert topic is not None
+            assert [partition.isr for partition in topic.partitions] == [(12,)]
+
+    run(story)
+
+
+def test_a_fencing_that_begins_anew_visits_all_partitions() -> None:
+    """Goal: a walk ends when its broker is heard of. Method: topics before and behind where it stood, then silence again."""
+
+    async def story(lab: Lab) -> None:
+        controller, epochs = await with_many_partitions(lab, 11, 12)
+        silence(lab, controller, (12, epochs[12]))
+        lab.quorum.commit()
+        controller.heartbeat(poll(11, epochs[11], applied=controller.committed.end_offset))
+        for n in range(20):
+            name = f"after-{n}"
+            await lab.write(controller, topic_of(-1, name=name, assignment=((BrokerId(11), BrokerId(12)),)))
+        assert controller.committed.topics.index.leaderships[BrokerId(11)] == MANY - 1_999 + 20
+        silence(lab, controller, (12, epochs[12]))
+        while controller.check_sessions():
+            pass
+        lab.quorum.commit()
+        assert controller.committed.brokers[BrokerId(11)].fenced
+        assert not controller.committed.topics.leads_any(BrokerId(11))
+
+    run(story)
+
+
+def test_a_new_controller_goes_on_with_a_fencing_at_once() -> None:
+    """Goal: a change of controllers does not give a dead broker another session."""
+
+    async def story(lab: Lab) -> None:
+        controller, epochs = await with_many_partitions(lab, 11, 12)
+        silence(lab, controller, (12, epochs[12]))
+        lab.quorum.commit()
+        successor = lab.lead(2)
+        lab.now_ms += 10
+        while successor.check_sessions():
+            lab.now_ms += 10
+        lab.quorum.commit()
+        assert successor.committed.brokers[BrokerId(11)].fenced
+        assert not successor.committed.brokers[BrokerId(12)].fenced
+        assert leaders(successor) == {12: MANY}
+        lab.same_everywhere()
+
+    run(story)
+
+
 def topic_of(
     partitions: int,
     *,

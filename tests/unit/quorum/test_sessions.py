@@ -1,8 +1,7 @@
 """Edge: sessions: who has one, whose is over, what a new claim grants."""
 
-from dataclasses import replace
-
 from metadata_log.ids import NO_LEADER, BrokerId
+from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.wire.shapes import INT64_MAX
 from quorum.sessions import Sessions
 from tests.support.decisions import World
@@ -72,15 +71,11 @@ def test_a_claim_looks_for_leaders_only_where_there_is_none() -> None:
     world.run("create t on=1,2")
     world.sessions.begin(world.image, 5000)
     assert not any(electing(world))
-    topic = world.image.topics.by_id[world.image.topics.ids["t"]]
-    (partition,) = topic.partitions
-    leaderless = topic._replace(partitions=(partition._replace(leader=NO_LEADER),))
-    image = replace(
-        world.image,
-        topics=replace(world.image.topics, by_id=world.image.topics.by_id.set(topic.topic_id, leaderless)),
-    )
-    world.sessions.begin(image, 5000)
-    assert electing(world) == [True, True, False]
+    world.write([PartitionChangeRecord(world.image.topics.ids["t"], 0, leader=NO_LEADER)])
+    world.sessions.begin(world.image, 5000)
+    assert all(electing(world))
+    world.heartbeat(3)
+    assert electing(world) == [True, True, False], "nothing of the third waits for a leader"
 
 
 def test_granting_again_keeps_what_was_reported() -> None:

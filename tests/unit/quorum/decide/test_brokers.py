@@ -1,5 +1,6 @@
 """Edge: what the transcripts leave out: refusals by kind, parts, bystanders of a fencing, what is answered and why."""
 
+import random
 from typing import Any
 
 import pytest
@@ -16,15 +17,17 @@ from metadata_log.records.brokers import (
 )
 from metadata_log.records.features import FeatureLevelRecord
 from metadata_log.records.partitions import PartitionChangeRecord
-from metadata_log.wire.commands import UnregisterBroker
+from metadata_log.wire.commands import Command, UnregisterBroker
 from metadata_log.wire.fetch import BrokerState
 from quorum.decide.brokers import BrokerRegistered
+from quorum.decide.decision import Walk, WalkKind
 from quorum.decide.fencing import fence, state_of
 from quorum.decide.parts import part_of
 from tests.support.decisions import (
     FEATURES,
     World,
     answered,
+    ids,
     invariants_hold,
     registration,
     word_uuid,
@@ -33,7 +36,7 @@ from tests.support.decisions import (
 METADATA, OURS = FEATURES
 
 
-def online(*broker_ids: int, **options: int) -> World:
+def online(*broker_ids: int, **options: Any) -> World:
     world = World(**options)
     for broker_id in broker_ids:
         world.run(f"register {broker_id}")
@@ -176,6 +179,63 @@ def test_a_fencing_in_parts_ends_with_the_fencing_record() -> None:
     invariants_hold(world.image)
 
 
+def test_a_part_ends_when_its_time_is_over_and_the_next_goes_on_behind_it() -> None:
+    """Goal: no part costs more for what stands before it. Method: partitions that need no change are visited once."""
+    world = online(1, 2, turns_are_short=True)
+    many_partitions(world, 500, "1,2")
+    topic_id, epoch = world.image.topics.ids["many"], world.image.brokers[BrokerId(1)].broker_epoch
+    world.write([PartitionChangeRecord(topic_id, n, leader=BrokerId(2), isr=ids("2")) for n in range(300)])
+    parts = world.expire(1, epoch)
+    assert [len(part.records) for part in parts] == [0, 0, 0, 0, 20, 64, 64, 53]
+    assert {p.isr for p in world.image.topics.by_id[topic_id].partitions} == {(2,)}
+
+
+@pytest.mark.parametrize("what", ["fence", "shutdown", "failed", "register", "unregister", "join"])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_change_in_parts_ends_like_the_change_at_once(what: str, seed: int) -> None:
+    ends = []
+    for turns_are_short, records_max in ((False, 10_000), (True, 10_000), (True, 40)):
+        world = online(1, 2, 3, turns_are_short=turns_are_short, records_max=records_max)
+        rng = random.Random(seed)
+        for name in "abc":
+            assignment = [
+                ",".join(rng.sample("123", rng.randint(1, 3))) for _ in range(rng.randrange(1, 300))
+            ]
+            world.run(f"create {name} on=" + "/".join(assignment))
+        if what == "join":
+            for broker_id in (2, 3, 1):
+                world.expire(broker_id, world.image.brokers[BrokerId(broker_id)].broker_epoch)
+        carry_on(world, what)
+        ends.append(
+            {(t.name, n): p for t in world.image.topics.by_id.values() for n, p in enumerate(t.partitions)}
+        )
+        invariants_hold(world.image)
+    assert ends[0] == ends[1] == ends[2]
+
+
+def carry_on(world: World, what: str) -> None:
+    """Make all parts of a change of broker 1."""
+    broker = world.image.brokers[BrokerId(1)]
+    match what:
+        case "fence":
+            world.expire(1, broker.broker_epoch)
+            return
+        case "register":
+            world.now_ms += 9001
+            command: Command = registration(1, incarnation_id=word_uuid("b1-2"))
+        case "unregister":
+            command = UnregisterBroker(broker_id=BrokerId(1))
+        case _:
+            changes: dict[str, dict[str, Any]] = {
+                "shutdown": {"want_shut_down": True},
+                "failed": {"offline_log_dirs": broker.log_dirs},
+                "join": {},
+            }
+            command = world.request(1, **changes[what]).heartbeat()
+    while world.decide(command).more:
+        pass
+
+
 def test_a_broker_halfway_fenced_is_elected_nowhere_and_gets_no_replica() -> None:
     world = online(1, 2, 3)
     world.run("create t on=2,1")
@@ -297,8 +357,10 @@ def test_a_part_fits_into_a_batch_by_its_bytes() -> None:
         for n in range(600)
     ]
     world, sizes = World(), []
+    walk = Walk(WalkKind.LEAVES, BrokerId(1), 0)
     while changes:
-        records, more = part_of(changes, 10_000)
+        visits = (((change.topic_id, change.partition_id), change) for change in changes)
+        records, more, _ = part_of(world.context(), walk, visits, room=10_000)
         del changes[: len(records)]
         assert more == bool(changes)
         encode(
