@@ -132,7 +132,7 @@ class PySyncObjLog:
         """Whether this leadership's log is still to say who votes."""
         self._hinted: NodeId | None = None
         self._proposals = Proposals()
-        self._reads = WaitingReads(self._guard)
+        self._reads = WaitingReads(self._guard.reads)
         self._submitted_at = NEVER
         # Applied.
         self._applied = RaftPosition((1, 0))
@@ -240,7 +240,7 @@ class PySyncObjLog:
 
     def append(self, frames: bytes, voters: Voters | None = None) -> None:
         if not self._is_leader:
-            raise NotController("this node does not lead", controller_id=self._guard.leader)
+            raise NotController("this node does not lead", controller_id=self._guard.state.leader)
         if voters == self._in_force.voters and not self._in_force.is_founded:
             voters = None  # the first entry of each leadership says so
         if voters is not None:
@@ -268,21 +268,21 @@ class PySyncObjLog:
 
     async def read_index(self) -> None:
         if not self._is_leader:
-            raise NotController("this node does not lead", controller_id=self._guard.leader)
+            raise NotController("this node does not lead", controller_id=self._guard.state.leader)
         answered = self._reads.add()
         self._wake.set()
         await answered
 
     def transfer_leadership(self, to: NodeId | None) -> None:
         if not self._is_leader:
-            raise NotController("this node does not lead", controller_id=self._guard.leader)
-        target = self._guard.successor(self._in_force.voters) if to is None else to
-        if target is None or not self._guard.is_linked(self._in_force.voters, target):
+            raise NotController("this node does not lead", controller_id=self._guard.state.leader)
+        target = self._guard.transfer.successor(self._in_force.voters) if to is None else to
+        if target is None or not self._guard.transfer.is_linked(self._in_force.voters, target):
             raise InvalidRequest(
                 "no other voter is reachable" if to is None else f"{to} is no other voter that is reachable",
                 node_id=to,
             )
-        self._guard.transfer(target, self._now_ms())
+        self._guard.transfer.begin(target, self._now_ms())
         self._wake.set()
 
     def applied_position(self) -> RaftPosition:
@@ -306,34 +306,36 @@ class PySyncObjLog:
         now, guard = self._now_ms(), self._guard
         syncing_since = self._sync.since
         voters = [Member(*item) for item in sorted(self._in_force.voters.items())]
-        observers = [Member(*item) for item in sorted(guard.links.items()) if Member(*item) not in voters]
+        observers = [
+            Member(*item) for item in sorted(guard.state.links.items()) if Member(*item) not in voters
+        ]
         return RaftStatus(
             role=self._engine.role if self._takes_part else Role.FOLLOWER,
-            leader_id=guard.leader,
+            leader_id=guard.state.leader,
             peers=tuple(self._peer_status(peer, now) for peer in (*voters, *observers) if peer != self._me),
             voters=self._in_force.voters,
-            is_voter=guard.is_voter,
+            is_voter=guard.state.is_voter,
             change_pending=self._change_pending(),
-            elections_total=guard.elections_total,
+            elections_total=guard.elections.won_total,
             disk_stalled_ms=0 if syncing_since is None else round(now - syncing_since),
             committed_ms_ago=_ms_ago(self._committed_at, now),
             synced_bytes_total=self._sync.bytes_total,
             syncs_total=self._sync.total,
             snapshot_not_fetched=self._log_start.why_not_fetched(self._applied[0]),
             entries_untrimmed=max(0, self._applied[0] - self._journal.snapshot_index),
-            awaits_founded_quorum=guard.awaits_founded_quorum,
+            awaits_founded_quorum=guard.elections.awaits_founded_quorum,
         )
 
     def _peer_status(self, peer: Member, now: float) -> PeerStatus:
         last = self._journal[-1][1] if len(self._journal) else 0
-        progress = self._guard.peers.get(peer.node_id)
+        progress = self._guard.replication.peers.get(peer.node_id)
         if progress is not None and progress.directory_id != peer.directory_id:
             progress = None
         return PeerStatus(
             node_id=peer.node_id,
             directory_id=peer.directory_id,
-            is_voter=self._guard.member(peer),
-            reachable=self._guard.links.get(peer.node_id) == peer.directory_id,
+            is_voter=self._guard.state.counts(peer),
+            reachable=self._guard.state.links.get(peer.node_id) == peer.directory_id,
             entries_behind=None if progress is None else last - progress.match,
             forgot=progress is not None and progress.forgot,
             last_caught_up_ms_ago=None if progress is None else _ms_ago(progress.caught_up_at, now),
@@ -364,7 +366,7 @@ class PySyncObjLog:
         if self._syncs_first(now):
             return
         self._watch_disk(now)
-        guard.awaits_founded_quorum = not self._in_force.is_founded and self._others_founded()
+        guard.elections.awaits_founded_quorum = not self._in_force.is_founded and self._others_founded()
         guard.tick(now)
         self._follow_roles()
         self._apply(now)
@@ -377,17 +379,16 @@ class PySyncObjLog:
             self._follow_roles()
         self._reads.serve(now, self._applied[0])
         guard.replicate(now)
-        if guard.snapshot_wanted is not None:
-            leader, news = guard.snapshot_wanted
-            guard.snapshot_wanted = None
+        if guard.follower.offered is not None:
+            leader, news = guard.follower.offered
+            guard.follower.offered = None
             pointer = self._log_start.accept(leader, news)
             if pointer is not None:
                 self._spawn(self._install(leader, pointer))
-        if guard.leader != self._hinted:
-            self._hinted = guard.leader
+        if guard.state.leader != self._hinted:
+            self._hinted = guard.state.leader
             self._listener.on_leader_hint(self._hinted)
-        self._send(guard.outbox)
-        guard.outbox = []
+        self._send(guard.outbox.take_at_once())
         self._begin_sync(now)
         self._arm(now)
 
@@ -401,8 +402,7 @@ class PySyncObjLog:
             self._hurried = False
             return False
         self._hurried = True
-        self._send(self._guard.outbox)
-        self._guard.outbox = []
+        self._send(self._guard.outbox.take_at_once())
         self._arm(now)
         return True
 
@@ -443,7 +443,7 @@ class PySyncObjLog:
     @property
     def commit_index(self) -> int:
         """Index up to which entries are committed, as far as this node may act on it."""
-        if len(self._guard.voters) == 1 and self._guard.is_voter:
+        if len(self._guard.state.voters) == 1 and self._guard.state.is_voter:
             # The engine counts its own entries before they are synced, and here nobody's answer comes after that.
             return min(self._engine.commit_index, self._journal.synced_index)
         return self._engine.commit_index
@@ -480,7 +480,7 @@ class PySyncObjLog:
         Not while a sync is under way: what came now could not be written before it returns, and packs better then. Nor
         while no majority is heard: the next tick might not take it.
         """
-        if not self._is_leader or self._sync.since is not None or self._guard.transferring:
+        if not self._is_leader or self._sync.since is not None or self._guard.transfer.is_under_way:
             return False
         if not self._proposals.waiting and now - self._submitted_at < IDLE_ENTRY_MS:
             return False
@@ -517,7 +517,7 @@ class PySyncObjLog:
         stays = voters.get(self._me.node_id) == self._me.directory_id
         if role is Role.LEADER:
             guard.replicate(now)
-            guard.leave_to(None if stays else guard.most_caught_up(voters))
+            guard.transfer.leave_to(None if stays else guard.transfer.most_caught_up(voters))
         self._journal.known_commit = self.commit_index
         guard.begin_under(voters, self._make_engine())
         self._roles.append(Role.FOLLOWER)
@@ -525,7 +525,7 @@ class PySyncObjLog:
         log.info("voters_in_force", extra={"voters": sorted(voters), "index": self._in_force.set_at})
         if stays and role is not Role.FOLLOWER:
             # A candidate was asked to stand by a leader that removed itself: news of the commit and request come together.
-            guard.campaign(force=True)
+            guard.elections.campaign(force=True)
 
     def _send(self, outbox: list[tuple[NodeId, Message]]) -> None:
         for target, message in outbox:
@@ -537,11 +537,15 @@ class PySyncObjLog:
         """Set the timer to what is due next; a timer that rings early costs one idle pump."""
         due = self._guard.deadline()
         if self._sync.since is not None:
-            if not self._guard.stalled:
+            if not self._guard.state.disk_stalled:
                 due = min(due, self._sync.since + self._settings.disk_stall_ms)
         else:
             due = min(due, self._sync.idle_at)
-            if self._is_leader and not self._guard.transferring and not self._guard.may_find_silence(now):
+            if (
+                self._is_leader
+                and not self._guard.transfer.is_under_way
+                and not self._guard.may_find_silence(now)
+            ):
                 due = min(due, self._submitted_at + IDLE_ENTRY_MS)
         if self._timer is not None and self._timer_at <= due:
             return
@@ -559,15 +563,19 @@ class PySyncObjLog:
             self._timer.cancel()
             self._timer = None
 
-    # --- the barrier
+    # --- syncs
 
     def _watch_disk(self, now: float) -> None:
         since = self._sync.since
-        if since is not None and now - since > self._settings.disk_stall_ms and not self._guard.stalled:
-            self._guard.stalled = True
+        if (
+            since is not None
+            and now - since > self._settings.disk_stall_ms
+            and not self._guard.state.disk_stalled
+        ):
+            self._guard.state.disk_stalled = True
             log.warning("disk_stalled", extra={"stalled_ms": round(now - since)})
             if (self._is_leader or self._leads_later) and len(self._in_force.voters) > 1:
-                self._guard.step_down(self._engine.term + 1)
+                self._guard.state.step_down(self._engine.term + 1)
 
     def _begin_sync(self, now: float) -> bool:
         """Begin to sync what the journal holds, unless a sync is under way; answer whether one began.
@@ -576,7 +584,7 @@ class PySyncObjLog:
         """
         if self._sync.since is not None:
             return False
-        held, self._guard.held = self._guard.held, []
+        held = self._guard.outbox.take_after_sync()
         writing = self._sync.begin(now)
         if writing is not None:
             self._engine.syncing = True
@@ -597,7 +605,7 @@ class PySyncObjLog:
     def _synced(self, held: list[tuple[NodeId, Message]]) -> None:
         now = self._now_ms()
         self._sync.completed(now)
-        self._guard.stalled = self._engine.syncing = False
+        self._guard.state.disk_stalled = self._engine.syncing = False
         if self._closing:
             self._wake.set()
             return
@@ -625,7 +633,7 @@ class PySyncObjLog:
             self._stand_on(pointer)
             self._begin()
             self._listener.on_restore(pointer.snapshot_id)
-            self._guard.acknowledge(leader, pointer.index)
+            self._guard.follower.acknowledge(leader, pointer.index)
             self._wake.set()
 
 

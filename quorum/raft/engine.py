@@ -126,7 +126,7 @@ class SyncObjEngine:
             dynamicMembershipChange=False,
             journalFile=journal,
             onStateChanged=self._state_changed,
-            leaderFallbackTimeout=guard.check_quorum(),
+            leaderFallbackTimeout=guard.replication.check_quorum_seconds(),
             logCompactionMinEntries=2**62,
             logCompactionMinTime=2**62,
             useFork=False,

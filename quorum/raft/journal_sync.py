@@ -62,7 +62,7 @@ class JournalSync:
 
     def mark_if_idle(self, now: float) -> None:
         """Mark an idle journal: from then on, damage in its last batch cannot be taken for a torn write."""
-        if now >= self.idle_at:
+        if self.ended_at != NEVER and now - self.ended_at >= IDLE_MARK_MS:
             self.ended_at = NEVER
             self._journal.mark_idle()
 

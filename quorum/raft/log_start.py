@@ -22,11 +22,11 @@ from metadata_log.errors import (
     another_version,
 )
 from metadata_log.ids import NO_NODE, NodeId
-from quorum.raft.guard import Guard, SnapshotNews
+from quorum.raft.guard import Guard
 from quorum.raft.journal.journal import Journal
 from quorum.raft.journal.recovery import REPLACE_THE_VOTER
 from quorum.raft.pointer import FILE_NAME as POINTER_FILE
-from quorum.raft.pointer import Pointer
+from quorum.raft.pointer import Pointer, SnapshotOffer
 from quorum.raft.raft_log import Role, SnapshotFetcher
 from quorum.raft.voters_in_force import VotersInForce
 
@@ -135,7 +135,7 @@ class LogStart:
 
     def _announce(self, pointer: Pointer) -> None:
         self._journal.snapshot_index = pointer.index
-        self._guard.snapshot = SnapshotNews(pointer.index, pointer.term, pointer.to_bytes())
+        self._guard.replication.snapshot = SnapshotOffer(pointer.index, pointer.term, pointer.to_bytes())
         self._in_force.stand_on(pointer.voters)
 
     # --- compaction
@@ -179,13 +179,13 @@ class LogStart:
 
     # --- installation
 
-    def accept(self, leader: NodeId, news: SnapshotNews) -> Pointer | None:
+    def accept(self, leader: NodeId, offer: SnapshotOffer) -> Pointer | None:
         """Return the pointer that a leader offers if it may be installed now; if not, the leader offers it again."""
         if self._is_installing or not self._journal.is_begun:
             return None  # a snapshot beside a journal that was never begun proves a loss
         try:
-            pointer = Pointer.from_bytes(news.pointer)
-            if (pointer.index, pointer.term) != (news.index, news.term):
+            pointer = Pointer.from_bytes(offer.pointer)
+            if (pointer.index, pointer.term) != (offer.index, offer.term):
                 raise ValueError("it differs from its own announcement")
         except ValueError as error:
             log.warning("snapshot_pointer_refused", extra={"peer_id": leader, "reason": str(error)})
@@ -223,9 +223,9 @@ class LogStart:
 
     def _lacks(self, pointer: Pointer) -> bool:
         """Answer whether the log still ends before a snapshot that was offered, or differs from it."""
-        if self._guard.holds(pointer.index, pointer.term):
+        if self._guard.follower.holds(pointer.index, pointer.term):
             return False
-        if self._guard.engine.role is Role.LEADER:
+        if self._guard.state.engine.role is Role.LEADER:
             raise InvariantBroken(f"this node leads, but lacks committed entry {pointer.index}")
         return True
 

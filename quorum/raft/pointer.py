@@ -26,6 +26,15 @@ _Fields = tuple[int, Annotated[str, Meta(min_length=1, max_length=TEXT_BYTES_MAX
 """Version, snapshot id, the two entries, the voters as `to_rows` makes them."""
 
 
+@dataclass(frozen=True, slots=True)
+class SnapshotOffer:
+    """A leader's pointer to a snapshot that covers the log up to `index`; only its receiver reads the bytes."""
+
+    index: int
+    term: int
+    pointer: bytes
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pointer:
     """A snapshot that covers the log up to and including `index`."""

@@ -1,6 +1,6 @@
 """Edge: reads that wait for proof of leadership: one round of probes at a time answers all that came before it began.
 
-A round of probes is the guard's; here are those who wait for one.
+A round of probes itself is the guard's (`read_rounds.py`).
 """
 
 import asyncio
@@ -8,7 +8,7 @@ from collections import deque
 from typing import Final
 
 from metadata_log.errors import NotController
-from quorum.raft.guard import Guard
+from quorum.raft.read_rounds import ReadRounds
 
 NO_MAJORITY: Final = "no majority of controllers answers"
 
@@ -16,8 +16,8 @@ NO_MAJORITY: Final = "no majority of controllers answers"
 class WaitingReads:
     """A read waits for a round, then for its answers, then until all that was committed when it began is applied."""
 
-    def __init__(self, guard: Guard) -> None:
-        self._guard = guard
+    def __init__(self, rounds: ReadRounds) -> None:
+        self._rounds = rounds
         self._for_next_round: list[asyncio.Future[None]] = []
         self._for_answers: list[asyncio.Future[None]] = []
         self._for_apply: deque[tuple[int, list[asyncio.Future[None]]]] = deque()
@@ -31,14 +31,14 @@ class WaitingReads:
 
     def serve(self, now: float, applied_index: int) -> None:
         """Begin a round if reads wait for one, and end the reads that are confirmed, or that must be refused."""
-        guard = self._guard
-        if (self._for_next_round or self._for_answers) and guard.must_refuse_reads(now):
+        rounds = self._rounds
+        if (self._for_next_round or self._for_answers) and rounds.must_refuse(now):
             _fail(self._for_next_round, NO_MAJORITY)
             _fail(self._for_answers, NO_MAJORITY)
-        if self._for_next_round and guard.may_begin_read():
-            guard.begin_read(now)
+        if self._for_next_round and rounds.may_begin():
+            rounds.begin(now)
             self._for_answers, self._for_next_round = self._for_next_round, []
-        index = guard.confirmed_read()
+        index = rounds.take_confirmed()
         if index is not None:
             self._for_apply.append((index, self._for_answers))
             self._for_answers = []

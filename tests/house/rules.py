@@ -106,7 +106,15 @@ PURE_FORBIDDEN: Final = (
 PATH_METHODS: Final = frozenset(
     {"read_text", "read_bytes", "write_text", "write_bytes", "iterdir", "mkdir", "unlink"}
 )
-NEVER_ASSERTING: Final = ("quorum/raft/guard.py", "quorum/raft/journal/*.py", "metadata_log/apply.py")
+GUARD_FILES: Final = (
+    *("guard", "quorum_state", "outbox", "elections"),
+    *("follower_log", "replication", "read_rounds", "transfer"),
+)
+NEVER_ASSERTING: Final = (
+    *(f"quorum/raft/{file}.py" for file in GUARD_FILES),
+    "quorum/raft/journal/*.py",
+    "metadata_log/apply.py",
+)
 """Where a broken condition must stop the process even under -O: these raise a Fault."""
 
 

@@ -69,13 +69,11 @@ class HandNode:
         if self.quorum.syncs:
             self.sync()
             self.guard.replicate(self.quorum.now)
-        self._post(self.guard.outbox)
-        self.guard.outbox = []
+        self._post(self.guard.outbox.take_at_once())
 
     def sync(self) -> None:
         """Make durable what the journal holds; then what waited for it leaves."""
-        self.held += self.guard.held
-        self.guard.held = []
+        self.held += self.guard.outbox.take_after_sync()
         batch = self.journal.take_batch()
         if batch is not None:
             self.journal.write(batch)
@@ -171,7 +169,7 @@ class HandQuorum:
         self.now += 700.0
         self.mail.clear()
         node = self.nodes[node_id]
-        node.guard.campaign()
+        node.guard.elections.campaign()
         node.flush()
         self.settle(node_id, *(among or self.voters))
         assert node.engine.role is Role.LEADER, f"node {node_id} was not elected"

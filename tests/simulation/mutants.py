@@ -126,10 +126,10 @@ def _applies_before_its_sync(apply: Any) -> Any:
     return at_once
 
 
-def _asks_without_patience(probing: Any) -> Any:
-    def asks(guard: Any, peer: Any, progress: Any) -> None:
+def _asks_without_patience(probe: Any) -> Any:
+    def asks(replication: Any, peer: Any, progress: Any) -> None:
         progress.asked_at = float("-inf")
-        probing(guard, peer, progress)
+        probe(replication, peer, progress)
 
     return asks
 
@@ -188,10 +188,10 @@ def _always_hurries(hurries: Any) -> Any:
 
 
 def _counts_who_forgot(count_synced: Any) -> Any:
-    def count(guard: Any) -> None:
-        for progress in guard.peers.values():
+    def count(replication: Any) -> None:
+        for progress in replication.peers.values():
             progress.forgot = False
-        count_synced(guard)
+        count_synced(replication)
 
     return count
 
@@ -388,7 +388,7 @@ def _lets_go_of_sessions(_original: Any) -> Any:
 
 
 def _campaigns_at_once(_original: Any) -> Any:
-    return lambda guard: guard.campaign()
+    return lambda elections: elections.campaign()
 
 
 def _trusts_its_end(_original: Any) -> Any:
@@ -396,15 +396,15 @@ def _trusts_its_end(_original: Any) -> Any:
 
 
 def _keeps_the_unproved(_original: Any) -> Any:
-    return lambda guard: guard._round is None and guard.engine.role.value == "leader"
+    return lambda reads: reads._round is None and reads._state.engine.role.value == "leader"
 
 
 def _asks_for_its_own_term(original: Any) -> Any:
-    def on_pre_vote(guard: Any, source: Any, message: Any) -> None:
-        if message["term"] == guard.engine.term:
-            guard._send(source, {"type": "pre_vote_response", "term": message["term"], "granted": False})
+    def on_pre_vote(elections: Any, source: Any, message: Any) -> None:
+        if message["term"] == elections._state.engine.term:
+            elections._send(source, {"type": "pre_vote_response", "term": message["term"], "granted": False})
         else:
-            original(guard, source, message)
+            original(elections, source, message)
 
     return on_pre_vote
 
@@ -422,7 +422,6 @@ def _reads_files_of_any_size(original: Any) -> Any:
     return lambda disk, _file_bytes: original(disk, 0)
 
 
-_G: Final = "quorum.raft.guard:Guard"
 _L: Final = "quorum.raft.adapter:PySyncObjLog"
 _J: Final = "quorum.raft.journal.journal:Journal"
 _C: Final = "quorum.controller:Controller"
@@ -431,15 +430,15 @@ MUTANTS: Final = (
     Mutant(
         "member",
         "a wiped voter's acknowledgements count as those of the voter it was",
-        f"{_G}.member",
+        "quorum.raft.quorum_state:QuorumState.counts",
         _always(True),
         Directed(f"{_GUARD_TESTS}::test_member_a_wiped_voter_is_not_counted"),
     ),
     Mutant(
         "member-by-id",
         "an id is taken for a voter, whatever its disk",
-        f"{_G}.member",
-        lambda _: lambda guard, sender: sender.node_id in guard.voters,
+        "quorum.raft.quorum_state:QuorumState.counts",
+        lambda _: lambda state, sender: sender.node_id in state.voters,
         Seeds("members", 30, observers=2, raft_only=True),
     ),
     Mutant(
@@ -473,7 +472,7 @@ MUTANTS: Final = (
     Mutant(
         "founds-again",
         "two with empty logs found a quorum beside one who has a log",
-        f"{_G}.would_found_another",
+        "quorum.raft.elections:Elections.would_found_another",
         _always(False),
         Directed(f"{_ADAPTER_TESTS}::test_who_has_nothing_founds_no_quorum_beside_one_who_has_a_log"),
     ),
@@ -494,70 +493,70 @@ MUTANTS: Final = (
     Mutant(
         "term",
         "answers of former terms count",
-        f"{_G}.term",
+        "quorum.raft.quorum_state:QuorumState.is_current",
         _always(True),
         Directed(f"{_GUARD_TESTS}::test_term_a_higher_one_deposes"),
     ),
     Mutant(
         "nack",
         "a deposed leader is told nothing",
-        f"{_G}.nack",
+        "quorum.raft.quorum_state:QuorumState.rejects_lower_term",
         _always(False),
         Directed(f"{_GUARD_TESTS}::test_nack_a_deposed_leader_is_told"),
     ),
     Mutant(
         "strip",
         "entries that match are cut and written again",
-        f"{_G}.strip",
+        "quorum.raft.follower_log:FollowerLog.drop_held_entries",
         lambda _: lambda _guard, message: (message, None),
         Seeds("nasty", 20, raft_only=True),
     ),
     Mutant(
         "cap",
         "a follower vouches for its stale tail",
-        f"{_G}.cap",
+        "quorum.raft.follower_log:FollowerLog.limit_to_proved",
         lambda _: lambda _guard, value, _proved: value,
         Directed(f"{_GUARD_TESTS}::test_cap_a_follower_vouches_for_no_more_than_was_proved"),
     ),
     Mutant(
         "votes",
         "votes are counted, not voters",
-        f"{_G}.votes",
+        "quorum.raft.elections:Elections.is_new_vote",
         _always(True),
         Directed(f"{_GUARD_TESTS}::test_votes_one_voter_has_one_vote"),
     ),
     Mutant(
         "prevote",
         "campaigns without asking first",
-        f"{_G}.prevote",
+        "quorum.raft.elections:Elections.begin_pre_vote",
         _campaigns_at_once,
         Directed(f"{_GUARD_TESTS}::test_prevote_a_lonely_node_keeps_its_term"),
     ),
     Mutant(
         "too-low-a-term",
         "who asks before an election for a term that is none above ours is not told so",
-        f"{_G}._on_pre_vote",
+        "quorum.raft.elections:Elections.on_pre_vote",
         _asks_for_its_own_term,
         Directed(f"{_GUARD_TESTS}::test_prevote_who_would_win_learns_a_term_that_nobody_leads"),
     ),
     Mutant(
         "stick",
         "votes against a leader that is heard",
-        f"{_G}.has_live_leader",
+        "quorum.raft.elections:Elections.has_live_leader",
         _always(False),
         Directed(f"{_GUARD_TESTS}::test_stick_a_heard_leader_is_not_voted_away"),
     ),
     Mutant(
         "lost-leader",
         "a closed link to the leader means nothing",
-        f"{_G}.lost_leader",
+        "quorum.raft.elections:Elections.lost_leader",
         _always(None),
         Directed(f"{_GUARD_TESTS}::test_lost_leader_a_closed_link_starts_the_pre_vote"),
     ),
     Mutant(
         "own-close",
         "a link that we closed ourselves loses the leader",
-        f"{_G}.lost",
+        "quorum.raft.guard:Guard.lost",
         _every_loss_is_the_leaders,
         Directed(
             f"{_GUARD_TESTS}::test_lost_leader_a_link_that_we_closed_ourselves_says_nothing_of_the_leader"
@@ -566,21 +565,21 @@ MUTANTS: Final = (
     Mutant(
         "check-quorum",
         "an unheard leader leads on",
-        f"{_G}.check_quorum",
+        "quorum.raft.replication:Replication.check_quorum_seconds",
         _always(1e9),
         Directed(f"{_GUARD_TESTS}::test_check_quorum_an_unheard_leader_steps_down"),
     ),
     Mutant(
         "nextidx",
         "what is in flight is sent again",
-        f"{_G}.nextidx",
+        "quorum.raft.replication:Replication.next_index",
         lambda _: lambda _guard, _progress, acked: acked + 1,
         Directed(f"{_GUARD_TESTS}::test_nextidx_an_acknowledgement_resends_nothing"),
     ),
     Mutant(
         "clamp",
         "a leader counts itself before its own sync",
-        f"{_G}.clamp",
+        "quorum.raft.replication:Replication.limit_to_synced",
         lambda _: lambda _guard, index: index,
         Seeds("calm", 10, raft_only=True),
     ),
@@ -601,57 +600,57 @@ MUTANTS: Final = (
     Mutant(
         "forgot",
         "a leader counts who forgot what it acknowledged",
-        f"{_G}._count_synced",
+        "quorum.raft.replication:Replication.count_synced",
         _counts_who_forgot,
         Directed(f"{_GUARD_TESTS}::test_clamp_who_forgot_what_it_acknowledged_does_not_count"),
     ),
     Mutant(
         "pause",
         "the engine sends by itself",
-        f"{_G}.pause",
+        "quorum.raft.guard:Guard.drops_appends",
         _always(False),
         Directed(f"{_GUARD_TESTS}::test_pause_the_engine_sends_no_entry_itself"),
     ),
     Mutant(
         "snap",
         "news of a snapshot moves the commit index",
-        f"{_G}.snap",
+        "quorum.raft.follower_log:FollowerLog.as_heartbeat",
         _commits_with_the_news,
         Directed(f"{_GUARD_TESTS}::test_snap_news_of_a_snapshot_commits_nothing"),
     ),
     Mutant(
         "holds",
         "an older snapshot replaces a newer log",
-        f"{_G}.holds",
+        "quorum.raft.follower_log:FollowerLog.holds",
         _always(False),
         Seeds("nasty", 30, raft_only=True),
     ),
     Mutant(
         "probe",
         "a read asks no majority",
-        f"{_G}.probe",
+        "quorum.raft.read_rounds:ReadRounds.is_confirmed",
         _always(True),
         Directed(f"{_GUARD_TESTS}::test_probe_a_deposed_leader_answers_no_read"),
     ),
     Mutant(
         "early-read",
         "a new leader answers reads before it has committed",
-        f"{_G}.may_begin_read",
+        "quorum.raft.read_rounds:ReadRounds.may_begin",
         _keeps_the_unproved,
         Directed(f"{_GUARD_TESTS}::test_probe_no_read_before_the_first_commit_of_the_term"),
     ),
     Mutant(
         "barrier",
         "votes and acknowledgements leave before their sync",
-        f"{_G}.barrier",
+        "quorum.raft.outbox:Outbox.split_by_sync",
         lambda _: lambda _guard, message: (message, None),
         Seeds("fifo", 10, raft_only=True),
     ),
     Mutant(
         "speaks-unsynced",
         "who elects himself speaks before his term is synced",
-        f"{_G}._speaks",
-        lambda _: lambda guard: not guard.stalled,
+        "quorum.raft.replication:Replication.may_send",
+        lambda _: lambda replication: not replication._state.disk_stalled,
         Directed(f"{_GUARD_TESTS}::test_barrier_who_elects_himself_leads_nobody_before_his_term_is_synced"),
     ),
     Mutant(
@@ -1000,14 +999,14 @@ MUTANTS: Final = (
     Mutant(
         "grace",
         "who was kept from running judges a silence at once",
-        f"{_G}.grace",
+        "quorum.raft.elections:Elections.waits_for_own_delay",
         _always(False),
         Directed(f"{_GUARD_TESTS}::test_excuse_who_was_kept_from_running_waits_for_one_heartbeat_more"),
     ),
     Mutant(
         "probing",
         "a follower whose position is unknown is asked again before it answers",
-        f"{_G}.probing",
+        "quorum.raft.replication:Replication._probe",
         _asks_without_patience,
         Directed(f"{_GUARD_TESTS}::test_probing_has_one_question_in_flight"),
     ),

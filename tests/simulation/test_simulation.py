@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from metadata_log.ids import NodeId
-from quorum.raft.guard import Guard
+from quorum.raft.follower_log import FollowerLog
+from quorum.raft.outbox import Outbox
 from tests.simulation.world import PROFILES, STOP_SECONDS_MAX, World
 
 
@@ -104,12 +105,15 @@ def test_a_node_that_takes_too_long_to_stop_is_killed_and_starts_again(
     assert not DiskHangs(seed=1, profile=PROFILES["calm"]).run(STOP_SECONDS_MAX + 4.0)
 
 
-@pytest.mark.parametrize(("rule", "profile"), [("barrier", "calm"), ("strip", "wild")])
+@pytest.mark.parametrize(
+    ("rules", "rule", "profile"),
+    [(Outbox, "split_by_sync", "calm"), (FollowerLog, "drop_held_entries", "wild")],
+)
 def test_the_simulation_finds_a_missing_rule(
-    monkeypatch: pytest.MonkeyPatch, rule: str, profile: str
+    monkeypatch: pytest.MonkeyPatch, rules: type[object], rule: str, profile: str
 ) -> None:
     """The checks have teeth: without one of the guard's rules some seed fails."""
-    monkeypatch.setattr(Guard, rule, lambda _guard, message: (message, None))
+    monkeypatch.setattr(rules, rule, lambda _rules, message: (message, None))
     for seed in range(20):
         if World(seed=seed, profile=PROFILES[profile]).run(8.0):
             return

@@ -551,7 +551,7 @@ def test_a_voter_that_is_alone_waits_quietly_for_a_stalled_disk(monkeypatch: pyt
     assert leader.log is not None
     leader.log.append(quorum.world.next_frame())
     quorum.wait(3.0)
-    assert leader.log._guard.stalled
+    assert leader.log._guard.state.disk_stalled
     pumps: list[float] = []
     monkeypatch.setattr(leader.log, "after_pump", lambda: pumps.append(quorum.loop.time()))
     quorum.wait(1.0)

@@ -12,16 +12,23 @@ from metadata_log.errors import InvariantBroken
 from metadata_log.ids import NodeId
 from metadata_log.limits import RAFT_APPEND_BYTES_MAX, VOTER_CAUGHT_UP_MS
 from quorum.raft import messages
-from quorum.raft.guard import COMMIT_NEWS_MS, Guard, SnapshotNews
+from quorum.raft.elections import Elections
+from quorum.raft.follower_log import FollowerLog
+from quorum.raft.guard import Guard
+from quorum.raft.outbox import Outbox
+from quorum.raft.pointer import SnapshotOffer
 from quorum.raft.progress import Progress
+from quorum.raft.quorum_state import QuorumState
 from quorum.raft.raft_log import Member, Role
 from quorum.raft.raft_settings import RaftSettings
+from quorum.raft.read_rounds import ReadRounds
+from quorum.raft.replication import COMMIT_NEWS_MS, Replication
 from tests.simulation.hand_driven import A, B, C, D, E, HandQuorum
 from tests.simulation.world import directory_of
 
 
-def patch(monkeypatch: pytest.MonkeyPatch, rule: str, replacement: Any) -> None:
-    monkeypatch.setattr(Guard, rule, replacement)
+def patch(monkeypatch: pytest.MonkeyPatch, rules: type[object], rule: str, replacement: Any) -> None:
+    monkeypatch.setattr(rules, rule, replacement)
 
 
 # --- member
@@ -33,7 +40,7 @@ def test_member_a_wiped_voter_is_not_counted(monkeypatch: pytest.MonkeyPatch, *,
     member of the same id, and acknowledges what only it and A hold.
     """
     if not rule:
-        patch(monkeypatch, "member", lambda *_: True)
+        patch(monkeypatch, QuorumState, "counts", lambda *_: True)
     quorum = HandQuorum()
     quorum.elect(A)
     wiped = Member(B, directory_of(B, 1))
@@ -53,10 +60,10 @@ def test_member_a_wiped_voters_vote_is_not_counted(monkeypatch: pytest.MonkeyPat
     for it.
     """
     if not rule:
-        patch(monkeypatch, "member", lambda *_: True)
+        patch(monkeypatch, QuorumState, "counts", lambda *_: True)
     quorum = HandQuorum()
     quorum.now += 700.0
-    quorum[A].guard.campaign()
+    quorum[A].guard.elections.campaign()
     quorum[A].flush()
     quorum.mail.clear()
     wiped = Member(B, directory_of(B, 1))
@@ -74,7 +81,7 @@ def test_a_leader_that_no_set_of_voters_here_names_is_followed() -> None:
     news = messages.append_entries(term=4, commit_index=2, previous=(2, 1), entries=entries)
     quorum[C].guard.received(newcomer, news, quorum.now)
     assert quorum[C].text == "1@0 2@1 3@4"
-    assert quorum[C].guard.leader == 9
+    assert quorum[C].guard.state.leader == 9
 
 
 # --- term
@@ -88,7 +95,7 @@ def test_term_an_old_acknowledgement_counts_for_nothing(
     is shown the old acknowledgement for its new entry 5.
     """
     if not rule:
-        patch(monkeypatch, "term", lambda *_: True)
+        patch(monkeypatch, QuorumState, "is_current", lambda *_: True)
     quorum = HandQuorum(voters=5)
     quorum.elect(A)
     quorum.take()
@@ -130,7 +137,12 @@ def test_term_a_higher_one_deposes() -> None:
 @pytest.mark.parametrize("rule", [True, False])
 def test_nack_a_deposed_leader_is_told(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
     if not rule:
-        patch(monkeypatch, "nack", lambda _guard, _source, message: message["term"] < _guard.engine.term)
+        patch(
+            monkeypatch,
+            QuorumState,
+            "rejects_lower_term",
+            lambda state, _source, message: message["term"] < state.engine.term,
+        )
     quorum = HandQuorum()
     quorum.elect(A)
     quorum.elect(B, B, C)
@@ -148,7 +160,7 @@ def test_nack_a_deposed_leader_is_told(monkeypatch: pytest.MonkeyPatch, *, rule:
 def test_strip_a_late_heartbeat_truncates_nothing(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
     """Goal: acknowledged entries stay. Method: a heartbeat sent before an entry arrives after it."""
     if not rule:
-        patch(monkeypatch, "strip", lambda _guard, message: (message, None))
+        patch(monkeypatch, FollowerLog, "drop_held_entries", lambda _guard, message: (message, None))
     quorum = HandQuorum()
     quorum.elect(A)
     quorum.beat(A)
@@ -169,7 +181,7 @@ def test_cap_a_follower_vouches_for_no_more_than_was_proved(
     leader's message proves entry 3 and speaks of commit 7.
     """
     if not rule:
-        patch(monkeypatch, "cap", lambda _guard, value, _proved: value)
+        patch(monkeypatch, FollowerLog, "limit_to_proved", lambda _guard, value, _proved: value)
     quorum = HandQuorum()
     quorum.elect(A)
     quorum[A].submit(b"3")
@@ -193,10 +205,10 @@ def test_cap_a_follower_vouches_for_no_more_than_was_proved(
 def test_votes_one_voter_has_one_vote(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
     """Goal: one leader per term. Method: one vote of five arrives three times."""
     if not rule:
-        patch(monkeypatch, "votes", lambda *_: True)
+        patch(monkeypatch, Elections, "is_new_vote", lambda *_: True)
     quorum = HandQuorum(voters=5)
     quorum.now += 700
-    quorum[A].guard.campaign()
+    quorum[A].guard.elections.campaign()
     quorum[A].flush()
     quorum.deliver(A, B, "request_vote")
     vote = quorum.take(B, A, "response_vote")[0]
@@ -209,10 +221,10 @@ def test_votes_are_counted_anew_in_a_repeated_candidacy() -> None:
     """From candidate to candidate the engine reports no change of state."""
     quorum = HandQuorum()
     quorum.now += 700
-    quorum[A].guard.campaign()
+    quorum[A].guard.elections.campaign()
     quorum[A].flush()
     quorum.take()
-    quorum[A].guard.campaign()
+    quorum[A].guard.elections.campaign()
     quorum[A].flush()
     assert quorum[A].engine.term == 2
     quorum.settle(A, B)
@@ -225,7 +237,7 @@ def test_votes_are_counted_anew_in_a_repeated_candidacy() -> None:
 @pytest.mark.parametrize("rule", [True, False])
 def test_prevote_a_lonely_node_keeps_its_term(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
     if not rule:
-        patch(monkeypatch, "prevote", lambda guard: guard.campaign())
+        patch(monkeypatch, Elections, "begin_pre_vote", lambda guard: guard.campaign())
     quorum = HandQuorum()
     quorum.elect(A)
     quorum.wait(700, C)  # excused: it comes late to its own deadline
@@ -238,7 +250,7 @@ def test_prevote_a_lonely_node_keeps_its_term(monkeypatch: pytest.MonkeyPatch, *
 @pytest.mark.parametrize("rule", [True, False])
 def test_stick_a_heard_leader_is_not_voted_away(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
     if not rule:
-        patch(monkeypatch, "has_live_leader", lambda *_: False)
+        patch(monkeypatch, Elections, "has_live_leader", lambda *_: False)
     quorum = HandQuorum()
     quorum.elect(A)
     request = {
@@ -260,7 +272,7 @@ def test_stick_gives_way_to_a_transfer() -> None:
     quorum.elect(A)
     quorum[A].submit(b"x")
     quorum.settle()
-    quorum[A].guard.transfer(C, quorum.now)
+    quorum[A].guard.transfer.begin(C, quorum.now)
     quorum[A].pump()
     quorum.settle()
     assert quorum[C].engine.role is Role.LEADER
@@ -272,17 +284,17 @@ def test_leadership_goes_to_who_has_been_linked_longest() -> None:
     quorum = HandQuorum()
     quorum.elect(A)
     quorum.settle()
-    leader, voters = quorum[A].guard, quorum[A].guard.voters
-    assert leader.successor(voters) == B
+    leader, voters = quorum[A].guard, quorum[A].guard.state.voters
+    assert leader.transfer.successor(voters) == B
     leader.lost(quorum.member(B), quorum.now, by_peer=True)
-    assert leader.successor(voters) == C
+    assert leader.transfer.successor(voters) == C
     leader.connected(quorum.member(B), quorum.now)
     quorum[A].submit(b"x")
     quorum.settle()
-    assert leader.peers[B].match == leader.peers[C].match
-    assert leader.successor(voters) == leader.most_caught_up(voters) == C
-    leader.peers[C].caught_up_at = quorum.now - VOTER_CAUGHT_UP_MS - 1
-    assert leader.successor(voters) == B
+    assert leader.replication.peers[B].match == leader.replication.peers[C].match
+    assert leader.transfer.successor(voters) == leader.transfer.most_caught_up(voters) == C
+    leader.replication.peers[C].caught_up_at = quorum.now - VOTER_CAUGHT_UP_MS - 1
+    assert leader.transfer.successor(voters) == B
 
 
 def test_prevote_who_would_win_learns_a_term_that_nobody_leads() -> None:
@@ -294,7 +306,7 @@ def test_prevote_who_would_win_learns_a_term_that_nobody_leads() -> None:
     quorum.mail.clear()
     quorum.wait(400, B)
     quorum.now += 700.0
-    quorum[C].guard.campaign()
+    quorum[C].guard.elections.campaign()
     quorum[C].flush()
     assert quorum.deliver(C, A, "request_vote") == 1
     assert (quorum[A].engine.term, quorum[B].engine.term) == (2, 1)
@@ -310,7 +322,7 @@ def test_lost_leader_a_closed_link_starts_the_pre_vote(
     monkeypatch: pytest.MonkeyPatch, *, rule: bool
 ) -> None:
     if not rule:
-        patch(monkeypatch, "lost_leader", lambda *_: None)
+        patch(monkeypatch, Elections, "lost_leader", lambda *_: None)
     quorum = HandQuorum()
     quorum.elect(A)
     quorum.beat(A)
@@ -332,7 +344,7 @@ def test_lost_leader_a_link_that_we_closed_ourselves_says_nothing_of_the_leader(
         quorum[survivor].guard.lost(quorum.member(A), quorum.now, by_peer=False)
     quorum.wait(1, B, C)
     quorum.settle(B, C)
-    assert quorum[B].guard.leader == quorum[C].guard.leader == A
+    assert quorum[B].guard.state.leader == quorum[C].guard.state.leader == A
 
 
 def test_lost_leader_one_flapping_link_elects_nobody() -> None:
@@ -350,7 +362,7 @@ def test_lost_leader_one_flapping_link_elects_nobody() -> None:
 @pytest.mark.parametrize("rule", [True, False])
 def test_check_quorum_an_unheard_leader_steps_down(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
     if not rule:
-        patch(monkeypatch, "check_quorum", lambda _guard: 30.0)
+        patch(monkeypatch, Replication, "check_quorum_seconds", lambda _guard: 30.0)
     quorum = HandQuorum()
     quorum.elect(A)
     for _ in range(8):
@@ -367,7 +379,7 @@ def test_excuse_who_was_kept_from_running_waits_for_one_heartbeat_more(
     follower is the first to go on; then the leader does.
     """
     if not rule:
-        patch(monkeypatch, "grace", lambda _guard, _due: False)
+        patch(monkeypatch, Elections, "waits_for_own_delay", lambda _guard, _due: False)
     quorum = HandQuorum()
     quorum.elect(A)
     quorum.wait(700, B, C)
@@ -404,7 +416,7 @@ def test_check_quorum_a_leader_alone_refuses_reads_before_another_may_be_elected
     while quorum[A].engine.role is Role.LEADER:
         quorum.take()
         quorum.wait(quorum[A].guard.deadline() - quorum.now + 0.01, A)
-        if refused_at is None and quorum[A].guard.must_refuse_reads(quorum.now):
+        if refused_at is None and quorum[A].guard.reads.must_refuse(quorum.now):
             refused_at = quorum.now
     assert refused_at is not None
     assert 200 <= refused_at - heard_at < 201
@@ -441,17 +453,17 @@ def test_probing_skips_whole_terms() -> None:
 @pytest.mark.parametrize("rule", [True, False])
 def test_probing_has_one_question_in_flight(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
     """Goal: a slow link is not flooded with guesses. Method: the leader goes on submitting without an answer."""
-    asked = Guard.probing
+    asked = Replication._probe
 
-    def impatient(guard: Guard, peer: NodeId, progress: Progress) -> None:
+    def impatient(replication: Replication, peer: NodeId, progress: Progress) -> None:
         progress.asked_at = float("-inf")
-        asked(guard, peer, progress)
+        asked(replication, peer, progress)
 
     if not rule:
-        patch(monkeypatch, "probing", impatient)
+        patch(monkeypatch, Replication, "_probe", impatient)
     quorum = HandQuorum()
     quorum.now += 700
-    quorum[A].guard.campaign()
+    quorum[A].guard.elections.campaign()
     quorum[A].flush()
     quorum.deliver(A, C)
     quorum.deliver(C, A)
@@ -463,7 +475,7 @@ def test_probing_has_one_question_in_flight(monkeypatch: pytest.MonkeyPatch, *, 
 @pytest.mark.parametrize("rule", [True, False])
 def test_nextidx_an_acknowledgement_resends_nothing(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
     if not rule:
-        patch(monkeypatch, "nextidx", lambda _guard, _progress, acked: acked + 1)
+        patch(monkeypatch, Replication, "next_index", lambda _guard, _progress, acked: acked + 1)
     quorum = HandQuorum()
     quorum.elect(A)
     quorum[A].submit(b"3", b"4", b"5")
@@ -479,7 +491,7 @@ def test_nextidx_an_acknowledgement_resends_nothing(monkeypatch: pytest.MonkeyPa
 def test_pause_the_engine_sends_no_entry_itself(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
     """Goal: nothing is sent but by the guard, who knows what is in flight. Method: the engine thinks a peer is connected."""
     if not rule:
-        patch(monkeypatch, "pause", lambda _guard: False)
+        patch(monkeypatch, Guard, "drops_appends", lambda _guard: False)
     quorum = HandQuorum()
     quorum.elect(A)
     quorum.syncs = False
@@ -508,7 +520,7 @@ def test_clamp_a_leader_counts_itself_only_when_synced(
 ) -> None:
     """Goal: what is committed is on a majority's disks. Method: B acknowledges before A's own sync."""
     if not rule:
-        patch(monkeypatch, "clamp", lambda _guard, index: index)
+        patch(monkeypatch, Replication, "limit_to_synced", lambda _guard, index: index)
     quorum = _acknowledged_before_our_sync()
     assert quorum[A].journal.synced_index == 2
     assert (quorum[A].engine.commit_index == 2) is rule
@@ -541,7 +553,7 @@ def test_clamp_who_forgot_what_it_acknowledged_does_not_count() -> None:
     quorum = _acknowledged_before_our_sync()
     answer = messages.next_node_idx(term=1, next_index=3, reset=True, hint=(2, 1))
     quorum[A].guard.received(quorum.member(B), answer, quorum.now)
-    assert quorum[A].guard.peers[B].forgot
+    assert quorum[A].guard.replication.peers[B].forgot
     _sync_returns(quorum)
     quorum[A].pump()
     assert quorum[A].engine.commit_index == 2
@@ -551,7 +563,7 @@ def test_clamp_what_waited_for_our_sync_counts_from_when_it_was_heard() -> None:
     """Goal: a leader nobody hears gives up in time. Method: B's only answer is counted after A's slow sync."""
     quorum = _acknowledged_before_our_sync()
     heard_at = quorum.now
-    patience_ms = 1000 * quorum[A].guard.check_quorum()
+    patience_ms = 1000 * quorum[A].guard.replication.check_quorum_seconds()
     quorum.wait(patience_ms - 10, A)
     quorum[A].sync()
     quorum.wait(5, A)
@@ -580,7 +592,8 @@ def test_snap_news_of_a_snapshot_commits_nothing(monkeypatch: pytest.MonkeyPatch
     if not rule:
         patch(
             monkeypatch,
-            "snap",
+            FollowerLog,
+            "as_heartbeat",
             lambda _guard, message: {
                 "type": "append_entries",
                 "term": message["term"],
@@ -598,19 +611,19 @@ def test_snap_news_of_a_snapshot_commits_nothing(monkeypatch: pytest.MonkeyPatch
     quorum.hand_over((A, B, _news(quorum, 7, 3)))
     assert quorum[B].engine.commit_index == (before if rule else 7)
     if rule:
-        assert quorum[B].guard.snapshot_wanted == (A, SnapshotNews(7, 3, b"opaque to the guard"))
+        assert quorum[B].guard.follower.offered == (A, SnapshotOffer(7, 3, b"opaque to the guard"))
 
 
 @pytest.mark.parametrize("rule", [True, False])
 def test_snap_an_older_snapshot_replaces_nothing(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
     if not rule:
-        patch(monkeypatch, "holds", lambda *_: False)
+        patch(monkeypatch, FollowerLog, "holds", lambda *_: False)
     quorum = HandQuorum()
     quorum.elect(A)
     quorum[A].submit(b"3", b"4", b"5")
     quorum.settle()
     quorum.hand_over((A, B, _news(quorum, 4, 1)))
-    assert (quorum[B].guard.snapshot_wanted is None) is rule
+    assert (quorum[B].guard.follower.offered is None) is rule
     acknowledged = [letter[2] for letter in quorum.take(B, A) if letter[2].get("success")]
     assert bool(acknowledged) is rule
     if rule:
@@ -623,42 +636,42 @@ def test_snap_an_older_snapshot_replaces_nothing(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("rule", [True, False])
 def test_probe_a_deposed_leader_answers_no_read(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
     if not rule:
-        patch(monkeypatch, "probe", lambda *_: True)
+        patch(monkeypatch, ReadRounds, "is_confirmed", lambda *_: True)
     quorum = HandQuorum()
     quorum.elect(A)
     quorum[A].submit(b"x")
     quorum.settle()
     quorum.elect(B, B, C)
-    assert quorum[A].guard.may_begin_read()
-    quorum[A].guard.begin_read(quorum.now)
+    assert quorum[A].guard.reads.may_begin()
+    quorum[A].guard.reads.begin(quorum.now)
     quorum[A].flush()
-    answered = quorum[A].guard.confirmed_read()
+    answered = quorum[A].guard.reads.take_confirmed()
     assert (answered is None) is rule
     quorum.settle()
     assert quorum[A].engine.role is Role.FOLLOWER
-    assert quorum[A].guard.confirmed_read() is None
+    assert quorum[A].guard.reads.take_confirmed() is None
 
 
 def test_probe_a_leader_is_confirmed_by_a_majority() -> None:
     quorum = HandQuorum()
     quorum.elect(A)
-    quorum[A].guard.begin_read(quorum.now)
+    quorum[A].guard.reads.begin(quorum.now)
     quorum[A].flush()
-    assert quorum[A].guard.confirmed_read() is None
+    assert quorum[A].guard.reads.take_confirmed() is None
     quorum.deliver(A, B, "read_probe")
     quorum.deliver(B, A, "read_probe_response")
-    assert quorum[A].guard.confirmed_read() == quorum[A].engine.commit_index
+    assert quorum[A].guard.reads.take_confirmed() == quorum[A].engine.commit_index
 
 
 def test_probe_no_read_before_the_first_commit_of_the_term() -> None:
     quorum = HandQuorum()
     quorum.now += 700
-    quorum[A].guard.campaign()
+    quorum[A].guard.elections.campaign()
     quorum[A].flush()
     quorum.deliver(A, B, "request_vote")
     quorum.deliver(B, A, "response_vote")
     assert quorum[A].engine.role is Role.LEADER
-    assert not quorum[A].guard.may_begin_read()
+    assert not quorum[A].guard.reads.may_begin()
 
 
 # --- barrier
@@ -684,7 +697,7 @@ def test_barrier_who_elects_himself_leads_nobody_before_his_term_is_synced() -> 
 def test_barrier_no_acknowledgement_before_the_sync(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
     """Goal: what is acknowledged survives a power cut. Method: the cut comes before B's sync."""
     if not rule:
-        patch(monkeypatch, "barrier", lambda _guard, message: (message, None))
+        patch(monkeypatch, Outbox, "split_by_sync", lambda _guard, message: (message, None))
     quorum = HandQuorum()
     quorum.elect(A)
     quorum[A].submit(b"precious")
@@ -693,7 +706,7 @@ def test_barrier_no_acknowledgement_before_the_sync(monkeypatch: pytest.MonkeyPa
     assert quorum[B].journal[-1][1] == 3
     acknowledged = [letter[2]["next_node_idx"] for letter in quorum.take(B, A) if letter[2].get("success")]
     assert (4 not in acknowledged) is rule
-    quorum[B].disk.crash(quorum[B].guard._rng)
+    quorum[B].disk.crash(quorum[B].guard.elections._rng)
     quorum[B].open()
     assert quorum[B].text == "1@0 2@1"
 
@@ -702,16 +715,16 @@ def test_barrier_no_acknowledgement_before_the_sync(monkeypatch: pytest.MonkeyPa
 def test_barrier_no_vote_before_the_sync(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
     """Goal: one vote per term across a power cut. Method: B votes for A, loses power, and is asked by C."""
     if not rule:
-        patch(monkeypatch, "barrier", lambda _guard, message: (message, None))
+        patch(monkeypatch, Outbox, "split_by_sync", lambda _guard, message: (message, None))
     quorum = HandQuorum()
     quorum.now += 700
     for candidate in (A, C):
-        quorum[candidate].guard.campaign()
+        quorum[candidate].guard.elections.campaign()
         quorum[candidate].flush()
     quorum.syncs = False
     quorum.deliver(A, B, "request_vote")
     votes = quorum.take(B, A, "response_vote")
-    quorum[B].disk.crash(quorum[B].guard._rng)
+    quorum[B].disk.crash(quorum[B].guard.elections._rng)
     quorum[B].open()
     quorum.deliver(C, B, "request_vote")
     votes += quorum.take(B, C, "response_vote")
@@ -745,7 +758,9 @@ def test_barrier_acknowledgements_that_wait_for_a_disk_that_hangs_are_one() -> N
         quorum[A].submit(b"x")
         quorum[A].sync()
         quorum.deliver(A, B)
-    assert [(target, message["next_node_idx"]) for target, message in quorum[B].guard.held] == [(A, 23)]
+    assert [(target, message["next_node_idx"]) for target, message in quorum[B].guard.outbox.after_sync] == [
+        (A, 23)
+    ]
     quorum.take(B)
     quorum[B].sync()
     assert [letter[2]["next_node_idx"] for letter in quorum.take(B, A)] == [23]

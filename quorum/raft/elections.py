@@ -1,0 +1,244 @@
+"""Pure: elections: when this node believes that its leader is gone, when it campaigns, and for whom it votes.
+
+Source: Ongaro's thesis 3.4 (elections), 3.10 (transfer), 4.2.3 (live leaders), 9.6 (pre-vote).
+"""
+
+import random
+from typing import Final
+
+from metadata_log.ids import NodeId
+from quorum.raft.messages import Message
+from quorum.raft.outbox import Outbox
+from quorum.raft.progress import NEVER
+from quorum.raft.quorum_state import QuorumState
+from quorum.raft.raft_log import Role
+
+RANK_DELAY_MS: Final = 20
+"""After a leader is lost, its followers begin one after the other: together they would split the vote."""
+TIMEOUT_MARGIN: Final = 20
+"""A follower's timeout begins one part in this many of its share late: its peers may have heard the leader later."""
+RETRY_MIN_MS: Final = 20
+RETRY_MAX_MS: Final = 60
+"""Repeat a pre-vote after this time: a peer may not have noticed yet that the leader is gone."""
+CANDIDACY_MS: Final = 120
+"""A candidate that lost its leader waits this long for votes, which wait for the voters' disks."""
+POSTPONE_MS: Final = 30
+"""After granting a vote, leave that candidate this time to win."""
+LATE_MS: Final = 10
+"""A node that looks at the clock this late was kept from running; its peers may have been, too."""
+
+
+class Elections:
+    """The election timer, the pre-vote under way, and the votes received."""
+
+    def __init__(self, state: QuorumState, outbox: Outbox, rng: random.Random) -> None:
+        self._state = state
+        self._send = outbox.send
+        self._rng = rng
+        self.awaits_founded_quorum = False
+        """Our log is empty, and a linked controller's is not: the quorum was founded, and is not to be founded again."""
+        self.won_total = 0
+        self.due_at = state.now + self._timeout()
+        """When the election timer expires."""
+        self.own_delay_until = NEVER
+        """Until when this node, which was delayed itself, declares no peer silent; NEVER unless in a silence."""
+        self._retry_until = NEVER
+        """Until when a lost leader makes this node repeat its pre-vote quickly."""
+        self._pre_votes: set[NodeId] | None = None
+        """Who would vote for us in the pre-vote under way; None if none is."""
+        self._pre_vote_term = 0
+        self._votes: set[NodeId] = set()
+        self._votes_term = 0
+        self._force = False
+        """Whether the candidacy that the engine begins now was asked for by the leader."""
+
+    # --- the timer
+
+    def _timeout(self) -> float:
+        """Return how long to wait for a leader: without one known, anything within the bounds.
+
+        The followers of one leader share the span between the bounds by rank. So the first of them begins hardly later
+        than its peers stop refusing (`has_live_leader`), and no two split the vote.
+        """
+        state = self._state
+        low, high = state.settings.election_timeout_min_ms, state.settings.election_timeout_max_ms
+        rivals = sorted(state.voters.keys() - {state.leader})
+        if state.leader is None or state.id not in rivals or not state.others:
+            return self._rng.uniform(low, high)
+        share = (high - low) / len(rivals)
+        rank = rivals.index(state.id)
+        return low + rank * share + self._rng.uniform(share / TIMEOUT_MARGIN, 2 * share / TIMEOUT_MARGIN)
+
+    def restart_timer(self) -> None:
+        self.due_at = self._state.now + self._timeout()
+
+    def _postpone(self) -> None:
+        self.due_at = max(self.due_at, self._state.now + POSTPONE_MS)
+
+    def tick(self) -> None:
+        """Begin a pre-vote if the election timer has expired."""
+        state, now = self._state, self._state.now
+        if now < self.due_at:
+            return
+        if state.leader is not None and self.waits_for_own_delay(self.due_at):
+            self.due_at = self.own_delay_until
+            return
+        if not state.others:
+            return
+        if now >= self._retry_until and state.leader is not None:
+            # It was silent for too long: ask until a peer agrees, or the leader is heard.
+            state.forget_leader()
+            self._retry_until = now + state.settings.election_timeout_min_ms
+        hurried = now < self._retry_until
+        self.due_at = now + (self._rng.uniform(RETRY_MIN_MS, RETRY_MAX_MS) if hurried else self._timeout())
+        if state.is_voter and not state.disk_stalled and not self.awaits_founded_quorum:
+            self.begin_pre_vote()
+
+    def waits_for_own_delay(self, due: float) -> bool:
+        """Answer whether this node, late itself for what was `due`, waits one more heartbeat; once in a silence.
+
+        Whatever delayed this node (the machine, or a snapshot due on all nodes at once) delays its peers as well.
+        """
+        now = self._state.now
+        if self.own_delay_until == NEVER and now - due > LATE_MS:
+            self.own_delay_until = now + self._state.settings.heartbeat_ms
+        return now < self.own_delay_until
+
+    def heard_leader(self, leader: NodeId) -> None:
+        self._state.leader, self._state.leader_heard_at = leader, self._state.now
+        self.restart_timer()
+        self.own_delay_until = NEVER
+        self._retry_until = NEVER
+        self._pre_votes = None
+
+    def lost_leader(self, leader: NodeId) -> None:
+        """Forget a leader whose process or host closed the link, and prepare to follow it; timers are for black holes.
+
+        A peer that still hears the leader refuses, so one flapping link elects nobody.
+        """
+        state = self._state
+        state.forget_leader()
+        rank = sum(1 for voter in state.others if voter != leader and voter < state.id)
+        self.due_at = state.now + rank * RANK_DELAY_MS
+        self._retry_until = state.now + state.settings.election_timeout_max_ms
+
+    def began_to_lead(self) -> None:
+        self._pre_votes = None
+        self._retry_until = NEVER
+        self.won_total += 1
+
+    def drop_pre_vote(self) -> None:
+        self._pre_votes = None
+
+    # --- candidates
+
+    def begin_pre_vote(self) -> None:
+        """Ask whether a majority would vote for us, and only then campaign: an isolated node's term stays put."""
+        state = self._state
+        self._pre_votes, self._pre_vote_term = {state.id}, state.engine.term + 1
+        _, last_index, last_term = state.log[-1]
+        for peer in state.others:
+            self._send(
+                peer,
+                {
+                    "type": "pre_vote",
+                    "term": self._pre_vote_term,
+                    "last_log_index": last_index,
+                    "last_log_term": last_term,
+                },
+            )
+
+    def on_pre_vote_response(self, source: NodeId, message: Message) -> None:
+        if self._pre_votes is None or message["term"] != self._pre_vote_term or not message["granted"]:
+            return
+        if self._pre_vote_term != self._state.engine.term + 1:
+            return  # our term has risen since we asked
+        self._pre_votes.add(source)
+        if len(self._pre_votes) >= self._state.majority:
+            self.campaign()
+
+    def on_timeout_now(self, source: NodeId, message: Message) -> None:
+        state = self._state
+        if (
+            message["term"] == state.engine.term
+            and source == state.leader
+            and state.engine.role is Role.FOLLOWER
+        ):
+            self.campaign(force=True)
+
+    def campaign(self, *, force: bool = False) -> None:
+        """Let the engine stand for election; `force`: the leader asked for it, so voters vote although they hear it."""
+        state = self._state
+        self._pre_votes = None
+        if state.disk_stalled or self.awaits_founded_quorum or not state.is_voter:
+            return
+        state.forget_leader()
+        hurried = state.now < self._retry_until
+        self.due_at = (
+            state.now
+            + (CANDIDACY_MS if hurried else 0)
+            + self._rng.uniform(
+                0 if hurried else state.settings.election_timeout_min_ms,
+                RETRY_MAX_MS if hurried else state.settings.election_timeout_max_ms,
+            )
+        )
+        self._force = force
+        state.engine.campaign()
+        self._force = False
+        state.check_commit()
+
+    def send_request(self, target: NodeId, request: Message) -> None:
+        """Send the engine's request for a vote."""
+        if request["term"] != self._votes_term:
+            # A new candidacy, perhaps without a change of state: from candidate to candidate.
+            self._votes, self._votes_term = {self._state.id}, request["term"]
+        self._send(target, request | {"force": self._force})
+
+    def is_new_vote(self, source: NodeId, message: Message) -> bool:
+        """Count one vote per voter and term, and answer whether this is one: the engine counts messages."""
+        if message["term"] != self._votes_term or source in self._votes:
+            return False
+        self._votes.add(source)
+        return True
+
+    # --- voters
+
+    def on_request_vote(self, source: NodeId, message: Message) -> None:
+        if (
+            not self._state.rejects_lower_term(source, message)
+            and not self.has_live_leader(message)
+            and not self.would_found_another(message)
+        ):
+            self._state.deliver(source, message)
+
+    def send_vote(self, target: NodeId, vote: Message) -> None:
+        """Send the engine's vote."""
+        self._postpone()
+        self._send(target, vote)
+
+    def on_pre_vote(self, source: NodeId, message: Message) -> None:
+        # A pre-vote names the term after its sender's own. If that own term is lower than ours, its sender must learn ours:
+        # otherwise it might ask for too low a term for ever, though nobody else can win.
+        if self._state.rejects_lower_term(source, message | {"term": message["term"] - 1}):
+            return
+        _, last_index, last_term = self._state.log[-1]
+        lacks_nothing = (message["last_log_term"], message["last_log_index"]) >= (last_term, last_index)
+        granted = (
+            lacks_nothing and not self.has_live_leader(message) and not self.would_found_another(message)
+        )
+        if granted:
+            self._postpone()
+        self._send(source, {"type": "pre_vote_response", "term": message["term"], "granted": granted})
+
+    def has_live_leader(self, message: Message) -> bool:
+        """Answer whether to refuse a vote because a leader's messages still arrive, or because this node is that leader."""
+        state = self._state
+        if message.get("force", False):
+            return False
+        if state.engine.role is Role.LEADER:
+            return True
+        return state.now - state.leader_heard_at < state.settings.election_timeout_min_ms
+
+    def would_found_another(self, message: Message) -> bool:
+        """Answer whether to refuse a vote because the candidate's log is empty: it would found a second quorum."""
+        return self.awaits_founded_quorum and message["last_log_term"] == 0
