@@ -61,7 +61,7 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "snapshots/download.py": frozenset({"aiohttp"}),
     # The two processes: one door to consensus, one to HTTP.
     "quorum/raft/engine.py": frozenset({"pysyncobj"}),
-    "quorum/raft/journal/*.py": frozenset({"msgpack", "google_crc32c"}),
+    "quorum/raft/journal/*.py": frozenset({"google_crc32c"}),
     "quorum/raft/pointer.py": frozenset({"msgpack", "google_crc32c"}),
     "quorum/raft/handshake.py": frozenset({"msgpack"}),
     "quorum/raft/link.py": frozenset({"msgpack"}),

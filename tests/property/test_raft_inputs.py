@@ -18,6 +18,7 @@ from metadata_log.node.addresses import is_address, is_node_url
 from quorum.raft import messages
 from quorum.raft.handshake import REFUSALS, Hello, Refusal, hello_from, hello_message, refusal_from
 from quorum.raft.handshake import verdict_message as verdict
+from quorum.raft.journal.format import decode_records, encode_records
 from quorum.raft.pointer import Pointer
 from quorum.raft.voters import from_command, from_rows, to_command, to_rows
 
@@ -196,7 +197,36 @@ def is_pointer(value: Any) -> bool:
     )
 
 
+VOTE = (int, str, type(None))
+RECORDS: dict[int, list[type | tuple[type, ...]]] = {
+    0: [int, int, int, VOTE, int, int],
+    1: [int, int, VOTE],
+    2: [int, int, int, bytes],
+    3: [int, int],
+    4: [int, int],
+}
+
+
+def is_record(value: Any) -> bool:
+    if type(value) is not list or not value or type(value[0]) is not int or value[0] not in RECORDS:
+        return False
+    kinds = RECORDS[value[0]]
+    return len(value) == len(kinds) and all(
+        type(field) in (kind if isinstance(kind, tuple) else (kind,))
+        for field, kind in zip(value, kinds, strict=True)
+    )
+
+
+def is_records(value: Any) -> bool:
+    return type(value) is list and len(value) > 0 and all(map(is_record, value))
+
+
 # --- what reads them
+
+
+def read_records(value: object) -> None:
+    data: bytes = msgpack.packb(value)
+    assert encode_records(decode_records(data)) == data
 
 
 def read_pointer(value: object) -> None:
@@ -233,12 +263,17 @@ HELLO = Hello(
 )
 REFUSED = verdict(Refusal("INCONSISTENT_CLUSTER_ID", "why"))
 POINTER = [1, "0018-01", [[b"\x01", 13, 1], [b"\x10frames", 14, 1]], ROWS]
+RECORDS_OF_A_BATCH = [
+    *([0, 7, 3, None, 0, 0], [1, 3, 2], [1, 4, "node-2"], [2, 5, 3, b"\x10frames"], [3, 5], [4, 2**40]),
+    *([2, 70_000, 300, bytes(300)], [2, 70_001, 300, bytes(70_000)]),
+]
 INPUTS: dict[str, tuple[list[Any], Callable[[object], bool], Callable[[Any], object]]] = {
     "messages": (MESSAGES, is_message, messages.check),
     "hello": ([hello_message(HELLO)], is_hello, hello_from),
     "verdict": ([verdict(None), REFUSED], is_verdict, refusal_from),
     "voters": ([ROWS], is_rows, from_rows),
     "pointer": ([POINTER], is_pointer, read_pointer),
+    "journal records": ([RECORDS_OF_A_BATCH], is_records, read_records),
 }
 
 
@@ -319,6 +354,8 @@ def test_garbage_bytes_are_refused(seed: int) -> None:
     command = b"\x11" + len(garbage).to_bytes(2, "big") + garbage
     with pytest.raises(ValueError, match=r".+"):
         from_command(command)
+    with pytest.raises(ValueError, match=r".+"):
+        decode_records(garbage)
     assert not messages.is_entry_command(command)
 
 

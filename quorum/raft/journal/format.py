@@ -29,13 +29,15 @@ later record 3.
 
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Annotated, Final
 
 import google_crc32c
-import msgpack
+import msgspec
+from msgspec import Meta
 
+from metadata_log.wire.shapes import Shape
 from quorum.raft.journal.disk import File
 
 FILE_MAGIC: Final = b"MQJRNL\x00\x01"
@@ -48,20 +50,51 @@ PARTS: Final = 16
 """A new file is made in so many steps: a batch that comes meanwhile waits for one of them at most, unless it is the one
 that needs the file.
 """
-CHECKPOINT, VOTE, ENTRY, TRUNCATE, COMPACT = range(5)
-_VOTE_TYPES: Final = (int, str, type(None))
-_SHAPES: Final[dict[object, tuple[Any, ...]]] = {
-    CHECKPOINT: (int, int, int, _VOTE_TYPES, int, int),
-    VOTE: (int, int, _VOTE_TYPES),
-    ENTRY: (int, int, int, bytes),
-    TRUNCATE: (int, int),
-    COMPACT: (int, int),
-}
 VOTE_BYTES_MAX: Final = 64
 RECORD_BYTES: Final = 128
 """More than msgpack needs for any record beside its command."""
 IDENTITY_BYTES: Final = 16
 NodeVote = int | str | None
+
+
+class Checkpoint(Shape, frozen=True, array_like=True, tag=0):
+    """What the records before this one add up to. It is the first record of a file."""
+
+    previous: int
+    term: int
+    vote: NodeVote
+    first: int
+    last: int
+
+
+class Vote(Shape, frozen=True, array_like=True, tag=1):
+    term: int
+    vote: NodeVote
+
+
+class Append(Shape, frozen=True, array_like=True, tag=2):
+    index: int
+    term: int
+    command: bytes
+
+
+class Truncate(Shape, frozen=True, array_like=True, tag=3):
+    """The entries from `index` on are gone."""
+
+    index: int
+
+
+class Compact(Shape, frozen=True, array_like=True, tag=4):
+    """The entries below `index` are gone."""
+
+    index: int
+
+
+Record = Checkpoint | Vote | Append | Truncate | Compact
+encode_records: Final[Callable[[Sequence[Record]], bytes]] = msgspec.msgpack.Encoder().encode
+_decoder: Final[msgspec.msgpack.Decoder[list[Record]]] = msgspec.msgpack.Decoder(
+    Annotated[list[Record], Meta(min_length=1)]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,38 +119,42 @@ class Standing:
     starts: dict[int, int] = field(default_factory=dict)
     """File number -> index from which on every entry lies in that file or a later one."""
 
-    def checkpoint(self, previous: int) -> list[Any]:
-        return [CHECKPOINT, previous, self.term, self.vote, self.first, self.last]
+    def checkpoint(self, previous: int) -> Checkpoint:
+        return Checkpoint(previous=previous, term=self.term, vote=self.vote, first=self.first, last=self.last)
 
     def begin_file(self, file_number: int) -> None:
         self.starts[file_number] = self.last + 1
 
-    def follow(self, record: list[Any]) -> None:
-        """Take one record other than a checkpoint into account.
+    def follow(self, record: Record) -> None:
+        """Add up one record.
 
         Raises:
-            ValueError: it cannot follow what stands.
+            ValueError: it cannot follow the records before it.
         """
-        kind, value = record[0], record[1]
-        if kind == VOTE:
-            self.term, self.vote = value, record[2]
-            return
-        if kind == ENTRY:
-            if value < 1 or (self.last and value != self.last + 1):
-                raise ValueError(f"entry {value} does not follow entry {self.last}")
-            self.first = self.first or value
-            self.last = value
-            return
-        if not 1 <= self.first <= value <= self.last:
-            raise ValueError(f"index {value} is not within {self.first} to {self.last}")
-        if kind == COMPACT:
-            self.first = value
-            return
-        if value == self.first:
-            self.first = self.last = value = 0
-        else:
-            self.last = value - 1
-        self.starts = {file_number: min(start, value) for file_number, start in self.starts.items()}
+        match record:
+            case Append():
+                if record.index < 1 or (self.last and record.index != self.last + 1):
+                    raise ValueError(f"entry {record.index} does not follow entry {self.last}")
+                self.first = self.first or record.index
+                self.last = record.index
+            case Vote():
+                self.term, self.vote = record.term, record.vote
+            case Compact():
+                self._check_held(record.index)
+                self.first = record.index
+            case Truncate(index=index):
+                self._check_held(index)
+                if index == self.first:
+                    self.first = self.last = index = 0
+                else:
+                    self.last = index - 1
+                self.starts = {number: min(start, index) for number, start in self.starts.items()}
+            case Checkpoint():
+                raise ValueError("a checkpoint stands within a file")
+
+    def _check_held(self, index: int) -> None:
+        if not 1 <= self.first <= index <= self.last:
+            raise ValueError(f"index {index} is not within {self.first} to {self.last}")
 
     def needed_from(self) -> int:
         """Return the number of the first file that is needed; 0 while nothing can be said."""
@@ -218,20 +255,16 @@ def other_version(content: bytes) -> int | None:
     return content[7] if crc == google_crc32c.value(content[: FILE_HEADER.size - 4]) else None
 
 
-def decode_records(data: bytes) -> list[list[Any]]:
+def decode_records(data: bytes) -> list[Record]:
     """Return the records of a batch.
 
     Raises:
         ValueError: its CRC is right and its content is not ours.
     """
-    records = msgpack.unpackb(data, raw=False, use_list=True)
-    if not isinstance(records, list) or not records:
-        raise ValueError("no array of records")
-    for record in records:
-        shape = _SHAPES.get(record[0] if isinstance(record, list) and record else None)
-        if shape is None or len(record) != len(shape) or not all(map(isinstance, record, shape)):
-            raise ValueError(f"no record of a known kind and shape: {repr(record)[:80]}")
-    return records
+    try:
+        return _decoder.decode(data)
+    except msgspec.DecodeError as error:
+        raise ValueError(f"its records: {error}") from error
 
 
 def batch_crc(identity: bytes, number: int, records: bytes) -> int:

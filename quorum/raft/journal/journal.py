@@ -13,27 +13,26 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
-
-import msgpack
 
 from metadata_log.errors import DiskFailed, InvariantBroken
 from metadata_log.limits import JOURNAL_FILE_BYTES
 from quorum.raft.journal.disk import Disk
 from quorum.raft.journal.format import (
     BATCH_HEADER,
-    COMPACT,
-    ENTRY,
     FILE_HEADER,
     IDENTITY_BYTES,
     PARTS,
     RECORD_BYTES,
-    TRUNCATE,
-    VOTE,
     VOTE_BYTES_MAX,
+    Append,
+    Compact,
     JournalFile,
     NodeVote,
     Placement,
+    Record,
+    Truncate,
+    Vote,
+    encode_records,
     file_name,
 )
 from quorum.raft.journal.recovery import Found, recover
@@ -92,7 +91,7 @@ class Journal(list[tuple[bytes, int, int]]):
         self._position = found.position
         self._previous = found.previous
         self._number = found.number
-        self._waiting: list[list[Any]] = []
+        self._waiting: list[Record] = []
         self._waiting_bytes = 0
         self._under_way: JournalBatch | None = None
         self._marked = found.number > found.previous
@@ -127,7 +126,7 @@ class Journal(list[tuple[bytes, int, int]]):
     def add(self, command: bytes, idx: int, term: int) -> None:
         if self and idx != self[-1][1] + 1:
             raise InvariantBroken(f"entry {idx} cannot follow entry {self[-1][1]} in the journal")
-        self._record([ENTRY, idx, term, command], len(command))
+        self._record(Append(index=idx, term=term, command=command), len(command))
         self.append((command, idx, term))
         if is_change(command):
             self.voter_changes.append(idx)
@@ -139,7 +138,7 @@ class Journal(list[tuple[bytes, int, int]]):
         if not 0 <= entryFrom < len(self):
             return
         index = self[entryFrom][1]
-        self._record([TRUNCATE, index])
+        self._record(Truncate(index=index))
         del self[entryFrom:]
         while self.voter_changes and self.voter_changes[-1] >= index:
             self.voter_changes.pop()
@@ -153,7 +152,7 @@ class Journal(list[tuple[bytes, int, int]]):
             return
         if entryTo >= len(self):
             raise InvariantBroken(f"compaction would drop all {len(self)} entries of the journal")
-        self._record([COMPACT, self[entryTo][1]])
+        self._record(Compact(index=self[entryTo][1]))
         del self[:entryTo]
         self.voter_changes = [index for index in self.voter_changes if index >= self[0][1]]
 
@@ -170,7 +169,7 @@ class Journal(list[tuple[bytes, int, int]]):
             raise InvariantBroken(
                 f"a node's name may have {VOTE_BYTES_MAX} bytes, not {len(votedForNodeId.encode())}"
             )
-        self._record([VOTE, term, votedForNodeId])
+        self._record(Vote(term=term, vote=votedForNodeId))
         self._term, self._vote = term, votedForNodeId
 
     def getCurrentTerm(self) -> int:
@@ -273,7 +272,7 @@ class Journal(list[tuple[bytes, int, int]]):
 
     # --- within
 
-    def _record(self, record: list[Any], command_bytes: int = 0) -> None:
+    def _record(self, record: Record, command_bytes: int = 0) -> None:
         self._refuse_after_failure()
         size = RECORD_BYTES + command_bytes
         if size > self._portion_bytes:
@@ -286,15 +285,15 @@ class Journal(list[tuple[bytes, int, int]]):
         """What fits a fresh file beside its header, a checkpoint, a batch's header and an idle mark."""
         return self._file_bytes - FILE_HEADER.size - RECORD_BYTES - 2 * BATCH_HEADER.size
 
-    def _portions(self) -> Iterator[list[list[Any]]]:
+    def _portions(self) -> Iterator[list[Record]]:
         """Divide the waiting records into parts that each fit a file; nearly always into one."""
         if self._waiting_bytes <= self._portion_bytes:
             yield self._waiting
             return
-        portion: list[list[Any]] = []
+        portion: list[Record] = []
         room = self._portion_bytes
         for record in self._waiting:
-            size = RECORD_BYTES + (len(record[3]) if record[0] == ENTRY else 0)
+            size = RECORD_BYTES + (len(record.command) if isinstance(record, Append) else 0)
             if size > room:
                 yield portion
                 portion, room = [], self._portion_bytes
@@ -302,12 +301,12 @@ class Journal(list[tuple[bytes, int, int]]):
             room -= size
         yield portion
 
-    def _place(self, records: list[list[Any]]) -> tuple[Placement, bytes]:
+    def _place(self, records: list[Record]) -> tuple[Placement, bytes]:
         """Encode records as one framed batch, in a new file where the current one has no room for it."""
-        data = msgpack.packb(records)
+        data = encode_records(records)
         # Room for an idle mark behind each batch is part of its own need.
         if self._position + len(data) + 2 * BATCH_HEADER.size > self._capacity:
-            data = msgpack.packb([self._standing.checkpoint(self._previous), *records])
+            data = encode_records([self._standing.checkpoint(self._previous), *records])
             self._file_number += 1
             self._capacity = self._file_bytes
             self._position = FILE_HEADER.size

@@ -19,7 +19,7 @@ the last batch again, and syncs it, before anyone trusts it.
 
 import logging
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from metadata_log.errors import DamagedFile, another_version
 from metadata_log.limits import JOURNAL_FILE_BYTES
@@ -27,15 +27,16 @@ from quorum.raft.journal.disk import Disk
 from quorum.raft.journal.format import (
     BATCH_HEADER,
     BATCH_MAGIC,
-    CHECKPOINT,
-    COMPACT,
-    ENTRY,
     FILE_HEADER,
     FILE_NAME,
-    TRUNCATE,
+    Append,
+    Checkpoint,
+    Compact,
     Frame,
     JournalFile,
+    Record,
     Standing,
+    Truncate,
     decode_records,
     file_name,
     frame_at,
@@ -139,32 +140,30 @@ class Found:
         self.previous = frame.number
         self.position = frame.end
 
-    def _enter(self, file: JournalFile, checkpoint: list[Any]) -> None:
-        if checkpoint[0] != CHECKPOINT:
-            raise ValueError("it begins a file without a checkpoint")
-        _, previous, term, vote, first, last = checkpoint
+    def _enter(self, file: JournalFile, checkpoint: Record) -> None:
+        if not isinstance(checkpoint, Checkpoint):
+            raise ValueError("it begins a file without a checkpoint")  # noqa: TRY004 - the data is wrong, not the caller
         if self.current is None:
-            self.standing = Standing(term, vote, first, last)
-        elif previous != self.previous:
-            what = f"batch {previous} stood here when {file_name(file.number)} was begun; it is damaged"
+            self.standing = Standing(checkpoint.term, checkpoint.vote, checkpoint.first, checkpoint.last)
+        elif checkpoint.previous != self.previous:
+            what = f"batch {checkpoint.previous} stood here when {file_name(file.number)} was begun; it is damaged"
             raise damaged(file_name(self.current.number), self.position, what)
-        elif checkpoint != self.standing.checkpoint(previous):
+        elif checkpoint != self.standing.checkpoint(checkpoint.previous):
             raise ValueError("its checkpoint contradicts the file before")
         else:
             self.current.file.close()
         self.current = file
         self.standing.begin_file(file.number)
 
-    def _change_entries(self, record: list[Any]) -> None:
+    def _change_entries(self, record: Record) -> None:
         entries = self.entries
-        if record[0] == ENTRY:
-            entries.append((record[3], record[1], record[2]))
-        elif record[0] in (TRUNCATE, COMPACT) and entries:
-            at = max(0, record[1] - entries[0][1])
-            if record[0] == TRUNCATE:
-                del entries[at:]
-            else:
-                del entries[:at]
+        match record:
+            case Append():
+                entries.append((record.command, record.index, record.term))
+            case Truncate(index=index) if entries:
+                del entries[max(0, index - entries[0][1]) :]
+            case Compact(index=index) if entries:
+                del entries[: max(0, index - entries[0][1])]
 
 
 def recover(disk: Disk, file_bytes: int, *, may_be_new: bool) -> Found:
