@@ -56,6 +56,7 @@ class QuorumState:
         outbox: Outbox,
         now_ms: float,
     ) -> None:
+        self.me = member
         self.id = member.node_id
         self.log = log
         self.settings = settings
@@ -68,7 +69,6 @@ class QuorumState:
         self.leader_heard_at = NEVER
         self.disk_stalled = False
         """A sync has been under way for too long: this node neither leads nor campaigns."""
-        self._me = member
         self._send = outbox.send
         self._commit_seen = 0
         self._act_under(voters)
@@ -84,11 +84,19 @@ class QuorumState:
         self.voters = voters
         self.others = tuple(sorted(voters.keys() - {self.id}))
         self.majority = len(voters) // 2 + 1
-        self.is_voter = voters.get(self.id) == self._me.directory_id
+        self.is_voter = voters.get(self.id) == self.me.directory_id
 
     def counts(self, sender: Member) -> bool:
         """Answer whether a sender is counted: it is a voter in force, on the disk that was made a voter."""
         return self.voters.get(sender.node_id) == sender.directory_id
+
+    @property
+    def commit_index(self) -> int:
+        """Index up to which entries are committed, as far as this node may act on it."""
+        if self.is_voter and not self.others:
+            # The engine counts its own entries before they are synced, and here nobody's answer comes after that.
+            return min(self.engine.commit_index, self.log.synced_index)
+        return self.engine.commit_index
 
     def term_at(self, index: int) -> int:
         return self.log[index - self.log[0][1]][2]

@@ -115,13 +115,14 @@ def _trusts_the_cache(original: Any) -> Any:
 
 
 def _applies_before_its_sync(apply: Any) -> Any:
-    def at_once(log: Any, now: float) -> None:
-        journal, synced_index = log._journal, log._journal.synced_index
-        journal.synced_index = journal[-1][1]
+    def at_once(applied: Any, now: float) -> bool:
+        log, synced_index = applied._state.log, applied._state.log.synced_index
+        log.synced_index = log[-1][1]
         try:
-            apply(log, now)
+            goes_on: bool = apply(applied, now)
         finally:
-            journal.synced_index = synced_index
+            log.synced_index = synced_index
+        return goes_on
 
     return at_once
 
@@ -181,7 +182,7 @@ def _without_the_first_frame(read: Any) -> Any:
 
 def _always_hurries(hurries: Any) -> Any:
     def again(log: Any, now: float) -> Any:
-        log._hurried = False
+        log._only_began_sync = False
         return hurries(log, now)
 
     return again
@@ -586,7 +587,7 @@ MUTANTS: Final = (
     Mutant(
         "applies-early",
         "a node applies what is committed before it has synced that itself",
-        "quorum.raft.adapter:PySyncObjLog._apply",
+        "quorum.raft.applied_entries:AppliedEntries.run",
         _applies_before_its_sync,
         Seeds("swarm", 120),
     ),
@@ -985,7 +986,7 @@ MUTANTS: Final = (
     Mutant(
         "folds-at-once",
         "who is elected folds all of a long log before its first heartbeat",
-        f"{_L}._has_long_tail",
+        "quorum.raft.applied_entries:AppliedEntries.has_long_tail",
         _always(False),
         Directed(f"{_ADAPTER_TESTS}::test_who_is_elected_with_a_long_log_to_apply_leads_once_it_is_applied"),
     ),

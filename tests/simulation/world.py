@@ -675,7 +675,7 @@ class Checks:
             self._check_leader(node, engine.term)
         else:
             node.lead_mark = None
-        commit_index = log.commit_index
+        commit_index = log._guard.state.commit_index
         if commit_index < node.commit_seen:
             raise Violation(f"commit index of node {node.node_id}: {node.commit_seen} -> {commit_index}")
         base = journal[0][1]

@@ -21,7 +21,7 @@ from metadata_log.errors import (
     ThrottlingQuotaExceeded,
 )
 from metadata_log.ids import NodeId
-from quorum.raft import adapter, engine, proposals
+from quorum.raft import adapter, applied_entries, engine, proposals
 from quorum.raft.guard import Guard
 from quorum.raft.pointer import FILE_NAME, Pointer
 from quorum.raft.progress import NEVER, Progress
@@ -156,7 +156,7 @@ def test_a_long_replay_lets_others_have_their_turn(quorum: Quorum, monkeypatch: 
     def commit(self: Model, frames: bytes) -> None:
         if self is follower.listener:
             in_which_turn.append(turns)
-            quorum.loop._now += 2 * adapter.APPLY_MS_PER_PUMP / 1000
+            quorum.loop._now += 2 * applied_entries.APPLY_MS_PER_PUMP / 1000
         on_commit(self, frames)
 
     async def others() -> None:

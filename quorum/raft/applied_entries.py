@@ -1,0 +1,76 @@
+"""Pure: committed entries on their way to the listener: in order, none before its sync here, and briefly at a time."""
+
+from collections.abc import Callable
+from typing import Final
+
+from metadata_log.errors import InvariantBroken
+from quorum.raft.messages import NO_OP, frames_of
+from quorum.raft.progress import NEVER
+from quorum.raft.proposals import EMPTY_PAYLOAD, Proposals
+from quorum.raft.quorum_state import QuorumState
+from quorum.raft.raft_log import RaftListener, RaftPosition
+from quorum.raft.voters import from_command, is_change
+
+APPLY_MS_PER_PUMP: Final = 1.0
+"""A long replay yields to messages and requests after this many milliseconds."""
+
+
+class AppliedEntries:
+    """Up to where the log is applied, and when this leadership last committed anything."""
+
+    def __init__(
+        self, state: QuorumState, listener: RaftListener, proposals: Proposals, now_ms: Callable[[], float]
+    ) -> None:
+        self._state = state
+        self._listener = listener
+        self._proposals = proposals
+        self._now_ms = now_ms
+        self.position = RaftPosition((1, 0))
+        self.committed_at = NEVER
+        """When an entry of the engine's current term was last applied; NEVER before the first."""
+        self.committed_term = 0
+
+    @property
+    def index(self) -> int:
+        return self.position[0]
+
+    def run(self, now: float) -> bool:
+        """Apply entries that are committed and synced here; answer whether to go on in another pump.
+
+        Because nothing is applied before its sync, a log that reaches further than its journal proves a loss.
+        """
+        state, log, began = self._state, self._state.log, self._now_ms()
+        until = min(state.commit_index, log.synced_index)
+        goes_on = False
+        while (index := self.position[0] + 1) <= until:
+            if self._now_ms() - began > APPLY_MS_PER_PUMP:
+                goes_on = True
+                break
+            command, _, term = log[index - log[0][1]]
+            frames = frames_of(command)
+            sets_voters = is_change(command)
+            if frames:
+                self._listener.on_commit(frames)
+            elif command not in (NO_OP, EMPTY_PAYLOAD) and not sets_voters:
+                raise InvariantBroken(f"log entry {index} is neither ours nor the engine's")
+            if sets_voters:
+                self._listener.on_voters(from_command(command)[0])
+            self.position = RaftPosition((index, term))
+            if term == state.engine.term:
+                self.committed_at, self.committed_term = now, term
+            self._proposals.applied(index)
+            if sets_voters:
+                goes_on = True
+                break  # the entries after it are for the next voters
+        if self.committed_term != state.engine.term:
+            self.committed_at = NEVER
+        return goes_on
+
+    def has_long_tail(self, bytes_max: int) -> bool:
+        """Answer whether more of the log than this is not applied yet, as after a start of all nodes."""
+        log, bytes_left = self._state.log, bytes_max
+        for position in range(self.position[0] + 1 - log[0][1], len(log)):
+            bytes_left -= len(log[position][0])
+            if bytes_left < 0:
+                return True
+        return False
