@@ -177,7 +177,7 @@ def test_a_long_replay_lets_others_have_their_turn(quorum: Quorum, monkeypatch: 
     assert not beside.done()
 
 
-def test_who_is_told_to_stop_says_nothing_more(quorum: Quorum, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_that_is_closed_sends_nothing_more(quorum: Quorum, monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: `close` is like a crash. Method: it comes during the sync that an acknowledgement waits for."""
     quorum.write()
     leader = quorum.leader()
@@ -714,7 +714,7 @@ def test_a_quiet_log_is_trimmed_behind_a_snapshot_that_it_stands_on_already() ->
     quorum.end()
 
 
-def test_who_is_elected_with_a_long_log_to_apply_leads_once_it_is_applied() -> None:
+def test_a_new_leader_with_a_long_log_to_apply_leads_once_it_is_applied() -> None:
     """Goal: the first heartbeats leave at once. Method: all lose their power, so that nobody knows what is committed."""
     quorum = Quorum()
     quorum.world.settings = replace(quorum.world.settings, claim_tail_bytes=100)
@@ -747,7 +747,7 @@ def test_who_is_elected_with_a_long_log_to_apply_leads_once_it_is_applied() -> N
     quorum.end()
 
 
-def test_who_has_nothing_founds_no_quorum_beside_one_who_has_a_log() -> None:
+def test_a_node_with_an_empty_log_founds_no_second_quorum() -> None:
     quorum = Quorum()
     quorum.start()
     ignorant, *others = quorum.nodes  # it has no link to the one who has a log, and gets no vote

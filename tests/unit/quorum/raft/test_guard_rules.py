@@ -31,7 +31,7 @@ def patch(monkeypatch: pytest.MonkeyPatch, rules: type[object], rule: str, repla
     monkeypatch.setattr(rules, rule, replacement)
 
 
-# --- member
+# --- who is counted
 
 
 @pytest.mark.parametrize("rule", [True, False])
@@ -84,7 +84,7 @@ def test_a_leader_that_no_set_of_voters_here_names_is_followed() -> None:
     assert quorum[C].guard.state.leader == 9
 
 
-# --- term
+# --- terms
 
 
 @pytest.mark.parametrize("rule", [True, False])
@@ -131,11 +131,11 @@ def test_term_a_higher_one_deposes() -> None:
     assert quorum[A].journal.getVotedForNodeId() is None
 
 
-# --- nack
+# --- lower terms
 
 
 @pytest.mark.parametrize("rule", [True, False])
-def test_nack_a_deposed_leader_is_told(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
+def test_a_lower_term_is_answered_with_the_higher_one(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
     if not rule:
         patch(
             monkeypatch,
@@ -153,11 +153,13 @@ def test_nack_a_deposed_leader_is_told(monkeypatch: pytest.MonkeyPatch, *, rule:
     assert quorum[A].engine.term == (2 if rule else 1)
 
 
-# --- strip, cap
+# --- held entries, and what a message proved
 
 
 @pytest.mark.parametrize("rule", [True, False])
-def test_strip_a_late_heartbeat_truncates_nothing(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
+def test_held_entries_a_late_heartbeat_truncates_nothing(
+    monkeypatch: pytest.MonkeyPatch, *, rule: bool
+) -> None:
     """Goal: acknowledged entries stay. Method: a heartbeat sent before an entry arrives after it."""
     if not rule:
         patch(monkeypatch, FollowerLog, "drop_held_entries", lambda _guard, message: (message, None))
@@ -174,7 +176,7 @@ def test_strip_a_late_heartbeat_truncates_nothing(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("rule", [True, False])
-def test_cap_a_follower_vouches_for_no_more_than_was_proved(
+def test_proved_a_follower_acknowledges_no_more_than_was_proved(
     monkeypatch: pytest.MonkeyPatch, *, rule: bool
 ) -> None:
     """Goal: a stale tail is neither acknowledged nor committed. Method: B holds 4..7 of a term that failed; the new
@@ -231,16 +233,16 @@ def test_votes_are_counted_anew_in_a_repeated_candidacy() -> None:
     assert quorum[A].engine.role is Role.LEADER
 
 
-# --- prevote, stick, lost_leader, check_quorum
+# --- pre-votes, live and lost leaders, check-quorum
 
 
 @pytest.mark.parametrize("rule", [True, False])
-def test_prevote_a_lonely_node_keeps_its_term(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
+def test_pre_vote_a_lonely_node_keeps_its_term(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
     if not rule:
         patch(monkeypatch, Elections, "begin_pre_vote", lambda guard: guard.campaign())
     quorum = HandQuorum()
     quorum.elect(A)
-    quorum.wait(700, C)  # excused: it comes late to its own deadline
+    quorum.wait(700, C)  # one heartbeat more: it comes late to its own deadline
     for _ in range(10):
         quorum.wait(700, C)
         quorum.take()
@@ -248,7 +250,7 @@ def test_prevote_a_lonely_node_keeps_its_term(monkeypatch: pytest.MonkeyPatch, *
 
 
 @pytest.mark.parametrize("rule", [True, False])
-def test_stick_a_heard_leader_is_not_voted_away(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
+def test_live_leader_is_not_voted_away(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
     if not rule:
         patch(monkeypatch, Elections, "has_live_leader", lambda *_: False)
     quorum = HandQuorum()
@@ -266,7 +268,7 @@ def test_stick_a_heard_leader_is_not_voted_away(monkeypatch: pytest.MonkeyPatch,
     assert quorum[A].engine.role is (Role.LEADER if rule else Role.FOLLOWER)
 
 
-def test_stick_gives_way_to_a_transfer() -> None:
+def test_live_leader_does_not_prevent_its_own_transfer() -> None:
     """A leader that asks another to take over is followed at once, without a timeout."""
     quorum = HandQuorum()
     quorum.elect(A)
@@ -279,7 +281,7 @@ def test_stick_gives_way_to_a_transfer() -> None:
     assert quorum[A].engine.role is Role.FOLLOWER
 
 
-def test_leadership_goes_to_who_has_been_linked_longest() -> None:
+def test_transfer_goes_to_the_follower_that_has_been_linked_longest() -> None:
     """B and C hold the whole log, but B has just come back and may have most of it to apply before it can decide."""
     quorum = HandQuorum()
     quorum.elect(A)
@@ -297,7 +299,7 @@ def test_leadership_goes_to_who_has_been_linked_longest() -> None:
     assert leader.transfer.successor(voters) == B
 
 
-def test_prevote_who_would_win_learns_a_term_that_nobody_leads() -> None:
+def test_pre_vote_a_node_that_can_win_learns_a_term_that_nobody_leads() -> None:
     """A voted for C, which died; only B, whose log is longer, can lead now, and its term is older than A's."""
     quorum = HandQuorum()
     quorum.elect(B)
@@ -372,7 +374,7 @@ def test_check_quorum_an_unheard_leader_steps_down(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("rule", [True, False])
-def test_excuse_who_was_kept_from_running_waits_for_one_heartbeat_more(
+def test_own_delay_a_node_that_was_delayed_waits_one_more_heartbeat(
     monkeypatch: pytest.MonkeyPatch, *, rule: bool
 ) -> None:
     """Goal: a stall of the whole machine elects nobody. Method: all stand still for longer than any timeout, and a
@@ -390,7 +392,7 @@ def test_excuse_who_was_kept_from_running_waits_for_one_heartbeat_more(
     assert quorum[A].engine.role is (Role.LEADER if rule else Role.FOLLOWER)
 
 
-def test_excuse_is_given_once_in_a_silence() -> None:
+def test_own_delay_is_allowed_for_once_in_a_silence() -> None:
     """Who is always late judges all the same: a follower its dead leader, a leader its dead followers."""
     quorum = HandQuorum()
     quorum.elect(A)
@@ -423,7 +425,7 @@ def test_check_quorum_a_leader_alone_refuses_reads_before_another_may_be_elected
     assert 300 <= quorum.now - heard_at < 301
 
 
-# --- probing, nextidx, pause
+# --- replication
 
 
 def _follower_with_conflicting_tail() -> HandQuorum:
@@ -438,7 +440,7 @@ def _follower_with_conflicting_tail() -> HandQuorum:
     return quorum
 
 
-def test_probing_skips_whole_terms() -> None:
+def test_probe_skips_whole_terms() -> None:
     quorum = _follower_with_conflicting_tail()
     assert quorum[B].journal[-1][2] == 2
     quorum.wait(200, A)
@@ -451,7 +453,7 @@ def test_probing_skips_whole_terms() -> None:
 
 
 @pytest.mark.parametrize("rule", [True, False])
-def test_probing_has_one_question_in_flight(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
+def test_probe_has_one_question_in_flight(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
     """Goal: a slow link is not flooded with guesses. Method: the leader goes on submitting without an answer."""
     asked = Replication._probe
 
@@ -473,7 +475,9 @@ def test_probing_has_one_question_in_flight(monkeypatch: pytest.MonkeyPatch, *, 
 
 
 @pytest.mark.parametrize("rule", [True, False])
-def test_nextidx_an_acknowledgement_resends_nothing(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
+def test_next_index_an_acknowledgement_resends_nothing(
+    monkeypatch: pytest.MonkeyPatch, *, rule: bool
+) -> None:
     if not rule:
         patch(monkeypatch, Replication, "next_index", lambda _guard, _progress, acked: acked + 1)
     quorum = HandQuorum()
@@ -488,7 +492,7 @@ def test_nextidx_an_acknowledgement_resends_nothing(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("rule", [True, False])
-def test_pause_the_engine_sends_no_entry_itself(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
+def test_the_engine_sends_no_entry_itself(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
     """Goal: nothing is sent but by the guard, who knows what is in flight. Method: the engine thinks a peer is connected."""
     if not rule:
         patch(monkeypatch, Guard, "drops_appends", lambda _guard: False)
@@ -515,7 +519,7 @@ def _acknowledged_before_our_sync() -> HandQuorum:
 
 
 @pytest.mark.parametrize("rule", [True, False])
-def test_clamp_a_leader_counts_itself_only_when_synced(
+def test_synced_a_leader_counts_itself_only_when_synced(
     monkeypatch: pytest.MonkeyPatch, *, rule: bool
 ) -> None:
     """Goal: what is committed is on a majority's disks. Method: B acknowledges before A's own sync."""
@@ -538,7 +542,7 @@ def _sync_returns(quorum: HandQuorum) -> None:
 
 
 @pytest.mark.parametrize("reset", [True, False])
-def test_clamp_a_refusal_meanwhile_delays_no_commit(*, reset: bool) -> None:
+def test_synced_a_refusal_meanwhile_delays_no_commit(*, reset: bool) -> None:
     """Goal: what is synced counts at once. Method: the first that is heard after the sync is no acknowledgement."""
     quorum = _acknowledged_before_our_sync()
     _sync_returns(quorum)
@@ -548,7 +552,7 @@ def test_clamp_a_refusal_meanwhile_delays_no_commit(*, reset: bool) -> None:
     assert quorum[A].engine.commit_index == 3
 
 
-def test_clamp_who_forgot_what_it_acknowledged_does_not_count() -> None:
+def test_synced_a_follower_that_lost_what_it_acknowledged_does_not_count() -> None:
     """Goal: what only the leader holds is not committed. Method: before A's sync, A learns that B's disk was set back."""
     quorum = _acknowledged_before_our_sync()
     answer = messages.next_node_idx(term=1, next_index=3, reset=True, hint=(2, 1))
@@ -559,7 +563,7 @@ def test_clamp_who_forgot_what_it_acknowledged_does_not_count() -> None:
     assert quorum[A].engine.commit_index == 2
 
 
-def test_clamp_what_waited_for_our_sync_counts_from_when_it_was_heard() -> None:
+def test_synced_what_waited_for_our_sync_counts_from_when_it_was_heard() -> None:
     """Goal: a leader nobody hears gives up in time. Method: B's only answer is counted after A's slow sync."""
     quorum = _acknowledged_before_our_sync()
     heard_at = quorum.now
@@ -569,11 +573,11 @@ def test_clamp_what_waited_for_our_sync_counts_from_when_it_was_heard() -> None:
     quorum.wait(5, A)
     assert quorum[A].engine.commit_index == 3
     quorum.wait(heard_at + patience_ms + 1 - quorum.now, A)
-    quorum.wait(RaftSettings().heartbeat_ms + 1, A)  # excused once, for it came late
+    quorum.wait(RaftSettings().heartbeat_ms + 1, A)  # once more, for it came late
     assert quorum[A].engine.role is Role.FOLLOWER
 
 
-# --- snap
+# --- offered snapshots
 
 
 def _news(quorum: HandQuorum, index: int, term: int) -> messages.Message:
@@ -587,7 +591,7 @@ def _news(quorum: HandQuorum, index: int, term: int) -> messages.Message:
 
 
 @pytest.mark.parametrize("rule", [True, False])
-def test_snap_news_of_a_snapshot_commits_nothing(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
+def test_offered_snapshot_commits_nothing(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
     """Goal: entries nobody else ever had stay uncommitted. Method: B's tail of term 2, then news of a snapshot."""
     if not rule:
         patch(
@@ -615,7 +619,7 @@ def test_snap_news_of_a_snapshot_commits_nothing(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("rule", [True, False])
-def test_snap_an_older_snapshot_replaces_nothing(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
+def test_offered_snapshot_replaces_no_newer_log(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
     if not rule:
         patch(monkeypatch, FollowerLog, "holds", lambda *_: False)
     quorum = HandQuorum()
@@ -630,11 +634,11 @@ def test_snap_an_older_snapshot_replaces_nothing(monkeypatch: pytest.MonkeyPatch
         assert acknowledged[0]["next_node_idx"] == 5
 
 
-# --- probe
+# --- reads
 
 
 @pytest.mark.parametrize("rule", [True, False])
-def test_probe_a_deposed_leader_answers_no_read(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
+def test_read_a_deposed_leader_answers_none(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
     if not rule:
         patch(monkeypatch, ReadRounds, "is_confirmed", lambda *_: True)
     quorum = HandQuorum()
@@ -652,7 +656,7 @@ def test_probe_a_deposed_leader_answers_no_read(monkeypatch: pytest.MonkeyPatch,
     assert quorum[A].guard.reads.take_confirmed() is None
 
 
-def test_probe_a_leader_is_confirmed_by_a_majority() -> None:
+def test_read_is_confirmed_by_a_majority() -> None:
     quorum = HandQuorum()
     quorum.elect(A)
     quorum[A].guard.reads.begin(quorum.now)
@@ -663,7 +667,7 @@ def test_probe_a_leader_is_confirmed_by_a_majority() -> None:
     assert quorum[A].guard.reads.take_confirmed() == quorum[A].engine.commit_index
 
 
-def test_probe_no_read_before_the_first_commit_of_the_term() -> None:
+def test_read_none_before_the_first_commit_of_the_term() -> None:
     quorum = HandQuorum()
     quorum.now += 700
     quorum[A].guard.elections.campaign()
@@ -674,10 +678,10 @@ def test_probe_no_read_before_the_first_commit_of_the_term() -> None:
     assert not quorum[A].guard.reads.may_begin()
 
 
-# --- barrier
+# --- syncs
 
 
-def test_barrier_who_elects_himself_leads_nobody_before_his_term_is_synced() -> None:
+def test_sync_a_leader_that_elected_itself_sends_nothing_before_its_term_is_synced() -> None:
     """Goal: two leaders never share a term. Method: A is alone, elects itself, and loses its power before the sync: had an
     observer heard of that term, another could lead it after a change of voters.
     """
@@ -694,7 +698,7 @@ def test_barrier_who_elects_himself_leads_nobody_before_his_term_is_synced() -> 
 
 
 @pytest.mark.parametrize("rule", [True, False])
-def test_barrier_no_acknowledgement_before_the_sync(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
+def test_sync_no_acknowledgement_before_the_sync(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
     """Goal: what is acknowledged survives a power cut. Method: the cut comes before B's sync."""
     if not rule:
         patch(monkeypatch, Outbox, "split_by_sync", lambda _guard, message: (message, None))
@@ -712,7 +716,7 @@ def test_barrier_no_acknowledgement_before_the_sync(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("rule", [True, False])
-def test_barrier_no_vote_before_the_sync(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
+def test_sync_no_vote_before_the_sync(monkeypatch: pytest.MonkeyPatch, *, rule: bool) -> None:
     """Goal: one vote per term across a power cut. Method: B votes for A, loses power, and is asked by C."""
     if not rule:
         patch(monkeypatch, Outbox, "split_by_sync", lambda _guard, message: (message, None))
@@ -731,7 +735,7 @@ def test_barrier_no_vote_before_the_sync(monkeypatch: pytest.MonkeyPatch, *, rul
     assert len(votes) == (0 if rule else 2)
 
 
-def test_barrier_a_heartbeat_is_acknowledged_during_a_slow_sync() -> None:
+def test_sync_a_heartbeat_is_acknowledged_during_a_slow_sync() -> None:
     quorum = HandQuorum()
     quorum.elect(A)
     quorum[A].submit(b"x")
@@ -749,7 +753,7 @@ def test_barrier_a_heartbeat_is_acknowledged_during_a_slow_sync() -> None:
     assert max(acknowledged) == 5
 
 
-def test_barrier_acknowledgements_that_wait_for_a_disk_that_hangs_are_one() -> None:
+def test_sync_acknowledgements_that_wait_for_a_disk_that_hangs_are_one() -> None:
     quorum = HandQuorum()
     quorum.elect(A)
     quorum.settle()
