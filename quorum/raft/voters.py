@@ -1,16 +1,16 @@
 """Pure: entries of the Raft log that set the voters, and when a set is in force.
 
-The byte VOTERS, a u16 length, so many bytes of msgpack [[node_id, directory_id], ..] in order of id, then the frames of
-the batch that says the same to the metadata log.
+Bytes: VOTERS, a u16 length, that many bytes of msgpack [[node_id, directory_id], ..] in order of id, then the frames of
+the batch that sets the same voters in the metadata log.
 
-A set is in force on a node once its entry is applied there, and until then the one before it: the old majority commits a
-change. One change is proposed at a time, so any but the last of a log is committed, and in force whether applied or not.
-Hence a node whose log holds change n acts under change n - 1 at least; any majorities of two sets that act at once
-overlap, for they differ by one voter. Source: Raft thesis 4.1, and its author's correction: a leader proposes a change
-only after it has committed an entry of its own term.
+A set is in force on a node once its entry is applied there. Until then the set before it is in force: the old majority
+commits a change. One change is proposed at a time. So every change but the last one in a log is committed, and in force
+whether applied or not. Hence a node whose log holds change n acts under change n - 1 at least. Two sets that are in force
+at the same time differ by one voter, so their majorities overlap. Source: Raft thesis 4.1, and its author's correction: a
+leader proposes a change only after it has committed an entry of its own term.
 
-The first entry of each leadership repeats the set that is in force. So a change is proved, to whoever starts anew, as soon
-as the leadership that follows it has committed anything.
+The first entry of each leadership repeats the set that is in force. So nodes that start again know that a change is
+committed as soon as the leadership after it has committed anything.
 """
 
 import struct
@@ -27,7 +27,7 @@ from metadata_log.wire.shapes import Natural, RawUuid, convert
 from quorum.raft.raft_log import Voters
 
 VOTERS: Final = 0x11
-"""First byte of such an entry: a type that the engine commits but never unpickles nor executes."""
+"""First byte of such an entry: the engine commits this type, but never unpickles or executes it."""
 _LENGTH: Final = struct.Struct(">H")
 _HEAD_BYTES: Final = 1 + _LENGTH.size
 _Rows = Annotated[list[tuple[Natural, RawUuid]], Meta(min_length=1, max_length=CONTROLLERS_MAX)]
@@ -45,7 +45,7 @@ def to_command(voters: Voters, frames: bytes) -> bytes:
 
 
 def from_command(command: bytes) -> tuple[Voters, bytes]:
-    """Return the voters that an entry sets, and the frames behind.
+    """Return the voters that an entry sets, and the frames behind them.
 
     Raises:
         ValueError: it is no such entry.
@@ -70,7 +70,7 @@ def from_rows(rows: object) -> Voters:
     """Return voters from what `to_rows` made.
 
     Raises:
-        ValueError: it is none of that.
+        ValueError: they are malformed.
     """
     voters = {
         NodeId(node_id): Uuid(directory_id) for node_id, directory_id in convert(rows, _Rows, "its voters")
@@ -81,7 +81,7 @@ def from_rows(rows: object) -> Voters:
 
 
 def check_one_change(before: Voters, after: Voters) -> None:
-    """Check that majorities of two sets of voters overlap: one voter comes or goes.
+    """Check that exactly one voter is added or removed, so that the majorities of both sets overlap.
 
     Raises:
         InvalidRequest: more than one differs, or none is left.

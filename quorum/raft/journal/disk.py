@@ -1,4 +1,4 @@
-"""Pure: what the journal asks of a disk: the operating system's, or the simulator's."""
+"""Pure: what the journal asks of a disk, which is the operating system's or the simulator's."""
 
 from typing import Protocol
 
@@ -14,9 +14,9 @@ class File(Protocol):
 
 
 class Disk(Protocol):
-    """Where the journal's files live: the operating system's, or the simulator's.
+    """The directory of the journal's files.
 
-    Every method raises DiskFailed where the disk fails. `create`, `remove`, `replace` are durable on return.
+    Every method raises DiskFailed if the disk fails. `create`, `remove` and `replace` are durable on return.
     """
 
     def names(self) -> list[str]: ...

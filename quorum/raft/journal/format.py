@@ -1,10 +1,10 @@
-"""Edge: the bytes of the journal: files, batches, records; what a batch holds and what stood before it.
+"""Edge: the bytes of the journal: its files, their batches and the records in a batch.
 
 Bytes, all integers big-endian
 ------------------------------
-Files are named `<number, 20 digits>.journal`, numbered without gaps; the first of all is 1. The newest is made ahead
-of need: grown with zeros part by part, each synced, and given its header when it is whole. From then on it never
-grows. Until it has its header it is not begun, and whoever finds it so makes it anew.
+Files are named `<number, 20 digits>.journal`, numbered without gaps from 1 on. The newest file is made ahead of need:
+it grows by parts of zeros, each synced, and gets its header when it has its full size. From then on it never grows.
+A file without a header is not begun: recovery removes it, and it is made again.
 
     header, 36 bytes: 8 bytes "MQJRNL" 00 01 | u64 number | 16 bytes random id | u32 CRC-32C of those 32 bytes
     then batches, one behind the other, then zeros
@@ -13,7 +13,7 @@ grows. Until it has its header it is not begun, and whoever finds it so makes it
     crc = CRC-32C of: the file's random id, the length and the number as they stand in the batch, the records
     records: nothing (an idle mark), else one msgpack array of arrays:
       [0, previous, term, vote, first, last]
-            checkpoint: what stood before this batch. It is the first record of each file's first batch, and
+            checkpoint: the state before this batch. It is the first record of each file's first batch, and
             stands nowhere else. previous: number of the last batch with records in the file before, else 0;
             first, last: indexes of the entries held, 0 and 0 if none
       [1, term, vote]               vote: int, str or nil
@@ -22,9 +22,8 @@ grows. Until it has its header it is not begun, and whoever finds it so makes it
       [4, index]                    the entries below `index` are gone; `index` itself is held
 
 To read a journal, take the files in order. In each, follow the batches while magic, length and crc are
-right and the number is greater than the one before. The state is what the records add up to, from the first
-file's checkpoint on; entries it speaks of that no file holds are below a later record 4, or at or above a
-later record 3.
+right and the number is greater than the one before. Apply the records in order, from the first file's checkpoint
+on. An entry of that checkpoint that no file holds is removed by a later record 3 or 4.
 """
 
 import re
@@ -47,18 +46,16 @@ BATCH_HEADER: Final = struct.Struct(">4sIQI")
 _LENGTH_AND_NUMBER: Final = struct.Struct(">IQ")
 FILE_NAME: Final = re.compile(r"[0-9]{20}\.journal")
 PARTS: Final = 16
-"""A new file is made in so many steps: a batch that comes meanwhile waits for one of them at most, unless it is the one
-that needs the file.
-"""
+"""A new file is made in this many parts. A batch waits for one part at most, unless it needs the new file itself."""
 VOTE_BYTES_MAX: Final = 64
 RECORD_BYTES: Final = 128
-"""More than msgpack needs for any record beside its command."""
+"""An upper bound of what msgpack needs for a record beside its command."""
 IDENTITY_BYTES: Final = 16
 NodeVote = int | str | None
 
 
 class Checkpoint(Shape, frozen=True, array_like=True, tag=0):
-    """What the records before this one add up to. It is the first record of a file."""
+    """The state before this record, which is the first of a file."""
 
     previous: int
     term: int
@@ -99,7 +96,7 @@ _decoder: Final[msgspec.msgpack.Decoder[list[Record]]] = msgspec.msgpack.Decoder
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a part of a batch's data goes: one framed batch on disk."""
+    """The place on disk of a part of a batch's data, which is framed there as a batch of its own."""
 
     number: int
     file_number: int
@@ -109,15 +106,15 @@ class Placement:
 
 @dataclass(slots=True)
 class Standing:
-    """What the records up to some point add up to, commands apart; for writing and reading alike."""
+    """The state after some record, without commands; both writing and reading keep one."""
 
     term: int = 0
     vote: NodeVote = None
     first: int = 0
     last: int = 0
-    """Indexes of the first and last entry; 0 and 0 where there is none."""
+    """Indexes of the first and last entry; 0 and 0 if there is none."""
     starts: dict[int, int] = field(default_factory=dict)
-    """File number -> index from which on every entry lies in that file or a later one."""
+    """By file number: all entries from this index on lie in that file or a later one."""
 
     def checkpoint(self, previous: int) -> Checkpoint:
         return Checkpoint(previous=previous, term=self.term, vote=self.vote, first=self.first, last=self.last)
@@ -126,7 +123,7 @@ class Standing:
         self.starts[file_number] = self.last + 1
 
     def follow(self, record: Record) -> None:
-        """Add up one record.
+        """Apply one record.
 
         Raises:
             ValueError: it cannot follow the records before it.
@@ -157,14 +154,14 @@ class Standing:
             raise ValueError(f"index {index} is not within {self.first} to {self.last}")
 
     def needed_from(self) -> int:
-        """Return the number of the first file that is needed; 0 while nothing can be said."""
+        """Return the number of the first file that is needed; 0 if no file can be spared yet."""
         if not self.first:
             return 0
         return max((number for number, start in self.starts.items() if start <= self.first), default=0)
 
 
 class JournalFile:
-    """An open file with its number and random id; an empty one is still to be made `to_make` bytes large."""
+    """An open file with its number and random id; an empty file is grown to `to_make` bytes by `make`."""
 
     def __init__(self, file: File, number: int, identity: bytes, *, to_make: int = 0) -> None:
         self.file = file
@@ -178,10 +175,10 @@ class JournalFile:
         return self._made == self._to_make
 
     def make(self, *, parts: int = PARTS) -> None:
-        """Let it grow by some of its parts, and give it its header when it has its size; durable on return.
+        """Grow the file by some of its parts, and write its header once it has its full size; durable on return.
 
-        Real zeros: blocks that are merely reserved turn from "unwritten" at the first write, and that change of metadata
-        would be part of every sync.
+        The zeros are written: the first write to a block that was only reserved changes the file's metadata, and every sync
+        would then write that change too.
         """
         part_bytes = -(-self._to_make // PARTS)
         end = min(self._to_make, self._made + parts * part_bytes)
@@ -198,13 +195,13 @@ class JournalFile:
         self.file.sync()
 
     def clear(self, used: int) -> None:
-        """Overwrite with zeros what a torn first batch left, up to byte `used`; durable on return."""
+        """Overwrite the bytes of a torn first batch, which end at `used`, with zeros; durable on return."""
         if used > FILE_HEADER.size:
             self.file.write(FILE_HEADER.size, bytes(used - FILE_HEADER.size))
             self.file.sync()
 
     def put(self, position: int, number: int, records: bytes) -> None:
-        """Write one framed batch, without a sync."""
+        """Write one framed batch, without syncing it."""
         crc = batch_crc(self.identity, number, records)
         self.file.write(position, BATCH_HEADER.pack(BATCH_MAGIC, len(records), number, crc) + records)
 
@@ -239,7 +236,7 @@ def frame_at(content: bytes, identity: bytes, position: int, numbers: range) -> 
 
 
 def identity_of(content: bytes, number: int) -> bytes | None:
-    """Return the random id in a file's header, or None if the header is not whole or not this file's."""
+    """Return the random id in a file's header, or None if the header is damaged or another file's."""
     if len(content) < FILE_HEADER.size:
         return None
     magic, header_number, identity, crc = FILE_HEADER.unpack_from(content)
@@ -248,7 +245,7 @@ def identity_of(content: bytes, number: int) -> bytes | None:
 
 
 def other_version(content: bytes) -> int | None:
-    """Return the version in a sound header that is not of ours: magic, length and crc stand there in all; else None."""
+    """Return the version of a sound header if it is not ours, else None; every version has magic, length and crc there."""
     if len(content) < FILE_HEADER.size or content[:7] != FILE_MAGIC[:7] or content[7] == FILE_MAGIC[7]:
         return None
     crc = FILE_HEADER.unpack_from(content)[3]
@@ -268,7 +265,7 @@ def decode_records(data: bytes) -> list[Record]:
 
 
 def batch_crc(identity: bytes, number: int, records: bytes) -> int:
-    # The id comes first: a batch copied or left over from another file never passes.
+    # The CRC begins with the file's id, so that a batch that was copied or left over from another file never passes.
     crc = google_crc32c.value(identity + _LENGTH_AND_NUMBER.pack(len(records), number))
     return int(google_crc32c.extend(crc, records))
 

@@ -1,12 +1,12 @@
-"""Edge: the write-ahead log under the Raft engine: entries, term, vote, truncations, compaction: one stream.
+"""Edge: the write-ahead log under the Raft engine: one stream of entries, terms, votes, truncations and compactions.
 
-It is a `list` of (command, index, term) because `raftLog[-1]` is the engine's hottest expression, and it
-implements the methods PySyncObj calls on a Journal. Nothing here touches the disk on the event loop after
-`open`, except `mark_idle` and reads: changes gather as waiting records, `take_batch` (loop) encodes them,
-`write` (worker thread) writes and fdatasyncs them, `completed` (loop) moves the synced marks. One batch is
-under way at a time. Between batches `prepare` (the same thread) makes the next file, so that no batch waits for it.
+The journal is a `list` of (command, index, term), because `raftLog[-1]` is the engine's hottest expression. It has the
+methods that PySyncObj calls on a Journal. After `open`, only `mark_idle` and reads use the disk on the event loop.
+Changes gather as waiting records; `take_batch` (loop) encodes them, `write` (worker thread) writes and fdatasyncs them,
+`completed` (loop) moves the synced marks. One batch is under way at a time. Between batches `prepare` (the same thread)
+makes the next file, so that no batch waits for it.
 
-`format.py` has the bytes, `recovery.py` how they are read back.
+`format.py` has the bytes, `recovery.py` reads them back.
 """
 
 import logging
@@ -46,29 +46,29 @@ class JournalBatch:
     number: int
     data: bytes
     last_index: int
-    """Index of the last entry the journal held when the batch was taken."""
+    """Index of the last entry in the journal when the batch was taken."""
     placements: tuple[Placement, ...] = ()
-    """Several only where the data does not fit one file; each is synced before the next is written."""
+    """More than one only if the data does not fit one file; each is synced before the next is written."""
     needed_from: int = 0
-    """Files with lower numbers hold nothing that is needed once this batch is synced."""
+    """Once this batch is synced, files with lower numbers are not needed."""
 
 
 class Journal(list[tuple[bytes, int, int]]):
     """The engine's journal. Entries run from the compaction mark's two entries to the newest.
 
-    Only `open` makes one. After a DiskFailed whatever would write raises it again.
+    Only `open` makes one. After a DiskFailed, every method that would write raises it again.
     """
 
     snapshot_index: int
-    """Index that the pointer's snapshot covers (1 for none)."""
+    """The last index that the pointer's snapshot covers; 1 without a snapshot."""
     known_commit: int = 0
-    """Commit index known before; an engine that is made anew goes on from there."""
+    """The commit index that an engine made anew begins with."""
     synced_index: int
-    """Entries up to this index are on stable storage, unless cut since."""
+    """Entries up to this index are on stable storage; truncation lowers it."""
     voter_changes: list[int]
-    """Indexes of the entries held that set the voters."""
+    """Indexes of the entries in the journal that set the voters."""
     proved_changes: int = 0
-    """Those up to this index are in force, unless cut since."""
+    """Changes of voters up to this index are in force; truncation lowers it."""
 
     def __init__(
         self, disk: Disk, found: "Found", *, random_bytes: Callable[[int], bytes], file_bytes: int
@@ -78,12 +78,12 @@ class Journal(list[tuple[bytes, int, int]]):
         self._disk = disk
         self._random_bytes = random_bytes
         self._file_bytes = file_bytes
-        # The worker's side: what `write` uses, and `mark_idle` while no batch is under way.
+        # Used by `write` in the worker thread, and by `mark_idle` while no batch is under way.
         self._current = found.current
         self._spare = found.spare or self._begin_file(found.current.number + 1 if found.current else 1)
         self._make_spare()
         self._lowest_file = min(found.standing.starts, default=1)
-        # The loop's side: what the records add up to, and where the next batch goes.
+        # Used on the loop: the state after all records taken, and the place of the next batch.
         self._standing = found.standing
         self._term, self._vote = found.standing.term, found.standing.vote
         self._file_number = self._spare.number - 1
@@ -97,8 +97,8 @@ class Journal(list[tuple[bytes, int, int]]):
         self._marked = found.number > found.previous
         self._failure: DiskFailed | None = None
         self._begun = found.batches > 0
-        self._vouched = self.synced_index = found.standing.last
-        # What was compacted was committed, even if the pointer's own word is lost.
+        self._taken_index = self.synced_index = found.standing.last
+        # Compacted entries were committed, even if the pointer file is lost.
         self.snapshot_index = found.standing.first + 1 if found.standing.first > 1 else 1
 
     @classmethod
@@ -110,13 +110,13 @@ class Journal(list[tuple[bytes, int, int]]):
         file_bytes: int = JOURNAL_FILE_BYTES,
         may_be_new: bool = True,
     ) -> "Journal":
-        """Read what stands, cut a torn end, and sync it; once it returned, there is a file with its header.
+        """Read the journal back, cut a torn end off, and sync it; on return there is a file with a header.
 
-        `may_be_new`: no journal was opened here before.
+        `may_be_new`: no journal was opened on this disk before.
 
         Raises:
-            DamagedFile: synced bytes changed since, or a file is missing.
-            DiskFailed: the disk refuses to be read, or has no room for the next file.
+            DamagedFile: synced bytes have changed, or a file is missing.
+            DiskFailed: the disk cannot be read, or has no room for the next file.
         """
         found = recover(disk, file_bytes, may_be_new=may_be_new)
         return cls(disk, found, random_bytes=random_bytes, file_bytes=file_bytes)
@@ -143,7 +143,7 @@ class Journal(list[tuple[bytes, int, int]]):
         while self.voter_changes and self.voter_changes[-1] >= index:
             self.voter_changes.pop()
         last = self[-1][1] if self else 0
-        self._vouched = min(self._vouched, last)
+        self._taken_index = min(self._taken_index, last)
         self.synced_index = min(self.synced_index, last)
         self.proved_changes = min(self.proved_changes, last)
 
@@ -157,7 +157,7 @@ class Journal(list[tuple[bytes, int, int]]):
         self.voter_changes = [index for index in self.voter_changes if index >= self[0][1]]
 
     def setRaftCommitIndex(self, raftCommitIndex: int) -> None:
-        """Forget it: a commit index outlives the entries it speaks of when a tail is lost."""
+        """Do nothing: after the loss of a tail, a stored commit index would cover entries that are gone."""
 
     def getRaftCommitIndex(self) -> int:
         return max(self.snapshot_index, self.known_commit)
@@ -179,21 +179,21 @@ class Journal(list[tuple[bytes, int, int]]):
         return self._vote
 
     def onOneSecondTimer(self) -> None:
-        """Do nothing: the barrier decides when to write."""
+        """Do nothing: the adapter decides when to write."""
 
     def _destroy(self) -> None:
-        """Do nothing: a batch may be under way; who opened the journal closes it."""
+        """Do nothing: a batch may be under way; the caller of `open` closes the journal."""
 
     # --- what the adapter calls
 
     @property
     def is_begun(self) -> bool:
-        """Whether a batch was ever synced."""
+        """Whether any batch was ever synced."""
         return self._begun
 
     @property
     def dirty(self) -> bool:
-        """Records wait that no batch holds yet."""
+        """Whether records wait for the next batch."""
         return bool(self._waiting)
 
     def take_batch(self) -> JournalBatch | None:
@@ -205,39 +205,39 @@ class Journal(list[tuple[bytes, int, int]]):
             raise InvariantBroken(f"batch {self._under_way.number} of the journal is still under way")
         parts = [self._place(records) for records in self._portions()]
         self._waiting, self._waiting_bytes, self._marked = [], 0, False
-        self._vouched = self[-1][1] if self else 0
+        self._taken_index = self[-1][1] if self else 0
         self._under_way = JournalBatch(
             number=self._number,
             data=parts[0][1] if len(parts) == 1 else b"".join(data for _, data in parts),
-            last_index=self._vouched,
+            last_index=self._taken_index,
             placements=tuple(placement for placement, _ in parts),
             needed_from=self._standing.needed_from(),
         )
         return self._under_way
 
     def write(self, batch: JournalBatch) -> None:
-        """Write and sync a batch, in a worker thread; also begins the next file, and removes those not needed.
+        """Write and sync a batch, in a worker thread; also begin the next file, and remove files that are not needed.
 
         Raises:
-            DiskFailed: nothing can be written any more; whether the batch is on disk, the next `open` tells.
+            DiskFailed: nothing can be written any more; only the next `open` knows whether the batch is on disk.
         """
         with self._failing_once():
             start = 0
             for placement in batch.placements:
                 self._write_part(placement, batch.data[start : start + placement.size])
                 start += placement.size
-            # Lowest first, each durable before the next: what a crash leaves has no gap.
+            # Lowest first, each removal durable before the next, so that a crash leaves no gap.
             while self._lowest_file < batch.needed_from:
                 self._disk.remove(file_name(self._lowest_file))
                 self._lowest_file += 1
 
     @property
     def is_prepared(self) -> bool:
-        """Whether the next file stands ready; asked while nothing is under way in the worker thread."""
+        """Whether the next file is finished; only valid while the worker thread is idle."""
         return self._spare.is_whole
 
     def prepare(self) -> None:
-        """Make a part of the next file, if it lacks any, in the worker thread between batches.
+        """Make another part of the next file unless it is finished, in the worker thread between batches.
 
         Raises:
             DiskFailed: as `write`.
@@ -246,17 +246,17 @@ class Journal(list[tuple[bytes, int, int]]):
             self._make_spare(parts=1)
 
     def completed(self, batch: JournalBatch) -> None:
-        """Move the synced marks; on the loop, after `write` returned."""
+        """Move the synced marks, on the loop, after `write` returned."""
         if batch is not self._under_way:
             raise InvariantBroken(f"batch {batch.number} of the journal is not the one under way")
         self._under_way = None
         self._begun = True
-        self.synced_index = self._vouched
+        self.synced_index = self._taken_index
         for number in [number for number in self._standing.starts if number < batch.needed_from]:
             del self._standing.starts[number]
 
     def mark_idle(self) -> None:
-        """Write an empty batch, un-synced, if nothing waits: from then on damage before it is no tear."""
+        """Write an empty batch, without a sync, if nothing waits; damage before it is then known not to be a torn write."""
         with self._failing_once():
             if self._waiting or self._under_way or self._marked or self._current is None:
                 return
@@ -265,7 +265,7 @@ class Journal(list[tuple[bytes, int, int]]):
             self._current.put(self._position, self._number, b"")
 
     def close(self) -> None:
-        """Close the files; no batch is under way. What waits is lost, as in a crash."""
+        """Close the files while no batch is under way. Waiting records are lost, as in a crash."""
         self._spare.file.close()
         if self._current not in (None, self._spare):
             self._current.file.close()
@@ -282,11 +282,11 @@ class Journal(list[tuple[bytes, int, int]]):
 
     @property
     def _portion_bytes(self) -> int:
-        """What fits a fresh file beside its header, a checkpoint, a batch's header and an idle mark."""
+        """The room of a new file beside its header, a checkpoint, a batch's header and an idle mark."""
         return self._file_bytes - FILE_HEADER.size - RECORD_BYTES - 2 * BATCH_HEADER.size
 
     def _portions(self) -> Iterator[list[Record]]:
-        """Divide the waiting records into parts that each fit a file; nearly always into one."""
+        """Divide the waiting records into parts that each fit a file; usually there is one part."""
         if self._waiting_bytes <= self._portion_bytes:
             yield self._waiting
             return
@@ -302,9 +302,9 @@ class Journal(list[tuple[bytes, int, int]]):
         yield portion
 
     def _place(self, records: list[Record]) -> tuple[Placement, bytes]:
-        """Encode records as one framed batch, in a new file where the current one has no room for it."""
+        """Encode records as one framed batch, in a new file if the current one has no room for it."""
         data = encode_records(records)
-        # Room for an idle mark behind each batch is part of its own need.
+        # Each batch needs room for an idle mark behind it.
         if self._position + len(data) + 2 * BATCH_HEADER.size > self._capacity:
             data = encode_records([self._standing.checkpoint(self._previous), *records])
             self._file_number += 1
@@ -322,8 +322,8 @@ class Journal(list[tuple[bytes, int, int]]):
     def _write_part(self, placement: Placement, records: bytes) -> None:
         enters_spare = placement.file_number == self._spare.number
         if enters_spare:
-            self._make_spare()  # it is whole, but where files fill up faster than they are made
-            # The old file needs no sync: at most an idle mark in it is un-synced, and nothing rests on that.
+            self._make_spare()  # it is unfinished only if files fill up faster than they are made
+            # The old file needs no sync: at most an idle mark in it is not synced, and nothing depends on that.
             if self._current is not None:
                 self._current.file.close()
             self._current = self._spare
@@ -334,7 +334,7 @@ class Journal(list[tuple[bytes, int, int]]):
         self._current.put(placement.position, placement.number, records)
         self._current.file.sync()
         if enters_spare:
-            # Before the batch is acknowledged: that there is a next file proves that this one's first batch was synced.
+            # Before the batch is acknowledged: the next file's existence proves that this file's first batch was synced.
             self._spare = self._begin_file(placement.file_number + 1)
 
     def _begin_file(self, number: int) -> JournalFile:

@@ -1,8 +1,8 @@
-"""Pure: whether a journal still reaches as far as what stands beside it on the same disk.
+"""Pure: whether a journal still reaches as far as the log and the snapshots beside it on the same disk.
 
-What is applied was synced in the journal before. So a journal that ends sooner, and stands on no snapshot that reaches so
-far, has lost its end since, though on the disk that looks like the torn end of a crash; and an empty one beside a log or a
-snapshot has lost all. Its voter may have forgotten what it acknowledged.
+A node applies an entry only after it synced it in its journal. So a journal has lost its end if neither its entries nor the
+snapshot that it begins with reach the end of the log, although on disk that looks like the torn end of a crash. A journal
+that is empty beside a log or a snapshot has lost everything. Its voter may have forgotten what it acknowledged.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,13 +23,13 @@ def check_reaches_log(
     has_snapshots: bool,
     is_begun: bool,
 ) -> None:
-    """Check that the journal in a data directory holds what the log beside it, up to `log_end`, was made from.
+    """Check that the journal in a data directory covers the log beside it, which ends at `log_end`.
 
-    `snapshot_end` is that of the snapshot on which the journal stands, 0 without one that is known; `has_snapshots`: any is
-    kept; `is_begun`: the journal was ever written to.
+    `snapshot_end` is the end offset of the snapshot with which the journal begins, 0 if none is known. `has_snapshots`: the
+    directory holds any snapshot. `is_begun`: the journal was ever written to.
 
     Raises:
-        DamagedFile: it does not.
+        DamagedFile: the journal does not cover the log.
     """
     if not is_begun:
         beside = {
@@ -41,13 +41,13 @@ def check_reaches_log(
             if is_there:
                 raise lost_journal(data, beside=name)
     if snapshot_end == 0 and entries and entries[0][1] > 1:
-        return  # without its pointer the journal itself is refused, by name
+        return  # a journal that lacks its pointer is refused elsewhere, by name
     if log_end > snapshot_end and all(header.end_offset < log_end for header in _newest_first(entries)):
         raise lost_journal(data, what=f"ends below offset {log_end}")
 
 
 def lost_journal(data: Path, *, what: str = "is empty", beside: str = "log") -> DamagedFile:
-    """Return the fault of a journal that is gone, or has lost its end, though what went through it stands beside it."""
+    """Return the fault of a journal that is gone, or has lost its end, beside files that were made from it."""
     journal = data / "journal"
     return DamagedFile(
         f"{journal}: {what}, yet {data / beside} holds what went through it. {REPLACE_THE_VOTER}",
@@ -56,7 +56,7 @@ def lost_journal(data: Path, *, what: str = "is empty", beside: str = "log") -> 
 
 
 def _newest_first(entries: Sequence[Entry]) -> Iterator[FrameHeader]:
-    """Yield the headers of all frames held, those of the newest entry first; each counts, whatever came of it."""
+    """Yield the headers of all frames in the journal, those of the newest entry first; uncommitted ones count too."""
     for command, _, _ in reversed(entries):
         frames, at = frames_of(command), 0
         while at < len(frames):

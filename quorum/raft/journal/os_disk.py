@@ -1,4 +1,4 @@
-"""Edge: the journal's disk as the operating system has it; a failure names the file and the cure."""
+"""Edge: the journal's disk, a directory of the operating system; a failure names the file and the cure."""
 
 import os
 from pathlib import Path

@@ -1,20 +1,22 @@
-"""Edge: reading a journal back: what stands, what a crash tore, and what is damaged.
+"""Edge: reading a journal back, and telling what a crash tore from what is damaged.
 
 Torn or rotten
 --------------
-Batch n+1 is written only after the sync of n returned, so what a crash can tear is the last batch alone: it
-is cut. Damage is refused, by file and offset, where something proves that the sync had returned: a valid
-batch behind it, or a checkpoint in the next file, whose `previous` names the batch that must be there. A
-last batch gone rotten looks like a torn one; so an idle journal writes an empty batch behind it. That mark
-is not synced and not waited for. The next batch takes its place and the number after it: were it written
-behind the mark, a crash could leave it without the mark, as if something before it were damaged.
+Batch n+1 is written only after the sync of batch n returned. So a crash can tear only the last batch, and recovery cuts
+it off. Recovery refuses damage, by file and offset, if something proves that the batch had been synced: a valid batch
+behind it, or the checkpoint of the next file, whose `previous` names the last batch before.
 
-A file goes when every entry held lies in later files and the batch that made it so is synced: the next file's
-checkpoint tells the rest. What a torn batch left is overwritten with zeros and synced before anything else is
-written. A file in the making that shows anything but zeros is refused as well, and a begun file that has become
-shorter. After a failed write or sync nothing
-more is written: what the kernel's cache then shows may never have reached the disk. For the same reason `open` writes
-the last batch again, and syncs it, before anyone trusts it.
+A rotten last batch looks like a torn one. So an idle journal writes an empty batch behind it, the idle mark, without
+syncing it or waiting for it. The next batch is written over the mark, with the number after the mark's. Behind the mark,
+a crash could keep the batch and lose the mark, as if something before the batch were damaged.
+
+Files
+-----
+A file is removed once all entries that are still held lie in later files, and the batch that moved them out of it is
+synced; the next file's checkpoint has the rest. Recovery overwrites the rest of a torn batch with zeros, and syncs them,
+before anything else is written. It refuses an unfinished file that holds anything but zeros, and a begun file that has
+become shorter. After a failed write or sync nothing more is written, because what the kernel's cache then shows may never
+have reached the disk. For the same reason `open` writes the last batch again and syncs it before it is relied on.
 """
 
 import logging
@@ -53,18 +55,18 @@ REPLACE_THE_VOTER: Final = (
 
 
 class Verified(NamedTuple):
-    """What a check of every batch found; `torn_bytes` at the end are what a crash left, and `open` cuts off."""
+    """The result of a check of every batch; `open` would cut off `torn_bytes` at the end, which a crash left."""
 
     files: int
     batches: int
     size: int
-    """Bytes of the files' headers and batches: the zeros behind them hold nothing yet."""
+    """Bytes of the files' headers and batches, without the zeros behind them."""
     torn_bytes: int
     entries: list[tuple[bytes, int, int]]
 
 
 def verify(disk: Disk, *, file_bytes: int, may_be_new: bool) -> Verified:
-    """Read a journal that nobody writes as `open` does, and change nothing. `may_be_new` as there.
+    """Read a journal that no process writes as `Journal.open` does, and change nothing; `may_be_new` as in `open`.
 
     Raises:
         DamagedFile, DiskFailed: as `open`.
@@ -77,10 +79,10 @@ def verify(disk: Disk, *, file_bytes: int, may_be_new: bool) -> Verified:
 
 
 def room_to_open(disk: Disk, *, file_bytes: int = JOURNAL_FILE_BYTES) -> int:
-    """Return by how many bytes `open` lets the journal grow, a new one's first batch included: what new files lack.
+    """Return how many bytes the files that `open`, and the first batch after it, begin will still need.
 
     Raises:
-        DiskFailed: the disk refuses to be read.
+        DiskFailed: the disk cannot be read.
     """
     names = sorted(name for name in disk.names() if FILE_NAME.fullmatch(name))
     if not names:
@@ -97,7 +99,7 @@ def room_to_open(disk: Disk, *, file_bytes: int = JOURNAL_FILE_BYTES) -> int:
 
 @dataclass(slots=True)
 class Found:
-    """What `open` found on the disk."""
+    """What recovery found on the disk."""
 
     entries: list[tuple[bytes, int, int]] = field(default_factory=list)
     standing: Standing = field(default_factory=Standing)
@@ -105,25 +107,25 @@ class Found:
     """The file of the last batch."""
     spare: JournalFile | None = None
     spare_bytes: int = 0
-    """Up to where it holds anything: beyond its header that is a torn first batch."""
+    """The end of its last byte other than zero; bytes behind its header are those of a torn first batch."""
     position: int = 0
-    """End of the last batch that has records, in `current`."""
+    """The end, in `current`, of the last batch that has records."""
     previous: int = 0
-    """Number of that batch."""
+    """The number of that batch."""
     number: int = 0
-    """The highest number seen, an idle mark's included."""
+    """The highest number of any batch, including idle marks."""
     content: bytes = b""
     frames: list[Frame] = field(default_factory=list)
-    """Of `current`."""
+    """The batches of `current`."""
     unfinished: str | None = None
-    """The newest file, where it was still in the making: nothing in it is needed."""
+    """The newest file, if it was never finished; nothing in it is needed."""
     files: int = 0
     batches: int = 0
     size: int = 0
     torn_bytes: int = 0
 
     def take(self, file: JournalFile, frame: Frame) -> None:
-        """Add up the records of a file's next batch."""
+        """Apply the records of a file's next batch."""
         self.number = frame.number
         if not frame.records:
             return
@@ -176,14 +178,14 @@ def recover(disk: Disk, file_bytes: int, *, may_be_new: bool) -> Found:
         disk.remove(found.unfinished)
     if found.spare is not None:
         found.spare.clear(found.spare_bytes)
-        found.spare.write_header()  # again: it may be only in the kernel's cache, and nothing proves yet that it was synced
+        found.spare.write_header()  # again: nothing proves yet that it was synced, and not only in the kernel's cache
     if found.current is not None:
         settle(found.current, found.content, found.frames)
     return found
 
 
 def read_journal(disk: Disk, file_bytes: int, *, may_be_new: bool) -> Found:
-    """Read all files in order, and change none."""
+    """Read all files in order, without changing any."""
     found = Found()
     names = sorted(name for name in disk.names() if FILE_NAME.fullmatch(name))
     for name in names:
@@ -202,7 +204,7 @@ def read_journal(disk: Disk, file_bytes: int, *, may_be_new: bool) -> Found:
         if identity is not None:
             refuse_damage(name, read, identity, read_frames, after=found.number)
         if identity is None or not read_frames:
-            # Not begun, still in the making, or its first batch was torn: such a file is the newest.
+            # It was not begun, is unfinished, or its first batch was torn: only the newest file may be like that.
             if not newest:
                 raise damaged(name, FILE_HEADER.size, "its first batch is damaged, for a later file exists")
             if number > 1 and found.current is None:
@@ -218,7 +220,7 @@ def read_journal(disk: Disk, file_bytes: int, *, may_be_new: bool) -> Found:
                 found.torn_bytes += used
             continue
         if len(read) < file_bytes:
-            # It was whole before its first batch, and a crash shortens nothing: what stood behind may have been synced.
+            # It had its full size before its first batch, and no crash shortens it: synced batches may be lost.
             raise damaged(name, len(read), f"it ends there, and was made {file_bytes} bytes large")
         found.content, found.frames = read, read_frames
         journal_file = JournalFile(file, number, identity)
@@ -238,7 +240,7 @@ def read_journal(disk: Disk, file_bytes: int, *, may_be_new: bool) -> Found:
 
 
 def settle(current: JournalFile, content: bytes, frames: list[Frame]) -> None:
-    """Write the last batch again and zeros behind it, and sync: both may be only in the kernel's cache."""
+    """Write and sync the last batch again, and zeros behind it: both may be only in the kernel's cache."""
     start = next(frame.position for frame in reversed(frames) if frame.records)
     end = frames[-1].end
     remainder = len(content[end:].rstrip(b"\0"))
@@ -250,11 +252,11 @@ def settle(current: JournalFile, content: bytes, frames: list[Frame]) -> None:
 
 
 def refuse_damage(name: str, content: bytes, identity: bytes, frames: list[Frame], *, after: int) -> None:
-    """Raise DamagedFile if a valid batch stands behind the one where reading ended."""
+    """Raise DamagedFile if a valid batch stands behind the place where reading ended."""
     end = frames[-1].end if frames else FILE_HEADER.size
     after = frames[-1].number if frames else after
-    # Each batch takes up two numbers at most, an idle mark's and its own. Without this bound a torn batch
-    # made of what look like headers would cost, for each, a CRC of all that follows.
+    # Each batch uses two numbers at most, an idle mark's and its own. Without this bound, a torn batch full of bytes
+    # that look like headers would cost a CRC of everything behind each of them.
     numbers = range(after + 1, after + 3 + 2 * (len(content) - end) // BATCH_HEADER.size)
     position = content.find(BATCH_MAGIC, end)
     while position >= 0:

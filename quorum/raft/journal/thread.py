@@ -1,6 +1,6 @@
-"""Edge: the one thread in which the journal's directory is written and synced; cheaper to enter and to leave than a pool.
+"""Edge: the one thread in which the journal's directory is written and synced; handing work to it is cheaper than to a pool.
 
-Each commit waits for such a thread on the leader and on a follower.
+Each commit waits for this thread on the leader and on a follower.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ class _Job(NamedTuple):
 
 
 class JournalThread:
-    """Does one piece of work after the other, in order; a context, whose end waits for all that was handed in."""
+    """Runs one piece of work after the other, in order. A context manager, whose end waits for all work handed in."""
 
     def __init__(self) -> None:
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
@@ -39,13 +39,13 @@ class JournalThread:
         self._thread.join()
 
     def run(self, work: Callable[[], None]) -> asyncio.Future[None]:
-        """Begin `work` as soon as the work before it has ended; nothing is begun once the future was cancelled.
+        """Run `work` once the work before it has ended, unless the future is cancelled before that.
 
-        The future raises the MetadataError that the work raised, and InvariantBroken for anything else: after that no more
-        work is done.
+        The future raises the MetadataError that the work raised. Any other exception becomes InvariantBroken, and no more
+        work is run after it.
 
         Raises:
-            InvariantBroken: as said.
+            InvariantBroken: earlier work raised an unforeseen exception.
         """
         if self._broken is not None:
             raise self._broken
@@ -61,25 +61,25 @@ class JournalThread:
             try:
                 job.work()
             except MetadataError as error:
-                _tell(job, error)
+                _report(job, error)
             except BaseException as error:
-                self._broken = InvariantBroken(f"the journal's thread met what nobody foresaw: {error!r}")
-                _tell(job, self._broken)
+                self._broken = InvariantBroken(f"unforeseen exception in the journal's thread: {error!r}")
+                _report(job, self._broken)
                 while not self._jobs.empty() and (job := self._jobs.get()) is not None:
-                    _tell(job, self._broken)
+                    _report(job, self._broken)
                 raise
             else:
-                _tell(job, None)
+                _report(job, None)
 
 
-def _tell(job: _Job, failure: MetadataError | None) -> None:
-    with suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits
+def _report(job: _Job, failure: MetadataError | None) -> None:
+    with suppress(RuntimeError):  # the loop was closed meanwhile, so nothing waits for the job
         job.loop.call_soon_threadsafe(_settle, job.done, failure)
 
 
 def _settle(done: asyncio.Future[None], failure: MetadataError | None) -> None:
     if done.done():
-        return  # who waited was cancelled
+        return  # the waiting task was cancelled
     if failure is None:
         done.set_result(None)
     else:
