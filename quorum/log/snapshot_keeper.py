@@ -78,6 +78,8 @@ class SnapshotKeeper(AppliedListener):
         self._downloads: list[str] = []
         """The snapshot of each running download; these files are not removed."""
         self._newest: SnapshotOffer | None = None
+        self._none_at: int | None = None
+        """The applied end for which no snapshot was found: one above it may be in the directory."""
 
     # --- when a snapshot is taken
 
@@ -90,7 +92,7 @@ class SnapshotKeeper(AppliedListener):
 
     def on_restored(self, image: MetadataImage) -> None:
         self._clock = SnapshotClock.at_snapshot(image.last_time_ms)
-        self._newest = None
+        self._newest = self._none_at = None
 
     async def run(self) -> None:
         """Take due snapshots, one at a time, until cancelled."""
@@ -139,7 +141,7 @@ class SnapshotKeeper(AppliedListener):
 
     def lost(self) -> None:
         """Take another snapshot in place of one that went to quarantine: a node that is far behind needs one."""
-        self._newest = None
+        self._newest = self._none_at = None
         self._now_due()
 
     def _now_due(self) -> None:
@@ -196,7 +198,7 @@ class SnapshotKeeper(AppliedListener):
         name = snapshot_id(due.image.end_offset, due.image.controller_epoch)
         await self._run_in_thread(self._log.segments.sync)
         self._controller.raft.compact(due.position, name)
-        self._newest = None
+        self._newest = self._none_at = None
         pinned = {name, *self._controller.raft.pinned_snapshots(), *self._downloads}
         self._store.retire(self._settings.snapshot.keep, pinned)
         self._retain_log()
@@ -238,11 +240,11 @@ class SnapshotKeeper(AppliedListener):
 
     def newest(self) -> SnapshotOffer | None:
         """Return the newest snapshot at or below what is applied here; None if there is none."""
-        if self._newest is None:
-            fitting = [
-                offer for offer in self.offers() if offer.end_offset <= self._controller.committed.end_offset
-            ]
+        applied_end = self._controller.committed.end_offset
+        if self._newest is None and self._none_at != applied_end:
+            fitting = [offer for offer in self.offers() if offer.end_offset <= applied_end]
             self._newest = fitting[-1] if fitting else None
+            self._none_at = None if fitting else applied_end
         return self._newest
 
     def offers(self) -> list[SnapshotOffer]:
