@@ -103,6 +103,18 @@ FETCH_BYTES_DEFAULT: Final = 1 * MIB
 FETCH_BYTES_MAX: Final = 8 * MIB
 PARKED_OBSERVERS_MAX: Final = 10_000
 BROKERS_MAX: Final = 10_000
+FETCH_SLICE_MS: Final = 5
+"""Polls are answered in slices of this time: a turn of the loop that takes longer delays heartbeats and writes."""
+FETCH_SLICE_POLLS: Final = 256
+"""Of one slice. Their clients poll again at once, and what they send is read within the next turn."""
+FETCH_PAUSE_MS: Final = 1
+"""Between two slices. A message of Raft is read, handled and answered within some turns of the loop."""
+FETCH_COALESCE_MS: Final = 5
+"""Between two commits that wake the parked polls: of commits in quicker succession a poll gets all in one answer."""
+FETCH_TICK_MS: Final = 20
+"""Polls whose time is up within one tick share one round of probes."""
+FETCH_ANSWERS_KEPT_BYTES: Final = 16 * MIB
+"""Of encoded answers that are kept for further polls at the same position."""
 WAITERS_MAX: Final = 20_000
 """Writes that wait for their commit."""
 SNAPSHOT_DOWNLOADS_MAX: Final = 64
@@ -150,6 +162,7 @@ def check_relations() -> None:
     assert RAFT_ENTRY_BYTES_MAX < RAFT_APPEND_BYTES_MAX, "an entry is sent in one append_entries"
     assert RAFT_APPEND_BYTES_MAX < RAFT_MESSAGE_BYTES_MAX, "an append_entries fits into a message"
     assert RAFT_ENTRY_BYTES_MAX < JOURNAL_FILE_BYTES, "an entry fits into a file of the journal"
+    assert FETCH_BYTES_MAX < FETCH_ANSWERS_KEPT_BYTES, "an answer is kept for the polls that get the same"
     # Each time is long enough for what happens within it.
     assert 3 * HEARTBEAT_MS <= ELECTION_TIMEOUT_MIN_MS, "one lost heartbeat starts no election"
     assert ELECTION_TIMEOUT_MIN_MS < ELECTION_TIMEOUT_MAX_MS, (

@@ -338,6 +338,7 @@ class _Node:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.transport.run())
             group.create_task(self._take_part())
+            group.create_task(self.fetches.run())
             group.create_task(self.keeper.run())
             group.create_task(self.keeper.count())
             group.create_task(self.keeper.scrub())

@@ -1,18 +1,17 @@
 """Edge: MetadataFetch: evaluates polls, parks those that wait, and answers them."""
 
 import asyncio
-import contextlib
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
 
 from metadata_log import limits
 from metadata_log.batch import RecordBatch
-from metadata_log.errors import InconsistentClusterId, ThrottlingQuotaExceeded
+from metadata_log.errors import InconsistentClusterId, MetadataError, NotController, ThrottlingQuotaExceeded
 from metadata_log.ids import BrokerId
 from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.wire.commands import BrokerHeartbeat, FollowerPosition
 from metadata_log.wire.fetch import (
-    OBSERVER,
     BrokerState,
     FetchAnswer,
     FetchKind,
@@ -26,6 +25,8 @@ from quorum.controller import Controller
 from quorum.decide.fencing import state_of
 from quorum.decide.heartbeat import HeartbeatAnswered
 from quorum.fetch.position import Reply, SendDelta, SendDiverging, SendImage, is_foreign, reply_to
+from quorum.fetch.slices import Slices
+from quorum.fetch.waiting import Poll, WaitingPolls
 from quorum.log.committed_log import CommittedLog
 
 
@@ -35,6 +36,9 @@ class FetchService(AppliedListener):
     A poll renews its broker's session when it arrives, and is answered only with proof of leadership newer than its
     arrival: a commit of a batch appended after it, or a round of probes shared by all waiting polls. So a controller that
     slept and was deposed renews nobody.
+
+    A poll takes this way, and is in one place at a time: `_waiting` (nothing to say yet), `_unproved` (the next round of
+    probes is for it), `_due` or `_refused` (the next slices answer it). Polls that get the same bytes share them.
     """
 
     def __init__(
@@ -51,13 +55,36 @@ class FetchService(AppliedListener):
         self._log = committed_log
         self._newest_snapshot = newest_snapshot
         self._now_ms = now_ms
-        self._brokers: dict[BrokerId, asyncio.Future[bool]] = {}
-        self._observers: set[asyncio.Future[bool]] = set()
-        self._last_read: tuple[int, int, int, bytes] = (-1, -1, -1, b"")
+        self._waiting = WaitingPolls(now_ms=now_ms, on_deadline=self._have_news)
+        self._unproved: list[Poll] = []
+        self._has_unproved = asyncio.Event()
+        self._due: deque[Poll] = deque()
+        self._refused: deque[Poll] = deque()
+        self._arrivals: deque[Callable[[], None]] = deque()
+        self._slices = Slices(self._next_piece, now_ms=now_ms)
+        self._waking: asyncio.TimerHandle | None = None
+        self._woken_at_ms = now_ms() - limits.FETCH_COALESCE_MS
+        self._under_way: dict[Poll, None] = {}
+        self._answers: dict[tuple[object, ...], tuple[bytes, int]] = {}
+        """Encoded answers and the bytes of frames in each, as long as `_answers_hold_at` holds."""
+        self._answers_hold_at: tuple[object, ...] = ()
+        self._answers_bytes = 0
 
     @property
     def parked(self) -> int:
-        return len(self._brokers) + len(self._observers)
+        return len(self._waiting)
+
+    @property
+    def under_way(self) -> list[Poll]:
+        """All polls that have arrived and have no answer yet."""
+        return list(self._under_way)
+
+    @property
+    def is_delivering(self) -> bool:
+        """Whether answers are due: what answered clients send next may wait until all have theirs."""
+        return bool(self._due or self._refused)
+
+    # --- arrival
 
     async def fetch(self, request: FetchRequest) -> bytes:
         """Answer one poll with the body of the response.
@@ -65,29 +92,70 @@ class FetchService(AppliedListener):
         Raises:
             NotController, InconsistentClusterId, StaleBrokerEpoch, ThrottlingQuotaExceeded.
         """
-        controller = self._controller
         if request.want_fence or request.want_shut_down:
-            await controller.turn()  # it may be long, too
-        arrived_at_ms, arrived_end = self._now_ms(), controller.tip.end_offset
-        controller.metrics.fetches.inc()
+            await self._controller.turn()  # it may be long, too
+        answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        poll = self._arrived(request, lambda outcome: _settle(answered, outcome))
+        try:
+            if not poll.is_observer:
+                poll.should_shut_down = await self._heartbeat(request.heartbeat())
+            self._evaluate(poll)
+            return await answered
+        finally:
+            self.give_up(poll)
+
+    def take(self, request: FetchRequest, done: Callable[[bytes | MetadataError], None]) -> Poll | None:
+        """Take a poll that needs no task of its own: `done` gets its outcome later, within a slice.
+
+        None: the poll means a decision or waits for records about its broker; `fetch` repeats its heartbeat and waits.
+
+        Raises:
+            MetadataError: the poll is refused at once.
+        """
+        if request.want_fence or request.want_shut_down:
+            return None
+        poll = self._arrived(request, done)
+        try:
+            if poll.is_observer or self._is_heard(request.heartbeat()):
+                self._evaluate(poll)
+                return poll
+        except MetadataError:
+            self.give_up(poll)
+            raise
+        self.give_up(poll)
+        return None
+
+    def admit_later(self, arrival: Callable[[], None]) -> None:
+        """Call `arrival` within a slice, once the answers that are due have been delivered."""
+        self._arrivals.append(arrival)
+        self._slices.wake()
+
+    def give_up(self, poll: Poll) -> None:
+        """Forget a poll: nobody waits for its answer any more."""
+        poll.is_over = True
+        self._waiting.take(poll)
+        self._under_way.pop(poll, None)
+
+    def _arrived(self, request: FetchRequest, done: Callable[[bytes | MetadataError], None]) -> Poll:
+        arrived_end = self._controller.tip.end_offset
+        poll = Poll(request, arrived_ms=self._now_ms(), arrived_end=arrived_end, done=done)
+        self._controller.metrics.fetches.inc()
         if request.cluster_id != self._settings.cluster_id:
             raise InconsistentClusterId(
                 f"this is cluster {self._settings.cluster_id}, the request is for {request.cluster_id}: "
                 "correct the cluster id or the controllers in the broker's settings"
             )
-        should_shut_down = request.broker_id != OBSERVER and await self._heartbeat(request.heartbeat())
-        if self._reply(request.position) is None and not should_shut_down:
-            wait_ms = min(request.max_wait_ms, self._settings.timing.max_wait_ms)
-            await self._park(request, arrived_at_ms + wait_ms)
-        committed = controller.committed
-        if not controller.is_active or committed.end_offset <= arrived_end:
-            await controller.raft.read_index()
-        if should_shut_down and controller.is_fenced(request.broker_id, request.broker_epoch):
-            # A clean stop leaves nothing to wait for: the id is free for the next process at once. Unless a poll that it
-            # had sent before came late, and unfenced it meanwhile: then its session must run out.
-            controller.sessions.forget(request.broker_id, request.broker_epoch)
-        # Evaluated last: while leadership was proved, the log may have been shortened, and a snapshot replaced.
-        return self._answer(request, self._reply(request.position), should_shut_down=should_shut_down)
+        self._under_way[poll] = None
+        return poll
+
+    def _is_heard(self, command: BrokerHeartbeat) -> bool:
+        """Decide a heartbeat; answer False if its poll must wait for records, or if it has to be fenced first."""
+        position = command.position
+        if position is not None and is_foreign(self._log, position, self._reply(position)):
+            return False
+        _, written_end = self._controller.heartbeat(command)
+        self._release_ready()
+        return written_end is None
 
     async def _heartbeat(self, command: BrokerHeartbeat) -> bool:
         """Decide a broker's heartbeat, wait for what it leads to, and return whether the broker may end its process."""
@@ -102,12 +170,177 @@ class FetchService(AppliedListener):
             # parts now, and messages between them.
             await asyncio.sleep(0)
             decision, written_end = controller.heartbeat(command)
-        for broker_id in controller.sessions.ready_to_go(controller.tip):
-            self._release(broker_id)
+        self._release_ready()
         if written_end is not None:
             await controller.settled(written_end, request_id=None, wrote=False)
         answered = decision.outcome
         return isinstance(answered, HeartbeatAnswered) and answered.should_shut_down
+
+    def _evaluate(self, poll: Poll) -> None:
+        """Park a poll for which there is nothing, and have any other answered.
+
+        Raises:
+            NotController: this node stopped being active meanwhile.
+            ThrottlingQuotaExceeded: too many observers wait.
+        """
+        if not self._controller.is_active:
+            raise self._controller.not_controller()
+        timing, request = self._settings.timing, poll.request
+        until_ms = poll.arrived_ms + min(request.max_wait_ms, timing.max_wait_ms)
+        if poll.should_shut_down or until_ms <= self._now_ms() or self._reply(request.position) is not None:
+            self._have_news([poll])
+            return
+        if not poll.is_observer:
+            self._release(request.broker_id)
+        elif self._waiting.observers >= limits.PARKED_OBSERVERS_MAX:
+            raise ThrottlingQuotaExceeded(f"{limits.PARKED_OBSERVERS_MAX} observers wait here already")
+        poll.waits_at = self._log.end_offset
+        self._waiting.park(poll, until_ms=until_ms)
+
+    # --- what ends the wait
+
+    def on_applied(self, batch: RecordBatch, frame: bytes, image: MetadataImage, delta: Delta) -> None:  # noqa: ARG002 (the listener's signature)
+        if self._waking is None and len(self._waiting):
+            rest_ms = self._woken_at_ms + limits.FETCH_COALESCE_MS - self._now_ms()
+            self._waking = asyncio.get_running_loop().call_later(max(rest_ms, 0) / 1000, self._wake)
+
+    def _wake(self) -> None:
+        self._waking = None
+        self._woken_at_ms = self._now_ms()
+        self._have_news(self._waiting.take_before(self._log.end_offset))
+
+    def _release_ready(self) -> None:
+        """Have brokers answered that wait to stop and may by now."""
+        for broker_id in self._controller.sessions.ready_to_go(self._controller.tip):
+            self._release(broker_id)
+
+    def _release(self, broker_id: BrokerId) -> None:
+        """Answer a broker's parked poll now, so that its next one is heard."""
+        parked = self._waiting.of_broker(broker_id)
+        if parked is not None:
+            self._waiting.take(parked)
+            self._have_news([parked], first=True)
+
+    def on_activity(self, *, active: bool) -> None:
+        if not active:
+            self._refuse(self._waiting.take_all())
+
+    def _have_news(self, polls: list[Poll], *, first: bool = False) -> None:
+        """Have polls answered as soon as leadership is proved for them; `first`: before those that are due already."""
+        for poll in polls:
+            if not poll.is_proved and self._log.end_offset <= poll.arrived_end:
+                self._unproved.append(poll)
+            elif first:
+                self._due.appendleft(poll)
+            else:
+                self._due.append(poll)
+        if self._unproved:
+            self._has_unproved.set()
+        self._slices.wake()
+
+    async def run(self) -> None:
+        """Prove leadership for polls until cancelled: one round of probes for all who wait for one when it begins."""
+        polls: list[Poll] = []
+        try:
+            while True:
+                await self._has_unproved.wait()
+                self._has_unproved.clear()
+                polls = self._take_unproved()
+                try:
+                    await self._controller.raft.read_index()
+                except NotController:
+                    self._refuse(polls)
+                else:
+                    for poll in polls:
+                        poll.is_proved = True
+                    self._have_news(polls)
+                polls = []
+        finally:
+            self._refuse([*polls, *self._unproved])
+
+    def _take_unproved(self) -> list[Poll]:
+        """Take the polls that the next round may count for; those that arrive while it runs wait for another."""
+        polls, self._unproved = self._unproved, []
+        return polls
+
+    def _refuse(self, polls: list[Poll]) -> None:
+        self._refused.extend(polls)
+        self._slices.wake()
+
+    # --- answers
+
+    def _next_piece(self) -> bool:
+        """Answer one poll that is due, or else hear one that arrived; answer False if there is neither."""
+        if self._refused:
+            self._finish(self._refused.popleft(), self._controller.not_controller())
+        elif self._due:
+            self._deliver(self._due.popleft())
+        elif self._arrivals:
+            self._arrivals.popleft()()
+        else:
+            return False
+        return True
+
+    def _deliver(self, poll: Poll) -> None:
+        """Answer a poll with what holds now: while it waited, the log may have been shortened, and a snapshot replaced."""
+        controller, request = self._controller, poll.request
+        if poll.is_over:
+            return
+        if not controller.is_active:
+            self._finish(poll, controller.not_controller())
+            return
+        if poll.should_shut_down and controller.is_fenced(request.broker_id, request.broker_epoch):
+            # A clean stop leaves nothing to wait for: the id is free for the next process at once. Unless a poll that it
+            # had sent before came late, and unfenced it meanwhile: then its session must run out.
+            controller.sessions.forget(request.broker_id, request.broker_epoch)
+        try:
+            outcome: bytes | MetadataError = self._answer(poll)
+        except MetadataError as error:
+            outcome = error
+        self._finish(poll, outcome)
+
+    def _finish(self, poll: Poll, outcome: bytes | MetadataError) -> None:
+        self._under_way.pop(poll, None)
+        poll.finish(outcome)
+
+    def _answer(self, poll: Poll) -> bytes:
+        """Return the body for a poll: encoded once for all that are at one position in one state, while nothing changes."""
+        controller, log, request = self._controller, self._log, poll.request
+        image, snapshot = controller.committed, self._newest_snapshot()
+        holds_at = (log.end_offset, log.log_start_offset, image.controller_epoch, snapshot)
+        if holds_at != self._answers_hold_at or self._answers_bytes > limits.FETCH_ANSWERS_KEPT_BYTES:
+            self._answers.clear()
+            self._answers_hold_at, self._answers_bytes = holds_at, 0
+        state = self._state(request, image)
+        key = same_answer(request, state, should_shut_down=poll.should_shut_down)
+        known = self._answers.get(key)
+        if known is None:
+            reply = self._reply(request.position)
+            frames = b""
+            if isinstance(reply, SendDelta):
+                frames = log.read(reply.from_offset, max_bytes=request.bytes_wanted)
+            body = self._encoded(reply, state, frames, should_shut_down=poll.should_shut_down)
+            known = self._answers[key] = body, len(frames)
+            self._answers_bytes += len(body)
+        controller.metrics.fetch_bytes.inc(known[1])
+        return known[0]
+
+    def _encoded(
+        self, reply: Reply | None, state: BrokerState | None, frames: bytes, *, should_shut_down: bool
+    ) -> bytes:
+        kind = {SendImage: FetchKind.IMAGE, SendDiverging: FetchKind.DIVERGING}
+        answer = FetchAnswer(
+            kind=kind.get(type(reply), FetchKind.DELTA),
+            high_watermark=self._log.end_offset,
+            log_start_offset=self._log.log_start_offset,
+            controller_id=self._settings.node_id,
+            controller_epoch=self._controller.committed.controller_epoch,
+            broker_state=state,
+            should_shut_down=should_shut_down,
+            snapshot=reply.offer if isinstance(reply, SendImage) else None,
+            diverging=reply.diverging if isinstance(reply, SendDiverging) else None,
+        )
+        return encode_fetch_body(answer, frames)
 
     def _reply(self, position: FollowerPosition) -> Reply | None:
         return reply_to(
@@ -118,33 +351,6 @@ class FetchService(AppliedListener):
             delta_bytes_behind=self._log.bytes_total,
         )
 
-    def _answer(
-        self,
-        request: FetchRequest,
-        reply: Reply | None,
-        *,
-        should_shut_down: bool,
-    ) -> bytes:
-        controller = self._controller
-        image = controller.committed
-        frames = b""
-        if isinstance(reply, SendDelta):
-            frames = self._frames(reply.from_offset, request.bytes_wanted)
-        controller.metrics.fetch_bytes.inc(len(frames))
-        kind = {SendImage: FetchKind.IMAGE, SendDiverging: FetchKind.DIVERGING}
-        answer = FetchAnswer(
-            kind=kind.get(type(reply), FetchKind.DELTA),
-            high_watermark=self._log.end_offset,
-            log_start_offset=self._log.log_start_offset,
-            controller_id=self._settings.node_id,
-            controller_epoch=image.controller_epoch,
-            broker_state=self._state(request, image),
-            should_shut_down=should_shut_down,
-            snapshot=reply.offer if isinstance(reply, SendImage) else None,
-            diverging=reply.diverging if isinstance(reply, SendDiverging) else None,
-        )
-        return encode_fetch_body(answer, frames)
-
     def _state(self, request: FetchRequest, image: MetadataImage) -> BrokerState | None:
         """Return what a broker that polls is, so never OFFLINE; None for an observer, and for one removed meanwhile."""
         broker = image.brokers.get(request.broker_id)
@@ -152,61 +358,19 @@ class FetchService(AppliedListener):
             return None
         return state_of(image, request.broker_id, has_session=True)
 
-    def _frames(self, from_offset: int, max_bytes: int) -> bytes:
-        """Read once for all polls that one commit wakes: they wait at the same offset and get the same bytes."""
-        key = (from_offset, max_bytes, self._log.end_offset)
-        if self._last_read[:3] != key:
-            self._last_read = (*key, self._log.read(from_offset, max_bytes=max_bytes))
-        return self._last_read[3]
 
-    # --- parking
+def same_answer(
+    request: FetchRequest, state: BrokerState | None, *, should_shut_down: bool
+) -> tuple[object, ...]:
+    """Return what is equal for polls that get the same bytes while the log and the epoch stay as they are."""
+    at = (request.fetch_offset, request.last_epoch, request.last_crc)
+    return (at, request.bytes_wanted, state, should_shut_down)
 
-    async def _park(self, request: FetchRequest, until_ms: int) -> None:
-        """Wait for a commit, for a change of this broker's state, or for the deadline.
 
-        Raises:
-            NotController: this node stopped being active meanwhile.
-        """
-        with self._parked(request) as woken:
-            wait_ms = until_ms - self._now_ms()
-            if wait_ms > 0:
-                await asyncio.wait([woken], timeout=wait_ms / 1000)
-            if woken.done():
-                woken.result()
-
-    @contextlib.contextmanager
-    def _parked(self, request: FetchRequest) -> Iterator[asyncio.Future[bool]]:
-        woken: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        if request.broker_id == OBSERVER:
-            if len(self._observers) >= limits.PARKED_OBSERVERS_MAX:
-                raise ThrottlingQuotaExceeded(f"{limits.PARKED_OBSERVERS_MAX} observers wait here already")
-            self._observers.add(woken)
-        else:
-            self._release(request.broker_id)
-            self._brokers[request.broker_id] = woken
-        try:
-            yield woken
-        finally:
-            woken.cancel()
-            self._observers.discard(woken)
-            if self._brokers.get(request.broker_id) is woken:
-                del self._brokers[request.broker_id]
-
-    def _release(self, broker_id: BrokerId) -> None:
-        """Answer a broker's parked poll now, so that its next one is heard."""
-        parked = self._brokers.get(broker_id)
-        if parked is not None and not parked.done():
-            parked.set_result(False)
-
-    def _everyone(self) -> list[asyncio.Future[bool]]:
-        return [future for future in (*self._brokers.values(), *self._observers) if not future.done()]
-
-    def on_applied(self, batch: RecordBatch, frame: bytes, image: MetadataImage, delta: Delta) -> None:  # noqa: ARG002 (the listener's signature)
-        for future in self._everyone():
-            future.set_result(True)
-
-    def on_activity(self, *, active: bool) -> None:
-        if active:
-            return
-        for future in self._everyone():
-            future.set_exception(self._controller.not_controller())
+def _settle(answered: "asyncio.Future[bytes]", outcome: bytes | MetadataError) -> None:
+    if answered.done():
+        return
+    if isinstance(outcome, bytes):
+        answered.set_result(outcome)
+    else:
+        answered.set_exception(outcome)

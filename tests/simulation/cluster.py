@@ -322,6 +322,7 @@ class SimulatedController(Controller):
         if self.is_running:
             assert self.node.log is not None
             self.attach(self.node.log, [self.committed_log, self.keeper, self.fetches, _Watcher(self)])
+            self.node.spawn(self.fetches.run)
             self.node.spawn(self.keeper.run)
             self.node.spawn(self.keeper.count)
             self.node.spawn(self._check_sessions)
@@ -361,8 +362,8 @@ class SimulatedController(Controller):
         for waiter in self._waiters:
             if not waiter.future.done():
                 waiter.future.set_exception(reset)
-        for parked in self.fetches._everyone():
-            parked.set_exception(reset)
+        for poll in self.fetches.under_way:
+            poll.finish(reset)  # type: ignore[arg-type]  # not from the controller: its process is gone
 
 
 class _Watcher(AppliedListener):

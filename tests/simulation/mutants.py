@@ -283,6 +283,22 @@ def _fetches_at_once(original: Any) -> Any:
     return init
 
 
+def _forgets_the_last(original: Any) -> Any:
+    def take_before(waiting: Any, end_offset: int) -> Any:
+        return original(waiting, end_offset)[:-1]
+
+    return take_before
+
+
+def _runs_one_slice(_original: Any) -> Any:
+    def run(slices: Any) -> None:
+        slices._is_due = False
+        for _ in range(slices.pieces_max):
+            slices._step()
+
+    return run
+
+
 def _forgets_snapshots(original: Any) -> Any:
     def check(data: Path, **facts: Any) -> None:
         original(data, **(facts | {"has_snapshots": False}))
@@ -669,6 +685,36 @@ MUTANTS: Final = (
         "quorum.fetch.service:FetchService.__init__",
         _fetches_at_once,
         Directed(f"{_FETCH_TESTS}::test_news_at_hand_is_answered_only_with_proof_of_leadership"),
+    ),
+    Mutant(
+        "proved-before",
+        "a round of probes renews brokers whose polls arrived after it began",
+        "quorum.fetch.service:FetchService._take_unproved",
+        lambda _: lambda service: service._unproved,
+        Directed(f"{_FETCH_TESTS}::test_a_round_of_probes_counts_for_those_alone_that_arrived_before_it"),
+    ),
+    Mutant(
+        "poll-forgotten",
+        "a commit wakes all parked polls but the last",
+        "quorum.fetch.waiting:WaitingPolls.take_before",
+        _forgets_the_last,
+        Directed(f"{_FETCH_TESTS}::test_no_poll_is_forgotten"),
+    ),
+    Mutant(
+        "slice-forgotten",
+        "polls that one slice does not reach are left until something else happens",
+        "quorum.fetch.slices:Slices._run",
+        _runs_one_slice,
+        Directed(f"{_FETCH_TESTS}::test_no_poll_is_forgotten"),
+    ),
+    Mutant(
+        "shared-state",
+        "a fenced broker gets the answer of one that is online",
+        "quorum.fetch.service:same_answer",
+        lambda original: lambda request, _state, **told: original(request, None, **told),
+        Directed(
+            f"{_FETCH_TESTS}::test_polls_at_one_position_share_their_bytes_and_those_in_another_state_do_not"
+        ),
     ),
     Mutant(
         "trim-first",

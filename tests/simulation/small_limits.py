@@ -9,13 +9,17 @@ from typing import Final
 from unittest.mock import patch
 
 import metadata_log.image.results
-from metadata_log.limits import RECORDS_PER_PART_MAX, REQUEST_RESULTS_MAX
+from metadata_log.limits import FETCH_SLICE_POLLS, RECORDS_PER_PART_MAX, REQUEST_RESULTS_MAX
 from quorum.controller import Controller
+from quorum.fetch.slices import Slices
 
 RECORDS_PER_PART: Final = (3, 10, RECORDS_PER_PART_MAX)
 """Long changes (a fencing, a controlled shutdown, elections) are made in parts of so many records."""
 REQUEST_RESULTS: Final = (2_000, REQUEST_RESULTS_MAX)
 """So many answers are kept for repetitions; 2,000 are 40 s of a life's writes, and nobody repeats for so long."""
+
+POLLS_PER_SLICE: Final = (1, 2, FETCH_SLICE_POLLS)
+"""Polls are answered in slices of so many."""
 
 
 @contextmanager
@@ -23,7 +27,9 @@ def small_limits(seed: int) -> Iterator[None]:
     """Draw the limits of the life with this seed, and keep to them for a while."""
     rng = random.Random(seed ^ 0x11317)
     per_part, results = rng.choice(RECORDS_PER_PART), rng.choice(REQUEST_RESULTS)
+    per_slice = rng.choice(POLLS_PER_SLICE)
     with ExitStack() as patched:
         patched.enter_context(patch.object(Controller, "records_per_part_max", per_part))
+        patched.enter_context(patch.object(Slices, "pieces_max", per_slice))
         patched.enter_context(patch.object(metadata_log.image.results, "REQUEST_RESULTS_MAX", results))
         yield

@@ -1,6 +1,7 @@
 """MetadataFetch over a model of Raft: what is proved before an answer, who is parked, and what wakes them."""
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import msgpack
 import pytest
 from msgspec.structs import replace
 
+from metadata_log import limits
 from metadata_log.errors import NotController
 from metadata_log.ids import BrokerId, NodeId
 from metadata_log.limits import FETCH_BYTES_MAX
@@ -18,6 +20,7 @@ from quorum.controller import TURN_MS, Controller
 from quorum.decide.decision import Decision
 from quorum.decide.registry import decide
 from quorum.fetch.service import FetchService
+from quorum.fetch.slices import Slices
 from quorum.log.committed_log import CommittedLog
 from tests.unit.quorum.test_controller import (
     CLUSTER,
@@ -59,6 +62,7 @@ class FetchLab(Lab):
         self.services: dict[int, FetchService] = {}
         self.logs: dict[int, CommittedLog] = {}
         self.offer: SnapshotOffer | None = None
+        self.running: list[asyncio.Task[None]] = []
         for node_id, controller in self.controllers.items():
             # So small that each frame has a file of its own.
             segments = SegmentedLog.open(directory / str(node_id), segment_bytes=1)
@@ -80,13 +84,25 @@ class FetchLab(Lab):
             request, last_epoch=image.controller_epoch, last_crc=image.last_crc, max_wait_ms=60_000
         )
 
+    async def fetch_now(self, request: FetchRequest) -> bytes:
+        """Poll controller 1, and commit what that leads to."""
+        fetch = self.fetch(1, request)
+        await spin()
+        self.quorum.commit()
+        return await fetch
+
     def fetch(self, node_id: int, request: FetchRequest) -> "asyncio.Task[bytes]":
         return asyncio.create_task(self.services[node_id].fetch(request))
 
 
 def run(directory: Path, story: Callable[[FetchLab], Awaitable[None]]) -> None:
     async def main() -> None:
-        await story(FetchLab(directory))
+        lab = FetchLab(directory)
+        async with asyncio.TaskGroup() as group:
+            lab.running = [group.create_task(service.run()) for service in lab.services.values()]
+            await story(lab)
+            for task in lab.running:
+                task.cancel()
 
     asyncio.run(main())
 
@@ -378,5 +394,138 @@ def test_a_clean_stop_ends_the_session_and_is_not_parked(tmp_path: Path) -> None
         lab.quorum.commit()
         assert header(await fetch)["should_shut_down"] is True
         assert not controller.sessions.has_session(BrokerId(11), epoch, now_ms=lab.now_ms)
+
+    run(tmp_path, story)
+
+
+def test_a_round_of_probes_counts_for_those_alone_that_arrived_before_it(tmp_path: Path) -> None:
+    async def story(lab: FetchLab) -> None:
+        controller = lab.lead(1)
+        epochs = {broker_id: await online(lab, controller, broker_id) for broker_id in (11, 12)}
+        raft = lab.quorum.nodes[NodeId(1)]
+        raft.hold_reads = True
+        requests = [replace(lab.at_end(controller, *broker), max_wait_ms=0) for broker in epochs.items()]
+        first = lab.fetch(1, requests[0])
+        await spin()
+        second = lab.fetch(1, requests[1])
+        await spin()
+        raft.answer_reads()
+        await first
+        await spin()
+        assert not second.done(), "the round had begun before this poll arrived"
+        raft.answer_reads()
+        await second
+
+    run(tmp_path, story)
+
+
+def test_polls_at_one_position_share_their_bytes_and_those_in_another_state_do_not(tmp_path: Path) -> None:
+    async def story(lab: FetchLab) -> None:
+        controller = lab.lead(1)
+        epochs = {broker_id: await online(lab, controller, broker_id) for broker_id in (11, 12, 13)}
+        await lab.fetch_now(replace(lab.at_end(controller, 13, epochs[13]), want_fence=True))
+        fetches = [lab.fetch(1, lab.at_end(controller, 11, epochs[11]))]
+        fetches.append(lab.fetch(1, lab.at_end(controller, 12, epochs[12])))
+        # This broker claims to have applied nothing, and so stays fenced.
+        fetches.append(lab.fetch(1, replace(lab.at_end(controller, 13, epochs[13]), applied_offset=0)))
+        await spin()
+        assert lab.services[1].parked == 3
+        await lab.write(controller, setting("1"))
+        bodies = [await fetch for fetch in fetches]
+        assert bodies[0] is bodies[1]
+        states = [header(body)["broker_state"] for body in bodies]
+        assert states == ["ONLINE", "ONLINE", "FENCED"]
+
+    run(tmp_path, story)
+
+
+def test_commits_in_quick_succession_are_one_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(lab: FetchLab) -> None:
+        controller = lab.lead(1)
+        epoch = await online(lab, controller, 11)
+        first = lab.fetch(1, lab.at_end(controller, 11, epoch))
+        await spin()
+        await lab.write(controller, setting("1"))
+        await first
+        monkeypatch.setattr(limits, "FETCH_COALESCE_MS", 60_000)
+        fetch = lab.fetch(1, lab.at_end(controller, 11, epoch))
+        await spin()
+        await lab.write(controller, setting("2"))
+        await lab.write(controller, setting("3"))
+        await spin()
+        assert not fetch.done(), "the clock stands still, so the commit before was just now"
+        lab.services[1]._wake()
+        assert header(await fetch)["high_watermark"] == controller.committed.end_offset
+
+    run(tmp_path, story)
+
+
+def test_a_poll_whose_client_is_gone_leaves_nothing_behind(tmp_path: Path) -> None:
+    async def story(lab: FetchLab) -> None:
+        controller = lab.lead(1)
+        epoch = await online(lab, controller, 11)
+        fetch = lab.fetch(1, lab.at_end(controller, 11, epoch))
+        await spin()
+        fetch.cancel()
+        await spin()
+        assert (lab.services[1].parked, lab.services[1].under_way) == (0, [])
+        await lab.write(controller, setting("1"))
+
+    run(tmp_path, story)
+
+
+def test_a_controller_that_stops_refuses_polls_that_no_round_will_prove(tmp_path: Path) -> None:
+    async def story(lab: FetchLab) -> None:
+        controller = lab.lead(1)
+        epoch = await online(lab, controller, 11)
+        lab.quorum.nodes[NodeId(1)].hold_reads = True
+        fetch = lab.fetch(1, replace(lab.at_end(controller, 11, epoch), max_wait_ms=0))
+        await spin()
+        lab.running[0].cancel()
+        with pytest.raises(NotController):
+            await fetch
+
+    run(tmp_path, story)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_poll_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Polls arrive while commits, changes of leadership and slices of one or two polls go on: each has an outcome."""
+    rng = random.Random(seed)
+    monkeypatch.setattr(Slices, "pieces_max", rng.choice((1, 2)))
+
+    async def story(lab: FetchLab) -> None:
+        controller = lab.lead(1)
+        epochs = {broker_id: await online(lab, controller, broker_id) for broker_id in range(11, 17)}
+        fetches: list[tuple[int, asyncio.Task[bytes]]] = []
+        for step in range(120):
+            match rng.choice(("poll", "poll", "observe", "commit", "commit", "pass", "depose", "gone")):
+                case "poll" if controller.is_active:
+                    broker = rng.choice(list(epochs.items()))
+                    request = lab.at_end(controller, *broker)
+                    fetches.append((request.fetch_offset, lab.fetch(1, request)))
+                case "observe" if controller.is_active:
+                    request = lab.at_end(controller, -1, -1)
+                    fetches.append((request.fetch_offset, lab.fetch(1, request)))
+                case "commit" if controller.is_active:
+                    await lab.write(controller, setting(str(step)))
+                case "depose" if rng.random() < 0.2:
+                    lab.quorum.depose()
+                    lab.lead(1)
+                case "gone" if fetches:
+                    rng.choice(fetches)[1].cancel()
+                case _:
+                    await asyncio.sleep(rng.choice((0, 0.001)))
+        await spin()
+        await lab.write(controller, setting("last"))
+        async with asyncio.timeout(20):
+            outcomes = await asyncio.gather(*(fetch for _, fetch in fetches), return_exceptions=True)
+        for (offset, _), outcome in zip(fetches, outcomes, strict=True):
+            if isinstance(outcome, bytes):
+                assert header(outcome)["high_watermark"] >= offset  # type: ignore[operator]
+            else:
+                assert isinstance(outcome, NotController | asyncio.CancelledError)
+        assert any(isinstance(outcome, bytes) for outcome in outcomes)
+        assert (lab.services[1].parked, lab.services[1].under_way) == (0, [])
 
     run(tmp_path, story)
