@@ -47,6 +47,7 @@ from quorum.controller import Controller
 from quorum.fetch.service import FetchService
 from quorum.http.app import application
 from quorum.http.door import Door
+from quorum.http.poll_connection import poll_connections
 from quorum.log.committed_log import CommittedLog
 from quorum.log.completion import complete_log, covered_offset
 from quorum.log.repair import LogRepair
@@ -283,7 +284,9 @@ class _Node:
         try:
             await self.snapshot_fetch.hash_all()
             await self.transport.listen()
-            listener = await listen(runner, door.error, self.settings.listen_http)
+            listener = await listen(
+                runner, door.error, self.settings.listen_http, connection_of=poll_connections(door)
+            )
             self._report_started(text_log)
             try:
                 await self._run_tasks()

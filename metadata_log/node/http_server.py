@@ -6,6 +6,7 @@ import math
 import os
 import resource
 import socket
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Final
 
@@ -116,8 +117,16 @@ class _RefusalLog:
         self._count = 0
 
 
-async def listen(runner: web.AppRunner, answer: Answer, address: tuple[str, int]) -> asyncio.Server:
+async def listen(
+    runner: web.AppRunner,
+    answer: Answer,
+    address: tuple[str, int],
+    *,
+    connection_of: Callable[[web.Server], NamedErrors] | None = None,
+) -> asyncio.Server:
     """Serve a node's application on an address. The bound on connections leaves the node the files it needs.
+
+    `connection_of` makes the protocol of each connection, if it is to be another than NamedErrors.
 
     Raises:
         CannotListen: the address is in use or not ours.
@@ -133,6 +142,8 @@ async def listen(runner: web.AppRunner, answer: Answer, address: tuple[str, int]
         if len(server.connections) >= connections_max:
             refusals.refused(connections_max)
             return _Refused()
+        if connection_of is not None:
+            return connection_of(server)
         return NamedErrors(server, answer, silence_max_s=limits.HTTP_BODY_TIMEOUT_MS / 1000)
 
     try:

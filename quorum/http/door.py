@@ -51,6 +51,11 @@ class Door:
 
     def error(self, request: web.BaseRequest, error: MetadataError) -> web.Response:
         """Return the answer that reports an error."""
+        status, headers = self.refusal(error)
+        return encoded(request, self.error_body(error), status=status, headers=headers)
+
+    def refusal(self, error: MetadataError) -> tuple[int, dict[str, str]]:
+        """Return the status and the headers of the answer that reports an error."""
         status = status_of(error)
         headers = self.headers()
         if isinstance(error, NotController):
@@ -60,7 +65,7 @@ class Door:
                 headers["Retry-After"] = "1"
             else:
                 headers["X-Controller"] = str(url)
-        return encoded(request, self.error_body(error), status=status, headers=headers)
+        return status, headers
 
     def error_body(self, error: MetadataError) -> dict[str, Any]:
         leader_id = self.controller.leader_hint

@@ -1,0 +1,287 @@
+"""Edge: a connection on which polls are answered without a task, a request and a response of aiohttp for each.
+
+aiohttp spends several times as much on a poll as the poll itself takes. So a poll in the one form that clients send (one
+whole request, plain headers, msgpack) is read and answered here, with bytes that all polls with the same answer share.
+Everything else goes to aiohttp unread: other requests, polls in any other form, polls that need a task, refusals at arrival.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Final
+
+from aiohttp import web
+from aiohttp.helpers import rfc822_formatted_time
+from aiohttp.http import SERVER_SOFTWARE
+
+from metadata_log.errors import Fault, MetadataError
+from metadata_log.limits import HTTP_BODY_TIMEOUT_MS
+from metadata_log.node.http_answers import MSGPACK, packed
+from metadata_log.node.http_server import NamedErrors
+from metadata_log.wire.bodies import unpack
+from metadata_log.wire.fetch import SESSION_TIMEOUT_HEADER, FetchRequest
+from quorum.fetch.waiting import Poll
+from quorum.http.door import Door
+
+PATH: Final = "/v1/metadata/fetch"
+_POLL_LINE: Final = f"POST {PATH} HTTP/1.1".encode()
+_REQUEST_LINE: Final = re.compile(rb"[A-Z]+ /[!-~]* HTTP/1\.1")
+_HEADER: Final = re.compile(rb"([A-Za-z-]+): ?([ -~]*)")
+_PLAIN_HEADERS: Final = {
+    b"host",
+    b"content-type",
+    b"content-length",
+    b"accept",
+    b"accept-encoding",
+    b"user-agent",
+}
+HEAD_BYTES_MAX: Final = 2_048
+POLL_BYTES_MAX: Final = 16 * 1024
+HEADS_KEPT: Final = 1_000
+REQUESTS_KEPT: Final = 256
+RENDERED_KEPT: Final = 16
+RENDERED_BYTES_MAX: Final = 256 * 1024
+EARLY_BYTES_MAX: Final = 64 * 1024
+"""What a client may send while its poll waits; it is read on once the poll is answered."""
+
+
+class Head:
+    """What the head of a request says, as far as it matters here."""
+
+    __slots__ = ("body_bytes", "is_poll")
+
+    def __init__(self, body_bytes: int, *, is_poll: bool) -> None:
+        self.body_bytes = body_bytes
+        self.is_poll = is_poll
+
+
+def read_head(head: bytes) -> Head | None:
+    """Return what a head says, up to its empty line; None unless its form is plain and its body's length is certain."""
+    if (
+        len(head) > HEAD_BYTES_MAX
+        or head.count(b"\r\n") != head.count(b"\n")
+        or head.count(b"\r") != head.count(b"\n")
+    ):
+        return None
+    line, *lines = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
+    headers: dict[bytes, bytes] = {}
+    for each in lines:
+        matched = _HEADER.fullmatch(each)
+        if matched is None or matched[1].lower() in headers:
+            return None
+        headers[matched[1].lower()] = matched[2].strip()
+    length = headers.get(b"content-length", b"0")
+    framed_otherwise = headers.keys() & {b"transfer-encoding", b"upgrade", b"expect", b"connection"}
+    if framed_otherwise or not _REQUEST_LINE.fullmatch(line) or not (length.isdigit() and len(length) < 8):
+        return None
+    is_poll = (
+        line == _POLL_LINE
+        and headers.keys() <= _PLAIN_HEADERS
+        and b"host" in headers
+        and headers.get(b"content-type") == MSGPACK.encode()
+        and headers.get(b"accept", MSGPACK.encode()) in (MSGPACK.encode(), b"*/*")
+    )
+    return Head(int(length), is_poll=is_poll)
+
+
+class PollAnswers:
+    """What the connections of one controller share: heads and polls that were read, answers that were rendered."""
+
+    def __init__(self, door: Door) -> None:
+        self.door = door
+        self.fetches = door.fetches
+        self._heads: dict[bytes, Head | None] = {}
+        self._requests: dict[bytes, FetchRequest] = {}
+        self._rendered: dict[bytes, bytes] = {}
+        """Responses by their bodies, as long as `_rendered_at` holds."""
+        self._rendered_at: tuple[object, ...] = ()
+
+    def head(self, head: bytes) -> Head | None:
+        try:
+            return self._heads[head]
+        except KeyError:
+            if len(self._heads) >= HEADS_KEPT:
+                self._heads.clear()
+            read = self._heads[head] = read_head(head)
+            return read
+
+    def request(self, body: bytes) -> FetchRequest:
+        """Return the poll in a body. Observers at one position send the same bytes.
+
+        Raises:
+            InvalidRequest: as `FetchRequest.from_map`.
+        """
+        known = self._requests.get(body)
+        if known is None:
+            if len(self._requests) >= REQUESTS_KEPT:
+                self._requests.clear()
+            known = self._requests[body] = FetchRequest.from_map(unpack(body))
+        return known
+
+    def rendered(self, outcome: bytes | MetadataError) -> bytes:
+        """Return the whole response; polls with the same body get the same bytes."""
+        door = self.door
+        if isinstance(outcome, MetadataError):
+            if isinstance(outcome, Fault):
+                door.on_fault(outcome)
+            status, headers = door.refusal(outcome)
+            return _response(status, headers, packed(door.error_body(outcome)))
+        committed = door.controller.committed
+        holds_at = (committed.end_offset, committed.controller_epoch, rfc822_formatted_time())
+        if holds_at != self._rendered_at or len(self._rendered) >= RENDERED_KEPT:
+            self._rendered.clear()
+            self._rendered_at = holds_at
+        known = self._rendered.get(outcome)
+        if known is None:
+            session_timeout = {SESSION_TIMEOUT_HEADER: str(door.settings.timing.session_timeout_ms)}
+            known = _response(200, door.headers() | session_timeout, outcome)
+            if len(known) <= RENDERED_BYTES_MAX:
+                self._rendered[outcome] = known
+        return known
+
+
+def _response(status: int, headers: dict[str, str], body: bytes) -> bytes:
+    """Return a response as aiohttp would send it."""
+    lines = [
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
+        *(f"{name}: {value}" for name, value in headers.items()),
+    ]
+    lines += [
+        f"Content-Type: {MSGPACK}",
+        f"Content-Length: {len(body)}",
+        f"Date: {rfc822_formatted_time()}",
+        f"Server: {SERVER_SOFTWARE}",
+    ]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+class PollConnection(NamedErrors):
+    """Reads polls before aiohttp does, where it is certain that a request begins; all else passes to aiohttp.
+
+    `_begins_request` is lost for ever with the first bytes that are not exactly one whole request: where the next one
+    begins is known to aiohttp's parser alone from then on.
+    """
+
+    __slots__ = ("_answers", "_begins_request", "_early", "_is_busy", "_over", "_poll", "_received")
+
+    def __init__(self, server: web.Server, answers: PollAnswers, *, silence_max_s: float) -> None:
+        super().__init__(server, answers.door.error, silence_max_s=silence_max_s)
+        self._answers = answers
+        self._begins_request = True
+        self._is_busy = False
+        """A poll has been read here and is not answered yet."""
+        self._poll: Poll | None = None
+        self._received = b""
+        """The poll's bytes, for aiohttp if it has to take over."""
+        self._early = b""
+        self._over: asyncio.Future[None] | None = None
+
+    def data_received(self, data: bytes) -> None:
+        if not data:  # aiohttp goes on with what its parser holds
+            super().data_received(data)
+            return
+        if self._is_busy:
+            self._early += data
+            if len(self._early) > EARLY_BYTES_MAX:
+                self._pause_transport_reading()
+            return
+        head = self._one_request(data) if self._begins_request else None
+        if head is None:
+            self._begins_request = False
+        elif head.is_poll and self._is_idle():
+            self._is_busy, self._received = True, data
+            fetches = self._answers.fetches
+            if fetches.is_delivering:
+                fetches.admit_later(self._take)
+            else:
+                self._take()
+            return
+        super().data_received(data)
+
+    def _one_request(self, data: bytes) -> Head | None:
+        """Return the head of the request that these bytes are; None if they are not one, or of unusual form."""
+        end = data.find(b"\r\n\r\n") + 4
+        if end < 4:
+            return None
+        head = self._answers.head(data[:end])
+        return head if head is not None and len(data) == end + head.body_bytes else None
+
+    def _is_idle(self) -> bool:
+        """Whether aiohttp waits for the next request, and the client takes what it is sent."""
+        waiter = self._waiter
+        return (
+            waiter is not None
+            and not (waiter.done() or self._messages or self._close or self._force_close)
+            and not self.writing_paused
+        )
+
+    def _take(self) -> None:
+        """Have the poll evaluated; aiohttp takes over if it needs a task, or is refused at once."""
+        if self.transport is None or not self._is_idle():
+            self._hand_over()
+            return
+        answers, data = self._answers, self._received
+        if len(data) <= POLL_BYTES_MAX:
+            try:
+                request = answers.request(data[data.find(b"\r\n\r\n") + 4 :])
+                self._poll = answers.fetches.take(request, self._answered)
+            except MetadataError:
+                self._poll = None
+        if self._poll is None:
+            self._hand_over()
+            return
+        # While a poll waits, the connection is not silent by the client's fault.
+        max_wait_s = answers.door.settings.timing.max_wait_ms / 1000
+        self._next_keepalive_close_time = self._loop.time() + max_wait_s + self.keepalive_timeout
+
+    def _hand_over(self) -> None:
+        self._is_busy = False
+        data, self._received = self._received + self._early, b""
+        if self._early:
+            self._early, self._begins_request = b"", False
+            self._resume_transport_reading()
+        if self.transport is not None:
+            super().data_received(data)
+
+    def _answered(self, outcome: bytes | MetadataError) -> None:
+        self._poll = None
+        transport = self.transport
+        if transport is not None and not transport.is_closing():
+            transport.write(self._answers.rendered(outcome))
+            self._next_keepalive_close_time = self._loop.time() + self.keepalive_timeout
+        self._is_busy, self._received = False, b""
+        if self._over is not None and not self._over.done():
+            self._over.set_result(None)
+        if self._early:
+            self._is_busy = True
+            self._answers.fetches.admit_later(self._go_on)
+
+    def _go_on(self) -> None:
+        """Read what the client sent while its poll waited."""
+        self._is_busy = False
+        early, self._early = self._early, b""
+        if self.transport is not None:
+            self._resume_transport_reading()
+            self.data_received(early)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        if self._poll is not None:
+            self._answers.fetches.give_up(self._poll)
+            self._poll = None
+        if self._over is not None and not self._over.done():
+            self._over.set_result(None)
+        super().connection_lost(exc)
+
+    async def shutdown(self, timeout: float | None = 15.0) -> None:  # noqa: ASYNC109 aiohttp's signature
+        """Close the connection once its poll is answered."""
+        if self._poll is not None:
+            self._over = self._loop.create_future()
+            await asyncio.wait([self._over], timeout=timeout)
+        await super().shutdown(timeout)
+
+
+def poll_connections(door: Door) -> Callable[[web.Server], PollConnection]:
+    """Return what makes the protocol of each connection to a controller."""
+    answers = PollAnswers(door)
+    return lambda server: PollConnection(server, answers, silence_max_s=HTTP_BODY_TIMEOUT_MS / 1000)

@@ -1,0 +1,379 @@
+"""Edge: polls over real sockets: answered as aiohttp would, one after the other, and bounded for who does not read."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pytest
+from aiohttp import web
+from msgspec.structs import replace
+
+from metadata_log.ids import NodeId
+from metadata_log.limits import FETCH_BYTES_MAX
+from metadata_log.node.http_server import listen
+from metadata_log.wire.fetch import FetchRequest
+from quorum.controller import Controller
+from quorum.http.app import application
+from quorum.http.poll_connection import EARLY_BYTES_MAX, PollConnection, poll_connections, read_head
+from tests.unit.quorum.fetch.test_service import fetch_of
+from tests.unit.quorum.test_controller import Lab, online, run, setting, spin
+from tests.unit.quorum.test_voters import Desk
+
+HEAD = b"POST /v1/metadata/fetch HTTP/1.1\r\nHost: x\r\nContent-Type: application/msgpack\r\nContent-Length: 3\r\n\r\n"
+
+
+@dataclass
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def head(self) -> dict[str, Any]:
+        size = int.from_bytes(self.body[:4])
+        head: dict[str, Any] = msgpack.unpackb(self.body[4 : 4 + size])
+        return head
+
+
+@dataclass
+class Client:
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    def send(self, *requests: FetchRequest, extra: str = "") -> None:
+        self.writer.write(b"".join(poll_bytes(request, extra=extra) for request in requests))
+
+    async def answer(self) -> Answer:
+        async with asyncio.timeout(20):
+            head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
+            line, *lines = head.removesuffix("\r\n\r\n").split("\r\n")
+            headers = dict(each.split(": ", 1) for each in lines)
+            body = await self.reader.readexactly(int(headers["Content-Length"]))
+        return Answer(int(line.split(" ")[1]), headers, body)
+
+
+def poll_bytes(request: FetchRequest, *, extra: str = "") -> bytes:
+    body = msgpack.packb(request.to_map())
+    head = (
+        "POST /v1/metadata/fetch HTTP/1.1\r\nHost: x\r\nContent-Type: application/msgpack\r\n"
+        f"{extra}Content-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + bytes(body)
+
+
+class Door:
+    """A controller that leads, behind real sockets."""
+
+    def __init__(self, lab: Lab, desk: Desk, runner: web.AppRunner, address: tuple[str, int]) -> None:
+        self.lab = lab
+        self.desk = desk
+        self.fetches = desk.door.fetches
+        self.runner = runner
+        self.address = address
+        self.passed_on: list[bytes] = []
+        """What aiohttp was given to read."""
+
+    @property
+    def controller(self) -> Controller:
+        return self.desk.controller
+
+    @property
+    def connections(self) -> list[PollConnection]:
+        assert self.runner.server is not None
+        return [each for each in self.runner.server.connections if isinstance(each, PollConnection)]
+
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[Client]:
+        reader, writer = await asyncio.open_connection(*self.address)
+        await asyncio.sleep(0.01)  # aiohttp waits for a first request by now
+        try:
+            yield Client(reader, writer)
+        finally:
+            writer.close()
+
+    def at_end(self, broker_id: int = -1, epoch: int = -1) -> FetchRequest:
+        image = self.controller.committed
+        request = fetch_of(broker_id, epoch, applied=image.end_offset)
+        return replace(
+            request, last_epoch=image.controller_epoch, last_crc=image.last_crc, max_wait_ms=60_000
+        )
+
+    async def parked(self, count: int) -> None:
+        async with asyncio.timeout(20):
+            while self.fetches.parked != count:
+                await asyncio.sleep(0.001)
+
+
+def at_a_door(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, story: Callable[[Door], Awaitable[None]]
+) -> None:
+    async def main(lab: Lab) -> None:
+        desk = Desk(lab, directory)
+        lab.controllers[1].attach(lab.quorum.nodes[NodeId(1)], [desk.door.committed_log, desk.door.fetches])
+        lab.lead(1)
+        runner = web.AppRunner(application(desk.door), shutdown_timeout=1.0)
+        await runner.setup()
+        listener = await listen(
+            runner, desk.door.error, ("127.0.0.1", 0), connection_of=poll_connections(desk.door)
+        )
+        door = Door(lab, desk, runner, listener.sockets[0].getsockname())
+        read = web.RequestHandler.data_received
+
+        def data_received(handler: Any, data: bytes) -> None:
+            if data:
+                door.passed_on.append(data)
+            read(handler, data)
+
+        monkeypatch.setattr(web.RequestHandler, "data_received", data_received)
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(desk.door.fetches.run())
+            await story(door)
+            running.cancel()
+        listener.close()
+        await runner.cleanup()
+        assert desk.faults == []
+
+    run(main)
+
+
+def test_a_poll_is_answered_as_aiohttp_answers_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(door: Door) -> None:
+        async with door.client() as lean, door.client() as plain:
+            lean.send(door.at_end())
+            plain.send(door.at_end(), extra="X-Anything: 1\r\n")
+            await door.parked(2)
+            await door.lab.write(door.controller, setting("1"))
+            answers = [await lean.answer(), await plain.answer()]
+            assert len(door.passed_on) == 1
+            assert b"X-Anything" in door.passed_on[0]
+            assert answers[0].status == answers[1].status == 200
+            assert answers[0].headers.keys() == answers[1].headers.keys()
+            dates = [answer.headers.pop("Date") for answer in answers]
+            assert all(date.endswith("GMT") for date in dates)
+            assert answers[0].headers == answers[1].headers
+            assert answers[0].body == answers[1].body
+            assert answers[0].head["high_watermark"] == door.controller.committed.end_offset
+
+    at_a_door(tmp_path, monkeypatch, story)
+
+
+def test_a_brokers_poll_is_answered_here_and_one_that_means_records_by_aiohttp(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(door: Door) -> None:
+        epoch = await online(door.lab, door.controller, 11)
+        async with door.client() as client:
+            client.send(door.at_end(11, epoch))
+            await door.parked(1)
+            assert door.passed_on == []
+            await door.lab.write(door.controller, setting("1"))
+            assert (await client.answer()).head["broker_state"] == "ONLINE"
+            client.send(replace(door.at_end(11, epoch), want_fence=True))
+            while not door.passed_on:
+                await asyncio.sleep(0.001)
+            await asyncio.sleep(0.01)
+            door.lab.quorum.commit()
+            assert (await client.answer()).head["broker_state"] == "FENCED"
+            await asyncio.sleep(0.01)  # aiohttp waits for the next request by now
+            client.send(replace(door.at_end(11, epoch), applied_offset=0))
+            await door.parked(1)
+            assert len(door.passed_on) == 1, (
+                "after a whole request for aiohttp the next poll is read here again"
+            )
+
+    at_a_door(tmp_path, monkeypatch, story)
+
+
+def test_refusals_look_the_same_whoever_writes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(door: Door) -> None:
+        async with door.client() as lean, door.client() as plain:
+            lean.send(replace(door.at_end(), cluster_id="B" * 22))
+            assert (await lean.answer()).status == 409
+            lean.send(door.at_end())
+            plain.send(door.at_end(), extra="X-Anything: 1\r\n")
+            await door.parked(2)
+            door.lab.lead(2)
+            answers = [await lean.answer(), await plain.answer()]
+            assert [answer.status for answer in answers] == [421, 421]
+            assert answers[0].headers["X-Controller"] == "http://127.0.0.1:8002"
+            for answer in answers:
+                del answer.headers["Date"]
+            assert answers[0] == answers[1]
+            lean.send(door.at_end())
+            assert (await lean.answer()).status == 421
+
+    at_a_door(tmp_path, monkeypatch, story)
+
+
+def test_pipelined_polls_are_answered_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(door: Door) -> None:
+        async with door.client() as client:
+            client.send(door.at_end())
+            await door.parked(1)
+            request = replace(door.at_end(), max_wait_ms=0)
+            client.send(request, request)
+            client.writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            await asyncio.sleep(0.01)
+            assert door.passed_on == []
+            before = request.fetch_offset
+            await door.lab.write(door.controller, setting("1"))
+            ends = [(await client.answer()).head["high_watermark"] for _ in range(3)]
+            assert ends == [before + 1] * 3
+            assert (await client.answer()).status == 200
+
+    at_a_door(tmp_path, monkeypatch, story)
+
+
+@pytest.mark.parametrize("at", [1, 20, 60, 130, 150])
+def test_a_poll_in_two_pieces_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+    async def story(door: Door) -> None:
+        async with door.client() as client:
+            sent = poll_bytes(replace(door.at_end(), max_wait_ms=0))
+            client.writer.write(sent[:at])
+            await asyncio.sleep(0.01)
+            client.writer.write(sent[at:])
+            assert (await client.answer()).status == 200
+
+    at_a_door(tmp_path, monkeypatch, story)
+
+
+def test_a_body_that_looks_like_a_poll_is_read_as_a_body(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(door: Door) -> None:
+        async with door.client() as client:
+            inner = poll_bytes(door.at_end())
+            head = f"POST /v1/topics HTTP/1.1\r\nHost: x\r\nContent-Length: {len(inner)}\r\n\r\n"
+            client.writer.write(head.encode())
+            await asyncio.sleep(0.01)
+            client.writer.write(inner)
+            assert (await client.answer()).status == 400
+            assert door.fetches.parked == 0
+
+    at_a_door(tmp_path, monkeypatch, story)
+
+
+def test_a_client_that_goes_or_half_closes_leaves_no_poll(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(door: Door) -> None:
+        async with door.client() as gone, door.client() as half:
+            gone.send(door.at_end())
+            half.send(door.at_end())
+            await door.parked(2)
+            gone.writer.transport.abort()
+            half.writer.write_eof()
+            await door.parked(0)
+            assert door.fetches.under_way == []
+            await door.lab.write(door.controller, setting("1"))
+
+    at_a_door(tmp_path, monkeypatch, story)
+
+
+def test_who_sends_on_while_its_poll_waits_is_read_no_further_than_a_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(door: Door) -> None:
+        async with door.client() as client:
+            client.send(door.at_end())
+            await door.parked(1)
+            client.writer.write(bytes(50 * 1024 * 1024))
+            await asyncio.sleep(0.1)
+            (connection,) = door.connections
+            assert len(connection._early) <= EARLY_BYTES_MAX + 512 * 1024
+            await door.lab.write(door.controller, setting("1"))
+            assert (await client.answer()).status == 200
+            assert (await client.answer()).status == 400
+            client.writer.transport.abort()
+
+    at_a_door(tmp_path, monkeypatch, story)
+
+
+def test_who_does_not_read_is_owed_a_bounded_number_of_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(door: Door) -> None:
+        for _ in range(8):
+            await door.lab.write(door.controller, setting("v" * 30_000, name="bench"))
+        request = replace(fetch_of(-1, -1, applied=0), last_epoch=-1, max_bytes=FETCH_BYTES_MAX)
+        async with door.client() as client:
+            for _ in range(200):
+                client.send(request)
+                await asyncio.sleep(0.002)
+            (connection,) = door.connections
+            assert connection.transport is not None
+            owed = connection.transport.get_write_buffer_size()
+            body_bytes = door.controller.committed.end_offset and 8 * 30_000
+            assert 0 < owed < 4 * body_bytes, "aiohttp waits for the client to read before it goes on"
+            client.writer.transport.abort()
+            await spin()
+
+    at_a_door(tmp_path, monkeypatch, story)
+
+
+def test_a_node_that_stops_answers_polls_before_it_closes_their_connections(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(door: Door) -> None:
+        async with door.client() as client:
+            client.send(door.at_end())
+            await door.parked(1)
+            door.controller.resign()
+            await door.runner.cleanup()
+            assert (await client.answer()).status == 503
+            assert await client.reader.read() == b""
+
+    at_a_door(tmp_path, monkeypatch, story)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        HEAD.replace(b"\r\nHost", b"\nHost"),
+        HEAD.replace(b"Host: x", b"Host: x\rX: y"),
+        HEAD.replace(b"Host: x", b"Host : x"),
+        HEAD.replace(b"Host: x", b"Host: x\r\n folded"),
+        HEAD.replace(b"Host: x", b"Transfer-Encoding: chunked"),
+        HEAD.replace(b"Host: x", b"Content-Length: 4"),
+        HEAD.replace(b"Host: x", b"Expect: 100-continue"),
+        HEAD.replace(b"Host: x", b"Connection: close"),
+        HEAD.replace(b"Host: x", b"Upgrade: h2c"),
+        HEAD.replace(b"Length: 3", b"Length: +3"),
+        HEAD.replace(b"Length: 3", b"Length: 3, 3"),
+        HEAD.replace(b"Length: 3", b"Length:"),
+        HEAD.replace(b"HTTP/1.1", b"HTTP/1.0"),
+        HEAD.replace(b"Host: x", b"Host: " + b"x" * 3_000),
+        HEAD.replace(b"Host: x", b"Host: \xff"),
+    ],
+)
+def test_heads_of_another_form_are_left_to_aiohttp(head: bytes) -> None:
+    assert read_head(head) is None
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        HEAD.replace(b"POST", b"GET"),
+        HEAD.replace(b"/v1/metadata/fetch", b"/v1/topics"),
+        HEAD.replace(b"Host", b"X-Host"),
+        HEAD.replace(b"application/msgpack", b"application/json"),
+        HEAD.replace(b"Host: x", b"Host: x\r\nAccept: application/json"),
+        HEAD.replace(b"Host: x", b"Host: x\r\nContent-Encoding: gzip"),
+    ],
+)
+def test_heads_of_other_requests_are_understood_and_left_to_aiohttp(head: bytes) -> None:
+    read = read_head(head)
+    assert read is not None
+    assert (read.body_bytes, read.is_poll) == (3, False)
+
+
+def test_the_head_of_a_poll() -> None:
+    read = read_head(HEAD)
+    assert read is not None
+    assert (read.body_bytes, read.is_poll) == (3, True)
