@@ -26,7 +26,7 @@ from metadata_log.errors import (
     another_version,
 )
 from metadata_log.limits import BATCH_BYTES_MAX, FRAME_BYTES_MAX, RECORDS_PER_BATCH_MAX
-from metadata_log.records.registry import Record, from_row, to_row
+from metadata_log.records.registry import Record, from_rows, to_row
 from metadata_log.records.rows import is_plain_map, reader_of
 
 T = TypeVar("T")
@@ -115,7 +115,7 @@ def encode(
             f"{len(records)} records and an answer of {len(body) - len(rows)} bytes to keep for repetitions; "
             f"at most {FRAME_BYTES_MAX} bytes are allowed: ask for less at once"
         )
-    _read_body(body, from_row)
+    _read_body(body, from_rows)
     frame, crc = frame_of(
         body,
         base_offset=base_offset,
@@ -233,7 +233,7 @@ def decode(data: bytes | memoryview, at: int = 0) -> tuple[RecordBatch, int]:
     Raises:
         DamagedFrame: as `read_frame`.
     """
-    header, envelope, records = read_frame(data, at, read_row=from_row)
+    header, envelope, records = read_frame(data, at, read_rows=from_rows)
     batch = RecordBatch(
         base_offset=header.base_offset,
         controller_epoch=header.controller_epoch,
@@ -247,9 +247,9 @@ def decode(data: bytes | memoryview, at: int = 0) -> tuple[RecordBatch, int]:
 
 
 def read_frame(
-    data: bytes | memoryview, at: int = 0, *, read_row: Callable[[tuple[Any, ...]], T]
+    data: bytes | memoryview, at: int = 0, *, read_rows: Callable[[tuple[Any, ...]], tuple[T, ...]]
 ) -> tuple[FrameHeader, Envelope, tuple[T, ...]]:
-    """Return what the frame at position `at` holds, each record as `read_row` returns it.
+    """Return what the frame at position `at` holds, its records as `read_rows` returns them.
 
     Raises:
         DamagedFrame: the bytes are not sound, or hold an unknown record, or a known one with a field of another kind.
@@ -258,7 +258,7 @@ def read_frame(
     base_offset = header.base_offset
     body = memoryview(data)[at + HEADER_BYTES : at + header.frame_bytes]
     try:
-        envelope, records = _read_body(body, read_row)
+        envelope, records = _read_body(body, read_rows)
     except UnsupportedVersion as error:
         raise DamagedFrame(
             error.message, at=at, torn=False, another_version=True, base_offset=base_offset
@@ -278,7 +278,7 @@ def read_frame(
 
 
 def _read_body(
-    body: bytes | memoryview, read_row: Callable[[tuple[Any, ...]], T]
+    body: bytes | memoryview, read_rows: Callable[[tuple[Any, ...]], tuple[T, ...]]
 ) -> tuple[Envelope, tuple[T, ...]]:
     envelope_row, rows = msgpack.unpackb(body, use_list=False)
     if type(rows) is not tuple:
@@ -286,7 +286,7 @@ def _read_body(
     envelope = _read_envelope(envelope_row)
     if envelope.cause is not None:
         _check_cause(envelope_row[3])
-    return envelope, tuple(map(read_row, rows))
+    return envelope, read_rows(rows)
 
 
 def _check_cause(row: tuple[Any, ...]) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgpack
 
@@ -251,7 +251,7 @@ class _Records:
     def _next_frame(self) -> tuple[SnapshotRow, ...]:
         at = self._at
         try:
-            frame, _, records = read_frame(self._data, at, read_row=self._read_row)
+            frame, _, records = read_frame(self._data, at, read_rows=self._read_rows)
         except DamagedFrame as error:
             raise damaged_file(self._path, error) from error
         self._at += frame.frame_bytes
@@ -262,6 +262,9 @@ class _Records:
         self._offset, self._crc = frame.end_offset, frame.crc
         self._epoch_and_time = (frame.controller_epoch, frame.appended_at_ms)
         return records
+
+    def _read_rows(self, rows: tuple[Any, ...]) -> tuple[SnapshotRow, ...]:
+        return tuple(map(self._read_row, rows))
 
     def damaged(self, reason: str, *, at: int | None = None) -> DamagedFile | WrittenByAnotherVersion:
         return damaged_file(self._path, DamagedFrame(reason, at=self._at if at is None else at, torn=False))

@@ -1,6 +1,8 @@
 """Pure: all records: their rows of plain values and their JSON. A subject is one line of `SUBJECTS` and one of `Record`."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from types import ModuleType
 from typing import Any, Final, TypeAlias, get_args, get_type_hints
 
@@ -17,7 +19,7 @@ from metadata_log.records import (
     topics,
 )
 from metadata_log.records.declaration import declaration_of, json_names_of, shown
-from metadata_log.records.rows import reader_of
+from metadata_log.records.rows import reader_of, run_reader_of
 
 SUBJECTS: Final[tuple[ModuleType, ...]] = (
     topics,
@@ -89,6 +91,38 @@ def from_row(row: tuple[Any, ...]) -> Record:
             return read(row)
         raise UnsupportedVersion(f"record type {row[0]} version {row[1]} is unknown to this release")
     raise ValueError("a record does not begin with its type and version")
+
+
+_RUN_READERS: Final[Mapping[tuple[int, int], Callable[[Sequence[tuple[Any, ...]]], list[Record] | None]]] = {
+    (TYPE_IDS[of], version): run_reader_of(of, led_by=2, field_count=field_count)
+    for of in RECORD_TYPES
+    for version, field_count in enumerate(declaration_of(of).versions)
+}
+_RUN_MIN: Final = 4
+"""Rows of one type in a row from which on they are read at once."""
+_head: Final = itemgetter(slice(2))
+
+
+def from_rows(rows: tuple[Any, ...]) -> tuple[Record, ...]:
+    """Return the records of unpacked rows; raises as `from_row`.
+
+    A batch mostly holds many records of one type behind each other.
+    """
+    if len(rows) < _RUN_MIN or {*map(type, rows)} != {tuple}:
+        return tuple(map(from_row, rows))
+    records: list[Record] = []
+    for head, same in groupby(rows, key=_head):
+        run = [*same]
+        records += (_read_run(head, run) if len(run) >= _RUN_MIN else None) or map(from_row, run)
+    return tuple(records)
+
+
+def _read_run(head: tuple[Any, ...], run: list[tuple[Any, ...]]) -> list[Record] | None:
+    """Return the records of rows with equal heads, None where some head is not of two integers: True equals 1."""
+    if len(head) < 2 or {type(value) for row in run for value in row[:2]} != {int}:
+        return None
+    read = _RUN_READERS.get(head)
+    return None if read is None else read(run)
 
 
 # --- JSON

@@ -16,59 +16,83 @@ from ops.cluster_layout import Member
 
 _BROKERS: Final = 4
 """One broker dies; the three others must learn of it."""
+_PARTITION_CHANGE: Final = "PartitionChange"
 _REGISTRATION_CHANGE: Final = "BrokerRegistrationChange"
-_TIMEOUT_S: Final = 60.0
+_TIMEOUT_S: Final = 180.0
+_TOPIC_PARTITIONS: Final = 1_000
+"""Of one request."""
 _POLL_S: Final = 0.02
 
 
-def run(args: argparse.Namespace) -> dict[str, Any]:  # noqa: ARG001 no peer has brokers to lose
-    """Return p50, p99 and max, in ms, of fencing batch appended to the slowest broker having applied it.
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    """Return p50, p99 and max, in ms, of the first fencing batch appended to the slowest broker having applied the last.
 
     The end is when the slowest broker applied the batch, by its own clock, which is the controllers' here.
     """
-    return asyncio.run(broker_loss())
+    return asyncio.run(broker_loss(rounds=args.rounds, leaderships=args.leaderships))
 
 
-async def broker_loss(*, rounds: int = 5, partitions: int = 1_000) -> dict[str, Any]:
+async def broker_loss(*, rounds: int, leaderships: int) -> dict[str, Any]:
     """Kill one broker `rounds` times, each time the leader of that many partitions."""
     with tempfile.TemporaryDirectory(prefix="metaquorum-bench-", dir=DIRECTORY) as scratch:
         async with our_peer(Path(scratch, "ours"), brokers=_BROKERS) as ours:
             victim, *others = ours.cluster.brokers
+            before = await ours.elections()
             taken_ms = [
-                await _lose(ours, victim=victim, others=others, topic=f"lost-{turn}", partitions=partitions)
+                await _lose(ours, victim=victim, others=others, name=f"lost-{turn}", leaderships=leaderships)
                 for turn in range(rounds)
             ]
+            elections = await ours.elections() - before
         floors = probes(Path(scratch))
     return report(
         "broker-loss",
-        params={"partitions": partitions, "brokers_left": len(others)},
-        ours={"version": ours.version, "unit": "ms", **figures(taken_ms), "losses": taken_ms},
+        params={"leaderships": leaderships, "brokers_left": len(others)},
+        ours={
+            "version": ours.version,
+            "unit": "ms",
+            **figures(taken_ms),
+            "losses": taken_ms,
+            "elections": elections,
+        },
         peers={},
         rounds=rounds,
         probes=floors,
     )
 
 
-async def _lose(ours: OurPeer, *, victim: Member, others: list[Member], topic: str, partitions: int) -> float:
-    """Give `victim` the leaderships of a new topic, kill it, time the news, and bring it back."""
+async def _lose(ours: OurPeer, *, victim: Member, others: list[Member], name: str, leaderships: int) -> float:
+    """Give `victim` the leaderships of new topics, kill it, time the news, and bring it back."""
     controller = await ours.leader()
     left = [broker.id for broker in others]
     assignment = [
-        [victim.id, left[index % len(left)], left[(index + 1) % len(left)]] for index in range(partitions)
+        [victim.id, left[index % len(left)], left[(index + 1) % len(left)]] for index in range(leaderships)
     ]
-    made = await ours.request("POST", f"{controller}/v1/topics", {"name": topic, "assignment": assignment})
+    topics = [
+        {"name": f"{name}-{first}", "assignment": assignment[first : first + _TOPIC_PARTITIONS]}
+        for first in range(0, leaderships, _TOPIC_PARTITIONS)
+    ]
+    end = 0
+    for topic in topics:
+        made = await ours.request("POST", f"{controller}/v1/topics", topic)
+        end = made["offsets"]["end"]
     await ours.kill(victim.http)
     try:
         async with asyncio.timeout(_TIMEOUT_S):
-            from_offset = made["offsets"]["end"]
-            fencing = await _fencing(ours, controller, victim.id, from_offset=from_offset)
-            applied_ms = [await _applied_ms(ours, broker.http, fencing["offset"]) for broker in others]
+            await _is_fenced(ours, controller, victim.id)
+            began_ms, last_offset = await _fencing(ours, controller, from_offset=end)
+            applied_ms = [await _applied_ms(ours, broker.http, last_offset) for broker in others]
     except (NotAcknowledged, TimeoutError) as failure:
         raise BenchmarkFailed(f"the loss of {victim.id} was not seen: {failure!r}") from None
     await ours.restart(victim.http)
     await _online(ours, victim.http)
-    await ours.request("DELETE", f"{await ours.leader()}/v1/topics/{topic}")
-    return round(max(applied_ms) - float(fencing["time_ms"]), 1)
+    for topic in topics:
+        await ours.request("DELETE", f"{await ours.leader()}/v1/topics/{topic['name']}")
+    return round(max(applied_ms) - began_ms, 1)
+
+
+async def _is_fenced(ours: OurPeer, controller: str, broker_id: int) -> None:
+    while (await ours.request("GET", f"{controller}/v1/brokers/{broker_id}"))["state"] != "OFFLINE":
+        await asyncio.sleep(_POLL_S)
 
 
 async def _applied_ms(ours: OurPeer, endpoint: str, offset: int) -> float:
@@ -83,14 +107,12 @@ async def _applied_ms(ours: OurPeer, endpoint: str, offset: int) -> float:
         await asyncio.sleep(_POLL_S)
 
 
-async def _fencing(ours: OurPeer, controller: str, broker_id: int, *, from_offset: int) -> dict[str, Any]:
-    """Return the record that fences the broker: the last of its batch, with the batch's time."""
-    while True:
-        for line in await ours.records(controller, from_offset=from_offset):
-            record = line["record"]
-            if line["type"] == _REGISTRATION_CHANGE and record["broker_id"] == broker_id and record["fenced"]:
-                return line
-        await asyncio.sleep(_POLL_S)
+async def _fencing(ours: OurPeer, controller: str, *, from_offset: int) -> tuple[float, int]:
+    """Return when the first batch of the fencing was appended, in ms of Unix time, and the offset of its last record."""
+    last = int((await ours.numbers(controller))["metaquorum_last_applied_record_offset"])
+    first = await ours.record(controller, from_offset)
+    assert first["type"] in (_PARTITION_CHANGE, _REGISTRATION_CHANGE), first
+    return float(first["time_ms"]), last
 
 
 async def _online(ours: OurPeer, endpoint: str) -> None:

@@ -68,11 +68,19 @@ class OurPeer:
         pairs = (line.split(" ") for line in lines if not line.startswith("#") and "{" not in line)
         return {name: float(value) for name, value in pairs}
 
-    async def records(self, endpoint: str, *, from_offset: int) -> list[dict[str, Any]]:
-        """Return the committed records from an offset, as `log dump` shows them."""
-        url = f"{endpoint}/v1/log?from={from_offset}"
-        lines = await self._text("GET", url, None, {"Accept": "application/x-ndjson"})
-        return [json.loads(line) for line in lines.splitlines()]
+    async def elections(self) -> int:
+        """Return how often leadership was claimed so far, as the node that has seen most of it counts."""
+        epochs = [
+            (await self.numbers(endpoint))["metaquorum_controller_epoch"] for endpoint in self.endpoints
+        ]
+        return int(max(epochs))
+
+    async def record(self, endpoint: str, offset: int) -> dict[str, Any]:
+        """Return one committed record, as `log dump` shows it."""
+        headers = {"Accept": "application/x-ndjson"}
+        async with self.http.get(f"{endpoint}/v1/log?from={offset}", headers=headers) as answer:
+            record: dict[str, Any] = json.loads(await answer.content.readline())
+            return record
 
     async def _text(self, method: str, url: str, body: dict[str, Any] | None, headers: dict[str, str]) -> str:
         try:

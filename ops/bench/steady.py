@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ops.bench.measure import figures, load, report
-from ops.bench.our_peer import OurPeer, our_peer
+from ops.bench.our_peer import our_peer
 from ops.bench.probes import probes
 from ops.bench.systems import DIRECTORY
 
@@ -23,9 +23,9 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 async def steady(*, minutes: float) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="metaquorum-bench-", dir=DIRECTORY) as scratch:
         async with our_peer(Path(scratch) / "ours", brokers=BROKERS) as peer:
-            before = await _claims(peer)
+            before = await peer.elections()
             done = await load(peer, clients=CLIENTS, seconds=60 * minutes)
-            elections = await _claims(peer) - before
+            elections = await peer.elections() - before
         floors = probes(Path(scratch))
     ours = {
         "unit": "ms",
@@ -36,10 +36,3 @@ async def steady(*, minutes: float) -> dict[str, Any]:
     }
     params = {"minutes": minutes, "clients": CLIENTS, "brokers": BROKERS}
     return report("steady", params=params, ours=ours, peers={}, rounds=1, probes=floors)
-
-
-async def _claims(peer: OurPeer) -> int:
-    """Return how often leadership was claimed so far, as the node that has seen most of it counts."""
-    return int(
-        max([(await peer.numbers(endpoint))["metaquorum_controller_epoch"] for endpoint in peer.endpoints])
-    )

@@ -73,6 +73,17 @@ def add_parsers(noun: Noun) -> None:
                     metavar="N",
                     help=f"{what}; default: {default}",
                 )
+        if name == "broker-loss":
+            measured.add_argument(
+                "--leaderships",
+                type=from_to(1, 1_000_000),
+                default=1_000,
+                metavar="N",
+                help="of the broker that dies; default: 1000",
+            )
+            measured.add_argument(
+                "--rounds", type=from_to(1, 1_000), default=5, metavar="N", help="default: 5"
+            )
         if name == "steady":
             measured.add_argument("--minutes", type=float, default=10.0, metavar="M", help="default: 10")
 

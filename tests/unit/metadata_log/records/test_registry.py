@@ -1,18 +1,29 @@
 """Pure: what record types declare, and what follows from it: rows of every version, secrets hidden, JSON by annotation."""
 
 import inspect
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
+from metadata_log.errors import UnsupportedVersion
 from metadata_log.ids import BrokerId, NodeId, TopicId, Uuid, uuid_text
 from metadata_log.records.brokers import BrokerEndpoint, FeatureRange, RegisterBrokerRecord
 from metadata_log.records.configs import BROKER, ConfigRecord
 from metadata_log.records.declaration import NO_SECRETS, declaration_of, mask, record, shown
 from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.records.quorum import Voter, VoterEndpoint, VotersRecord
-from metadata_log.records.registry import RECORD_TYPES, SUBJECTS, TYPE_IDS, to_json, to_row, version_of
+from metadata_log.records.registry import (
+    RECORD_TYPES,
+    SUBJECTS,
+    TYPE_IDS,
+    from_row,
+    from_rows,
+    to_json,
+    to_row,
+    version_of,
+)
 from metadata_log.records.rows import reader_of
+from metadata_log.records.topics import TopicRecord
 
 SECRET = "hunter2"
 
@@ -120,3 +131,40 @@ def test_json_follows_the_annotations() -> None:
             "max": 1,
         }
     ]
+
+
+SOUND = [to_row(PartitionChangeRecord(TopicId(bytes(16)), n, leader=BrokerId(n))) for n in range(6)]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        None,
+        5,
+        b"four",
+        (),
+        (1,),
+        ([], 0),
+        (True, 0, *SOUND[0][2:]),
+        (SOUND[0][0], False, *SOUND[0][2:]),
+        (SOUND[0][0], 99, *SOUND[0][2:]),
+        SOUND[0][:-1],
+        (*SOUND[0], None),
+        (*SOUND[0][:3], "1", *SOUND[0][4:]),
+        (*SOUND[0][:3], True, *SOUND[0][4:]),
+        (*SOUND[0][:2], "text", *SOUND[0][3:]),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("place", [0, 3, 6])
+def test_rows_are_read_at_once_as_they_are_one_by_one(fault: Any, place: int) -> None:
+    """Goal: speed changes no refusal. Method: one faulty row at the beginning, in the middle, at the end of a run."""
+    other = to_row(TopicRecord(TopicId(bytes(16)), "t"))
+    rows = (*SOUND[:place], *([] if fault is None else [fault]), *SOUND[place:], other, *SOUND)
+    outcomes = list[str]()
+    for read in (from_rows, lambda all_rows: tuple(map(from_row, all_rows))):
+        try:
+            outcomes.append(repr(read(rows)))
+        except (ValueError, UnsupportedVersion) as error:
+            outcomes.append(repr(error))
+    assert outcomes[0] == outcomes[1]
