@@ -1,5 +1,6 @@
 """Pure: a partition as the log has made it. A cluster holds a million of them: they are bare tuples."""
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from metadata_log.digest import joined_integers, joined_uuids
@@ -47,6 +48,20 @@ class PartitionImage(NamedTuple):
         return after
 
 
+@lru_cache(maxsize=16 * 1024)
+def new_partition(fields: tuple[Any, ...]) -> PartitionImage:
+    """Return the partition with these fields; equal ones are one object, as long as there are few ways to place replicas."""
+    replicas, isr, *middle, directories = fields
+    shared = tuple(map(_shared_uuid, directories))
+    return tuple.__new__(PartitionImage, (replicas, replicas if isr == replicas else isr, *middle, shared))
+
+
+@lru_cache(maxsize=16 * 1024)
+def _shared_uuid(uuid: Uuid) -> Uuid:
+    """Return the first of the equal uuids: each replica names the directory it lies in."""
+    return uuid
+
+
 def partition_line(topic_id_hex: str, partition_id: int, partition: PartitionImage) -> str:
     # A cluster has a million of these lines, and most look alike: isr = replicas, no list but these two.
     (
@@ -89,5 +104,10 @@ def describe_partition(partition_id: int, partition: PartitionImage) -> dict[str
         "leader_recovery_state": "RECOVERING" if recovering else "RECOVERED",
         "eligible_leader_replicas": list(partition.eligible_leader_replicas),
         "last_known_elr": list(partition.last_known_elr),
-        "directories": [uuid_text(directory) for directory in partition.directories],
+        "directories": [*_texts(partition.directories)],
     }
+
+
+@lru_cache(maxsize=16 * 1024)
+def _texts(uuids: tuple[Uuid, ...]) -> tuple[str, ...]:
+    return tuple(map(uuid_text, uuids))

@@ -9,7 +9,7 @@ import immutables
 from metadata_log.digest import hex_of_text
 from metadata_log.ids import BrokerId, TopicId, in_order, uuid_text
 from metadata_log.image.partition_index import PartitionCounts, PartitionIndex, PartitionIndexBuilder
-from metadata_log.image.partitions import PartitionImage, partition_line
+from metadata_log.image.partitions import PartitionImage, new_partition, partition_line
 from metadata_log.image.snapshot_rows import PlacedPartition
 from metadata_log.image.sorted_ids import NO_IDS
 from metadata_log.image.subject import Builders, SubjectBuilder
@@ -112,8 +112,7 @@ class TopicsBuilder(SubjectBuilder[TopicsImage]):
         if partition_id != len(partitions):
             raise ValueError(f"partition {partition_id} follows partition {len(partitions) - 1}")
         touched.add(partition_id)
-        # `_make` without its call: a cluster has a million of them.
-        partitions.append(tuple.__new__(PartitionImage, record[2:]))
+        partitions.append(new_partition(record[2:]))
         self._moved.add(topic_id)
 
     def place_partition(self, record: PlacedPartition) -> None:

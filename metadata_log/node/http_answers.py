@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 import msgpack
+import msgspec
 from aiohttp import web
 
 from metadata_log.errors import (
@@ -139,4 +140,7 @@ def packed(value: object) -> bytes:
 
 
 def json_bytes(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(errors="backslashreplace")
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:  # half a surrogate pair, which the other library escapes
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(errors="backslashreplace")

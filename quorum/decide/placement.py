@@ -68,6 +68,9 @@ def _assignments(
             rng.shuffle(racks)
             for rack in racks:
                 rack.shuffle(rng)
+        if len(racks) == 1:
+            yield racks[0].first(round_number, replication_factor)
+            continue
         at = (first_rack + round_number) % len(racks)
         yield _one(racks[at:] + racks[:at], round_number, replication_factor)
 
@@ -106,6 +109,13 @@ class _Rack:
     def shuffle(self, rng: random.Random) -> None:
         rng.shuffle(self._up)
         rng.shuffle(self._fenced)
+
+    def first(self, round_number: int, count: int) -> tuple[BrokerId, ...]:
+        """Return so many brokers in the order of one partition, the next one first."""
+        up = _rotated(self._up, self._up_offset + round_number)
+        if count <= len(up):
+            return tuple(up[:count])
+        return (*up, *_rotated(self._fenced, self._fenced_offset + round_number))[:count]
 
     def in_order(self, round_number: int) -> list[BrokerId]:
         """Return the brokers in the order of one partition, the next one last."""

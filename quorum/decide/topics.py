@@ -170,14 +170,17 @@ def _assigned(
 ) -> list[PartitionImage]:
     if command.partitions != DEFAULT or command.replication_factor != DEFAULT:
         raise InvalidRequest("an assignment names every replica; leave out partitions and replication_factor")
-    partitions = []
+    partitions, new = [], _NewPartitions(image, ineligible)
+    checked: set[tuple[BrokerId, ...]] = set()
     for partition_id, replicas in enumerate(assignment):
-        check_replicas(image, replicas)
+        if replicas not in checked:
+            check_replicas(image, replicas)
+            checked.add(replicas)
         if len(replicas) != len(assignment[0]):
             raise InvalidReplicaAssignment(
                 f"partition {partition_id} has {len(replicas)} replicas, the ones before have {len(assignment[0])}"
             )
-        partition = new_partition(image, replicas, ineligible=ineligible)
+        partition = new.partition(replicas)
         if partition is None:
             raise InvalidReplicaAssignment(
                 f"every replica of partition {partition_id} is fenced or shuts down: {list(replicas)}"
@@ -200,9 +203,9 @@ def _placed(
         replication_factor=REPLICATION_FACTOR_DEFAULT if factor == DEFAULT else factor,
         rng=rng,
     )
-    partitions = []
+    partitions, new = [], _NewPartitions(image, ineligible)
     for replicas in placed:
-        partition = new_partition(image, replicas, ineligible=ineligible)
+        partition = new.partition(replicas)
         assert partition is not None, "the first replica is placed on a broker that is up"
         partitions.append(partition)
     return partitions
@@ -225,17 +228,32 @@ def check_replicas(image: MetadataImage, replicas: tuple[BrokerId, ...]) -> None
         raise InvalidReplicaAssignment(f"a broker stands twice among the replicas {list(replicas)}")
 
 
-def new_partition(
-    image: MetadataImage, replicas: tuple[BrokerId, ...], *, ineligible: frozenset[BrokerId]
-) -> PartitionImage | None:
-    """Return a partition whose ISR are the replicas that may lead, led by the first; None where none may."""
-    isr = tuple(
-        broker_id for broker_id in replicas if broker_id not in ineligible and image.is_active(broker_id)
-    )
-    if not isr:
-        return None
-    directories = tuple(directory_of_new_replica(image, broker_id) for broker_id in replicas)
-    return PartitionImage(replicas, isr, isr[0], 0, 0, RECOVERED, (), (), (), (), directories)
+class _NewPartitions:
+    """Makes the partitions of one request; what it needs to know of a broker it finds out once."""
+
+    def __init__(self, image: MetadataImage, ineligible: frozenset[BrokerId]) -> None:
+        self._image, self._ineligible = image, ineligible
+        self._may_lead: dict[BrokerId, bool] = {}
+        self._directories: dict[BrokerId, Uuid] = {}
+        self._made: dict[tuple[BrokerId, ...], PartitionImage] = {}
+
+    def partition(self, replicas: tuple[BrokerId, ...]) -> PartitionImage | None:
+        """Return a partition whose ISR are the replicas that may lead, led by the first; None where none may."""
+        made = self._made.get(replicas)
+        if made is not None:
+            return made
+        for broker_id in replicas:
+            if broker_id not in self._may_lead:
+                may_lead = broker_id not in self._ineligible and self._image.is_active(broker_id)
+                self._may_lead[broker_id] = may_lead
+                self._directories[broker_id] = directory_of_new_replica(self._image, broker_id)
+        isr = tuple([broker_id for broker_id in replicas if self._may_lead[broker_id]])
+        if not isr:
+            return None
+        directories = tuple([self._directories[broker_id] for broker_id in replicas])
+        made = PartitionImage(replicas, isr, isr[0], 0, 0, RECOVERED, (), (), (), (), directories)
+        self._made[replicas] = made
+        return made
 
 
 def directory_of_new_replica(image: MetadataImage, broker_id: BrokerId) -> Uuid:
