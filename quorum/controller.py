@@ -103,14 +103,20 @@ class Controller:
         rng: random.Random,
         load_snapshot: Callable[[str], MetadataImage],
         http_url: Callable[[NodeId], str | None] | None = None,
+        batch_at: Callable[[int], RecordBatch | None] = lambda _: None,
     ) -> None:
-        """Create a controller; `http_url` returns where another controller answers HTTP, by default as the settings say."""
+        """Create a controller.
+
+        `http_url` returns where another controller answers HTTP, by default as the settings say; `batch_at` the committed
+        batch that begins at an offset, None where the log does not hold it.
+        """
         self._settings = settings
         self._http_url = http_url or settings.url_of
         self._now_ms = now_ms
         self._unix_ms = unix_ms
         self._rng = rng
         self._load_snapshot = load_snapshot
+        self._batch_at = batch_at
         self._listeners: list[AppliedListener] = []
         self.committed: MetadataImage = EMPTY
         self.sessions = Sessions(session_timeout_ms=settings.timing.session_timeout_ms)
@@ -196,7 +202,7 @@ class Controller:
                     request_id=key.request_id,
                     request_sha256=key.sha256,
                     operation=operation,
-                    response=pack_outcome(decision.result()) if decision.refusal is None else None,
+                    response=None if decision.refusal is not None else _kept(operation, decision.result()),
                 )
             batch = self._carry_out(decision, envelope)
             self._take_turn(began_ms)
@@ -256,7 +262,9 @@ class Controller:
             batch.base_offset,
             envelope.response,
         ):
-            return _stored(stored)  # another controller carried it out, and a snapshot brought its result
+            return self._stored(
+                stored
+            )  # another controller carried it out, and a snapshot brought its result
         return Written(outcome=decision.result(), base_offset=batch.base_offset, end_offset=batch.end_offset)
 
     async def _repeated(self, known: RequestResultRecord, operation: str, key: IdempotencyKey) -> Written:
@@ -267,7 +275,21 @@ class Controller:
             )
             return await self._carried_out(Decision(refusal=refusal), NO_ENVELOPE, None)
         await self.settled(known.end_offset, request_id=key.request_id, wrote=True)
-        return _stored(self.committed.results.get(key.request_id) or known)
+        return self._stored(self.committed.results.get(key.request_id) or known)
+
+    def _stored(self, result: RequestResultRecord) -> Written:
+        try:
+            decides = BY_OPERATION[result.operation]
+            kept = decides.kept
+            outcome = unpack_outcome(decides.outcome if kept is None else kept.kind, result.response)
+        except (KeyError, ValueError) as error:
+            raise InvariantBroken(
+                f"the kept result of {result.operation} at offset {result.base_offset} cannot be read: {error}"
+            ) from error
+        if kept is not None:
+            batch = self._batch_at(result.base_offset)
+            outcome = kept.restore(outcome, None if batch is None else batch.records, self.committed)
+        return Written(outcome=outcome, base_offset=result.base_offset, end_offset=result.end_offset)
 
     def append(self, decision: Decision, envelope: Envelope) -> RecordBatch:
         """Append a decision's records to the tip as one batch, without waiting, then make its changes of sessions.
@@ -695,11 +717,7 @@ def configured_voters(settings: ControllerSettings) -> tuple[Voter, ...]:
     )
 
 
-def _stored(result: RequestResultRecord) -> Written:
-    try:
-        outcome = unpack_outcome(BY_OPERATION[result.operation].outcome, result.response)
-    except (KeyError, ValueError) as error:
-        raise InvariantBroken(
-            f"the kept result of {result.operation} at offset {result.base_offset} cannot be read: {error}"
-        ) from error
-    return Written(outcome=outcome, base_offset=result.base_offset, end_offset=result.end_offset)
+def _kept(operation: str, outcome: Outcome) -> bytes:
+    """Return what is kept of an outcome for a repetition."""
+    kept = BY_OPERATION[operation].kept
+    return pack_outcome(outcome if kept is None else kept.keep(outcome))

@@ -1,8 +1,10 @@
 """Pure: what a subject declares of a command that it decides."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.records.registry import Record
 from metadata_log.wire.commands import Command
 from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision, Outcome
@@ -15,3 +17,17 @@ class Decides(NamedTuple):
     operation: str
     outcome: type[Outcome]
     decide: Callable[[DecideContext, Any], Decision]
+    kept: "Kept | None" = None
+    """How the outcome is kept for repetitions; None: whole."""
+
+
+class Kept(NamedTuple):
+    """A form of an outcome without what its batch says anyway.
+
+    `restore` makes the outcome from that form, the records of the batch (None where the log holds them no longer), and the
+    present image.
+    """
+
+    kind: type[Outcome]
+    keep: Callable[[Any], Outcome]
+    restore: Callable[[Any, Sequence[Record] | None, MetadataImage], Outcome]

@@ -22,7 +22,7 @@ from metadata_log.errors import (
 from metadata_log.ids import MIGRATING, UNASSIGNED, BrokerId, TopicId, Uuid, random_uuid, uuid_text
 from metadata_log.image.configs import shown_settings
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.image.partitions import PartitionImage
+from metadata_log.image.partitions import PartitionImage, new_partition
 from metadata_log.image.topics import TopicImage
 from metadata_log.limits import (
     LIST_ITEMS_MAX,
@@ -37,7 +37,7 @@ from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
 from metadata_log.wire.commands import CreateTopic, DeleteTopic
 from quorum.decide.configs import check_topic_configs
 from quorum.decide.context import DecideContext
-from quorum.decide.decides import Decides
+from quorum.decide.decides import Decides, Kept
 from quorum.decide.decision import Decision
 from quorum.decide.placement import place, usable_brokers
 
@@ -56,6 +56,13 @@ class TopicCreated(NamedTuple):
     topic_id: TopicId | None
     configs: tuple[tuple[str, str], ...]
     partitions: tuple[PartitionImage, ...]
+
+
+class TopicKept(NamedTuple):
+    """What is kept of TopicCreated: configs and partitions are records of its batch."""
+
+    name: str
+    topic_id: TopicId
 
 
 class TopicDeleted(NamedTuple):
@@ -106,6 +113,27 @@ def create(context: DecideContext, command: CreateTopic) -> Decision:
     if command.validate_only:
         return Decision(outcome=created._replace(topic_id=None))
     return Decision(records=records, outcome=created)
+
+
+def _keep(created: TopicCreated) -> TopicKept:
+    assert created.topic_id is not None, "what was only validated is not kept"
+    return TopicKept(created.name, created.topic_id)
+
+
+def _restore(kept: TopicKept, records: Sequence[Record] | None, image: MetadataImage) -> TopicCreated:
+    """Return the topic as it was created; as it is now, or without partitions, where the log does not hold that any more."""
+    configs: dict[str, str] = {}
+    partitions: tuple[PartitionImage, ...] = ()
+    if records is not None:
+        configs = {record.name: record.value or "" for record in records if isinstance(record, ConfigRecord)}
+        partitions = tuple(
+            new_partition(record[2:]) for record in records if isinstance(record, PartitionRecord)
+        )
+    elif kept.topic_id in image.topics.by_id:
+        configs = dict(image.configs.get((TOPIC, kept.name), {}))
+        partitions = image.topics.by_id[kept.topic_id].partitions
+    shown = tuple(shown_settings(TOPIC, kept.name, configs).items())
+    return TopicCreated(kept.name, kept.topic_id, shown, partitions)
 
 
 def delete(context: DecideContext, command: DeleteTopic) -> Decision:
@@ -272,6 +300,6 @@ def _new_topic_id(image: MetadataImage, rng: random.Random) -> TopicId:
 
 
 DECISIONS: Final = (
-    Decides(CreateTopic, "CreateTopics", TopicCreated, create),
+    Decides(CreateTopic, "CreateTopics", TopicCreated, create, Kept(TopicKept, _keep, _restore)),
     Decides(DeleteTopic, "DeleteTopics", TopicDeleted, delete),
 )

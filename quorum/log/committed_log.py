@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Final, Never
 
 from metadata_log.batch import RecordBatch
-from metadata_log.codec import read_header
+from metadata_log.codec import decode, read_header
 from metadata_log.errors import DamagedFile, LogDamaged, two_histories
 from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.log.position import Position
@@ -117,6 +117,16 @@ class CommittedLog(AppliedListener):
                 return frames
         with self.reading():
             return self.segments.read(from_offset, max_bytes=max_bytes, until=until)
+
+    def batch_at(self, base_offset: int) -> RecordBatch | None:
+        """Return the batch that begins at an offset; None where this log does not hold it, or cannot read it."""
+        if not self.log_start_offset <= base_offset < self.end_offset:
+            return None
+        try:
+            batch, _ = decode(self.read(base_offset, max_bytes=1))
+        except LogDamaged:
+            return None
+        return batch if batch.base_offset == base_offset else None
 
     def end_offset_at(self, unix_ms: int) -> int:
         """Return the end of the last frame not later than a time."""

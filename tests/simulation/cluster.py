@@ -295,6 +295,7 @@ class SimulatedController(Controller):
         node.open_snapshots()
         self.incarnation = node.incarnation
         self.committed_log = CommittedLog(node.segments)  # type: ignore[arg-type]  # its methods, in memory
+        self._batch_at = self.committed_log.batch_at
         self.committed_log._window = FetchWindow(bytes_max=world.rng.choice(WINDOW_BYTES))
         try:
             check_reaches_log(

@@ -697,6 +697,38 @@ def test_a_request_repeated_between_two_parts_of_itself_is_carried_out_once() ->
     run(story)
 
 
+@pytest.mark.parametrize("is_held", [True, False])
+def test_a_repeated_creation_is_answered_as_the_first_was(is_held: bool) -> None:
+    """Goal: little is kept of an answer, all of it is answered. Method: with the batch in the log, and from the image."""
+
+    async def story(lab: Lab) -> None:
+        controller, request_id = lab.lead(1), uuid(78)
+        for broker_id in (11, 12):
+            await online(lab, controller, broker_id)
+        if is_held:
+            controller._batch_at = lambda offset: next(
+                batch
+                for frames in lab.quorum.log
+                for batch, _ in decode_all(frames)
+                if batch.base_offset == offset
+            )
+        configs = {"retention.ms": "5", "cleanup.policy": "compact"}
+        command = dataclasses.replace(topic_of(3, name="t", replication_factor=2), configs=configs)
+        first = await lab.write(controller, command, request_id)
+        kept = controller.committed.results.get(request_id)
+        assert kept is not None and len(kept.response) < 30
+        assert await lab.write(controller, command, request_id) == first
+        if is_held:
+            await lab.write(controller, DeleteTopic(name="t"))
+            assert await lab.write(controller, command, request_id) == first
+        else:
+            await lab.write(controller, DeleteTopic(name="t"))
+            again = await lab.write(controller, command, request_id)
+            assert again.outcome == (*first.outcome[:2], (), ())
+
+    run(story)
+
+
 @pytest.mark.parametrize(("took_ms", "apart"), [(TURN_MS, True), (TURN_MS - 1, False)])
 def test_long_decisions_that_arrive_together_leave_the_loop_to_others_in_between(
     monkeypatch: pytest.MonkeyPatch, took_ms: int, apart: bool
