@@ -53,6 +53,7 @@ from quorum.log.completion import complete_log, covered_offset
 from quorum.log.repair import LogRepair
 from quorum.log.snapshot_fetch import SnapshotFetch
 from quorum.log.snapshot_keeper import SnapshotKeeper
+from quorum.loop_lag import keep_measuring_loop_lag
 from quorum.peers import LinksFollowVoters, Peers, dialled_addresses
 from quorum.raft.adapter import PySyncObjLog
 from quorum.raft.handshake import Hello, founding_sha256
@@ -349,6 +350,7 @@ class _Node:
             group.create_task(self.repair.run())
             group.create_task(self.repair.scrub())
             group.create_task(keep_checking_sessions(self.controller, session_timeout_ms=session_timeout_ms))
+            group.create_task(keep_measuring_loop_lag(self.controller.metrics))
             group.create_task(self.committed_log.keep_syncing())
             group.create_task(self._raise_fault())
             group.create_task(self._wait_for_stop())

@@ -75,6 +75,14 @@ class OurPeer:
         ]
         return int(max(epochs))
 
+    async def longest_stall_ms(self) -> float:
+        """Return the longest turn of a controller's event loop since the controllers began."""
+        lags = [
+            (await self.numbers(endpoint))["metaquorum_loop_lag_longest_seconds"]
+            for endpoint in self.endpoints
+        ]
+        return round(max(lags) * 1000, 1)
+
     async def record(self, endpoint: str, offset: int) -> dict[str, Any]:
         """Return one committed record, as `log dump` shows it."""
         headers = {"Accept": "application/x-ndjson"}
