@@ -93,7 +93,9 @@ async def _lose(ours: OurPeer, *, victim: Member, others: list[Member], name: st
 
 
 async def _is_fenced(ours: OurPeer, controller: str, broker_id: int) -> None:
-    while (await ours.request("GET", f"{controller}/v1/brokers/{broker_id}"))["state"] != "OFFLINE":
+    """Wait until a controller has applied the fencing; it may be a follower meanwhile."""
+    url = f"{controller}/v1/brokers/{broker_id}?consistency=stale"
+    while (await ours.request("GET", url))["state"] != "OFFLINE":
         await asyncio.sleep(_POLL_S)
 
 
