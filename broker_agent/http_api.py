@@ -167,8 +167,8 @@ class HttpApi:
                 "digest": {"end_offset": image.end_offset, "value": digest(image)},
                 "controller_id": agent.controller_id,
                 "session_left_ms": agent.session_left_ms,
-                "records_fetched": agent.follower.records_fetched,
-                "snapshots_fetched": agent.follower.snapshots_fetched,
+                "records_fetched": agent.fetch_loop.follower.records_fetched,
+                "snapshots_fetched": agent.fetch_loop.follower.snapshots_fetched,
             },
         )
 
@@ -190,10 +190,13 @@ class HttpApi:
             return "local start-up work"
         if agent.broker_epoch is None:
             return _with_trouble(
-                "not registered yet; is a controller active, and reachable from here?", agent.last_trouble
+                "not registered yet; is a controller active, and reachable from here?",
+                agent.fetch_loop.failed_calls.last_reason,
             )
         if agent.session_left_ms == 0:
-            return _with_trouble("out of contact with the controllers", agent.last_trouble)
+            return _with_trouble(
+                "out of contact with the controllers", agent.fetch_loop.failed_calls.last_reason
+            )
         if agent.image.end_offset < agent.high_watermark:
             return f"catching up: applied {agent.image.end_offset} of {agent.high_watermark}"
         return "the controllers have it fenced"

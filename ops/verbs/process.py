@@ -53,7 +53,7 @@ def run_controller_process(args: argparse.Namespace) -> int:
 
 
 def run_broker_process(args: argparse.Namespace) -> int:
-    from broker_agent.agent import run_broker
+    from broker_agent.process import run_broker
 
     settings = load_broker_settings(args.config)
     read_meta(settings.data_dir, "broker", settings.broker_id, settings.cluster_id)

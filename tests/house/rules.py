@@ -77,7 +77,6 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "quorum/metrics.py": frozenset({"prometheus_client"}),
     "broker_agent/controller_client.py": frozenset({"aiohttp", "msgpack"}),
     "broker_agent/http_api.py": frozenset({"aiohttp"}),
-    "broker_agent/agent.py": frozenset({"aiohttp"}),
     "broker_agent/metrics.py": frozenset({"prometheus_client"}),
     # The operator's desk.
     "ops/bench/*.py": frozenset({"aiohttp", "msgpack"}),

@@ -18,11 +18,12 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
-from broker_agent.agent import BrokerAgent, run_broker
+from broker_agent.agent import BrokerAgent
 from broker_agent.config import BrokerSettings
 from broker_agent.http_api import metadata_of
 from broker_agent.lifecycle import State
 from broker_agent.metrics import exposition
+from broker_agent.process import run_broker
 from metadata_log import limits
 from metadata_log.digest import digest
 from metadata_log.errors import (
@@ -184,8 +185,8 @@ def test_a_restart_at_a_saved_offset_fetches_only_what_is_new(tmp_path: Path) ->
                 await online(agent)
                 assert cluster.fetches[0].fetch_offset == saved
                 assert min(fetch.fetch_offset for fetch in cluster.fetches) == saved
-                assert agent.follower.records_fetched == cluster.log.image.end_offset - saved
-                assert agent.follower.snapshots_fetched == 0
+                assert agent.fetch_loop.follower.records_fetched == cluster.log.image.end_offset - saved
+                assert agent.fetch_loop.follower.snapshots_fetched == 0
                 assert digest(agent.image) == digest(cluster.log.image)
             assert cluster.registrations[-1].previous_broker_epoch == -1  # the crash was no clean stop
 
@@ -501,8 +502,8 @@ def test_an_image_is_downloaded_by_range_and_resumed_elsewhere(tmp_path: Path) -
             members[0].cut_at = 5_000
             async with BrokerAgent(settings_for(tmp_path, members)) as agent:
                 await online(agent)
-                assert agent.follower.snapshots_fetched == 1
-                assert agent.follower.records_fetched == cluster.log.image.end_offset - 1000
+                assert agent.fetch_loop.follower.snapshots_fetched == 1
+                assert agent.fetch_loop.follower.records_fetched == cluster.log.image.end_offset - 1000
                 assert digest(agent.image) == digest(cluster.log.image)
                 begins = [int(wanted.removeprefix("bytes=").partition("-")[0]) for wanted in cluster.ranges]
                 assert begins[0] == 0
@@ -550,7 +551,7 @@ def test_a_broker_far_behind_goes_on_from_the_offered_image(tmp_path: Path) -> N
             cluster.log.fill(520)
             async with BrokerAgent(settings) as agent:
                 await online(agent)
-                assert agent.follower.snapshots_fetched == 1
+                assert agent.fetch_loop.follower.snapshots_fetched == 1
                 assert digest(agent.image) == digest(cluster.log.image)
 
     asyncio.run(scenario())
@@ -561,7 +562,7 @@ def test_its_own_snapshot_is_taken_and_the_log_behind_it_goes(
 ) -> None:
     monkeypatch.setattr("broker_agent.cache.SNAPSHOT_BYTES_MIN", 2_000)
     monkeypatch.setattr("broker_agent.cache.SEGMENT_BYTES", 1_000)
-    monkeypatch.setattr("broker_agent.agent.SYNC_EVERY_S", 0.0)
+    monkeypatch.setattr("broker_agent.cache_thread.SYNC_EVERY_S", 0.0)
 
     async def scenario() -> None:
         cluster = FakeCluster()
@@ -592,7 +593,7 @@ def test_a_snapshot_that_cannot_be_written_costs_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("broker_agent.cache.SNAPSHOT_BYTES_MIN", 500)
-    monkeypatch.setattr("broker_agent.agent.SYNC_EVERY_S", 0.0)
+    monkeypatch.setattr("broker_agent.cache_thread.SYNC_EVERY_S", 0.0)
 
     async def scenario() -> None:
         cluster = FakeCluster()
@@ -928,7 +929,7 @@ def test_an_agent_is_entered_once(tmp_path: Path) -> None:
 RUN = """
 import asyncio, logging, sys
 from pathlib import Path
-from broker_agent.agent import run_broker
+from broker_agent.process import run_broker
 from broker_agent.config import BrokerSettings
 logging.basicConfig(level=logging.INFO)
 asyncio.run(run_broker(BrokerSettings(

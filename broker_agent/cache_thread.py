@@ -1,0 +1,53 @@
+"""Edge: the one thread that does the cache's blocking work, in the order in which it was asked for."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+from broker_agent.cache import Cache
+from metadata_log.errors import DiskFailed
+
+log = logging.getLogger(__name__)
+Answer = TypeVar("Answer")
+
+SYNC_EVERY_S: Final = 1.0
+"""A power cut may cost the cache its last second, which the broker then fetches again."""
+
+
+class CacheThread:
+    """Runs what blocks in `cache.py`; the event loop itself only appends."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cache")
+        self._appended = asyncio.Event()
+
+    async def run(self, work: Callable[[], Answer]) -> Answer:
+        """Return what `work` returns, once the thread has done it and everything before it."""
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+    def frames_appended(self) -> None:
+        """Have `keep_durable` sync what was appended."""
+        self._appended.set()
+
+    async def keep_durable(self) -> None:
+        """Sync appended frames and write each snapshot that is due, until cancelled."""
+        cache = self._cache
+        while True:
+            await self._appended.wait()
+            self._appended.clear()
+            await self.run(cache.sync)
+            try:
+                if await self.run(cache.write_due_snapshot):
+                    cache.warnings.pop("SNAPSHOT_FAILED", None)
+            except DiskFailed as error:
+                cache.snapshots_failed += 1
+                cache.warnings["SNAPSHOT_FAILED"] = error.message
+                log.warning("snapshot_failed", extra={"reason": error.message})
+            await asyncio.sleep(SYNC_EVERY_S)
+
+    def shut_down(self) -> None:
+        """Wait for the work under way and end the thread."""
+        self._executor.shutdown()

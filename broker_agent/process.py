@@ -1,0 +1,46 @@
+"""Edge: a broker as a process of its own: signals, process.json, and the log of its start and end."""
+
+import asyncio
+import logging
+import os
+import signal
+from pathlib import Path
+
+from broker_agent.agent import BrokerAgent
+from broker_agent.config import BrokerSettings
+from metadata_log import limits
+from metadata_log.node.clock import unix_ms
+from metadata_log.node.data_directory import leaving_no_process_json, write_process_json
+from metadata_log.node.recent_warnings import recent_warnings
+
+log = logging.getLogger(__name__)
+
+
+async def run_broker(settings: BrokerSettings, *, text_log: Path | None = None) -> None:
+    """Run a broker until SIGINT or SIGTERM; process.json names `text_log` as the file that its log is written to.
+
+    Raises:
+        Rejected: the controllers refuse this broker; the message says why.
+        Fault: its message says what broke, where, and what to do.
+    """
+    limits.check_relations()
+    with recent_warnings() as recent:
+        agent = BrokerAgent(settings, recent=recent)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, agent.stop)
+        async with agent:
+            with leaving_no_process_json(settings.data_dir):
+                write_process_json(
+                    settings.data_dir,
+                    role="broker",
+                    node_id=settings.broker_id,
+                    pid=os.getpid(),
+                    incarnation_id=agent.incarnation_id,
+                    http=agent.http_url,
+                    raft=None,
+                    started_at_ms=unix_ms(),
+                    log=str(text_log or ""),
+                )
+                log.info("broker_started", extra={"broker_id": settings.broker_id, "http": agent.http_url})
+                await agent.run()
+        log.info("broker_stopped", extra={"broker_id": settings.broker_id})
