@@ -34,6 +34,7 @@ _ADAPTER_TESTS: Final = "tests/unit/quorum/raft/test_adapter.py"
 _VOTERS_TESTS: Final = "tests/unit/quorum/raft/test_voters.py"
 _JOURNAL_TESTS: Final = "tests/unit/quorum/raft/journal/test_journal.py"
 _CONTROLLER_TESTS: Final = "tests/unit/quorum/test_controller.py"
+_CONNECTION_TESTS: Final = "tests/unit/quorum/http/test_poll_connection.py"
 _FETCH_TESTS: Final = "tests/unit/quorum/fetch/test_service.py"
 _SERVER_TESTS: Final = "tests/unit/quorum/test_server.py"
 
@@ -715,6 +716,20 @@ MUTANTS: Final = (
         Directed(
             f"{_FETCH_TESTS}::test_polls_at_one_position_share_their_bytes_and_those_in_another_state_do_not"
         ),
+    ),
+    Mutant(
+        "unread-answers",
+        "a client that reads nothing is sent one answer after the other",
+        "quorum.http.poll_connection:PollConnection._is_idle",
+        lambda _: lambda connection: not (connection._waiter is None or connection._waiter.done()),
+        Directed(f"{_CONNECTION_TESTS}::test_who_does_not_read_is_owed_a_bounded_number_of_answers"),
+    ),
+    Mutant(
+        "begun-request",
+        "a poll is read in the middle of another request's headers",
+        "quorum.http.poll_connection:PollConnection._begins_request",
+        lambda _: property(lambda _connection: True, lambda _connection, _value: None),
+        Directed(f"{_CONNECTION_TESTS}::test_headers_that_look_like_a_poll_are_read_as_headers"),
     ),
     Mutant(
         "trim-first",

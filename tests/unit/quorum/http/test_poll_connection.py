@@ -12,10 +12,12 @@ import pytest
 from aiohttp import web
 from msgspec.structs import replace
 
+from broker_agent.controller_client import ControllerClient
+from broker_agent.session import Call, Fetched
 from metadata_log.ids import NodeId
 from metadata_log.limits import FETCH_BYTES_MAX
 from metadata_log.node.http_server import listen
-from metadata_log.wire.fetch import FetchRequest
+from metadata_log.wire.fetch import SESSION_TIMEOUT_HEADER, FetchRequest
 from quorum.controller import Controller
 from quorum.http.app import application
 from quorum.http.poll_connection import EARLY_BYTES_MAX, PollConnection, poll_connections, read_head
@@ -188,6 +190,22 @@ def test_a_brokers_poll_is_answered_here_and_one_that_means_records_by_aiohttp(
     at_a_door(tmp_path, monkeypatch, story)
 
 
+def test_the_polls_of_our_own_client_are_read_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(door: Door) -> None:
+        url = f"http://{door.address[0]}:{door.address[1]}"
+        async with ControllerClient() as client:
+            call = Call(url=url, request=door.at_end(), sent_ms=0, silence_max_ms=20_000)
+            fetching = asyncio.create_task(client.perform(call))
+            await door.parked(1)
+            assert door.passed_on == []
+            await door.lab.write(door.controller, setting("1"))
+            fetched = await fetching
+            assert isinstance(fetched, Fetched)
+            assert fetched.answer.high_watermark == door.controller.committed.end_offset
+
+    at_a_door(tmp_path, monkeypatch, story)
+
+
 def test_refusals_look_the_same_whoever_writes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(door: Door) -> None:
         async with door.client() as lean, door.client() as plain:
@@ -255,6 +273,21 @@ def test_a_body_that_looks_like_a_poll_is_read_as_a_body(
             client.writer.write(inner)
             assert (await client.answer()).status == 400
             assert door.fetches.parked == 0
+
+    at_a_door(tmp_path, monkeypatch, story)
+
+
+def test_headers_that_look_like_a_poll_are_read_as_headers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(door: Door) -> None:
+        async with door.client() as client:
+            client.writer.write(b"GET /healthz HTTP/1.1\r\nX-Begun: ")
+            await asyncio.sleep(0.01)
+            client.send(door.at_end())
+            answer = await client.answer()
+            assert answer.status == 200
+            assert SESSION_TIMEOUT_HEADER not in answer.headers
 
     at_a_door(tmp_path, monkeypatch, story)
 
