@@ -92,6 +92,7 @@ class FetchService(AppliedListener):
         Raises:
             NotController, InconsistentClusterId, StaleBrokerEpoch, ThrottlingQuotaExceeded.
         """
+        self._controller.metrics.fetches.inc()
         if request.want_fence or request.want_shut_down:
             await self._controller.turn()  # it may be long, too
         answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
@@ -107,7 +108,8 @@ class FetchService(AppliedListener):
     def take(self, request: FetchRequest, done: Callable[[bytes | MetadataError], None]) -> Poll | None:
         """Take a poll that needs no task of its own: `done` gets its outcome later, within a slice.
 
-        None: the poll means a decision or waits for records about its broker; `fetch` repeats its heartbeat and waits.
+        None: the poll means a decision or waits for records about its broker. `fetch` repeats its heartbeat and waits. It
+        also reports a refusal, so only polls taken here are counted here.
 
         Raises:
             MetadataError: the poll is refused at once.
@@ -118,6 +120,7 @@ class FetchService(AppliedListener):
         try:
             if poll.is_observer or self._is_heard(request.heartbeat()):
                 self._evaluate(poll)
+                self._controller.metrics.fetches.inc()
                 return poll
         except MetadataError:
             self.give_up(poll)
@@ -139,7 +142,6 @@ class FetchService(AppliedListener):
     def _arrived(self, request: FetchRequest, done: Callable[[bytes | MetadataError], None]) -> Poll:
         arrived_end = self._controller.tip.end_offset
         poll = Poll(request, arrived_ms=self._now_ms(), arrived_end=arrived_end, done=done)
-        self._controller.metrics.fetches.inc()
         if request.cluster_id != self._settings.cluster_id:
             raise InconsistentClusterId(
                 f"this is cluster {self._settings.cluster_id}, the request is for {request.cluster_id}: "
