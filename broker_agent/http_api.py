@@ -189,12 +189,12 @@ class HttpApi:
         if agent.state is State.OFFLINE:
             return "local start-up work"
         if agent.broker_epoch is None:
-            return _with_trouble(
+            return _with_reason(
                 "not registered yet; is a controller active, and reachable from here?",
                 agent.fetch_loop.failed_calls.last_reason,
             )
         if agent.session_left_ms == 0:
-            return _with_trouble(
+            return _with_reason(
                 "out of contact with the controllers", agent.fetch_loop.failed_calls.last_reason
             )
         if agent.image.end_offset < agent.high_watermark:
@@ -207,8 +207,8 @@ class HttpApi:
         return web.Response(body=text, headers={**self._headers(), "Content-Type": metrics.CONTENT_TYPE})
 
 
-def _with_trouble(why: str, trouble: str | None) -> str:
-    return why if trouble is None else f"{why} ({trouble})"
+def _with_reason(why: str, reason: str | None) -> str:
+    return why if reason is None else f"{why} ({reason})"
 
 
 def _named(image: MetadataImage, names: Sequence[str]) -> list[TopicImage]:

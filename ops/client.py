@@ -196,14 +196,14 @@ class ClusterClient:
             may_be_written |= isinstance(error, OutcomeUnknown)
             if isinstance(error, NotController):
                 followed(answer.headers.get("x-controller"))
-        said = "; ".join(f"{url}: {failure}" for url, failure in failures.items())
+        why = "; ".join(f"{url}: {failure}" for url, failure in failures.items())
         if may_be_written and request_id is not None:
             raise OutcomeUnknown(
-                f"no answer{f' within {self.timeout_s:g} s' if repeatable else ''}, and it may still take effect ({said})",
+                f"no answer{f' within {self.timeout_s:g} s' if repeatable else ''}, and it may still take effect ({why})",
                 request_id=uuid_text(request_id),
             )
         kind = Unreachable if last_error is None else type(last_error)
-        raise kind(f"not within {self.timeout_s:g} s ({said or 'no time to ask anybody'})")
+        raise kind(f"not within {self.timeout_s:g} s ({why or 'no time to ask anybody'})")
 
     def _candidates(self, deadline: float) -> "Iterator[tuple[str, _Follow]]":
         """Yield the next node to ask, each at most once a round; `followed` puts a redirect's target first."""

@@ -200,16 +200,16 @@ def _check_same_port(path: Path, settings: ControllerSettings) -> None:
 
     Host and port may both differ: where a node listens on all interfaces, or behind a translation of addresses.
     """
-    said = read_url(settings.http_url)
+    advertised_http = read_url(settings.http_url)
     origin = f"the [[voters]] entry of node {settings.node_id}"
-    for key, told, listens in (
-        ("http", said, settings.listen_http),
+    for key, advertised, listens in (
+        ("http", advertised_http, settings.listen_http),
         ("raft", settings.raft_address, settings.listen_raft),
     ):
         where = origin if getattr(settings, f"advertised_{key}") is None else f"advertised.{key}"
-        if told[0] == listens[0] and told[1] != listens[1]:
+        if advertised[0] == listens[0] and advertised[1] != listens[1]:
             raise InvalidSettings(
-                f"{path}: listen.{key} is port {listens[1]}, but {where} tells the others port {told[1]}"
+                f"{path}: listen.{key} is port {listens[1]}, but {where} tells the others port {advertised[1]}"
             )
 
 
@@ -270,33 +270,33 @@ def reachable(value: object) -> HostPort:
 
 def reachable_url(value: object) -> str:
     """Read http://HOST:PORT as it is advertised to other nodes."""
-    said = url(value)
-    if not is_reachable(read_url(said)):
+    address = url(value)
+    if not is_reachable(read_url(address)):
         raise ValueError("wanted a HOST:PORT that others can reach")
-    return said
+    return address
 
 
 def url(value: object) -> str:
     """Check http://HOST:PORT as it is advertised to other nodes."""
     wanted = "wanted http://HOST:PORT without trailing slash"
-    said = value if isinstance(value, str) else ""
+    address = value if isinstance(value, str) else ""
     try:
-        _, port = read_url(said)
+        _, port = read_url(address)
     except ValueError:
         raise ValueError(wanted) from None
     if port == 0:
         raise ValueError(wanted)
-    return said
+    return address
 
 
 def listen_address(value: object) -> HostPort:
     """Read http://HOST:PORT as what to listen on; port 0 is any free one."""
     wanted = "wanted http://HOST:PORT without trailing slash"
-    said = value if isinstance(value, str) else ""
-    if not said.startswith("http://"):
+    address = value if isinstance(value, str) else ""
+    if not address.startswith("http://"):
         raise ValueError(wanted)
     try:
-        return read_url(said)
+        return read_url(address)
     except ValueError:
         raise ValueError(wanted) from None
 

@@ -112,13 +112,13 @@ class ControllerSettings:
             values = [getattr(voter, what) for voter in self.voters]
             if len(set(values)) != len(values):
                 raise InvalidSettings(f"two voters have the same {what}")
-        for key, given, told in (
+        for key, advertised, listens in (
             ("http", self.advertised_http, self.listen_http),
             ("raft", self.advertised_raft, self.listen_raft),
         ):
-            if given is None and not self.is_listed and not is_reachable(told):
+            if advertised is None and not self.is_listed and not is_reachable(listens):
                 raise InvalidSettings(
-                    f"others cannot reach {address_text(told)}, where node {self.node_id} listens: set advertised.{key}"
+                    f"others cannot reach {address_text(listens)}, where node {self.node_id} listens: set advertised.{key}"
                 )
         for name in TimingSettings.__slots__:
             if not 1 <= getattr(timing, name) <= 24 * 3600 * 1000:

@@ -63,12 +63,12 @@ def run_reader_of(
     return read
 
 
-def _refusal(kind: str, names: tuple[str, ...], said: str) -> str:
+def _refusal(kind: str, names: tuple[str, ...], message: str) -> str:
     """Return msgspec's words with the field's name for its place: `isr[0] of a PartitionRecord: expected int, got str`."""
-    path = _PATH.search(said)
+    path = _PATH.search(message)
     if path is None:
-        return f"a {kind}: {said}"
-    expected = said[: path.start()].replace("`", "")
+        return f"a {kind}: {message}"
+    expected = message[: path.start()].replace("`", "")
     return f"{names[int(path[1])]}{path[2]} of a {kind}: {expected[:1].lower()}{expected[1:]}"
 
 

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EVENTS_MAX: Final = 200
-"""Lines of the timeline; of more, the newest are told."""
+"""Lines of the timeline; of more, the newest are shown."""
 ROWS_MAX: Final = 50
 """Rows of each table."""
-SETTINGS_TOLD: Final = 3
+SETTINGS_SHOWN: Final = 3
 """Settings that one event names; of a change of more, the first."""
 VALUE_CHARS_MAX: Final = 80
 """Characters of a setting's value that are shown; a secret's hash is shorter."""
@@ -125,12 +125,12 @@ def _head(engine: Engine[Any], export: Export) -> str:
 
 def _timeline(events: Sequence[_Event]) -> str:
     ordered = sorted(events)
-    told = ordered[-EVENTS_MAX:]
+    newest = ordered[-EVENTS_MAX:]
     lines = ["## What happened", ""]
-    if len(told) < len(ordered):
-        lines.append(f"The newest {len(told)} of {len(ordered):,} events.\n")
+    if len(newest) < len(ordered):
+        lines.append(f"The newest {len(newest)} of {len(ordered):,} events.\n")
     day = None
-    for event in told:
+    for event in newest:
         if event.time.date() != day:
             day = event.time.date()
             lines += ["", f"**{day.isoformat()}**", ""] if len(lines) > 2 else [f"**{day.isoformat()}**", ""]
@@ -207,17 +207,19 @@ def _config_events(settings: Sequence[dict[str, Any]]) -> Iterable[_Event]:
             whose = f"topic {resource_name}"
         else:
             whose = "all brokers" if resource_name == CLUSTER_DEFAULT else f"broker {resource_name}"
-        told = ", ".join(
+        changes = ", ".join(
             f"{setting['config_name']} deleted"
             if setting["config_value"] is None
             else f"{setting['config_name']}={_shown(setting['config_value'])}"
-            for setting in group[:SETTINGS_TOLD]
+            for setting in group[:SETTINGS_SHOWN]
         )
-        if len(group) > SETTINGS_TOLD:
-            told += f" and {len(group) - SETTINGS_TOLD:,} more"
+        if len(group) > SETTINGS_SHOWN:
+            changes += f" and {len(group) - SETTINGS_SHOWN:,} more"
         s = "" if len(group) == 1 else "s"
         first = group[0]
-        yield _Event(first["log_offset"], first["ts"], f"setting{s} of {whose} changed{_by(first)}: {told}")
+        yield _Event(
+            first["log_offset"], first["ts"], f"setting{s} of {whose} changed{_by(first)}: {changes}"
+        )
 
 
 def _moved(moves: Sequence[dict[str, Any]]) -> Iterable[_Event]:

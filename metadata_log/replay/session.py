@@ -170,13 +170,13 @@ def _quiet_imports() -> Iterator[None]:
 def _quiet_start() -> Iterator[None]:
     """Keep what the launcher prints before any logging is set up ("Using Spark's default log4j profile") off stderr."""
     kept = os.dup(2)
-    with tempfile.TemporaryFile() as said:
-        os.dup2(said.fileno(), 2)
+    with tempfile.TemporaryFile() as output:
+        os.dup2(output.fileno(), 2)
         try:
             yield
         except BaseException:
-            said.seek(0)
-            os.write(kept, said.read())
+            output.seek(0)
+            os.write(kept, output.read())
             raise
         finally:
             os.dup2(kept, 2)

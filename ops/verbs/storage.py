@@ -84,12 +84,12 @@ def run_info(args: argparse.Namespace) -> int:
             fail_usage(args, f"{args.config} has no cluster_id; add it, or name the directory itself")
         meta = read_meta(data_dir, role, node_id, in_file)
     process = running_process(data_dir)
-    told = ("pid", "http", "raft", "started_at_ms", "log")
+    shown = ("pid", "http", "raft", "started_at_ms", "log")
     _show(
         args,
         _described(data_dir, meta)
         | {"running": process is not None}
-        | {name: None if process is None else process.get(name) for name in told},
+        | {name: None if process is None else process.get(name) for name in shown},
     )
     return 0
 

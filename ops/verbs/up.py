@@ -62,12 +62,12 @@ def run_up(args: argparse.Namespace) -> int:
 
 
 class Events:
-    """Tells what happens: a line of text each, or an object of JSON."""
+    """Reports what happens: a line of text each, or an object of JSON."""
 
     def __init__(self, output: render.Output) -> None:
         self._as_text = output == "table"
 
-    def tell(self, event: str, text: str, /, **facts: Any) -> None:
+    def report(self, event: str, text: str, /, **facts: Any) -> None:
         now_ms = time.time_ns() // 1_000_000
         if self._as_text:
             print(f"{time_text(now_ms)[11:23]}  {text}", flush=True)
@@ -84,7 +84,7 @@ class Events:
         if self._as_text:
             print(text, flush=True)
         else:
-            self.tell("demo", text, text=text)
+            self.report("demo", text, text=text)
 
 
 async def _run(cluster: LocalCluster, events: Events, *, demo: bool) -> None:
@@ -120,7 +120,7 @@ async def _run(cluster: LocalCluster, events: Events, *, demo: bool) -> None:
     finally:
         asked_to_stop = True
         await cluster.stop()
-    events.tell("stopped", "stopped", dir=str(cluster.directory))
+    events.report("stopped", "stopped", dir=str(cluster.directory))
     if was_interrupted and demo:
         os._exit(0)  # else Python would wait for what Spark does in a thread, which nothing can interrupt
 
@@ -132,10 +132,10 @@ async def _start(cluster: LocalCluster, events: Events, *, demo: bool) -> None:
         await cluster.start_one(member.id)
         pid = cluster.pid(member.id)
         text = f"{member.role} {member.id} {'runs already' if runs_already else 'started'}, process {pid}"
-        events.tell("started", text, role=member.role, id=member.id, pid=pid, http=member.http)
+        events.report("started", text, role=member.role, id=member.id, pid=pid, http=member.http)
     await cluster.wait_until_ready()
     active = await cluster.active()
-    events.tell(
+    events.report(
         "ready",
         f"ready: cluster {cluster.cluster_id} in {cluster.directory}",
         dir=str(cluster.directory),
@@ -212,22 +212,22 @@ async def _follow(cluster: LocalCluster, events: Events) -> None:
                 _tell_exit(cluster, events, member, before)
             if pid != before and pid is not None:
                 text = f"{member.role} {member.id} runs again, process {pid}"
-                events.tell("returned", text, role=member.role, id=member.id, pid=pid)
+                events.report("returned", text, role=member.role, id=member.id, pid=pid)
             pids[member.id] = pid
         active = await cluster.active()
         if active is None:
             if known is not None:
-                events.tell("no_controller", "no controller is active")
+                events.report("no_controller", "no controller is active")
         elif known is None or known.controller_epoch != active.controller_epoch:
             text = f"controller {active.controller_id} is active, epoch {active.controller_epoch}"
             facts = {"controller_id": active.controller_id, "controller_epoch": active.controller_epoch}
-            events.tell("controller", text, **facts)
+            events.report("controller", text, **facts)
         known = active
         for broker_id, state in ({} if active is None else active.broker_states).items():
             if state != states.get(broker_id):
                 was = states.get(broker_id)
                 text = f"broker {broker_id} is {state}" + (f", was {was}" if was else "")
-                events.tell("broker_state", text, broker_id=broker_id, state=state, previous=was)
+                events.report("broker_state", text, broker_id=broker_id, state=state, previous=was)
                 states[broker_id] = state
 
 
@@ -236,7 +236,7 @@ def _tell_exit(cluster: LocalCluster, events: Events, member: Member, pid: int) 
     again = cluster.start_command(member.id)
     how = "ended" if code is None else f"ended with {ended_with(code)}"
     said = cluster.last_words(member.id) if code is not None and code > 0 else None
-    events.tell(
+    events.report(
         "exited",
         f"{member.role} {member.id} {how}" + (f": {said}" if said else "") + f"\n    start it again: {again}",
         role=member.role,
