@@ -1,9 +1,6 @@
-"""Edge: a broker: its start, its lifecycle, its end, and what its host may ask of it.
+"""Edge: a broker: starts and ends its parts, and decides from the session and the clock whether clients may be served.
 
-    fetch loop: the image and the session of now --> may it serve? --> lifecycle
-
-`fetch_loop.py` follows the controllers. A host's wish to stop, or to be fenced, interrupts the call under way, and the next
-one carries the wish.
+fetch_loop: session, image --changes--> may it serve? --event--> lifecycle --action--> serve, refuse, exit
 """
 
 import asyncio
@@ -24,20 +21,12 @@ from broker_agent.fetch_loop import FetchLoop, OnDelta
 from broker_agent.lifecycle import Action, Event, State, step
 from broker_agent.metrics import BrokerNumbers
 from broker_agent.session import Fetched, Outcome, Session
-from metadata_log.errors import (
-    MetadataError,
-    leaves,
-    most_telling,
-)
+from metadata_log.errors import MetadataError, leaves, most_telling
 from metadata_log.ids import random_uuid
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.node.addresses import read_url
 from metadata_log.node.clock import monotonic_ms, unix_ms
-from metadata_log.node.data_directory import (
-    DirectoryLock,
-    Meta,
-    read_meta,
-)
+from metadata_log.node.data_directory import DirectoryLock, Meta, read_meta
 from metadata_log.node.recent_warnings import RecentWarnings
 from metadata_log.records.brokers import BrokerEndpoint
 from metadata_log.wire.commands import Registered
@@ -45,23 +34,26 @@ from metadata_log.wire.commands import Registered
 log = logging.getLogger(__name__)
 
 FAREWELL_MAX_MS: Final = 500
+"""A broker that ends waits this long for the answer to its last fetch."""
 LISTENER_NAME: Final = "PLAINTEXT"
 """Kafka's name of its default listener; security_protocol 0."""
 
 
 def now_ms() -> int:
-    """Return a clock that never steps and counts on while the machine sleeps: a session does not outlive it."""
+    """Return a clock that never steps and goes on while the machine sleeps, so that a session ends in time there, too."""
     return int(monotonic_ms())
 
 
 class BrokerAgent:
-    """A broker: `async with BrokerAgent(settings, on_delta=...) as agent` registers it, follows the log and serves
-    its HTTP endpoint until the block ends, which is a controlled shutdown. An exception out of the block, as an error
-    of the agent itself or of `on_delta`, ends it at once; the latter cancels the block and is raised in its place, as it
-    was raised. If the block raised something else meanwhile, that is the error's `__context__`. Of several errors of the
-    agent a Fault is raised, else another of ours, the others as its notes; else all in one group.
+    """A broker: `async with BrokerAgent(settings, on_delta=...) as agent`.
 
-    An agent is one incarnation of a broker, so it is entered once.
+    The block registers the broker, follows the log and serves the HTTP endpoint. Its end is a controlled shutdown.
+    An exception out of the block ends the broker at once, and so does an error of the agent or of `on_delta`. Such an
+    error cancels the block and is raised in its place, unchanged; an exception that the block raised meanwhile is its
+    `__context__`. If the agent has several errors, a Fault is raised first, then any other MetadataError, with the
+    others as its notes. If none is a MetadataError, all are raised in one group.
+
+    An agent is one incarnation of a broker, so it can be entered only once.
     """
 
     def __init__(
@@ -102,12 +94,14 @@ class BrokerAgent:
         self._stop_deadline_ms: int | None = None
         self._stop_granted = False
         self._clean_epoch = -1
-        """Of the run before, if that ended cleanly, until this one is registered: what it left is as it was till then."""
+        """Broker epoch of the previous run if that stopped cleanly, -1 once this run is registered.
+
+        A run that ends before it is registered leaves the previous clean stop as it was."""
         self._entered = False
         self._ended = asyncio.Event()
         self._deadlines_moved = asyncio.Event()
 
-    # --- what may be asked of it
+    # --- for hosts, the endpoint and tests
 
     @property
     def image(self) -> MetadataImage:
@@ -115,7 +109,7 @@ class BrokerAgent:
 
     @property
     def high_watermark(self) -> int:
-        """The newest that a controller answered."""
+        """As of the newest answer of a controller."""
         return self.fetch_loop.high_watermark
 
     @property
@@ -132,7 +126,7 @@ class BrokerAgent:
         return 0 if self._session is None else self._session.left_ms(self._now_ms())
 
     def may_serve(self) -> bool:
-        """Answer whether a client may be served at this very moment; ask before each answer to one."""
+        """Answer whether a client may be served now; ask this before each answer to a client."""
         self._reconcile()
         return self._serving
 
@@ -169,7 +163,7 @@ class BrokerAgent:
             self.fetch_loop.interrupt()
 
     def want_fence(self, *, wanted: bool) -> None:
-        """Ask to be fenced, or not any more: a host that is not ready for clients says so."""
+        """Ask the controllers to fence or unfence this broker; a host that is not ready for clients asks to be fenced."""
         self._want_fence = wanted
         if self._session is not None:
             self._session.want_fence = wanted
@@ -209,7 +203,7 @@ class BrokerAgent:
         except BaseExceptionGroup as group:
             failures = [leaf for leaf in leaves(group, whole=error) if leaf is not error]
             if not failures:
-                return  # the block's own exception goes on as it came
+                return  # the block's own exception propagates unchanged
             failure = _foremost(failures)
         else:
             return
@@ -234,7 +228,7 @@ class BrokerAgent:
         self._ended.set()
 
     async def _run_from(self, image: MetadataImage) -> None:
-        """Be a broker from local start-up work to exit."""
+        """Run from local start-up work to exit."""
         self._session = await self._new_session()
         self.fetch_loop.replace_image(image)
         log.info(
@@ -243,13 +237,13 @@ class BrokerAgent:
         )
         self._step(Event.STARTED)
         async with asyncio.TaskGroup() as tasks:
-            beside = [
+            background = [
                 tasks.create_task(self._cache_thread.keep_durable()),
                 tasks.create_task(self._watch_deadlines()),
             ]
             await self.fetch_loop.run(self._session)
             await self._say_farewell(self._session)
-            for task in beside:
+            for task in background:
                 task.cancel()
 
     async def _new_session(self) -> Session:
@@ -300,7 +294,7 @@ class BrokerAgent:
                 pass
 
     def _reconcile(self) -> None:
-        """Bring the state in line with what the session and the clock allow now."""
+        """Set the state to what the session and the clock allow now."""
         session, now_ms = self._session, self._now_ms()
         if session is None or self.state is State.OFFLINE:
             return
@@ -311,12 +305,12 @@ class BrokerAgent:
         elif not may_serve:
             self._step(Event.MUST_NOT_SERVE)
             if not session.is_alive(now_ms):
-                self.fetch_loop.interrupt()  # whatever is parked is of no use any more: ask anew
+                self.fetch_loop.interrupt()  # the parked fetch can renew nothing any more: send another
         elif self._stop_deadline_ms is not None and now_ms >= self._stop_deadline_ms:
             self._step(Event.STOP_OVERDUE)
 
     async def _watch_deadlines(self) -> None:
-        """Notice a deadline that nobody asks about; whoever serves compares clocks for himself."""
+        """Notice deadlines that pass without a question; each answer to a client compares clocks for itself."""
         assert self._session is not None
         while not self.fetch_loop.ending:
             deadlines = [self._stop_deadline_ms]
@@ -330,7 +324,7 @@ class BrokerAgent:
             self._reconcile()
 
     async def _say_farewell(self, session: Session) -> None:
-        """Let a session that no leadership hangs on end with us, so that the next start need not wait for its end."""
+        """End the session of a broker that leads nothing, so that its next start need not wait for the session timeout."""
         if self._stop_granted or self._stop_deadline_ms is not None:
             return
         call = session.farewell(self._now_ms(), self.fetch_loop.follower.position)
@@ -343,7 +337,7 @@ class BrokerAgent:
 
 
 def _foremost(failures: list[BaseException]) -> BaseException:
-    """Return the most telling error with the others as notes; all of them in a group if none was raised on purpose."""
+    """Return the error to raise, with the others as its notes; a group of all if none of several is a MetadataError."""
     failure = most_telling(failures)
     if len(failures) > 1 and not isinstance(failure, MetadataError):
         return BaseExceptionGroup("several tasks of a broker failed", failures)
