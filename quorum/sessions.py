@@ -67,8 +67,8 @@ class Sessions:
     def contact(self, broker_id: BrokerId, broker_epoch: int, *, now_ms: int, applied_offset: int) -> None:
         """Renew the session of a registered broker; the caller has checked its epoch.
 
-        A walk that was under way begins anew, unless this contact's own decision goes on with it: a broker that is heard of
-        is no longer fenced for silence, and may get back what the walk has taken.
+        A walk under way ends, unless the decision on this very heartbeat continues it: a broker that sends heartbeats is not
+        fenced for silence, and may get back what the walk took from it.
         """
         self._walks.pop(broker_id, None)
         session = self._sessions.pop(broker_id, None)

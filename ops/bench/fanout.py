@@ -59,7 +59,7 @@ async def fanout(
                 clients.begin(leader)
                 await clients.reach(await _write(peer, leader))
                 await asyncio.sleep(BETWEEN_WRITES_S)
-                epoch = await _epoch(peer)
+                before = await peer.elections()
                 began = await _fetches(peer, leader)
                 rest_cpu_s = await _cpu_s(peer, leader, seconds=rest_s)
                 rested = await _fetches(peer, leader) - began
@@ -68,7 +68,7 @@ async def fanout(
                 for _ in range(writes):
                     await _measured_write(peer, clients, done, idle=idle)
                     await asyncio.sleep(BETWEEN_WRITES_S)
-                elections = await _epoch(peer) - epoch
+                elections = await peer.elections() - before
                 stalled_ms = max(stalls, default=0.0)
             floors = probes(Path(scratch))
     delivered = writes * polls
@@ -77,7 +77,7 @@ async def fanout(
         **figures(done.last_ms, prefix="last_delivered_"),
         **figures(done.median_ms, prefix="median_delivered_"),
         **figures(done.answered_ms, prefix="write_answered_"),
-        "elections": int(elections),
+        "elections": elections,
         "healthz_max": round(stalled_ms, 1),
         "healthz_max_at_rest": round(stalled_at_rest_ms, 1),
         "leader_cpu_us_per_delivery": round(1e6 * done.leader_cpu_s / delivered, 1),
@@ -127,10 +127,6 @@ async def _write(peer: OurPeer, leader: str) -> int:
     body = {"cluster": True, "set": {"bench": str(time.monotonic_ns())}}
     answer = await peer.request("PATCH", f"{leader}/v1/configs", body)
     return int(answer["offsets"]["end"])
-
-
-async def _epoch(peer: OurPeer) -> float:
-    return max([(await peer.numbers(endpoint))["metaquorum_controller_epoch"] for endpoint in peer.endpoints])
 
 
 async def _fetches(peer: OurPeer, leader: str) -> float:
