@@ -10,15 +10,12 @@ at a time. While one other than `sync` and `write_due_snapshot` runs, nothing is
 import logging
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Final
-
-from msgspec import Meta
+from typing import Final
 
 from broker_agent.follower import position_of
 from metadata_log.batch import RecordBatch
 from metadata_log.codec import FrameHeader
-from metadata_log.digest import EMPTY_BUCKETS, Buckets
-from metadata_log.errors import DamagedFile, DiskFailed, InvariantBroken
+from metadata_log.errors import DamagedFile, InvariantBroken
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.limits import FRAME_BYTES_MAX, MIB, SNAPSHOT_AGE_MS, SNAPSHOTS_KEPT
 from metadata_log.log.segmented_log import SegmentedLog
@@ -32,6 +29,7 @@ from metadata_log.node.durable_files import (
 )
 from metadata_log.wire.shapes import Natural, Shape
 from snapshots.fold import fold
+from snapshots.kept_digest import KeptDigest
 from snapshots.policy import SnapshotClock, SnapshotPolicy
 from snapshots.snapshot_file import position_of as snapshot_position
 from snapshots.snapshot_file import write_snapshot
@@ -46,17 +44,12 @@ SNAPSHOT_SHARE: Final = 8
 """A snapshot is due once the log behind the last one is an eighth of it: a restart folds at most that much, and the
 bytes written stay in proportion to the log however large the state is."""
 CLEAN_STOP_FILE: Final = "clean-stop.json"
-STATE_DIGEST_FILE: Final = "state-digest.json"
 
 assert FRAME_BYTES_MAX < SEGMENT_BYTES
 
 
 class _CleanStopFile(Shape, frozen=True):
     broker_epoch: Natural
-
-
-class _StateDigestFile(Shape, frozen=True):
-    buckets: Annotated[Buckets, Meta(min_length=len(EMPTY_BUCKETS), max_length=len(EMPTY_BUCKETS))]
 
 
 class Cache:
@@ -72,7 +65,6 @@ class Cache:
         self._policy = SnapshotPolicy(bytes=SNAPSHOT_BYTES_MIN, age_ms=SNAPSHOT_AGE_MS)
         self._due: MetadataImage | None = None
         self._covered_offset = 0
-        self._kept_buckets: Buckets | None = None
         self.damaged_count = 0
         """Files found damaged or foreign since the process started."""
         self.snapshots_failed = 0
@@ -97,7 +89,11 @@ class Cache:
         Raises:
             DiskFailed: the disk refuses.
         """
-        self._store = SnapshotStore(self._data_dir / "snapshots", self._data_dir / "quarantine")
+        self._store = SnapshotStore(
+            self._data_dir / "snapshots",
+            self._data_dir / "quarantine",
+            kept_digest=KeptDigest(self._data_dir),
+        )
         base = self._newest_snapshot(None)
         try:
             # Whatever lies behind the snapshot can be fetched again.
@@ -123,7 +119,7 @@ class Cache:
 
     def _newest_snapshot(self, at_or_below: int | None) -> MetadataImage:
         """Return the newest sound snapshot's image, the empty one if there is none of this cluster."""
-        loaded = self.store.load_newest_at_or_below(at_or_below, known_buckets=self._known_buckets())
+        loaded = self.store.load_newest_at_or_below(at_or_below)
         for damaged in loaded.quarantined:
             self._report_damage(damaged.error.message)
         image = loaded.image or EMPTY
@@ -133,7 +129,7 @@ class Cache:
             image = EMPTY
         if image is not EMPTY and loaded.snapshot_id is not None:
             self._began_at_snapshot(image, size=self.store.size(loaded.snapshot_id))
-            self._keep_buckets(image)
+            self.store.keep_digest(image)
         else:
             self._began_at_snapshot(EMPTY, size=0)
         return image
@@ -196,7 +192,7 @@ class Cache:
         self.store.retire(SNAPSHOTS_KEPT)
         ids = self.store.ids()
         self._covered_offset = _end_of(ids[0]) if len(ids) == SNAPSHOTS_KEPT else 0
-        self._keep_buckets(image)
+        self.store.keep_digest(image)
         log.info("snapshot_taken", extra={"end_offset": image.end_offset})
         return True
 
@@ -219,7 +215,7 @@ class Cache:
         self._began_at_snapshot(image, size=self.store.size(snapshot_id))
         self.store.retire(SNAPSHOTS_KEPT)
         self._drop_log_below(image)
-        self._keep_buckets(image)
+        self.store.keep_digest(image)
         return image
 
     def rebuild(self, *, at_or_below: int, strictly_below: int) -> MetadataImage:
@@ -280,35 +276,6 @@ class Cache:
             f"{reason}; what was damaged lies in quarantine, and the controllers had it"
         )
         log.error("cache_damaged", extra={"reason": reason})
-
-    # --- what the newest snapshot's state digest is made of
-
-    def _known_buckets(self) -> Buckets | None:
-        path = self._data_dir / STATE_DIGEST_FILE
-        with renamed_os_errors(path):
-            try:
-                content = path.read_bytes()
-            except FileNotFoundError:
-                return None
-        try:
-            self._kept_buckets = from_checked_json(content, _StateDigestFile).buckets
-        except ValueError as error:
-            # Nothing rests on it: the snapshot's records are counted.
-            log.warning("state_digest_unreadable", extra={"path": str(path), "reason": str(error)})
-            self._kept_buckets = None
-        return self._kept_buckets
-
-    def _keep_buckets(self, image: MetadataImage) -> None:
-        """Keep the buckets of the newest snapshot's digest, so that the next start need not count its records."""
-        if self._kept_buckets != image.digest_buckets:
-            content = checked_json({"buckets": image.digest_buckets})
-            try:
-                replace_file(self._data_dir / STATE_DIGEST_FILE, content)
-            except DiskFailed as error:
-                # The next start takes twice as long, no more.
-                log.warning("state_digest_not_kept", extra={"reason": error.message})
-            else:
-                self._kept_buckets = image.digest_buckets
 
     # --- at the end
 

@@ -115,7 +115,7 @@ def encode(
             f"{len(records)} records and an answer of {len(body) - len(rows)} bytes to keep for repetitions; "
             f"at most {FRAME_BYTES_MAX} bytes are allowed: ask for less at once"
         )
-    _read_body(body, from_rows)
+    _read_batch(body, len(records))
     frame, crc = frame_of(
         body,
         base_offset=base_offset,
@@ -233,7 +233,7 @@ def decode(data: bytes | memoryview, at: int = 0) -> tuple[RecordBatch, int]:
     Raises:
         DamagedFrame: as `read_frame`.
     """
-    header, envelope, records = read_frame(data, at, read_rows=from_rows)
+    header, (envelope, records) = read_frame(data, at, read_body=_read_batch)
     batch = RecordBatch(
         base_offset=header.base_offset,
         controller_epoch=header.controller_epoch,
@@ -247,9 +247,9 @@ def decode(data: bytes | memoryview, at: int = 0) -> tuple[RecordBatch, int]:
 
 
 def read_frame(
-    data: bytes | memoryview, at: int = 0, *, read_rows: Callable[[tuple[Any, ...]], tuple[T, ...]]
-) -> tuple[FrameHeader, Envelope, tuple[T, ...]]:
-    """Return what the frame at position `at` holds, its records as `read_rows` returns them.
+    data: bytes | memoryview, at: int = 0, *, read_body: Callable[[memoryview, int], T]
+) -> tuple[FrameHeader, T]:
+    """Return the header of the frame at position `at`, and its body as `read_body(body, record_count)` returns it.
 
     Raises:
         DamagedFrame: the bytes are not sound, or hold an unknown record, or a known one with a field of another kind.
@@ -258,7 +258,7 @@ def read_frame(
     base_offset = header.base_offset
     body = memoryview(data)[at + HEADER_BYTES : at + header.frame_bytes]
     try:
-        envelope, records = _read_body(body, read_rows)
+        return header, read_body(body, header.record_count)
     except UnsupportedVersion as error:
         raise DamagedFrame(
             error.message, at=at, torn=False, another_version=True, base_offset=base_offset
@@ -267,26 +267,18 @@ def read_frame(
         raise DamagedFrame(
             f"a frame's body is not ours: {error}", at=at, torn=False, base_offset=base_offset
         ) from error
-    if len(records) != header.record_count:
-        raise DamagedFrame(
-            f"a frame of {header.record_count} records holds {len(records)}",
-            at=at,
-            torn=False,
-            base_offset=base_offset,
-        )
-    return header, envelope, records
 
 
-def _read_body(
-    body: bytes | memoryview, read_rows: Callable[[tuple[Any, ...]], tuple[T, ...]]
-) -> tuple[Envelope, tuple[T, ...]]:
+def _read_batch(body: bytes | memoryview, record_count: int) -> tuple[Envelope, tuple[Record, ...]]:
     envelope_row, rows = msgpack.unpackb(body, use_list=False)
     if type(rows) is not tuple:
         raise ValueError("its records are no list")
+    if len(rows) != record_count:
+        raise ValueError(f"a frame of {record_count} records holds {len(rows)}")
     envelope = _read_envelope(envelope_row)
     if envelope.cause is not None:
         _check_cause(envelope_row[3])
-    return envelope, read_rows(rows)
+    return envelope, from_rows(rows)
 
 
 def _check_cause(row: tuple[Any, ...]) -> None:

@@ -68,6 +68,7 @@ from quorum.raft.raft_settings import RaftSettings
 from quorum.raft.transport import TcpTransport
 from quorum.session_checks import keep_checking_sessions
 from quorum.status import QuorumStatus
+from snapshots.kept_digest import KeptDigest
 from snapshots.store import SnapshotStore
 
 log = logging.getLogger(__name__)
@@ -156,7 +157,7 @@ class _Node:
             scanned_from=self.covered_offset,
         )
         stack.callback(self.segments.close)
-        self.store = SnapshotStore(data / "snapshots", data / "quarantine")
+        self.store = SnapshotStore(data / "snapshots", data / "quarantine", kept_digest=KeptDigest(data))
         self.committed_log = CommittedLog(self.segments)
 
     def _make_links(self, meta: Meta) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgpack
 
@@ -27,10 +27,9 @@ from metadata_log.digest import Buckets, digest
 from metadata_log.errors import DamagedFile, InvariantBroken, WrittenByAnotherVersion
 from metadata_log.ids import SnapshotId
 from metadata_log.image.metadata_image import MetadataImage, buckets_of
-from metadata_log.image.snapshot_rows import SnapshotRow, row_reader
+from metadata_log.image.snapshot_rows import SnapshotRow, SnapshotRows, packed
 from metadata_log.limits import BATCH_BYTES_MAX, RECORDS_PER_BATCH_MAX
 from metadata_log.node.durable_files import renamed_os_errors, sync_directory
-from metadata_log.records.registry import to_row
 from metadata_log.records.snapshots import SnapshotFooterRecord, SnapshotHeaderRecord
 
 SUFFIX: Final = ".snapshot"
@@ -119,12 +118,11 @@ def snapshot_frames(image: MetadataImage) -> Iterator[bytes]:
 
 def _grouped(image: MetadataImage, header: SnapshotHeaderRecord) -> Iterator[list[bytes]]:
     """Yield the packed records, frame by frame."""
-    packer = msgpack.Packer()
-    yield [packer.pack(to_row(header))]
+    (first,) = packed((header,))
+    yield [first]
     rows: list[bytes] = []
     size = record_count = 0
-    for record in image.to_records():
-        row = packer.pack(to_row(record))
+    for row in packed(image.to_rows()):
         if rows and (len(rows) == RECORDS_PER_BATCH_MAX or size + len(row) > _ROWS_BYTES_MAX):
             yield rows
             rows, size = [], 0
@@ -133,7 +131,7 @@ def _grouped(image: MetadataImage, header: SnapshotHeaderRecord) -> Iterator[lis
         record_count += 1
     if rows:
         yield rows
-    yield [packer.pack(to_row(SnapshotFooterRecord(record_count, digest(image))))]
+    yield [*packed((SnapshotFooterRecord(record_count, digest(image)),))]
 
 
 def read_snapshot(
@@ -221,7 +219,7 @@ class _Records:
         self._offset = 0
         self._crc = 0
         self._epoch_and_time = (0, 0)
-        self._read_row = row_reader()
+        self._rows = SnapshotRows()
         self.count = 0
         self.footer: SnapshotFooterRecord | None = None
 
@@ -235,7 +233,7 @@ class _Records:
 
     def __iter__(self) -> Iterator[SnapshotRow]:
         while True:
-            at = self._at
+            at, offset = self._at, self._offset
             records = self._next_frame()
             last = records[-1]
             if isinstance(last, SnapshotFooterRecord):
@@ -245,13 +243,13 @@ class _Records:
                     raise self.damaged("bytes follow the footer")
                 self.footer = last
                 return
-            self.count += len(records)
+            self.count += self._offset - offset
             yield from records
 
-    def _next_frame(self) -> tuple[SnapshotRow, ...]:
+    def _next_frame(self) -> list[SnapshotRow]:
         at = self._at
         try:
-            frame, _, records = read_frame(self._data, at, read_rows=self._read_rows)
+            frame, records = read_frame(self._data, at, read_body=self._read_body)
         except DamagedFrame as error:
             raise damaged_file(self._path, error) from error
         self._at += frame.frame_bytes
@@ -263,8 +261,11 @@ class _Records:
         self._epoch_and_time = (frame.controller_epoch, frame.appended_at_ms)
         return records
 
-    def _read_rows(self, rows: tuple[Any, ...]) -> tuple[SnapshotRow, ...]:
-        return tuple(map(self._read_row, rows))
+    def _read_body(self, body: memoryview, record_count: int) -> list[SnapshotRow]:
+        head = b"".join((_BODY_BEGINS, msgpack.Packer().pack_array_header(record_count)))
+        if body[: len(head)] != head:
+            raise ValueError(f"its body does not begin with an empty envelope and {record_count} records")
+        return self._rows.read(bytes(body[len(head) :]), record_count)
 
     def damaged(self, reason: str, *, at: int | None = None) -> DamagedFile | WrittenByAnotherVersion:
         return damaged_file(self._path, DamagedFrame(reason, at=self._at if at is None else at, torn=False))

@@ -18,6 +18,7 @@ from metadata_log.node.durable_files import (
     sync_directory,
     unreadable_is_damaged,
 )
+from snapshots.kept_digest import KeptDigest
 from snapshots.policy import to_retire
 from snapshots.snapshot_file import SUFFIX, check_snapshot, position_of, read_snapshot
 
@@ -41,19 +42,23 @@ class Loaded(NamedTuple):
 class SnapshotStore:
     """The snapshots of one node. Methods that read or write whole snapshots block: call them in a worker thread."""
 
-    def __init__(self, directory: Path, quarantine: Path | None = None) -> None:
+    def __init__(
+        self, directory: Path, quarantine: Path | None = None, *, kept_digest: KeptDigest | None = None
+    ) -> None:
         """Make `directory` if it is missing, and remove what an interrupted write left.
 
         A killed process may have left a file under a name that is not durable yet. The directory is synced, so that every
         name seen here is durable from now on.
 
-        Damaged files go to `quarantine`, by default the folder of that name beside `directory`.
+        Damaged files go to `quarantine`, by default the folder of that name beside `directory`. With `kept_digest`, the
+        records of the snapshot that it belongs to are not counted again.
 
         Raises:
             DiskFailed: the disk refuses.
         """
         self.directory = directory
         self._quarantine = quarantine
+        self._kept_digest = kept_digest
         self._sha256: dict[SnapshotId, str] = {}
         self._setting_aside = threading.Lock()
         self.on_damage: Callable[[SnapshotId, DamagedFile], None] = lambda _id, _error: None
@@ -86,8 +91,8 @@ class SnapshotStore:
             raise SnapshotNotFound(f"no snapshot {snapshot_id} here", snapshot_id=snapshot_id)
         return path
 
-    def load(self, snapshot_id: str, *, known_buckets: Buckets | None = None) -> MetadataImage:
-        """Return the image of a snapshot; a damaged one goes to quarantine. `known_buckets` as in `read_snapshot`.
+    def load(self, snapshot_id: str) -> MetadataImage:
+        """Return the image of a snapshot; a damaged one goes to quarantine.
 
         Raises:
             SnapshotNotFound: it is not here.
@@ -95,7 +100,12 @@ class SnapshotStore:
             DiskFailed: it cannot be read.
         """
         with self._reading(snapshot_id) as path:
-            return self._read(path, known_buckets)
+            return self._read(path, None if self._kept_digest is None else self._kept_digest.buckets())
+
+    def keep_digest(self, image: MetadataImage) -> None:
+        """Keep what the digest of the newest snapshot, which is that of `image`, is made of."""
+        if self._kept_digest is not None:
+            self._kept_digest.keep(image.digest_buckets)
 
     def check(self, snapshot_id: str) -> None:
         """Check a snapshot's bytes without making its image; a damaged one goes to quarantine.
@@ -106,12 +116,8 @@ class SnapshotStore:
         with self._reading(snapshot_id) as path:
             self._check(path)
 
-    def load_newest_at_or_below(
-        self, offset: int | None = None, *, known_buckets: Buckets | None = None
-    ) -> Loaded:
+    def load_newest_at_or_below(self, offset: int | None = None) -> Loaded:
         """Return the newest sound snapshot whose end offset is at most `offset`; damaged ones go to quarantine.
-
-        `known_buckets` as in `read_snapshot`.
 
         Raises:
             DiskFailed: one cannot be read.
@@ -121,7 +127,7 @@ class SnapshotStore:
             if offset is not None and position_of(snapshot_id)[0] > offset:
                 continue
             try:
-                image = self.load(snapshot_id, known_buckets=known_buckets)
+                image = self.load(snapshot_id)
                 return Loaded(snapshot_id, image, tuple(quarantined))
             except DamagedFile as error:
                 moved_to = error.context["moved_to"]

@@ -14,8 +14,10 @@ from metadata_log.image.features import FeaturesBuilder, FeaturesImage
 from metadata_log.image.producer_ids import ProducerIdsBuilder, ProducerIdsImage
 from metadata_log.image.quorum import QuorumBuilder, QuorumImage
 from metadata_log.image.results import RequestResults
+from metadata_log.image.snapshot_rows import PlacedPartitions, SnapshotRow
 from metadata_log.image.subject import SubjectBuilder
-from metadata_log.image.topics import TopicsBuilder, TopicsImage, partition_records
+from metadata_log.image.topics import TopicsBuilder, TopicsImage, placed_partitions
+from metadata_log.records.partitions import PartitionRecord
 from metadata_log.records.registry import Record
 
 
@@ -44,12 +46,21 @@ class MetadataImage:
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.is_active
 
-    def to_records(self) -> Iterator[Record]:
-        """Yield the records that add up to this image, in the fixed order of a snapshot."""
-        for part, records in _SNAPSHOT_ORDER:
-            yield from records(getattr(self, part))
+    def to_rows(self) -> Iterator[SnapshotRow]:
+        """Yield what adds up to this image, in the fixed order of a snapshot; each topic's partitions together."""
+        for part, rows in _SNAPSHOT_ORDER:
+            yield from rows(getattr(self, part))
         for request_id in in_order(self.results.by_id):
             yield self.results.by_id[request_id]
+
+    def to_records(self) -> Iterator[Record]:
+        """Yield the records that add up to this image, in the fixed order of a snapshot."""
+        for row in self.to_rows():
+            if isinstance(row, PlacedPartitions):
+                for partition_id, partition in enumerate(row.partitions, row.first_id):
+                    yield PartitionRecord(row.topic_id, partition_id, *partition)
+            else:
+                yield row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,13 +93,13 @@ SUBJECT_BUILDERS: Final[tuple[type[SubjectBuilder[Any]], ...]] = (
 )
 """A subject stands below those it depends on."""
 
-_SNAPSHOT_ORDER: Final[tuple[tuple[str, Callable[[Any], Iterator[Record]]], ...]] = (
+_SNAPSHOT_ORDER: Final[tuple[tuple[str, Callable[[Any], Iterator[SnapshotRow]]], ...]] = (
     (QuorumBuilder.FIELD, QuorumBuilder.records),
     (FeaturesBuilder.FIELD, FeaturesBuilder.records),
     (BrokersBuilder.FIELD, BrokersBuilder.records),
     (TopicsBuilder.FIELD, TopicsBuilder.records),
     (ConfigsBuilder.FIELD, ConfigsBuilder.records),
-    (TopicsBuilder.FIELD, partition_records),
+    (TopicsBuilder.FIELD, placed_partitions),
     (ProducerIdsBuilder.FIELD, ProducerIdsBuilder.records),
 )
 """Part of the format: equal images have equal snapshots, byte for byte."""

@@ -24,28 +24,30 @@ class PartitionImage(NamedTuple):
     directories: tuple[Uuid, ...]
 
     def changed_by(self, record: PartitionChangeRecord) -> "PartitionImage":
-        """Return this partition after `record`. The only place where its two epochs move."""
-        leader = record.leader
-        after = PartitionImage(
-            self.replicas if record.replicas is None else record.replicas,
-            self.isr if record.isr is None else record.isr,
-            self.leader if leader is None else leader,
-            self.leader_epoch + (leader is not None),  # naming a leader is an election
-            self.partition_epoch + 1,
-            self.leader_recovery_state
-            if record.leader_recovery_state is None
-            else record.leader_recovery_state,
-            self.adding_replicas if record.adding_replicas is None else record.adding_replicas,
-            self.removing_replicas if record.removing_replicas is None else record.removing_replicas,
-            self.eligible_leader_replicas
-            if record.eligible_leader_replicas is None
-            else record.eligible_leader_replicas,
-            self.last_known_elr if record.last_known_elr is None else record.last_known_elr,
-            self.directories if record.directories is None else record.directories,
-        )
-        if after.leader != NO_LEADER and after.leader not in after.isr:
-            raise ValueError(f"leader {after.leader} stands outside the isr {list(after.isr)}")
-        return after
+        """Return this partition after `record`; equal ones are one object, as far as `new_partition` keeps them."""
+        return _changed(self, record[2:])
+
+
+@lru_cache(maxsize=16 * 1024)
+def _changed(before: PartitionImage, change: tuple[Any, ...]) -> PartitionImage:
+    """Return a partition after the fields of a PartitionChangeRecord. The only place where its two epochs move."""
+    leader, isr, replicas, adding, removing, recovery, elr, last_known, directories = change
+    after = PartitionImage(
+        before.replicas if replicas is None else replicas,
+        before.isr if isr is None else isr,
+        before.leader if leader is None else leader,
+        before.leader_epoch + (leader is not None),  # naming a leader is an election
+        before.partition_epoch + 1,
+        before.leader_recovery_state if recovery is None else recovery,
+        before.adding_replicas if adding is None else adding,
+        before.removing_replicas if removing is None else removing,
+        before.eligible_leader_replicas if elr is None else elr,
+        before.last_known_elr if last_known is None else last_known,
+        before.directories if directories is None else directories,
+    )
+    if after.leader != NO_LEADER and after.leader not in after.isr:
+        raise ValueError(f"leader {after.leader} stands outside the isr {list(after.isr)}")
+    return after
 
 
 @lru_cache(maxsize=16 * 1024)
@@ -63,7 +65,12 @@ def _shared_uuid(uuid: Uuid) -> Uuid:
 
 
 def partition_line(topic_id_hex: str, partition_id: int, partition: PartitionImage) -> str:
-    # A cluster has a million of these lines, and most look alike: isr = replicas, no list but these two.
+    return f"p|{topic_id_hex}|{partition_id}|{_line_behind_id(partition)}"
+
+
+@lru_cache(maxsize=16 * 1024)
+def _line_behind_id(partition: PartitionImage) -> str:
+    """Return the part of a line that partitions with equal fields share, as most of a million do."""
     (
         replicas,
         isr,
@@ -75,7 +82,7 @@ def partition_line(topic_id_hex: str, partition_id: int, partition: PartitionIma
         removing,
         elr,
         last_known,
-        dirs,
+        directories,
     ) = partition
     all_replicas = joined_integers(replicas)
     in_sync = all_replicas if isr == replicas else joined_integers(isr)
@@ -85,8 +92,8 @@ def partition_line(topic_id_hex: str, partition_id: int, partition: PartitionIma
         else "|||"
     )
     return (
-        f"p|{topic_id_hex}|{partition_id}|{leader}|{leader_epoch}|{partition_epoch}|{recovery}"
-        f"|{all_replicas}|{in_sync}|{rest}|{joined_uuids(dirs)}"
+        f"{leader}|{leader_epoch}|{partition_epoch}|{recovery}"
+        f"|{all_replicas}|{in_sync}|{rest}|{joined_uuids(directories)}"
     )
 
 

@@ -7,6 +7,7 @@ for each part would cost more the larger the cluster is.
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator
 from itertools import chain, islice
+from operator import lt
 from typing import Final
 
 from metadata_log.ids import TopicId, in_order
@@ -29,7 +30,8 @@ class SortedIds:
 
     @staticmethod
     def of(ids: Iterable[TopicId]) -> "SortedIds":
-        ordered = in_order(ids)
+        known = [*ids]
+        ordered = iter(known) if all(map(lt, known, islice(known, 1, None))) else in_order(known)
         chunks = tuple(iter(lambda: tuple(islice(ordered, _CHUNK_MAX)), ()))
         return SortedIds(chunks, sum(map(len, chunks)))
 

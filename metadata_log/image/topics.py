@@ -8,9 +8,14 @@ import immutables
 
 from metadata_log.digest import hex_of_text
 from metadata_log.ids import BrokerId, TopicId, in_order, uuid_text
-from metadata_log.image.partition_index import PartitionCounts, PartitionIndex, PartitionIndexBuilder
+from metadata_log.image.partition_index import (
+    PartitionCounts,
+    PartitionIndex,
+    PartitionIndexBuilder,
+    index_of,
+)
 from metadata_log.image.partitions import PartitionImage, new_partition, partition_line
-from metadata_log.image.snapshot_rows import PlacedPartition
+from metadata_log.image.snapshot_rows import PlacedPartitions
 from metadata_log.image.sorted_ids import NO_IDS
 from metadata_log.image.subject import Builders, SubjectBuilder
 from metadata_log.records.partitions import PartitionChangeRecord, PartitionRecord
@@ -115,12 +120,12 @@ class TopicsBuilder(SubjectBuilder[TopicsImage]):
         partitions.append(new_partition(record[2:]))
         self._moved.add(topic_id)
 
-    def place_partition(self, record: PlacedPartition) -> None:
-        topic_id, partition_id, partition = record
+    def place_partitions(self, record: PlacedPartitions) -> None:
+        topic_id, first_id, placed = record
         partitions, _ = self._open.get(topic_id) or self._opened(topic_id)
-        if partition_id != len(partitions):
-            raise ValueError(f"partition {partition_id} follows partition {len(partitions) - 1}")
-        partitions.append(partition)
+        if first_id != len(partitions):
+            raise ValueError(f"partition {first_id} follows partition {len(partitions) - 1}")
+        partitions += placed
 
     def create(self, record: TopicRecord) -> None:
         if record.topic_id in self._by_id or record.name in self._ids:
@@ -138,7 +143,7 @@ class TopicsBuilder(SubjectBuilder[TopicsImage]):
         self._moved.add(record.topic_id)
 
     STATES = {TopicRecord: create, PartitionRecord: create_partition}  # noqa: RUF012 (a ClassVar of the base)
-    SNAPSHOT_ROWS = {PlacedPartition: place_partition}  # noqa: RUF012
+    SNAPSHOT_ROWS = {PlacedPartitions: place_partitions}  # noqa: RUF012
     CHANGES = {PartitionChangeRecord: change_partition, RemoveTopicRecord: remove}  # noqa: RUF012
 
     def _opened(self, topic_id: TopicId) -> _OpenTopic:
@@ -152,6 +157,8 @@ class TopicsBuilder(SubjectBuilder[TopicsImage]):
         return TopicsImage(by_id, self._ids.finish(), self._index(by_id))
 
     def _index(self, after: immutables.Map[TopicId, TopicImage]) -> PartitionIndex:
+        if not self.before.by_id:
+            return index_of(after[topic_id] for topic_id in in_order(after))
         index = PartitionIndexBuilder(self.before.index)
         for topic_id in self._touched:
             index.replace(
@@ -198,7 +205,7 @@ class TopicsBuilder(SubjectBuilder[TopicsImage]):
 
     @staticmethod
     def records(image: TopicsImage) -> Iterator[Record]:
-        """Yield the topics' own records: their configs come next in a snapshot, then `partition_records`."""
+        """Yield the topics' own records: their configs come next in a snapshot, then `placed_partitions`."""
         for topic_id in in_order(image.by_id):
             yield TopicRecord(topic_id, image.by_id[topic_id].name)
 
@@ -208,11 +215,11 @@ class TopicsBuilder(SubjectBuilder[TopicsImage]):
         return {"topics": ()}
 
 
-def partition_records(image: TopicsImage) -> Iterator[Record]:
-    """Yield the records of all partitions, by topic id and partition."""
+def placed_partitions(image: TopicsImage) -> Iterator[PlacedPartitions]:
+    """Yield the partitions of each topic, by topic id."""
     for topic_id in in_order(image.by_id):
-        for partition_id, partition in enumerate(image.by_id[topic_id].partitions):
-            yield PartitionRecord(topic_id, partition_id, *partition)
+        if partitions := image.by_id[topic_id].partitions:
+            yield PlacedPartitions(topic_id, 0, partitions)
 
 
 def topic_lines(topic: TopicImage) -> Iterator[str]:

@@ -38,7 +38,7 @@ class SnapshotFetch:
             DamagedFile: the file here is damaged, and there is no other controller.
         """
         try:
-            image = await asyncio.to_thread(self._store.load, snapshot_id)
+            image = await asyncio.to_thread(self._load, snapshot_id)
         except (SnapshotNotFound, DamagedFile):
             urls = self._peers(from_node)
             if not urls:
@@ -47,9 +47,14 @@ class SnapshotFetch:
                 await download_snapshot(self._session(), urls, snapshot_id, self._store.directory)
             except ValueError as error:
                 raise SnapshotNotFound(str(error)) from error  # the peer named an id that is none
-            image = await asyncio.to_thread(self._store.load, snapshot_id)
+            image = await asyncio.to_thread(self._load, snapshot_id)
             await self._hash(snapshot_id)
         self._loaded = {snapshot_id: image}
+
+    def _load(self, snapshot_id: str) -> MetadataImage:
+        image = self._store.load(snapshot_id)
+        self._store.keep_digest(image)
+        return image
 
     def load(self, snapshot_id: str) -> MetadataImage:
         """Return the image of a snapshot, at once if `fetch` prepared it."""

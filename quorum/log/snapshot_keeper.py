@@ -191,6 +191,7 @@ class SnapshotKeeper(AppliedListener):
             await self._run_in_thread(
                 lambda: write_snapshot(image, self._store.directory, rest=self._stopping.wait)
             )
+            await self._run_in_thread(lambda: self._store.keep_digest(image))
             self._controller.metrics.snapshots_written.inc()
         await self._run_in_thread(lambda: self._store.sha256(name))  # known before a broker asks on the loop
 

@@ -47,6 +47,7 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "*.py": frozenset({"msgspec"}),
     # The language: persistent maps, and bytes of our own formats, where those are made and read.
     "metadata_log/image/*.py": frozenset({"immutables"}),
+    "metadata_log/image/snapshot_rows.py": frozenset({"immutables", "msgpack"}),
     "metadata_log/apply.py": frozenset({"immutables"}),
     "metadata_log/codec.py": frozenset({"msgpack", "google_crc32c"}),
     "metadata_log/node/durable_files.py": frozenset({"google_crc32c"}),

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from broker_agent import cache as cache_module
-from broker_agent.cache import CLEAN_STOP_FILE, STATE_DIGEST_FILE, Cache
+from broker_agent.cache import CLEAN_STOP_FILE, Cache
 from broker_agent.follower import Position, position_of
 from metadata_log.apply import _OpenBuilders
 from metadata_log.digest import EMPTY_BUCKETS, digest
 from metadata_log.errors import DiskFailed, WrittenByAnotherVersion
 from metadata_log.image.metadata_image import EMPTY, buckets_of
 from metadata_log.node.durable_files import checked_json
+from snapshots import kept_digest
 from snapshots.snapshot_file import write_snapshot
 from tests.support.fake_controller import CLUSTER_ID, FakeLog, format_broker
 from tests.support.histories import A_NEWER_VERSION, A_TOPIC_ID_OF_INT, A_TYPE_UNKNOWN_HERE, frame_behind
@@ -235,7 +235,7 @@ def test_a_due_snapshot_is_written_once_and_the_older_ones_go(
 
 
 def the_buckets_file(path: Path) -> str:
-    return (path / STATE_DIGEST_FILE).read_text()
+    return (path / kept_digest.FILE).read_text()
 
 
 def test_the_next_start_need_not_count_the_snapshots_records(
@@ -256,7 +256,7 @@ def test_what_is_kept_of_a_digest_follows_the_newest_snapshot(tmp_path: Path, hi
     format_broker(tmp_path)
     cache = a_cache(tmp_path)
     cache.open()
-    assert not (tmp_path / STATE_DIGEST_FILE).exists()
+    assert not (tmp_path / kept_digest.FILE).exists()
     feed(cache, history, until=59)
     cache._due = history.image_at(59)
     cache.write_due_snapshot()
@@ -284,7 +284,7 @@ def test_what_is_kept_of_a_digest_follows_the_newest_snapshot(tmp_path: Path, hi
 def test_nothing_rests_on_what_is_kept_of_a_digest(tmp_path: Path, history: FakeLog, kept: bytes) -> None:
     filled(tmp_path, history)
     write_snapshot(history.image_at(59), tmp_path / "snapshots")
-    (tmp_path / STATE_DIGEST_FILE).write_bytes(kept)
+    (tmp_path / kept_digest.FILE).write_bytes(kept)
     cache = a_cache(tmp_path)
     image = cache.open()
     assert image == history.image
@@ -304,7 +304,7 @@ def test_a_disk_without_room_for_it_stops_nobody(
 
     filled(tmp_path, history)
     write_snapshot(history.image_at(59), tmp_path / "snapshots")
-    monkeypatch.setattr(cache_module, "replace_file", refuse)
+    monkeypatch.setattr(kept_digest, "replace_file", refuse)
     cache = a_cache(tmp_path)
     assert cache.open() == history.image
     cache.close()
