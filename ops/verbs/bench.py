@@ -28,6 +28,7 @@ def add_parsers(noun: Noun) -> None:
         ),
         ("broker-start", "From opening a broker's cache of 100,000 partitions to a current image.", False),
         ("fanout", "How soon every one of many parked polls is answered with a write.", False),
+        ("scale", "What a cluster of many partitions costs, beside one of 10,000.", False),
         ("replay-digest", "The state digest of a log of 1M records in Spark, in a warm session.", False),
     ):
         measured = noun.verb(
@@ -69,6 +70,19 @@ def add_parsers(noun: Noun) -> None:
                 measured.add_argument(
                     flag,
                     type=from_to(1, most),
+                    default=default,
+                    metavar="N",
+                    help=f"{what}; default: {default}",
+                )
+        if name == "scale":
+            for flag, least, most, default, what in (
+                ("--partitions", 20_000, 10_000_000, 100_000, "of the large cluster"),
+                ("--topic-partitions", 1, 10_000, 1_000, "of one topic, and of one request"),
+                ("--failovers", 0, 1_000, 3, "kills of the leader of each cluster"),
+            ):
+                measured.add_argument(
+                    flag,
+                    type=from_to(least, most),
                     default=default,
                     metavar="N",
                     help=f"{what}; default: {default}",
