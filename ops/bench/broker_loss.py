@@ -43,7 +43,7 @@ async def broker_loss(*, rounds: int, leaderships: int) -> dict[str, Any]:
                 for turn in range(rounds)
             ]
             elections = await ours.elections() - before
-            longest_stall_ms = await ours.longest_stall_ms()
+            stalls = await ours.stalls()
         floors = probes(Path(scratch))
     return report(
         "broker-loss",
@@ -54,7 +54,7 @@ async def broker_loss(*, rounds: int, leaderships: int) -> dict[str, Any]:
             **figures(taken_ms),
             "losses": taken_ms,
             "elections": elections,
-            "longest_stall_ms": longest_stall_ms,
+            **stalls,
         },
         peers={},
         rounds=rounds,

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import math
+import re
 import signal
 import time
 import uuid
@@ -75,13 +77,30 @@ class OurPeer:
         ]
         return int(max(epochs))
 
-    async def longest_stall_ms(self) -> float:
-        """Return the longest turn of a controller's event loop since the controllers began."""
-        lags = [
+    async def stalls(self) -> dict[str, float]:
+        """Return the longest turn of a controller's event loop since the controllers began, and a bound on 99.9 % of turns.
+
+        A turn lasts until its process has a processor again, too. The bound is that of a bucket in `/metrics`.
+        """
+        longest = [
             (await self.numbers(endpoint))["metaquorum_loop_lag_longest_seconds"]
             for endpoint in self.endpoints
         ]
-        return round(max(lags) * 1000, 1)
+        bounds = [await self._lag_bound(endpoint, 0.999) for endpoint in self.endpoints]
+        return {
+            "longest_stall_ms": round(max(longest) * 1000, 1),
+            "stall_p999_at_most_ms": round(min(max(bounds), max(longest)) * 1000, 1),
+        }
+
+    async def _lag_bound(self, endpoint: str, share: float) -> float:
+        text = await self._text("GET", f"{endpoint}/metrics", None, {})
+        counts = {
+            float(bound): float(count)
+            for bound, count in re.findall(
+                r'^metaquorum_loop_lag_seconds_bucket{le="([^"]+)"} (\S+)$', text, re.MULTILINE
+            )
+        }
+        return min(bound for bound, count in counts.items() if count >= share * counts[math.inf])
 
     async def record(self, endpoint: str, offset: int) -> dict[str, Any]:
         """Return one committed record, as `log dump` shows it."""

@@ -49,7 +49,7 @@ async def scale(*, partitions: int, topic_partitions: int, failovers: int) -> di
             await cluster.create(partitions - SMALL)
             per_second = (partitions - SMALL) / (time.perf_counter() - began)
             elections = await ours.elections() - elections
-            longest_stall_ms = await ours.longest_stall_ms()
+            stalls = await ours.stalls()
             memory = await cluster.memory_mib()
             snapshot_s = await cluster.snapshot_s()
             journal_mib = cluster.journal_mib()
@@ -69,7 +69,7 @@ async def scale(*, partitions: int, topic_partitions: int, failovers: int) -> di
             "version": ours.version,
             "created_per_second": round(per_second),
             "elections": elections,
-            "longest_stall_ms": longest_stall_ms,
+            **stalls,
             "small": small,
             "large": large,
             "large_by_small": {
