@@ -1,4 +1,4 @@
-"""Edge: `bench scale`: whether a large cluster's quorum answers as a small one's: creating, writing, failing over, restarting."""
+"""Edge: `bench scale`: whether the quorum of a large cluster writes, fails over and restarts as that of a small one."""
 
 import argparse
 import asyncio
