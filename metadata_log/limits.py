@@ -95,10 +95,14 @@ slow sender, or a client that stops reading, cannot hold a connection for ever."
 HTTP_CONNECTIONS_MAX: Final = 24_000
 """One for the parked fetch of each broker and observer, and some thousands for the rest; fewer if the process may not open
 so many files."""
-HTTP_BACKLOG: Final = 256
-"""Connections accepted in one round of the loop: the bound may be exceeded by so many for a moment."""
+HTTP_ACCEPTS_PER_TURN: Final = 64
+"""Connections accepted in one turn of the loop: the bound may be exceeded by so many for a moment."""
+HTTP_BACKLOG: Final = 4_096
+"""Connections that the kernel completes before they are accepted; it may allow fewer. All brokers of a leader that died dial
+the others at once, and a connection beyond the backlog is only tried again after a second."""
 FILES_RESERVED: Final = 512
-"""Open files kept free of HTTP's clients: journal, segments, snapshots, links to other nodes, and HTTP_BACKLOG."""
+"""Open files kept free of HTTP's clients: journal, segments, snapshots, links to other nodes, and
+HTTP_ACCEPTS_PER_TURN."""
 FETCH_BYTES_DEFAULT: Final = 1 * MIB
 FETCH_BYTES_MAX: Final = 8 * MIB
 PARKED_OBSERVERS_MAX: Final = 10_000
@@ -173,6 +177,6 @@ def check_relations() -> None:
     assert PARKED_OBSERVERS_MAX + BROKERS_MAX < HTTP_CONNECTIONS_MAX, (
         "each broker and observer may park a fetch"
     )
-    assert HTTP_BACKLOG + RAFT_HANDSHAKES_MAX < FILES_RESERVED, (
+    assert HTTP_ACCEPTS_PER_TURN + RAFT_HANDSHAKES_MAX < FILES_RESERVED, (
         "connections that are not counted yet have files"
     )

@@ -147,8 +147,9 @@ async def listen(
         return NamedErrors(server, answer, silence_max_s=limits.HTTP_BODY_TIMEOUT_MS / 1000)
 
     try:
-        return await asyncio.get_running_loop().create_server(
-            connection, host, port, backlog=limits.HTTP_BACKLOG
+        # asyncio accepts as many connections in one turn of the loop as its backlog holds.
+        server = await asyncio.get_running_loop().create_server(
+            connection, host, port, backlog=limits.HTTP_ACCEPTS_PER_TURN
         )
     except socket.gaierror as error:
         raise CannotListen(f"{host} is not known ({error.strerror}): correct [listen] http") from error
@@ -157,6 +158,14 @@ async def listen(
             f"{host}:{port} cannot be listened on ({os.strerror(error.errno or 0)}): another process may have it; stop that "
             "one, or change [listen] http"
         ) from error
+    for listening in server.sockets:
+        _lengthen_backlog(listening.fileno())
+    return server
+
+
+def _lengthen_backlog(descriptor: int) -> None:
+    with socket.socket(fileno=os.dup(descriptor)) as listening:
+        listening.listen(limits.HTTP_BACKLOG)
 
 
 def _connections_max() -> int:

@@ -2,9 +2,6 @@
 
 import argparse
 import asyncio
-import json
-import os
-import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator
@@ -16,6 +13,7 @@ from typing import Any, Final
 from metadata_log.limits import SESSION_TIMEOUT_MS
 from ops.bench.measure import BenchmarkFailed, NotAcknowledged, figures, report
 from ops.bench.our_peer import OurPeer, our_peer
+from ops.bench.poller_processes import PollerProcesses, cpu_of, poller_processes, write_setting
 from ops.bench.probes import probes
 from ops.bench.systems import DIRECTORY
 from ops.local_cluster import LocalCluster
@@ -26,8 +24,6 @@ REST_S: Final = 10.0
 BETWEEN_WRITES_S: Final = 1.0
 """Polls that were answered come back within this time, and wait again."""
 PROBE_EVERY_S: Final = 0.005
-_TIMEOUT_S: Final = 60.0
-_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,10 +50,10 @@ async def fanout(
     with tempfile.TemporaryDirectory(prefix="metaquorum-bench-", dir=DIRECTORY) as scratch:
         async with our_peer(Path(scratch) / "ours", adjust=_with_usual_sessions) as peer:
             leader = await peer.leader()
-            async with _stalls(leader) as stalls, _pollers(peer, polls, processes) as clients:
+            async with _stalls(leader) as stalls, poller_processes(peer, polls, processes) as clients:
                 idle = await _cpu_s(peer, leader, seconds=rest_s) / rest_s
                 clients.begin(leader)
-                await clients.reach(await _write(peer, leader))
+                await clients.reach(await write_setting(peer, leader))
                 await asyncio.sleep(BETWEEN_WRITES_S)
                 before = await peer.elections()
                 began = await _fetches(peer, leader)
@@ -66,7 +62,7 @@ async def fanout(
                 stalled_at_rest_ms, stalls[:] = max(stalls, default=0.0), []
                 done = Deliveries()
                 for _ in range(writes):
-                    await _measured_write(peer, clients, done, idle=idle)
+                    await _measuredwrite_setting(peer, clients, done, idle=idle)
                     await asyncio.sleep(BETWEEN_WRITES_S)
                 elections = await peer.elections() - before
                 stalled_ms = max(stalls, default=0.0)
@@ -95,17 +91,19 @@ def _with_usual_sessions(settings: ControllerSettings) -> ControllerSettings:
     return replace(settings, timing=replace(settings.timing, session_timeout_ms=SESSION_TIMEOUT_MS))
 
 
-async def _measured_write(peer: OurPeer, clients: "_Clients", done: Deliveries, *, idle: float) -> None:
+async def _measuredwrite_setting(
+    peer: OurPeer, clients: PollerProcesses, done: Deliveries, *, idle: float
+) -> None:
     """Write once, and add what came of it; after an election the new leader is asked again.
 
     `idle` is the part of a processor that the leader takes without polls.
     """
     while True:
         leader = await peer.leader()
-        leader_cpu_s, client_cpu_s = _cpu_of(_pid(peer, leader)), clients.cpu_s
+        leader_cpu_s, client_cpu_s = cpu_of(_pid(peer, leader)), clients.cpu_s
         sent = time.monotonic()
         try:
-            offset = await _write(peer, leader)
+            offset = await write_setting(peer, leader)
         except NotAcknowledged:
             await asyncio.sleep(0.1)
             continue
@@ -118,15 +116,8 @@ async def _measured_write(peer: OurPeer, clients: "_Clients", done: Deliveries, 
         done.last_ms.append((last - answered) * 1000)
         done.client_cpu_s += clients.cpu_s - client_cpu_s
         with suppress(FileNotFoundError):
-            done.leader_cpu_s += _cpu_of(_pid(peer, leader)) - leader_cpu_s - idle * (time.monotonic() - sent)
+            done.leader_cpu_s += cpu_of(_pid(peer, leader)) - leader_cpu_s - idle * (time.monotonic() - sent)
         return
-
-
-async def _write(peer: OurPeer, leader: str) -> int:
-    """Set one small cluster-wide setting, and return the end of its records."""
-    body = {"cluster": True, "set": {"bench": str(time.monotonic_ns())}}
-    answer = await peer.request("PATCH", f"{leader}/v1/configs", body)
-    return int(answer["offsets"]["end"])
 
 
 async def _fetches(peer: OurPeer, leader: str) -> float:
@@ -144,18 +135,12 @@ def _pid(peer: OurPeer, leader: str) -> int:
     return pid
 
 
-def _cpu_of(pid: int) -> float:
-    """Return the seconds of processor time that a process has taken so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
-
-
 async def _cpu_s(peer: OurPeer, leader: str, *, seconds: float) -> float:
     """Return the processor time that the leader takes within so many seconds from now."""
     pid = _pid(peer, leader)
-    before = _cpu_of(pid)
+    before = cpu_of(pid)
     await asyncio.sleep(seconds)
-    return _cpu_of(pid) - before
+    return cpu_of(pid) - before
 
 
 # --- stalls
@@ -191,74 +176,3 @@ async def _stalls(leader: str) -> AsyncIterator[list[float]]:
             yield taken
         finally:
             asking.cancel()
-
-
-# --- the processes that poll
-
-
-class _Clients:
-    """The processes that hold the polls; made by `_pollers` alone."""
-
-    def __init__(self, processes: list[asyncio.subprocess.Process]) -> None:
-        self._processes = processes
-
-    def begin(self, leader: str) -> None:
-        """Let them park their polls at the leader."""
-        for process in self._processes:
-            assert process.stdin is not None
-            process.stdin.write(f"{leader}\n".encode())
-
-    @property
-    def cpu_s(self) -> float:
-        return sum(_cpu_of(process.pid) for process in self._processes)
-
-    async def reach(self, offset: int) -> tuple[float, float]:
-        """Wait until all polls have been answered with what is below `offset`; return the median and the last time.
-
-        With several processes the median is the latest of theirs.
-        """
-        try:
-            async with asyncio.timeout(_TIMEOUT_S):
-                lines = await asyncio.gather(*(_asked(process, offset) for process in self._processes))
-        except TimeoutError:
-            raise BenchmarkFailed(
-                f"polls were not answered with offset {offset} within {_TIMEOUT_S} s"
-            ) from None
-        return max(line["median"] for line in lines), max(line["last"] for line in lines)
-
-
-async def _asked(process: asyncio.subprocess.Process, offset: int) -> dict[str, Any]:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(b"%d\n" % offset)
-    line = await process.stdout.readline()
-    if not line:
-        raise BenchmarkFailed("a process that holds polls ended")
-    answer: dict[str, Any] = json.loads(line)
-    return answer
-
-
-@asynccontextmanager
-async def _pollers(peer: OurPeer, polls: int, processes: int) -> AsyncIterator[_Clients]:
-    running: list[asyncio.subprocess.Process] = []
-    try:
-        for index in range(processes):
-            settings = {
-                "polls": polls // processes + (index < polls % processes),
-                "endpoints": peer.endpoints,
-                "cluster_id": peer.cluster.cluster_id,
-                "max_wait_ms": SESSION_TIMEOUT_MS,
-            }
-            running.append(
-                await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-m", "ops.bench.pollers", json.dumps(settings)),
-                    stdin=asyncio.subprocess.PIPE,
-                    stdout=asyncio.subprocess.PIPE,
-                )
-            )
-        yield _Clients(running)
-    finally:
-        for process in running:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()

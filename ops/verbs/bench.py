@@ -28,6 +28,7 @@ def add_parsers(noun: Noun) -> None:
         ),
         ("broker-start", "From opening a broker's cache of 100,000 partitions to a current image.", False),
         ("fanout", "How soon every one of many parked polls is answered with a write.", False),
+        ("storm", "How soon all parked polls are answered again when their controller is killed.", False),
         ("scale", "What a cluster of many partitions costs, beside one of 10,000.", False),
         ("replay-digest", "The state digest of a log of 1M records in Spark, in a warm session.", False),
     ):
@@ -61,11 +62,13 @@ def add_parsers(noun: Noun) -> None:
                 default="freeze",
                 help="SIGSTOP, nothing passes between it and the others, or one way only; default: freeze",
             )
-        if name == "fanout":
+        if name in ("fanout", "storm"):
             for flag, most, default, what in (
                 ("--polls", 10_000, 1_000, "polls that wait for news"),
                 ("--processes", 64, 1, "processes that hold them"),
-                ("--writes", 10_000, 20, "writes, each once all polls have the one before"),
+                ("--writes", 10_000, 20, "writes, each once all polls have the one before")
+                if name == "fanout"
+                else ("--rounds", 1_000, 5, "kills of the controller that leads"),
             ):
                 measured.add_argument(
                     flag,

@@ -109,21 +109,26 @@ class FetchService(AppliedListener):
         """Take a poll that needs no task of its own: `done` gets its outcome later, within a slice.
 
         None: the poll means a decision or waits for records about its broker. `fetch` repeats its heartbeat and waits. It
-        also reports a refusal, so only polls taken here are counted here.
+        also reports any refusal but NotController, so only polls that end here are counted here.
 
         Raises:
+            NotController: this controller is not active; nobody else needs to hear of the poll.
             MetadataError: the poll is refused at once.
         """
         if request.want_fence or request.want_shut_down:
             return None
-        poll = self._arrived(request, done)
+        poll: Poll | None = None
         try:
+            poll = self._arrived(request, done)
             if poll.is_observer or self._is_heard(request.heartbeat()):
                 self._evaluate(poll)
                 self._controller.metrics.fetches.inc()
                 return poll
-        except MetadataError:
-            self.give_up(poll)
+        except MetadataError as error:
+            if isinstance(error, NotController):
+                self._controller.metrics.fetches.inc()
+            if poll is not None:
+                self.give_up(poll)
             raise
         self.give_up(poll)
         return None

@@ -2,7 +2,8 @@
 
 aiohttp spends several times as much on a poll as the poll itself takes. So a poll in the one form that clients send (one
 whole request, plain headers, msgpack) is read and answered here, with bytes that all polls with the same answer share.
-Everything else goes to aiohttp unread: other requests, polls in any other form, polls that need a task, refusals at arrival.
+Everything else goes to aiohttp unread: other requests, polls in any other form, polls that need a task, and refusals at
+arrival, but for that of a controller that is not active: when a leader dies, all its brokers ask the others at once.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from aiohttp import web
 from aiohttp.helpers import rfc822_formatted_time
 from aiohttp.http import SERVER_SOFTWARE
 
-from metadata_log.errors import Fault, MetadataError
+from metadata_log.errors import Fault, MetadataError, NotController
 from metadata_log.limits import HTTP_BODY_TIMEOUT_MS
 from metadata_log.node.http_answers import MSGPACK, packed
 from metadata_log.node.http_server import NamedErrors
@@ -217,7 +218,7 @@ class PollConnection(NamedErrors):
         )
 
     def _take(self) -> None:
-        """Have the poll evaluated; aiohttp takes over if it needs a task, or is refused at once."""
+        """Have the poll evaluated; aiohttp takes over if it needs a task, or if the active controller refuses it."""
         if self.transport is None or not self._is_idle():
             self._hand_over()
             return
@@ -226,6 +227,9 @@ class PollConnection(NamedErrors):
             try:
                 request = answers.request(data[data.find(b"\r\n\r\n") + 4 :])
                 self._poll = answers.fetches.take(request, self._answered)
+            except NotController as refusal:
+                self._answered(refusal)
+                return
             except MetadataError:
                 self._poll = None
         if self._poll is None:

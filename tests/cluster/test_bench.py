@@ -12,7 +12,9 @@ from ops.bench.commit import commit
 from ops.bench.failover import failover
 from ops.bench.fanout import fanout
 from ops.bench.handover import handover
+from ops.bench.scale import SMALL, scale
 from ops.bench.steady import steady
+from ops.bench.storm import storm
 
 pytestmark = pytest.mark.slow
 
@@ -67,3 +69,15 @@ def test_full_load_for_a_moment() -> None:
 def test_fanout() -> None:
     answer = asyncio.run(fanout(polls=20, writes=2, rest_s=0.5))
     check_shape(answer, name="fanout", peers=[], prefixes=("last_delivered_", "median_delivered_"))
+
+
+def test_storm() -> None:
+    answer = asyncio.run(storm(polls=20, processes=1, rounds=1))
+    check_shape(answer, name="storm", peers=[], prefixes=("last_delivered_", "first_write_"))
+
+
+def test_scale() -> None:
+    ours = asyncio.run(scale(partitions=SMALL + 2_000, topic_partitions=1_000, failovers=1))["ours"]
+    assert set(ours["large_by_small"]) == {"write_p50_ms", "write_p99_ms", "failover_median_ms"}
+    assert ours["leader_rss_mib"] > 0
+    assert ours["restart_s"] > 0

@@ -35,6 +35,8 @@ VERBS = {
     *("bench blackhole", "bench handover", "bench steady"),
     *("bench commit", "bench failover", "bench broker-loss", "bench broker-start", "bench fanout"),
     "bench replay-digest",
+    "bench scale",
+    "bench storm",
 }
 
 

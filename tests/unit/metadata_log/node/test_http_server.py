@@ -1,6 +1,7 @@
 """Edge: what is no HTTP, and what nobody foresaw, is answered by name; who does not read holds no connection."""
 
 import asyncio
+import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -70,6 +71,29 @@ def test_connections_beyond_the_bound_are_refused_and_logged(
         asyncio.run(story())
     (told,) = caplog.records
     assert (told.message, told.__dict__["connections"]) == ("http_connections_refused", 1)
+
+
+def test_connections_that_come_at_once_wait_for_the_loop() -> None:
+    """Goal: all brokers of a leader that died can dial at once. Method: the loop stands still while they connect."""
+
+    async def story() -> None:
+        runner = web.AppRunner(web.Application())
+        await runner.setup()
+        listener = await listen(runner, answer, ("127.0.0.1", 0))
+        address = listener.sockets[0].getsockname()
+        count = 4 * limits.HTTP_ACCEPTS_PER_TURN
+        connections = [socket.create_connection(address, timeout=0.9) for _ in range(count)]
+        server = runner.server
+        assert server is not None
+        async with asyncio.timeout(30):
+            while len(server.connections) < count:
+                await asyncio.sleep(0)
+        for connection in connections:
+            connection.close()
+        listener.close()
+        await runner.cleanup()
+
+    asyncio.run(story())
 
 
 def test_a_host_that_nobody_knows_is_named() -> None:

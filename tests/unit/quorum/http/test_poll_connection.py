@@ -221,8 +221,16 @@ def test_refusals_look_the_same_whoever_writes_them(tmp_path: Path, monkeypatch:
             for answer in answers:
                 del answer.headers["Date"]
             assert answers[0] == answers[1]
-            lean.send(door.at_end())
-            assert (await lean.answer()).status == 421
+            del door.passed_on[:]
+            counted = door.controller.metrics.fetches._value.get()
+            at_arrival = []
+            for client, extra in ((lean, ""), (plain, "X-Anything: 1\r\n"), (lean, "")):
+                client.send(door.at_end(), extra=extra)
+                at_arrival.append(await client.answer())
+                del at_arrival[-1].headers["Date"]
+            assert at_arrival == [answers[0]] * 3
+            assert len(door.passed_on) == 1, "a controller that is not active answers here"
+            assert door.controller.metrics.fetches._value.get() == counted + 3
 
     at_a_door(tmp_path, monkeypatch, story)
 
