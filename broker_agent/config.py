@@ -11,9 +11,9 @@ from metadata_log.node.addresses import PORT_MAX, WILDCARDS, HostPort, address_t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSettings:
-    """`controllers` are URLs without trailing slash; `listen_http` is where clients ask.
+    """`controllers` are URLs without a trailing slash; `listen_http` is the address for clients.
 
-    Its port may be 0, for any free one, where a broker lives inside another program.
+    Inside another program the port may be 0: any free one.
     """
 
     cluster_id: str
@@ -31,7 +31,7 @@ class BrokerSettings:
         """Check each setting and how they relate.
 
         Raises:
-            InvalidSettings: names the first that cannot be.
+            InvalidSettings: its message names the first setting that is wrong.
         """
         if len(self.cluster_id) != 22:
             raise InvalidSettings(

@@ -1,4 +1,4 @@
-"""Edge: HTTP to the controllers: one call, one outcome; nothing that a network or a peer can do raises."""
+"""Edge: HTTP to the controllers: each call has one outcome, and no failure of a network or a peer raises."""
 
 from types import TracebackType
 from typing import Final, Self
@@ -16,20 +16,20 @@ from metadata_log.wire.shapes import Shape, check_text, read_shape
 
 MSGPACK: Final = "application/msgpack"
 CONNECT_MAX_MS: Final = 500
-"""A controller that does not even accept a connection by then is black-holed; the next one is asked."""
+"""If a controller does not accept a connection within this time, the broker asks the next one."""
 ANSWER_BYTES_MAX: Final = FETCH_BYTES_MAX + MIB
-"""Frames of one fetch and the head before them; a longer answer is none of ours."""
+"""The frames of one fetch and the head before them; no controller sends a longer answer."""
 
 
 class _ErrorBody(Shape, frozen=True, forbid_unknown_fields=False):
-    """What a broker reads of a controller's error."""
+    """The fields of a controller's error that a broker uses."""
 
     error: str
     message: str
 
 
 class ControllerClient:
-    """Keeps one connection to each controller alive; one call is under way at a time."""
+    """Keeps a connection to each controller open; one call is under way at a time."""
 
     def __init__(self) -> None:
         self._http: aiohttp.ClientSession | None = None
@@ -37,7 +37,7 @@ class ControllerClient:
     async def __aenter__(self) -> Self:
         self._http = aiohttp.ClientSession(
             headers={"Content-Type": MSGPACK, "Accept": MSGPACK},
-            # Frames come as stored; a controller compresses nothing.
+            # A controller sends frames as stored and compresses nothing.
             auto_decompress=False,
         )
         return self
@@ -49,12 +49,12 @@ class ControllerClient:
 
     @property
     def http(self) -> aiohttp.ClientSession:
-        """The session, for downloads beside our own calls."""
+        """The HTTP session, also for downloads."""
         assert self._http is not None, "the client is used inside its `async with`"
         return self._http
 
     async def perform(self, call: Call) -> Outcome:
-        """Send one request and return what came of it."""
+        """Send one request and return its outcome."""
         path = "/v1/metadata/fetch" if isinstance(call.request, FetchRequest) else "/v1/brokers/register"
         timeout = aiohttp.ClientTimeout(
             total=(call.silence_max_ms + HTTP_BODY_TIMEOUT_MS) / 1000,
@@ -89,7 +89,7 @@ class ControllerClient:
 
 
 def _session_timeout_ms(response: aiohttp.ClientResponse) -> int | None:
-    """Return what a controller says of its session timeout; None where it says nothing of use."""
+    """Return the session timeout in an answer's header; None if it is missing or no positive number."""
     text = response.headers.get(SESSION_TIMEOUT_HEADER, "")
     return int(text) or None if text.isascii() and text.isdigit() and len(text) < 10 else None
 
@@ -98,7 +98,7 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
     """Return a body of bounded size.
 
     Raises:
-        InvalidRequest: it is larger than any answer of ours.
+        InvalidRequest: it is larger than any answer of a controller.
     """
     parts: list[bytes] = []
     size = 0
@@ -114,7 +114,7 @@ def _error(status: int, body: bytes) -> MetadataError:
     """Return the error that a controller sent as a map.
 
     Raises:
-        InvalidRequest: it is no such map; something between us and the controller answered.
+        InvalidRequest: it is no such map: something between broker and controller answered.
     """
     try:
         sent = read_shape(unpack(body), _ErrorBody, "error")

@@ -1,4 +1,4 @@
-"""Pure: the local image, where it stands in the log, and the frames that carry it on."""
+"""Pure: the local image, its position in the log, and the frames that follow it."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ from metadata_log.image.metadata_image import EMPTY, MetadataImage
 
 
 class Position(NamedTuple):
-    """Where a fetch goes on: the next offset wanted, epoch and crc of the frame before (-1 and 0 at 0)."""
+    """Where a fetch begins: the next offset, and epoch and crc of the frame before it (-1 and 0 at offset 0)."""
 
     fetch_offset: int
     last_epoch: int
@@ -22,7 +22,7 @@ def position_of(image: MetadataImage) -> Position:
 
 
 class ReceivedFrame(NamedTuple):
-    """A sound frame from a controller: its bytes as stored there, and what they mean."""
+    """A sound frame from a controller: its bytes as stored there, its header and its batch."""
 
     frame: bytes
     header: FrameHeader
@@ -33,9 +33,9 @@ def read_frames(frames: bytes) -> list[ReceivedFrame]:
     """Return the frames of an answer, each checked.
 
     Raises:
-        DamagedFrame: bytes were lost or changed on the way; nothing of this answer may be used.
-        WrittenByAnotherVersion: a sound frame holds what this release does not know: it is too old for its cluster.
-        InvariantBroken: a sound frame holds what no release writes.
+        DamagedFrame: bytes were lost or changed on the way; no part of this answer may be used.
+        WrittenByAnotherVersion: a sound frame holds records unknown to this release, which is too old for its cluster.
+        InvariantBroken: a sound frame holds values that no release writes.
     """
     received: list[ReceivedFrame] = []
     at = 0
@@ -60,12 +60,12 @@ def read_frames(frames: bytes) -> list[ReceivedFrame]:
 
 
 class Follower:
-    """Owns the image; it changes only here, one batch at a time or replaced whole."""
+    """Owns the image: applies one batch after the other, or replaces the whole image."""
 
     def __init__(self, image: MetadataImage = EMPTY) -> None:
         self.image = image
         self.records_fetched = 0
-        """Of this process, from controllers; what the cache held is not counted."""
+        """By this process from controllers; records from the cache are not counted."""
         self.snapshots_fetched = 0
 
     @property
@@ -76,7 +76,7 @@ class Follower:
         """Check that a batch continues the image.
 
         Raises:
-            InvariantBroken: it does not, though the controller was told where we stand.
+            InvariantBroken: it does not, although the fetch named the image's position.
         """
         if not is_next(self.image, batch):
             raise InvariantBroken(
@@ -86,7 +86,7 @@ class Follower:
             )
 
     def take(self, batch: RecordBatch) -> Applied:
-        """Apply a batch that was fetched and return what it did."""
+        """Apply a fetched batch; return the new image and the keys it touched."""
         self.check_next(batch)
         applied = apply(self.image, batch)
         self.image = applied.image
@@ -94,5 +94,5 @@ class Follower:
         return applied
 
     def replace(self, image: MetadataImage) -> None:
-        """Go on from another image, whatever was here."""
+        """Continue from another image, whatever the current one is."""
         self.image = image

@@ -1,4 +1,4 @@
-"""Edge: a broker's own endpoint: clients may ask for metadata while it serves, operators for its status at any time."""
+"""Edge: a broker's own endpoint: metadata for clients while the broker serves, and its status for operators at any time."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
     from broker_agent.agent import BrokerAgent
 
 BODY_BYTES_MAX: Final = 4096
-"""No request here needs a body."""
+"""No request to a broker needs a body."""
 CLOSING_MAX_S: Final = 1.0
 """A stopping broker waits this long for answers that are still being sent."""
 
 
 @asynccontextmanager
 async def listening(agent: "BrokerAgent") -> AsyncIterator[str]:
-    """Serve an agent's endpoint inside the block, from its URL.
+    """Serve an agent's endpoint until the block ends; yield its URL.
 
     Raises:
         CannotListen: the address is in use or not ours.
@@ -93,7 +93,7 @@ class HttpApi:
     # --- what every answer has
 
     def _no_such_path(self, path: str) -> str:
-        """Return the refusal of an unknown path; a client that took this broker for a controller learns where those are."""
+        """Return the refusal of an unknown path. It names the controllers if the path is one of theirs."""
         refusal = f"no such path: {path}"
         if path.startswith("/v1/"):
             settings = self._agent.settings

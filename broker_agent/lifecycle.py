@@ -1,7 +1,7 @@
-"""Pure: what a broker is to its clients, as one table.
+"""Pure: the four states of a broker and their transitions, as one table.
 
-Offline: not running, or at local start-up work. Fenced: registering, catching up, or out of contact; it
-serves nobody. Online: serves. Stopping: asked to stop, it serves on while its leaderships move away.
+Offline: not running, or at local start-up work. Fenced: registering, catching up, or without a session; it
+refuses clients. Online: it serves. Stopping: it was asked to stop, and serves until its leaderships have moved.
 
 `Session.may_serve` is the one predicate behind MAY_SERVE and MUST_NOT_SERVE. Source: KIP-500, Broker States.
 """
@@ -23,7 +23,7 @@ class Event(enum.Enum):
     MUST_NOT_SERVE = enum.auto()
     STOP_REQUESTED = enum.auto()
     STOP_GRANTED = enum.auto()
-    """The controller said that nothing is led here any more."""
+    """The controller answered that this broker leads no partition any more."""
     STOP_OVERDUE = enum.auto()
     """Leaderships did not move within shutdown_timeout_ms."""
 
@@ -35,7 +35,7 @@ class Action(enum.Enum):
 
 
 class IllegalTransition(Fault):
-    """An event came in a state whose row does not know it: a bug."""
+    """An event arrived in a state whose row does not list it: a bug."""
 
 
 TRANSITIONS: Final[Mapping[State, Mapping[Event, State]]] = {
@@ -45,7 +45,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Event, State]]] = {
     },
     State.FENCED: {
         Event.MAY_SERVE: State.ONLINE,
-        Event.STOP_REQUESTED: State.OFFLINE,  # serves nobody: nothing to hand over
+        Event.STOP_REQUESTED: State.OFFLINE,  # it serves nobody, so it has nothing to hand over
     },
     State.ONLINE: {
         Event.MUST_NOT_SERVE: State.FENCED,
@@ -53,7 +53,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Event, State]]] = {
     },
     State.STOPPING: {
         Event.STOP_REQUESTED: State.STOPPING,
-        Event.MUST_NOT_SERVE: State.OFFLINE,  # others lead by now, or nobody may ask us any more
+        Event.MUST_NOT_SERVE: State.OFFLINE,  # other brokers lead by now, or clients may no longer ask this one
         Event.STOP_GRANTED: State.OFFLINE,
         Event.STOP_OVERDUE: State.OFFLINE,
     },
@@ -67,7 +67,7 @@ ON_ENTRY: Final[Mapping[State, tuple[Action, ...]]] = {
 
 
 def step(state: State, event: Event) -> tuple[State, tuple[Action, ...]]:
-    """Return the state after `event` and what the shell must now do, in order.
+    """Return the state after `event`, and the actions that the caller carries out, in order.
 
     Raises:
         IllegalTransition: the table has no such row.

@@ -1,14 +1,15 @@
-"""Pure: a broker's contact with the quorum, sans-IO: whom to ask what and when, and until when it may serve.
+"""Pure: a broker's session with the quorum, sans-IO: which request comes next, and until when the broker may serve.
 
-Whoever drives it asks `next_step`, does what it says, and tells the outcome; times are given, none is read.
+The caller asks `next_step`, carries it out, and reports the outcome. Times are arguments.
 
-Session deadline: it runs from when the last answered fetch was *sent*; the controller's runs from when that
-fetch arrived, later. Ours is shorter by the bound on clock drift. So this broker refuses clients before
-the controller can fence it for silence, however long the answer took. Clocks are compared on each question; a
-timer that slept through a suspend decides nothing.
+Session deadline: the broker's runs from when it *sent* the last answered fetch, the controller's from when that fetch
+arrived, which is later. The broker's is also shorter by the bound on clock drift. So this broker refuses clients before the
+controller can fence it for silence, however long the answer took. The deadline is compared with the clock at each question:
+no timer decides, because a timer may sleep through a suspend.
 
-Whom to ask: the controller that answered last; where it is gone or not the active one, the one it names, then
-each other once, without pause. After such a round nobody may be leading: a short, growing, random pause.
+Which controller: the one that answered last. If it cannot be reached or is not active, the broker asks the one it names, and
+then each other one once, without a pause. If none of them is active, the broker pauses: shortly at first, then longer, for a
+random time.
 """
 
 import random
@@ -47,11 +48,12 @@ ROUND_PAUSE_MIN_MS: Final = 20
 ROUND_PAUSE_FIRST_MAX_MS: Final = 50
 ROUND_PAUSE_MAX_MS: Final = 500
 REGISTER_SILENCE_MAX_MS: Final = 3_000
-"""A registration waits for a commit; a controller silent for so long is cut off, and the next is asked."""
+"""A registration waits for a commit. If a controller sends nothing for this time, the broker asks the next one."""
 LEAVING_WAIT_MAX_MS: Final = 100
-"""Leave to go is given as an answer to a fetch that arrives when nothing is led any more: ask often."""
+"""A stopping broker asks this often: it may exit after the answer to a fetch that found its last leadership moved."""
 FETCH_SILENCE_SHARE: Final = 6
-"""A parked fetch may be late by a sixth of the session: a silent controller leaves half to find another."""
+"""A parked fetch may be late by a sixth of the session. Half of the session is left to find another
+controller."""
 
 SUPPORTED_FEATURES: Final = (
     FeatureRange(METADATA_VERSION, METADATA_VERSION_MIN, METADATA_VERSION_LEVEL),
@@ -61,7 +63,7 @@ SUPPORTED_FEATURES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One request to one controller. `silence_max_ms`: without a byte for so long, give it up."""
+    """One request to one controller. The call fails if no byte arrives for `silence_max_ms`."""
 
     url: str
     request: RegisterBroker | FetchRequest
@@ -79,12 +81,12 @@ class Fetched:
     answer: FetchAnswer
     frames: bytes
     session_timeout_ms: int | None = None
-    """As the controller has it now; None: it did not say."""
+    """The controller's current setting; None if its answer has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """A controller answered with an error; `controller_url` is the active one, where it knows it."""
+    """A controller answered with an error; `controller_url` is the active controller, if the answer names it."""
 
     error: MetadataError
     controller_url: str | None = None
@@ -92,7 +94,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreachable:
-    """No answer, or none that can be understood."""
+    """There was no answer, or none that this broker can read."""
 
     reason: str
 
@@ -101,7 +103,7 @@ Outcome: TypeAlias = Registered | Fetched | Refused | Unreachable
 
 
 class Session:
-    """One per process of a broker. It registers, fetches, and registers again where its epoch is gone."""
+    """The session of one broker process: it registers, fetches, and registers again if its epoch is no longer known."""
 
     def __init__(
         self,
@@ -127,7 +129,7 @@ class Session:
             previous_broker_epoch=previous_broker_epoch,
         )
         self.broker_epoch: int | None = None
-        """None until registered, and again once the controller does not know it any more."""
+        """None until registered, and again once the controller no longer knows it."""
         self.want_fence = False
         self.want_shut_down = False
         self._session_timeout_ms = 0
@@ -135,7 +137,7 @@ class Session:
         self._max_wait_ms = 0
         self._answered_sent_ms: int | None = None
         self._serves_from = 0
-        """The end offset that the image must reach: below it our fencing may stand, unread yet."""
+        """The end offset that the image must reach before the broker serves: its fencing may lie below."""
         self._duplicate_since_ms: int | None = None
         self._urls = _Round(settings.controllers)
         self._not_before_ms = 0
@@ -144,7 +146,7 @@ class Session:
     # --- what to do next
 
     def next_step(self, now_ms: int, position: Position) -> Call | WaitUntil:
-        """Return the request to send now, or until when to wait; `position` is of the local image."""
+        """Return the request to send now, or until when to wait; `position` is that of the local image."""
         if now_ms < self._not_before_ms:
             return WaitUntil(self._not_before_ms)
         if self.broker_epoch is None:
@@ -154,13 +156,13 @@ class Session:
                 sent_ms=now_ms,
                 silence_max_ms=REGISTER_SILENCE_MAX_MS,
             )
-        # Out of contact, an answer is worth more than news: a parked fetch renews nothing until it is answered.
+        # A parked fetch renews the session only when it is answered. Without a session, ask for an answer at once.
         return self._fetch(now_ms, position, max_wait_ms=self._max_wait_ms if self.is_alive(now_ms) else 0)
 
     def farewell(self, now_ms: int, position: Position) -> Call | None:
-        """Return a last fetch that waits for nothing: it lets a fenced broker's session end with its process.
+        """Return a last fetch, which waits for nothing, so that a fenced broker's session ends with its process.
 
-        None where there is no session that could end.
+        None if the broker has no session.
         """
         if self.broker_epoch is None:
             return None
@@ -191,7 +193,7 @@ class Session:
             silence_max_ms=max_wait_ms + max(self._session_timeout_ms // FETCH_SILENCE_SHARE, 1),
         )
 
-    # --- what came of it
+    # --- outcomes
 
     def on_registered(self, registered: Registered) -> None:
         self.broker_epoch = registered.broker_epoch
@@ -202,8 +204,10 @@ class Session:
         self._succeeded()
 
     def on_fetched(self, now_ms: int, call: Call, fetched: Fetched) -> None:
-        """Renew the session: `call` was answered. One that had ended has its fencing somewhere below the high watermark, and
-        so has, perhaps, one that was not answered with what follows its own history.
+        """Renew the session: `call` was answered.
+
+        If the session had ended, or the answer is not a DELTA, the broker's fencing may lie below the high watermark. So it
+        serves only after it has applied the log up to there.
         """
         if not self.is_alive(now_ms) or fetched.answer.kind is not FetchKind.DELTA:
             self._serves_from = fetched.answer.high_watermark
@@ -220,20 +224,20 @@ class Session:
         self._try_next(now_ms, None)
 
     def on_refused(self, now_ms: int, refused: Refused) -> None:
-        """Take a controller's refusal.
+        """Register again, ask another controller, or wait, as the error demands.
 
         Raises:
-            Rejected: for good; the leaf says why, and a human must act.
+            Rejected: a retry cannot succeed; the message says what an operator has to do.
         """
         error = refused.error
         match error:
             case NotController():
                 self._try_next(now_ms, refused.controller_url)
             case StaleBrokerEpoch() if self.broker_epoch is not None:
-                # Another incarnation took the id, an operator removed us, or history was lost.
+                # Another incarnation registered this id, an operator removed it, or the log lost the registration.
                 if self._answered_sent_ms is None:
-                    self._pause(now_ms)  # the epoch was never good: do not register in a tight circle
-                # This process lives on, so nothing was lost since that epoch.
+                    self._pause(now_ms)  # the epoch was never valid: do not register in a tight loop
+                # This process still runs, so its replicas lost nothing since that epoch.
                 self._registration = structs.replace(
                     self._registration, previous_broker_epoch=self.broker_epoch
                 )
@@ -246,8 +250,7 @@ class Session:
             case Rejected():
                 raise error
             case _:
-                # The controller's own trouble (a commit that timed out, a fault): both requests are
-                # repeatable, and the next controller may do better.
+                # The controller failed (a commit timed out, a fault). Both requests may be repeated at the next one.
                 self._try_next(now_ms, None)
 
     def _await_the_other(self, now_ms: int, error: MetadataError) -> None:
@@ -272,18 +275,18 @@ class Session:
             self._pause(now_ms)
 
     def _pause(self, now_ms: int) -> None:
-        """Wait a while that grows, random so that many brokers do not ask in step."""
+        """Wait for a random time, longer after each pause: many brokers must not ask at the same moment."""
         growth = 1.5 ** min(self._pauses, 10)
         low = min(ROUND_PAUSE_MIN_MS * growth, ROUND_PAUSE_MAX_MS / 2)
         high = min(ROUND_PAUSE_FIRST_MAX_MS * growth, ROUND_PAUSE_MAX_MS)
         self._pauses += 1
         self._not_before_ms = now_ms + self._rng.randint(round(low), round(high))
 
-    # --- what it means
+    # --- the session
 
     @property
     def deadline_ms(self) -> int | None:
-        """When the session ends unless a later fetch is answered; None before the first answer."""
+        """When the session ends unless another fetch is answered; None before the first answer."""
         if self._answered_sent_ms is None:
             return None
         return self._answered_sent_ms + self._session_timeout_ms * (100 - CLOCK_DRIFT_PERCENT) // 100
@@ -293,12 +296,12 @@ class Session:
         return deadline_ms is not None and now_ms < deadline_ms
 
     def left_ms(self, now_ms: int) -> int:
-        """Return what is left of the session; 0 without one."""
+        """Return how long the session lasts; 0 without one."""
         deadline_ms = self.deadline_ms
         return 0 if deadline_ms is None else max(deadline_ms - now_ms, 0)
 
     def may_serve(self, now_ms: int, image: MetadataImage) -> bool:
-        """Answer whether clients may be served: session alive, and an image that is new enough shows our epoch unfenced."""
+        """Answer whether the broker may serve: its session lasts, and an image that is new enough has its epoch unfenced."""
         broker = image.brokers.get(self._settings.broker_id)
         return (
             broker is not None
@@ -311,7 +314,7 @@ class Session:
 
 
 class _Round:
-    """Which controllers were asked in vain since one last answered; every round asks each at most once."""
+    """The controllers that failed since one last answered. A round asks each of them at most once."""
 
     def __init__(self, urls: Sequence[str]) -> None:
         self._urls = tuple(urls)
@@ -322,9 +325,9 @@ class _Round:
         self._tried.clear()
 
     def advance(self, hint: str | None) -> bool:
-        """Give up the current one; answer whether another of this round is left to ask at once.
+        """Go to the next controller; answer False if all of this round were asked.
 
-        A hint is believed even where it is none of the configured: voters may have changed since.
+        The one that `hint` names comes first, even if the settings do not list it: the voters may have changed.
         """
         self._tried.add(self.current)
         if hint is not None and hint not in self._tried and len(self._tried) < 2 * len(self._urls):

@@ -1,4 +1,4 @@
-"""Pure: a batch of records: the unit that is decided, agreed, applied and read whole or not at all."""
+"""Pure: a batch of records: the unit of decisions, commits, applies and reads; no part of one is used alone."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Cause(NamedTuple):
 
 
 class Envelope(NamedTuple):
-    """Who asked for a batch, by which request, why, and what was answered.
+    """Who asked for a batch, by which request, why, and what is kept of the answer.
 
     `request_sha256`, `operation` and `response` are None where `request_id` is None.
     """
@@ -36,7 +36,7 @@ NO_ENVELOPE = Envelope()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordBatch:
-    """Records with their position: offsets `base_offset` to `last_offset` inclusive.
+    """Records at the offsets `base_offset` to `last_offset`, inclusive.
 
     `previous_crc` is the crc of the frame before (0 at offset 0), `crc` that of this batch's own frame.
     """
@@ -60,6 +60,6 @@ class RecordBatch:
 
     @property
     def claim(self) -> ControllerClaimRecord | None:
-        """The claim this batch begins with, if it does."""
+        """The claim at the head of this batch; None if it has none."""
         first = self.records[0]
         return first if isinstance(first, ControllerClaimRecord) else None

@@ -1,17 +1,17 @@
-"""Pure: what follows the committed log on a controller is told of: batches, restored snapshots, and who is active."""
+"""Pure: the interface of the parts of a controller that follow the committed log."""
 
 from metadata_log.batch import RecordBatch
 from metadata_log.image.metadata_image import Delta, MetadataImage
 
 
 class AppliedListener:
-    """What follows the committed log on this node: segments, parked fetches, snapshots."""
+    """A part of this node that follows the committed log: segments, parked polls, snapshots."""
 
     def on_applied(self, batch: RecordBatch, frame: bytes, image: MetadataImage, delta: Delta) -> None:
-        """Learn of a batch that was applied; `image` is the state after it."""
+        """A batch was applied; `image` is the state after it."""
 
     def on_restored(self, image: MetadataImage) -> None:
-        """Learn that the state was replaced by a snapshot's."""
+        """A snapshot replaced the state."""
 
     def on_activity(self, *, active: bool) -> None:
-        """Learn that this node became or ceased to be the active controller."""
+        """This node became the active controller, or ceased to be it."""

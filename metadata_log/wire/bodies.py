@@ -25,7 +25,7 @@ def unpack(data: bytes) -> Any:
 
 
 def distinct(pairs: Sequence[tuple[Any, Any]]) -> dict[Any, Any]:
-    """Return a map from the pairs that a parser read. A key given twice is refused: the sender's intent is not clear.
+    """Return a map from the pairs that a parser read. A key given twice is refused, because either value may be meant.
 
     Raises:
         ValueError: a key is given twice.
@@ -37,7 +37,7 @@ def distinct(pairs: Sequence[tuple[Any, Any]]) -> dict[Any, Any]:
 
 
 def check_plain(value: object, depth: int = 0) -> None:
-    """Refuse nesting that no request needs, and text that is not Unicode: JSON can smuggle in half a surrogate pair.
+    """Check the depth of nesting, and that text is Unicode: JSON may hold half of a surrogate pair.
 
     Raises:
         InvalidRequest: nested deeper than PROTOCOL_DEPTH_MAX, or not Unicode.

@@ -1,4 +1,4 @@
-"""Pure: the commands: what brokers and operators ask the controllers to decide.
+"""Pure: the commands that brokers and operators send to the controllers.
 
 Maps as they travel are plain dicts with text keys; `from_map` checks every field and raises InvalidRequest.
 """
@@ -51,7 +51,7 @@ class RegisterBroker(Shape, Command, frozen=True):
 
     @classmethod
     def from_map(cls, value: object) -> "RegisterBroker":
-        """Read a registration as it travels.
+        """Return the registration in a map that a broker sent.
 
         Raises:
             InvalidRequest: names the field.
@@ -86,9 +86,9 @@ class Registered(Shape, frozen=True, forbid_unknown_fields=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowerPosition:
-    """Where a follower of the log stands: it has all below `offset` (exclusive), where a frame of this epoch and crc ends.
+    """The position of a follower of the log: it has all records below `offset`, where a frame of this epoch and crc ends.
 
-    At offset 0 the epoch is -1 and the crc 0. `crc` is None where the protocol sends none, as Kafka's.
+    At offset 0 the epoch is -1 and the crc 0. `crc` is None if the protocol has none, as Kafka's.
     """
 
     offset: int
@@ -96,7 +96,7 @@ class FollowerPosition:
     crc: int | None
 
     def is_at(self, frame: tuple[int, int] | None) -> bool:
-        """Answer whether the frame that ends at `offset` is the one named, by (epoch, crc); None: none does."""
+        """Answer whether (epoch, crc) of the frame that ends at `offset` are these; None: no frame ends there."""
         return (
             frame is not None
             and self.controller_epoch == frame[0]
@@ -106,9 +106,9 @@ class FollowerPosition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerHeartbeat(Command):
-    """A registered broker says where it is and what it wants; each door builds it from what its brokers send.
+    """A registered broker reports its position and its wishes; each protocol builds the command from its own requests.
 
-    `applied_offset` is exclusive. `incarnation_id` and `position` are None where the protocol sends none, as Kafka's.
+    `applied_offset` is exclusive. `incarnation_id` and `position` are None if the protocol has none, as Kafka's.
     """
 
     broker_id: BrokerId
@@ -129,7 +129,7 @@ class UnregisterBroker(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTopic(Command):
-    """-1 stands for the default; `assignment` names the replicas of each partition and excludes the two counts."""
+    """-1 means the default. `assignment` names the replicas of each partition; the two counts are then not allowed."""
 
     name: str
     partitions: int
@@ -156,9 +156,9 @@ class AlterConfigs(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddVoter(Command):
-    """Let an observer vote; `host` and `port` are where voters reach it. Source: KIP-853.
+    """Make an observer a voter; `host` and `port` are its address for the other voters. Source: KIP-853.
 
-    `replaces` is a directory of this id that the checks treat as removed already; for `validate_only` alone.
+    `replaces` is a directory of this id that the checks treat as already removed; only with `validate_only`.
     """
 
     voter_id: NodeId
@@ -171,7 +171,7 @@ class AddVoter(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveVoter(Command):
-    """Take a voter's vote; the controller, if it runs, goes on as an observer. Source: KIP-853."""
+    """Remove a voter; its controller, if it runs, becomes an observer. Source: KIP-853."""
 
     voter_id: NodeId
     directory_id: Uuid

@@ -30,7 +30,7 @@ OBSERVER = BrokerId(-1)
 
 
 class FetchRequest(Shape, frozen=True):
-    """Which broker polls, from where, and what it wants; the poll is its heartbeat.
+    """A poll: the broker, its position and its wishes; the poll is its heartbeat.
 
     `fetch_offset` is the next wanted; `last_epoch` and `last_crc` are of the frame before it (-1 and 0 at offset 0);
     `applied_offset` is exclusive. `broker_id` OBSERVER has broker_epoch -1.
@@ -56,7 +56,7 @@ class FetchRequest(Shape, frozen=True):
 
     @classmethod
     def from_map(cls, value: object) -> "FetchRequest":
-        """Read a poll as it travels.
+        """Return the poll in a map that a broker sent.
 
         Raises:
             InvalidRequest: names the field.
@@ -70,7 +70,7 @@ class FetchRequest(Shape, frozen=True):
         return FollowerPosition(offset=self.fetch_offset, controller_epoch=self.last_epoch, crc=self.last_crc)
 
     def heartbeat(self) -> BrokerHeartbeat:
-        """Return what this poll says as its broker's heartbeat."""
+        """Return this poll as its broker's heartbeat."""
         return BrokerHeartbeat(
             broker_id=self.broker_id,
             broker_epoch=self.broker_epoch,
@@ -89,7 +89,7 @@ class FetchRequest(Shape, frozen=True):
 
 
 SESSION_TIMEOUT_HEADER: Final = "X-Session-Timeout-Ms"
-"""Header of an answer to a fetch: the session timeout as this controller has it now; a registration has the one of then."""
+"""Header of an answer to a fetch: the controller's session timeout, which may have changed since the registration."""
 
 
 class FetchKind(enum.Enum):

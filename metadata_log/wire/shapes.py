@@ -1,4 +1,4 @@
-"""Pure: validate plain values that a client sent, a file held or msgpack unpacked, and return them typed.
+"""Pure: validates plain values from clients, files and msgpack, and returns them typed.
 
 A shape is an annotated type: a `Shape` (a map, closed to unknown fields), a named tuple (a row of exactly so many fields) or
 a list of either. msgspec converts strictly: True is no integer, 1 is no boolean, text is no bytes.
@@ -73,7 +73,7 @@ def _refusal(what: str, error: msgspec.ValidationError) -> str:
 
 
 def check_text(what: str, text: str, *, bytes_max: int = TEXT_BYTES_MAX) -> None:
-    """Check what no annotation expresses: the length of text in bytes, and that it is Unicode.
+    """Check the length of text in bytes, and that it is Unicode; annotations cannot express this.
 
     Raises:
         InvalidRequest: it is longer than `bytes_max`, or holds half a surrogate pair, which JSON can smuggle in.

@@ -1,8 +1,8 @@
-"""Edge: what the benchmarks measure, written once against `Peer`: our cluster and others run through this code.
+"""Edge: the measurements of the benchmarks, written once against `Peer`, for our cluster and for peers.
 
-One client process, JSON over HTTP through aiohttp, values of one size: what differs is the system measured.
-Times are milliseconds. A single run on a shared machine can be off by a factor of two, so systems take turns
-within one run and only their ratios are worth quoting.
+One client process sends JSON over HTTP through aiohttp, with values of one size; only the measured system differs.
+Times are milliseconds. A single run on a shared machine can be off by a factor of two. So systems take turns within one
+run, and only their ratios are worth quoting.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from metadata_log.errors import Fault, Unavailable
 
 VALUE_BYTES: Final = 256
 WRITE_TIMEOUT_S: Final = 2.0
-"""What one write is allowed."""
+"""The time-out of one write."""
 FAILOVER_PACE_S: Final = 0.01
 FAILOVER_TIMEOUT_S: Final = 30.0
 SETTLE_S: Final = 0.3
@@ -27,7 +27,7 @@ class NotAcknowledged(Unavailable):
 
 
 class BenchmarkFailed(Fault):
-    """A system did not do what the benchmark rests on: no figure is better than a wrong one."""
+    """A system did not do what the benchmark assumes: no figure is better than a wrong one."""
 
 
 class Peer(Protocol):
@@ -62,7 +62,7 @@ class Peer(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class Run:
-    """What a turn of writing came to; a write that failed is counted and has no latency."""
+    """The latencies of a series of writes. A failed write is counted and has no latency."""
 
     latencies_ms: list[float] = field(default_factory=list)
     failed: int = 0

@@ -111,7 +111,7 @@ class SyncObjEngine:
         self._journal = journal
         is_voter = voters.get(member.node_id) == member.directory_id
         others = voters.keys() - {member.node_id}
-        # An observer has another in any case: an engine that has none elects itself.
+        # An observer's engine has one in any case: an engine without other nodes elects itself.
         self._others = [Node(other) for other in sorted(others if is_voter else others | {NO_NODE})]
         self._alone = not self._others
         self.syncing = False

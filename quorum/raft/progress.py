@@ -1,4 +1,4 @@
-"""Pure: what a leader knows of one follower: how much it holds, what is in flight to it, when it was last heard."""
+"""Pure: what a leader knows of one follower: its match index, the messages in flight to it, and its last answer."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -21,9 +21,9 @@ class Progress:
     match: int = 0
     """The follower holds our log up to here, synced."""
     counted: int = 0
-    """As much of that as the engine was told."""
+    """The part of that which was reported to the engine."""
     forgot: bool = False
-    """It lacks what it acknowledged to us: its disk was set back. It gets nothing more from this leadership."""
+    """The follower lacks entries that it acknowledged: its disk was set back. This leader sends it nothing more."""
     probing: bool = True
     asked_at: float = NEVER
     """When the probe in flight left; NEVER if none is."""
@@ -31,9 +31,9 @@ class Progress:
     sent_commit: int = 0
     pointer_at: float = NEVER
     caught_up_at: float = NEVER
-    """The last time of which it is known that the follower holds all that our log held then."""
+    """The last time at which our log held nothing that the follower does not hold by now."""
     goal: tuple[int, float] = (0, NEVER)
-    """An end of our log and when it was that: under load a follower never holds the end of now."""
+    """An earlier end of our log, and its time: under load a follower never holds the current end."""
     heard_at: float = NEVER
     """When it last answered what a leader sends; at first, when we became leader."""
     in_flight: deque[tuple[int, int]] = field(default_factory=deque)

@@ -1,4 +1,4 @@
-"""Edge: damages files that were at rest, one place at a time, and opens what is there.
+"""Edge: damages files at rest, one place at a time, and opens the result.
 
 The files are those that the workloads of the power cuts leave when they end in order, and those of an export; what the
 shipped code makes of the damage falls into five kinds:
@@ -63,7 +63,7 @@ AT_REST: Final[dict[str, Callable[[], Workload]]] = {
 READERS: Final = {"journal pointer": {"node"}, "meta.json": {"format"}, "export file": {"export"}}
 """Workloads whose restart reads a kind of file; the others only happen to have one."""
 EXCUSING: Final = frozenset({"clean_stop_unreadable", "log_restarts_at_snapshot"})
-"""Warnings that name a loss which hurts nobody: how a broker's last run ended, and frames below a snapshot."""
+"""Warnings of harmless losses: how a broker's last run ended, and frames below a snapshot."""
 OUTCOMES: Final = ("detected", "repaired", "cut", "harmless", "EXCLUDED", "WRONG")
 
 

@@ -1,4 +1,4 @@
-"""Edge: an export at rest, and who reads it: the plain engines, and the next run that goes on with it.
+"""Edge: an export at rest and its readers: the plain engines, and the next run, which continues it.
 
 Spark reads what `open_export` has checked, as DuckDB does, and rests on the same files.
 """

@@ -1,4 +1,4 @@
-"""Edge: a segment and a snapshot as they were once written; they never change, for they lie on somebody's disk."""
+"""Edge: a segment and a snapshot of an earlier release, byte for byte: users have such files on their disks."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Edge: cuts the power at many points of a workload and opens what is left."""
+"""Edge: cuts the power at many points of a workload and opens the resulting files."""
 
 import random
 import shutil

@@ -1,4 +1,4 @@
-"""Pure: what a disk may hold after the power was cut: the operations of a run, and the states they allow at each point.
+"""Pure: the states that a disk may hold after a power cut at each operation of a run.
 
 The disk is as hostile as POSIX lets it be:
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 ROOT = 0
-"""The directory everything lies in."""
+"""The directory of all files."""
 LARGE_BYTES = 4096
 """Writes of more bytes are torn at sectors half of the time."""
 SECTOR_BYTES = 512

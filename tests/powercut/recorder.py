@@ -1,4 +1,4 @@
-"""Edge: a file layer that lets the shipped code work on real files, and remembers the order of all it does to them.
+"""Edge: a file layer under which the shipped code works on real files; it records the order of all operations.
 
 While a `Recorder` is entered, the functions of `os` that change files, and `open` for writing, note what they did
 below its root. Reading goes past it. What it cannot note (text files, memory maps, links) it refuses, so that nothing

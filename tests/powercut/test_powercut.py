@@ -1,4 +1,4 @@
-"""Power cuts at thousands of points: nothing promised is lost, nothing is invented; and each sync is needed."""
+"""Power cuts at thousands of points: nothing acknowledged is lost, nothing is invented, and each sync is needed."""
 
 import logging
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Edge: what runs while the power is cut: the shipped code that writes files, each with what it promises and when.
+"""Edge: the workloads of the power cuts: shipped code that writes files, and what each has acknowledged at which point.
 
 A workload runs once under the recorder and marks its promises as it goes; for each crash state it opens what is left
 with the shipped code and compares. `NotKept` says what is missing, or what was never written.

@@ -1,4 +1,4 @@
-"""Edge: what must hold of any history: however it is cut, stored, grouped or read back, it adds up to the same image."""
+"""Edge: any history, however it is cut, stored, grouped or read back, leads to the same image."""
 
 import random
 from collections import Counter, defaultdict

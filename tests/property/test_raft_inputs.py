@@ -1,4 +1,4 @@
-"""Edge: what controllers send, and what Raft's small files hold, is admitted exactly where rules by hand admit it.
+"""Edge: controllers' messages and Raft's small files are accepted exactly where the rules, written out by hand, accept them.
 
 Values go through msgpack first, as they arrive. What is refused is refused by a ValueError, never by another error.
 """

@@ -1,4 +1,4 @@
-"""Pure: an ordered set of ids equals a plain sorted list, whatever joins and leaves."""
+"""Pure: an ordered set of ids equals a sorted list after any additions and removals."""
 
 import random
 

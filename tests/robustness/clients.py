@@ -1,4 +1,4 @@
-"""Edge: clients that read and write registers through the proxies, and remember exactly what they asked and heard.
+"""Edge: clients that read and write registers through the proxies, and record each operation and its answer.
 
 A register is one setting of the cluster, written whatever it holds, or a topic, whose value is one of its settings: it
 is created where it is not and deleted where it is, and either is refused otherwise. Each write has a value of its own and
@@ -34,7 +34,7 @@ TOPIC_SETTING: Final = "flush.messages"
 EXISTS: Final = "TOPIC_ALREADY_EXISTS"
 UNKNOWN: Final = "UNKNOWN_TOPIC_OR_PARTITION"
 NO_BROKER: Final = "INVALID_REPLICATION_FACTOR"
-"""No broker is online that a new topic could be given to."""
+"""No broker is online that could host a new topic."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Edge: what goes wrong in a run, drawn by seed: links, processes, disks; never more than one controller is down."""
+"""Edge: the faults of a run, drawn by seed: links, processes, disks; at most one controller is down at a time."""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""Pure: what clients asked and heard of registers, and whether it is linearizable: exact, by search.
+"""Pure: the operations of clients on registers, and an exact check of their linearizability, by search.
 
 Each key is judged alone. Its calls and returns are walked in the order of time, with every state that the key may be in by
 then: the value, which of the operations under way have taken effect, and which of unknown outcome. Nothing takes effect

@@ -1,4 +1,4 @@
-"""Edge: toxiproxy between all that talk to each other: one proxy for each link, and the faults that a link can have.
+"""Edge: toxiproxy between all nodes and clients: one proxy for each link, and the faults that a link can have.
 
     raft-A-B     from voter A to voter B when A has dialled, both directions; raft-B-A is the other half of that pair
     peers-A      from controllers that fetch snapshots or pieces of the log to controller A's HTTP

@@ -32,7 +32,7 @@ CLIENTS: Final = 12
 WATCHERS: Final = 2
 SMALL_DISK_MIB: Final = 320
 SMALL_DISK_MIB_PER_MINUTE: Final = 96
-"""Twice what the log of a fast run takes: the disk is full when the faults say so, and at no other time."""
+"""Twice the log of a fast run, so that the disk is full only when a fault fills it."""
 FULL_MINUTES: Final = 10
 """The floors are for a run of so many minutes; a shorter one has its share of them."""
 FAULTS_MIN: Final = 40

@@ -1,4 +1,4 @@
-"""Edge: whether brokers serve, asked all the time; and the judge: one that was fenced for its silence serves nobody."""
+"""Edge: asks brokers all the time whether they serve, and checks that none serves after it was fenced for its silence."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""What a client writes down of the answers it gets, from a controller that follows a script."""
+"""What a client records of the answers of a scripted controller."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""The checker of histories, against histories that people can judge, brute force, and the other checker we have."""
+"""The checker of histories against hand-made histories, brute force, and the simulator's checker."""
 
 import itertools
 import random

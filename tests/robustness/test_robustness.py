@@ -1,4 +1,4 @@
-"""A short run under faults, and what the verdict makes of histories and runs that are not right."""
+"""A short run under faults, and the verdict on histories and runs that are wrong."""
 
 import asyncio
 import json

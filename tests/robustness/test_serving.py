@@ -1,4 +1,4 @@
-"""Which of a broker's answers are held against it, and that it is asked at all."""
+"""Which answers of a broker violate the rule, and that brokers are asked at all."""
 
 import asyncio
 

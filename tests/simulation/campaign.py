@@ -1,4 +1,4 @@
-"""Campaigns: many seeds on several processes, what each came to, and the line a ledger keeps of them all."""
+"""Campaigns: many seeds on several processes, the result of each, and the ledger's line for all of them."""
 
 import gc
 import logging

@@ -1,4 +1,4 @@
-"""Clients that contest the same few topic names: each creation, deletion and reading may be refused, and rightly so or not.
+"""Clients that contest the same few topic names: the check decides whether each refusal is right.
 
 A topic's value is a setting that it was created with, another one each time. What they heard is judged as the robustness
 run judges its clients (`tests.robustness.history`): a refusal by a controller that was deposed, or that rests on what never

@@ -1,4 +1,4 @@
-"""A quorum whose every step is taken by the test: guard, engine and journal, no event loop, no adapter's pump.
+"""A quorum that the test steps by hand: guard, engine and journal, without an event loop and the adapter's pump.
 
 Messages wait in `mail` until the test delivers, takes away, repeats or drops them. Syncs happen at once, or, with
 `syncs = False`, only when the test says so.

@@ -1,4 +1,4 @@
-"""Voters that come and go, and disks that are lost, at random: what an operator does, under all other faults.
+"""Random changes of voters and lost disks, as an operator causes them, under all other faults.
 
 At most one lost disk at a time belongs to a voter, and none while a change is under way, or asked for: with three voters a
 quorum survives no second loss, and with the two that a removal leaves not the first. A voter whose disk was lost is removed

@@ -1,4 +1,4 @@
-"""Seeded bugs: each switches one rule of the shipped code off, and something here must notice.
+"""Seeded bugs: each switches one rule of the shipped code off, and simulated lives or a directed test must notice.
 
     python -m tests.simulation --mutants [--only NAME] [--markdown docs/mutants.md]
 

@@ -1,4 +1,4 @@
-"""What every node of a world computes alike is computed once: decoding frames, and applying a batch to an image.
+"""Work that every node of a world does alike is done once: decoding frames, and applying a batch to an image.
 
 Both are pure functions of immutable values, and six processes call them with the same arguments; shared, a simulated second
 costs a fifth less. One result in sixteen is computed again and compared: a function that is not pure would be found.

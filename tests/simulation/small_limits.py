@@ -1,4 +1,4 @@
-"""Limits drawn small for one life: what production meets with 100,000 partitions or millions of requests is met within
+"""Limits drawn small for one life: what takes production 100,000 partitions or millions of requests happens within
 seconds, by the same code.
 """
 

@@ -1,4 +1,4 @@
-"""What a simulated controller keeps beside its journal: snapshot files as bytes, and the committed log's segments.
+"""The files of a simulated controller beside its journal: snapshots as bytes, and the committed log's segments.
 
 Snapshots are kept by the shipped store, and written and read by the shipped code (`snapshot_frames`, `read_snapshot`); only
 the directory is simulated: of its un-synced changes a crash keeps any. Segments are a model: whole frames, of which a crash

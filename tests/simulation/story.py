@@ -1,4 +1,4 @@
-"""What happened lately, to be read by people when a property was violated."""
+"""The last events before a property was violated, for people to read."""
 
 import asyncio
 from collections import deque

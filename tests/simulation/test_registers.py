@@ -1,4 +1,4 @@
-"""The checker of histories, against histories that people can judge, and against brute force."""
+"""The checker of histories against hand-made histories and brute force."""
 
 import itertools
 import random

@@ -1,4 +1,4 @@
-"""What goes wrong, and how often: each kind of fault as one function on a world, and the swarm of profiles."""
+"""The faults and their rates: each kind as one function on a world, and the swarm of profiles."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""What Spark says of an exported log is what the controller's own rules say, to the last digit."""
+"""Spark's state of an exported log has the digest that the controller's own rules lead to."""
 
 import random
 from pathlib import Path

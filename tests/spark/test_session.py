@@ -1,4 +1,4 @@
-"""A JVM is found or made, wherever this runs."""
+"""A JVM is found or installed on any machine."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""Pure: numbers on the command lines of the long campaigns; what is none is a usage error, not a traceback."""
+"""Pure: numeric arguments of the long campaigns: anything else is a usage error, not a traceback."""
 
 from argparse import ArgumentTypeError
 

@@ -1,4 +1,4 @@
-"""Edge: a cluster that is only an image: commands are decided, encoded, decoded and applied at once; the clock stands still.
+"""Edge: a cluster without Raft: commands are decided, encoded, decoded and applied at once, on a clock that stands still.
 
 `World` runs commands given as text and renders what was written; transcripts, tables and property tests share it.
 """

@@ -1,4 +1,4 @@
-"""Edge: controllers as a broker sees them, without a quorum: one scripted log behind any number of HTTP endpoints.
+"""Edge: fake controllers without a quorum: one scripted log behind any number of HTTP endpoints.
 
 Enough of the rules to register, unfence, fence and let go a broker; every request is kept for the test to look at.
 """

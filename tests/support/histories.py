@@ -1,4 +1,4 @@
-"""Edge: random but legal histories: what a controller might have decided, batch for batch, with all kinds of records."""
+"""Edge: random legal histories: batches that a controller might have decided, with all kinds of records."""
 
 import random
 import struct

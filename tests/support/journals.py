@@ -1,4 +1,4 @@
-"""Pure: what tests do to a journal as the adapter does."""
+"""Pure: the adapter's steps on a journal, for tests."""
 
 from quorum.raft.journal.journal import Journal
 

@@ -1,4 +1,4 @@
-"""A disk in memory that forgets, as a real one may: until a sync, any part of any write may be missing.
+"""A disk in memory. A power cut may lose any part of any write that is not synced.
 
 It implements the journal's `Disk` and `File`. It is deterministic: chance comes in as an argument of
 `crash`. Under a simulated clock a sync takes time: with `defer_syncs = True` nothing becomes durable before

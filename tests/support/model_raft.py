@@ -1,4 +1,4 @@
-"""Pure: a model of Raft for tests of the controller: the second tenant of RaftLog.
+"""Pure: a model of Raft for tests of the controller: the second implementation of RaftLog.
 
 One shared log of payloads; the test says who leads, what is committed, and who hears of it.
 """

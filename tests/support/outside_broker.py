@@ -1,4 +1,4 @@
-"""Edge: a broker from docs/formats.md alone, with msgpack and an HTTP client: where to begin in another language.
+"""Edge: a broker written from docs/formats.md alone, with msgpack and an HTTP client: a model for other languages.
 
 `python outside_broker.py CLUSTER_ID BROKER_ID CONTROLLER_URL...` registers, follows the log and checks every frame. A line
 on stdin, or its end, makes it ask to be let go; then it prints {"end_offset", "controller_epoch", "digest"} of its state.

@@ -1,4 +1,4 @@
-"""Edge: a real HTTP server in a thread that answers what a test tells it, and remembers what it was asked."""
+"""Edge: a real HTTP server in a thread, with scripted answers; it records the requests."""
 
 import json
 import threading

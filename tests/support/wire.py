@@ -27,7 +27,7 @@ NDJSON = "application/x-ndjson"
 ERROR_KEYS = {"error", "code", "family", "message", "retryable", "controller_id", "controller_epoch"}
 ANSWER_TIMEOUT_S = 30.0
 NO_ANSWER = (OSError, http.client.HTTPException)
-"""What `ask` raises where a process ends, or is not there yet, under the one who asks it."""
+"""What `ask` raises if the process has ended, or has not started yet."""
 FRAME = struct.Struct(">HBBIqIiqII")
 
 

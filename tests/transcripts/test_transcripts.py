@@ -1,4 +1,4 @@
-"""Edge: commands and what was written for them, in plain text; METAQUORUM_REWRITE=1 writes the files anew, for review.
+"""Edge: commands and the records written for them, in plain text; METAQUORUM_REWRITE=1 writes the files anew, for review.
 
 Lines with `>` are commands, the others what they led to: records in their order, `[CAUSE]` before those that no client asked
 for, `->` what a broker is told, `!` a refusal. The cases are those on which Kafka 4.3.1 does the same.

@@ -1,4 +1,4 @@
-"""Edge: the agent against controllers that are doubles: real sockets, real files, no quorum."""
+"""Edge: the agent against fake controllers: real sockets, real files, no quorum."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Edge: the cache on disk: what a crash, a bit flip or a stranger's file makes of it is never more than a longer fetch."""
+"""Edge: the cache on disk: a crash, a flipped bit or a foreign file costs a longer fetch, and nothing else."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""Pure: settings that cannot be are refused by name."""
+"""Pure: impossible settings are refused by name."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Pure: the follower takes only what continues its image, and frames only whole and sound."""
+"""Pure: the follower applies only batches that continue its image, from whole and sound frames."""
 
 import pytest
 

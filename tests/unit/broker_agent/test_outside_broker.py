@@ -1,4 +1,4 @@
-"""Edge: a stranger's broker, written from the formats alone, reads what ours writes and ends in the same state."""
+"""Edge: a broker written from docs/formats.md alone follows our log and reaches the same state."""
 
 import ast
 import asyncio

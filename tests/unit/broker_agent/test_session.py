@@ -1,4 +1,4 @@
-"""Pure: the session, sans-IO: a fake clock, and outcomes as a test invents them."""
+"""Pure: the session, sans-IO, with a fake clock and invented outcomes."""
 
 import random
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Pure: only what is of the right kind gets by the codec, and what does not is named."""
+"""Pure: the codec refuses every value of a wrong kind, and names its field."""
 
 import random
 from collections.abc import Iterator
@@ -59,7 +59,7 @@ FIELDS: dict[int, tuple[Any, ...]] = {
     1004: (INT,),
     1005: ([(INT, BIN, [ENDPOINT], INT, INT)],),
 }
-"""docs/formats.md 1, once more."""
+"""The record types as docs/formats.md, section 1, has them."""
 ENVELOPE = (Maybe(TEXT), Maybe(BIN), Maybe(BIN), Maybe((TEXT, Maybe(INT), dict)), Maybe(TEXT), Maybe(BIN))
 VALUES: tuple[Any, ...] = (
     *(None, False, True, 0, 1, -1, 2**40, 0.0, 1.0, "", "x", b"", bytes(16), {}, {"a": 1}),

@@ -1,4 +1,4 @@
-"""Edge: the test vectors of the format: whoever writes another implementation starts here."""
+"""Edge: the test vectors of the format: the start for another implementation."""
 
 from metadata_log.apply import apply, image_of
 from metadata_log.batch import NO_ENVELOPE

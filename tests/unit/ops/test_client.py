@@ -1,4 +1,4 @@
-"""Edge: the CLI's client against small real HTTP servers that answer as told."""
+"""Edge: the CLI's client against small real HTTP servers with scripted answers."""
 
 import random
 from pathlib import Path
@@ -19,7 +19,7 @@ from tests.support.processes import free_port
 from tests.support.told_node import CutOff, Reply, Seen, error, node, not_controller
 
 BRIEF_S = 1.0
-"""For who is to wait in vain: long enough that a busy machine answers within a part of it."""
+"""A time-out that must expire: long enough that a busy machine would answer within a part of it."""
 
 
 def client(*urls: str, timeout_s: float = 5.0) -> ClusterClient:

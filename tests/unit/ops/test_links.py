@@ -1,4 +1,4 @@
-"""Edge: links over real sockets: what is silent arrives later, whole, and nothing is closed meanwhile."""
+"""Edge: links over real sockets: a silenced link delivers everything later, and no connection is closed meanwhile."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -7,7 +7,7 @@ from ops.bench.links import HOST, Links
 
 DEADLINE_S = 30.0
 BRIEF_S = 0.05
-"""For what must not come."""
+"""How long a test waits for something that must not arrive."""
 
 
 class Echo:

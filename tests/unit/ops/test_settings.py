@@ -1,4 +1,4 @@
-"""Edge: settings files: both ways, the examples, and each fault named with its file and key."""
+"""Edge: settings files: written and read back, the examples, and errors that name file and key."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Edge: the pinned Go modules say the versions that binaries are kept and reported under."""
+"""Edge: the pinned Go modules name the versions under which binaries are stored and reported."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A file of another version is refused as what it is: by name, and neither cut, set aside nor called damaged."""
+"""A file of another version is refused by a named error; it is not cut, quarantined or reported as damaged."""
 
 import json
 import random

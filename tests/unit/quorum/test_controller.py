@@ -1,4 +1,4 @@
-"""The write path over a model of Raft: claims, tips, waiters, and what each is answered when leadership moves."""
+"""The write path over a model of Raft: claims, tips, waiters, and their answers when leadership moves."""
 
 import asyncio
 import dataclasses

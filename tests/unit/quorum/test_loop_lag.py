@@ -1,4 +1,4 @@
-"""Edge: a loop that is held shows it."""
+"""Edge: the metrics show a turn of the loop that takes long."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Edge: a controller's process, as far as it goes without a quorum."""
+"""Edge: a controller's process without a quorum."""
 
 import asyncio
 import os

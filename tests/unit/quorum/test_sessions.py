@@ -1,4 +1,4 @@
-"""Edge: sessions: who has one, whose is over, what a new claim grants."""
+"""Edge: sessions: which brokers have one, which have expired, and what a new claim grants."""
 
 from metadata_log.ids import NO_LEADER, BrokerId
 from metadata_log.records.partitions import PartitionChangeRecord

@@ -1,4 +1,4 @@
-"""Edge: the state as it was."""
+"""Edge: states at earlier offsets."""
 
 import random
 from pathlib import Path

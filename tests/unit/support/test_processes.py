@@ -1,4 +1,4 @@
-"""Edge: the helpers that start processes leave none behind and say what was wrong."""
+"""Edge: the helpers that start processes leave none behind, and report what failed."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Edge: the committed log on disk: what is written is read, what is torn is cut, what is damaged is refused."""
+"""Edge: the committed log on disk: frames are read back, a torn end is cut, and damage is refused."""
 
 import errno
 import random

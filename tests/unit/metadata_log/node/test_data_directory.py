@@ -1,4 +1,4 @@
-"""Edge: whose a data directory is, who runs in it, and what a full disk finds there."""
+"""Edge: the owner of a data directory, its lock, and the reserve for a full disk."""
 
 import errno
 import json

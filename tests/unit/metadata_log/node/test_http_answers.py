@@ -1,4 +1,4 @@
-"""Edge: the one rule by which controllers and brokers answer errors, and how answers are encoded."""
+"""Edge: how controllers and brokers answer errors, and how answers are encoded."""
 
 import asyncio
 import json

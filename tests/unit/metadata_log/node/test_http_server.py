@@ -1,4 +1,4 @@
-"""Edge: what is no HTTP, and what nobody foresaw, is answered by name; who does not read holds no connection."""
+"""Edge: malformed HTTP and unforeseen errors get named answers; a client that does not read loses its connection."""
 
 import asyncio
 import socket

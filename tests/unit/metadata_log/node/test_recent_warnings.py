@@ -1,4 +1,4 @@
-"""Edge: what was survived is remembered for an hour, counted for good, and bounded."""
+"""Edge: warnings are listed for an hour, counted since the start, and bounded."""
 
 import logging
 from collections.abc import Iterator

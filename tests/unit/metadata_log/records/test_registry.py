@@ -1,4 +1,4 @@
-"""Pure: what record types declare, and what follows from it: rows of every version, secrets hidden, JSON by annotation."""
+"""Pure: declarations of record types: rows of every version, hidden secrets, JSON by annotation."""
 
 import inspect
 from typing import Any, NamedTuple

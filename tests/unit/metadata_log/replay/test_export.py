@@ -1,4 +1,4 @@
-"""The export holds exactly what the log says, whatever the log and wherever the export began, stopped and went on."""
+"""The export equals the log, for any log, and wherever the export began, stopped and continued."""
 
 import hashlib
 import json

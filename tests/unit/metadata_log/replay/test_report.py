@@ -1,4 +1,4 @@
-"""Somebody who killed a broker finds in the report what they saw."""
+"""The report shows the death of a broker as its operator saw it."""
 
 from collections.abc import Sequence
 from pathlib import Path

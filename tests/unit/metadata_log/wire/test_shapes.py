@@ -1,4 +1,4 @@
-"""Pure: what a shape takes and what it refuses, and that a refusal names the field and no value."""
+"""Pure: which values a shape accepts and refuses; a refusal names the field and no value."""
 
 from typing import Annotated, Any, NamedTuple
 

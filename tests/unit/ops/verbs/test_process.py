@@ -1,4 +1,4 @@
-"""Edge: how a process ends, and what it says on a broken invariant."""
+"""Edge: how a process ends, and what it reports about a broken invariant."""
 
 import re
 import signal

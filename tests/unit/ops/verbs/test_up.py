@@ -1,4 +1,4 @@
-"""Edge: `metaquorum up` as a process: what it tells, how it ends."""
+"""Edge: `metaquorum up` as a process: its output and its end."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Edge: add-voter, remove-voter and replace-voter against a node that keeps a set of voters as the controller would."""
+"""Edge: add-voter, remove-voter and replace-voter against a fake node that keeps the voters."""
 
 import importlib.metadata
 import json

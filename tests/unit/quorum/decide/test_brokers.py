@@ -1,4 +1,4 @@
-"""Edge: what the transcripts leave out: refusals by kind, parts, bystanders of a fencing, what is answered and why."""
+"""Edge: what the transcripts do not cover: kinds of refusals, changes in parts, partitions beside a fencing, causes."""
 
 import random
 from typing import Any

@@ -1,4 +1,4 @@
-"""Pure: one form for equal commands and equal outcomes, whichever door they came through."""
+"""Pure: equal commands and equal outcomes have one canonical form, whichever protocol they arrived by."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Edge: settings: names, values, secrets, and what is written."""
+"""Edge: configs: names, values, secrets, and the records written."""
 
 import hashlib
 

@@ -1,4 +1,4 @@
-"""Edge: where replicas go."""
+"""Edge: placement of replicas."""
 
 import random
 from collections import Counter

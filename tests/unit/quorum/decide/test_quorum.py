@@ -1,4 +1,4 @@
-"""Edge: what a claim brings with it, and who may become and cease to be a voter (KIP-853)."""
+"""Edge: the records of a claim, and which controllers may become and cease to be voters (KIP-853)."""
 
 import dataclasses
 

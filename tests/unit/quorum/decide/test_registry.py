@@ -1,4 +1,4 @@
-"""Edge: every command has a decision and a name; a refusal is a decision, and no decision changes what it rests on."""
+"""Edge: every command has a decision and a name; a refusal is a decision; no decision changes its arguments."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""Edge: what a fetch is told, position by position."""
+"""Edge: the reply to a fetch, by position."""
 
 from typing import NamedTuple
 

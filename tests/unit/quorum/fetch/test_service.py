@@ -1,4 +1,4 @@
-"""MetadataFetch over a model of Raft: what is proved before an answer, who is parked, and what wakes them."""
+"""MetadataFetch over a model of Raft: proofs of leadership before answers, parked polls, and what wakes them."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""Edge: answers sent in pieces add up to the whole, or end in an error that the client can see."""
+"""Edge: an answer in several pieces is complete, or ends in an error that the client sees."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ from tests.unit.quorum.test_voters import Desk
 
 HISTORY = random_history(random.Random(1), batch_count=30)
 END = HISTORY[-1].image.end_offset
-"""Behind it stands a record that this release does not know."""
+"""The next record is of a type unknown to this release."""
 REASON = f"the log of this controller: offset {END}: record type 7777 version 0 is unknown to this release"
 
 Client = TestClient[web.Request, web.Application]

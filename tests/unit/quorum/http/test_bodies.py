@@ -1,4 +1,4 @@
-"""Edge: what a body may hold, over HTTP to a controller that leads: what does not fit its shape is refused by name."""
+"""Edge: request bodies, over HTTP to an active controller: a value of the wrong shape is refused by name."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Edge: every metric that a process exposes stands in docs/metrics.md, and no other."""
+"""Edge: docs/metrics.md lists exactly the metrics that the processes expose."""
 
 import re
 from pathlib import Path

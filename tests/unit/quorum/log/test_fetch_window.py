@@ -1,4 +1,4 @@
-"""Edge: committed frames in memory answer as the log on disk does."""
+"""Edge: the window of committed frames in memory answers as the log on disk does."""
 
 import random
 from pathlib import Path

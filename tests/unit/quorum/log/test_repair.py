@@ -1,4 +1,4 @@
-"""Edge: what the other controllers are asked for where a file of the log rotted."""
+"""Edge: which frames a controller fetches from the others when a file of its log is damaged."""
 
 import asyncio
 

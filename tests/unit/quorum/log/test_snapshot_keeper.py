@@ -1,4 +1,4 @@
-"""Edge: snapshots are read again every day, and whoever stops does not wait for one that takes its time."""
+"""Edge: snapshots are read again every day, and a stopping controller does not wait for a slow one."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""The adapter as its owner sees it, on simulated time, disks and links."""
+"""The adapter through RaftLog, on simulated time, disks and links."""
 
 import asyncio
 from collections.abc import Iterator

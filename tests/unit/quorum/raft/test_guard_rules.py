@@ -1,4 +1,4 @@
-"""Each rule of the guard, on and patched out: with it nothing happens, without it a property of Raft is lost.
+"""Each rule of the guard, on and switched off: without it a property of Raft is violated.
 
 The network is driven by hand, so that each test is the one schedule which the rule exists for. Rules have no switch:
 the tests replace the method.

@@ -1,4 +1,4 @@
-"""What one voter may say to another, and that pickles are never among it, nor ever read."""
+"""Which messages voters accept from each other; pickles are neither sent nor read."""
 
 import pickle
 import random

@@ -1,4 +1,4 @@
-"""A leader's own proposals: what shares an entry, and how much may be in flight."""
+"""A leader's proposals: which share an entry, and how many bytes may be in flight."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Voters that come and go: entries that set them, when they are in force, and who is counted."""
+"""Changes of voters: their entries, when they are in force, and which votes count."""
 
 import random
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The write-ahead log: what it keeps, what a crash may take, what damage it refuses.
+"""The journal: what it keeps, what a crash may lose, and which damage it refuses.
 
 A journal's state is (entries, term, vote). The tests know every state it passed through, so "a prefix of what was
 written, nothing acknowledged missing" is: the recovered state is one of those since the last acknowledgement.

@@ -1,4 +1,4 @@
-"""The journal's thread: order, what is told of failures, and an end that leaves nothing running."""
+"""The journal's thread: order of work, reported failures, and an end that leaves nothing running."""
 
 import asyncio
 from functools import partial
