@@ -36,6 +36,8 @@ RAFT_UNCOMMITTED_BYTES_MAX: Final = 64 * MIB
 """Of a leader's batches that are not committed yet; further writes are refused with THROTTLING_QUOTA_EXCEEDED."""
 RAFT_TAIL_ENTRIES: Final = 1_000
 """Entries kept before a snapshot's end: a follower that lags by fewer needs no snapshot."""
+RAFT_TAIL_BYTES: Final = 8 * MIB
+"""The same in bytes: of large entries fewer are kept, because the journal lies beside the committed log."""
 RAFT_OUTBOX_BYTES_MAX: Final = 64 * MIB
 """Of unsent bytes of one link; a link with more is closed and made anew."""
 RAFT_HELLO_BYTES_MAX: Final = 4 * KIB

@@ -104,6 +104,7 @@ class PySyncObjLog:
             disk=pointer_disk,
             fetcher=fetcher,
             tail_entries=settings.tail_entries,
+            tail_bytes=settings.tail_bytes,
             run_in_thread=run_in_thread,
         )
         self._engine: SyncObjEngine

@@ -71,6 +71,7 @@ class LogStart:
         disk: PointerDisk,
         fetcher: SnapshotFetcher,
         tail_entries: int,
+        tail_bytes: int,
         run_in_thread: Callable[[Callable[[], None]], asyncio.Future[None]],
     ) -> None:
         self._journal = journal
@@ -79,6 +80,7 @@ class LogStart:
         self._disk = disk
         self._fetcher = fetcher
         self._tail_entries = tail_entries
+        self._tail_bytes = tail_bytes
         self._run_in_thread = run_in_thread
         self._lock = asyncio.Lock()
         """Held while the pointer is replaced, and the log after it."""
@@ -169,12 +171,18 @@ class LogStart:
     def _trim(self, pointer: Pointer) -> bool:
         """Trim the entries that the pointer on disk covers, except a tail that spares slow followers a snapshot."""
         self._announce(pointer)
+        journal = self._journal
         # The entries at index - 1 and index stay in any case.
-        keep_from = pointer.index - 1 - self._tail_entries
-        position = keep_from - self._journal[0][1]
-        if position <= 0:
+        last = pointer.index - 1 - journal[0][1]
+        keep_from, size = last, 0
+        while keep_from > max(0, last - self._tail_entries):
+            size += len(journal[keep_from - 1][0])
+            if size > self._tail_bytes:
+                break
+            keep_from -= 1
+        if keep_from <= 0:
             return False
-        self._journal.deleteEntriesTo(position)
+        journal.deleteEntriesTo(keep_from)
         return True
 
     # --- installation

@@ -694,6 +694,26 @@ def test_a_disk_that_was_set_back_is_told_of() -> None:
     quorum.end()
 
 
+@pytest.mark.parametrize("tail_bytes", [0, 500, 10**9])
+def test_the_tail_behind_a_snapshot_is_bounded_in_entries_and_in_bytes(tail_bytes: int) -> None:
+    quorum = Quorum()
+    quorum.world.settings = settings = replace(quorum.world.settings, tail_bytes=tail_bytes)
+    quorum.start()
+    journal = quorum.nodes[0].journal
+    for _ in range(2 * SNAPSHOT_FRAMES):
+        quorum.write()
+    quorum.until(lambda: journal.snapshot_index > settings.tail_entries + 2)
+    sizes = [len(command) for command, index, _ in journal if index < journal.snapshot_index - 1]
+    assert sum(sizes) <= tail_bytes
+    assert len(sizes) <= settings.tail_entries
+    if tail_bytes:
+        assert len(sizes) == settings.tail_entries or sum(sizes) + max(sizes) > tail_bytes, (
+            "no more is trimmed"
+        )
+    quorum.end()
+    assert quorum.world.violations == []
+
+
 def test_a_quiet_log_is_trimmed_behind_a_snapshot_that_it_stands_on_already() -> None:
     quorum = Quorum()
     quorum.start()
