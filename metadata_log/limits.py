@@ -91,6 +91,10 @@ STOP_TIMEOUT_MS: Final = 10_000
 
 # --- HTTP
 HTTP_BODY_BYTES_MAX: Final = 2 * MIB
+HTTP_BATCH_COMMANDS_MAX: Final = 1_000
+"""Of one POST /v1/batch, whose body is bounded like any other: each command takes about a third of a millisecond."""
+HTTP_BATCH_ANSWER_BYTES_MAX: Final = 2 * MIB
+"""Of the results of one POST /v1/batch; behind these bytes a result shows no more than its status and its offsets."""
 HTTP_BODY_TIMEOUT_MS: Final = 15_000
 """A request's headers and body must arrive within this time, and the client must read a part of the answer within it. So a
 slow sender, or a client that stops reading, cannot hold a connection for ever."""

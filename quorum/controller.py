@@ -14,8 +14,8 @@ import asyncio
 import logging
 import random
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from metadata_log import limits
@@ -24,6 +24,7 @@ from metadata_log.batch import NO_ENVELOPE, Cause, Envelope, RecordBatch
 from metadata_log.codec import DamagedFrame, damaged_answer, decode_all, encode
 from metadata_log.errors import (
     ChangePending,
+    Fault,
     InvalidRequest,
     InvariantBroken,
     MetadataError,
@@ -76,6 +77,29 @@ class _InFlight:
     frame: bytes
     image: MetadataImage
     delta: Delta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Begun:
+    """A write that was decided and appended, under our claim of `claim_epoch`, and what its answer waits for.
+
+    It rests on all records below `rests_on`. `waiter` ends once its own records are applied; None: it has none, or they
+    are. `known` is the result of the same request, which was carried out before.
+    """
+
+    decision: Decision
+    envelope: Envelope
+    batch: RecordBatch | None
+    rests_on: int
+    claim_epoch: int
+    began_ms: int
+    waiter: asyncio.Future[None] | None = None
+    known: RequestResultRecord | None = None
+
+    @property
+    def wants_proof(self) -> bool:
+        """Whether it wrote nothing: its answer needs proof that no newer controller decides otherwise."""
+        return self.batch is None and self.known is None
 
 
 PART_MS: Final = 5
@@ -136,6 +160,10 @@ class Controller:
         self._transfers: list[asyncio.Future[NodeId]] = []
         self._turn_over: asyncio.Event | None = None
         """Set when the turn of a slow decision is over; None: no decision has a turn."""
+        self._round_began_ms: int | None = None
+        """When writes that came together were first decided in this round of the loop; None: none was."""
+        self._sweep: asyncio.TimerHandle | None = None
+        """Ends the waiters whose time is up; None while nobody waits."""
         self._checked_at_ms = 0
         self._time_of_day_ahead_ms = 0
         """How far Unix time was ahead of the monotonic clock at the last check."""
@@ -187,6 +215,79 @@ class Controller:
             NotController: not active, or another claim was applied before our records.
             OutcomeUnknown: nothing was applied within `commit_timeout_ms`; the records may still commit.
         """
+        return await self._carried_out(await self._begin(command, actor, request_id))
+
+    async def submit_all(
+        self, writes: Iterable[tuple[Command, Uuid | None] | MetadataError], *, actor: str | None
+    ) -> list[Written | MetadataError]:
+        """Decide commands in order, each with its request id, and return what `submit` returns or raises for each.
+
+        Those decided in one round of the loop share an entry of Raft's log. They are not atomic: a refused one does not stop
+        those behind it, and after a change of leaders some may be written and others not. An error among `writes` is
+        returned in its place.
+
+        Raises:
+            NotController: not active; nothing was appended.
+        """
+        if not self._active:
+            raise self.not_controller()
+        began: list[_Begun | MetadataError] = []
+        try:
+            for write in writes:
+                begun = write if isinstance(write, MetadataError) else await self._begin_one_of(write, actor)
+                began.append(begun)
+            proof: MetadataError | None = None
+            if any(isinstance(begun, _Begun) and begun.wants_proof for begun in began):
+                try:
+                    await (
+                        self.raft.read_index()
+                    )  # begun after the last decision, it proves the leadership for all
+                except NotController as error:
+                    proof = error
+            return [await self._result(begun, proof) for begun in began]
+        finally:
+            for begun in began:
+                if isinstance(begun, _Begun) and begun.waiter is not None:
+                    begun.waiter.cancel()
+
+    async def _begin_one_of(
+        self, write: tuple[Command, Uuid | None], actor: str | None
+    ) -> _Begun | MetadataError:
+        """Begin one of the writes that came together; all of one round of the loop have the time of one part."""
+        if self._round_began_ms is not None and self._now_ms() - self._round_began_ms >= PART_MS:
+            self._take_turn(self._round_began_ms, slow_ms=PART_MS)
+            self._end_round()
+        await self.turn()
+        if self._round_began_ms is None:
+            self._round_began_ms = self._now_ms()
+            asyncio.get_running_loop().call_soon(self._end_round)
+        try:
+            return await self._begin(write[0], actor, write[1])
+        except Fault:
+            raise
+        except MetadataError as error:
+            return error
+
+    def _end_round(self) -> None:
+        self._round_began_ms = None
+
+    async def _result(
+        self, begun: _Begun | MetadataError, proof: MetadataError | None
+    ) -> Written | MetadataError:
+        """Return what became of one of the writes that came together; `proof` is why leadership was not proved."""
+        if isinstance(begun, MetadataError):
+            return begun
+        if proof is not None and begun.wants_proof:
+            return proof
+        try:
+            return await self._carried_out(begun, is_proved=True)
+        except Fault:
+            raise
+        except MetadataError as error:
+            return error
+
+    async def _begin(self, command: Command, actor: str | None, request_id: Uuid | None) -> _Begun:
+        """Decide a command and append its records; raises as `append`."""
         operation = DECISIONS[type(command)].operation
         key = None if request_id is None else idempotency_key(request_id, operation, command)
         while True:
@@ -194,7 +295,7 @@ class Controller:
             # From here to the append: no await. The tip we read is the tip we extend.
             tip, began_ms = self.tip, self._now_ms()
             if key is not None and (known := tip.results.get(key.request_id)) is not None:
-                return await self._repeated(known, operation, key)
+                return self._repeated(known, operation, key)
             decision = decide(self._context(), command)
             envelope = Envelope(actor=actor, cause=decision.cause)
             if key is not None and not decision.more:
@@ -207,17 +308,32 @@ class Controller:
             batch = self._carry_out(decision, envelope)
             self._take_turn(began_ms)
             if not decision.more:
-                return await self._carried_out(decision, envelope, batch)
+                return self._begun(decision, envelope, batch)
             await asyncio.sleep(0)  # heartbeats leave between the parts of a long change
+
+    def _begun(self, decision: Decision, envelope: Envelope, batch: RecordBatch | None) -> _Begun:
+        waiter = None
+        if batch is not None:
+            self.metrics.writes.inc()
+            waiter = self._waiter(batch.end_offset, request_id=envelope.request_id, wrote=True)
+        return _Begun(
+            decision=decision,
+            envelope=envelope,
+            batch=batch,
+            rests_on=self.tip.end_offset,
+            claim_epoch=self._claim_epoch,
+            began_ms=self._now_ms(),
+            waiter=waiter,
+        )
 
     async def turn(self) -> None:
         """Wait while a slow decision has its turn, so that its records and heartbeats leave first."""
         while self._turn_over is not None:
             await self._turn_over.wait()
 
-    def _take_turn(self, began_ms: int) -> None:
+    def _take_turn(self, began_ms: int, *, slow_ms: int = TURN_MS) -> None:
         took_ms = self._now_ms() - began_ms
-        if took_ms >= TURN_MS and self._turn_over is None:
+        if took_ms >= slow_ms and self._turn_over is None:
             self._turn_over = asyncio.Event()
             asyncio.get_running_loop().call_later(took_ms / 1000, self._end_turn)
 
@@ -240,23 +356,29 @@ class Controller:
             is_turn_over=lambda: self._now_ms() - now_ms >= PART_MS,
         )
 
-    async def _carried_out(
-        self, decision: Decision, envelope: Envelope, batch: RecordBatch | None
-    ) -> Written:
-        """Wait until a decision is applied, or, if it has no batch, until what it rests on is; raises as `submit`."""
+    async def _carried_out(self, begun: _Begun, *, is_proved: bool = False) -> Written:
+        """Wait until a write is applied, or, if it has no batch, until what it rests on is; raises as `submit`.
+
+        `is_proved`: a majority confirmed our leadership since the decision.
+        """
+        decision, batch = begun.decision, begun.batch
+        if begun.known is not None:
+            await self._wait(begun.waiter, begun.began_ms)
+            request_id = begun.known.request_id
+            return self._stored(self.committed.results.get(request_id) or begun.known)
         if batch is None:
             # A refusal and "nothing to do" may rest on records in flight: wait for them. They may also rest on a state that
             # a newer controller has changed: wait for proof that there is no newer controller.
-            end_offset, claim_epoch = self.tip.end_offset, self._claim_epoch
-            await self.raft.read_index()
-            if claim_epoch != self._claim_epoch or self.committed.controller_epoch > claim_epoch:
+            if not is_proved:
+                await self.raft.read_index()
+            if begun.claim_epoch != self._claim_epoch or self.committed.controller_epoch > begun.claim_epoch:
                 raise self.not_controller()  # a newer claim was applied before this task was woken
-            await self.settled(end_offset, request_id=None, wrote=False)
+            await self.settled(begun.rests_on, request_id=None, wrote=False)
             if decision.refusal is not None:
                 self.metrics.writes_refused.inc()
-            return Written(outcome=decision.result(), base_offset=end_offset, end_offset=end_offset)
-        self.metrics.writes.inc()
-        await self.settled(batch.end_offset, request_id=envelope.request_id, wrote=True)
+            return Written(outcome=decision.result(), base_offset=begun.rests_on, end_offset=begun.rests_on)
+        await self._wait(begun.waiter, begun.began_ms)
+        envelope = begun.envelope
         stored = None if envelope.request_id is None else self.committed.results.get(envelope.request_id)
         if stored is not None and (stored.base_offset, stored.response) != (
             batch.base_offset,
@@ -267,15 +389,16 @@ class Controller:
             )  # another controller carried it out, and a snapshot brought its result
         return Written(outcome=decision.result(), base_offset=batch.base_offset, end_offset=batch.end_offset)
 
-    async def _repeated(self, known: RequestResultRecord, operation: str, key: IdempotencyKey) -> Written:
+    def _repeated(self, known: RequestResultRecord, operation: str, key: IdempotencyKey) -> _Begun:
         if (known.operation, known.request_sha256) != (operation, key.sha256):
             refusal = InvalidRequest(
                 f"this request id was used for another request ({known.operation} at offset {known.base_offset}); "
                 "draw a new id for a new request"
             )
-            return await self._carried_out(Decision(refusal=refusal), NO_ENVELOPE, None)
-        await self.settled(known.end_offset, request_id=key.request_id, wrote=True)
-        return self._stored(self.committed.results.get(key.request_id) or known)
+            return self._begun(Decision(refusal=refusal), NO_ENVELOPE, None)
+        begun = self._begun(Decision(), NO_ENVELOPE, None)
+        waiter = self._waiter(known.end_offset, request_id=key.request_id, wrote=True)
+        return replace(begun, known=known, waiter=waiter)
 
     def _stored(self, result: RequestResultRecord) -> Written:
         try:
@@ -342,24 +465,45 @@ class Controller:
 
     async def settled(self, end_offset: int, *, request_id: Uuid | None, wrote: bool) -> None:
         """Wait until all records below `end_offset` are applied under our claim; raises as `submit`."""
+        await self._wait(self._waiter(end_offset, request_id=request_id, wrote=wrote), self._now_ms())
+
+    def _waiter(
+        self, end_offset: int, *, request_id: Uuid | None, wrote: bool
+    ) -> asyncio.Future[None] | None:
+        """Return what ends once all records below `end_offset` are applied under our claim; None if they are."""
         if self.committed.end_offset >= end_offset and self.committed.controller_epoch == self._claim_epoch:
-            return
-        future = self._waiters.add(
-            controller_epoch=self._claim_epoch, end_offset=end_offset, request_id=request_id, wrote=wrote
+            return None
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._settings.timing.commit_timeout_ms / 1000
+        if self._sweep is None:
+            self._sweep = loop.call_at(deadline, self._end_overdue)
+        return self._waiters.add(
+            controller_epoch=self._claim_epoch,
+            end_offset=end_offset,
+            request_id=request_id,
+            wrote=wrote,
+            deadline=deadline,
         )
-        started = self._now_ms()
-        try:
-            async with asyncio.timeout(self._settings.timing.commit_timeout_ms / 1000):
-                await future
-        except TimeoutError as error:
-            if not wrote:
-                raise NotController("no majority of controllers answers", controller_id=-1) from error
-            self.metrics.writes_unknown.inc()
-            raise OutcomeUnknown(
-                f"not committed within {self._settings.timing.commit_timeout_ms} ms; it may still commit: repeat it "
-                "with the same X-Request-Id and get the first answer"
-            ) from error
-        self.metrics.commit_seconds.observe((self._now_ms() - started) / 1000)
+
+    async def _wait(self, waiter: asyncio.Future[None] | None, began_ms: int) -> None:
+        if waiter is not None:
+            await waiter
+            self.metrics.commit_seconds.observe((self._now_ms() - began_ms) / 1000)
+
+    def _end_overdue(self) -> None:
+        """End the waits that last longer than `commit_timeout_ms`: one timer serves them all."""
+        loop = asyncio.get_running_loop()
+        due = self._waiters.fail_due(loop.time(), self._overdue)
+        self._sweep = None if due is None else loop.call_at(due, self._end_overdue)
+
+    def _overdue(self, waiter: Waiter) -> MetadataError:
+        if not waiter.wrote:
+            return NotController("no majority of controllers answers", controller_id=-1)
+        self.metrics.writes_unknown.inc()
+        return OutcomeUnknown(
+            f"not committed within {self._settings.timing.commit_timeout_ms} ms; it may still commit: repeat it "
+            "with the same X-Request-Id and get the first answer"
+        )
 
     # --- reads
 
@@ -451,7 +595,7 @@ class Controller:
                     check_change(command, raft, node_id=self._settings.node_id)
                 except Rejected as refusal:
                     # Like any refusal, it is answered only with proof that no newer controller decides otherwise.
-                    return await self._carried_out(Decision(refusal=refusal), NO_ENVELOPE, None)
+                    return await self._carried_out(self._begun(Decision(refusal=refusal), NO_ENVELOPE, None))
         return await self.submit(command, actor=actor, request_id=request_id)
 
     # --- brokers

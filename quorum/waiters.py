@@ -12,18 +12,20 @@ from metadata_log.ids import Uuid
 class Waiter(NamedTuple):
     """A request that waits until `end_offset` (exclusive) is applied under the claim of `controller_epoch`.
 
-    `wrote`: it appended records, so that its outcome is unknown where nobody learns what became of them.
+    `wrote`: it appended records, so that its outcome is unknown where nobody learns what became of them. `deadline` is in
+    seconds of the loop's clock.
     """
 
     controller_epoch: int
     end_offset: int
     request_id: Uuid | None
     wrote: bool
+    deadline: float
     future: asyncio.Future[None]
 
 
 class Waiters:
-    """All who wait at one controller; those of older claims stand before those of newer ones."""
+    """All who wait at one controller; those of older claims, and of earlier deadlines, stand before the others."""
 
     def __init__(self) -> None:
         self._waiting: deque[Waiter] = deque()
@@ -35,10 +37,16 @@ class Waiters:
         return iter(self._waiting)
 
     def add(
-        self, *, controller_epoch: int, end_offset: int, request_id: Uuid | None, wrote: bool
+        self,
+        *,
+        controller_epoch: int,
+        end_offset: int,
+        request_id: Uuid | None,
+        wrote: bool,
+        deadline: float,
     ) -> asyncio.Future[None]:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(Waiter(controller_epoch, end_offset, request_id, wrote, future))
+        self._waiting.append(Waiter(controller_epoch, end_offset, request_id, wrote, deadline, future))
         return future
 
     def complete(self, *, controller_epoch: int, end_offset: int) -> None:
@@ -57,6 +65,14 @@ class Waiters:
             waiter = self._waiting.popleft()
             if not waiter.future.done():
                 waiter.future.set_exception(error())
+
+    def fail_due(self, now: float, error: Callable[[Waiter], MetadataError]) -> float | None:
+        """End all whose deadline has passed; return the next deadline, None if nobody waits."""
+        while self._waiting and self._waiting[0].deadline <= now:
+            waiter = self._waiting.popleft()
+            if not waiter.future.done():
+                waiter.future.set_exception(error(waiter))
+        return self._waiting[0].deadline if self._waiting else None
 
     def end_all(self, fate: Callable[[Waiter], MetadataError | None]) -> None:
         """End everybody's wait, each with the error that `fate` returns for it; None: it succeeded."""

@@ -1,7 +1,7 @@
 """Edge: answers over HTTP: how a value is encoded and how an error is reported, by controllers and brokers alike."""
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import msgpack
@@ -127,6 +127,18 @@ def encoded(
         return web.Response(body=packed(body), status=status, content_type=MSGPACK, headers=headers)
     text = json_bytes(body)
     return web.Response(body=text, status=status, content_type=JSON, charset="utf-8", headers=headers)
+
+
+def encoded_items(
+    request: web.BaseRequest, name: str, items: Sequence[bytes], *, headers: Mapping[str, str]
+) -> web.Response:
+    """Answer with a map of one list, whose items are encoded already: each by `packed` or each by `json_bytes`."""
+    if wants_msgpack(request):
+        packer = msgpack.Packer()
+        parts = (packer.pack_map_header(1), packer.pack(name), packer.pack_array_header(len(items)), *items)
+        return web.Response(body=b"".join(parts), content_type=MSGPACK, headers=headers)
+    text = b'{"%b":[%b]}' % (name.encode(), b",".join(items))
+    return web.Response(body=text, content_type=JSON, charset="utf-8", headers=headers)
 
 
 def wants_msgpack(request: web.BaseRequest) -> bool:

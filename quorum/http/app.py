@@ -14,7 +14,7 @@ from metadata_log.node.http_answers import errors_answered
 from metadata_log.records.registry import subject_names
 from quorum.http.door import Door
 
-NOT_OF_ONE_SUBJECT: Final = ("fetch", "health", "log", "metrics", "state")
+NOT_OF_ONE_SUBJECT: Final = ("batch", "fetch", "health", "log", "metrics", "state")
 """Files of this folder beside those that have the name of a subject of the log."""
 
 

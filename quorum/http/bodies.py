@@ -69,14 +69,14 @@ async def read_broker_body(request: web.Request) -> Any:
 
 def request_id_of(request: web.Request) -> Uuid | None:
     text = request.headers.get("X-Request-Id")
-    if text is None:
-        return None
+    return None if text is None else request_id_from(text, "X-Request-Id")
+
+
+def request_id_from(text: str, what: str) -> Uuid:
     try:
         return uuid_from_text(text) if len(text) == 22 else _hyphenated(text)
     except ValueError as error:
-        raise InvalidRequest(
-            f"X-Request-Id must be a uuid as 8-4-4-4-12 or as 22 characters: {error}"
-        ) from error
+        raise InvalidRequest(f"{what} must be a uuid as 8-4-4-4-12 or as 22 characters: {error}") from error
 
 
 def _hyphenated(text: str) -> Uuid:

@@ -1,18 +1,20 @@
 """Edge: brokers over HTTP: register, list, describe, unregister."""
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from aiohttp import web
+from msgspec import Meta
 
 from metadata_log.errors import BrokerIdNotRegistered
 from metadata_log.ids import BrokerId, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.records.registry import json_rows
 from metadata_log.wire.commands import RegisterBroker, UnregisterBroker
+from metadata_log.wire.shapes import INT32_MAX, Shape, read_shape
 from quorum.decide.brokers import BrokerRegistered, BrokerUnregistered
 from quorum.decide.fencing import state_of
 from quorum.http.bodies import broker_id_of, read_broker_body, read_raw
-from quorum.http.door import Door
+from quorum.http.door import Door, Write
 from quorum.sessions import Sessions
 
 
@@ -37,6 +39,14 @@ async def unregister_broker(door: Door, request: web.Request) -> web.Response:
     command = UnregisterBroker(broker_id=broker_id_of(request.match_info["id"]))
     await read_raw(request)
     return await door.write(request, command, _unregistered)
+
+
+class NamedBroker(Shape, frozen=True):
+    broker_id: Annotated[BrokerId, Meta(ge=0, le=INT32_MAX)]
+
+
+def _named_broker(body: Any) -> UnregisterBroker:
+    return UnregisterBroker(broker_id=read_shape(body, NamedBroker, "broker").broker_id)
 
 
 def _unregistered(outcome: BrokerUnregistered) -> dict[str, Any]:
@@ -86,6 +96,7 @@ def describe_broker(
     }
 
 
+WRITES: Final = {"UnregisterBroker": Write(_named_broker, _unregistered)}
 ROUTES: Final = (
     ("POST", "/v1/brokers/register", register_broker),
     ("GET", "/v1/brokers", list_brokers),

@@ -15,7 +15,7 @@ from metadata_log.wire.commands import AlterConfigs
 from metadata_log.wire.shapes import Natural32, Shape, TextMap, check_text, check_text_map, read_shape
 from quorum.decide.configs import ConfigsAltered
 from quorum.http.bodies import broker_id_of, read_body
-from quorum.http.door import Door
+from quorum.http.door import Door, Write
 
 RESOURCES: Final = ("topic", "broker", "cluster")
 
@@ -32,16 +32,19 @@ class Change(Shape, frozen=True):
 
 async def alter_configs(door: Door, request: web.Request) -> web.Response:
     body, _ = await read_body(request)
+    return await door.write(request, _change(body), _altered)
+
+
+def _change(body: Any) -> AlterConfigs:
     change = read_shape(body, Change, "configs")
     check_text_map("configs.set", change.set, value_bytes_max=limits.CONFIG_VALUE_BYTES_MAX)
     for name in change.unset:
         check_text("configs.unset", name)
     named = {name: getattr(change, name) for name in RESOURCES if getattr(change, name) is not UNSET}
     resource_type, resource_name = _resource(named)
-    command = AlterConfigs(
+    return AlterConfigs(
         resource_type=resource_type, resource_name=resource_name, set=change.set, unset=change.unset
     )
-    return await door.write(request, command, _altered)
 
 
 def _altered(outcome: ConfigsAltered) -> dict[str, Any]:
@@ -77,6 +80,7 @@ def _resource(named: Mapping[str, Any]) -> tuple[int, str]:
             raise InvalidRequest('name one of "topic": NAME, "broker": ID, "cluster": true')
 
 
+WRITES: Final = {"IncrementalAlterConfigs": Write(_change, _altered)}
 ROUTES: Final = (
     ("GET", "/v1/configs", list_configs),
     ("PATCH", "/v1/configs", alter_configs),

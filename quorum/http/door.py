@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from aiohttp import web
 
@@ -11,7 +11,7 @@ from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.node.http_answers import encoded, error_body, status_of
 from metadata_log.wire.commands import AddVoter, Command, RemoveVoter
 from quorum.config import ControllerSettings
-from quorum.controller import Controller
+from quorum.controller import Controller, Written
 from quorum.fetch.service import FetchService
 from quorum.http.bodies import request_id_of
 from quorum.log.committed_log import CommittedLog
@@ -20,6 +20,15 @@ from quorum.status import QuorumStatus
 from snapshots.store import SnapshotStore
 
 ANONYMOUS: Final = "User:ANONYMOUS"
+
+
+class Write(NamedTuple):
+    """One kind of command as POST /v1/batch takes it: how its body is read, and how its outcome is shown."""
+
+    read: Callable[[Any], Any]
+    answer_of: Callable[[Any], dict[str, Any]]
+    status_of: Callable[[Any], int] = lambda _: 200
+    """Returns the status of a command that was carried out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,8 +100,7 @@ class Door:
             written = await self.controller.change_voters(command, actor=ANONYMOUS, request_id=request_id)
         else:
             written = await self.controller.submit(command, actor=ANONYMOUS, request_id=request_id)
-        offsets = {"base": written.base_offset, "end": written.end_offset}
-        return self.ok(request, {**answer_of(written.outcome), "offsets": offsets}, status=status)
+        return self.ok(request, {**answer_of(written.outcome), **offsets_of(written)}, status=status)
 
     # --- reads
 
@@ -118,3 +126,7 @@ class Door:
             },
         )
         return self.ok(request, body)
+
+
+def offsets_of(written: Written) -> dict[str, Any]:
+    return {"offsets": {"base": written.base_offset, "end": written.end_offset}}

@@ -16,7 +16,7 @@ from metadata_log.wire.commands import CreateTopic, DeleteTopic
 from metadata_log.wire.shapes import INT32_MAX, Int32, Shape, TextMap, check_text_map, read_shape
 from quorum.decide.topics import TopicCreated, TopicDeleted
 from quorum.http.bodies import read_body, read_raw
-from quorum.http.door import Door
+from quorum.http.door import Door, Write
 
 Replicas = Annotated[
     tuple[Annotated[BrokerId, Meta(ge=0, le=INT32_MAX)], ...], Meta(max_length=limits.LIST_ITEMS_MAX)
@@ -34,6 +34,10 @@ class NewTopic(Shape, frozen=True):
     assignment: Assignment | None = None
     configs: TextMap = field(default_factory=dict)
     validate_only: bool = False
+
+
+class NamedTopic(Shape, frozen=True):
+    name: str
 
 
 NO_TOPIC: Final = TopicId(bytes(16))
@@ -58,15 +62,27 @@ async def show_topic(door: Door, request: web.Request) -> web.Response:
 
 async def create_topic(door: Door, request: web.Request) -> web.Response:
     body, _ = await read_body(request)
-    topic = read_shape(body, NewTopic, "topic")
-    check_text_map("topic.configs", topic.configs, value_bytes_max=limits.CONFIG_VALUE_BYTES_MAX)
-    command = CreateTopic(**structs.asdict(topic))
-    return await door.write(request, command, _created, status=200 if command.validate_only else 201)
+    command = _new_topic(body)
+    return await door.write(request, command, _created, status=_created_status(command))
 
 
 async def delete_topic(door: Door, request: web.Request) -> web.Response:
     await read_raw(request)
     return await door.write(request, DeleteTopic(name=request.match_info["name"]), _deleted)
+
+
+def _new_topic(body: Any) -> CreateTopic:
+    topic = read_shape(body, NewTopic, "topic")
+    check_text_map("topic.configs", topic.configs, value_bytes_max=limits.CONFIG_VALUE_BYTES_MAX)
+    return CreateTopic(**structs.asdict(topic))
+
+
+def _created_status(command: CreateTopic) -> int:
+    return 200 if command.validate_only else 201
+
+
+def _named_topic(body: Any) -> DeleteTopic:
+    return DeleteTopic(name=read_shape(body, NamedTopic, "topic").name)
 
 
 def _created(outcome: TopicCreated) -> dict[str, Any]:
@@ -80,6 +96,10 @@ def _deleted(outcome: TopicDeleted) -> dict[str, Any]:
     return {"name": outcome.name, "topic_id": uuid_text(outcome.topic_id)}
 
 
+WRITES: Final = {
+    "CreateTopics": Write(_new_topic, _created, _created_status),
+    "DeleteTopics": Write(_named_topic, _deleted),
+}
 ROUTES: Final = (
     ("GET", "/v1/topics", list_topics),
     ("POST", "/v1/topics", create_topic),

@@ -237,10 +237,10 @@ def _waits_under_any_claim(_original: Any) -> Any:
 
 
 def _refuses_at_once(original: Any) -> Any:
-    async def carried_out(controller: Any, decision: Any, envelope: Any, batch: Any) -> Any:
-        if batch is None:
-            decision.result()
-        return await original(controller, decision, envelope, batch)
+    async def carried_out(controller: Any, begun: Any, **options: Any) -> Any:
+        if begun.batch is None:
+            begun.decision.result()
+        return await original(controller, begun, **options)
 
     return carried_out
 

@@ -1,0 +1,91 @@
+"""Edge: many commands in one request, each with its own request id, result and offsets."""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Final
+
+from aiohttp import web
+from msgspec import Meta
+
+from metadata_log import limits
+from metadata_log.errors import InvalidRequest, MetadataError
+from metadata_log.ids import Uuid
+from metadata_log.node.http_answers import encoded_items, json_bytes, packed, wants_msgpack
+from metadata_log.wire.commands import Command
+from metadata_log.wire.shapes import Shape, read_shape
+from quorum.controller import PART_MS, Written
+from quorum.http import brokers, configs, topics
+from quorum.http.bodies import read_body, request_id_from
+from quorum.http.door import ANONYMOUS, Door, Write, offsets_of
+
+KINDS: Final[Mapping[str, Write]] = {**topics.WRITES, **configs.WRITES, **brokers.WRITES}
+"""By the operation that a command of a batch names."""
+
+
+class Item(Shape, frozen=True):
+    """One command: `body` is that of the same request alone, or names what is deleted; `id` is its request id."""
+
+    operation: str
+    body: Any
+    id: str | None = None
+
+
+class Batch(Shape, frozen=True):
+    commands: Annotated[list[Any], Meta(min_length=1, max_length=limits.HTTP_BATCH_COMMANDS_MAX)]
+
+
+async def write_all(door: Door, request: web.Request) -> web.Response:
+    """Carry out commands in their order, and answer with one result for each, once all are known."""
+    if "X-Request-Id" in request.headers:
+        raise InvalidRequest('a batch has no X-Request-Id: give each command its own "id"')
+    body, _ = await read_body(request)
+    items = read_shape(body, Batch, "batch").commands
+    commands: list[tuple[Write, Command] | None] = []
+
+    def read_each() -> Iterator[tuple[Command, Uuid | None] | MetadataError]:
+        """Read each command just before it is decided, so that both count as one part of the work."""
+        for number, item in enumerate(items):
+            try:
+                kind, command, request_id = _read(item, f"commands[{number}]")
+            except InvalidRequest as error:
+                commands.append(None)
+                yield error
+            else:
+                commands.append((kind, command))
+                yield command, request_id
+
+    results = await door.controller.submit_all(read_each(), actor=ANONYMOUS)
+    encode = packed if wants_msgpack(request) else json_bytes
+    encoded: list[bytes] = []
+    size, began_ms = 0, door.now_ms()
+    for command, result in zip(commands, results, strict=True):
+        if door.now_ms() - began_ms >= PART_MS:
+            await asyncio.sleep(0)
+            began_ms = door.now_ms()
+        is_short = size >= limits.HTTP_BATCH_ANSWER_BYTES_MAX
+        encoded.append(encode(_shown(door, command, result, is_short=is_short)))
+        size += len(encoded[-1])
+    return encoded_items(request, "results", encoded, headers=door.headers())
+
+
+def _read(item: object, what: str) -> tuple[Write, Command, Uuid | None]:
+    read = read_shape(item, Item, what)
+    kind = KINDS.get(read.operation)
+    if kind is None:
+        raise InvalidRequest(f"{what}.operation must be one of {', '.join(sorted(KINDS))}")
+    request_id = None if read.id is None else request_id_from(read.id, f"{what}.id")
+    return kind, kind.read(read.body), request_id
+
+
+def _shown(
+    door: Door, command: tuple[Write, Command] | None, result: Written | MetadataError, *, is_short: bool
+) -> dict[str, Any]:
+    if isinstance(result, MetadataError):
+        return {"status": door.refusal(result)[0], **door.error_body(result)}
+    assert command is not None
+    kind, asked = command
+    shown = {} if is_short else kind.answer_of(result.outcome)
+    return {"status": kind.status_of(asked), **shown, **offsets_of(result)}
+
+
+ROUTES: Final = (("POST", "/v1/batch", write_all),)
