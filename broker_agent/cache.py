@@ -18,7 +18,7 @@ from metadata_log.codec import FrameHeader
 from metadata_log.errors import DamagedFile, InvariantBroken
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.limits import FRAME_BYTES_MAX, MIB, SNAPSHOT_AGE_MS, SNAPSHOTS_KEPT
-from metadata_log.log.segmented_log import SegmentedLog
+from metadata_log.log.segmented_log import Retention, SegmentedLog
 from metadata_log.node.durable_files import (
     checked_json,
     from_checked_json,
@@ -170,9 +170,16 @@ class Cache:
         if self._clock.is_due(self._policy, appended_at_ms=header.appended_at_ms):
             self._clock = SnapshotClock.at_snapshot(header.appended_at_ms)
             self._due = image
+
+    def to_remove(self) -> Retention | None:
+        """Return the files of the log that two snapshots cover, None if there are none; on the event loop."""
         covered, self._covered_offset = self._covered_offset, 0
-        if covered:
-            self.segments.retain(bytes_max=0, older_than_ms=None, below=covered)
+        return self.segments.to_remove(bytes_max=0, older_than_ms=None, below=covered)
+
+    def unlink(self, segments: SegmentedLog, retention: Retention) -> None:
+        """Remove files. If the cache began anew meanwhile, they are in quarantine, and others may have their names."""
+        if self.segments is segments:
+            segments.unlink(retention)
 
     def sync(self) -> None:
         """Make durable what was appended."""

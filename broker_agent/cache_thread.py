@@ -24,9 +24,9 @@ class CacheThread:
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cache")
         self._appended = asyncio.Event()
 
-    async def run(self, work: Callable[[], Answer]) -> Answer:
+    async def run(self, work: Callable[..., Answer], *args: object) -> Answer:
         """Return what `work` returns, once the thread has done it and everything before it."""
-        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work, *args)
 
     def frames_appended(self) -> None:
         """Have `keep_durable` sync what was appended."""
@@ -46,7 +46,17 @@ class CacheThread:
                 cache.snapshots_failed += 1
                 cache.warnings["SNAPSHOT_FAILED"] = error.message
                 log.warning("snapshot_failed", extra={"reason": error.message})
+            await self._retain()
             await asyncio.sleep(SYNC_EVERY_S)
+
+    async def _retain(self) -> None:
+        """Remove what two snapshots cover: the loop forgets files once the new start is durable, and then they go."""
+        cache, segments = self._cache, self._cache.segments
+        retention = cache.to_remove()
+        if retention is not None:
+            await self.run(segments.begin_later, retention)
+            segments.forget(retention)
+            await self.run(cache.unlink, segments, retention)
 
     def shut_down(self) -> None:
         """Wait for the work under way and end the thread."""

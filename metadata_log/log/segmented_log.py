@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from metadata_log.batch import RecordBatch
 from metadata_log.codec import (
@@ -61,6 +61,13 @@ from metadata_log.node.durable_files import (
 )
 
 
+class Retention(NamedTuple):
+    """Files that go, and where the log begins without them."""
+
+    start: Start
+    segments: tuple[Segment, ...]
+
+
 class SegmentedLog:
     """The committed log. The event loop writes; `sync` and methods that read may run in other threads meanwhile."""
 
@@ -75,6 +82,8 @@ class SegmentedLog:
         self._directory_is_new = False
         self._syncing = threading.Lock()
         """Two worker threads may want to sync at once; the event loop never waits for it."""
+        self._beginning = threading.Lock()
+        """Held while start.json is replaced: a retention does so in a worker thread, a restart on the loop."""
         self._next_read: tuple[int, Path, int] | None = None
         self.torn_bytes = recovered.torn_bytes
         """What `open` cut off."""
@@ -220,8 +229,17 @@ class SegmentedLog:
         """Remove the oldest files while the log is larger than `bytes_max` or they hold nothing as new as `older_than_ms`.
 
         `older_than_ms` is a time, not an age. Only whole files that end at or below `below`, the end of a kept
-        snapshot, go; the last file stays. Returns what was removed.
+        snapshot, go; the last file stays. Returns what was removed. A process with a loop uses the four steps instead.
         """
+        retention = self.to_remove(bytes_max=bytes_max, older_than_ms=older_than_ms, below=below)
+        if retention is None:
+            return []
+        self.begin_later(retention)
+        self.forget(retention)
+        return self.unlink(retention)
+
+    def to_remove(self, *, bytes_max: int | None, older_than_ms: int | None, below: int) -> Retention | None:
+        """Return what a retention removes, None if nothing; on the event loop, as `forget`."""
         count, size = 0, self.size
         while count < len(self._segments) - 1:
             oldest = self._segments[count]
@@ -232,15 +250,34 @@ class SegmentedLog:
             size -= oldest.size
             count += 1
         if not count:
-            return []
-        removed = [segment.path for segment in self._segments[:count]]
+            return None
         newest = self._segments[count - 1]
-        self._begin_at(Start(newest.end_offset, newest.last, newest.time_max_ms))
-        self._segments = self._segments[count:]  # a reader in another thread still has the old list
-        for path in removed:
-            with renamed_os_errors(path):
-                path.unlink()
-                path.with_suffix(".index").unlink(missing_ok=True)
+        return Retention(
+            Start(newest.end_offset, newest.last, newest.time_max_ms), tuple(self._segments[:count])
+        )
+
+    def begin_later(self, retention: Retention) -> None:
+        """Write down that the log begins behind what goes: the log of a crash in between begins there too; in any thread."""
+        with self._beginning:
+            if retention.start.offset > self._start.offset:  # else it has restarted beyond that
+                write_start(self._directory, retention.start)
+
+    def forget(self, retention: Retention) -> None:
+        """Read what is removed no more; on the event loop, once `begin_later` has returned."""
+        if retention.start.offset > self._start.offset:
+            self._next_read = None
+            self._start = retention.start
+            # A reader in another thread still has the old list.
+            self._segments = [one for one in self._segments if one.base_offset >= self._start.offset]
+
+    def unlink(self, retention: Retention) -> list[Path]:
+        """Remove the files, and return their paths; in any thread. A restart or a repair may have moved some meanwhile."""
+        removed = []
+        for segment in retention.segments:
+            with renamed_os_errors(segment.path):
+                segment.path.unlink(missing_ok=True)
+                segment.path.with_suffix(".index").unlink(missing_ok=True)
+            removed.append(segment.path)
         return removed
 
     # --- what rots
@@ -304,9 +341,10 @@ class SegmentedLog:
 
     def _begin_at(self, start: Start) -> None:
         """Write down where the log begins, before the files below go: the log of a crash in between begins there too."""
-        self._next_read = None
-        write_start(self._directory, start)
-        self._start = start
+        with self._beginning:
+            self._next_read = None
+            write_start(self._directory, start)
+            self._start = start
 
     # --- reading
 

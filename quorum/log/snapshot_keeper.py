@@ -202,22 +202,29 @@ class SnapshotKeeper(AppliedListener):
         self._newest = self._none_at = None
         pinned = {name, *self._controller.raft.pinned_snapshots(), *self._downloads}
         self._store.retire(self._settings.snapshot.keep, pinned)
-        self._retain_log()
+        await self._retain_log()
         log.info("snapshot_taken", extra={"snapshot_id": name})
 
-    def _retain_log(self) -> None:
+    async def _retain_log(self) -> None:
         settings = self._settings.log
         if settings.retention_bytes is None and settings.retention_ms is None:
             return
         kept = [offer.end_offset for offer in self.offers()]
         older_than_ms = None if settings.retention_ms is None else self._unix_ms() - settings.retention_ms
-        removed = self._log.segments.retain(
+        segments = self._log.segments
+        retention = segments.to_remove(
             bytes_max=settings.retention_bytes, older_than_ms=older_than_ms, below=min(kept, default=0)
         )
-        if removed:
+        if retention is not None:
+            await self._run_in_thread(lambda: segments.begin_later(retention))
+            segments.forget(retention)
+            await self._run_in_thread(lambda: segments.unlink(retention))
             log.info(
                 "segments_removed",
-                extra={"count": len(removed), "log_start_offset": self._log.log_start_offset},
+                extra={
+                    "count": len(retention.segments),
+                    "log_start_offset": self._log.log_start_offset,
+                },
             )
 
     # --- what is offered

@@ -505,6 +505,11 @@ class CacheWorkload:
                     recorder.mark(("synced", step.image.end_offset))
                 if rng.random() < 0.3:
                     cache.write_due_snapshot()
+                retention = cache.to_remove()
+                if retention is not None:
+                    cache.segments.begin_later(retention)
+                    cache.segments.forget(retention)
+                    cache.unlink(cache.segments, retention)
                 if rng.random() < 0.02 and at + 10 < len(steps):
                     at += rng.randint(1, 8)
                     path = write_snapshot(steps[at - 1].image, cache.store.directory)
