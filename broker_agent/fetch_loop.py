@@ -195,7 +195,13 @@ class FetchLoop:
         try:
             others = [url for url in self._controllers if url != call.url]
             downloaded = await self._unless_interrupted(
-                download_snapshot(self._client.http, [call.url, *others], offer.id, cache.store.directory)
+                download_snapshot(
+                    self._client.http,
+                    [call.url, *others],
+                    offer.id,
+                    cache.store.directory,
+                    run_in_thread=self._cache_thread.run,
+                )
             )
             if downloaded is None:
                 return

@@ -9,6 +9,7 @@ from aiohttp import web
 
 from broker_agent import metrics
 from broker_agent.lifecycle import State
+from metadata_log import limits
 from metadata_log.digest import digest
 from metadata_log.errors import (
     BrokerNotAvailable,
@@ -20,6 +21,7 @@ from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topics import TopicImage
 from metadata_log.image.views import describe_topic
 from metadata_log.node.addresses import http_url
+from metadata_log.node.answer_buffers import AnswerBuffers
 from metadata_log.node.http_answers import (
     JSON,
     MSGPACK,
@@ -32,6 +34,7 @@ from metadata_log.node.http_answers import (
     wants_msgpack,
 )
 from metadata_log.node.http_server import listen
+from metadata_log.node.threads import Threads
 from metadata_log.records.registry import json_rows
 
 if TYPE_CHECKING:
@@ -52,25 +55,30 @@ async def listening(agent: "BrokerAgent") -> AsyncIterator[str]:
         InvalidSettings: the process may open hardly any files.
     """
     host, port = agent.settings.listen_http
-    api = HttpApi(agent)
+    threads = Threads("answers", threads=1, unfinished_max=limits.READS_UNFINISHED_MAX)
+    buffers = AnswerBuffers()
+    api = HttpApi(agent, threads, buffers)
     runner = web.AppRunner(api.application(), shutdown_timeout=CLOSING_MAX_S)
     await runner.setup()
     listener: asyncio.Server | None = None
     try:
-        listener = await listen(runner, api.error, (host, port))
+        listener = await listen(runner, api.error, (host, port), buffers=buffers)
         bound_port = port or listener.sockets[0].getsockname()[1]
         yield http_url((host, bound_port))
     finally:
         if listener is not None:
             listener.close()
         await runner.cleanup()
+        await threads.shut_down()
 
 
 class HttpApi:
     """Reads the agent; changes nothing."""
 
-    def __init__(self, agent: "BrokerAgent") -> None:
+    def __init__(self, agent: "BrokerAgent", threads: Threads, buffers: AnswerBuffers) -> None:
         self._agent = agent
+        self._threads = threads
+        self._buffers = buffers
 
     def application(self) -> web.Application:
         middleware = errors_answered(
@@ -137,7 +145,8 @@ class HttpApi:
 
         # In a thread: the metadata of a large cluster takes seconds to encode, and the session would lapse meanwhile. The
         # image is immutable, so the whole answer is of one offset.
-        body = await asyncio.to_thread(answer)
+        body = await self._threads.run(answer)
+        self._buffers.check(len(body))
         self._check_may_serve()
         content_type, charset = (MSGPACK, None) if as_msgpack else (JSON, "utf-8")
         return web.Response(body=body, content_type=content_type, charset=charset, headers=self._headers())

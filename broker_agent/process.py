@@ -12,6 +12,7 @@ from metadata_log import limits
 from metadata_log.node.clock import unix_ms
 from metadata_log.node.data_directory import leaving_no_process_json, write_process_json
 from metadata_log.node.recent_warnings import recent_warnings
+from metadata_log.node.threads import share_the_interpreter
 
 log = logging.getLogger(__name__)
 
@@ -24,6 +25,7 @@ async def run_broker(settings: BrokerSettings, *, text_log: Path | None = None) 
         Fault: its message says what broke, where, and what to do.
     """
     limits.check_relations()
+    share_the_interpreter()
     with recent_warnings() as recent:
         agent = BrokerAgent(settings, recent=recent)
         for number in (signal.SIGINT, signal.SIGTERM):

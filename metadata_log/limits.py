@@ -128,6 +128,35 @@ FETCH_ANSWERS_KEPT_BYTES: Final = 16 * MIB
 WAITERS_MAX: Final = 20_000
 """Writes that wait for their commit."""
 SNAPSHOT_DOWNLOADS_MAX: Final = 64
+SMALL_ANSWER_BYTES: Final = 64 * KIB
+"""A larger answer is made in a thread and sent in pieces; it is refused while too much of others is unread."""
+ANSWER_PIECE_BYTES: Final = 256 * KIB
+"""Of a large answer, made and held at once. A frame of the log that is larger is one piece."""
+ANSWERS_UNSENT_BYTES_MAX: Final = 64 * MIB
+"""Of all answers that clients have not read. Beyond it, large answers are refused with THROTTLING_QUOTA_EXCEEDED."""
+
+# --- threads
+READ_THREADS: Final = 1
+"""For cold log, past states and large answers. They compute: two of them would leave the loop a third of the interpreter."""
+READS_UNFINISHED_MAX: Final = 1_000
+"""Reads that run or wait; further ones are refused with THROTTLING_QUOTA_EXCEEDED. An answer under way has one at a time, so
+its next piece finds room."""
+PAST_STATES_MAX: Final = 4
+"""Past states held at once, each until its client has read it."""
+PAST_STATES_WAITING_MAX: Final = 256
+"""Requests that wait for a past state; further ones are refused with THROTTLING_QUOTA_EXCEEDED."""
+LARGE_VIEW_ITEMS: Final = 500
+"""A listing of more topics, or a topic of more partitions, is made and encoded in a thread."""
+COLD_FETCHES: Final = 2
+"""Polls at once whose frames are read from segments."""
+FILE_THREADS: Final = 8
+"""One for each task that writes, syncs, removes or checks files: none of them waits for another."""
+DOWNLOAD_THREADS: Final = 2
+"""For the bytes of snapshots that are sent; at most SNAPSHOT_DOWNLOADS_MAX requests wait for them."""
+DNS_THREADS: Final = 10
+"""One for each controller whose name is looked up."""
+THREAD_SWITCH_MS: Final = 0.5
+"""A thread that computes hands the interpreter over after this time, each time the loop comes back from its sockets."""
 
 # --- state
 REQUEST_RESULTS_MAX: Final = 200_000
@@ -156,6 +185,7 @@ SNAPSHOTS_KEPT: Final = 2
 SCRUB_EVERY_S: Final = 24 * 3600.0
 """Closed files of the log and snapshots are read once a day, to find bytes that rotted."""
 SNAPSHOT_CHUNK_BYTES: Final = 1 * MIB
+"""Of a snapshot, asked for in one request."""
 
 PROTOCOL_DEPTH_MAX: Final = 32
 CONTROLLERS_MAX: Final = 10
@@ -171,8 +201,13 @@ def check_relations() -> None:
     assert FRAME_BYTES_MAX <= RAFT_ENTRY_BYTES_MAX, "a frame fits into an entry of Raft's log"
     assert RAFT_ENTRY_BYTES_MAX < RAFT_APPEND_BYTES_MAX, "an entry is sent in one append_entries"
     assert RAFT_APPEND_BYTES_MAX < RAFT_MESSAGE_BYTES_MAX, "an append_entries fits into a message"
+    assert RAFT_ENTRY_BYTES_MAX <= RAFT_TAIL_BYTES, "the kept tail holds an entry of any size"
     assert RAFT_ENTRY_BYTES_MAX < JOURNAL_FILE_BYTES, "an entry fits into a file of the journal"
     assert FETCH_BYTES_MAX < FETCH_ANSWERS_KEPT_BYTES, "an answer is kept for the polls that get the same"
+    assert ANSWERS_UNSENT_BYTES_MAX // ANSWER_PIECE_BYTES + PAST_STATES_WAITING_MAX < READS_UNFINISHED_MAX, (
+        "answers under way do not fill the queue of reads"
+    )
+    assert FRAME_BYTES_MAX < ANSWERS_UNSENT_BYTES_MAX, "an answer of one frame is never refused for ever"
     # Each time is long enough for what happens within it.
     assert 3 * HEARTBEAT_MS <= ELECTION_TIMEOUT_MIN_MS, "one lost heartbeat starts no election"
     assert ELECTION_TIMEOUT_MIN_MS < ELECTION_TIMEOUT_MAX_MS, (

@@ -27,6 +27,7 @@ from metadata_log.ids import NodeId, Uuid, random_uuid
 from metadata_log.image.metadata_image import EMPTY
 from metadata_log.log.segmented_log import SegmentedLog
 from metadata_log.node.addresses import address_text
+from metadata_log.node.answer_buffers import AnswerBuffers
 from metadata_log.node.clock import monotonic_ms, unix_ms
 from metadata_log.node.collector import short_collections
 from metadata_log.node.data_directory import (
@@ -42,6 +43,7 @@ from metadata_log.node.disk_space import Reserve, check_space, free_bytes
 from metadata_log.node.durable_files import settle_names
 from metadata_log.node.http_server import listen
 from metadata_log.node.recent_warnings import RecentWarnings, recent_warnings
+from metadata_log.node.threads import Slots, Threads, share_the_interpreter
 from quorum.config import ControllerSettings
 from quorum.controller import Controller
 from quorum.fetch.service import FetchService
@@ -124,6 +126,11 @@ class _Node:
         self.stop_asked = asyncio.Event()
         self.fault: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._session: aiohttp.ClientSession | None = None
+        self.answer_buffers = AnswerBuffers()
+        share_the_interpreter()
+        self.reads = Threads("reads", threads=limits.READ_THREADS, unfinished_max=limits.READS_UNFINISHED_MAX)
+        self.files = Threads("files", threads=limits.FILE_THREADS)
+        self.downloads = Threads("downloads", threads=limits.DOWNLOAD_THREADS)
         disk = OsDisk(settings.data_dir / "journal")
         self._open_log(disk, stack)
         self._make_links(meta)
@@ -158,7 +165,7 @@ class _Node:
         )
         stack.callback(self.segments.close)
         self.store = SnapshotStore(data / "snapshots", data / "quarantine", kept_digest=KeptDigest(data))
-        self.committed_log = CommittedLog(self.segments)
+        self.committed_log = CommittedLog(self.segments, read_in_thread=self.reads.run)
 
     def _make_links(self, meta: Meta) -> None:
         """Make the transport, which listens later, and what asks the other controllers over HTTP."""
@@ -184,10 +191,12 @@ class _Node:
             committed=self.segments,
             peers=self.peers.urls,
             session=self._http,
-            run_in_thread=asyncio.to_thread,
+            run_in_thread=self.files.run,
         )
         self.committed_log.on_damage = self.repair.report
-        self.snapshot_fetch = SnapshotFetch(self.store, peers=self.peers.urls, session=self._http)
+        self.snapshot_fetch = SnapshotFetch(
+            self.store, peers=self.peers.urls, session=self._http, run_in_thread=self.files.run
+        )
 
     def _make_controller(self) -> None:
         """Make the controller and what serves its state."""
@@ -205,7 +214,7 @@ class _Node:
             controller=self.controller,
             committed_log=self.committed_log,
             store=self.store,
-            run_in_thread=asyncio.to_thread,
+            run_in_thread=self.files.run,
             unix_ms=unix_ms,
         )
         loop = asyncio.get_running_loop()
@@ -288,7 +297,11 @@ class _Node:
             await self.snapshot_fetch.hash_all()
             await self.transport.listen()
             listener = await listen(
-                runner, door.error, self.settings.listen_http, connection_of=poll_connections(door)
+                runner,
+                door.error,
+                self.settings.listen_http,
+                buffers=self.answer_buffers,
+                connection_of=poll_connections(door),
             )
             self._report_started(text_log)
             try:
@@ -296,7 +309,7 @@ class _Node:
             except BaseExceptionGroup as failures:
                 raise most_telling(leaves(failures), least=_Stopped) from None
         except _Stopped:
-            await asyncio.to_thread(self.segments.sync)
+            await self.files.run(self.segments.sync)
             log.info("controller_stopped", extra={"node_id": self.settings.node_id})
         finally:
             # From here on nobody begins to wait; all who wait, after a fault too, are sent to another controller.
@@ -308,6 +321,8 @@ class _Node:
                 listener.close()
             await runner.cleanup()
             # A thread finishes the snapshot that it writes before the lock goes: the next process may write the same one.
+            for threads in (self.files, self.reads, self.downloads):
+                await threads.shut_down()
             await loop.shutdown_default_executor()
 
     def _door(self) -> Door:
@@ -319,6 +334,14 @@ class _Node:
             keeper=self.keeper,
             store=self.store,
             status=self.status,
+            reads=self.reads,
+            downloads=self.downloads,
+            past_states=Slots(
+                "past states",
+                held_max=limits.PAST_STATES_MAX,
+                waiting_max=limits.PAST_STATES_WAITING_MAX,
+            ),
+            buffers=self.answer_buffers,
             now_ms=_now_ms,
             on_fault=self._on_fault,
         )
@@ -345,6 +368,8 @@ class _Node:
             group.create_task(self.transport.run())
             group.create_task(self._take_part())
             group.create_task(self.fetches.run())
+            for _ in range(limits.COLD_FETCHES):
+                group.create_task(self.fetches.read_cold())
             group.create_task(self.keeper.run())
             group.create_task(self.keeper.count())
             group.create_task(self.keeper.scrub())
@@ -352,13 +377,17 @@ class _Node:
             group.create_task(self.repair.scrub())
             group.create_task(keep_checking_sessions(self.controller, session_timeout_ms=session_timeout_ms))
             group.create_task(keep_measuring_loop_lag(self.controller.metrics))
-            group.create_task(self.committed_log.keep_syncing())
+            group.create_task(self.committed_log.keep_syncing(self.files.run))
             group.create_task(self._raise_fault())
             group.create_task(self._wait_for_stop())
 
     async def _take_part(self) -> None:
         self.status.log_not_completed = await complete_log(
-            self.segments, self.covered_offset, peers=self.peers.urls, session=self._http
+            self.segments,
+            self.covered_offset,
+            peers=self.peers.urls,
+            session=self._http,
+            run_in_thread=self.files.run,
         )
         await self.raft.run()
 

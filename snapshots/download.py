@@ -7,9 +7,9 @@ is used only after all of it was verified: its hash, each frame, and the state d
 import asyncio
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 import aiohttp
 
@@ -23,6 +23,7 @@ CHUNK_TIMEOUT_S: Final = 15.0
 """If one range of SNAPSHOT_CHUNK_BYTES has not arrived within this time, the next address is asked."""
 _CONTENT_RANGE: Final = re.compile(r"^bytes (\d+)-(\d+)/(\d+)$")
 _PIECE_BYTES: Final = 64 * 1024
+RunInThread = Callable[..., Awaitable[Any]]
 
 
 class _TryNext(Exception):
@@ -35,6 +36,7 @@ async def download_snapshot(
     snapshot_id: str,
     directory: Path,
     *,
+    run_in_thread: RunInThread,
     chunk_bytes: int = SNAPSHOT_CHUNK_BYTES,
     timeout_s: float = CHUNK_TIMEOUT_S,
 ) -> Path:
@@ -50,7 +52,7 @@ async def download_snapshot(
     """
     position_of(snapshot_id)
     partial = directory / f"{snapshot_id}{SUFFIX}.download"
-    is_resumed = await asyncio.to_thread(_leftover_of, partial)
+    is_resumed = await run_in_thread(_leftover_of, partial)
     failure: MetadataError = SnapshotNotFound("no address to fetch a snapshot from", snapshot_id=snapshot_id)
     for url in urls:
         # At most twice: the part that was continued may be wrong, and the second attempt begins anew.
@@ -59,7 +61,7 @@ async def download_snapshot(
                 sha256 = await _download(
                     session, f"{url}/v1/metadata/snapshots/{snapshot_id}", partial, chunk_bytes, timeout_s
                 )
-                return await _to_its_end(partial, snapshot_id, sha256)
+                return await _to_its_end(partial, snapshot_id, sha256, run_in_thread)
             except _TryNext as error:
                 failure = SnapshotNotFound(
                     f"no snapshot {snapshot_id} from {url}: {error}", snapshot_id=snapshot_id
@@ -150,14 +152,16 @@ async def _copy(response: aiohttp.ClientResponse, file: BinaryIO, *, bytes_max: 
     return copied
 
 
-async def _to_its_end(partial: Path, snapshot_id: str, sha256: str) -> Path:
+async def _to_its_end(partial: Path, snapshot_id: str, sha256: str, run_in_thread: RunInThread) -> Path:
     """Verify a download in a thread. A caller that is cancelled waits for it: the next attempt uses the same file."""
-    taking = asyncio.get_running_loop().run_in_executor(None, _take_in, partial, snapshot_id, sha256)
+    taking = asyncio.gather(run_in_thread(_take_in, partial, snapshot_id, sha256))
     try:
-        return await asyncio.shield(taking)
+        (path,) = await asyncio.shield(taking)
     except asyncio.CancelledError:
         await asyncio.gather(taking, return_exceptions=True)
         raise
+    assert isinstance(path, Path)
+    return path
 
 
 def _take_in(partial: Path, snapshot_id: str, sha256: str) -> Path:

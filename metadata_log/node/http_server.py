@@ -21,6 +21,7 @@ from metadata_log.errors import (
     InvalidSettings,
     MetadataError,
 )
+from metadata_log.node.answer_buffers import AnswerBuffers
 from metadata_log.node.http_answers import Answer
 
 log = logging.getLogger(__name__)
@@ -38,11 +39,14 @@ class NamedErrors(web.RequestHandler):
     something unforeseen.
     """
 
-    __slots__ = ("_answer",)
+    __slots__ = ("_answer", "_buffers")
 
-    def __init__(self, server: web.Server, answer: Answer, *, silence_max_s: float) -> None:
-        """`answer` renders an error. `silence_max_s` bounds how long the client may be silent: before the first request,
-        until all headers of a request have arrived, and while it takes nothing of an answer.
+    def __init__(
+        self, server: web.Server, answer: Answer, *, silence_max_s: float, buffers: AnswerBuffers
+    ) -> None:
+        """`answer` renders an error. `buffers` counts what the client has not read. `silence_max_s` bounds how long the
+        client may be silent: before the first request, until all headers of a request have arrived, and while it takes
+        nothing of an answer.
 
         A compressed body is not decompressed.
         """
@@ -54,6 +58,20 @@ class NamedErrors(web.RequestHandler):
             auto_decompress=False,
         )
         self._answer = answer
+        self._buffers = buffers
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        assert self.transport is not None
+        self._buffers.hold(self, self.transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._buffers.hold(self, 0)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._buffers.hold(self, 0)
+        super().connection_lost(exc)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # Only the kernel sees what the reader takes. Its timer restarts whenever there is room for more, so a slow reader of
@@ -122,9 +140,12 @@ async def listen(
     answer: Answer,
     address: tuple[str, int],
     *,
+    buffers: AnswerBuffers,
     connection_of: Callable[[web.Server], NamedErrors] | None = None,
 ) -> asyncio.Server:
     """Serve a node's application on an address. The bound on connections leaves the node the files it needs.
+
+    `buffers` counts the unsent bytes of all connections.
 
     `connection_of` makes the protocol of each connection, if it is to be another than NamedErrors.
 
@@ -144,7 +165,7 @@ async def listen(
             return _Refused()
         if connection_of is not None:
             return connection_of(server)
-        return NamedErrors(server, answer, silence_max_s=limits.HTTP_BODY_TIMEOUT_MS / 1000)
+        return NamedErrors(server, answer, silence_max_s=limits.HTTP_BODY_TIMEOUT_MS / 1000, buffers=buffers)
 
     try:
         # asyncio accepts as many connections in one turn of the loop as its backlog holds.

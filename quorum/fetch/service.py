@@ -7,7 +7,13 @@ from dataclasses import replace
 
 from metadata_log import limits
 from metadata_log.batch import RecordBatch
-from metadata_log.errors import InconsistentClusterId, MetadataError, NotController, ThrottlingQuotaExceeded
+from metadata_log.errors import (
+    InconsistentClusterId,
+    MetadataError,
+    NotController,
+    OffsetCompacted,
+    ThrottlingQuotaExceeded,
+)
 from metadata_log.ids import BrokerId
 from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.wire.commands import BrokerHeartbeat, FollowerPosition
@@ -38,7 +44,8 @@ class FetchService(AppliedListener):
     slept and was deposed renews nobody.
 
     A poll takes this way, and is in one place at a time: `_waiting` (nothing to say yet), `_unproved` (the next round of
-    probes is for it), `_due` or `_refused` (the next slices answer it). Polls that get the same bytes share them.
+    probes is for it), `_due` or `_refused` (the next slices answer it), `_cold` (a thread reads its frames from segments).
+    Polls that get the same bytes share them.
     """
 
     def __init__(
@@ -60,6 +67,8 @@ class FetchService(AppliedListener):
         self._has_unproved = asyncio.Event()
         self._due: deque[Poll] = deque()
         self._refused: deque[Poll] = deque()
+        self._cold: asyncio.Queue[tuple[Poll, int]] = asyncio.Queue()
+        """Each with the offset from which its frames are to be read."""
         self._arrivals: deque[Callable[[], None]] = deque()
         self._slices = Slices(self._next_piece, now_ms=now_ms)
         self._waking: asyncio.TimerHandle | None = None
@@ -301,17 +310,45 @@ class FetchService(AppliedListener):
             # had sent before came late, and unfenced it meanwhile: then its session must run out.
             controller.sessions.forget(request.broker_id, request.broker_epoch)
         try:
-            outcome: bytes | MetadataError = self._answer(poll)
+            outcome: bytes | MetadataError | None = self._answer(poll)
         except MetadataError as error:
             outcome = error
-        self._finish(poll, outcome)
+        if outcome is not None:
+            self._finish(poll, outcome)
+
+    async def read_cold(self) -> None:
+        """Answer polls whose frames are in segments only, until cancelled; COLD_FETCHES tasks do so."""
+        while True:
+            poll, from_offset = await self._cold.get()
+            if poll.is_over:
+                continue
+            try:
+                frames = await self._log.read_in_thread(from_offset, max_bytes=poll.request.bytes_wanted)
+            except OffsetCompacted:
+                self._have_news([poll])  # a retention went on meanwhile: there is a snapshot to send
+            except MetadataError as error:
+                self._finish(poll, error)
+            else:
+                self._finish(poll, self._cold_outcome(poll, from_offset, frames))
+
+    def _cold_outcome(self, poll: Poll, from_offset: int, frames: bytes) -> bytes | MetadataError:
+        """Return the answer to a poll whose frames were read; the history below the high watermark is still the same."""
+        controller = self._controller
+        if not controller.is_active:
+            return controller.not_controller()
+        controller.metrics.fetch_bytes.inc(len(frames))
+        state = self._state(poll.request, controller.committed)
+        return self._encoded(SendDelta(from_offset), state, frames, should_shut_down=poll.should_shut_down)
 
     def _finish(self, poll: Poll, outcome: bytes | MetadataError) -> None:
         self._under_way.pop(poll, None)
         poll.finish(outcome)
 
-    def _answer(self, poll: Poll) -> bytes:
-        """Return the body for a poll: encoded once for all that are at one position in one state, while nothing changes."""
+    def _answer(self, poll: Poll) -> bytes | None:
+        """Return the body for a poll: encoded once for all that are at one position in one state, while nothing changes.
+
+        None: `read_cold` answers the poll.
+        """
         controller, log, request = self._controller, self._log, poll.request
         image, snapshot = controller.committed, self._newest_snapshot()
         holds_at = (log.end_offset, log.log_start_offset, image.controller_epoch, snapshot)
@@ -325,6 +362,9 @@ class FetchService(AppliedListener):
             reply = self._reply(request.position)
             frames = b""
             if isinstance(reply, SendDelta):
+                if log.is_cold(reply.from_offset):
+                    self._cold.put_nowait((poll, reply.from_offset))
+                    return None
                 frames = log.read(reply.from_offset, max_bytes=request.bytes_wanted)
             body = self._encoded(reply, state, frames, should_shut_down=poll.should_shut_down)
             known = self._answers[key] = body, len(frames)

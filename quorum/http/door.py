@@ -1,14 +1,26 @@
 """Edge: what every handler of a controller's HTTP needs: the parts of the node, and the answers' common rules."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
+from metadata_log import limits
 from metadata_log.errors import Fault, InvalidRequest, MetadataError, NotController
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.node.http_answers import encoded, error_body, status_of
+from metadata_log.node.answer_buffers import AnswerBuffers
+from metadata_log.node.http_answers import (
+    JSON,
+    MSGPACK,
+    encoded,
+    error_body,
+    json_bytes,
+    packed,
+    status_of,
+    wants_msgpack,
+)
+from metadata_log.node.threads import Slots, Threads
 from metadata_log.wire.commands import AddVoter, Command, RemoveVoter
 from quorum.config import ControllerSettings
 from quorum.controller import Controller, Written
@@ -31,6 +43,11 @@ class Write(NamedTuple):
     """Returns the status of a command that was carried out."""
 
 
+def items_of(image: MetadataImage, items: list[Any]) -> dict[str, Any]:
+    """Return a list of items with the offset at which it holds."""
+    return {"end_offset": image.end_offset, "controller_epoch": image.controller_epoch, "items": items}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Door:
     """The parts of one controller that its HTTP handlers use."""
@@ -42,6 +59,10 @@ class Door:
     keeper: SnapshotKeeper
     store: SnapshotStore
     status: QuorumStatus
+    reads: Threads
+    downloads: Threads
+    past_states: Slots
+    buffers: AnswerBuffers
     now_ms: Callable[[], int]
     on_fault: Callable[[Fault], None]
 
@@ -117,15 +138,72 @@ class Door:
         self, request: web.Request, items: Callable[[MetadataImage], list[Any]]
     ) -> web.Response:
         """Answer with a list of items and the offset at which it holds."""
-        body = await self.read(
-            request,
-            lambda image: {
-                "end_offset": image.end_offset,
-                "controller_epoch": image.controller_epoch,
-                "items": items(image),
-            },
-        )
-        return self.ok(request, body)
+        return self.ok(request, await self.read(request, lambda image: items_of(image, items(image))))
+
+    async def read_large(
+        self,
+        request: web.Request,
+        view: Callable[[MetadataImage], Any],
+        *,
+        is_large: Callable[[MetadataImage], bool],
+    ) -> web.Response:
+        """Answer with a view of the state. A large one is made and encoded in a thread.
+
+        Raises:
+            ThrottlingQuotaExceeded: too many reads wait, or too many answers have not been read.
+        """
+        image: MetadataImage = await self.read(request, lambda image: image)
+        if not is_large(image):
+            return self.ok(request, view(image))
+        as_msgpack = wants_msgpack(request)
+        encode = packed if as_msgpack else json_bytes
+        body = await self.reads.run(lambda: encode(view(image)))
+        self.buffers.check(len(body))
+        content_type, charset = (MSGPACK, None) if as_msgpack else (JSON, "utf-8")
+        return web.Response(body=body, content_type=content_type, charset=charset, headers=self.headers())
+
+    # --- answers in pieces
+
+    async def send(
+        self,
+        request: web.Request,
+        pieces: AsyncIterator[bytes],
+        *,
+        content_type: str,
+        charset: str | None = None,
+        last_words: Callable[[MetadataError], bytes] = lambda _: b"",
+    ) -> web.StreamResponse:
+        """Answer with pieces that are made one after the other, each when the client has read most of the one before.
+
+        If the first piece cannot be made, the answer is an ordinary refusal. If a later one cannot, `last_words` of the
+        error are sent, and the connection closes before the answer is whole.
+
+        Raises:
+            ThrottlingQuotaExceeded: too many answers have not been read.
+        """
+        with self.buffers.holding(limits.ANSWER_PIECE_BYTES):
+            piece: bytes | None = await anext(pieces, None)
+            response = web.StreamResponse(headers=self.headers())
+            response.content_type = content_type
+            if charset is not None:
+                response.charset = charset
+            await response.prepare(request)
+            # Write nothing to a HEAD: aiohttp would send it, and the connection's next answer would begin with it.
+            if request.method == hdrs.METH_HEAD:
+                return response
+            while piece is not None:
+                await response.write(piece)
+                try:
+                    piece = await anext(pieces, None)
+                except MetadataError as error:
+                    if isinstance(error, Fault):
+                        self.on_fault(error)
+                    await response.write(last_words(error))
+                    if request.transport is not None:
+                        request.transport.close()
+                    raise ConnectionResetError("the answer is cut short: it is not whole") from error
+            await response.write_eof()
+            return response
 
 
 def offsets_of(written: Written) -> dict[str, Any]:

@@ -1,22 +1,14 @@
 """Edge: the committed log over HTTP, as frames or as a line per record."""
 
-import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
-from aiohttp import hdrs, web
+from aiohttp import web
 
 from metadata_log import limits
-from metadata_log.codec import DamagedFrame, damaged_answer, decode_all
-from metadata_log.errors import (
-    Fault,
-    InvalidRequest,
-    LogDamaged,
-    MetadataError,
-    OffsetCompacted,
-    OffsetInFuture,
-)
+from metadata_log.codec import DamagedFrame, damaged_answer, decode_all, read_header
+from metadata_log.errors import InvalidRequest, LogDamaged, OffsetCompacted, OffsetInFuture
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.log.lines import log_lines
 from quorum.http.bodies import NDJSON, OCTETS, integer
@@ -31,8 +23,10 @@ async def show_log(door: Door, request: web.Request) -> web.StreamResponse:
     committed_log = door.committed_log
     log_start_offset, high_watermark = committed_log.log_start_offset, committed_log.end_offset
     query = request.query
-    start = offset_of(query.get("from", str(log_start_offset)), offset_at=committed_log.base_offset_from)
-    until = offset_of(query.get("until", str(high_watermark)), offset_at=committed_log.end_offset_at)
+    start = await offset_of(
+        query.get("from", str(log_start_offset)), offset_at=committed_log.base_offset_from
+    )
+    until = await offset_of(query.get("until", str(high_watermark)), offset_at=committed_log.end_offset_at)
     for offset in (start, until):
         if offset > high_watermark:
             raise OffsetInFuture(f"offset {offset} lies beyond the high watermark {committed.end_offset}")
@@ -41,54 +35,48 @@ async def show_log(door: Door, request: web.Request) -> web.StreamResponse:
     if until < start:
         raise InvalidRequest(f"until {until} lies before from {start}")
     if NDJSON in request.headers.get("Accept", ""):
-        return await _send_lines(door, request, start, until)
+        return await door.send(
+            request,
+            _lines(door, start, until),
+            content_type=NDJSON,
+            last_words=lambda error: json.dumps(door.error_body(error)).encode() + b"\n",
+        )
     max_bytes = integer(query.get("max_bytes", str(LOG_BYTES_DEFAULT)), "max_bytes")
     if not 1 <= max_bytes <= LOG_BYTES_MAX:
         raise InvalidRequest(f"max_bytes must be from 1 to {LOG_BYTES_MAX}")
-    frames = committed_log.read(start, max_bytes=max_bytes, until=until)
-    return web.Response(body=frames, content_type=OCTETS, headers=door.headers())
+    return await door.send(request, _frames(door, start, until, max_bytes), content_type=OCTETS)
 
 
-async def _send_lines(door: Door, request: web.Request, start: int, until: int) -> web.StreamResponse:
-    """Answer with a line for each record. If a later page cannot be read, the last line is the error, and the connection
-    closes before the answer is whole.
-    """
-    # Read the first page before the answer begins: if that fails, the answer is an ordinary refusal.
-    lines, at = await _page_of_lines(door, start, until)
-    response = web.StreamResponse(headers=door.headers())
-    response.content_type = NDJSON
-    await response.prepare(request)
-    if request.method == hdrs.METH_HEAD:
-        return response
-    while lines:
-        await response.write(lines)
-        try:
-            lines, at = await _page_of_lines(door, at, until)
-        except MetadataError as error:
-            if isinstance(error, Fault):
-                door.on_fault(error)
-            await response.write(json.dumps(door.error_body(error)).encode() + b"\n")
-            if request.transport is not None:
-                request.transport.close()
-            raise ConnectionResetError("the answer is cut short: it is not whole") from error
-    await response.write_eof()
-    return response
+async def _frames(door: Door, start: int, until: int, max_bytes: int) -> AsyncIterator[bytes]:
+    """Yield whole frames: at least one if any exists below `until`, further ones while the sum stays within `max_bytes`."""
+    left, is_first = max_bytes, True
+    while left > 0:
+        frames = await door.committed_log.read_in_thread(
+            start, max_bytes=min(left, limits.ANSWER_PIECE_BYTES), until=until
+        )
+        if not frames or (len(frames) > left and not is_first):
+            return
+        yield frames
+        start, left, is_first = end_of(frames), left - len(frames), False
 
 
-async def _page_of_lines(door: Door, start: int, until: int) -> tuple[bytes, int]:
-    """Return lines from an offset on, and the offset after them; no lines at `until`.
+async def _lines(door: Door, start: int, until: int) -> AsyncIterator[bytes]:
+    """Yield the lines of some frames at a time.
 
     Raises:
         LogDamaged: the log cannot be read there.
     """
-    if start >= until:
-        return b"", start
-    frames = door.committed_log.read(start, max_bytes=LOG_BYTES_DEFAULT, until=until)
-    try:
-        # In a thread: a page of small records is 30,000 lines, and takes longer than an election timeout.
-        return await asyncio.to_thread(_lines_of, frames, start)
-    except DamagedFrame as error:
-        raise LogDamaged(damaged_answer("the log of this controller", error).message) from error
+    while start < until:
+        frames = await door.committed_log.read_in_thread(
+            start, max_bytes=limits.ANSWER_PIECE_BYTES, until=until
+        )
+        try:
+            lines, start = await door.reads.run(_lines_of, frames, start)
+        except DamagedFrame as error:
+            raise LogDamaged(damaged_answer("the log of this controller", error).message) from error
+        if not lines:
+            return
+        yield lines
 
 
 def _lines_of(frames: bytes, start: int) -> tuple[bytes, int]:
@@ -104,10 +92,19 @@ def _lines_of(frames: bytes, start: int) -> tuple[bytes, int]:
     return "".join(lines).encode(), at
 
 
-def offset_of(text: str, *, offset_at: Callable[[int], int]) -> int:
+def end_of(frames: bytes) -> int:
+    """Return the offset after some frames."""
+    at, end_offset = 0, 0
+    while at < len(frames):
+        header = read_header(frames, at)
+        at, end_offset = at + header.frame_bytes, header.end_offset
+    return end_offset
+
+
+async def offset_of(text: str, *, offset_at: Callable[[int], Awaitable[int]]) -> int:
     """Read an offset, or t<UNIX_MS>: then `offset_at` finds the offset of that time."""
     if text.startswith("t"):
-        return offset_at(integer(text[1:], "a time"))
+        return await offset_at(integer(text[1:], "a time"))
     return integer(text, "an offset")
 
 

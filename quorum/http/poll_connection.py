@@ -16,7 +16,7 @@ from aiohttp import web
 from aiohttp.helpers import rfc822_formatted_time
 from aiohttp.http import SERVER_SOFTWARE
 
-from metadata_log.errors import Fault, MetadataError, NotController
+from metadata_log.errors import Fault, MetadataError, NotController, ThrottlingQuotaExceeded
 from metadata_log.limits import HTTP_BODY_TIMEOUT_MS
 from metadata_log.node.http_answers import MSGPACK, packed
 from metadata_log.node.http_server import NamedErrors
@@ -167,7 +167,9 @@ class PollConnection(NamedErrors):
     __slots__ = ("_answers", "_begins_request", "_early", "_is_busy", "_over", "_poll", "_received")
 
     def __init__(self, server: web.Server, answers: PollAnswers, *, silence_max_s: float) -> None:
-        super().__init__(server, answers.door.error, silence_max_s=silence_max_s)
+        super().__init__(
+            server, answers.door.error, silence_max_s=silence_max_s, buffers=answers.door.buffers
+        )
         self._answers = answers
         self._begins_request = True
         self._is_busy = False
@@ -252,6 +254,11 @@ class PollConnection(NamedErrors):
         self._poll = None
         transport = self.transport
         if transport is not None and not transport.is_closing():
+            if isinstance(outcome, bytes):
+                try:
+                    self._buffers.check(len(outcome))
+                except ThrottlingQuotaExceeded as error:
+                    outcome = error
             transport.write(self._answers.rendered(outcome))
             self._next_keepalive_close_time = self._loop.time() + self.keepalive_timeout
         self._is_busy, self._received = False, b""

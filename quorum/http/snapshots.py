@@ -1,6 +1,5 @@
 """Edge: snapshots over HTTP: list, take, download."""
 
-import asyncio
 import os
 from typing import BinaryIO, Final
 
@@ -15,7 +14,7 @@ from quorum.http.door import Door
 
 async def list_snapshots(door: Door, request: web.Request) -> web.Response:
     committed = door.controller.committed
-    offers = await asyncio.to_thread(door.keeper.offers)
+    offers = await door.downloads.run(door.keeper.offers)
     body = {
         "end_offset": committed.end_offset,
         "controller_epoch": committed.controller_epoch,
@@ -35,12 +34,12 @@ async def download_snapshot(door: Door, request: web.Request) -> web.StreamRespo
     name = request.match_info["id"]
     path = door.store.path(name)
     with door.keeper.downloading(name):
-        offer = await asyncio.to_thread(door.keeper.offer, name)
+        offer = await door.downloads.run(door.keeper.offer, name)
         etag = f'"{offer.sha256}"'
         start, end = _range(request, offer.bytes, etag)
         try:
             if start == 0:
-                await asyncio.to_thread(door.store.check, name)
+                await door.downloads.run(door.store.check, name)
             file = path.open("rb")  # keeps the bytes if another download finds damage and moves the file
         except (DamagedFile, FileNotFoundError) as error:
             raise SnapshotNotFound(f"snapshot {name} was damaged here: fetch the metadata anew") from error
@@ -59,14 +58,14 @@ async def download_snapshot(door: Door, request: web.Request) -> web.StreamRespo
             await response.prepare(request)
             # Write nothing to a HEAD: aiohttp would send it, and the connection's next answer would begin with it.
             if request.method != hdrs.METH_HEAD:
-                await _send(response, file, start, end)
+                await _send(door, response, file, start, end)
             return response
 
 
-async def _send(response: web.StreamResponse, file: BinaryIO, start: int, end: int) -> None:
-    for at in range(start, end, limits.SNAPSHOT_CHUNK_BYTES):
-        size = min(limits.SNAPSHOT_CHUNK_BYTES, end - at)
-        await response.write(await asyncio.to_thread(os.pread, file.fileno(), size, at))
+async def _send(door: Door, response: web.StreamResponse, file: BinaryIO, start: int, end: int) -> None:
+    for at in range(start, end, limits.ANSWER_PIECE_BYTES):
+        size = min(limits.ANSWER_PIECE_BYTES, end - at)
+        await response.write(await door.downloads.run(os.pread, file.fileno(), size, at))
     await response.write_eof()
 
 

@@ -1,11 +1,10 @@
 """Edge: the whole state over HTTP, now or at an earlier offset."""
 
-import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any, Final
 
 import msgpack
-from aiohttp import hdrs, web
+from aiohttp import web
 
 from metadata_log import limits
 from metadata_log.errors import OffsetInFuture
@@ -16,41 +15,50 @@ from quorum.http.door import Door
 from quorum.http.log import offset_of
 from snapshots.history import image_at
 
-PIECE_BYTES: Final = 64 * limits.KIB
-"""A state is sent in pieces of about this size."""
-
 
 async def show_state(door: Door, request: web.Request) -> web.StreamResponse:
     committed: MetadataImage = await door.read(request, lambda image: image)
     if "at" not in request.query:
         return await _send_state(door, request, committed)
     committed_log = door.committed_log
-    at = offset_of(request.query["at"], offset_at=committed_log.end_offset_at)
+    at = await offset_of(request.query["at"], offset_at=committed_log.end_offset_at)
     if at > committed.end_offset:
         raise OffsetInFuture(f"offset {at} lies beyond the high watermark {committed.end_offset}")
-    with committed_log.reading():
-        image = await asyncio.to_thread(image_at, committed_log.segments, door.store, at)
-    return await _send_state(door, request, image)
+    door.buffers.check(limits.ANSWER_PIECE_BYTES)  # before the work
+    async with door.past_states.held():
+        image = await committed_log.in_thread(image_at, committed_log.segments, door.store, at)
+        return await _send_state(door, request, image)
 
 
 async def _send_state(door: Door, request: web.Request, image: MetadataImage) -> web.StreamResponse:
-    """Answer with a whole state, piece by piece: heartbeats leave in between, and no copy of the state is held."""
-    response = web.StreamResponse(headers=door.headers())
+    """Answer with a whole state, piece by piece: no copy of it is held, and the loop encodes nothing."""
     as_msgpack = wants_msgpack(request)
-    response.content_type, response.charset = (MSGPACK, None) if as_msgpack else (JSON, "utf-8")
-    await response.prepare(request)
-    if request.method == hdrs.METH_HEAD:
-        return response
-    state, waiting = state_json(image), bytearray()
-    for piece in _msgpack_pieces(state, len(image.topics.by_id)) if as_msgpack else _json_pieces(state):
-        waiting += piece
-        if len(waiting) >= PIECE_BYTES:
-            await response.write(bytes(waiting))
-            waiting.clear()
-            await asyncio.sleep(0)
-    await response.write(bytes(waiting))
-    await response.write_eof()
-    return response
+    content_type, charset = (MSGPACK, None) if as_msgpack else (JSON, "utf-8")
+    return await door.send(
+        request, _pieces(door, image, as_msgpack=as_msgpack), content_type=content_type, charset=charset
+    )
+
+
+async def _pieces(door: Door, image: MetadataImage, *, as_msgpack: bool) -> AsyncIterator[bytes]:
+    """Yield a state's encoding in pieces, each made in a thread."""
+
+    def items() -> Iterator[bytes]:
+        state = state_json(image)  # it counts the digest
+        yield from _msgpack_pieces(state, len(image.topics.by_id)) if as_msgpack else _json_pieces(state)
+
+    remaining = items()
+    while piece := await door.reads.run(_joined, remaining):
+        yield piece
+
+
+def _joined(items: Iterator[bytes]) -> bytes:
+    """Return the next items, joined, ANSWER_PIECE_BYTES of them or a little more; nothing at the end."""
+    piece = bytearray()
+    for item in items:
+        piece += item
+        if len(piece) >= limits.ANSWER_PIECE_BYTES:
+            break
+    return bytes(piece)
 
 
 def _msgpack_pieces(body: Mapping[str, Any], items: int) -> Iterator[bytes]:

@@ -16,7 +16,7 @@ from metadata_log.wire.commands import CreateTopic, DeleteTopic
 from metadata_log.wire.shapes import INT32_MAX, Int32, Shape, TextMap, check_text_map, read_shape
 from quorum.decide.topics import TopicCreated, TopicDeleted
 from quorum.http.bodies import read_body, read_raw
-from quorum.http.door import Door, Write
+from quorum.http.door import Door, Write, items_of
 
 Replicas = Annotated[
     tuple[Annotated[BrokerId, Meta(ge=0, le=INT32_MAX)], ...], Meta(max_length=limits.LIST_ITEMS_MAX)
@@ -45,7 +45,11 @@ NO_TOPIC: Final = TopicId(bytes(16))
 
 
 async def list_topics(door: Door, request: web.Request) -> web.Response:
-    return await door.read_items(request, lambda image: rows_of(image.topics))
+    return await door.read_large(
+        request,
+        lambda image: items_of(image, rows_of(image.topics)),
+        is_large=lambda image: len(image.topics.ids) > limits.LARGE_VIEW_ITEMS,
+    )
 
 
 async def show_topic(door: Door, request: web.Request) -> web.Response:
@@ -57,7 +61,11 @@ async def show_topic(door: Door, request: web.Request) -> web.Response:
             raise UnknownTopicOrPartition(f"topic {name!r} does not exist")
         return describe_topic(image, topic)
 
-    return door.ok(request, await door.read(request, view))
+    def is_large(image: MetadataImage) -> bool:
+        topic = image.topics.named(name)
+        return topic is not None and len(topic.partitions) > limits.LARGE_VIEW_ITEMS
+
+    return await door.read_large(request, view, is_large=is_large)
 
 
 async def create_topic(door: Door, request: web.Request) -> web.Response:

@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Final, Never
+from typing import Any, Final, Never, TypeVar
 
 from metadata_log.batch import RecordBatch
 from metadata_log.codec import decode, read_header
@@ -18,6 +18,15 @@ from quorum.log.fetch_window import FetchWindow
 log = logging.getLogger(__name__)
 
 SEGMENT_SYNC_S: Final = 1.0
+POSITIONS_KEPT: Final = 1_000
+"""Of ends of cold reads: whoever read so far asks next with this position."""
+RunInThread = Callable[..., Awaitable[Any]]
+Answer = TypeVar("Answer")
+
+
+async def run_at_once(work: Callable[..., Answer], *args: object) -> Answer:
+    """Return what `work` returns: where nothing blocks, no thread is needed."""
+    return work(*args)
 
 
 class CommittedLog(AppliedListener):
@@ -27,9 +36,13 @@ class CommittedLog(AppliedListener):
     that is applied again must equal the stored one byte for byte.
     """
 
-    def __init__(self, segments: SegmentedLog) -> None:
+    def __init__(self, segments: SegmentedLog, *, read_in_thread: RunInThread = run_at_once) -> None:
+        """`read_in_thread` runs reads of segments off the loop."""
         self.segments = segments
+        self._read_in_thread = read_in_thread
         self._window = FetchWindow()
+        self._read_positions: dict[int, Position] = {}
+        """Positions where cold reads ended, by offset."""
         self.end_offset = 0
         self.unsynced_bytes = 0
         self.on_damage: Callable[[DamagedFile], None] = lambda _error: None
@@ -70,16 +83,17 @@ class CommittedLog(AppliedListener):
                     f"the snapshot at offset {image.end_offset} and the segments of this node tell different histories: "
                     f"(epoch, crc) {(image.controller_epoch, image.last_crc)} and {found}"
                 )
+        self._read_positions.clear()
         self._window.reset(image.end_offset, image.controller_epoch, image.last_crc)
         self.end_offset = image.end_offset
 
-    async def keep_syncing(self) -> Never:
+    async def keep_syncing(self, run_in_thread: RunInThread) -> Never:
         """Sync the segments once a second, until cancelled: the journal and the peers have what a crash takes."""
         while True:
             await asyncio.sleep(SEGMENT_SYNC_S)
             if self.unsynced_bytes:
                 self.unsynced_bytes = 0
-                await asyncio.to_thread(self.segments.sync)
+                await run_in_thread(self.segments.sync)
 
     # --- what is read
 
@@ -95,7 +109,7 @@ class CommittedLog(AppliedListener):
         """Return epoch and crc of the frame that ends at `offset`; None where none does, (-1, 0) at 0."""
         if offset > self.end_offset:
             return None
-        found = self._window.position_before(offset)
+        found = self._window.position_before(offset) or self._read_positions.get(offset)
         if found is not None:
             return found
         with self.reading():
@@ -118,6 +132,42 @@ class CommittedLog(AppliedListener):
         with self.reading():
             return self.segments.read(from_offset, max_bytes=max_bytes, until=until)
 
+    def is_cold(self, from_offset: int) -> bool:
+        """Answer whether the frames at an offset are to be read from segments."""
+        return from_offset < self._window.start_offset
+
+    async def read_in_thread(self, from_offset: int, *, max_bytes: int, until: int | None = None) -> bytes:
+        """Return what `read` returns, without holding the loop where frames are read from segments.
+
+        Raises:
+            LogDamaged, OffsetCompacted: as `read`.
+            ThrottlingQuotaExceeded: too many reads wait.
+        """
+        until = self.end_offset if until is None else min(until, self.end_offset)
+        if from_offset >= until:
+            return b""
+        if until == self.end_offset and not self.is_cold(from_offset):
+            return self.read(from_offset, max_bytes=max_bytes)
+        with self.reading():
+            frames: bytes
+            frames, end, position = await self._read_in_thread(self._read_cold, from_offset, max_bytes, until)
+        if position is not None:
+            if len(self._read_positions) >= POSITIONS_KEPT:
+                self._read_positions.clear()
+            self._read_positions[end] = position
+        return frames
+
+    def _read_cold(self, from_offset: int, max_bytes: int, until: int) -> tuple[bytes, int, Position | None]:
+        """Return frames, the offset after them, and the position there; in a thread."""
+        frames = self.segments.read(from_offset, max_bytes=max_bytes, until=until)
+        at, header = 0, None
+        while at < len(frames):
+            header = read_header(frames, at)
+            at += header.frame_bytes
+        if header is None:
+            return frames, from_offset, None
+        return frames, header.end_offset, Position(header.controller_epoch, header.crc)
+
     def batch_at(self, base_offset: int) -> RecordBatch | None:
         """Return the batch that begins at an offset; None where this log does not hold it, or cannot read it."""
         if not self.log_start_offset <= base_offset < self.end_offset:
@@ -128,15 +178,24 @@ class CommittedLog(AppliedListener):
             return None
         return batch if batch.base_offset == base_offset else None
 
-    def end_offset_at(self, unix_ms: int) -> int:
+    async def end_offset_at(self, unix_ms: int) -> int:
         """Return the end of the last frame not later than a time."""
-        with self.reading():
-            return self.segments.end_offset_at(unix_ms)
+        return await self.in_thread(self.segments.end_offset_at, unix_ms)
 
-    def base_offset_from(self, unix_ms: int) -> int:
+    async def base_offset_from(self, unix_ms: int) -> int:
         """Return the base of the first frame not earlier than a time."""
+        return await self.in_thread(self.segments.base_offset_from, unix_ms)
+
+    async def in_thread(self, work: Callable[..., Answer], *args: object) -> Answer:
+        """Return what work that reads segments returns, done off the loop.
+
+        Raises:
+            LogDamaged: instead of DamagedFile.
+            ThrottlingQuotaExceeded: too many reads wait.
+        """
         with self.reading():
-            return self.segments.base_offset_from(unix_ms)
+            answer: Answer = await self._read_in_thread(work, *args)
+            return answer
 
     @contextmanager
     def reading(self) -> Iterator[None]:

@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
 
 import aiohttp
 
@@ -41,6 +41,7 @@ async def complete_log(
     *,
     peers: Callable[[], Sequence[str]],
     session: Callable[[], aiohttp.ClientSession],
+    run_in_thread: Callable[..., Awaitable[Any]],
 ) -> str | None:
     """Fetch what the log lacks below `covered`, before this node goes on there; Raft has trimmed it already.
 
@@ -53,7 +54,7 @@ async def complete_log(
             async for frames, _ in fetch_pages(session(), url, begin, covered):
                 if not _append_next(segments, frames, url):
                     break  # another history than this node's
-                await asyncio.to_thread(segments.sync)
+                await run_in_thread(segments.sync)
             if segments.end_offset > begin:
                 deadline_ms = monotonic_ms() + COMPLETE_LOG_MS
                 log.warning("log_completed", extra={"from": begin, "until": segments.end_offset, "peer": url})

@@ -1,9 +1,9 @@
 """Edge: brings a snapshot that Raft needs from another controller, and loads it off the loop."""
 
-import asyncio
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from typing import Any
 
 import aiohttp
 
@@ -23,11 +23,13 @@ class SnapshotFetch:
         *,
         peers: Callable[[NodeId], Sequence[str]],
         session: Callable[[], aiohttp.ClientSession],
+        run_in_thread: Callable[..., Awaitable[Any]],
     ) -> None:
         """`peers` returns the URLs of the other controllers, that of a given one first."""
         self._store = store
         self._peers = peers
         self._session = session
+        self._run_in_thread = run_in_thread
         self._loaded: dict[str, MetadataImage] = {}
 
     async def fetch(self, snapshot_id: str, from_node: NodeId) -> None:
@@ -38,16 +40,22 @@ class SnapshotFetch:
             DamagedFile: the file here is damaged, and there is no other controller.
         """
         try:
-            image = await asyncio.to_thread(self._load, snapshot_id)
+            image = await self._run_in_thread(self._load, snapshot_id)
         except (SnapshotNotFound, DamagedFile):
             urls = self._peers(from_node)
             if not urls:
                 raise
             try:
-                await download_snapshot(self._session(), urls, snapshot_id, self._store.directory)
+                await download_snapshot(
+                    self._session(),
+                    urls,
+                    snapshot_id,
+                    self._store.directory,
+                    run_in_thread=self._run_in_thread,
+                )
             except ValueError as error:
                 raise SnapshotNotFound(str(error)) from error  # the peer named an id that is none
-            image = await asyncio.to_thread(self._load, snapshot_id)
+            image = await self._run_in_thread(self._load, snapshot_id)
             await self._hash(snapshot_id)
         self._loaded = {snapshot_id: image}
 
@@ -69,4 +77,4 @@ class SnapshotFetch:
 
     async def _hash(self, snapshot_id: str) -> None:
         with suppress(SnapshotNotFound):
-            await asyncio.to_thread(self._store.sha256, snapshot_id)
+            await self._run_in_thread(self._store.sha256, snapshot_id)

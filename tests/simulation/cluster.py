@@ -324,6 +324,7 @@ class SimulatedController(Controller):
             assert self.node.log is not None
             self.attach(self.node.log, [self.committed_log, self.keeper, self.fetches, _Watcher(self)])
             self.node.spawn(self.fetches.run)
+            self.node.spawn(self.fetches.read_cold)
             self.node.spawn(self.keeper.run)
             self.node.spawn(self.keeper.count)
             self.node.spawn(self._check_sessions)

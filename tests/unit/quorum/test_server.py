@@ -121,7 +121,13 @@ def test_a_peers_page_that_cannot_be_read_is_named_and_the_next_peer_is_asked(
             with ExitStack() as stack:
                 node = _Node(settings, load_meta(tmp_path), stack, RecentWarnings())
                 covered = read_header(FRAMES[-1]).end_offset
-                await complete_log(node.segments, covered, peers=node.peers.urls, session=node._http)
+                await complete_log(
+                    node.segments,
+                    covered,
+                    peers=node.peers.urls,
+                    session=node._http,
+                    run_in_thread=asyncio.to_thread,
+                )
                 await node._http().close()
                 assert [frame for _, frame in node.segments.frames(0)] == FRAMES
         told = [vars(record)["reason"] for record in caplog.records if record.msg == "peer_log_unreadable"]

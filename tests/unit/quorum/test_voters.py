@@ -24,7 +24,9 @@ from metadata_log.errors import (
 )
 from metadata_log.ids import NodeId, Uuid, uuid_text
 from metadata_log.log.segmented_log import SegmentedLog
+from metadata_log.node.answer_buffers import AnswerBuffers
 from metadata_log.node.recent_warnings import RecentWarnings
+from metadata_log.node.threads import Slots, Threads
 from metadata_log.wire.commands import AddVoter, RemoveVoter
 from quorum.controller import Controller, Written
 from quorum.decide.quorum import identities
@@ -400,6 +402,10 @@ class Desk:
             keeper=keeper,
             store=store,
             status=self.status,
+            reads=Threads("reads", threads=1, unfinished_max=8),
+            downloads=Threads("downloads", threads=1),
+            past_states=Slots("past states", held_max=1, waiting_max=8),
+            buffers=AnswerBuffers(),
             now_ms=lambda: lab.now_ms,
             on_fault=self.faults.append,
         )

@@ -83,7 +83,9 @@ def downloaded(directory: Path, *servers: Server | str | None) -> Path:
             urls.append(f"http://127.0.0.1:{runner.addresses[0][1]}")
         try:
             async with aiohttp.ClientSession() as session:
-                return await download_snapshot(session, urls, ID, directory, chunk_bytes=CHUNK)
+                return await download_snapshot(
+                    session, urls, ID, directory, run_in_thread=asyncio.to_thread, chunk_bytes=CHUNK
+                )
         finally:
             for runner in runners:
                 await runner.cleanup()
@@ -178,7 +180,8 @@ def test_who_is_cancelled_while_it_is_checked_leaves_no_thread_behind(
         return hashlib.sha256(content).hexdigest()
 
     async def story() -> None:
-        attempt = asyncio.ensure_future(download_snapshot(None, ["a"], ID, directory))  # type: ignore[arg-type]
+        downloading = download_snapshot(None, ["a"], ID, directory, run_in_thread=asyncio.to_thread)  # type: ignore[arg-type]
+        attempt = asyncio.ensure_future(downloading)
         await asyncio.to_thread(reads.acquire)
         attempt.cancel()
         with pytest.raises(asyncio.CancelledError):

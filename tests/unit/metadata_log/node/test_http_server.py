@@ -12,6 +12,7 @@ from aiohttp import web
 from metadata_log import limits
 from metadata_log.errors import CannotListen, MetadataError
 from metadata_log.limits import KIB, MIB
+from metadata_log.node.answer_buffers import AnswerBuffers
 from metadata_log.node.http_answers import status_of
 from metadata_log.node.http_server import NamedErrors, listen
 
@@ -35,7 +36,9 @@ async def asked(
     server = runner.server
     assert server is not None
     listener = await asyncio.get_running_loop().create_server(
-        lambda: NamedErrors(server, answer, silence_max_s=silence_max_s), "127.0.0.1", 0
+        lambda: NamedErrors(server, answer, silence_max_s=silence_max_s, buffers=AnswerBuffers()),
+        "127.0.0.1",
+        0,
     )
     reader, writer = await asyncio.open_connection(*listener.sockets[0].getsockname())
     writer.write(sent)
@@ -55,7 +58,7 @@ def test_connections_beyond_the_bound_are_refused_and_logged(
         app = web.Application()
         runner = web.AppRunner(app)
         await runner.setup()
-        listener = await listen(runner, answer, ("127.0.0.1", 0))
+        listener = await listen(runner, answer, ("127.0.0.1", 0), buffers=AnswerBuffers())
         address = listener.sockets[0].getsockname()
         _, first = await asyncio.open_connection(*address)
         for _ in range(3):
@@ -79,7 +82,7 @@ def test_connections_that_come_at_once_wait_for_the_loop() -> None:
     async def story() -> None:
         runner = web.AppRunner(web.Application())
         await runner.setup()
-        listener = await listen(runner, answer, ("127.0.0.1", 0))
+        listener = await listen(runner, answer, ("127.0.0.1", 0), buffers=AnswerBuffers())
         address = listener.sockets[0].getsockname()
         count = 4 * limits.HTTP_ACCEPTS_PER_TURN
         connections = [socket.create_connection(address, timeout=0.9) for _ in range(count)]
@@ -101,7 +104,7 @@ def test_a_host_that_nobody_knows_is_named() -> None:
         runner = web.AppRunner(web.Application())
         await runner.setup()
         try:
-            await listen(runner, answer, ("nosuchhost.invalid", 0))
+            await listen(runner, answer, ("nosuchhost.invalid", 0), buffers=AnswerBuffers())
         finally:
             await runner.cleanup()
 

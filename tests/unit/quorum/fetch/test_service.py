@@ -100,6 +100,7 @@ def run(directory: Path, story: Callable[[FetchLab], Awaitable[None]]) -> None:
         lab = FetchLab(directory)
         async with asyncio.TaskGroup() as group:
             lab.running = [group.create_task(service.run()) for service in lab.services.values()]
+            lab.running += [group.create_task(service.read_cold()) for service in lab.services.values()]
             await story(lab)
             for task in lab.running:
                 task.cancel()
@@ -527,5 +528,56 @@ def test_no_poll_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s
                 assert isinstance(outcome, NotController | asyncio.CancelledError)
         assert any(isinstance(outcome, bytes) for outcome in outcomes)
         assert (lab.services[1].parked, lab.services[1].under_way) == (0, [])
+
+    run(tmp_path, story)
+
+
+def test_frames_in_segments_only_are_read_off_the_loop_and_nobody_waits_for_them(tmp_path: Path) -> None:
+    async def story(lab: FetchLab) -> None:
+        controller = lab.lead(1)
+        epoch = await online(lab, controller, 11)
+        await lab.write(controller, setting("1"))
+        log, gate = lab.logs[1], asyncio.Event()
+        image = controller.committed
+        log._window.reset(image.end_offset, image.controller_epoch, image.last_crc)
+
+        async def read_in_thread(work: Callable[..., Any], *args: object) -> Any:
+            await gate.wait()
+            return work(*args)
+
+        log._read_in_thread = read_in_thread
+        at_start = replace(fetch_of(-1, -1, applied=0), last_epoch=-1)
+        cold = lab.fetch(1, at_start)
+        parked = lab.fetch(1, lab.at_end(controller, 11, epoch))
+        await spin()
+        await lab.write(controller, setting("2"))
+        assert header(await parked)["kind"] == "DELTA"
+        assert not cold.done()
+        gate.set()
+        body = await cold
+        assert header(body)["high_watermark"] == controller.committed.end_offset
+        assert body.endswith(log.read(0, max_bytes=FETCH_BYTES_MAX, until=image.end_offset))
+
+    run(tmp_path, story)
+
+
+def test_a_controller_that_is_deposed_while_frames_are_read_refuses_the_poll(tmp_path: Path) -> None:
+    async def story(lab: FetchLab) -> None:
+        controller = lab.lead(1)
+        await lab.write(controller, setting("1"))
+        log, gate, image = lab.logs[1], asyncio.Event(), controller.committed
+        log._window.reset(image.end_offset, image.controller_epoch, image.last_crc)
+
+        async def read_in_thread(work: Callable[..., Any], *args: object) -> Any:
+            await gate.wait()
+            return work(*args)
+
+        log._read_in_thread = read_in_thread
+        cold = lab.fetch(1, replace(fetch_of(-1, -1, applied=0), last_epoch=-1))
+        await spin()
+        controller.resign()
+        gate.set()
+        with pytest.raises(NotController):
+            await cold
 
     run(tmp_path, story)

@@ -13,11 +13,10 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
+from metadata_log import limits
 from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.image.views import state_json
 from metadata_log.node.http_answers import MSGPACK
-from quorum.http import log as log_subject
-from quorum.http import state as state_subject
 from quorum.http.app import application
 from quorum.http.bodies import NDJSON
 from quorum.http.door import Door
@@ -83,11 +82,11 @@ def test_behind_lines_that_were_sent_the_error_is_the_last_and_the_answer_is_cut
         assert [record["offset"] for record in records] == list(range(END))
         assert (error["error"], error["message"][: len(REASON)]) == ("KAFKA_STORAGE_ERROR", REASON)
 
-    monkeypatch.setattr(log_subject, "LOG_BYTES_DEFAULT", 1)  # a page holds one batch
+    monkeypatch.setattr(limits, "ANSWER_PIECE_BYTES", 1)  # a page holds one batch
     beside_a_log_of_another_release(tmp_path, story)
 
 
-@pytest.mark.parametrize("piece_bytes", [1, state_subject.PIECE_BYTES])
+@pytest.mark.parametrize("piece_bytes", [1, limits.ANSWER_PIECE_BYTES])
 def test_a_state_in_pieces_is_the_whole_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece_bytes: int
 ) -> None:
@@ -108,7 +107,7 @@ def test_a_state_in_pieces_is_the_whole_state(
             assert packed.headers["Content-Type"] == MSGPACK
             assert await packed.read() == msgpack.packb(whole)
 
-    monkeypatch.setattr(state_subject, "PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr(limits, "ANSWER_PIECE_BYTES", piece_bytes)
     run(main)
 
 
@@ -133,6 +132,47 @@ def test_a_head_is_answered_without_a_body_and_its_connection_goes_on(tmp_path: 
             writer.close()
 
     beside_a_log_of_another_release(tmp_path, story)
+
+
+def test_frames_in_pieces_are_whole_and_stay_within_the_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frames = [step.frame for step in HISTORY]
+
+    async def story(client: Client) -> None:
+        for count in (1, 2, 7, len(frames)):
+            wanted = b"".join(frames[:count])
+            for spare in (0, len(frames[count]) - 1 if count < len(frames) else 99):
+                path = f"/v1/log?consistency=stale&until={END}&max_bytes={len(wanted) + spare}"
+                assert await (await client.get(path)).read() == wanted
+        assert await (await client.get("/v1/log?consistency=stale&max_bytes=1")).read() == frames[0]
+
+    monkeypatch.setattr(limits, "ANSWER_PIECE_BYTES", 500)
+    beside_a_log_of_another_release(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/log", f"/v1/log?from=0&until={END}", f"/v1/state?at={END}", "/v1/state"]
+)
+def test_reads_beyond_the_bound_are_refused_and_health_checks_are_not(tmp_path: Path, path: str) -> None:
+    async def main(lab: Lab) -> None:
+        desk = Desk(lab, tmp_path)
+        log = desk.door.committed_log
+        for step in HISTORY:
+            log.on_applied(step.batch, step.frame, step.image, Delta())
+        lab.controllers[1].committed = HISTORY[-1].image
+        stale = f"{path}{'&' if '?' in path else '?'}consistency=stale"
+        async with TestClient(TestServer(application(desk.door))) as client:
+            assert (await client.get(stale)).status == 200
+            holder = object()
+            desk.door.buffers.hold(holder, limits.ANSWERS_UNSENT_BYTES_MAX)
+            refused = await client.get(stale)
+            assert (refused.status, (await refused.json())["error"]) == (429, "THROTTLING_QUOTA_EXCEEDED")
+            assert (await client.get("/healthz")).status == 200
+            desk.door.buffers.hold(holder, 0)
+            assert (await client.get(stale)).status == 200
+
+    run(main)
 
 
 def returning(image: MetadataImage) -> Callable[..., Awaitable[MetadataImage]]:

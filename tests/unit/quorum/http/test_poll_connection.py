@@ -120,7 +120,11 @@ def at_a_door(
         runner = web.AppRunner(application(desk.door), shutdown_timeout=1.0)
         await runner.setup()
         listener = await listen(
-            runner, desk.door.error, ("127.0.0.1", 0), connection_of=poll_connections(desk.door)
+            runner,
+            desk.door.error,
+            ("127.0.0.1", 0),
+            buffers=desk.door.buffers,
+            connection_of=poll_connections(desk.door),
         )
         door = Door(lab, desk, runner, listener.sockets[0].getsockname())
         read = web.RequestHandler.data_received
@@ -132,9 +136,13 @@ def at_a_door(
 
         monkeypatch.setattr(web.RequestHandler, "data_received", data_received)
         async with asyncio.TaskGroup() as group:
-            running = group.create_task(desk.door.fetches.run())
+            running = [
+                group.create_task(desk.door.fetches.run()),
+                group.create_task(desk.door.fetches.read_cold()),
+            ]
             await story(door)
-            running.cancel()
+            for task in running:
+                task.cancel()
         listener.close()
         await runner.cleanup()
         assert desk.faults == []

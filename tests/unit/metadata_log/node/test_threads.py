@@ -1,0 +1,85 @@
+"""Edge: work in threads is bounded, and one kind of work does not wait for another."""
+
+import ast
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from metadata_log.errors import ThrottlingQuotaExceeded
+from metadata_log.node.threads import Slots, Threads
+
+ROOT = Path(__file__).parents[4]
+
+
+def test_work_beyond_the_bound_is_refused_and_other_pools_go_on() -> None:
+    async def story() -> None:
+        reads, files = Threads("reads", threads=1, unfinished_max=2), Threads("files", threads=1)
+        gate = threading.Event()
+        running = [asyncio.ensure_future(reads.run(gate.wait)) for _ in range(2)]
+        await asyncio.sleep(0)
+        with pytest.raises(ThrottlingQuotaExceeded, match="as many reads as this node bears"):
+            await reads.run(gate.wait)
+        assert await files.run(lambda: "synced") == "synced"
+        gate.set()
+        assert await asyncio.gather(*running) == [True, True]
+        assert await reads.run(lambda: "read") == "read"
+        await reads.shut_down()
+        await files.shut_down()
+
+    asyncio.run(story())
+
+
+def test_work_whose_caller_left_before_it_began_is_not_done_and_leaves_its_place() -> None:
+    async def story() -> None:
+        reads = Threads("reads", threads=1, unfinished_max=2)
+        done: list[str] = []
+        gate = threading.Event()
+        first = asyncio.ensure_future(reads.run(gate.wait))
+        second = asyncio.ensure_future(reads.run(done.append, "second"))
+        await asyncio.sleep(0)
+        second.cancel()
+        await asyncio.sleep(0)
+        third = asyncio.ensure_future(reads.run(done.append, "third"))
+        await asyncio.sleep(0)
+        gate.set()
+        await asyncio.gather(first, third)
+        assert done == ["third"]
+        await reads.shut_down()
+
+    asyncio.run(story())
+
+
+def test_slots_bound_who_holds_and_who_waits() -> None:
+    async def story() -> None:
+        slots = Slots("past states", held_max=1, waiting_max=1)
+        held: list[int] = []
+
+        async def hold(number: int) -> None:
+            async with slots.held():
+                held.append(number)
+                await asyncio.sleep(0.01)
+
+        async with slots.held():
+            waiting = asyncio.ensure_future(hold(1))
+            await asyncio.sleep(0)
+            with pytest.raises(ThrottlingQuotaExceeded, match="1 requests wait for past states"):
+                await hold(2)
+        await waiting
+        await hold(3)
+        assert held == [1, 3]
+
+    asyncio.run(story())
+
+
+def test_nothing_uses_the_default_executor_which_looks_up_names() -> None:
+    for room in ("metadata_log", "snapshots", "quorum", "broker_agent"):
+        for path in sorted((ROOT / room).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                    continue
+                first = node.args[0] if node.args else None
+                in_default = isinstance(first, ast.Constant) and first.value is None
+                assert node.func.attr != "to_thread", f"{path}:{node.lineno}"
+                assert node.func.attr != "run_in_executor" or not in_default, f"{path}:{node.lineno}"
