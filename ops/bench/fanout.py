@@ -4,13 +4,13 @@ import argparse
 import asyncio
 import tempfile
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from metadata_log.limits import SESSION_TIMEOUT_MS
+from ops.bench.healthz import healthz_times
 from ops.bench.measure import BenchmarkFailed, NotAcknowledged, figures, report
 from ops.bench.our_peer import OurPeer, our_peer
 from ops.bench.poller_processes import PollerProcesses, cpu_of, poller_processes, write_setting
@@ -23,7 +23,6 @@ WRITES: Final = 20
 REST_S: Final = 10.0
 BETWEEN_WRITES_S: Final = 1.0
 """Polls that were answered come back within this time, and wait again."""
-PROBE_EVERY_S: Final = 0.005
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,7 +49,7 @@ async def fanout(
     with tempfile.TemporaryDirectory(prefix="metaquorum-bench-", dir=DIRECTORY) as scratch:
         async with our_peer(Path(scratch) / "ours", adjust=_with_usual_sessions) as peer:
             leader = await peer.leader()
-            async with _stalls(leader) as stalls, poller_processes(peer, polls, processes) as clients:
+            async with healthz_times(leader) as stalls, poller_processes(peer, polls, processes) as clients:
                 idle = await _cpu_s(peer, leader, seconds=rest_s) / rest_s
                 clients.begin(leader)
                 await clients.reach(await write_setting(peer, leader))
@@ -141,38 +140,3 @@ async def _cpu_s(peer: OurPeer, leader: str, *, seconds: float) -> float:
     before = cpu_of(pid)
     await asyncio.sleep(seconds)
     return cpu_of(pid) - before
-
-
-# --- stalls
-
-
-@asynccontextmanager
-async def _stalls(leader: str) -> AsyncIterator[list[float]]:
-    """Fill the list yielded with what each `HEAD /healthz` took, in ms: no turn of the leader's loop was longer."""
-    host, port = leader.removeprefix("http://").split(":")
-    taken: list[float] = []
-
-    async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while True:
-            began = time.monotonic()
-            writer.write(b"HEAD /healthz HTTP/1.1\r\nHost: bench\r\n\r\n")
-            await reader.readuntil(b"\r\n\r\n")
-            taken.append((time.monotonic() - began) * 1000)
-            await asyncio.sleep(PROBE_EVERY_S)
-
-    async def ask_on() -> None:
-        while True:
-            with suppress(OSError, asyncio.IncompleteReadError):
-                reader, writer = await asyncio.open_connection(host, int(port))
-                try:
-                    await ask(reader, writer)
-                finally:
-                    writer.close()
-            await asyncio.sleep(0.1)
-
-    async with asyncio.TaskGroup() as group:
-        asking = group.create_task(ask_on())
-        try:
-            yield taken
-        finally:
-            asking.cancel()

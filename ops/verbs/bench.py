@@ -29,6 +29,7 @@ def add_parsers(noun: Noun) -> None:
         ("broker-start", "From opening a broker's cache of 100,000 partitions to a current image.", False),
         ("fanout", "How soon every one of many parked polls is answered with a write.", False),
         ("storm", "How soon all parked polls are answered again when their controller is killed.", False),
+        ("read-storm", "What readers of the cold log and of past states cost those who write.", False),
         ("scale", "What a cluster of many partitions costs, beside one of 10,000.", False),
         ("replay-digest", "The state digest of a log of 1M records in Spark, in a warm session.", False),
     ):
@@ -69,6 +70,20 @@ def add_parsers(noun: Noun) -> None:
                 ("--writes", 10_000, 20, "writes, each once all polls have the one before")
                 if name == "fanout"
                 else ("--rounds", 1_000, 5, "kills of the controller that leads"),
+            ):
+                measured.add_argument(
+                    flag,
+                    type=from_to(1, most),
+                    default=default,
+                    metavar="N",
+                    help=f"{what}; default: {default}",
+                )
+        if name == "read-storm":
+            for flag, most, default, what in (
+                ("--readers", 10_000, 40, "that read, one request after the other"),
+                ("--writers", 10_000, 64, "that write meanwhile"),
+                ("--seconds", 36_000, 20, "of writing without readers, and again with them"),
+                ("--partitions", 1_000_000, 50_000, "of the cluster whose log is read"),
             ):
                 measured.add_argument(
                     flag,

@@ -12,6 +12,7 @@ from ops.bench.commit import commit
 from ops.bench.failover import failover
 from ops.bench.fanout import fanout
 from ops.bench.handover import handover
+from ops.bench.read_storm import read_storm
 from ops.bench.scale import SMALL, scale
 from ops.bench.steady import steady
 from ops.bench.storm import storm
@@ -74,6 +75,12 @@ def test_fanout() -> None:
 def test_storm() -> None:
     answer = asyncio.run(storm(polls=20, processes=1, rounds=1))
     check_shape(answer, name="storm", peers=[], prefixes=("last_delivered_", "first_write_"))
+
+
+def test_read_storm() -> None:
+    ours = asyncio.run(read_storm(readers=4, writers=4, seconds=1.0, partitions=1_000))["ours"]
+    assert ours["read"] > 0
+    assert ours["healthz_p99"] > 0
 
 
 def test_scale() -> None:

@@ -35,6 +35,7 @@ VERBS = {
     *("bench blackhole", "bench handover", "bench steady"),
     *("bench commit", "bench failover", "bench broker-loss", "bench broker-start", "bench fanout"),
     "bench replay-digest",
+    "bench read-storm",
     "bench scale",
     "bench storm",
 }
