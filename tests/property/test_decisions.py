@@ -2,7 +2,7 @@
 
 import random
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from metadata_log.ids import BrokerId
@@ -65,6 +65,9 @@ def grow_an_isr(world: World, rng: random.Random) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**32), records_max=st.sampled_from((2, 3, 10_000)))
+@example(
+    seed=433, records_max=3
+)  # a removal begins, and another broker's return would elect the broker that leaves
 def test_any_sequence_keeps_the_invariants(seed: int, records_max: int) -> None:
     rng = random.Random(seed)
     world = World(seed=seed, records_max=records_max)

@@ -27,6 +27,7 @@ from metadata_log.records.registry import Record, type_name
 from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
 from metadata_log.wire.commands import (
     AlterConfigs,
+    BrokerHeartbeat,
     Command,
     CreateTopic,
     DeleteTopic,
@@ -138,21 +139,28 @@ class World:
                 self._topic_names[record.topic_id] = record.name
         self.image = apply(self.image, batch).image
 
-    def context(self, *, ineligible: frozenset[BrokerId] = NOBODY) -> DecideContext:
+    def context(
+        self, *, ineligible: frozenset[BrokerId] = NOBODY, own: BrokerId | None = None
+    ) -> DecideContext:
+        """Return what a decision rests on. As in the controller, brokers that a walk takes out of service are ineligible.
+
+        `own` is the broker that the decision is about.
+        """
         return DecideContext(
             image=self.image,
             sessions=self.sessions,
             now_ms=self.now_ms,
             rng=self.rng,
             cluster_id=CLUSTER_ID,
-            ineligible=ineligible,
+            ineligible=ineligible | (self.sessions.walking_out() - {own}),
             records_max=self.records_max,
             is_turn_over=lambda: self.turns_are_short,
         )
 
     def decide(self, command: Command) -> Decision:
         """Decide a command and carry out what it leads to."""
-        decision = decide(self.context(), command)
+        own = command.broker_id if isinstance(command, BrokerHeartbeat) else None
+        decision = decide(self.context(own=own), command)
         self.carry_out(decision)
         return decision
 
@@ -194,7 +202,9 @@ class World:
         while not parts or parts[-1].more:
             ineligible = frozenset({BrokerId(broker_id)}) if parts else frozenset()
             decision = fence(
-                self.context(ineligible=ineligible), broker_id=BrokerId(broker_id), broker_epoch=broker_epoch
+                self.context(ineligible=ineligible, own=BrokerId(broker_id)),
+                broker_id=BrokerId(broker_id),
+                broker_epoch=broker_epoch,
             )
             self.carry_out(decision)
             parts.append(decision)
