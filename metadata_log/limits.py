@@ -109,6 +109,9 @@ the others at once, and a connection beyond the backlog is only tried again afte
 FILES_RESERVED: Final = 512
 """Open files kept free of HTTP's clients: journal, segments, snapshots, links to other nodes, and
 HTTP_ACCEPTS_PER_TURN."""
+HTTP_SEND_BUFFER_BYTES: Final = 128 * KIB
+"""Of unread bytes of one connection in the kernel, which counts about twice as many. By itself it lets each grow to 4 MiB,
+beside every bound of ours. Filling that for 200 clients at once holds the loop for about a second."""
 FETCH_BYTES_DEFAULT: Final = 1 * MIB
 FETCH_BYTES_MAX: Final = 8 * MIB
 PARKED_OBSERVERS_MAX: Final = 10_000

@@ -79,6 +79,7 @@ class NamedErrors(web.RequestHandler):
         silence_max_ms = int(self.keepalive_timeout * 1000)
         connection = transport.get_extra_info("socket")
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, silence_max_ms)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.HTTP_SEND_BUFFER_BYTES)
         super().connection_made(transport)
 
     async def finish_response(

@@ -220,6 +220,26 @@ def test_what_is_left_of_an_answer_holds_no_connection() -> None:
     asyncio.run(scenario())
 
 
+def test_the_kernel_holds_little_for_a_client_that_does_not_read() -> None:
+    """Goal: what is not read is counted where it can be refused. Method: fill the kernel's buffer, and ask for its size."""
+    held: list[int] = []
+
+    async def never_done(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        request.transport.write(LARGE)
+        connection = request.transport.get_extra_info("socket")
+        held.append(connection.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF))
+        raise ConnectionResetError
+
+    async def scenario() -> None:
+        async with asked(ASK, never_done, silence_max_s=0.5):
+            while not held:
+                await asyncio.sleep(0.01)
+
+    asyncio.run(scenario())
+    assert held[0] <= 2 * limits.HTTP_SEND_BUFFER_BYTES  # Linux counts its own share, too
+
+
 def test_a_slow_reader_gets_a_large_answer_whole() -> None:
     """It takes several times as long as a connection may be silent."""
 
