@@ -231,6 +231,7 @@ class _Node:
             committed_log=self.committed_log,
             newest_snapshot=self.keeper.newest,
             now_ms=_now_ms,
+            refusal=self.answer_buffers.refusal,
         )
 
     def _join_raft(self, member: Member, disk: OsDisk, stack: ExitStack) -> None:

@@ -25,17 +25,27 @@ class AnswerBuffers:
         if size:
             self._held[holder] = size
 
+    def refusal(self, size: int) -> ThrottlingQuotaExceeded | None:
+        """Return why an answer of this size may not be made: it is large, and clients have not read what they asked for.
+
+        An exception that is raised and kept would hold the answer, by its traceback, until the next collection.
+        """
+        if size <= limits.SMALL_ANSWER_BYTES or self.bytes_total + size <= self._bytes_max:
+            return None
+        return ThrottlingQuotaExceeded(
+            f"clients have not read {self.bytes_total} bytes of their answers yet, and this node holds at most "
+            f"{self._bytes_max}: ask again shortly, or another controller"
+        )
+
     def check(self, size: int) -> None:
         """Check that an answer of this size may be made.
 
         Raises:
-            ThrottlingQuotaExceeded: the answer is large, and clients have not read what they asked for before.
+            ThrottlingQuotaExceeded: as `refusal`.
         """
-        if size > limits.SMALL_ANSWER_BYTES and self.bytes_total + size > self._bytes_max:
-            raise ThrottlingQuotaExceeded(
-                f"clients have not read {self.bytes_total} bytes of their answers yet, and this node holds at most "
-                f"{self._bytes_max}: ask again shortly, or another controller"
-            )
+        refused = self.refusal(size)
+        if refused is not None:
+            raise refused
 
     @contextmanager
     def holding(self, size: int) -> Iterator[None]:

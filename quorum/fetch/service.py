@@ -56,12 +56,15 @@ class FetchService(AppliedListener):
         committed_log: CommittedLog,
         newest_snapshot: Callable[[], SnapshotOffer | None],
         now_ms: Callable[[], int],
+        refusal: Callable[[int], MetadataError | None] = lambda _size: None,
     ) -> None:
+        """`refusal` returns why an answer of so many bytes may not be made now."""
         self._settings = settings
         self._controller = controller
         self._log = committed_log
         self._newest_snapshot = newest_snapshot
         self._now_ms = now_ms
+        self._refusal = refusal
         self._waiting = WaitingPolls(now_ms=now_ms, on_deadline=self._have_news)
         self._unproved: list[Poll] = []
         self._has_unproved = asyncio.Event()
@@ -321,6 +324,10 @@ class FetchService(AppliedListener):
         while True:
             poll, from_offset = await self._cold.get()
             if poll.is_over:
+                continue
+            refused = self._refusal(poll.request.bytes_wanted)
+            if refused is not None:
+                self._finish(poll, refused)
                 continue
             try:
                 frames = await self._log.read_in_thread(from_offset, max_bytes=poll.request.bytes_wanted)

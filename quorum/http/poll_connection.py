@@ -16,7 +16,7 @@ from aiohttp import web
 from aiohttp.helpers import rfc822_formatted_time
 from aiohttp.http import SERVER_SOFTWARE
 
-from metadata_log.errors import Fault, MetadataError, NotController, ThrottlingQuotaExceeded
+from metadata_log.errors import Fault, MetadataError, NotController
 from metadata_log.limits import HTTP_BODY_TIMEOUT_MS
 from metadata_log.node.http_answers import MSGPACK, packed
 from metadata_log.node.http_server import NamedErrors
@@ -254,12 +254,8 @@ class PollConnection(NamedErrors):
         self._poll = None
         transport = self.transport
         if transport is not None and not transport.is_closing():
-            if isinstance(outcome, bytes):
-                try:
-                    self._buffers.check(len(outcome))
-                except ThrottlingQuotaExceeded as error:
-                    outcome = error
-            transport.write(self._answers.rendered(outcome))
+            refused = self._buffers.refusal(len(outcome)) if isinstance(outcome, bytes) else None
+            transport.write(self._answers.rendered(refused or outcome))
             self._next_keepalive_close_time = self._loop.time() + self.keepalive_timeout
         self._is_busy, self._received = False, b""
         if self._over is not None and not self._over.done():

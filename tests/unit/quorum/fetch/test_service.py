@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from metadata_log import limits
-from metadata_log.errors import NotController
+from metadata_log.errors import NotController, ThrottlingQuotaExceeded
 from metadata_log.ids import BrokerId, NodeId
 from metadata_log.limits import FETCH_BYTES_MAX
 from metadata_log.log.segmented_log import SegmentedLog
@@ -579,5 +579,30 @@ def test_a_controller_that_is_deposed_while_frames_are_read_refuses_the_poll(tmp
         gate.set()
         with pytest.raises(NotController):
             await cold
+
+    run(tmp_path, story)
+
+
+def test_frames_in_segments_are_not_read_for_an_answer_that_would_be_refused(tmp_path: Path) -> None:
+    async def story(lab: FetchLab) -> None:
+        controller = lab.lead(1)
+        await lab.write(controller, setting("1"))
+        log, image, reads = lab.logs[1], controller.committed, 0
+        log._window.reset(image.end_offset, image.controller_epoch, image.last_crc)
+
+        async def read_in_thread(work: Callable[..., Any], *args: object) -> Any:
+            nonlocal reads
+            reads += 1
+            return work(*args)
+
+        log._read_in_thread = read_in_thread
+        poll = replace(fetch_of(-1, -1, applied=0), last_epoch=-1)
+        lab.services[1]._refusal = lambda _size: ThrottlingQuotaExceeded("too much is unread")
+        with pytest.raises(ThrottlingQuotaExceeded):
+            await lab.fetch(1, poll)
+        assert reads == 0
+        lab.services[1]._refusal = lambda _size: None
+        assert header(await lab.fetch(1, poll))["kind"] == "DELTA"
+        assert reads == 1
 
     run(tmp_path, story)

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from broker_agent.controller_client import ControllerClient
 from broker_agent.session import Call, Fetched
+from metadata_log import limits
 from metadata_log.ids import NodeId
 from metadata_log.limits import FETCH_BYTES_MAX
 from metadata_log.node.http_server import listen
@@ -239,6 +240,22 @@ def test_refusals_look_the_same_whoever_writes_them(tmp_path: Path, monkeypatch:
             assert at_arrival == [answers[0]] * 3
             assert len(door.passed_on) == 1, "a controller that is not active answers here"
             assert door.controller.metrics.fetches._value.get() == counted + 3
+
+    at_a_door(tmp_path, monkeypatch, story)
+
+
+def test_a_large_answer_is_refused_while_too_much_is_unread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(door: Door) -> None:
+        monkeypatch.setattr(limits, "SMALL_ANSWER_BYTES", 0)
+        poll = replace(door.at_end(), max_wait_ms=0)
+        async with door.client() as lean, door.client() as plain:
+            for unread, status in ((limits.ANSWERS_UNSENT_BYTES_MAX, 429), (0, 200)):
+                door.desk.door.buffers.hold(door, unread)
+                lean.send(poll)
+                plain.send(poll, extra="X-Anything: 1\r\n")
+                assert [(await lean.answer()).status, (await plain.answer()).status] == [status, status]
 
     at_a_door(tmp_path, monkeypatch, story)
 
