@@ -27,8 +27,8 @@ from quorum.http.door import Door
 
 PATH: Final = "/v1/metadata/fetch"
 _POLL_LINE: Final = f"POST {PATH} HTTP/1.1".encode()
-_REQUEST_LINE: Final = re.compile(rb"[A-Z]+ /[!-~]* HTTP/1\.1")
-_HEADER: Final = re.compile(rb"([A-Za-z-]+): ?([ -~]*)")
+_HEAD: Final = re.compile(rb"([A-Z]+ /[!-~]* HTTP/1\.1)((?:\r\n[A-Za-z-]+: ?[ -~]*)*)\r\n\r\n")
+_FRAMED_OTHERWISE: Final = {b"transfer-encoding", b"upgrade", b"expect", b"connection"}
 _PLAIN_HEADERS: Final = {
     b"host",
     b"content-type",
@@ -59,22 +59,18 @@ class Head:
 
 def read_head(head: bytes) -> Head | None:
     """Return what a head says, up to its empty line; None unless its form is plain and its body's length is certain."""
-    if (
-        len(head) > HEAD_BYTES_MAX
-        or head.count(b"\r\n") != head.count(b"\n")
-        or head.count(b"\r") != head.count(b"\n")
-    ):
+    matched = _HEAD.fullmatch(head) if len(head) <= HEAD_BYTES_MAX else None
+    if matched is None:
         return None
-    line, *lines = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
+    line, lines = matched[1], matched[2].split(b"\r\n")[1:]
     headers: dict[bytes, bytes] = {}
     for each in lines:
-        matched = _HEADER.fullmatch(each)
-        if matched is None or matched[1].lower() in headers:
-            return None
-        headers[matched[1].lower()] = matched[2].strip()
+        name, _, value = each.partition(b":")
+        headers[name.lower()] = value.strip()
     length = headers.get(b"content-length", b"0")
-    framed_otherwise = headers.keys() & {b"transfer-encoding", b"upgrade", b"expect", b"connection"}
-    if framed_otherwise or not _REQUEST_LINE.fullmatch(line) or not (length.isdigit() and len(length) < 8):
+    if len(headers) < len(lines) or not headers.keys().isdisjoint(_FRAMED_OTHERWISE):
+        return None
+    if not (length.isdigit() and len(length) < 8):
         return None
     is_poll = (
         line == _POLL_LINE
@@ -87,12 +83,12 @@ def read_head(head: bytes) -> Head | None:
 
 
 class PollAnswers:
-    """What the connections of one controller share: heads and polls that were read, answers that were rendered."""
+    """What the connections of one controller share: polls and their heads that were read, answers that were rendered."""
 
     def __init__(self, door: Door) -> None:
         self.door = door
         self.fetches = door.fetches
-        self._heads: dict[bytes, Head | None] = {}
+        self._heads: dict[bytes, Head] = {}
         self._requests: dict[bytes, FetchRequest] = {}
         self._rendered: dict[bytes, bytes] = {}
         """Responses by their bodies, as long as `_rendered_at` holds."""
@@ -102,9 +98,11 @@ class PollAnswers:
         try:
             return self._heads[head]
         except KeyError:
-            if len(self._heads) >= HEADS_KEPT:
-                self._heads.clear()
-            read = self._heads[head] = read_head(head)
+            read = read_head(head)
+            if read is not None and read.is_poll:  # that of a write has an id, and is not sent again
+                if len(self._heads) >= HEADS_KEPT:
+                    self._heads.clear()
+                self._heads[head] = read
             return read
 
     def request(self, body: bytes) -> FetchRequest:
