@@ -1,49 +1,112 @@
-"""Edge: `bench commit`: how long a durable write takes, alone and under load, beside peers."""
+"""Edge: `bench commit`: what a durable write takes: time, rate and processor time, from one client to many, beside peers.
+
+All systems are written to by one lean client process over HTTP; ours also with many commands in one request.
+"""
 
 import argparse
 import asyncio
-from collections.abc import Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
 
 from ops.bench import systems
-from ops.bench.measure import Run, figures, load, report, sequential
+from ops.bench.lean_client import cpu_us, lean_load
+from ops.bench.measure import Peer, Run, figures, report
+from ops.bench.our_peer import OurPeer
 from ops.bench.probes import probes
+
+CLIENTS: Final = (1, 64, 256)
+BATCH: Final = 100
+"""Commands in one request."""
+BATCH_CLIENTS: Final = 4
+
+
+@dataclass(slots=True)
+class _Load:
+    """One way of writing to one system, over all rounds."""
+
+    request: Callable[[str], bytes]
+    clients: int
+    writes: int = 1
+    run: Run = field(default_factory=Run)
+    cpu: Counter[str] = field(default_factory=Counter)
+
+    async def turn(self, peer: Peer, seconds: float) -> None:
+        leader = await peer.leader()
+        before = {endpoint: cpu_us(pid) for endpoint, pid in peer.pids().items()}
+        request = partial(self.request, leader)
+        self.run.add(
+            await lean_load(leader, request, clients=self.clients, seconds=seconds, writes=self.writes)
+        )
+        for endpoint, pid in peer.pids().items():
+            spent_us = cpu_us(pid) - before[endpoint]
+            self.cpu["leader" if endpoint == leader else "followers"] += spent_us
+
+    def figures(self, name: str, followers: int) -> dict[str, object]:
+        written = len(self.run.latencies_ms) * self.writes
+        return {
+            **figures(self.run.latencies_ms, prefix=f"{name}_"),
+            f"{name}_per_second": round(written / self.run.seconds, 1),
+            f"{name}_leader_cpu_us": round(self.cpu["leader"] / written, 1),
+            f"{name}_follower_cpu_us": round(self.cpu["followers"] / followers / written, 1),
+            f"{name}_failed": self.run.failed,
+        }
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
-    """Return p50, p99 and max of sequential writes in ms, and the same with the rate under load."""
+    """Return p50, p99 and max in ms, writes per second, and microseconds of processor time per write and process."""
     return asyncio.run(commit(args.peer))
 
 
 async def commit(
-    peers: Sequence[str], *, rounds: int = 3, writes: int = 1_000, clients: int = 64, seconds: float = 5.0
+    peers: Sequence[str], *, rounds: int = 3, clients: Sequence[int] = CLIENTS, seconds: float = 5.0
 ) -> dict[str, Any]:
-    """Measure every system `rounds` times in turn: `writes` one by one, then `clients` for `seconds`."""
+    """Measure every system `rounds` times in turn, each way of writing for `seconds`."""
     async with systems.systems(peers) as (directory, running):
-        alone = {name: Run() for name in running}
-        loaded = {name: Run() for name in running}
+        loads = {name: _loads(peer, clients) for name, peer in running.items()}
+        ours = running[systems.OURS]
+        assert isinstance(ours, OurPeer)
+        elections = await ours.elections()
         for _ in range(rounds):
-            for name, peer in running.items():
-                alone[name].add(await sequential(peer, writes=writes, warm_up=writes // 10))
-            for name, peer in running.items():
-                loaded[name].add(await load(peer, clients=clients, seconds=seconds))
-        answers = {
-            name: {
-                "version": peer.version,
-                "unit": "ms",
-                **figures(alone[name].latencies_ms),
-                **figures(loaded[name].latencies_ms, prefix="loaded_"),
-                "loaded_per_second": loaded[name].per_second,
-                "failed": alone[name].failed + loaded[name].failed,
-            }
-            for name, peer in running.items()
+            for way in loads[systems.OURS]:
+                for name, peer in running.items():
+                    if way in loads[name]:
+                        await loads[name][way].turn(peer, seconds)
+        answers: dict[str, dict[str, object]] = {
+            name: {"version": peer.version, "unit": "ms"} for name, peer in running.items()
+        }
+        for name, peer in running.items():
+            for way, load in loads[name].items():
+                answers[name] |= load.figures(way, len(peer.endpoints) - 1)
+        answers[systems.OURS] |= {
+            "elections": await ours.elections() - elections,
+            **await ours.stalls(),
         }
         floors = probes(directory)
     return report(
         "commit",
-        params={"writes": writes, "clients": clients, "seconds": seconds},
+        params={
+            "clients": list(clients),
+            "seconds": seconds,
+            "batch": BATCH,
+            "batch_clients": BATCH_CLIENTS,
+        },
         ours=answers.pop(systems.OURS),
         peers=answers,
         rounds=rounds,
         probes=floors,
     )
+
+
+def _loads(peer: Peer, clients: Sequence[int]) -> dict[str, _Load]:
+    loads = {f"clients_{count}": _Load(peer.one_write, count) for count in clients}
+    if isinstance(peer, OurPeer):
+        batch = partial(_batch, peer)
+        loads["batches"] = _Load(batch, BATCH_CLIENTS, BATCH)
+    return loads
+
+
+def _batch(peer: OurPeer, endpoint: str) -> bytes:
+    return peer.batch_of_writes(endpoint, BATCH)

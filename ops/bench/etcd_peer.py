@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 import os
 import signal
 import socket
@@ -14,6 +15,7 @@ from typing import Any, Final
 
 import aiohttp
 
+from ops.bench.lean_client import request_bytes
 from ops.bench.links import HOST, Links
 from ops.bench.measure import VALUE_BYTES, WRITE_TIMEOUT_S, BenchmarkFailed, NotAcknowledged
 from ops.toolchain import etcd_binary, version_of
@@ -66,10 +68,21 @@ class EtcdPeer:
         self._writes += 1
         await self.put(endpoint, b"bench", b"%0*d" % (VALUE_BYTES, self._writes))
 
+    def one_write(self, endpoint: str) -> bytes:
+        """Return the bytes of the request that `write` makes."""
+        self._writes += 1
+        body = _put_body(b"bench", b"%0*d" % (VALUE_BYTES, self._writes))
+        return request_bytes("POST", f"{endpoint}/v3/kv/put", json.dumps(body).encode(), {})
+
+    def pids(self) -> dict[str, int]:
+        """Return the members' processes by their client URLs."""
+        return {
+            member.client_url: member.process.pid for member in self.members if member.process is not None
+        }
+
     async def put(self, endpoint: str, key: bytes, value: bytes) -> None:
         """Put one key; acknowledged means durable on a majority."""
-        body = {"key": base64.b64encode(key).decode(), "value": base64.b64encode(value).decode()}
-        await self._post(endpoint, "/v3/kv/put", body)
+        await self._post(endpoint, "/v3/kv/put", _put_body(key, value))
 
     def name(self, endpoint: str) -> str:
         """Return what the links call the member behind `endpoint`."""
@@ -175,6 +188,10 @@ class EtcdPeer:
                 return await answer.json(content_type=None)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise NotAcknowledged(f"{endpoint}{path}: {error!r}") from error
+
+
+def _put_body(key: bytes, value: bytes) -> dict[str, str]:
+    return {"key": base64.b64encode(key).decode(), "value": base64.b64encode(value).decode()}
 
 
 @asynccontextmanager

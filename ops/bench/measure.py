@@ -47,6 +47,12 @@ class Peer(Protocol):
             NotAcknowledged: no yes within WRITE_TIMEOUT_S.
         """
 
+    def one_write(self, endpoint: str) -> bytes:
+        """Return the bytes of the HTTP request that `write` makes."""
+
+    def pids(self) -> Mapping[str, int]:
+        """Return the processes by endpoint."""
+
     async def kill(self, endpoint: str) -> None:
         """Kill -9 the process behind `endpoint`."""
 

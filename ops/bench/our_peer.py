@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import aiohttp
 
+from ops.bench.lean_client import request_bytes
 from ops.bench.measure import VALUE_BYTES, WRITE_TIMEOUT_S, BenchmarkFailed, NotAcknowledged
 from ops.cluster_layout import Member
 from ops.local_cluster import LocalCluster
@@ -50,6 +51,27 @@ class OurPeer:
         self._writes += 1
         body = {"cluster": True, "set": {"bench": f"{self._writes:0{VALUE_BYTES}d}"}}
         await self.request("PATCH", f"{endpoint}/v1/configs", body)
+
+    def one_write(self, endpoint: str) -> bytes:
+        """Return the bytes of the request that `write` makes."""
+        self._writes += 1
+        body = {"cluster": True, "set": {"bench": f"{self._writes:0{VALUE_BYTES}d}"}}
+        headers = {"X-Request-Id": str(uuid.uuid4())}
+        return request_bytes("PATCH", f"{endpoint}/v1/configs", json.dumps(body).encode(), headers)
+
+    def batch_of_writes(self, endpoint: str, count: int) -> bytes:
+        """Return the bytes of one request with many such writes, each with its id."""
+        commands = []
+        for _ in range(count):
+            self._writes += 1
+            body = {"cluster": True, "set": {"bench": f"{self._writes:0{VALUE_BYTES}d}"}}
+            commands.append({"operation": "IncrementalAlterConfigs", "body": body, "id": str(uuid.uuid4())})
+        return request_bytes("POST", f"{endpoint}/v1/batch", json.dumps({"commands": commands}).encode(), {})
+
+    def pids(self) -> dict[str, int]:
+        """Return the controllers' processes by their URLs."""
+        found = {member.http: self.cluster.pid(member.id) for member in self.cluster.controllers}
+        return {endpoint: pid for endpoint, pid in found.items() if pid is not None}
 
     async def request(self, method: str, url: str, body: dict[str, Any] | None = None) -> Any:
         """Return the JSON answer, as the CLI would ask for it: writes carry a request id.

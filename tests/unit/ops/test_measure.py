@@ -29,6 +29,12 @@ class Group:
             raise NotAcknowledged("not the leader")
         self.written.append(endpoint)
 
+    def one_write(self, endpoint: str) -> bytes:
+        return endpoint.encode()
+
+    def pids(self) -> dict[str, int]:
+        return {}
+
     async def kill(self, endpoint: str) -> None:
         self.dead.add(endpoint)
         if self.takes_over:
