@@ -2,9 +2,8 @@
 
 import argparse
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,14 +15,14 @@ from metadata_log.node.data_directory import is_fresh, load_meta
 from metadata_log.node.durable_files import renamed_os_errors
 from ops import render
 from ops.arguments import Noun, Parser, directory, existing_path, moment
-from ops.client import DEFAULT_CLUSTER_FILE, Answer, ClusterClient, Unreachable, client_from
-from ops.log_frames import cluster_frames, file_frames, frames_in, high_watermark, within
+from ops.bulk_reads import bulk_source, read_in_bulk
+from ops.client import DEFAULT_CLUSTER_FILE, Answer, ClusterClient, client_from
+from ops.log_frames import cluster_frames, file_frames, frames_in, within
 from ops.processes import running_process
 from ops.talk import fail_usage, say, show
 from ops.when import AtOffset, AtTime, When, time_text
 
 OCTETS: Final = "application/octet-stream"
-CATCH_UP_S: Final = 0.05
 JOURNAL: Final = "journal"
 
 
@@ -66,6 +65,7 @@ def _add_range(verb: Parser) -> None:
         "--from", dest="first", type=moment, metavar="WHEN", help="the first record; default: 0"
     )
     verb.add_argument("--until", type=moment, metavar="WHEN", help="below this one; default: the end")
+    verb.add_argument("--leader", action="store_true", help="read from the leader, not from a follower")
 
 
 def run_dump(args: argparse.Namespace) -> int:
@@ -75,8 +75,9 @@ def run_dump(args: argparse.Namespace) -> int:
             fail_usage(args, "--until lies before --from")
     if args.path is None:
         client = client_from(args)
+        source = bulk_source(client, from_leader=args.leader)
         frames = cluster_frames(
-            lambda path: client.get(path, accept=OCTETS),
+            lambda path: read_in_bulk(client, source, path, accept=OCTETS),
             first=None if args.first is None else args.first.query,
             until=None if args.until is None else args.until.query,
         )
@@ -267,8 +268,10 @@ def _verified_journal(path: Path, *, log_end: int | None) -> Iterator[dict[str, 
 
 
 def run_export(args: argparse.Namespace) -> int:
-    """Export the new records, from the controller whose log begins lowest."""
-    manifest = export_cluster(client_from(args), to=args.to, first=args.first, until=args.until)
+    """Export the new records."""
+    manifest = export_cluster(
+        client_from(args), to=args.to, first=args.first, until=args.until, from_leader=args.leader
+    )
     columns = [
         render.Column(key) for key in ("path", "family", "rows", "first_offset", "last_offset", "bytes")
     ]
@@ -286,19 +289,23 @@ def run_export(args: argparse.Namespace) -> int:
 
 
 def export_cluster(
-    client: ClusterClient, *, to: Path, first: When | None = None, until: When | None = None
+    client: ClusterClient,
+    *,
+    to: Path,
+    first: When | None = None,
+    until: When | None = None,
+    from_leader: bool = False,
 ) -> dict[str, Any]:
     """Write the cluster's log to `to` as Parquet, and return the manifest.
 
-    Everything is read from one controller, the one whose log begins lowest, up to the present high watermark.
+    Everything is read from one controller, up to the present high watermark: the one whose log begins lowest, a follower
+    if several begin there.
     """
     from metadata_log.replay.export import export_log
     from metadata_log.replay.tables import read_manifest
     from snapshots.snapshot_file import read_snapshot
 
-    # A linearizable read: all records acknowledged before it lie below its high watermark.
-    end_offset = high_watermark(client.get("/v1/brokers"))
-    source, status = _reaching_back_furthest(client, end_offset)
+    source, status, end_offset = bulk_source(client, from_leader=from_leader)
 
     def ask(path: str) -> Answer:
         answer = client.ask_one(source, f"{path}&consistency=stale", accept=OCTETS)
@@ -332,29 +339,6 @@ def export_cluster(
         until=offset_of(until, later_ms=1),
         snapshot=image,
     )
-
-
-def _reaching_back_furthest(client: ClusterClient, end_offset: int) -> tuple[str, dict[str, Any]]:
-    """Return the controller whose log starts lowest, once it has applied all below `end_offset`, and its status.
-
-    Raises:
-        Unreachable: no controller applied that offset in time.
-    """
-    deadline = time.monotonic() + client.timeout_s
-    while True:
-        found: list[tuple[str, dict[str, Any]]] = []
-        for url in client.bootstrap:
-            with suppress(Unreachable):
-                answer = client.ask_one(url, "/v1/quorum")
-                if answer.ok:
-                    found.append((url, answer.json()))
-        if found:
-            url, status = min(found, key=lambda one: (one[1]["log_start_offset"], -one[1]["high_watermark"]))
-            if status["high_watermark"] >= end_offset:
-                return url, status
-        if time.monotonic() > deadline:
-            raise Unreachable(f"no controller with the log up to offset {end_offset} answered in time")
-        time.sleep(CATCH_UP_S)
 
 
 def _first_snapshot(ask: Callable[[str], Answer], folder: Path, *, not_below: int) -> Path:

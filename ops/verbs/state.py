@@ -4,8 +4,10 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
+from metadata_log.node.http_answers import JSON
 from ops import render
 from ops.arguments import Noun, moment
+from ops.bulk_reads import bulk_source, read_in_bulk
 from ops.client import client_from
 from ops.talk import show
 from ops.when import time_text
@@ -18,10 +20,18 @@ def add_parsers(noun: Noun) -> None:
         examples=("state", "state --at 1234 -o json", "state --at -2h"),
     )
     state.add_argument("--at", type=moment, metavar="WHEN", help="an end offset or a time; default: now")
+    state.add_argument(
+        "--leader", action="store_true", help="with --at: read from the leader, not from a follower"
+    )
 
 
 def run_state(args: argparse.Namespace) -> int:
-    state = client_from(args).read("/v1/state" + ("" if args.at is None else f"?at={args.at.query}"))
+    client = client_from(args)
+    if args.at is None:
+        state = client.read("/v1/state")
+    else:
+        source = bulk_source(client, from_leader=args.leader)
+        state = read_in_bulk(client, source, f"/v1/state?at={args.at.query}", accept=JSON).json()
     show(args, state, table=lambda: _table(state))
     return 0
 
