@@ -207,9 +207,9 @@ def check_relations() -> None:
     assert RAFT_ENTRY_BYTES_MAX <= RAFT_TAIL_BYTES, "the kept tail holds an entry of any size"
     assert RAFT_ENTRY_BYTES_MAX < JOURNAL_FILE_BYTES, "an entry fits into a file of the journal"
     assert FETCH_BYTES_MAX < FETCH_ANSWERS_KEPT_BYTES, "an answer is kept for the polls that get the same"
-    assert ANSWERS_UNSENT_BYTES_MAX // ANSWER_PIECE_BYTES + PAST_STATES_WAITING_MAX < READS_UNFINISHED_MAX, (
-        "answers under way do not fill the queue of reads"
-    )
+    assert (
+        ANSWERS_UNSENT_BYTES_MAX // (2 * ANSWER_PIECE_BYTES) + PAST_STATES_WAITING_MAX < READS_UNFINISHED_MAX
+    ), "answers under way do not fill the queue of reads"
     assert FRAME_BYTES_MAX < ANSWERS_UNSENT_BYTES_MAX, "an answer of one frame is never refused for ever"
     # Each time is long enough for what happens within it.
     assert 3 * HEARTBEAT_MS <= ELECTION_TIMEOUT_MIN_MS, "one lost heartbeat starts no election"

@@ -330,7 +330,7 @@ class FetchService(AppliedListener):
                 self._finish(poll, refused)
                 continue
             try:
-                frames = await self._log.read_in_thread(from_offset, max_bytes=poll.request.bytes_wanted)
+                frames, _ = await self._log.read_in_thread(from_offset, max_bytes=poll.request.bytes_wanted)
             except OffsetCompacted:
                 self._have_news([poll])  # a retention went on meanwhile: there is a snapshot to send
             except MetadataError as error:

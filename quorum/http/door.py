@@ -181,7 +181,8 @@ class Door:
         Raises:
             ThrottlingQuotaExceeded: too many answers have not been read.
         """
-        with self.buffers.holding(limits.ANSWER_PIECE_BYTES):
+        # One piece is in the connection while the next one is made.
+        with self.buffers.holding(2 * limits.ANSWER_PIECE_BYTES):
             piece: bytes | None = await anext(pieces, None)
             response = web.StreamResponse(headers=self.headers())
             response.content_type = content_type

@@ -7,7 +7,7 @@ from typing import Final
 from aiohttp import web
 
 from metadata_log import limits
-from metadata_log.codec import DamagedFrame, damaged_answer, decode_all, read_header
+from metadata_log.codec import DamagedFrame, damaged_answer, decode_all
 from metadata_log.errors import InvalidRequest, LogDamaged, OffsetCompacted, OffsetInFuture
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.log.lines import log_lines
@@ -51,13 +51,13 @@ async def _frames(door: Door, start: int, until: int, max_bytes: int) -> AsyncIt
     """Yield whole frames: at least one if any exists below `until`, further ones while the sum stays within `max_bytes`."""
     left, is_first = max_bytes, True
     while left > 0:
-        frames = await door.committed_log.read_in_thread(
+        frames, end_offset = await door.committed_log.read_in_thread(
             start, max_bytes=min(left, limits.ANSWER_PIECE_BYTES), until=until
         )
         if not frames or (len(frames) > left and not is_first):
             return
         yield frames
-        start, left, is_first = end_of(frames), left - len(frames), False
+        start, left, is_first = end_offset, left - len(frames), False
 
 
 async def _lines(door: Door, start: int, until: int) -> AsyncIterator[bytes]:
@@ -67,7 +67,7 @@ async def _lines(door: Door, start: int, until: int) -> AsyncIterator[bytes]:
         LogDamaged: the log cannot be read there.
     """
     while start < until:
-        frames = await door.committed_log.read_in_thread(
+        frames, _ = await door.committed_log.read_in_thread(
             start, max_bytes=limits.ANSWER_PIECE_BYTES, until=until
         )
         try:
@@ -90,15 +90,6 @@ def _lines_of(frames: bytes, start: int) -> tuple[bytes, int]:
         lines += [f"{json.dumps(line)}\n" for line in log_lines(batch, from_offset=start)]
         at = batch.end_offset
     return "".join(lines).encode(), at
-
-
-def end_of(frames: bytes) -> int:
-    """Return the offset after some frames."""
-    at, end_offset = 0, 0
-    while at < len(frames):
-        header = read_header(frames, at)
-        at, end_offset = at + header.frame_bytes, header.end_offset
-    return end_offset
 
 
 async def offset_of(text: str, *, offset_at: Callable[[int], Awaitable[int]]) -> int:

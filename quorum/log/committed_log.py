@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Final, Never, TypeVar
 
 from metadata_log.batch import RecordBatch
-from metadata_log.codec import decode, read_header
+from metadata_log.codec import FrameHeader, decode, read_header
 from metadata_log.errors import DamagedFile, LogDamaged, two_histories
 from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.log.position import Position
@@ -136,8 +136,10 @@ class CommittedLog(AppliedListener):
         """Answer whether the frames at an offset are to be read from segments."""
         return from_offset < self._window.start_offset
 
-    async def read_in_thread(self, from_offset: int, *, max_bytes: int, until: int | None = None) -> bytes:
-        """Return what `read` returns, without holding the loop where frames are read from segments.
+    async def read_in_thread(
+        self, from_offset: int, *, max_bytes: int, until: int | None = None
+    ) -> tuple[bytes, int]:
+        """Return what `read` returns, and the offset after it, without holding the loop.
 
         Raises:
             LogDamaged, OffsetCompacted: as `read`.
@@ -145,9 +147,11 @@ class CommittedLog(AppliedListener):
         """
         until = self.end_offset if until is None else min(until, self.end_offset)
         if from_offset >= until:
-            return b""
+            return b"", from_offset
         if until == self.end_offset and not self.is_cold(from_offset):
-            return self.read(from_offset, max_bytes=max_bytes)
+            held = self._window.read(from_offset, max_bytes)
+            assert held is not None
+            return held, (await self._read_in_thread(_last_header, held)).end_offset
         with self.reading():
             frames: bytes
             frames, end, position = await self._read_in_thread(self._read_cold, from_offset, max_bytes, until)
@@ -155,17 +159,14 @@ class CommittedLog(AppliedListener):
             if len(self._read_positions) >= POSITIONS_KEPT:
                 self._read_positions.clear()
             self._read_positions[end] = position
-        return frames
+        return frames, end
 
     def _read_cold(self, from_offset: int, max_bytes: int, until: int) -> tuple[bytes, int, Position | None]:
         """Return frames, the offset after them, and the position there; in a thread."""
         frames = self.segments.read(from_offset, max_bytes=max_bytes, until=until)
-        at, header = 0, None
-        while at < len(frames):
-            header = read_header(frames, at)
-            at += header.frame_bytes
-        if header is None:
+        if not frames:
             return frames, from_offset, None
+        header = _last_header(frames)
         return frames, header.end_offset, Position(header.controller_epoch, header.crc)
 
     def batch_at(self, base_offset: int) -> RecordBatch | None:
@@ -211,3 +212,11 @@ class CommittedLog(AppliedListener):
             raise LogDamaged(
                 f"{error.message}; the other controllers have these frames: ask them, or ask again shortly"
             ) from error
+
+
+def _last_header(frames: bytes) -> FrameHeader:
+    at = 0
+    while at < len(frames):
+        header = read_header(frames, at)
+        at += header.frame_bytes
+    return header
