@@ -8,7 +8,14 @@ from aiohttp import web
 
 from metadata_log import limits
 from metadata_log.codec import DamagedFrame, damaged_answer, decode_all
-from metadata_log.errors import InvalidRequest, LogDamaged, OffsetCompacted, OffsetInFuture
+from metadata_log.errors import (
+    Fault,
+    InvalidRequest,
+    LogDamaged,
+    MetadataError,
+    OffsetCompacted,
+    OffsetInFuture,
+)
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.log.lines import log_lines
 from quorum.http.bodies import NDJSON, OCTETS, integer
@@ -48,12 +55,20 @@ async def show_log(door: Door, request: web.Request) -> web.StreamResponse:
 
 
 async def _frames(door: Door, start: int, until: int, max_bytes: int) -> AsyncIterator[bytes]:
-    """Yield whole frames: at least one if any exists below `until`, further ones while the sum stays within `max_bytes`."""
+    """Yield whole frames: at least one if any exists below `until`, further ones while the sum stays within `max_bytes`.
+
+    They end before a frame that cannot be read: whoever asks from there on is refused by name.
+    """
     left, is_first = max_bytes, True
     while left > 0:
-        frames, end_offset = await door.committed_log.read_in_thread(
-            start, max_bytes=min(left, limits.ANSWER_PIECE_BYTES), until=until
-        )
+        try:
+            frames, end_offset = await door.committed_log.read_in_thread(
+                start, max_bytes=min(left, limits.ANSWER_PIECE_BYTES), until=until
+            )
+        except MetadataError as error:
+            if is_first or isinstance(error, Fault):
+                raise
+            return
         if not frames or (len(frames) > left and not is_first):
             return
         yield frames

@@ -14,12 +14,15 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from metadata_log import limits
+from metadata_log.codec import read_header
+from metadata_log.errors import LogDamaged
 from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.image.views import state_json
 from metadata_log.node.http_answers import MSGPACK
 from quorum.http.app import application
 from quorum.http.bodies import NDJSON
 from quorum.http.door import Door
+from quorum.log.committed_log import CommittedLog
 from snapshots.snapshot_file import write_snapshot
 from tests.support.histories import A_TYPE_UNKNOWN_HERE, frame_behind, random_history
 from tests.unit.quorum.test_controller import Lab, run
@@ -148,6 +151,29 @@ def test_frames_in_pieces_are_whole_and_stay_within_the_bound(
         assert await (await client.get("/v1/log?consistency=stale&max_bytes=1")).read() == frames[0]
 
     monkeypatch.setattr(limits, "ANSWER_PIECE_BYTES", 500)
+    beside_a_log_of_another_release(tmp_path, story)
+
+
+def test_frames_end_before_one_that_cannot_be_read_and_a_request_for_it_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    damaged_from = HISTORY[5].batch.base_offset
+
+    async def read_in_thread(
+        log: CommittedLog, from_offset: int, *, max_bytes: int, until: int
+    ) -> tuple[bytes, int]:
+        if from_offset >= damaged_from:
+            raise LogDamaged("the file rotted")
+        frames = log.read(from_offset, max_bytes=1, until=until)
+        return frames, from_offset + read_header(frames).record_count
+
+    async def story(client: Client) -> None:
+        page = await client.get("/v1/log?consistency=stale")
+        assert (page.status, await page.read()) == (200, b"".join(step.frame for step in HISTORY[:5]))
+        refused = await client.get(f"/v1/log?consistency=stale&from={damaged_from}")
+        assert (refused.status, (await refused.json())["error"]) == (503, "KAFKA_STORAGE_ERROR")
+
+    monkeypatch.setattr(CommittedLog, "read_in_thread", read_in_thread)
     beside_a_log_of_another_release(tmp_path, story)
 
 
