@@ -194,6 +194,20 @@ PROTOCOL_DEPTH_MAX: Final = 32
 CONTROLLERS_MAX: Final = 10
 FIRST_BROKER_ID: Final = 11
 
+CONTROLLER_BUFFER_BYTES_MAX: Final = (
+    FETCH_WINDOW_BYTES
+    + FETCH_ANSWERS_KEPT_BYTES
+    + COLD_FETCHES * FETCH_BYTES_MAX
+    + ANSWERS_UNSENT_BYTES_MAX
+    + 2 * SNAPSHOT_DOWNLOADS_MAX * ANSWER_PIECE_BYTES
+    + RAFT_UNCOMMITTED_BYTES_MAX
+    + RAFT_TAIL_BYTES
+    + 2 * RAFT_OUTBOX_BYTES_MAX
+)
+"""What one of three controllers buffers at most besides its state, 344 MiB: frames and answers for polls, what clients have
+not read, pieces of snapshots (one read, one in its connection), Raft's entries, and the outboxes of two links. The kept
+results of requests (REQUEST_RESULT_BYTES_MAX) belong to the state. Each further link adds an outbox."""
+
 
 def check_relations() -> None:
     """Check how the bounds depend on each other; each process does so when it starts."""
