@@ -295,7 +295,9 @@ class Cache:
     # --- whether the last stop was clean
 
     def take_clean_stop(self) -> int:
-        """Return the broker epoch of the run before, if that ended cleanly, else -1; only the next start is told.
+        """Return the broker epoch of the run before, if that ended cleanly, else -1.
+
+        Only the first call after a clean stop returns it.
 
         Source: KIP-966: a broker that stopped uncleanly may have lost what it had acknowledged.
         """

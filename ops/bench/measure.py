@@ -130,7 +130,7 @@ async def write_gap_ms(
     """Kill the leader (or `strike` it) and return the time to the first acknowledged write sent after that.
 
     Then it is restarted (or `mend` undoes the stroke), and the group is whole again. A new write goes to each survivor
-    every 10 ms, whatever became of the ones before.
+    every 10 ms, without waiting for earlier writes.
     """
     victim = await peer.leader()
     survivors = [endpoint for endpoint in peer.endpoints if endpoint != victim]
@@ -170,7 +170,7 @@ async def write_gap_ms(
 
 
 def percentile(samples: Sequence[float], percent: float) -> float:
-    """Return the nearest-rank percentile: a value that was measured, the larger one in doubt."""
+    """Return the nearest-rank percentile: a measured value; of two that fit, the larger one."""
     if not samples:
         raise BenchmarkFailed("not one write was acknowledged")
     ordered = sorted(samples)
@@ -187,7 +187,7 @@ def figures(samples: Sequence[float], *, prefix: str = "") -> dict[str, float]:
 
 
 def figures_of_rounds(rounds: Sequence[tuple[float, int]], *, prefix: str) -> dict[str, float]:
-    """Return the figures of rounds, each told as its ms and those the host took meanwhile; and the latter of the slowest."""
+    """Return the figures of rounds of (ms, ms that the host took), and what the host took of the slowest round."""
     return figures([ms for ms, _ in rounds], prefix=prefix) | {f"{prefix}max_stolen_ms": max(rounds)[1]}
 
 

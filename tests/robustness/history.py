@@ -1,12 +1,13 @@
 """Pure: the operations of clients on registers, and an exact check of their linearizability, by search.
 
-Each key is judged alone. Its calls and returns are walked in the order of time, with every state that the key may be in by
-then: the value, which of the operations under way have taken effect, and which of unknown outcome. Nothing takes effect
-before the walk needs it: when an operation returns, each order of those under way that ends with it is tried, and states
-in which it cannot take effect are given up. None left: a contradiction. Two rules keep the search small. What can leave no
-value but the one it finds takes effect at once: to wait gains nothing. And of operations of unknown outcome, which never
-return, those that could do the same are told apart by nothing (all values that nobody met again count as one), so they are
-only counted; of two states otherwise the same, one that has used more of each is given up.
+Each key is checked alone. The search walks its calls and returns in the order of time, with every state that the key may be
+in: the value, and which operations under way or of unknown outcome have taken effect. An operation takes effect only when
+the walk needs it: when an operation returns, the search tries each order of those under way that ends with it, and drops
+states in which it cannot take effect. If no state is left, the history is not linearizable.
+
+Two rules keep the search small. An operation that leaves the value as it is takes effect at once, because waiting gains
+nothing. Operations of unknown outcome never return, so those with the same effect are only counted (all values that no
+other operation met count as one). Of two states that are otherwise equal, the one that has used more of them is dropped.
 
 Source: Lowe, Testing for linearizability, Concurrency and Computation 29 (2017), the just-in-time algorithm.
 """

@@ -108,7 +108,7 @@ class Life:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of a life; cheap to send between processes."""
+    """The result of a life; cheap to send between processes."""
 
     life: Life
     simulated: float
@@ -196,7 +196,7 @@ def live(life: Life) -> Outcome:
 
 
 def outcomes(lives: Iterable[Life], *, jobs: int, may_begin: Callable[[], bool]) -> Iterator[Outcome]:
-    """Yield what came of each life as it ends, until another may not begin and those under way have ended."""
+    """Yield the result of each life as it ends, until no other may begin and all under way have ended."""
     if jobs == 1:
         for life in lives:
             if not may_begin():

@@ -1,7 +1,7 @@
 """Clients that contest the same few topic names: the check decides whether each refusal is right.
 
-A topic's value is a setting that it was created with, another one each time. What they heard is judged as the robustness
-run judges its clients (`tests.robustness.history`): a refusal by a controller that was deposed, or that rests on what never
+The value of a topic is a setting of its creation, a new one each time. The answers are checked as the robustness run
+checks its clients' (`tests.robustness.history`): a refusal by a controller that was deposed, or that rests on what never
 committed, fits no order.
 """
 

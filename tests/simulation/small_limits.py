@@ -16,7 +16,7 @@ from quorum.fetch.slices import Slices
 RECORDS_PER_PART: Final = (3, 10, RECORDS_PER_PART_MAX)
 """Long changes (a fencing, a controlled shutdown, elections) are made in parts of so many records."""
 REQUEST_RESULTS: Final = (2_000, REQUEST_RESULTS_MAX)
-"""So many answers are kept for repetitions; 2,000 are 40 s of a life's writes, and nobody repeats for so long."""
+"""Answers kept for repeated requests; 2,000 are 40 s of a life's writes, longer than any client repeats."""
 
 POLLS_PER_SLICE: Final = (1, 2, FETCH_SLICE_POLLS)
 """Polls are answered in slices of so many."""

@@ -759,7 +759,7 @@ class Checks:
             )
 
     def newest_voters(self) -> list[Voters]:
-        """Return who votes, by the newest two changes that committed: not everybody may have heard of the last."""
+        """Return the voters by the newest two committed changes: some nodes may not know of the last one."""
         return [voters for _, voters in self._voters_set[-2:]]
 
     def _check_matching(self) -> None:
