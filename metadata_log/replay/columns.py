@@ -208,7 +208,7 @@ def position_row(
 def records_of(table: pa.Table) -> Iterator[tuple[int, Record]]:
     """Yield each row's offset and record, type by type: within a type in the table's order.
 
-    A column that an older release did not write gives its field's default.
+    Where an older release wrote no column, or a null for it stands in a table of all columns, the field has its default.
     Rows that stand for no record (a snapshot's position) are left out. Sensitive values stay as they are shown.
     """
     types = table.column("type").to_numpy()
@@ -219,9 +219,7 @@ def records_of(table: pa.Table) -> Iterator[tuple[int, Record]]:
         offsets = rows.column("log_offset").to_pylist()
         make: Any = TYPES[type_id]
         fields = [
-            _field_values(rows, name)
-            if name in rows.column_names
-            else [make._field_defaults.get(field)] * len(offsets)
+            _field_values(rows, name, make._field_defaults.get(field))
             for field, name in zip(make._fields, _COLUMNS[type_id], strict=True)
         ]
         values: Iterable[tuple[Any, ...]] = zip(*fields, strict=True) if fields else (() for _ in offsets)
@@ -276,12 +274,13 @@ def _spread(parts: Sequence[tuple[Any, pa.Array]], count: int) -> pa.Array:
     return values.take(pa.array(rows, mask=absent))
 
 
-def _field_values(rows: pa.Table, name: str | None) -> list[Any]:
+def _field_values(rows: pa.Table, name: str | None, default: object) -> list[Any]:
     assert name is not None
-    column: list[Any] = rows.column(name).to_pylist()
-    from_column = _FROM_COLUMN.get(name)
-    if from_column is not None:
-        return [None if value is None else from_column(value) for value in column]
-    if pa.types.is_list(SCHEMA.field(name).type):
-        return [None if value is None else tuple(value) for value in column]
-    return column
+    if name not in rows.column_names:
+        return [default] * len(rows)
+    read = _FROM_COLUMN.get(name) or (tuple if pa.types.is_list(SCHEMA.field(name).type) else _as_it_is)
+    return [default if value is None else read(value) for value in rows.column(name).to_pylist()]
+
+
+def _as_it_is(value: object) -> object:
+    return value

@@ -93,7 +93,7 @@ def _with_usual_sessions(settings: ControllerSettings) -> ControllerSettings:
 async def _measuredwrite_setting(
     peer: OurPeer, clients: PollerProcesses, done: Deliveries, *, idle: float
 ) -> None:
-    """Write once, and add what came of it; after an election the new leader is asked again.
+    """Write once, and add the times of its delivery. After an election, the new leader is asked again.
 
     `idle` is the part of a processor that the leader takes without polls.
     """

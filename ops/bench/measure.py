@@ -60,7 +60,7 @@ class Peer(Protocol):
         """Start it again; wait until the group is whole: all reachable, agreed on the leader, caught up."""
 
     async def freeze(self, endpoint: str) -> None:
-        """Let the process stand still: its connections stay, and nothing comes of them, as in a black hole."""
+        """Stop the process with SIGSTOP: its connections stay open and silent, as in a black hole."""
 
     async def thaw(self, endpoint: str) -> None:
         """Let it go on; wait until the group is whole."""
@@ -85,7 +85,7 @@ class Run:
 
 
 async def sequential(peer: Peer, *, writes: int, warm_up: int) -> Run:
-    """Write so many times to the leader, one after the other; the warm-up is not counted."""
+    """Send `writes` writes to the leader, one after the other; `warm_up` writes before them are not counted."""
     await _client(peer, Run(), lambda done: done < warm_up)
     run = Run()
     began = time.perf_counter()

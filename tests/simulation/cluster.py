@@ -111,7 +111,7 @@ electable.
 WATCH_SECONDS = 0.1
 CONTENDERS = 3
 KEY_SECONDS = 20.0
-"""Clients go on to other keys after so long: the histories of single keys stay short."""
+"""After this time clients use other keys, so that the history of each key stays short."""
 TOPICS_KEPT = 20
 WRITES_PER_SECOND = 44.0
 BURSTS = (1, 1, 4, 8, 16)
@@ -842,7 +842,7 @@ class ClusterWorld(World):
         session, read_end = broker.session, broker.follower.image.end_offset
         if session is None or session.broker_epoch != epoch or read_end >= fenced_end:
             return
-        # Even where it is unfenced by now: its leaderships moved, and it has not heard of that.
+        # This also holds if the broker is unfenced by now: its leaderships moved, and it has not read that yet.
         if broker.may_serve():
             raise Violation(
                 f"silent_brokers_serve_nobody: {broker.broker_id} serves from offset {read_end}, and was fenced below "

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SETTING = "retention.ms"
 NAMES = 2
 NAME_SECONDS = 20.0
-"""They go on to other names after so long: the histories of single names stay short."""
+"""After this time they use other names, so that the history of each name stays short."""
 PAUSE_SECONDS = 0.3
 """Mean time between two operations of one contender."""
 PATIENCE_SECONDS = 6.0

@@ -944,7 +944,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "half-a-fencing-unheard",
-        "a broker heard of between two parts of its fencing is answered before the first has committed",
+        "a broker that heartbeats between two parts of its fencing is answered before the first has committed",
         f"{_C}._fence",
         _fences_unheard,
         Directed(
@@ -971,7 +971,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "walk-outlives-contact",
-        "a broker that was heard of between two parts of its fencing stays on its way out",
+        "a broker that heartbeats between two parts of its fencing is still taken out of service",
         "quorum.sessions:Sessions.contact",
         _keeps_walks,
         Directed(f"{_CONTROLLER_TESTS}::test_a_fencing_that_begins_anew_visits_all_partitions"),

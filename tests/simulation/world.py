@@ -825,9 +825,9 @@ class World:
         self.faults: Counter[str] = Counter()
         """What befell this world, by kind; single messages lost, doubled or late are not counted."""
         self.consequences: Counter[str] = Counter()
-        """What came of it, by kind."""
+        """The consequences of the faults, by kind."""
         self.changes_asked = 0
-        """Changes of voters that somebody waits for; the leader asked may not have heard of them yet."""
+        """Changes of voters that a client waits for; the leader may not have received them yet."""
         self.make_listener = make_listener
         self.nodes = {node_id: self.make_node(node_id) for node_id in self.ids}
         self.lost_disks: list[tuple[Member, list[Entry]]] = []

@@ -20,11 +20,14 @@ from metadata_log.errors import (
     OffsetInFuture,
     PositionOutOfRange,
 )
+from metadata_log.ids import TopicId
+from metadata_log.records.topics import TopicRecord
+from metadata_log.replay.columns import Columns, by_name, records_of
 from metadata_log.replay.digest import state_digest
 from metadata_log.replay.export import export_log
 from metadata_log.replay.tables import open_export
 from tests.support.exports import frames_of, image_at
-from tests.support.histories import CLUSTER_ID, random_history
+from tests.support.histories import CLUSTER_ID, random_history, small_uuid
 
 SEEDS: Final = pytest.mark.parametrize(
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))]
@@ -99,6 +102,18 @@ def test_an_export_may_begin_at_a_snapshot(seed: int, tmp_path: Path) -> None:
             assert state_digest(tmp_path, at=at, engine=engine)["digest"] == digest(image_at(history, at))
     with pytest.raises(OffsetCompacted):
         state_digest(tmp_path, at=manifest["first_offset"] - 1, engine="duckdb")
+
+
+def test_a_column_that_an_older_release_did_not_write_gives_the_fields_default(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(TopicRecord, "_field_defaults", {"name": "unnamed"})
+    topics = [TopicRecord(TopicId(small_uuid(number)), f"t{number}") for number in range(3)]
+    whole = Columns().snapshot_table(topics, time_ms=0)
+    assert [record for _, record in records_of(whole)] == topics
+    older = whole.drop_columns(["topic_name"])
+    for table in (older, by_name(older)):
+        assert [record for _, record in records_of(table)] == [one._replace(name="unnamed") for one in topics]
 
 
 def test_columns_are_matched_by_name(tmp_path: Path) -> None:

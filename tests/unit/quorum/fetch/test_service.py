@@ -282,7 +282,7 @@ def test_all_who_are_parked_hear_at_once_that_the_controller_resigned(tmp_path: 
 
 
 def test_a_fetch_whose_records_outlive_its_controller_is_refused_there(tmp_path: Path) -> None:
-    """Its heartbeat's records commit under the next leader, who has not heard of it."""
+    """The records of its heartbeat commit under the next leader, to which the fetch was not sent."""
 
     async def story(lab: FetchLab) -> None:
         controller = lab.lead(1)

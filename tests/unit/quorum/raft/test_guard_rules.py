@@ -682,8 +682,8 @@ def test_read_none_before_the_first_commit_of_the_term() -> None:
 
 
 def test_sync_a_leader_that_elected_itself_sends_nothing_before_its_term_is_synced() -> None:
-    """Goal: two leaders never share a term. Method: A is alone, elects itself, and loses its power before the sync: had an
-    observer heard of that term, another could lead it after a change of voters.
+    """Goal: two leaders never share a term. Method: A is alone, elects itself, and loses its power before the sync: if an
+    observer had received that term, another voter could lead in it after a change of voters.
     """
     quorum = HandQuorum(voters=1)
     quorum[A].guard.connected(quorum.member(B), quorum.now)
