@@ -95,6 +95,8 @@ HTTP_BATCH_COMMANDS_MAX: Final = 1_000
 """Of one POST /v1/batch, whose body is bounded like any other: each command takes about a third of a millisecond."""
 HTTP_BATCH_ANSWER_BYTES_MAX: Final = 2 * MIB
 """Of the results of one POST /v1/batch; behind these bytes a result shows no more than its status and its offsets."""
+HTTP_BODY_AT_ONCE_BYTES: Final = 16 * KIB
+"""A larger body is decoded in a thread: one of 2 MiB that holds two million numbers takes a second and more."""
 HTTP_BODY_TIMEOUT_MS: Final = 15_000
 """A request's headers and body must arrive within this time, and the client must read a part of the answer within it. So a
 slow sender, or a client that stops reading, cannot hold a connection for ever."""
@@ -156,6 +158,8 @@ FILE_THREADS: Final = 8
 """One for each task that writes, syncs, removes or checks files: none of them waits for another."""
 DOWNLOAD_THREADS: Final = 2
 """For the bytes of snapshots that are sent; at most SNAPSHOT_DOWNLOADS_MAX requests wait for them."""
+BODIES_UNFINISHED_MAX: Final = 64
+"""Large bodies of requests that are decoded, or wait for that; further ones are refused with THROTTLING_QUOTA_EXCEEDED."""
 DNS_THREADS: Final = 10
 """One for each controller whose name is looked up."""
 THREAD_SWITCH_MS: Final = 0.5

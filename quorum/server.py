@@ -128,6 +128,7 @@ class _Node:
         self._session: aiohttp.ClientSession | None = None
         self.answer_buffers = AnswerBuffers()
         share_the_interpreter()
+        self.bodies = Threads("bodies", threads=1, unfinished_max=limits.BODIES_UNFINISHED_MAX)
         self.reads = Threads("reads", threads=limits.READ_THREADS, unfinished_max=limits.READS_UNFINISHED_MAX)
         self.files = Threads("files", threads=limits.FILE_THREADS)
         self.downloads = Threads("downloads", threads=limits.DOWNLOAD_THREADS)
@@ -322,7 +323,7 @@ class _Node:
                 listener.close()
             await runner.cleanup()
             # A thread finishes the snapshot that it writes before the lock goes: the next process may write the same one.
-            for threads in (self.files, self.reads, self.downloads):
+            for threads in (self.files, self.bodies, self.reads, self.downloads):
                 await threads.shut_down()
             await loop.shutdown_default_executor()
 
@@ -335,6 +336,7 @@ class _Node:
             keeper=self.keeper,
             store=self.store,
             status=self.status,
+            bodies=self.bodies,
             reads=self.reads,
             downloads=self.downloads,
             past_states=Slots(

@@ -38,7 +38,7 @@ async def write_all(door: Door, request: web.Request) -> web.Response:
     """Carry out commands in their order, and answer with one result for each, once all are known."""
     if "X-Request-Id" in request.headers:
         raise InvalidRequest('a batch has no X-Request-Id: give each command its own "id"')
-    body, _ = await read_body(request)
+    body = await read_body(request, door.bodies)
     items = read_shape(body, Batch, "batch").commands
     commands: list[tuple[Write, Command] | None] = []
 

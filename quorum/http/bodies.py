@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from collections.abc import Callable
 from typing import Any, Final
 
 from aiohttp import web
@@ -11,6 +12,7 @@ from metadata_log import limits
 from metadata_log.errors import InvalidRequest, UnsupportedMediaType
 from metadata_log.ids import BrokerId, Uuid, uuid_from_text
 from metadata_log.node.http_answers import JSON, MSGPACK
+from metadata_log.node.threads import Threads
 from metadata_log.wire.bodies import check_plain, distinct, unpack
 from metadata_log.wire.shapes import INT32_MAX
 
@@ -43,29 +45,37 @@ async def read_raw(request: web.Request) -> bytes:
         raise InvalidRequest(f"the body did not arrive within {limits.HTTP_BODY_TIMEOUT_MS} ms") from error
 
 
-async def read_body(request: web.Request) -> tuple[Any, bytes]:
-    """Return the body's value, and its bytes as received.
+async def read_body(request: web.Request, threads: Threads) -> Any:
+    """Return the body's value; a large body is decoded in one of `threads`.
 
     Raises:
         InvalidRequest: the body is not one value of JSON or msgpack, or is nested too deep.
         UnsupportedMediaType: the body claims to be something else.
+        ThrottlingQuotaExceeded: too many large bodies wait.
     """
     raw = await read_raw(request)
+    decode: Callable[[bytes], Any]
     if request.content_type == MSGPACK:
-        return unpack(raw), raw
-    if request.content_type not in (JSON, OCTETS, "text/plain"):
+        decode = unpack
+    elif request.content_type in (JSON, OCTETS, "text/plain"):
+        decode = _from_json
+    else:
         raise UnsupportedMediaType(f"send {JSON} or {MSGPACK}, not {request.content_type}")
+    return decode(raw) if len(raw) <= limits.HTTP_BODY_AT_ONCE_BYTES else await threads.run(decode, raw)
+
+
+def _from_json(raw: bytes) -> Any:
     try:
         value = _JSON.decode(raw.decode())
     except (ValueError, RecursionError) as error:
         raise InvalidRequest(f"the body is not JSON: {error}") from error
     check_plain(value)
-    return value, raw
+    return value
 
 
-async def read_broker_body(request: web.Request) -> Any:
+async def read_broker_body(request: web.Request, threads: Threads) -> Any:
     """Return the value of a body that must be msgpack: brokers send nothing else."""
-    body, _ = await read_body(request)
+    body = await read_body(request, threads)
     if request.content_type != MSGPACK:
         raise UnsupportedMediaType(f"brokers speak {MSGPACK}")
     return body

@@ -19,7 +19,7 @@ from quorum.sessions import Sessions
 
 
 async def register_broker(door: Door, request: web.Request) -> web.Response:
-    command = RegisterBroker.from_map(await read_broker_body(request))
+    command = RegisterBroker.from_map(await read_broker_body(request, door.bodies))
     written = await door.controller.submit(command, actor=f"Broker:{command.broker_id}", request_id=None)
     assert isinstance(written.outcome, BrokerRegistered)
     committed = door.controller.committed

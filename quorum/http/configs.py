@@ -31,7 +31,7 @@ class Change(Shape, frozen=True):
 
 
 async def alter_configs(door: Door, request: web.Request) -> web.Response:
-    body, _ = await read_body(request)
+    body = await read_body(request, door.bodies)
     return await door.write(request, _change(body), _altered)
 
 

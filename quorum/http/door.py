@@ -59,6 +59,8 @@ class Door:
     keeper: SnapshotKeeper
     store: SnapshotStore
     status: QuorumStatus
+    bodies: Threads
+    """Decode large bodies of requests."""
     reads: Threads
     downloads: Threads
     past_states: Slots

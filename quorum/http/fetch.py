@@ -11,7 +11,7 @@ from quorum.http.door import Door
 
 
 async def fetch_metadata(door: Door, request: web.Request) -> web.Response:
-    answer = await door.fetches.fetch(FetchRequest.from_map(await read_broker_body(request)))
+    answer = await door.fetches.fetch(FetchRequest.from_map(await read_broker_body(request, door.bodies)))
     door.buffers.check(len(answer))
     session_timeout = {SESSION_TIMEOUT_HEADER: str(door.settings.timing.session_timeout_ms)}
     return web.Response(body=answer, content_type=MSGPACK, headers=door.headers() | session_timeout)

@@ -41,13 +41,13 @@ async def show_quorum(door: Door, request: web.Request) -> web.Response:
 
 
 async def transfer_leadership(door: Door, request: web.Request) -> web.Response:
-    body, _ = await read_body(request)
+    body = await read_body(request, door.bodies)
     leader_id = await door.controller.transfer(read_shape(body, Transfer, "transfer").to)
     return door.ok(request, {"leader_id": leader_id})
 
 
 async def add_voter(door: Door, request: web.Request) -> web.Response:
-    body, _ = await read_body(request)
+    body = await read_body(request, door.bodies)
     voter = read_shape(body, NewVoter, "voter")
     host, port = _reachable(voter.raft)
     command = AddVoter(

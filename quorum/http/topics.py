@@ -69,7 +69,7 @@ async def show_topic(door: Door, request: web.Request) -> web.Response:
 
 
 async def create_topic(door: Door, request: web.Request) -> web.Response:
-    body, _ = await read_body(request)
+    body = await read_body(request, door.bodies)
     command = _new_topic(body)
     return await door.write(request, command, _created, status=_created_status(command))
 

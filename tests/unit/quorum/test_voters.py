@@ -402,6 +402,7 @@ class Desk:
             keeper=keeper,
             store=store,
             status=self.status,
+            bodies=Threads("bodies", threads=1, unfinished_max=8),
             reads=Threads("reads", threads=1, unfinished_max=8),
             downloads=Threads("downloads", threads=1),
             past_states=Slots("past states", held_max=1, waiting_max=8),

@@ -1,5 +1,6 @@
 """Edge: request bodies, over HTTP to an active controller: a value of the wrong shape is refused by name."""
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,8 @@ import pytest
 
 from metadata_log import limits
 from metadata_log.ids import uuid_text
+from metadata_log.wire.bodies import check_plain
+from quorum.http import bodies
 from tests.unit.quorum.test_controller import uuid
 from tests.unit.quorum.test_voters import Ask, Desk, at_desk
 
@@ -82,3 +85,25 @@ def test_what_does_not_fit_its_shape_is_refused_and_named(
         assert desk.controller.tip.end_offset == before
 
     at_desk(tmp_path, story)
+
+
+@pytest.mark.parametrize("content", ["x" * limits.HTTP_BODY_AT_ONCE_BYTES, "x"])
+def test_a_large_body_does_not_hold_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str
+) -> None:
+    """Goal: nobody deposes a leader with a body. Method: the thread in which a body is examined."""
+    threads: list[threading.Thread] = []
+
+    def noted(value: object) -> None:
+        threads.append(threading.current_thread())
+        check_plain(value)
+
+    monkeypatch.setattr(bodies, "check_plain", noted)
+
+    async def story(_desk: Desk, ask: Ask) -> None:
+        status, _ = await ask("PATCH", "/v1/configs", SETTING | {"set": {"a": content}})
+        assert status == 200
+
+    at_desk(tmp_path, story)
+    is_large = len(content) > 1
+    assert [one is threading.main_thread() for one in threads] == [not is_large]
