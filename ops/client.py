@@ -296,6 +296,9 @@ def _exchange(
         data = response.read(ANSWER_BYTES_MAX + 1)
         if len(data) > ANSWER_BYTES_MAX:
             raise _NoAnswer(f"answered with more than {ANSWER_BYTES_MAX} bytes", sent=True)
+        if response.length:
+            # A bounded read returns what came, although the connection broke before the announced end.
+            raise http.client.IncompleteRead(data, response.length)
         named = {name.lower(): value for name, value in response.getheaders()}
         return Answer(url=url, status=response.status, headers=named, body=data)
     except TimeoutError as error:

@@ -1,6 +1,7 @@
 """Edge: the CLI's client against small real HTTP servers with scripted answers."""
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -75,10 +76,16 @@ def test_a_write_keeps_its_request_id_and_each_write_has_its_own() -> None:
         assert other.seen[-1].request_id not in ids
 
 
-def test_a_write_cut_off_is_repeated_elsewhere_and_answered() -> None:
-    def cut_off(_: Seen) -> Reply:
-        raise CutOff
+def without_an_answer(_: Seen) -> Reply:
+    raise CutOff
 
+
+def amid_its_answer(_: Seen) -> Reply:
+    return Reply(200, b'{"offsets":', {"Content-Length": "1000"})
+
+
+@pytest.mark.parametrize("cut_off", [without_an_answer, amid_its_answer])
+def test_a_write_cut_off_is_repeated_elsewhere_and_answered(cut_off: Callable[[Seen], Reply]) -> None:
     with node() as dying, node() as successor:
         dying.answer = cut_off
         successor.answer = lambda _: Reply(body=b'{"offsets":{"base":1,"end":2}}')
@@ -87,10 +94,8 @@ def test_a_write_cut_off_is_repeated_elsewhere_and_answered() -> None:
         assert successor.seen[0].request_id == dying.seen[0].request_id
 
 
-def test_a_write_cut_off_and_never_answered_is_unknown_and_named() -> None:
-    def cut_off(_: Seen) -> Reply:
-        raise CutOff
-
+@pytest.mark.parametrize("cut_off", [without_an_answer, amid_its_answer])
+def test_a_write_cut_off_and_never_answered_is_unknown_and_named(cut_off: Callable[[Seen], Reply]) -> None:
     with node() as one:
         one.answer = cut_off
         with pytest.raises(OutcomeUnknown) as caught:
