@@ -5,9 +5,16 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeVar
 
 from metadata_log.batch import RecordBatch
-from metadata_log.digest import Buckets, DigestBuilder
+from metadata_log.digest import Buckets
 from metadata_log.errors import InvariantBroken
-from metadata_log.image.metadata_image import EMPTY, SUBJECT_BUILDERS, Delta, MetadataImage
+from metadata_log.image.metadata_image import (
+    EMPTY,
+    SUBJECT_BUILDERS,
+    Delta,
+    MetadataImage,
+    StateDigest,
+    buckets_of,
+)
 from metadata_log.image.quorum import QuorumBuilder
 from metadata_log.image.results import RequestResults
 from metadata_log.image.snapshot_rows import SnapshotRow
@@ -71,14 +78,19 @@ def apply(image: MetadataImage, batch: RecordBatch) -> Applied:
                 stored_at_ms=batch.appended_at_ms,
             )
         )
-    after = builders.image(
+    delta = builders.delta()
+    after = MetadataImage(
         end_offset=batch.end_offset,
         controller_epoch=batch.controller_epoch,
         last_crc=batch.crc,
         last_time_ms=batch.appended_at_ms,
         results=results.evicted(now_ms=batch.appended_at_ms),
+        state_digest=image.state_digest.after(image, delta),
+        **builders.parts(),
     )
-    return Applied(after, builders.delta())
+    if after.state_digest.is_due:
+        after.state_digest.buckets(after)
+    return Applied(after, delta)
 
 
 def image_of(
@@ -105,14 +117,15 @@ def image_of(
             f"a snapshot's {type(record).__name__} contradicts what stands before it: {error!r}"
         ) from error
     builders.of(QuorumBuilder).set_cluster_id(header.cluster_id)
-    return builders.image(
+    image = MetadataImage(
         end_offset=header.end_offset,
         controller_epoch=header.controller_epoch,
         last_crc=header.last_crc,
         last_time_ms=header.last_time_ms,
         results=RequestResults.of(results),
-        digest_buckets=digest_buckets,
+        **builders.parts(),
     )
+    return replace(image, state_digest=StateDigest(digest_buckets or buckets_of(image)))
 
 
 Steps = tuple[tuple[type[SubjectBuilder[Any]], Callable[[Any, Any], None]], ...]
@@ -140,25 +153,19 @@ class _OpenBuilders:
     def claims(self) -> int:
         return self.of(QuorumBuilder).claims if QuorumBuilder in self._open else 0
 
-    def image(self, *, digest_buckets: Buckets | None = None, **position: Any) -> MetadataImage:
-        """Return the image before with all changed parts; `position` are its other fields."""
-        parts = {kind.FIELD: builder.finish() for kind, builder in self._open.items()}
-        buckets = digest_buckets or self._digest_buckets(parts)
-        return replace(self._before, **position, **parts, digest_buckets=buckets)
+    def parts(self) -> dict[str, Any]:
+        """Return every subject's part of the image after all records, by field."""
+        open_, before = self._open, self._before
+        return {
+            kind.FIELD: open_[kind].finish() if kind in open_ else getattr(before, kind.FIELD)
+            for kind in SUBJECT_BUILDERS
+        }
 
     def delta(self) -> Delta:
         fields: dict[str, Any] = {}
         for builder in self._open.values():
             fields |= builder.delta()
         return Delta(**fields)
-
-    def _digest_buckets(self, parts: Mapping[str, Any]) -> Buckets:
-        """Count out the line of every touched key as it was, and count in the one it has now."""
-        digest = DigestBuilder(self._before.digest_buckets)
-        for kind, builder in self._open.items():
-            digest.remove_all(builder.touched_lines(builder.before))
-            digest.add_all(builder.touched_lines(parts[kind.FIELD]))
-        return digest.buckets()
 
 
 def _steps(*, in_log: bool) -> Mapping[type, Steps]:

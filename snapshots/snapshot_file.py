@@ -26,7 +26,7 @@ from metadata_log.codec import DamagedFrame, check_frame, damaged_file, decode, 
 from metadata_log.digest import Buckets, digest
 from metadata_log.errors import DamagedFile, InvariantBroken, WrittenByAnotherVersion
 from metadata_log.ids import SnapshotId
-from metadata_log.image.metadata_image import MetadataImage, buckets_of
+from metadata_log.image.metadata_image import MetadataImage, StateDigest, buckets_of
 from metadata_log.image.snapshot_rows import SnapshotRow, SnapshotRows, packed
 from metadata_log.limits import BATCH_BYTES_MAX, RECORDS_PER_BATCH_MAX
 from metadata_log.node.durable_files import renamed_os_errors, sync_directory
@@ -164,7 +164,7 @@ def read_snapshot(
                 f"the footer counts {footer.record_count} records, there are {records.count}"
             )
         if known_buckets is not None and footer.digest != digest(image):
-            image = replace(image, digest_buckets=buckets_of(image))
+            image = replace(image, state_digest=StateDigest(buckets_of(image)))
         if footer.digest != digest(image):
             raise records.damaged(
                 f"the footer's state digest is {footer.digest}, the records add up to {digest(image)}"

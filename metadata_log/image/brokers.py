@@ -1,7 +1,7 @@
 """Pure: the brokers as the log has made them."""
 
 from collections.abc import Iterator
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import immutables
 
@@ -14,6 +14,9 @@ from metadata_log.records.brokers import (
     UnregisterBrokerRecord,
 )
 from metadata_log.records.registry import Record, json_rows
+
+if TYPE_CHECKING:
+    from metadata_log.image.metadata_image import Delta
 
 
 class BrokerImage(RegisterBrokerRecord):
@@ -79,8 +82,9 @@ class BrokersBuilder(SubjectBuilder[BrokersImage]):
     def delta(self) -> dict[str, Any]:
         return {"brokers": frozenset(self._touched)}
 
-    def touched_lines(self, image: BrokersImage) -> Iterator[str]:
-        for broker_id in self._touched:
+    @staticmethod
+    def touched_lines(image: BrokersImage, touched: "Delta") -> Iterator[str]:
+        for broker_id in touched.brokers:
             if (broker := image.get(broker_id)) is not None:
                 yield broker_line(broker)
 

@@ -1,7 +1,7 @@
 """Pure: the settings as the log has made them."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import immutables
 
@@ -12,6 +12,9 @@ from metadata_log.records.configs import TOPIC, ConfigRecord
 from metadata_log.records.declaration import shown
 from metadata_log.records.registry import Record
 from metadata_log.records.topics import RemoveTopicRecord
+
+if TYPE_CHECKING:
+    from metadata_log.image.metadata_image import Delta
 
 Resource: TypeAlias = tuple[int, str]
 """resource_type and resource_name, as in ConfigRecord."""
@@ -56,8 +59,9 @@ class ConfigsBuilder(SubjectBuilder[ConfigsImage]):
     def delta(self) -> dict[str, Any]:
         return {"configs": frozenset(self._touched)}
 
-    def touched_lines(self, image: ConfigsImage) -> Iterator[str]:
-        for resource_type, resource_name, name in self._touched:
+    @staticmethod
+    def touched_lines(image: ConfigsImage, touched: "Delta") -> Iterator[str]:
+        for resource_type, resource_name, name in touched.configs:
             settings = image.get((resource_type, resource_name))
             if settings is not None and name in settings:
                 yield config_line(ConfigRecord(resource_type, resource_name, name, settings[name]))

@@ -1,7 +1,7 @@
 """Pure: the finalized features as the log has made them."""
 
 from collections.abc import Iterator
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import immutables
 
@@ -9,6 +9,9 @@ from metadata_log.digest import hex_of_text
 from metadata_log.image.subject import Builders, SubjectBuilder
 from metadata_log.records.features import FeatureLevelRecord
 from metadata_log.records.registry import Record
+
+if TYPE_CHECKING:
+    from metadata_log.image.metadata_image import Delta
 
 FeaturesImage: TypeAlias = "immutables.Map[str, int]"
 """Levels by name; a feature that is not here stands at 0."""
@@ -37,8 +40,9 @@ class FeaturesBuilder(SubjectBuilder[FeaturesImage]):
     def delta(self) -> dict[str, Any]:
         return {"features": frozenset(self._touched)}
 
-    def touched_lines(self, image: FeaturesImage) -> Iterator[str]:
-        return (feature_line(name, image[name]) for name in self._touched if name in image)
+    @staticmethod
+    def touched_lines(image: FeaturesImage, touched: "Delta") -> Iterator[str]:
+        return (feature_line(name, image[name]) for name in touched.features if name in image)
 
     @staticmethod
     def lines(image: FeaturesImage) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import immutables
 
@@ -17,6 +17,7 @@ from metadata_log.image.results import RequestResults
 from metadata_log.image.snapshot_rows import PlacedPartitions, SnapshotRow
 from metadata_log.image.subject import SubjectBuilder
 from metadata_log.image.topics import TopicsBuilder, TopicsImage, placed_partitions
+from metadata_log.limits import UNCOUNTED_LINES_MAX
 from metadata_log.records.partitions import PartitionRecord
 from metadata_log.records.registry import Record
 
@@ -39,7 +40,14 @@ class MetadataImage:
     configs: ConfigsImage = field(default_factory=immutables.Map)
     next_producer_id: ProducerIdsImage = None
     results: RequestResults = field(default_factory=RequestResults)
-    digest_buckets: Buckets = field(default=EMPTY_BUCKETS, repr=False)
+    state_digest: "StateDigest" = field(
+        default_factory=lambda: StateDigest(EMPTY_BUCKETS), repr=False, compare=False
+    )
+
+    @property
+    def digest_buckets(self) -> Buckets:
+        """What the state digest is made of; the first who asks has it counted."""
+        return self.state_digest.buckets(self)
 
     def is_active(self, broker_id: BrokerId) -> bool:
         """Answer whether a broker may lead and join an ISR: registered, unfenced, not shutting down."""
@@ -81,6 +89,78 @@ class Delta:
     """The quorum's version or voters."""
     claim: bool = False
     producer_ids: bool = False
+
+
+class _Uncounted(NamedTuple):
+    """What the digest of an image lacks: the keys that batches touched since an image whose digest is counted."""
+
+    since: MetadataImage
+    delta: Delta
+    earlier: "_Uncounted | None"
+    """The batches before the last one."""
+    lines: int
+    """About how many lines are to be counted in or out for all of these batches."""
+
+    def touched(self) -> Delta:
+        """Return the keys that any of the batches touched."""
+        if self.earlier is None:
+            return self.delta
+        deltas: list[Delta] = []
+        step: _Uncounted | None = self
+        while step is not None:
+            deltas.append(step.delta)
+            step = step.earlier
+        return Delta(**{name: _union([getattr(delta, name) for delta in deltas]) for name in Delta.__slots__})
+
+
+def _union(values: list[Any]) -> Any:
+    return any(values) if isinstance(values[0], bool) else frozenset[Any]().union(*values)
+
+
+class StateDigest:
+    """The buckets of an image's state digest, counted when somebody asks for them.
+
+    Few ask, and to count them takes longer than to apply a batch of one record. What many batches touched is counted at
+    once, each key once; UNCOUNTED_LINES_MAX bounds how much is put off.
+    """
+
+    __slots__ = ("_buckets",)
+
+    def __init__(self, buckets: Buckets | _Uncounted) -> None:
+        self._buckets = buckets
+
+    def after(self, before: MetadataImage, delta: Delta) -> "StateDigest":
+        """Return the digest of the image that a batch made of `before`, this digest's image, by touching `delta`."""
+        topics = before.topics.by_id
+        removed = sum(len(topics[topic_id].partitions) for topic_id in delta.topics if topic_id in topics)
+        touched = len(delta.partitions) + len(delta.topics) + len(delta.configs) + len(delta.brokers)
+        earlier = self._buckets
+        if isinstance(earlier, _Uncounted):
+            lines = earlier.lines + touched + removed + 1
+            return StateDigest(_Uncounted(earlier.since, delta, earlier, lines))
+        return StateDigest(_Uncounted(before, delta, None, touched + removed + 1))
+
+    def buckets(self, image: MetadataImage) -> Buckets:
+        """Return the buckets of `image`, this digest's own; any thread may ask."""
+        uncounted = self._buckets
+        if isinstance(uncounted, _Uncounted):
+            self._buckets = _counted(uncounted.since, image, uncounted.touched())
+            return self._buckets
+        return uncounted
+
+    @property
+    def is_due(self) -> bool:
+        """Whether so much is put off that the next batch must not add to it."""
+        return isinstance(self._buckets, _Uncounted) and self._buckets.lines > UNCOUNTED_LINES_MAX
+
+
+def _counted(before: MetadataImage, after: MetadataImage, touched: Delta) -> Buckets:
+    """Count out the line of every touched key as it was, and count in the one it has now."""
+    digest = DigestBuilder(before.digest_buckets)
+    for builder in SUBJECT_BUILDERS:
+        digest.remove_all(builder.touched_lines(getattr(before, builder.FIELD), touched))
+        digest.add_all(builder.touched_lines(getattr(after, builder.FIELD), touched))
+    return digest.buckets()
 
 
 SUBJECT_BUILDERS: Final[tuple[type[SubjectBuilder[Any]], ...]] = (

@@ -1,12 +1,15 @@
 """Pure: the next producer id as the log has made it; None until a first block was given away."""
 
 from collections.abc import Iterator
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from metadata_log.ids import BrokerId
 from metadata_log.image.subject import Builders, SubjectBuilder
 from metadata_log.records.producer_ids import ProducerIdsRecord
 from metadata_log.records.registry import Record
+
+if TYPE_CHECKING:
+    from metadata_log.image.metadata_image import Delta
 
 ProducerIdsImage: TypeAlias = int | None
 
@@ -29,8 +32,9 @@ class ProducerIdsBuilder(SubjectBuilder[ProducerIdsImage]):
     def delta(self) -> dict[str, Any]:
         return {"producer_ids": self.before != self._next}
 
-    def touched_lines(self, image: ProducerIdsImage) -> Iterator[str]:
-        return self.lines(image)
+    @staticmethod
+    def touched_lines(image: ProducerIdsImage, touched: "Delta") -> Iterator[str]:
+        return ProducerIdsBuilder.lines(image) if touched.producer_ids else iter(())
 
     @staticmethod
     def lines(image: ProducerIdsImage) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Pure: the quorum itself as the log has made it."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from metadata_log.digest import hex_of_text
 from metadata_log.image.subject import Builders, SubjectBuilder
@@ -13,6 +13,9 @@ from metadata_log.records.quorum import (
     VotersRecord,
 )
 from metadata_log.records.registry import Record, json_rows
+
+if TYPE_CHECKING:
+    from metadata_log.image.metadata_image import Delta
 
 
 class QuorumImage(NamedTuple):
@@ -62,8 +65,9 @@ class QuorumBuilder(SubjectBuilder[QuorumImage]):
     def _is_changed(self) -> bool:
         return self.before[1:] != self._after[1:]
 
-    def touched_lines(self, image: QuorumImage) -> Iterator[str]:
-        return self.lines(image) if self._is_changed() else iter(())
+    @staticmethod
+    def touched_lines(image: QuorumImage, touched: "Delta") -> Iterator[str]:
+        return QuorumBuilder.lines(image) if touched.quorum else iter(())
 
     @staticmethod
     def lines(image: QuorumImage) -> Iterator[str]:

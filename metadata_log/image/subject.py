@@ -1,9 +1,12 @@
 """Pure: what every subject's part of the image can do: change record by record, be digested, written and shown."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from metadata_log.records.registry import Record
+
+if TYPE_CHECKING:
+    from metadata_log.image.metadata_image import Delta
 
 Part = TypeVar("Part")
 B = TypeVar("B", bound="SubjectBuilder[Any]")
@@ -46,8 +49,9 @@ class SubjectBuilder(Generic[Part]):
         """Return the subject's fields of Delta: the keys that the records touched."""
         raise NotImplementedError
 
-    def touched_lines(self, image: Part) -> Iterator[str]:
-        """Yield the digest lines of the touched keys as they stand in `image`, the part before or after."""
+    @staticmethod
+    def touched_lines(image: Part, touched: "Delta") -> Iterator[str]:
+        """Yield the digest lines of the subject's keys in `touched` as they stand in `image`."""
         raise NotImplementedError
 
     @staticmethod

@@ -2,7 +2,7 @@
 
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import immutables
 
@@ -21,6 +21,9 @@ from metadata_log.image.subject import Builders, SubjectBuilder
 from metadata_log.records.partitions import PartitionChangeRecord, PartitionRecord
 from metadata_log.records.registry import Record
 from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
+
+if TYPE_CHECKING:
+    from metadata_log.image.metadata_image import Delta
 
 PartitionKey = tuple[TopicId, int]
 
@@ -186,17 +189,16 @@ class TopicsBuilder(SubjectBuilder[TopicsImage]):
         )
         return {"topics": frozenset(self._touched), "partitions": partitions}
 
-    def touched_lines(self, image: TopicsImage) -> Iterator[str]:
-        for topic_id in self._touched:
+    @staticmethod
+    def touched_lines(image: TopicsImage, touched: "Delta") -> Iterator[str]:
+        for topic_id in touched.topics:
             if (topic := image.by_id.get(topic_id)) is not None:
                 yield from topic_lines(topic)
-        for topic_id, (_, touched) in self._open.items():
-            if topic_id not in self._touched:
-                topic_id_hex = topic_id.hex()
+        for topic_id, partition_id in touched.partitions:
+            if topic_id not in touched.topics:
                 partitions = image.by_id[topic_id].partitions
-                for partition_id in touched:
-                    if partition_id < len(partitions):
-                        yield partition_line(topic_id_hex, partition_id, partitions[partition_id])
+                if partition_id < len(partitions):
+                    yield partition_line(topic_id.hex(), partition_id, partitions[partition_id])
 
     @staticmethod
     def lines(image: TopicsImage) -> Iterator[str]:

@@ -10,6 +10,7 @@ from metadata_log.apply import apply, image_of, is_next
 from metadata_log.codec import DamagedFrame, check_frame, decode, encode
 from metadata_log.digest import digest
 from metadata_log.ids import NO_LEADER, TopicId
+from metadata_log.image import metadata_image
 from metadata_log.image.metadata_image import EMPTY, MetadataImage, buckets_of, lines
 from metadata_log.log.segmented_log import SegmentedLog
 from metadata_log.records.brokers import (
@@ -58,6 +59,7 @@ def test_a_snapshot_taken_anywhere_changes_nothing_after_it(seed: int) -> None:
         assert is_next(resumed, step.batch)
         whole, resumed = apply(whole, step.batch).image, apply(resumed, step.batch).image
         assert resumed == whole
+        assert resumed.digest_buckets == whole.digest_buckets
         assert list(resumed.to_records()) == list(whole.to_records())
 
 
@@ -65,6 +67,21 @@ def test_a_snapshot_taken_anywhere_changes_nothing_after_it(seed: int) -> None:
 def test_the_digest_kept_is_the_digest_from_nothing(seed: int) -> None:
     for step in random_history(random.Random(seed), batch_count=30):
         assert step.image.digest_buckets == buckets_of(step.image)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_digest_that_is_asked_for_now_and_then_is_the_digest_from_nothing(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = random.Random(seed)
+    monkeypatch.setattr(metadata_image, "UNCOUNTED_LINES_MAX", rng.choice([0, 30, 300, 3_000]))
+    image = EMPTY
+    for step in random_history(rng, batch_count=60):
+        before, image = image, apply(image, step.batch).image
+        if rng.random() < 0.1:
+            asked = rng.choice([before, image])
+            assert asked.digest_buckets == buckets_of(asked)
+    assert image.digest_buckets == buckets_of(image)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

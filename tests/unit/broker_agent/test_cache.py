@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+import metadata_log.apply
 from broker_agent.cache import CLEAN_STOP_FILE, Cache
 from broker_agent.follower import Position, position_of
-from metadata_log.apply import _OpenBuilders
 from metadata_log.digest import EMPTY_BUCKETS, digest
 from metadata_log.errors import DiskFailed, WrittenByAnotherVersion
 from metadata_log.image.metadata_image import EMPTY, buckets_of
@@ -248,7 +248,7 @@ def test_the_next_start_need_not_count_the_snapshots_records(
     def refuse(*_: object) -> None:
         raise AssertionError("the records were counted")
 
-    monkeypatch.setattr(_OpenBuilders, "_digest_buckets", refuse)
+    monkeypatch.setattr(metadata_log.apply, "buckets_of", refuse)
     assert a_cache(tmp_path).open() == history.image_at(59)
 
 
