@@ -164,6 +164,8 @@ class HttpApi:
         agent = self._agent
         agent.may_serve()  # updates the state if the session has just ended
         image = agent.image
+        while image.state_digest.count_some(image):
+            await asyncio.sleep(0)  # after a large change there is much to count
         return self._ok(
             request,
             {

@@ -85,11 +85,9 @@ def apply(image: MetadataImage, batch: RecordBatch) -> Applied:
         last_crc=batch.crc,
         last_time_ms=batch.appended_at_ms,
         results=results.evicted(now_ms=batch.appended_at_ms),
-        state_digest=image.state_digest.after(image, delta),
+        state_digest=StateDigest.behind(image, delta),
         **builders.parts(),
     )
-    if after.state_digest.is_due:
-        after.state_digest.buckets(after)
     return Applied(after, delta)
 
 

@@ -172,8 +172,12 @@ REQUEST_RESULT_BYTES_MAX: Final = 64 * MIB
 REQUEST_RESULT_AGE_MS: Final = 15 * 60 * 1000
 REQUEST_RESULT_STEP_MS: Final = 10 * 1000
 """The most that the time between two results adds to their age, so that a quiet log keeps some hundred for longer."""
-UNCOUNTED_LINES_MAX: Final = 1_000
-"""Of the state digest: when so many lines have changed, the next ones are not put off; to count them takes about 3 ms."""
+UNCOUNTED_BATCHES_MAX: Final = 256
+UNCOUNTED_LINES_MAX: Final = 200_000
+"""Of the state digest: with so many changes waiting to be counted, each batch counts some. They and the images between them
+take about 60 MiB."""
+LINES_COUNTED_AT_ONCE: Final = 1_000
+"""Of the state digest, in one turn: about 3 ms."""
 PARTITIONS_PER_TOPIC_MAX: Final = RECORDS_PER_BATCH_MAX
 CONFIG_VALUE_BYTES_MAX: Final = 32 * KIB
 TEXT_BYTES_MAX: Final = 255

@@ -1,6 +1,6 @@
 """Pure: the metadata at one position of the log, made of its subjects: immutable, sharing structure with its neighbours."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -17,7 +17,7 @@ from metadata_log.image.results import RequestResults
 from metadata_log.image.snapshot_rows import PlacedPartitions, SnapshotRow
 from metadata_log.image.subject import SubjectBuilder
 from metadata_log.image.topics import TopicsBuilder, TopicsImage, placed_partitions
-from metadata_log.limits import UNCOUNTED_LINES_MAX
+from metadata_log.limits import LINES_COUNTED_AT_ONCE, UNCOUNTED_BATCHES_MAX, UNCOUNTED_LINES_MAX
 from metadata_log.records.partitions import PartitionRecord
 from metadata_log.records.registry import Record
 
@@ -92,75 +92,100 @@ class Delta:
 
 
 class _Uncounted(NamedTuple):
-    """What the digest of an image lacks: the keys that batches touched since an image whose digest is counted."""
+    """A digest that is not counted: the keys that a batch touched tell it from that of the image before."""
 
-    since: MetadataImage
-    delta: Delta
-    earlier: "_Uncounted | None"
-    """The batches before the last one."""
+    before: MetadataImage
+    touched: Delta
     lines: int
-    """About how many lines are to be counted in or out for all of these batches."""
-
-    def touched(self) -> Delta:
-        """Return the keys that any of the batches touched."""
-        if self.earlier is None:
-            return self.delta
-        deltas: list[Delta] = []
-        step: _Uncounted | None = self
-        while step is not None:
-            deltas.append(step.delta)
-            step = step.earlier
-        return Delta(**{name: _union([getattr(delta, name) for delta in deltas]) for name in Delta.__slots__})
-
-
-def _union(values: list[Any]) -> Any:
-    return any(values) if isinstance(values[0], bool) else frozenset[Any]().union(*values)
+    """About how many lines the batch touched."""
+    batches_behind: int
+    """About how many batches, this one among them, lie behind an image whose digest is counted."""
+    lines_behind: int
 
 
 class StateDigest:
-    """The buckets of an image's state digest, counted when somebody asks for them.
+    """What the state digest of one image is made of, counted when somebody asks for it.
 
-    Few ask, and to count them takes longer than to apply a batch of one record. What many batches touched is counted at
-    once, each key once; UNCOUNTED_LINES_MAX bounds how much is put off.
+    Few ask, and to count it takes longer than to apply the batch. What several batches touched is counted at once, each key
+    once. Back to the last image that is counted all stay in memory: UNCOUNTED_BATCHES_MAX and UNCOUNTED_LINES_MAX bound it.
     """
 
-    __slots__ = ("_buckets",)
+    __slots__ = ("state",)
 
-    def __init__(self, buckets: Buckets | _Uncounted) -> None:
-        self._buckets = buckets
+    def __init__(self, buckets: Buckets) -> None:
+        self.state: Buckets | _Uncounted = buckets
 
-    def after(self, before: MetadataImage, delta: Delta) -> "StateDigest":
-        """Return the digest of the image that a batch made of `before`, this digest's image, by touching `delta`."""
+    @staticmethod
+    def behind(before: MetadataImage, touched: Delta) -> "StateDigest":
+        """Return the digest of the image that a batch made of `before`; some that was put off for long is counted."""
         topics = before.topics.by_id
-        removed = sum(len(topics[topic_id].partitions) for topic_id in delta.topics if topic_id in topics)
-        touched = len(delta.partitions) + len(delta.topics) + len(delta.configs) + len(delta.brokers)
-        earlier = self._buckets
+        lines = (
+            1 + len(touched.partitions) + len(touched.topics) + len(touched.configs) + len(touched.brokers)
+        )
+        lines += sum(len(topics[topic_id].partitions) for topic_id in touched.topics if topic_id in topics)
+        batches_behind, lines_behind = 1, lines
+        earlier = before.state_digest.state
         if isinstance(earlier, _Uncounted):
-            lines = earlier.lines + touched + removed + 1
-            return StateDigest(_Uncounted(earlier.since, delta, earlier, lines))
-        return StateDigest(_Uncounted(before, delta, None, touched + removed + 1))
+            batches_behind += earlier.batches_behind
+            lines_behind += earlier.lines_behind
+            if batches_behind > UNCOUNTED_BATCHES_MAX or lines_behind > UNCOUNTED_LINES_MAX:
+                left = before.state_digest.count_some(before)
+                batches_behind, lines_behind = 1 + len(left), lines + sum(left)
+        digest = StateDigest(())
+        digest.state = _Uncounted(before, touched, lines, batches_behind, lines_behind)
+        return digest
 
     def buckets(self, image: MetadataImage) -> Buckets:
-        """Return the buckets of `image`, this digest's own; any thread may ask."""
-        uncounted = self._buckets
-        if isinstance(uncounted, _Uncounted):
-            self._buckets = _counted(uncounted.since, image, uncounted.touched())
-            return self._buckets
-        return uncounted
+        """Return the buckets of `image`, whose digest this is; any thread may ask."""
+        state = self.state
+        if isinstance(state, _Uncounted):
+            steps = _steps_to(image)
+            self.state = state = _counted(steps, image)
+        return state
 
-    @property
-    def is_due(self) -> bool:
-        """Whether so much is put off that the next batch must not add to it."""
-        return isinstance(self._buckets, _Uncounted) and self._buckets.lines > UNCOUNTED_LINES_MAX
+    def count_some(self, image: MetadataImage) -> list[int]:
+        """Count what can be counted in about 3 ms, or one batch; return how many lines each of the other batches touched."""
+        steps = _steps_to(image)
+        count, lines = 0, 0
+        while count < len(steps) and (count == 0 or lines + steps[count].lines <= LINES_COUNTED_AT_ONCE):
+            lines += steps[count].lines
+            count += 1
+        if count:
+            counted = image if count == len(steps) else steps[count].before
+            counted.state_digest.state = _counted(steps[:count], counted)
+        return [step.lines for step in steps[count:]]
 
 
-def _counted(before: MetadataImage, after: MetadataImage, touched: Delta) -> Buckets:
-    """Count out the line of every touched key as it was, and count in the one it has now."""
+def _steps_to(image: MetadataImage) -> list[_Uncounted]:
+    """Return the batches between the last image that is counted and `image`, in order."""
+    steps: list[_Uncounted] = []
+    while isinstance(state := image.state_digest.state, _Uncounted):
+        steps.append(state)
+        image = state.before
+    steps.reverse()
+    return steps
+
+
+def _counted(steps: list[_Uncounted], after: MetadataImage) -> Buckets:
+    """Count out the line of every key that the batches touched as it was, and count in the one it has in `after`."""
+    if not steps:  # another thread has counted it
+        return after.digest_buckets
+    before = steps[0].before
+    touched = steps[0].touched if len(steps) == 1 else _union([step.touched for step in steps])
     digest = DigestBuilder(before.digest_buckets)
     for builder in SUBJECT_BUILDERS:
         digest.remove_all(builder.touched_lines(getattr(before, builder.FIELD), touched))
         digest.add_all(builder.touched_lines(getattr(after, builder.FIELD), touched))
     return digest.buckets()
+
+
+def _union(deltas: Sequence[Delta]) -> Delta:
+    """Return the keys that any of some batches touched."""
+    united: dict[str, Any] = {}
+    for name in Delta.__slots__:
+        values = [getattr(delta, name) for delta in deltas]
+        united[name] = any(values) if isinstance(values[0], bool) else frozenset[Any]().union(*values)
+    return Delta(**united)
 
 
 SUBJECT_BUILDERS: Final[tuple[type[SubjectBuilder[Any]], ...]] = (

@@ -74,13 +74,18 @@ def test_a_digest_that_is_asked_for_now_and_then_is_the_digest_from_nothing(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = random.Random(seed)
-    monkeypatch.setattr(metadata_image, "UNCOUNTED_LINES_MAX", rng.choice([0, 30, 300, 3_000]))
+    monkeypatch.setattr(metadata_image, "UNCOUNTED_BATCHES_MAX", rng.choice([1, 10, 100]))
+    monkeypatch.setattr(metadata_image, "UNCOUNTED_LINES_MAX", rng.choice([0, 30, 3_000]))
+    monkeypatch.setattr(metadata_image, "LINES_COUNTED_AT_ONCE", rng.choice([0, 10, 1_000]))
     image = EMPTY
     for step in random_history(rng, batch_count=60):
         before, image = image, apply(image, step.batch).image
         if rng.random() < 0.1:
             asked = rng.choice([before, image])
-            assert asked.digest_buckets == buckets_of(asked)
+            if rng.random() < 0.5:
+                asked.state_digest.count_some(asked)
+            else:
+                assert asked.digest_buckets == buckets_of(asked)
     assert image.digest_buckets == buckets_of(image)
 
 
