@@ -101,6 +101,8 @@ _RUN_READERS: Final[Mapping[tuple[int, int], Callable[[Sequence[tuple[Any, ...]]
 _RUN_MIN: Final = 4
 """Rows of one type in a row from which on they are read at once."""
 _head: Final = itemgetter(slice(2))
+_type_id: Final = itemgetter(0)
+_version: Final = itemgetter(1)
 
 
 def from_rows(rows: tuple[Any, ...]) -> tuple[Record, ...]:
@@ -119,7 +121,7 @@ def from_rows(rows: tuple[Any, ...]) -> tuple[Record, ...]:
 
 def _read_run(head: tuple[Any, ...], run: list[tuple[Any, ...]]) -> list[Record] | None:
     """Return the records of rows with equal heads, None where some head is not of two integers: True equals 1."""
-    if len(head) < 2 or {type(value) for row in run for value in row[:2]} != {int}:
+    if len(head) < 2 or {*map(type, map(_type_id, run)), *map(type, map(_version, run))} != {int}:
         return None
     read = _RUN_READERS.get(head)
     return None if read is None else read(run)

@@ -106,13 +106,21 @@ class Electorate:
         up.update(() if joining is None else (joining,))
         self._up = up - ineligible - {leaving}
         self._unclean: dict[TopicId, bool] = {}
+        self._decided: dict[tuple[int, bool], PartitionChangeRecord | None] = {}
+        """By identity of a partition, which the image keeps, and whether its election may be unclean: the change of one of
+        the partitions that are this object. Most partitions of a large cluster are one of few objects."""
 
     def change(
         self, topic_id: TopicId, partition_id: int, partition: PartitionImage
     ) -> PartitionChangeRecord | None:
         """Return the change that these brokers' coming and going means for a partition."""
+        is_unclean = self._is_unclean(topic_id)
+        key = id(partition), is_unclean
+        if key in self._decided:
+            decided = self._decided[key]
+            return None if decided is None else PartitionChangeRecord(topic_id, partition_id, *decided[2:])
         leaving = self._leaving
-        return change(
+        decided = self._decided[key] = change(
             topic_id,
             partition_id,
             partition,
@@ -120,8 +128,9 @@ class Electorate:
                 broker_id in self._up and has_online_directory(self._image, broker_id, partition)
             ),
             isr=tuple([broker_id for broker_id in partition.isr if broker_id != leaving]),
-            election=Election.UNCLEAN if self._is_unclean(topic_id) else Election.ONLINE,
+            election=Election.UNCLEAN if is_unclean else Election.ONLINE,
         )
+        return decided
 
     def _is_unclean(self, topic_id: TopicId) -> bool:
         unclean = self._unclean.get(topic_id)
