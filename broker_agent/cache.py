@@ -185,6 +185,10 @@ class Cache:
         """Make durable what was appended."""
         self.segments.sync()
 
+    @property
+    def is_snapshot_due(self) -> bool:
+        return self._due is not None
+
     def write_due_snapshot(self) -> bool:
         """Write the snapshot that is due, and answer whether one was; what it makes superfluous goes.
 

@@ -14,6 +14,8 @@ Answer = TypeVar("Answer")
 
 SYNC_EVERY_S: Final = 1.0
 """A power cut may cost the cache its last second, which the broker then fetches again."""
+SNAPSHOT_WAITS_MAX_S: Final = 60.0
+"""A busy log delays a snapshot by no more; a start has so much more of the log to read."""
 
 
 class CacheThread:
@@ -33,12 +35,20 @@ class CacheThread:
         self._appended.set()
 
     async def keep_durable(self) -> None:
-        """Sync appended frames and write each snapshot that is due, until cancelled."""
-        cache = self._cache
+        """Sync appended frames and write each snapshot that is due, until cancelled.
+
+        To write a snapshot takes processor time from the frames that arrive. So it waits until a second has brought none,
+        for SNAPSHOT_WAITS_MAX_S at most.
+        """
+        cache, waited_s = self._cache, 0.0
         while True:
             await self._appended.wait()
             self._appended.clear()
             await self.run(cache.sync)
+            await asyncio.sleep(SYNC_EVERY_S)
+            waited_s = waited_s + SYNC_EVERY_S if cache.is_snapshot_due else 0.0
+            if self._appended.is_set() and waited_s < SNAPSHOT_WAITS_MAX_S:
+                continue
             try:
                 if await self.run(cache.write_due_snapshot):
                     cache.warnings.pop("SNAPSHOT_FAILED", None)
@@ -47,7 +57,6 @@ class CacheThread:
                 cache.warnings["SNAPSHOT_FAILED"] = error.message
                 log.warning("snapshot_failed", extra={"reason": error.message})
             await self._retain()
-            await asyncio.sleep(SYNC_EVERY_S)
 
     async def _retain(self) -> None:
         """Remove what two snapshots cover: the loop forgets files once the new start is durable, and then they go."""
