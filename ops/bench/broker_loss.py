@@ -29,17 +29,37 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
     The end is when the slowest broker applied the batch, by its own clock, which is the controllers' here.
     """
-    return asyncio.run(broker_loss(rounds=args.rounds, leaderships=args.leaderships))
+    return asyncio.run(
+        broker_loss(
+            rounds=args.rounds,
+            leaderships=args.leaderships,
+            followed=args.followed,
+            kill_leader=args.kill_leader,
+        )
+    )
 
 
-async def broker_loss(*, rounds: int, leaderships: int) -> dict[str, Any]:
-    """Kill one broker `rounds` times, each time the leader of that many partitions."""
+async def broker_loss(
+    *, rounds: int, leaderships: int, followed: int = 0, kill_leader: bool = False
+) -> dict[str, Any]:
+    """Kill one broker `rounds` times, each time the leader of that many partitions, and a follower of others.
+
+    With `kill_leader` the active controller is killed while it fences the broker; a new one then fences it to the end.
+    """
     with tempfile.TemporaryDirectory(prefix="metaquorum-bench-", dir=DIRECTORY) as scratch:
         async with our_peer(Path(scratch, "ours"), brokers=_BROKERS) as ours:
             victim, *others = ours.cluster.brokers
             before = await ours.elections()
             taken_ms = [
-                await _lose(ours, victim=victim, others=others, name=f"lost-{turn}", leaderships=leaderships)
+                await _lose(
+                    ours,
+                    victim=victim,
+                    others=others,
+                    name=f"lost-{turn}",
+                    leaderships=leaderships,
+                    followed=followed,
+                    kill_leader=kill_leader,
+                )
                 for turn in range(rounds)
             ]
             elections = await ours.elections() - before
@@ -47,7 +67,12 @@ async def broker_loss(*, rounds: int, leaderships: int) -> dict[str, Any]:
         floors = probes(Path(scratch))
     return report(
         "broker-loss",
-        params={"leaderships": leaderships, "brokers_left": len(others)},
+        params={
+            "leaderships": leaderships,
+            "followed": followed,
+            "kill_leader": kill_leader,
+            "brokers_left": len(others),
+        },
         ours={
             "version": ours.version,
             "unit": "ms",
@@ -62,16 +87,27 @@ async def broker_loss(*, rounds: int, leaderships: int) -> dict[str, Any]:
     )
 
 
-async def _lose(ours: OurPeer, *, victim: Member, others: list[Member], name: str, leaderships: int) -> float:
-    """Give `victim` the leaderships of new topics, kill it, time the news, and bring it back."""
+async def _lose(
+    ours: OurPeer,
+    *,
+    victim: Member,
+    others: list[Member],
+    name: str,
+    leaderships: int,
+    followed: int,
+    kill_leader: bool,
+) -> float:
+    """Give `victim` partitions of new topics, kill it, time the news, and bring it back."""
     controller = await ours.leader()
     left = [broker.id for broker in others]
-    assignment = [
-        [victim.id, left[index % len(left)], left[(index + 1) % len(left)]] for index in range(leaderships)
+    pairs = [[left[index], left[(index + 1) % len(left)]] for index in range(len(left))]
+    assignment = [[victim.id, *pairs[index % len(pairs)]] for index in range(leaderships)]
+    assignment += [
+        [first, victim.id, second] for first, second in (pairs * (followed // len(pairs) + 1))[:followed]
     ]
     topics = [
         {"name": f"{name}-{first}", "assignment": assignment[first : first + _TOPIC_PARTITIONS]}
-        for first in range(0, leaderships, _TOPIC_PARTITIONS)
+        for first in range(0, len(assignment), _TOPIC_PARTITIONS)
     ]
     end = 0
     for topic in topics:
@@ -80,16 +116,29 @@ async def _lose(ours: OurPeer, *, victim: Member, others: list[Member], name: st
     await ours.kill(victim.http)
     try:
         async with asyncio.timeout(_TIMEOUT_S):
+            killed = controller if kill_leader else None
+            if killed is not None:
+                controller = await _kill_amid_fencing(ours, killed, from_offset=end)
             await _is_fenced(ours, controller, victim.id)
             began_ms, last_offset = await _fencing(ours, controller, from_offset=end)
             applied_ms = [await _applied_ms(ours, broker.http, last_offset) for broker in others]
     except (NotAcknowledged, TimeoutError) as failure:
         raise BenchmarkFailed(f"the loss of {victim.id} was not seen: {failure!r}") from None
+    if killed is not None:
+        await ours.restart(killed)
     await ours.restart(victim.http)
     await _online(ours, victim.http)
     for topic in topics:
         await ours.request("DELETE", f"{await ours.leader()}/v1/topics/{topic['name']}")
     return round(max(applied_ms) - began_ms, 1)
+
+
+async def _kill_amid_fencing(ours: OurPeer, leader: str, *, from_offset: int) -> str:
+    """Kill the active controller once it has begun to fence, and return another controller's URL."""
+    while (await ours.numbers(leader))["metaquorum_last_applied_record_offset"] < from_offset:
+        await asyncio.sleep(_POLL_S)
+    await ours.kill(leader)
+    return next(endpoint for endpoint in ours.endpoints if endpoint != leader)
 
 
 async def _is_fenced(ours: OurPeer, controller: str, broker_id: int) -> None:

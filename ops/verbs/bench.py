@@ -70,7 +70,12 @@ BENCHES: Final = (
         "From fencing a broker of many leaderships to the slowest broker's applied time.",
         flags=(
             _count("--leaderships", 1_000, 1_000_000, "of the broker that dies"),
+            _count("--followed", 0, 1_000_000, "partitions that it follows beside these", least=0),
             _count("--rounds", 5, 1_000),
+            (
+                "--kill-leader",
+                {"action": "store_true", "help": "kill -9 the active controller while it fences"},
+            ),
         ),
     ),
     Bench("broker-start", "From opening a broker's cache of 100,000 partitions to a current image."),

@@ -49,7 +49,11 @@ def test_failover_beside_etcd() -> None:
 
 
 def test_the_loss_of_a_broker() -> None:
-    check_shape(asyncio.run(broker_loss(rounds=1, leaderships=30)), name="broker-loss", peers=[])
+    check_shape(
+        asyncio.run(broker_loss(rounds=1, leaderships=30, followed=5, kill_leader=True)),
+        name="broker-loss",
+        peers=[],
+    )
 
 
 @pytest.mark.parametrize("fault", ["freeze", "to-leader"])
