@@ -137,10 +137,8 @@ class StateDigest:
 
     def buckets(self, image: MetadataImage) -> Buckets:
         """Return the buckets of `image`, whose digest this is; any thread may ask."""
-        state = self.state
-        if isinstance(state, _Uncounted):
-            steps = _steps_to(image)
-            self.state = state = _counted(steps, image)
+        while isinstance(state := self.state, _Uncounted):
+            self.count_some(image)
         return state
 
     def count_some(self, image: MetadataImage) -> list[int]:
