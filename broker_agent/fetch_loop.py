@@ -9,7 +9,7 @@ so that the next call carries what has changed: a wish to be fenced, or to shut 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar, assert_never
+from typing import Final, TypeVar, assert_never
 
 from broker_agent.cache import Cache
 from broker_agent.cache_thread import CacheThread
@@ -29,6 +29,8 @@ from snapshots.download import download_snapshot
 log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
 
+TURN_MS: Final = 5
+"""After this time between two frames of one answer others have the loop."""
 OnDelta = Callable[[MetadataImage, MetadataImage, Delta | None], None]
 """Called with the image before, the image after, and what changed; None if the whole image was replaced. It runs between
 two batches, so it must be quick. An exception out of it ends the broker."""
@@ -149,7 +151,7 @@ class FetchLoop:
             case FetchKind.IMAGE | FetchKind.DIVERGING if self.ending:
                 pass  # the next start repairs the history
             case FetchKind.DELTA:
-                self._take_frames(session, call, fetched.frames)
+                await self._take_frames(session, call, fetched.frames)
             case FetchKind.IMAGE if answer.snapshot is not None:
                 await self._install(session, call, answer.snapshot)
             case FetchKind.DIVERGING if answer.diverging is not None:
@@ -159,7 +161,9 @@ class FetchLoop:
             case _:
                 assert_never(answer.kind)
 
-    def _take_frames(self, session: Session, call: Call, frames: bytes) -> None:
+    async def _take_frames(self, session: Session, call: Call, frames: bytes) -> None:
+        """Apply the frames of an answer; between any two of them others have the loop, if they take long."""
+        began_ms = self._now_ms()
         try:
             received = read_frames(frames)
         except DamagedFrame as error:
@@ -176,8 +180,10 @@ class FetchLoop:
             self._cache.applied(header, after)
             if self._on_delta is not None:
                 self._on_delta(before, after, delta)
-        if received:
             self._cache_thread.frames_appended()
+            if self._now_ms() - began_ms >= TURN_MS:
+                await asyncio.sleep(0)
+                began_ms = self._now_ms()
 
     def _gave_up(self, session: Session, call: Call, reason: str) -> None:
         self.failed_calls.failed(call, "UNREACHABLE", reason)

@@ -1,11 +1,12 @@
 """Pure: the local image, its position in the log, and the frames that follow it."""
 
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from metadata_log.apply import Applied, apply, is_next
 from metadata_log.batch import RecordBatch
 from metadata_log.codec import DamagedFrame, FrameHeader, check_frame, decode
-from metadata_log.errors import InvariantBroken, another_version
+from metadata_log.errors import InvariantBroken, WrittenByAnotherVersion, another_version
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 
 
@@ -29,34 +30,46 @@ class ReceivedFrame(NamedTuple):
     batch: RecordBatch
 
 
-def read_frames(frames: bytes) -> list[ReceivedFrame]:
-    """Return the frames of an answer, each checked.
+def read_frames(frames: bytes) -> Iterator[ReceivedFrame]:
+    """Return the frames of an answer, all of them found sound before the first is decoded.
 
     Raises:
-        DamagedFrame: bytes were lost or changed on the way; no part of this answer may be used.
+        DamagedFrame: at once, bytes were lost or changed on the way; no part of this answer may be used.
         WrittenByAnotherVersion: a sound frame holds records unknown to this release, which is too old for its cluster.
         InvariantBroken: a sound frame holds values that no release writes.
     """
-    received: list[ReceivedFrame] = []
+    headers: list[FrameHeader] = []
     at = 0
     while at < len(frames):
-        header = None
         try:
-            header = check_frame(frames, at)
+            headers.append(check_frame(frames, at))
+        except DamagedFrame as error:
+            if error.another_version:
+                raise _of_another_version(error) from error
+            raise
+        at += headers[-1].frame_bytes
+    return _decoded(frames, headers)
+
+
+def _decoded(frames: bytes, headers: Iterable[FrameHeader]) -> Iterator[ReceivedFrame]:
+    at = 0
+    for header in headers:
+        try:
             batch, end = decode(frames, at)
         except DamagedFrame as error:
             if error.another_version:
-                at_offset = "" if error.base_offset is None else f"offset {error.base_offset}: "
-                raise another_version("the cluster's log", f"{at_offset}{error.reason}") from error
-            if header is None:
-                raise
+                raise _of_another_version(error) from error
             raise InvariantBroken(
                 f"the frame at offset {header.base_offset} is sound, but this release cannot read it: {error.reason}",
                 offset=header.base_offset,
             ) from error
-        received.append(ReceivedFrame(frames[at:end], header, batch))
+        yield ReceivedFrame(frames[at:end], header, batch)
         at = end
-    return received
+
+
+def _of_another_version(error: DamagedFrame) -> WrittenByAnotherVersion:
+    at_offset = "" if error.base_offset is None else f"offset {error.base_offset}: "
+    return another_version("the cluster's log", f"{at_offset}{error.reason}")
 
 
 class Follower:

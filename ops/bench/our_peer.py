@@ -127,7 +127,9 @@ class OurPeer:
     async def record(self, endpoint: str, offset: int) -> dict[str, Any]:
         """Return one committed record, as `log dump` shows it."""
         headers = {"Accept": "application/x-ndjson"}
-        async with self.http.get(f"{endpoint}/v1/log?from={offset}&consistency=stale", headers=headers) as answer:
+        async with self.http.get(
+            f"{endpoint}/v1/log?from={offset}&consistency=stale", headers=headers
+        ) as answer:
             record: dict[str, Any] = json.loads(await answer.content.readline())
             return record
 

@@ -7,6 +7,7 @@ import shutil
 import signal
 import sys
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -553,6 +554,28 @@ def test_a_broker_far_behind_goes_on_from_the_offered_image(tmp_path: Path) -> N
                 await online(agent)
                 assert agent.fetch_loop.follower.snapshots_fetched == 1
                 assert digest(agent.image) == digest(cluster.log.image)
+
+    asyncio.run(scenario())
+
+
+def test_a_long_answer_leaves_the_loop_to_others_between_its_frames(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker_agent.fetch_loop.TURN_MS", 0)
+
+    async def scenario() -> None:
+        cluster, turns, applied_in_turn = FakeCluster(), 0, []
+        cluster.log.fill(300)
+        async with controllers(cluster) as members:
+            agent = BrokerAgent(
+                settings_for(tmp_path, members), on_delta=lambda *_: applied_in_turn.append(turns)
+            )
+            async with agent:
+                while agent.state is not State.ONLINE:
+                    turns += 1
+                    await asyncio.sleep(0)
+        assert len(applied_in_turn) > 30
+        assert max(Counter(applied_in_turn).values()) <= 2
 
     asyncio.run(scenario())
 

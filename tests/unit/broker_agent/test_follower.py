@@ -33,7 +33,7 @@ def test_it_follows_and_knows_where_it_stands() -> None:
 @pytest.mark.parametrize("place", [0, 2])
 def test_a_gap_or_a_repetition_is_no_continuation(place: int) -> None:
     log, follower = a_log(), Follower()
-    received = read_frames(b"".join(frame for _, frame in log.frames))
+    received = [*read_frames(b"".join(frame for _, frame in log.frames))]
     follower.take(received[0].batch)
     with pytest.raises(InvariantBroken, match="does not continue"):
         follower.take(received[place].batch)
@@ -49,13 +49,13 @@ def test_frames_cut_or_changed_are_told_apart_from_frames_unknown() -> None:
         read_frames(data[:-1] + bytes([data[-1] ^ 1]))
     last = log.frames[-1][1]
     with pytest.raises(WrittenByAnotherVersion, match=r"the cluster's log: offset 50: .*another version of"):
-        read_frames(data + frame_behind(last, A_TYPE_UNKNOWN_HERE))
+        list(read_frames(data + frame_behind(last, A_TYPE_UNKNOWN_HERE)))
     with pytest.raises(WrittenByAnotherVersion):
         read_frames(data + of_format_2(last))
     with pytest.raises(
         InvariantBroken, match=r"offset 50 is sound, .*: topic_id of a TopicRecord: expected bytes, got int$"
     ):
-        read_frames(data + frame_behind(last, A_TOPIC_ID_OF_INT))
+        list(read_frames(data + frame_behind(last, A_TOPIC_ID_OF_INT)))
 
 
 def test_another_image_replaces_it_whole() -> None:
