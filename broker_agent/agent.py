@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Final, Self, assert_never
@@ -20,8 +20,8 @@ from broker_agent.controller_client import ControllerClient
 from broker_agent.fetch_loop import FetchLoop, OnDelta
 from broker_agent.lifecycle import Action, Event, State, step
 from broker_agent.metrics import BrokerNumbers
-from broker_agent.session import Fetched, Outcome, Session
-from metadata_log.errors import MetadataError, leaves, most_telling
+from broker_agent.session import Fetched, Outcome, Refused, Session, Unreachable
+from metadata_log.errors import BrokerNotAvailable, MetadataError, leaves, most_telling
 from metadata_log.ids import random_uuid
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.node.addresses import read_url
@@ -29,12 +29,14 @@ from metadata_log.node.clock import monotonic_ms, unix_ms
 from metadata_log.node.data_directory import DirectoryLock, Meta, read_meta
 from metadata_log.node.recent_warnings import RecentWarnings
 from metadata_log.records.brokers import BrokerEndpoint
-from metadata_log.wire.commands import Registered
+from metadata_log.wire.commands import AlteredPartition, AlterPartition, Registered, ReportedIsr
 
 log = logging.getLogger(__name__)
 
 FAREWELL_MAX_MS: Final = 500
 """A broker that ends waits this long for the answer to its last fetch."""
+REPORT_SILENCE_MAX_MS: Final = 5_000
+"""Of a controller to which ISRs were reported: what waits longer is reported again."""
 LISTENER_NAME: Final = "PLAINTEXT"
 """Kafka's name of its default listener; security_protocol 0."""
 
@@ -168,6 +170,30 @@ class BrokerAgent:
         if self._session is not None:
             self._session.want_fence = wanted
             self.fetch_loop.interrupt()
+
+    async def alter_partitions(self, isrs: Sequence[ReportedIsr]) -> tuple[AlteredPartition, ...]:
+        """Report ISRs of partitions that this broker leads, ISR_CHANGES_MAX at most, and return what became of each.
+
+        Raises:
+            BrokerNotAvailable: no controller answered, or this broker is not registered now; ask again shortly.
+            NotController, StaleBrokerEpoch and what else a controller refuses the whole report with.
+        """
+        session = self._session
+        if session is None or session.broker_epoch is None:
+            raise BrokerNotAvailable("this broker is not registered now")
+        report = AlterPartition(
+            broker_id=self.settings.broker_id, broker_epoch=session.broker_epoch, partitions=tuple(isrs)
+        )
+        answered = await self._client.alter_partitions(
+            session.controller_url, report, silence_max_ms=REPORT_SILENCE_MAX_MS
+        )
+        match answered:
+            case Refused():
+                raise answered.error
+            case Unreachable():
+                raise BrokerNotAvailable(f"{session.controller_url} does not answer: {answered.reason}")
+            case _:
+                return answered.partitions
 
     async def run(self) -> None:
         """Wait until the broker is Offline for good."""

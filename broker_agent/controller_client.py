@@ -1,7 +1,7 @@
 """Edge: HTTP to the controllers: each call has one outcome, and no failure of a network or a peer raises."""
 
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import aiohttp
 import msgpack
@@ -10,7 +10,7 @@ from broker_agent.session import Call, Fetched, Outcome, Refused, Unreachable
 from metadata_log.errors import InvalidRequest, MetadataError, error_named
 from metadata_log.limits import FETCH_BYTES_MAX, HTTP_BODY_TIMEOUT_MS, MIB
 from metadata_log.wire.bodies import unpack
-from metadata_log.wire.commands import Registered
+from metadata_log.wire.commands import AlteredPartitions, AlterPartition, Registered
 from metadata_log.wire.fetch import SESSION_TIMEOUT_HEADER, FetchRequest, decode_fetch_body
 from metadata_log.wire.shapes import Shape, check_text, read_shape
 
@@ -28,8 +28,15 @@ class _ErrorBody(Shape, frozen=True, forbid_unknown_fields=False):
     message: str
 
 
+class _Answered(NamedTuple):
+    """The body of an answer with status 200, and the session timeout in its header."""
+
+    body: bytes
+    session_timeout_ms: int | None
+
+
 class ControllerClient:
-    """Keeps a connection to each controller open; one call is under way at a time."""
+    """Keeps a connection to each controller open; one call of the session is under way at a time, and one report."""
 
     def __init__(self) -> None:
         self._http: aiohttp.ClientSession | None = None
@@ -54,38 +61,54 @@ class ControllerClient:
         return self._http
 
     async def perform(self, call: Call) -> Outcome:
-        """Send one request and return its outcome."""
+        """Send one request of the session and return its outcome."""
         path = "/v1/metadata/fetch" if isinstance(call.request, FetchRequest) else "/v1/brokers/register"
+        answered = await self._post(call.url + path, call.request.to_map(), call.silence_max_ms)
+        if not isinstance(answered, _Answered):
+            return answered
+        try:
+            if isinstance(call.request, FetchRequest):
+                answer, frames = decode_fetch_body(answered.body)
+                return Fetched(answer=answer, frames=frames, session_timeout_ms=answered.session_timeout_ms)
+            return Registered.from_map(unpack(answered.body))
+        except InvalidRequest as error:
+            return Unreachable(reason=f"its answer is not understood: {error.message}")
+
+    async def alter_partitions(
+        self, url: str, command: AlterPartition, *, silence_max_ms: int
+    ) -> AlteredPartitions | Refused | Unreachable:
+        """Report ISRs to the controller at `url`, beside the session's call, and return what became of them."""
+        answered = await self._post(url + "/v1/partitions/alter", command.to_map(), silence_max_ms)
+        if not isinstance(answered, _Answered):
+            return answered
+        try:
+            return AlteredPartitions.from_map(unpack(answered.body))
+        except InvalidRequest as error:
+            return Unreachable(reason=f"its answer is not understood: {error.message}")
+
+    async def _post(
+        self, url: str, body: dict[str, Any], silence_max_ms: int
+    ) -> "_Answered | Refused | Unreachable":
         timeout = aiohttp.ClientTimeout(
-            total=(call.silence_max_ms + HTTP_BODY_TIMEOUT_MS) / 1000,
-            sock_connect=min(CONNECT_MAX_MS, call.silence_max_ms) / 1000,
-            sock_read=call.silence_max_ms / 1000,
+            total=(silence_max_ms + HTTP_BODY_TIMEOUT_MS) / 1000,
+            sock_connect=min(CONNECT_MAX_MS, silence_max_ms) / 1000,
+            sock_read=silence_max_ms / 1000,
         )
         try:
             async with self.http.post(
-                call.url + path,
-                data=msgpack.packb(call.request.to_map()),
-                timeout=timeout,
-                allow_redirects=False,
+                url, data=msgpack.packb(body), timeout=timeout, allow_redirects=False
             ) as response:
-                body = await _body(response)
-                session_timeout_ms = _session_timeout_ms(response)
+                answer = await _body(response)
                 if response.status != 200:
                     return Refused(
-                        error=_error(response.status, body),
+                        error=_error(response.status, answer),
                         controller_url=response.headers.get("X-Controller"),
                     )
+                return _Answered(answer, _session_timeout_ms(response))
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             return Unreachable(reason=str(error) or type(error).__name__)
         except InvalidRequest as error:
             return Unreachable(reason=error.message)
-        try:
-            if isinstance(call.request, FetchRequest):
-                answer, frames = decode_fetch_body(body)
-                return Fetched(answer=answer, frames=frames, session_timeout_ms=session_timeout_ms)
-            return Registered.from_map(unpack(body))
-        except InvalidRequest as error:
-            return Unreachable(reason=f"its answer is not understood: {error.message}")
 
 
 def _session_timeout_ms(response: aiohttp.ClientResponse) -> int | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from broker_agent.agent import BrokerAgent
 from broker_agent.config import BrokerSettings
+from broker_agent.dataless_host import DatalessHost
 from metadata_log import limits
 from metadata_log.node.clock import unix_ms
 from metadata_log.node.data_directory import leaving_no_process_json, write_process_json
@@ -27,10 +28,12 @@ async def run_broker(settings: BrokerSettings, *, text_log: Path | None = None) 
     limits.check_relations()
     share_the_interpreter()
     with recent_warnings() as recent:
-        agent = BrokerAgent(settings, recent=recent)
+        host = DatalessHost(settings.broker_id)
+        agent = BrokerAgent(settings, on_delta=host.on_delta, recent=recent)
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, agent.stop)
-        async with agent:
+        async with agent, asyncio.TaskGroup() as tasks:
+            reporting = tasks.create_task(host.run(agent))
             with leaving_no_process_json(settings.data_dir):
                 write_process_json(
                     settings.data_dir,
@@ -45,4 +48,5 @@ async def run_broker(settings: BrokerSettings, *, text_log: Path | None = None) 
                 )
                 log.info("broker_started", extra={"broker_id": settings.broker_id, "http": agent.http_url})
                 await agent.run()
+            reporting.cancel()
         log.info("broker_stopped", extra={"broker_id": settings.broker_id})

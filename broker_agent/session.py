@@ -145,6 +145,11 @@ class Session:
 
     # --- what to do next
 
+    @property
+    def controller_url(self) -> str:
+        """The controller that is asked now: the active one, as far as this broker knows."""
+        return self._urls.current
+
     def next_step(self, now_ms: int, position: Position) -> Call | WaitUntil:
         """Return the request to send now, or until when to wait; `position` is that of the local image."""
         if now_ms < self._not_before_ms:

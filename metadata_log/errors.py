@@ -165,6 +165,30 @@ class BrokerIdNotRegistered(Rejected):
     error, code = "BROKER_ID_NOT_REGISTERED", 102
 
 
+class FencedLeaderEpoch(Rejected):
+    """The broker reports under a leader epoch that is over."""
+
+    error, code = "FENCED_LEADER_EPOCH", 74
+
+
+class InvalidUpdateVersion(Rejected):
+    """The broker reports on a partition epoch that is over: the partition has changed since."""
+
+    error, code = "INVALID_UPDATE_VERSION", 95
+
+
+class IneligibleReplica(Rejected):
+    """A broker that is named for the ISR may not join it: it is fenced, stopping, gone, or registered anew."""
+
+    error, code = "INELIGIBLE_REPLICA", 107
+
+
+class NewLeaderElected(Rejected):
+    """The change was written, and it gave the partition another leader."""
+
+    error, code = "NEW_LEADER_ELECTED", 108
+
+
 class DuplicateVoter(Rejected):
     """A voter has this id, with this directory or another: remove that one first."""
 

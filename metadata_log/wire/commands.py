@@ -10,13 +10,15 @@ from typing import Annotated, Any
 from msgspec import Meta, structs
 
 from metadata_log.errors import InvalidRequest
-from metadata_log.ids import BrokerId, NodeId, Uuid
-from metadata_log.limits import LIST_ITEMS_MAX
+from metadata_log.ids import BrokerId, NodeId, TopicId, Uuid
+from metadata_log.limits import ISR_CHANGES_MAX, LIST_ITEMS_MAX
 from metadata_log.node.addresses import PORT_MAX
 from metadata_log.records.brokers import BrokerEndpoint, FeatureRange
+from metadata_log.records.partitions import RECOVERED, RECOVERING
 from metadata_log.wire.shapes import (
     INT32_MAX,
     INT64_MAX,
+    Int32,
     Natural,
     Positive,
     RawUuid,
@@ -81,6 +83,77 @@ class Registered(Shape, frozen=True, forbid_unknown_fields=False):
 
     @classmethod
     def from_map(cls, value: object) -> "Registered":
+        return read_shape(value, cls, "answer")
+
+
+class IsrMember(Shape, frozen=True):
+    """A member that a leader wants in an ISR; `broker_epoch` -1: whatever its registration is."""
+
+    broker_id: Annotated[BrokerId, Meta(ge=-INT32_MAX - 1, le=INT32_MAX)]
+    broker_epoch: Annotated[int, Meta(ge=-1, le=INT64_MAX)]
+
+
+class ReportedIsr(Shape, frozen=True):
+    """The ISR that a leader wants for one partition, with the epochs that it knows of it."""
+
+    topic_id: Annotated[TopicId, Meta(min_length=16, max_length=16)]
+    partition_id: Int32
+    leader_epoch: Int32
+    partition_epoch: Int32
+    isr: Annotated[tuple[IsrMember, ...], Meta(max_length=LIST_ITEMS_MAX)]
+    leader_recovery_state: Annotated[int, Meta(ge=RECOVERED, le=RECOVERING)]
+
+
+class AlterPartition(Shape, Command, frozen=True):
+    """A broker reports the ISRs of partitions that it leads. Source: KIP-497, KIP-903."""
+
+    broker_id: Annotated[BrokerId, Meta(ge=0, le=INT32_MAX)]
+    broker_epoch: Natural
+    partitions: Annotated[tuple[ReportedIsr, ...], Meta(max_length=ISR_CHANGES_MAX)]
+
+    def to_map(self) -> dict[str, Any]:
+        return {
+            "broker_id": self.broker_id,
+            "broker_epoch": self.broker_epoch,
+            "partitions": [
+                {**structs.asdict(partition), "isr": [structs.asdict(member) for member in partition.isr]}
+                for partition in self.partitions
+            ],
+        }
+
+    @classmethod
+    def from_map(cls, value: object) -> "AlterPartition":
+        """Return the report in a map that a broker sent.
+
+        Raises:
+            InvalidRequest: names the field.
+        """
+        return read_shape(value, cls, "isr_changes")
+
+
+class AlteredPartition(Shape, frozen=True, forbid_unknown_fields=False):
+    """What became of one partition: it as it is after the change, or the error's name.
+
+    NEW_LEADER_ELECTED comes with a change all the same.
+    """
+
+    topic_id: Annotated[TopicId, Meta(min_length=16, max_length=16)]
+    partition_id: Int32
+    error: str | None
+    leader: Int32
+    leader_epoch: Int32
+    isr: tuple[Int32, ...]
+    leader_recovery_state: Int32
+    partition_epoch: Int32
+
+
+class AlteredPartitions(Shape, frozen=True, forbid_unknown_fields=False):
+    """The answer to a report of ISRs: what became of each partition, in the order of the report."""
+
+    partitions: Annotated[tuple[AlteredPartition, ...], Meta(max_length=ISR_CHANGES_MAX)]
+
+    @classmethod
+    def from_map(cls, value: object) -> "AlteredPartitions":
         return read_shape(value, cls, "answer")
 
 

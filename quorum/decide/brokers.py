@@ -31,8 +31,8 @@ from metadata_log.wire.commands import BrokerHeartbeat, RegisterBroker, Unregist
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
 from quorum.decide.decision import Decision, RegisteredAgain, SessionChange, Walk, WalkKind
+from quorum.decide.elections import changes_on_leaving
 from quorum.decide.heartbeat import HeartbeatAnswered, heartbeat
-from quorum.decide.partitions import changes_on_leaving
 from quorum.decide.parts import part_of
 
 

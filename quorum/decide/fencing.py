@@ -14,7 +14,7 @@ from metadata_log.records.brokers import BrokerRegistrationChangeRecord
 from metadata_log.wire.fetch import BrokerState
 from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision, Walk, WalkKind
-from quorum.decide.partitions import changes_on_leaving
+from quorum.decide.elections import changes_on_leaving
 from quorum.decide.parts import part_of
 
 SESSION_EXPIRED: Final = "SESSION_EXPIRED"

@@ -31,14 +31,14 @@ from quorum.decide.decision import (
     Walk,
     WalkKind,
 )
-from quorum.decide.fencing import fenced, state_of
-from quorum.decide.partitions import (
+from quorum.decide.elections import (
     Electorate,
     Visits,
     changes_on_joining,
     changes_on_leaving,
     directory_of,
 )
+from quorum.decide.fencing import fenced, state_of
 from quorum.decide.parts import part_of
 
 

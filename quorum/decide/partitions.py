@@ -1,192 +1,152 @@
-"""Pure: the leader of a partition, and the record of a change.
+"""Pure: what may happen to partitions that exist: their leaders report ISRs.
 
-A change starts from the partition as it is and a target ISR. A leader is valid if it is in the target ISR, may lead, and the
-directory of its replica is online. The election is one of three kinds:
-
-    PREFERRED   the first replica if valid, else the present leader if valid, else the first valid replica
-    ONLINE      the present leader if valid, else the first valid replica
-    UNCLEAN     as ONLINE, and as a last resort the first replica that may lead at all: the ISR is then that replica alone,
-                and it is RECOVERING, because what only the others held is lost
-
-Replicas are taken in the order of assignment. The last member of an ISR keeps its seat when it leaves: it alone is known to
-hold every committed message, and the partition has no leader until it returns.
-
-Source: Kafka's PartitionChangeBuilder, without the eligible leader replicas of KIP-966, which are not finalized here.
+Source: KIP-497, KIP-903; Kafka's ReplicationControlManager.alterPartition.
 """
 
-import enum
-from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from typing import Final, NamedTuple
 
-from metadata_log.ids import LOST, MIGRATING, NO_LEADER, UNASSIGNED, BrokerId, TopicId, Uuid
+from metadata_log.batch import Cause
+from metadata_log.errors import (
+    FencedLeaderEpoch,
+    IneligibleReplica,
+    InvalidRequest,
+    InvalidUpdateVersion,
+    NewLeaderElected,
+    NotController,
+    StaleBrokerEpoch,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from metadata_log.ids import NO_LEADER, BrokerId, TopicId
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.partitions import PartitionImage
-from metadata_log.image.topics import PartitionKey
-from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC
-from metadata_log.records.partitions import RECOVERING, PartitionChangeRecord
+from metadata_log.records.partitions import RECOVERED, RECOVERING, PartitionChangeRecord
+from metadata_log.wire.commands import AlterPartition, ReportedIsr
 from quorum.decide.context import DecideContext
-from quorum.decide.decision import Walk
-
-UNCLEAN_LEADER_ELECTION = "unclean.leader.election.enable"
-
-
-class Election(enum.Enum):
-    PREFERRED = "PREFERRED"
-    ONLINE = "ONLINE"
-    UNCLEAN = "UNCLEAN"
+from quorum.decide.decides import Decides
+from quorum.decide.decision import Decision
+from quorum.decide.elections import Electorate
 
 
-def change(
-    topic_id: TopicId,
-    partition_id: int,
-    partition: PartitionImage,
-    *,
-    may_lead: Callable[[BrokerId], bool],
-    isr: tuple[BrokerId, ...] | None = None,
-    election: Election = Election.ONLINE,
-) -> PartitionChangeRecord | None:
-    """Return the record that gives a partition the ISR `isr` (None: the present one) and the leader it then needs.
+class PartitionAltered(NamedTuple):
+    """What became of one partition: it as it is after the change, or the error's name.
 
-    None where nothing changes; an ISR in another order is a change. A leader that stays is not named, so its epoch stays.
-    """
-    target = partition.isr if isr is None else isr
-    leader, is_clean = _elect(partition, target, may_lead=may_lead, election=election)
-    if not is_clean:
-        target = (leader,)
-    is_led_anew = leader != partition.leader
-    is_other_isr = bool(target) and target != partition.isr
-    begins_recovery = not is_clean and partition.leader_recovery_state != RECOVERING
-    if not (is_led_anew or is_other_isr or begins_recovery):
-        return None
-    return PartitionChangeRecord(
-        topic_id,
-        partition_id,
-        leader=leader if is_led_anew else None,
-        isr=target if is_other_isr else None,
-        leader_recovery_state=RECOVERING if begins_recovery else None,
-    )
-
-
-def _elect(
-    partition: PartitionImage,
-    target_isr: tuple[BrokerId, ...],
-    *,
-    may_lead: Callable[[BrokerId], bool],
-    election: Election,
-) -> tuple[BrokerId, bool]:
-    """Return the leader, or NO_LEADER, and whether its election is clean."""
-    present = (partition.leader, *partition.replicas)
-    candidates = present if election is not Election.PREFERRED else (partition.replicas[0], *present)
-    for candidate in candidates:
-        if candidate in target_isr and may_lead(candidate):
-            return candidate, True
-    if election is Election.UNCLEAN:
-        for candidate in partition.replicas:
-            if may_lead(candidate):
-                return candidate, False
-    return NO_LEADER, True
-
-
-class Electorate:
-    """Which brokers may lead, in an image and beside it: `joining` although it is fenced in it, `leaving` and those of
-    `ineligible` although they are not. An unclean election depends on the topic's effective configuration.
+    NEW_LEADER_ELECTED comes with a change all the same.
     """
 
-    def __init__(
-        self,
-        image: MetadataImage,
-        *,
-        joining: BrokerId | None = None,
-        leaving: BrokerId | None = None,
-        ineligible: frozenset[BrokerId] = frozenset(),
-    ) -> None:
-        self._image = image
-        self._leaving = leaving
-        up = {broker_id for broker_id, broker in image.brokers.items() if broker.is_active}
-        up.update(() if joining is None else (joining,))
-        self._up = up - ineligible - {leaving}
-        self._unclean: dict[TopicId, bool] = {}
-        self._decided: dict[tuple[int, bool], PartitionChangeRecord | None] = {}
-        """By identity of a partition, which the image keeps, and whether its election may be unclean: the change of one of
-        the partitions that are this object. Most partitions of a large cluster are one of few objects."""
+    topic_id: TopicId
+    partition_id: int
+    error: str | None = None
+    leader: BrokerId = NO_LEADER
+    leader_epoch: int = -1
+    isr: tuple[BrokerId, ...] = ()
+    leader_recovery_state: int = RECOVERED
+    partition_epoch: int = -1
 
-    def change(
-        self, topic_id: TopicId, partition_id: int, partition: PartitionImage
-    ) -> PartitionChangeRecord | None:
-        """Return the change that these brokers' coming and going means for a partition."""
-        is_unclean = self._is_unclean(topic_id)
-        key = id(partition), is_unclean
-        if key in self._decided:
-            decided = self._decided[key]
-            return None if decided is None else PartitionChangeRecord(topic_id, partition_id, *decided[2:])
-        leaving = self._leaving
-        decided = self._decided[key] = change(
+
+class PartitionsAltered(NamedTuple):
+    """What became of each partition, in the order of the request."""
+
+    results: tuple[PartitionAltered, ...]
+
+
+def alter(context: DecideContext, command: AlterPartition) -> Decision:
+    """Decide the ISRs that a leader reports; a partition that is refused does not change what becomes of the others.
+
+    All are decided on the state before the request.
+
+    Raises:
+        StaleBrokerEpoch: the broker is not registered under this epoch.
+    """
+    image, broker_id = context.image, command.broker_id
+    broker = image.brokers.get(broker_id)
+    if broker is None or broker.broker_epoch != command.broker_epoch:
+        raise StaleBrokerEpoch(
+            f"broker {broker_id} is not registered at epoch {command.broker_epoch}", broker_id=broker_id
+        )
+    electorate = Electorate(image, ineligible=context.ineligible)
+    records: list[PartitionChangeRecord] = []
+    results: list[PartitionAltered] = []
+    for reported in command.partitions:
+        topic_id, partition_id = reported.topic_id, reported.partition_id
+        topic = image.topics.by_id.get(topic_id)
+        error = _refusal(context, command, reported)
+        if error is not None:
+            results.append(PartitionAltered(topic_id, partition_id, error))
+            continue
+        assert topic is not None
+        partition = topic.partitions[partition_id]
+        record = electorate.change_isr(
             topic_id,
             partition_id,
             partition,
-            may_lead=lambda broker_id: (
-                broker_id in self._up and has_online_directory(self._image, broker_id, partition)
-            ),
-            isr=tuple([broker_id for broker_id in partition.isr if broker_id != leaving]),
-            election=Election.UNCLEAN if is_unclean else Election.ONLINE,
+            isr=tuple(member.broker_id for member in reported.isr),
+            recovery_state=reported.leader_recovery_state,
         )
-        return decided
-
-    def _is_unclean(self, topic_id: TopicId) -> bool:
-        unclean = self._unclean.get(topic_id)
-        if unclean is None:
-            unclean = self._unclean[topic_id] = is_unclean_allowed(self._image, topic_id)
-        return unclean
-
-
-Visits: TypeAlias = Iterator[tuple[PartitionKey, PartitionChangeRecord | None]]
-"""Partitions of a broker in order, each with the change it needs, None where nothing changes."""
+        if record is not None:
+            records.append(record)
+            partition = partition.changed_by(record)
+            if partition.leader != broker_id:
+                results.append(PartitionAltered(topic_id, partition_id, NewLeaderElected.error))
+                continue
+        results.append(_after(topic_id, partition_id, partition))
+    cause = Cause("ISR_REPORTED", command.broker_epoch, {"broker_id": broker_id}) if records else None
+    return Decision(records=records, outcome=PartitionsAltered(tuple(results)), cause=cause)
 
 
-def changes_on_leaving(context: DecideContext, walk: Walk) -> Visits:
-    """Visit the partitions of a broker that leaves every ISR it is in."""
-    image, broker_id = context.image, walk.broker_id
-    electorate = Electorate(image, leaving=broker_id, ineligible=context.ineligible)
-    after = context.sessions.visited(walk)
-    for topic_id, partition_id, partition in image.topics.partitions_on(broker_id, after=after):
-        leaves = broker_id in partition.isr
-        yield (
-            (topic_id, partition_id),
-            electorate.change(topic_id, partition_id, partition) if leaves else None,
-        )
+def _refusal(context: DecideContext, command: AlterPartition, reported: ReportedIsr) -> str | None:
+    """Return the name of the first error, in the order in which Kafka checks; None: the ISR may become that."""
+    topic = context.image.topics.by_id.get(reported.topic_id)
+    if topic is None:
+        return UnknownTopicId.error
+    if not 0 <= reported.partition_id < len(topic.partitions):
+        return UnknownTopicOrPartition.error
+    partition = topic.partitions[reported.partition_id]
+    if reported.leader_epoch > partition.leader_epoch or reported.partition_epoch > partition.partition_epoch:
+        return NotController.error  # the broker knows what this controller does not: it asks another one
+    if reported.leader_epoch < partition.leader_epoch:
+        return FencedLeaderEpoch.error
+    if command.broker_id != partition.leader:
+        return InvalidRequest.error
+    if reported.partition_epoch < partition.partition_epoch:
+        return InvalidUpdateVersion.error
+    if not _is_possible(partition, reported):
+        return InvalidRequest.error
+    if not all(_is_eligible(context, member.broker_id, member.broker_epoch) for member in reported.isr):
+        return IneligibleReplica.error
+    return None
 
 
-def changes_on_joining(context: DecideContext, walk: Walk) -> Visits:
-    """Visit the leaderless partitions of a broker that may lead again."""
-    image, broker_id = context.image, walk.broker_id
-    electorate = Electorate(image, joining=broker_id, ineligible=context.ineligible)
-    after, among = context.sessions.visited(walk), image.topics.index.leaderless
-    for topic_id, partition_id, partition in image.topics.partitions_on(broker_id, after=after, among=among):
-        waits = partition.leader == NO_LEADER
-        yield (
-            (topic_id, partition_id),
-            electorate.change(topic_id, partition_id, partition) if waits else None,
-        )
-
-
-def directory_of(partition: PartitionImage, broker_id: BrokerId) -> Uuid:
-    """Return where a broker's replica of a partition lies, MIGRATING if the broker never reported it."""
-    return partition.directories[partition.replicas.index(broker_id)] if partition.directories else MIGRATING
-
-
-def has_online_directory(image: MetadataImage, broker_id: BrokerId, partition: PartitionImage) -> bool:
-    """Answer whether the directory of a broker's replica is one the broker has, or is not known well enough to tell."""
-    directory = directory_of(partition, broker_id)
-    if directory in (MIGRATING, UNASSIGNED):
+def _is_possible(partition: PartitionImage, reported: ReportedIsr) -> bool:
+    """Answer whether an ISR consists of replicas, each once, the leader among them, and fits the recovery state."""
+    isr = [member.broker_id for member in reported.isr]
+    if not set(isr) <= set(partition.replicas) or len(set(isr)) != len(isr) or partition.leader not in isr:
+        return False
+    if reported.leader_recovery_state == RECOVERED:
         return True
-    log_dirs = image.brokers[broker_id].log_dirs
-    return directory != LOST and (not log_dirs or directory in log_dirs)
+    return len(isr) == 1 and partition.leader_recovery_state == RECOVERING
 
 
-def is_unclean_allowed(image: MetadataImage, topic_id: TopicId) -> bool:
-    """Answer whether a topic's effective configuration accepts lost messages for a leader: the topic's, the cluster's."""
-    for resource in ((TOPIC, image.topics.by_id[topic_id].name), (BROKER, CLUSTER_DEFAULT)):
-        settings = image.configs.get(resource)
-        if settings is not None and UNCLEAN_LEADER_ELECTION in settings:
-            return settings[UNCLEAN_LEADER_ELECTION].strip().lower() == "true"
-    return False
+def _is_eligible(context: DecideContext, broker_id: BrokerId, broker_epoch: int) -> bool:
+    """Answer whether a broker may be in an ISR: active, not on its way out, and registered as the leader knows it."""
+    image: MetadataImage = context.image
+    return (
+        image.is_active(broker_id)
+        and broker_id not in context.ineligible
+        and broker_epoch in (-1, image.brokers[broker_id].broker_epoch)
+    )
+
+
+def _after(topic_id: TopicId, partition_id: int, partition: PartitionImage) -> PartitionAltered:
+    return PartitionAltered(
+        topic_id,
+        partition_id,
+        leader=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        isr=partition.isr,
+        leader_recovery_state=partition.leader_recovery_state,
+        partition_epoch=partition.partition_epoch,
+    )
+
+
+DECISIONS: Final = (Decides(AlterPartition, "AlterPartition", PartitionsAltered, alter),)

@@ -1,123 +1,282 @@
-"""Edge: elections and the change builder, case by case as Kafka's PartitionChangeBuilder has them without ELR."""
+"""Edge: ISRs that leaders report, as Kafka 4.3.1 answered the same scripts, and what no script of Kafka's shows."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from metadata_log.ids import LOST, MIGRATING, NO_LEADER, UNASSIGNED, BrokerId, TopicId
-from metadata_log.image.partitions import PartitionImage
-from metadata_log.records.partitions import RECOVERED, RECOVERING, PartitionChangeRecord
-from quorum.decide.partitions import Election, change, directory_of, has_online_directory, is_unclean_allowed
+import tests.golden
+from metadata_log.errors import StaleBrokerEpoch
+from metadata_log.ids import BrokerId, TopicId
+from metadata_log.records.partitions import RECOVERED, PartitionChangeRecord
+from metadata_log.wire.commands import AlterPartition, IsrMember, ReportedIsr, UnregisterBroker
+from quorum.decide.decision import Decision
+from quorum.decide.partitions import PartitionAltered, PartitionsAltered
 from tests.support.decisions import World, ids, word_uuid
 
-TOPIC = TopicId(word_uuid("topic"))
-PREFERRED, ONLINE, UNCLEAN = Election.PREFERRED, Election.ONLINE, Election.UNCLEAN
+KAFKA = Path(tests.golden.__path__[0]) / "kafka"
+"""Scripts, and what the unmodified controller of Kafka 4.3.1 answered."""
+CASES = sorted(path.name.removesuffix(".expected.jsonl") for path in KAFKA.glob("*.expected.jsonl"))
+NOT_BUILT = ("AlterPartitionReassignments", "State", "Options", "ElectLeaders")
 
 
-def partition(replicas: str, isr: str, leader: int, recovery: int = RECOVERED) -> PartitionImage:
-    of = ids(replicas)
-    return PartitionImage(
-        of, ids(isr), BrokerId(leader), 5, 9, recovery, (), (), (), (), (word_uuid("dir"),) * len(of)
+def with_default(value: Any, current: int) -> int:
+    """Return an epoch of a script: left out, a number, or relative to the current one."""
+    if value is None:
+        return current
+    number = int(value)
+    return current + number if isinstance(value, str) else number
+
+
+class Script:
+    """Runs the operations of a script on a World."""
+
+    def __init__(self) -> None:
+        self.world = World()
+
+    def topic_id(self, topic: dict[str, Any]) -> TopicId:
+        return self.world.image.topics.ids.get(topic.get("name", "")) or TopicId(word_uuid("no topic"))
+
+    def epoch_of(self, broker_id: int) -> int:
+        broker = self.world.image.brokers.get(BrokerId(broker_id))
+        return -1 if broker is None else broker.broker_epoch
+
+    def member(self, member: Any) -> IsrMember:
+        if isinstance(member, int):
+            return IsrMember(broker_id=BrokerId(member), broker_epoch=max(self.epoch_of(member), -1))
+        broker_id, epoch = member["broker_id"], member.get("broker_epoch")
+        known = (
+            self.world.previous_epoch.get(broker_id, -1) if epoch == "previous" else self.epoch_of(broker_id)
+        )
+        return IsrMember(
+            broker_id=BrokerId(broker_id),
+            broker_epoch=with_default(None if epoch == "previous" else epoch, known),
+        )
+
+    def reported(self, topic: dict[str, Any], item: dict[str, Any]) -> ReportedIsr:
+        topic_id, partition_id = self.topic_id(topic), item["partition_index"]
+        known = self.world.image.topics.by_id.get(topic_id)
+        partition = known.partitions[partition_id] if known and partition_id < len(known.partitions) else None
+        return ReportedIsr(
+            topic_id=topic_id,
+            partition_id=partition_id,
+            leader_epoch=with_default(item.get("leader_epoch"), partition.leader_epoch if partition else 0),
+            partition_epoch=with_default(
+                item.get("partition_epoch"), partition.partition_epoch if partition else 0
+            ),
+            isr=tuple(map(self.member, item["new_isr"])),
+            leader_recovery_state=item.get("leader_recovery_state", RECOVERED),
+        )
+
+    def leader_of_the_first(self, topics: list[dict[str, Any]]) -> int:
+        topic = self.world.image.topics.by_id[self.topic_id(topics[0])]
+        partition_id: int = topics[0]["partitions"][0]["partition_index"]
+        return topic.partitions[partition_id].leader
+
+    def alter(self, op: dict[str, Any]) -> Decision:
+        broker_id = op.get("broker_id")
+        broker_id = self.leader_of_the_first(op["topics"]) if broker_id is None else broker_id
+        return self.world.decide(
+            AlterPartition(
+                broker_id=BrokerId(broker_id),
+                broker_epoch=with_default(op.get("broker_epoch"), self.epoch_of(broker_id)),
+                partitions=tuple(
+                    self.reported(topic, item) for topic in op["topics"] for item in topic["partitions"]
+                ),
+            )
+        )
+
+    def run(self, op: dict[str, Any]) -> list[Decision]:
+        world, broker_id = self.world, op.get("broker_id", -1)
+        match op["op"]:
+            case "RegisterBroker":
+                world.run(f"register {broker_id} incarnation={op.get('incarnation_id', f'b{broker_id}-1')}")
+            case "BrokerHeartbeat":
+                return [
+                    world.heartbeat(
+                        broker_id,
+                        want_fence=op.get("want_fence", False),
+                        want_shut_down=op.get("want_shut_down", False),
+                    )
+                ]
+            case "FenceBroker":
+                return world.expire(broker_id, self.epoch_of(broker_id))
+            case "UnregisterBroker":
+                return [world.decide(UnregisterBroker(broker_id=BrokerId(broker_id)))]
+            case "CreateTopics":
+                for topic in op["topics"]:
+                    on = "/".join(",".join(map(str, replicas)) for replicas in topic["assignments"])
+                    configs = " ".join(f"{name}={value}" for name, value in topic.get("configs", {}).items())
+                    world.run(f"create {topic['name']} on={on} {configs}")
+            case "AlterPartition":
+                return [self.alter(op)]
+            case name:
+                assert name in NOT_BUILT, name
+        return []
+
+
+def changes(decisions: list[Decision]) -> list[dict[str, Any]]:
+    """Return the changes of partitions as the scripts' answers show them."""
+    found = []
+    for record in (record for decision in decisions for record in decision.records):
+        if isinstance(record, PartitionChangeRecord):
+            shown = {
+                "partition_id": record.partition_id,
+                "isr": None if record.isr is None else list(record.isr),
+                "leader": record.leader,
+                "leader_recovery_state": record.leader_recovery_state,
+            }
+            found.append({name: value for name, value in shown.items() if value is not None})
+    return found
+
+
+def changes_of_kafka(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {name: value for name, value in record.items() if name not in ("type", "version", "topic_id")}
+        for batch in answer["batches"]
+        for record in batch
+        if record["type"] == "PARTITION_CHANGE_RECORD"
+    ]
+
+
+def results(decision: Decision) -> list[dict[str, Any]]:
+    outcome = decision.outcome
+    assert isinstance(outcome, PartitionsAltered)
+    found = []
+    for altered in outcome.results:
+        shown: dict[str, Any] = {"error": altered.error, "partition_index": altered.partition_id}
+        if altered.error is None:
+            shown |= {
+                "leader_id": altered.leader,
+                "leader_epoch": altered.leader_epoch,
+                "isr": list(altered.isr),
+                "leader_recovery_state": altered.leader_recovery_state,
+                "partition_epoch": altered.partition_epoch,
+            }
+        found.append(shown)
+    return found
+
+
+def lines(path: Path) -> Iterator[dict[str, Any]]:
+    return map(json.loads, path.read_text().splitlines())
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_isrs_change_as_in_kafka(case: str) -> None:
+    """B33, B36, B37, B41, B42: every error, answer and change of a partition is that of Kafka's controller."""
+    script = Script()
+    for op, answer in zip(
+        lines(KAFKA / f"{case}.jsonl"), lines(KAFKA / f"{case}.expected.jsonl"), strict=True
+    ):
+        decisions = script.run(op)
+        assert changes(decisions) == changes_of_kafka(answer), op
+        if op["op"] != "AlterPartition":
+            continue
+        refusal = decisions[0].refusal
+        if answer["error"] is not None:
+            assert refusal is not None
+            assert refusal.error == answer["error"]["error"], op
+            continue
+        expected = [
+            {name: value for name, value in result.items() if name not in ("topic", "code", "message")}
+            for result in answer["results"]
+        ]
+        assert results(decisions[0]) == expected, op
+
+
+# --- what no script of Kafka's shows
+
+
+def a_world() -> World:
+    world = World()
+    for broker_id in (1, 2, 3):
+        world.run(f"register {broker_id}")
+        world.run(f"heartbeat {broker_id}")
+    world.run("create t on=1,2,3/1,2,3/1,2,3")
+    for partition_id in range(3):
+        world.run(f"isr t-{partition_id} 1")
+    return world
+
+
+def report(
+    world: World, *isrs: tuple[int, str], broker_id: int = 1, recovery: int = RECOVERED
+) -> AlterPartition:
+    topic_id = world.image.topics.ids["t"]
+    partitions = world.image.topics.by_id[topic_id].partitions
+    return AlterPartition(
+        broker_id=BrokerId(broker_id),
+        broker_epoch=world.image.brokers[BrokerId(broker_id)].broker_epoch,
+        partitions=tuple(
+            ReportedIsr(
+                topic_id=topic_id,
+                partition_id=partition_id,
+                leader_epoch=partitions[partition_id].leader_epoch if partition_id < len(partitions) else 0,
+                partition_epoch=partitions[partition_id].partition_epoch
+                if partition_id < len(partitions)
+                else 0,
+                isr=tuple(IsrMember(broker_id=member, broker_epoch=-1) for member in ids(isr)),
+                leader_recovery_state=recovery,
+            )
+            for partition_id, isr in isrs
+        ),
     )
 
 
-def changed(
-    before: PartitionImage, isr: str | None, election: Election, up: Sequence[int]
-) -> PartitionChangeRecord | None:
-    return change(
-        TOPIC,
-        0,
-        before,
-        may_lead=lambda broker_id: broker_id in up,
-        isr=None if isr is None else ids(isr),
-        election=election,
+def errors(decision: Decision) -> list[str | None]:
+    assert isinstance(decision.outcome, PartitionsAltered)
+    return [altered.error for altered in decision.outcome.results]
+
+
+def isrs(world: World) -> list[tuple[int, ...]]:
+    return [partition.isr for partition in world.image.topics.by_id[world.image.topics.ids["t"]].partitions]
+
+
+def test_one_partition_that_is_refused_changes_nothing_for_the_others() -> None:
+    world = a_world()
+    decision = world.decide(report(world, (0, "1,2"), (1, "2"), (7, "1"), (2, "1,2,3")))
+    assert errors(decision) == [None, "INVALID_REQUEST", "UNKNOWN_TOPIC_OR_PARTITION", None]
+    assert isrs(world) == [(1, 2), (1,), (1, 2, 3)]
+    assert decision.cause is not None
+    assert (decision.cause.code, decision.cause.detail) == ("ISR_REPORTED", {"broker_id": 1})
+
+
+def test_what_changes_nothing_writes_nothing() -> None:
+    world = a_world()
+    decision = world.decide(report(world, (0, "1")))
+    assert (list(decision.records), decision.cause, errors(decision)) == ([], None, [None])
+
+
+def test_a_broker_that_is_not_registered_so_is_refused_whole() -> None:
+    world = a_world()
+    known = report(world, (0, "1,2"))
+    stale = AlterPartition(
+        broker_id=known.broker_id, broker_epoch=known.broker_epoch + 1, partitions=known.partitions
     )
+    refusal = world.decide(stale).refusal
+    assert isinstance(refusal, StaleBrokerEpoch)
+    assert isrs(world) == [(1,)] * 3
 
 
-@pytest.mark.parametrize(
-    ("replicas", "leader", "isr", "election", "up", "elected", "is_unclean"),
-    [
-        ("2,1,3", 1, "1,2,3", PREFERRED, (1, 2), 2, False),
-        ("2,1,3", 1, "1,3", PREFERRED, (1, 2), 1, False),
-        ("2,1,3", 2, "1,3", PREFERRED, (1, 2), 1, False),
-        ("2,1,3", 1, "1,2,3", ONLINE, (1, 2), 1, False),
-        ("2,1,3", 3, "1,2,3", ONLINE, (1, 2), 2, False),
-        ("2,1,3", 1, "3", ONLINE, (1, 2), NO_LEADER, False),
-        ("2,1,3", 1, "3", UNCLEAN, (1, 2), 2, True),
-        ("2,1,3,4", 1, "4", UNCLEAN, (1, 2, 4), 4, False),
-        ("2,1,3", 1, "3", UNCLEAN, (), NO_LEADER, False),
-        ("1,2,3,4,5", 1, "2,3", ONLINE, (2, 3, 4), 2, False),
-        ("1,2,3,4,5", 1, "2,3", ONLINE, (2, 3, 5), 2, False),
-        ("1,2,3,4,5", 1, "2,3", UNCLEAN, (4, 6, 7), 4, True),
-        ("1,2,3,4,5", 1, "2,3", ONLINE, (4, 6, 7), NO_LEADER, False),
-    ],
-)
-def test_who_is_elected(
-    replicas: str,
-    leader: int,
-    isr: str,
-    election: Election,
-    up: tuple[int, ...],
-    elected: int,
-    is_unclean: bool,
-) -> None:
-    before = partition(replicas, replicas, leader)
-    record = changed(before, isr, election, up)
-    assert record is not None
-    after = before.changed_by(record)
-    assert after.leader == elected
-    assert after.leader_epoch == before.leader_epoch + (elected != leader)
-    assert after.leader_recovery_state == (RECOVERING if is_unclean else RECOVERED)
-    assert after.isr == ((elected,) if is_unclean else ids(isr))
+def test_a_broker_that_a_change_in_parts_takes_out_joins_no_isr() -> None:
+    world = a_world()
+    decision = world.decided(report(world, (0, "1,2")), ineligible=frozenset({BrokerId(2)}))
+    assert errors(decision) == ["INELIGIBLE_REPLICA"]
 
 
-def test_no_change_is_no_record() -> None:
-    before = partition("1,2", "1,2", 1)
-    assert changed(before, None, ONLINE, (1, 2)) is None
-    assert changed(before, "1,2", PREFERRED, (1, 2)) is None
-    assert changed(partition("1,2", "2", NO_LEADER), "", ONLINE, ()) is None
+def test_a_leader_on_its_way_out_reports_no_isr_with_itself() -> None:
+    world = a_world()
+    decision = world.decided(report(world, (0, "1,2")), ineligible=frozenset({BrokerId(1)}))
+    assert errors(decision) == ["INELIGIBLE_REPLICA"]
 
 
-def test_an_isr_in_another_order_is_a_change() -> None:
-    record = changed(partition("1,2", "1,2", 1), "2,1", ONLINE, (1, 2))
-    assert record == PartitionChangeRecord(TOPIC, 0, isr=ids("2,1"))
-
-
-def test_the_last_member_keeps_its_seat_without_a_leader() -> None:
-    record = changed(partition("1,2", "1", 1), "", ONLINE, (2,))
-    assert record == PartitionChangeRecord(TOPIC, 0, leader=NO_LEADER)
-
-
-def test_a_recovering_partition_stays_so() -> None:
-    before = partition("1,2,3", "1", 1, RECOVERING)
-    record = changed(before, "", UNCLEAN, (2,))
-    assert record == PartitionChangeRecord(TOPIC, 0, leader=BrokerId(2), isr=ids("2"))
-    assert before.changed_by(record).leader_recovery_state == RECOVERING
-
-
-def test_a_replica_leads_from_an_online_directory_only() -> None:
-    world = World()
-    world.run("register 1 dirs=a,b")
-    for directory, is_online in (("a", True), ("gone", False)):
-        p = partition("1", "1", 1)._replace(directories=(word_uuid(directory),))
-        assert has_online_directory(world.image, BrokerId(1), p) is is_online
-    for reserved, is_online in ((MIGRATING, True), (UNASSIGNED, True), (LOST, False)):
-        p = partition("1", "1", 1)._replace(directories=(reserved,))
-        assert has_online_directory(world.image, BrokerId(1), p) is is_online
-    assert directory_of(partition("1", "1", 1)._replace(directories=()), BrokerId(1)) == MIGRATING
-
-
-@pytest.mark.parametrize(
-    ("settings", "allowed"),
-    [
-        ((), False),
-        (("set cluster: {}=true",), True),
-        (("set cluster: {}=true", "set topic:t {}=false"), False),
-        (("set cluster: {}=false", "set topic:t {}=TRUE"), True),
-    ],
-)
-def test_the_topics_setting_stands_before_the_clusters(settings: tuple[str, ...], allowed: bool) -> None:
-    world = World()
-    for line in ("register 1", "heartbeat 1", "create t on=1", *settings):
-        world.run(line.format("unclean.leader.election.enable"))
-    assert is_unclean_allowed(world.image, world.image.topics.ids["t"]) is allowed
+def test_the_results_say_what_the_partition_is_after_the_change() -> None:
+    world = a_world()
+    decision = world.decide(report(world, (0, "1,3")))
+    assert isinstance(decision.outcome, PartitionsAltered)
+    topic_id = world.image.topics.ids["t"]
+    partition = world.image.topics.by_id[topic_id].partitions[0]
+    assert decision.outcome.results == (
+        PartitionAltered(topic_id, 0, None, BrokerId(1), 0, ids("1,3"), RECOVERED, partition.partition_epoch),
+    )
