@@ -182,6 +182,30 @@ def test_a_killed_broker_is_fenced_its_leaderships_move_and_it_comes_back_with_w
     run(story, LocalCluster(tmp_path / "c", controllers=3, brokers=3, adjust=calm))
 
 
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "SIGKILL"])
+def test_a_roll_of_all_brokers_leaves_no_partition_leaderless_and_every_isr_whole(
+    tmp_path: Path, how: signal.Signals
+) -> None:
+    async def story(cluster: LocalCluster) -> None:
+        client = cluster.client(timeout_s=DEADLINE_S)
+        client.write("POST", "/v1/topics", topic("orders", partitions=12, replication_factor=3))
+
+        def isr_sizes() -> set[int]:
+            partitions = client.read("/v1/topics/orders")["partitions"]
+            assert all(partition["leader"] in partition["isr"] for partition in partitions)
+            return {len(partition["isr"]) for partition in partitions}
+
+        for member in cluster.brokers:
+            cluster.signal(member.id, how)
+            await until(lambda: isr_sizes() == {2}, f"broker {member.id} left all ISRs")
+            cluster.kill(member.id)
+            await cluster.start_one(member.id)
+            await until(lambda: isr_sizes() == {3}, f"broker {member.id} is in all ISRs again")
+        await all_agree(cluster)
+
+    run(story, LocalCluster(tmp_path / "c", controllers=3, brokers=3))
+
+
 def test_another_controller_takes_over_and_the_old_one_rejoins(tmp_path: Path) -> None:
     async def story(cluster: LocalCluster) -> None:
         old = await active_id(cluster)
