@@ -34,6 +34,7 @@ from typing import TypeVar
 from msgspec import structs
 
 from broker_agent.config import BrokerSettings
+from broker_agent.dataless_host import DatalessHost
 from broker_agent.follower import Follower, read_frames
 from broker_agent.session import Call, Fetched, Refused, Session, WaitUntil
 from metadata_log.batch import RecordBatch
@@ -51,7 +52,8 @@ from metadata_log.errors import (
     Unavailable,
 )
 from metadata_log.ids import NO_NODE, BrokerId, NodeId, Uuid
-from metadata_log.image.metadata_image import Delta, MetadataImage
+from metadata_log.image.metadata_image import EMPTY, Delta, MetadataImage
+from metadata_log.image.topics import PartitionKey
 from metadata_log.limits import (
     FETCH_BYTES_DEFAULT,
     FETCH_WINDOW_BYTES,
@@ -63,17 +65,21 @@ from metadata_log.records.topics import TopicRecord
 from metadata_log.wire.commands import (
     AddVoter,
     AlterConfigs,
+    AlteredPartition,
+    AlterPartition,
     Command,
     CreateTopic,
     DeleteTopic,
     Registered,
     RemoveVoter,
+    ReportedIsr,
 )
 from metadata_log.wire.fetch import FetchKind, FetchRequest, SnapshotOffer, decode_fetch_body
 from quorum.applied_listener import AppliedListener
 from quorum.config import ControllerSettings, SnapshotSettings, TimingSettings, VoterSettings
 from quorum.controller import Controller, Written
 from quorum.decide.brokers import BrokerRegistered
+from quorum.decide.partitions import PartitionsAltered
 from quorum.fetch.service import FetchService
 from quorum.log.committed_log import CommittedLog
 from quorum.log.completion import covered_offset
@@ -387,6 +393,26 @@ class _Watcher(AppliedListener):
         self._controller.world.committed(batch, image, delta)
 
 
+class _RunIsOver(Exception):
+    """The broker's process has ended since."""
+
+
+class _Reporter:
+    """What a host sees of its broker while one run lasts."""
+
+    def __init__(self, broker: "SimulatedBroker", run: int) -> None:
+        self._broker = broker
+        self._run = run
+
+    def may_serve(self) -> bool:
+        if self._run != self._broker.runs:
+            raise _RunIsOver
+        return self._broker.may_serve()
+
+    async def alter_partitions(self, isrs: Sequence[ReportedIsr]) -> tuple[AlteredPartition, ...]:
+        return await self._broker.alter_partitions(self._run, isrs)
+
+
 class SimulatedBroker:
     """The shipped session and follower, polling over a wire that loses requests and answers."""
 
@@ -429,8 +455,11 @@ class SimulatedBroker:
             rng=random.Random(self.world.rng.getrandbits(64)),
         )
         self.previous_epoch = -1
+        self.host = DatalessHost(self.broker_id)
+        self.host.on_delta(EMPTY, self.follower.image, None)
         self.world.tell(self, "starts")
         self.world.spawn(partial(self._live, self.runs, self.session))
+        self.world.spawn(partial(self._report_isrs, self.runs, self.host))
 
     def crash(self) -> None:
         self.world.tell(self, "crashes")
@@ -442,6 +471,37 @@ class SimulatedBroker:
 
     def may_serve(self) -> bool:
         return self.session is not None and self.session.may_serve(self.now_ms(), self.follower.image)
+
+    async def _report_isrs(self, run: int, host: DatalessHost) -> None:
+        with suppress(_RunIsOver):
+            await host.run(_Reporter(self, run))
+
+    async def alter_partitions(self, run: int, isrs: Sequence[ReportedIsr]) -> tuple[AlteredPartition, ...]:
+        """Report ISRs as the shipped agent does; whatever happens on the way, it learns in time that nobody answered."""
+        session = self.session
+        if session is None or session.broker_epoch is None:
+            raise BrokerNotAvailable("not registered")
+        report = AlterPartition(
+            broker_id=self.broker_id, broker_epoch=session.broker_epoch, partitions=tuple(isrs)
+        )
+
+        async def serve(controller: SimulatedController) -> tuple[AlteredPartition, ...]:
+            written = await controller.submit(report, actor=f"Broker:{self.broker_id}", request_id=None)
+            assert isinstance(written.outcome, PartitionsAltered)
+            return tuple(AlteredPartition(**altered._asdict()) for altered in written.outcome.results)
+
+        node = self.world.nodes[NodeId(int(session.controller_url.removeprefix("http://")))]
+        try:
+            async with asyncio.timeout(2.0):
+                altered = await self.world.remote(node, serve, caller=self.broker_id)
+        except (TimeoutError, ConnectionError) as error:
+            raise BrokerNotAvailable("no answer") from error
+        finally:
+            await self._awake()
+        if run != self.runs:
+            raise _RunIsOver
+        self.world.consequences["isrs reported"] += len(altered)
+        return altered
 
     async def _awake(self) -> None:
         while self.asleep_until > self.world.loop.time():
@@ -517,7 +577,9 @@ class SimulatedBroker:
         match answer.answer.kind:
             case FetchKind.DELTA:
                 for batch in self.world.batches(answer.frames):
+                    before_batch = self.follower.image
                     applied = self.follower.take(batch)
+                    self.host.on_delta(before_batch, *applied)
                     self.world.applied(self._who, batch, applied.image)
             case FetchKind.IMAGE:
                 assert answer.answer.snapshot is not None
@@ -525,6 +587,7 @@ class SimulatedBroker:
                 if image is None or run != self.runs:
                     return
                 self.world.tell(self, f"takes the snapshot at {image.end_offset}")
+                self.host.on_delta(self.follower.image, image, None)
                 self.follower.replace(image)
             case FetchKind.DIVERGING:
                 self.world.violated(f"broker {self.broker_id} was told that its history diverges")
@@ -673,6 +736,8 @@ class ClusterWorld(World):
         self._claims: dict[int, int] = {}
         self._requests: dict[Uuid, int] = {}
         self._newest = 0
+        self._isrs: dict[PartitionKey, tuple[BrokerId, ...]] = {}
+        """Of each partition as the newest batch left it."""
         self._silent: dict[BrokerId, tuple[int, int]] = {}
         """Brokers that were fenced for silence: their epoch then, and the end offset of the newest fencing."""
 
@@ -825,7 +890,14 @@ class ClusterWorld(World):
                 (topic_id, number) for topic_id, number, _ in image.topics.partitions_on(broker_id)
             )
         for topic_id, number in changed:
-            leader = image.topics.by_id[topic_id].partitions[number].leader
+            partition = image.topics.by_id[topic_id].partitions[number]
+            joined = set(partition.isr) - set(self._isrs.get((topic_id, number), ()))
+            self._isrs[topic_id, number] = partition.isr
+            if not all(map(image.is_active, joined)):
+                raise Violation(
+                    f"who_joins_an_isr_is_active: {sorted(joined)} joined that of partition {number} at {image.end_offset}"
+                )
+            leader = partition.leader
             if leader >= 0 and (leader not in image.brokers or image.brokers[BrokerId(leader)].fenced):
                 raise Violation(f"no_fenced_leader: {leader} leads a partition at {image.end_offset}")
 
@@ -1103,8 +1175,19 @@ class ClusterWorld(World):
         ends = {f"controller {c.node.node_id}": c.committed.end_offset for c in self._controllers()}
         ends |= {str(broker): broker.follower.image.end_offset for broker in self.brokers}
         if len(set(ends.values())) == 1 and min(ends.values()) >= self._newest:
-            return None
+            return self._lacking_a_member()
         return f"these offsets were reached: {ends}, and {self._newest} by somebody"
+
+    def _lacking_a_member(self) -> str | None:
+        """Return which ISRs are not whole, though every broker is online and none has data."""
+        image = self.brokers[0].follower.image if self.brokers else EMPTY
+        lacking = [
+            f"{topic.name}-{number}"
+            for topic in image.topics.by_id.values()
+            for number, partition in enumerate(topic.partitions)
+            if set(partition.isr) != set(partition.replicas)
+        ]
+        return f"the ISRs of {lacking} are not whole" if lacking else None
 
     def _check_acknowledged(self) -> None:
         for request_id, base_offset in self.acknowledged.items():

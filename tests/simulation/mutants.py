@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -36,6 +36,8 @@ _JOURNAL_TESTS: Final = "tests/unit/quorum/raft/journal/test_journal.py"
 _CONTROLLER_TESTS: Final = "tests/unit/quorum/test_controller.py"
 _CONNECTION_TESTS: Final = "tests/unit/quorum/http/test_poll_connection.py"
 _FETCH_TESTS: Final = "tests/unit/quorum/fetch/test_service.py"
+_ISR_TESTS: Final = "tests/unit/quorum/decide/test_partitions.py"
+_HOST_TESTS: Final = "tests/unit/broker_agent/test_dataless_host.py"
 _SERVER_TESTS: Final = "tests/unit/quorum/test_server.py"
 
 
@@ -243,6 +245,37 @@ def _refuses_at_once(original: Any) -> Any:
         return await original(controller, begun, **options)
 
     return carried_out
+
+
+def _passes_over(error: str) -> Callable[[Any], Any]:
+    """Return a refusal of all but one error."""
+
+    def refusal(original: Any) -> Any:
+        def passing(*args: Any) -> Any:
+            found = original(*args)
+            return None if found == error else found
+
+        return passing
+
+    return refusal
+
+
+def _whatever_its_epoch(original: Any) -> Any:
+    return lambda context, broker_id, _epoch: original(context, broker_id, -1)
+
+
+def _eligible_between_parts(original: Any) -> Any:
+    return lambda context, *member: original(replace(context, ineligible=frozenset()), *member)
+
+
+def _recovers_never(original: Any) -> Any:
+    def change_isr(electorate: Any, topic_id: Any, partition_id: Any, partition: Any, **reported: Any) -> Any:
+        state = partition.leader_recovery_state
+        return original(
+            electorate, topic_id, partition_id, partition, **(reported | {"recovery_state": state})
+        )
+
+    return change_isr
 
 
 def _forgets_requests(original: Any) -> Any:
@@ -982,6 +1015,68 @@ MUTANTS: Final = (
         "quorum.sessions:Sessions.begin",
         _grants_everybody,
         Directed(f"{_CONTROLLER_TESTS}::test_a_new_controller_goes_on_with_a_fencing_at_once"),
+    ),
+    *(
+        Mutant(
+            f"isr-{name}",
+            f"an ISR is taken from {breaks}",
+            "quorum.decide.partitions:_refusal",
+            _passes_over(error),
+            Directed(f"{_ISR_TESTS}::test_isrs_change_as_in_kafka"),
+        )
+        for name, error, breaks in (
+            ("unknown-epoch", "NOT_CONTROLLER", "a leader that knows epochs which this controller does not"),
+            ("past-leader", "FENCED_LEADER_EPOCH", "a leader whose leader epoch is over"),
+            ("no-leader", "INVALID_REQUEST", "anybody, whatever it holds"),
+            (
+                "past-partition",
+                "INVALID_UPDATE_VERSION",
+                "a leader that does not know the partition's last change",
+            ),
+            ("ineligible", "INELIGIBLE_REPLICA", "a leader that names brokers which may not serve"),
+        )
+    ),
+    Mutant(
+        "isr-past-member",
+        "a broker that registered anew joins an ISR by what its leader knew of the run before",
+        "quorum.decide.partitions:_is_eligible",
+        _whatever_its_epoch,
+        Directed(f"{_ISR_TESTS}::test_isrs_change_as_in_kafka"),
+    ),
+    Mutant(
+        "isr-half-fenced",
+        "a broker between two parts of its fencing joins an ISR",
+        "quorum.decide.partitions:_is_eligible",
+        _eligible_between_parts,
+        Directed(f"{_ISR_TESTS}::test_a_broker_that_a_change_in_parts_takes_out_joins_no_isr"),
+    ),
+    Mutant(
+        "recovers-never",
+        "a leader that has recovered stays RECOVERING",
+        "quorum.decide.elections:Electorate.change_isr",
+        _recovers_never,
+        Directed(f"{_HOST_TESTS}::test_an_unclean_leader_has_nothing_to_recover"),
+    ),
+    Mutant(
+        "leads-on-a-lost-disk",
+        "a leader whose directory is lost keeps the leadership when it reports an ISR",
+        "quorum.decide.elections:has_online_directory",
+        _always(True),
+        Directed(f"{_ISR_TESTS}::test_a_leader_whose_directory_is_lost_reports_an_isr_and_leads_no_longer"),
+    ),
+    Mutant(
+        "rejoins-no-isr",
+        "a broker that returns joins no ISR",
+        "broker_agent.dataless_host:DatalessHost._wanted",
+        _always(None),
+        Seeds("swarm", 10),
+    ),
+    Mutant(
+        "reports-once",
+        "an ISR that a controller refused for now is not reported again",
+        "broker_agent.dataless_host:_TRY_AGAIN",
+        lambda _original: (),
+        Directed(f"{_HOST_TESTS}::test_what_is_refused_for_now_is_reported_again"),
     ),
     Mutant(
         "changes-voters-no-more",

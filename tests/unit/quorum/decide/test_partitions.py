@@ -9,7 +9,7 @@ import pytest
 
 import tests.golden
 from metadata_log.errors import StaleBrokerEpoch
-from metadata_log.ids import BrokerId, TopicId
+from metadata_log.ids import LOST, BrokerId, TopicId
 from metadata_log.records.partitions import RECOVERED, PartitionChangeRecord
 from metadata_log.wire.commands import AlterPartition, IsrMember, ReportedIsr, UnregisterBroker
 from quorum.decide.decision import Decision
@@ -269,6 +269,17 @@ def test_a_leader_on_its_way_out_reports_no_isr_with_itself() -> None:
     world = a_world()
     decision = world.decided(report(world, (0, "1,2")), ineligible=frozenset({BrokerId(1)}))
     assert errors(decision) == ["INELIGIBLE_REPLICA"]
+
+
+def test_a_leader_whose_directory_is_lost_reports_an_isr_and_leads_no_longer() -> None:
+    world = a_world()
+    topic_id = world.image.topics.ids["t"]
+    lost = (LOST, word_uuid("d2a"), word_uuid("d3a"))
+    world.write([PartitionChangeRecord(topic_id, 0, directories=lost)])
+    decision = world.decide(report(world, (0, "1,2"), (1, "1,2")))
+    assert errors(decision) == ["NEW_LEADER_ELECTED", None]
+    partition = world.image.topics.by_id[topic_id].partitions[0]
+    assert (partition.leader, partition.leader_epoch, partition.isr) == (2, 1, (1, 2))
 
 
 def test_the_results_say_what_the_partition_is_after_the_change() -> None:
