@@ -371,6 +371,18 @@ def test_no_field_of_another_kind_is_more_than_a_refusal(quorum: Quorum) -> None
             assert _is_refused(ask(url, "POST", "/v1/metadata/fetch", _packable(body), encoding=MSGPACK)), (
                 body
             )
+    isr = {"topic_id": b"t" * 16, "partition_id": 0, "leader_epoch": 0, "partition_epoch": 0}
+    isr |= {"isr": [{"broker_id": 70, "broker_epoch": -1}], "leader_recovery_state": 0}
+    report = {"broker_id": 70, "broker_epoch": 1, "partitions": [isr]}
+    for body in (
+        *_each_field_wrong(report, WRONG + WRONG_BYTES),
+        *(
+            {**report, "partitions": [_packable(wrong)]}
+            for wrong in _each_field_wrong(isr, WRONG + WRONG_BYTES)
+        ),
+    ):
+        reply = ask(url, "POST", "/v1/partitions/alter", _packable(body), encoding=MSGPACK)
+        assert _is_refused(reply), body
     after = quorum.ask("GET", "/v1/state").ok()
     assert after["digest"] == before["digest"]
 

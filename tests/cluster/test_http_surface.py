@@ -17,6 +17,7 @@ import msgpack
 import pytest
 
 from metadata_log import limits
+from metadata_log.ids import uuid_from_text
 from quorum.config import ControllerSettings, LogSettings, SnapshotSettings
 from tests.support.processes import poll_until
 from tests.support.wire import (
@@ -243,6 +244,7 @@ def test_a_follower_names_the_active_controller(quorum: Quorum) -> None:
     for path, value in (
         ("/v1/brokers/register", registration(quorum.cluster_id, 61)),
         ("/v1/metadata/fetch", fetch_request(quorum.cluster_id)),
+        ("/v1/partitions/alter", {"broker_id": 61, "broker_epoch": 1, "partitions": []}),
     ):
         reply = ask(follower, "POST", path, value, encoding=MSGPACK)
         assert reply.headers["content-type"] == MSGPACK
@@ -524,6 +526,35 @@ def test_a_session_from_registration_to_its_end(quorum: Quorum) -> None:
     assert anew > told["broker_epoch"]
     quorum.fetch(quorum.position(), **who).error(409, "STALE_BROKER_EPOCH")
     quorum.ask("DELETE", "/v1/brokers/64").ok()
+
+
+def test_a_broker_reports_isrs_of_partitions_it_may_lead(quorum: Quorum) -> None:
+    epoch = quorum.ask("GET", f"/v1/brokers/{STANDING}").ok()["broker_epoch"]
+    made = quorum.ask("POST", "/v1/topics", topic("led", partitions=1, replication_factor=1)).ok(201)
+    topic_id = uuid_from_text(made["topic_id"])
+    member = {"broker_id": STANDING, "broker_epoch": epoch}
+    led = {
+        "topic_id": topic_id,
+        "partition_id": 0,
+        "leader_epoch": 0,
+        "partition_epoch": 0,
+        "isr": [member],
+        "leader_recovery_state": 0,
+    }
+    report = {"broker_id": STANDING, "broker_epoch": epoch}
+    unknown = led | {"topic_id": b"t" * 16}
+    told = quorum.post("/v1/partitions/alter", report | {"partitions": [unknown, led]}).ok()["partitions"]
+    nothing = {"leader": -1, "leader_epoch": -1, "isr": [], "leader_recovery_state": 0, "partition_epoch": -1}
+    assert told == [
+        {"topic_id": b"t" * 16, "partition_id": 0, "error": "UNKNOWN_TOPIC_ID"} | nothing,
+        {"topic_id": topic_id, "partition_id": 0, "error": None, "leader": STANDING, "leader_epoch": 0}
+        | {"isr": [STANDING], "leader_recovery_state": 0, "partition_epoch": 0},
+    ]
+    late = report | {"broker_epoch": epoch - 1, "partitions": [led]}
+    quorum.post("/v1/partitions/alter", late).error(409, "STALE_BROKER_EPOCH")
+    quorum.post("/v1/partitions/alter", report | {"partitions": [led] * 1_001}).error(400, "INVALID_REQUEST")
+    quorum.ask("POST", "/v1/partitions/alter", report | {"partitions": []}).error(415, "INVALID_REQUEST")
+    quorum.ask("DELETE", "/v1/topics/led").ok()
 
 
 def test_a_broker_that_asks_to_shut_down_may_go_once_it_leads_nothing(quorum: Quorum) -> None:
