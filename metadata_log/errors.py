@@ -189,6 +189,24 @@ class NewLeaderElected(Rejected):
     error, code = "NEW_LEADER_ELECTED", 108
 
 
+class ElectionNotNeeded(Rejected):
+    """The partition has the leader that the election would give it."""
+
+    error, code = "ELECTION_NOT_NEEDED", 84
+
+
+class PreferredLeaderNotAvailable(Rejected):
+    """The first replica cannot lead now, and nobody else would lead instead of the present leader."""
+
+    error, code = "PREFERRED_LEADER_NOT_AVAILABLE", 80
+
+
+class EligibleLeadersNotAvailable(Rejected):
+    """No replica's broker may lead now."""
+
+    error, code = "ELIGIBLE_LEADERS_NOT_AVAILABLE", 83
+
+
 class DuplicateVoter(Rejected):
     """A voter has this id, with this directory or another: remove that one first."""
 

@@ -186,6 +186,8 @@ LIST_ITEMS_MAX: Final = 1_000
 """Endpoints, features and log directories of one registration; replicas of one partition."""
 ISR_CHANGES_MAX: Final = 1_000
 """Partitions of one AlterPartition: with three members each about 200 KiB, decided and applied in about 10 ms."""
+ELECTIONS_MAX: Final = 1_000
+"""Partitions of one ElectLeaders; Kafka's own balancing elects as many in one go."""
 NAME_LENGTH_MAX: Final = 249
 """Kafka's longest topic name."""
 

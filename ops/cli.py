@@ -37,6 +37,7 @@ NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "quorum": ("quorum", "The controllers."),
     "brokers": ("brokers", "The brokers that follow the log."),
     "topics": ("topics", "Topics and their partitions."),
+    "partitions": ("partitions", "Partitions of all topics, and elections of their leaders."),
     "configs": ("configs", "Settings of topics, brokers and the cluster."),
     "log": ("log", "The metadata log."),
     "snapshot": ("snapshot", "Snapshots: the log, folded."),

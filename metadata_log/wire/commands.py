@@ -228,6 +228,14 @@ class AlterConfigs(Command):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ElectLeaders(Command):
+    """Elect leaders of partitions, each named by topic and number; unclean where that is asked. Source: KIP-460."""
+
+    unclean: bool
+    partitions: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AddVoter(Command):
     """Make an observer a voter; `host` and `port` are its address for the other voters. Source: KIP-853.
 

@@ -153,6 +153,18 @@ class Electorate:
             recovery_state=recovery_state,
         )
 
+    def elect(
+        self, topic_id: TopicId, partition_id: int, partition: PartitionImage, election: Election
+    ) -> PartitionChangeRecord | None:
+        """Return the change that an election of this kind, which somebody asked for, means for a partition."""
+        return change(
+            topic_id,
+            partition_id,
+            partition,
+            may_lead=lambda broker_id: self._may_lead(broker_id, partition),
+            election=election,
+        )
+
     def _may_lead(self, broker_id: BrokerId, partition: PartitionImage) -> bool:
         return broker_id in self._up and has_online_directory(self._image, broker_id, partition)
 

@@ -1,18 +1,21 @@
-"""Pure: what may happen to partitions that exist: their leaders report ISRs.
+"""Pure: what may happen to partitions that exist: their leaders report ISRs, and operators ask for elections.
 
-Source: KIP-497, KIP-903; Kafka's ReplicationControlManager.alterPartition.
+Source: KIP-460, KIP-497, KIP-903; Kafka's ReplicationControlManager.
 """
 
 from typing import Final, NamedTuple
 
 from metadata_log.batch import Cause
 from metadata_log.errors import (
+    ElectionNotNeeded,
+    EligibleLeadersNotAvailable,
     FencedLeaderEpoch,
     IneligibleReplica,
     InvalidRequest,
     InvalidUpdateVersion,
     NewLeaderElected,
     NotController,
+    PreferredLeaderNotAvailable,
     StaleBrokerEpoch,
     UnknownTopicId,
     UnknownTopicOrPartition,
@@ -21,11 +24,11 @@ from metadata_log.ids import NO_LEADER, BrokerId, TopicId
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.partitions import PartitionImage
 from metadata_log.records.partitions import RECOVERED, RECOVERING, PartitionChangeRecord
-from metadata_log.wire.commands import AlterPartition, ReportedIsr
+from metadata_log.wire.commands import AlterPartition, ElectLeaders, ReportedIsr
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
 from quorum.decide.decision import Decision
-from quorum.decide.elections import Electorate
+from quorum.decide.elections import Election, Electorate
 
 
 class PartitionAltered(NamedTuple):
@@ -48,6 +51,21 @@ class PartitionsAltered(NamedTuple):
     """What became of each partition, in the order of the request."""
 
     results: tuple[PartitionAltered, ...]
+
+
+class Elected(NamedTuple):
+    """What became of one partition: its leader after the election, or the error's name and the leader it has."""
+
+    topic: str
+    partition_id: int
+    error: str | None
+    leader: BrokerId = NO_LEADER
+
+
+class LeadersElected(NamedTuple):
+    """What became of each partition, in the order of the request."""
+
+    results: tuple[Elected, ...]
 
 
 def alter(context: DecideContext, command: AlterPartition) -> Decision:
@@ -92,6 +110,41 @@ def alter(context: DecideContext, command: AlterPartition) -> Decision:
         results.append(_after(topic_id, partition_id, partition))
     cause = Cause("ISR_REPORTED", command.broker_epoch, {"broker_id": broker_id}) if records else None
     return Decision(records=records, outcome=PartitionsAltered(tuple(results)), cause=cause)
+
+
+def elect(context: DecideContext, command: ElectLeaders) -> Decision:
+    """Decide elections that an operator asks for; one that is refused does not change what becomes of the others.
+
+    A preferred election is never unclean, whatever the topic's configuration says. An unclean one takes any replica that may
+    lead if no member of the ISR may; messages that only the others held are then lost.
+    """
+    image = context.image
+    electorate = Electorate(image, ineligible=context.ineligible)
+    records: list[PartitionChangeRecord] = []
+    results: list[Elected] = []
+    for name, partition_id in command.partitions:
+        topic = image.topics.named(name)
+        if topic is None or not 0 <= partition_id < len(topic.partitions):
+            results.append(Elected(name, partition_id, UnknownTopicOrPartition.error))
+            continue
+        partition = topic.partitions[partition_id]
+        wanted = (
+            partition.leader != NO_LEADER if command.unclean else partition.leader == partition.replicas[0]
+        )
+        if wanted:
+            results.append(Elected(name, partition_id, ElectionNotNeeded.error, partition.leader))
+            continue
+        election = Election.UNCLEAN if command.unclean else Election.PREFERRED
+        record = electorate.elect(topic.topic_id, partition_id, partition, election)
+        if record is None:
+            error = EligibleLeadersNotAvailable if command.unclean else PreferredLeaderNotAvailable
+            results.append(Elected(name, partition_id, error.error, partition.leader))
+            continue
+        records.append(record)
+        results.append(Elected(name, partition_id, None, partition.changed_by(record).leader))
+    code = "UNCLEAN_ELECTION_REQUESTED" if command.unclean else "PREFERRED_ELECTION_REQUESTED"
+    cause = Cause(code, None, {}) if records else None
+    return Decision(records=records, outcome=LeadersElected(tuple(results)), cause=cause)
 
 
 def _refusal(context: DecideContext, command: AlterPartition, reported: ReportedIsr) -> str | None:
@@ -149,4 +202,7 @@ def _after(topic_id: TopicId, partition_id: int, partition: PartitionImage) -> P
     )
 
 
-DECISIONS: Final = (Decides(AlterPartition, "AlterPartition", PartitionsAltered, alter),)
+DECISIONS: Final = (
+    Decides(AlterPartition, "AlterPartition", PartitionsAltered, alter),
+    Decides(ElectLeaders, "ElectLeaders", LeadersElected, elect),
+)

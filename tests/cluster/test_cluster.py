@@ -182,6 +182,24 @@ def test_a_killed_broker_is_fenced_its_leaderships_move_and_it_comes_back_with_w
     run(story, LocalCluster(tmp_path / "c", controllers=3, brokers=3, adjust=calm))
 
 
+def partitions(cluster: LocalCluster, *verb: str) -> list[dict[str, Any]]:
+    """Return what `metaquorum partitions VERB` prints."""
+    line = [
+        sys.executable,
+        "-m",
+        "ops.cli",
+        "partitions",
+        *verb,
+        "--bootstrap",
+        ",".join(cluster.bootstrap),
+        "--json",
+    ]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found
+
+
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "SIGKILL"])
 def test_a_roll_of_all_brokers_leaves_no_partition_leaderless_and_every_isr_whole(
     tmp_path: Path, how: signal.Signals
@@ -201,6 +219,13 @@ def test_a_roll_of_all_brokers_leaves_no_partition_leaderless_and_every_isr_whol
             cluster.kill(member.id)
             await cluster.start_one(member.id)
             await until(lambda: isr_sizes() == {3}, f"broker {member.id} is in all ISRs again")
+        moved = partitions(cluster, "list", "--not-preferred")
+        assert moved, "the broker that was stopped last leads nothing"
+        assert partitions(cluster, "elect", "--all", "--dry-run") == moved
+        elected = partitions(cluster, "elect", "--all")
+        assert [one["error"] for one in elected] == [None] * len(moved)
+        assert [one["leader"] for one in elected] == [one["preferred"] for one in moved]
+        assert partitions(cluster, "list", "--not-preferred") == []
         await all_agree(cluster)
 
     run(story, LocalCluster(tmp_path / "c", controllers=3, brokers=3))

@@ -268,6 +268,11 @@ def _eligible_between_parts(original: Any) -> Any:
     return lambda context, *member: original(replace(context, ineligible=frozenset()), *member)
 
 
+def _elects_uncleanly(original: Any) -> Any:
+    unclean = importlib.import_module("quorum.decide.elections").Election.UNCLEAN
+    return lambda electorate, *partition: original(electorate, *partition[:3], unclean)
+
+
 def _recovers_never(original: Any) -> Any:
     def change_isr(electorate: Any, topic_id: Any, partition_id: Any, partition: Any, **reported: Any) -> Any:
         state = partition.leader_recovery_state
@@ -1049,6 +1054,20 @@ MUTANTS: Final = (
         "quorum.decide.partitions:_is_eligible",
         _eligible_between_parts,
         Directed(f"{_ISR_TESTS}::test_a_broker_that_a_change_in_parts_takes_out_joins_no_isr"),
+    ),
+    Mutant(
+        "elects-the-elected",
+        "an election that somebody asked for, and that is not needed, is held",
+        "quorum.decide.partitions:ElectionNotNeeded.error",
+        lambda _original: None,
+        Directed(f"{_ISR_TESTS}::test_isrs_change_as_in_kafka"),
+    ),
+    Mutant(
+        "preferred-unclean",
+        "a preferred election gives up what only the ISR holds",
+        "quorum.decide.elections:Electorate.elect",
+        _elects_uncleanly,
+        Directed(f"{_ISR_TESTS}::test_a_preferred_election_is_never_unclean"),
     ),
     Mutant(
         "recovers-never",

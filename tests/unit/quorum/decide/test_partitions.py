@@ -9,11 +9,11 @@ import pytest
 
 import tests.golden
 from metadata_log.errors import StaleBrokerEpoch
-from metadata_log.ids import LOST, BrokerId, TopicId
-from metadata_log.records.partitions import RECOVERED, PartitionChangeRecord
-from metadata_log.wire.commands import AlterPartition, IsrMember, ReportedIsr, UnregisterBroker
+from metadata_log.ids import LOST, NO_LEADER, BrokerId, TopicId
+from metadata_log.records.partitions import RECOVERED, RECOVERING, PartitionChangeRecord
+from metadata_log.wire.commands import AlterPartition, ElectLeaders, IsrMember, ReportedIsr, UnregisterBroker
 from quorum.decide.decision import Decision
-from quorum.decide.partitions import PartitionAltered, PartitionsAltered
+from quorum.decide.partitions import Elected, LeadersElected, PartitionAltered, PartitionsAltered
 from tests.support.decisions import World, ids, word_uuid
 
 KAFKA = Path(tests.golden.__path__[0]) / "kafka"
@@ -88,6 +88,18 @@ class Script:
             )
         )
 
+    def elect(self, op: dict[str, Any]) -> Decision:
+        return self.world.decide(
+            ElectLeaders(
+                unclean=op["election_type"] == 1,
+                partitions=tuple(
+                    (each["topic"], partition)
+                    for each in op["topic_partitions"]
+                    for partition in each["partitions"]
+                ),
+            )
+        )
+
     def run(self, op: dict[str, Any]) -> list[Decision]:
         world, broker_id = self.world, op.get("broker_id", -1)
         match op["op"]:
@@ -112,6 +124,8 @@ class Script:
                     world.run(f"create {topic['name']} on={on} {configs}")
             case "AlterPartition":
                 return [self.alter(op)]
+            case "ElectLeaders" if op["topic_partitions"] is not None and op["election_type"] in (0, 1):
+                return [self.elect(op)]
             case name:
                 assert name in NOT_BUILT, name
         return []
@@ -143,6 +157,11 @@ def changes_of_kafka(answer: dict[str, Any]) -> list[dict[str, Any]]:
 
 def results(decision: Decision) -> list[dict[str, Any]]:
     outcome = decision.outcome
+    if isinstance(outcome, LeadersElected):
+        return [
+            {"error": one.error, "topic": one.topic, "partition_id": one.partition_id}
+            for one in outcome.results
+        ]
     assert isinstance(outcome, PartitionsAltered)
     found = []
     for altered in outcome.results:
@@ -165,22 +184,23 @@ def lines(path: Path) -> Iterator[dict[str, Any]]:
 
 @pytest.mark.parametrize("case", CASES)
 def test_isrs_change_as_in_kafka(case: str) -> None:
-    """B33, B36, B37, B41, B42: every error, answer and change of a partition is that of Kafka's controller."""
+    """B32, B33, B36, B37, B41, B42, B52: every error, answer and change of a partition is that of Kafka's controller."""
     script = Script()
     for op, answer in zip(
         lines(KAFKA / f"{case}.jsonl"), lines(KAFKA / f"{case}.expected.jsonl"), strict=True
     ):
         decisions = script.run(op)
         assert changes(decisions) == changes_of_kafka(answer), op
-        if op["op"] != "AlterPartition":
+        if op["op"] not in ("AlterPartition", "ElectLeaders") or not decisions:
             continue
+        ignored = ("code", "message", "topic" if op["op"] == "AlterPartition" else "")
         refusal = decisions[0].refusal
         if answer["error"] is not None:
             assert refusal is not None
             assert refusal.error == answer["error"]["error"], op
             continue
         expected = [
-            {name: value for name, value in result.items() if name not in ("topic", "code", "message")}
+            {name: value for name, value in result.items() if name not in ignored}
             for result in answer["results"]
         ]
         assert results(decisions[0]) == expected, op
@@ -280,6 +300,31 @@ def test_a_leader_whose_directory_is_lost_reports_an_isr_and_leads_no_longer() -
     assert errors(decision) == ["NEW_LEADER_ELECTED", None]
     partition = world.image.topics.by_id[topic_id].partitions[0]
     assert (partition.leader, partition.leader_epoch, partition.isr) == (2, 1, (1, 2))
+
+
+def test_a_preferred_election_is_never_unclean() -> None:
+    world = a_world()
+    world.run("set topic:t unclean.leader.election.enable=true")
+    world.write([PartitionChangeRecord(world.image.topics.ids["t"], 0, isr=ids("3"), leader=BrokerId(3))])
+    world.run("heartbeat 3 fence")
+    led = world.image.topics.by_id[world.image.topics.ids["t"]].partitions[0]
+    assert led.leader == 1, "the topic accepts losses, and 1 leads"
+    world.run("unset topic:t unclean.leader.election.enable")
+    world.write([PartitionChangeRecord(world.image.topics.ids["t"], 0, isr=ids("3"), leader=NO_LEADER)])
+    world.run("set topic:t unclean.leader.election.enable=true")
+    decision = world.decide(ElectLeaders(unclean=False, partitions=(("t", 0),)))
+    assert decision.outcome == LeadersElected((Elected("t", 0, "PREFERRED_LEADER_NOT_AVAILABLE", NO_LEADER),))
+    decision = world.decide(ElectLeaders(unclean=True, partitions=(("t", 0), ("t", 9), ("u", 0), ("t", 1))))
+    assert decision.outcome == LeadersElected(
+        (
+            Elected("t", 0, None, BrokerId(1)),
+            Elected("t", 9, "UNKNOWN_TOPIC_OR_PARTITION"),
+            Elected("u", 0, "UNKNOWN_TOPIC_OR_PARTITION"),
+            Elected("t", 1, "ELECTION_NOT_NEEDED", BrokerId(1)),
+        )
+    )
+    after = world.image.topics.by_id[world.image.topics.ids["t"]].partitions[0]
+    assert (after.isr, after.leader_recovery_state) == ((1,), RECOVERING)
 
 
 def test_the_results_say_what_the_partition_is_after_the_change() -> None:

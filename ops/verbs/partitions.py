@@ -1,0 +1,127 @@
+"""Edge: `partitions list|elect`."""
+
+import argparse
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, Final
+
+from metadata_log.limits import ELECTIONS_MAX
+from metadata_log.wire.shapes import INT32_MAX
+from ops import render
+from ops.arguments import Noun, from_to
+from ops.client import ClusterClient, client_from
+from ops.render import Column
+from ops.talk import fail_usage, show
+from ops.verbs.topics import quoted
+
+
+def _leader(leader: Any) -> str:
+    return "none" if leader == -1 else str(leader)
+
+
+REFUSED: Final = 3
+"""The exit code where a partition's election was refused, as for a request that is."""
+PARTITIONS: Final = (
+    Column("topic"),
+    Column("partition"),
+    Column("leader", show=_leader),
+    Column("preferred"),
+    Column("replicas"),
+    Column("isr"),
+)
+ELECTED: Final = (
+    Column("topic"),
+    Column("partition"),
+    Column("leader", show=_leader),
+    Column("error", "RESULT", lambda error: "elected" if error is None else str(error)),
+)
+
+
+def add_parsers(noun: Noun) -> None:
+    listing = noun.verb(
+        "list",
+        "List partitions, all or those that need somebody's attention.",
+        run=run_list,
+        parent=noun.flags.network,
+        examples=("partitions list --under-replicated", "partitions list --topic orders --not-preferred"),
+    )
+    listing.add_argument("--topic", metavar="NAME", help="of this topic alone")
+    which = listing.add_mutually_exclusive_group()
+    which.add_argument("--unavailable", action="store_true", help="those without a leader")
+    which.add_argument("--under-replicated", action="store_true", help="those whose ISR lacks a replica")
+    which.add_argument("--not-preferred", action="store_true", help="those whose first replica does not lead")
+    elect = noun.verb(
+        "elect",
+        "Let the first replica of partitions lead again; with --unclean, let leaderless ones be led at any price.",
+        run=run_elect,
+        parent=noun.flags.network,
+        examples=(
+            "partitions elect --all --dry-run",
+            "partitions elect --topic orders --partition 3",
+            "partitions elect --topic orders --unclean",
+        ),
+    )
+    what = elect.add_mutually_exclusive_group(required=True)
+    what.add_argument("--topic", metavar="NAME", help="its partitions that need an election")
+    what.add_argument("--all", action="store_true", help="those of all topics")
+    elect.add_argument(
+        "--partition",
+        action="append",
+        type=from_to(0, INT32_MAX),
+        metavar="N",
+        help="with --topic: this one, whether it needs an election or not; may be repeated",
+    )
+    elect.add_argument(
+        "--unclean", action="store_true", help="messages that only the former ISR held are lost for good"
+    )
+    elect.add_argument(
+        "--dry-run", action="store_true", help="show which partitions need it, and ask for nothing"
+    )
+
+
+def run_list(args: argparse.Namespace) -> int:
+    found = [
+        partition
+        for partition in _partitions(client_from(args), args.topic)
+        if not (args.unavailable and partition["leader"] != -1)
+        and not (args.under_replicated and len(partition["isr"]) == len(partition["replicas"]))
+        and not (args.not_preferred and partition["leader"] == partition["preferred"])
+    ]
+    show(args, found, table=lambda: render.table(PARTITIONS, found, empty="no such partition"))
+    return 0
+
+
+def run_elect(args: argparse.Namespace) -> int:
+    """Ask for elections in requests of ELECTIONS_MAX; REFUSED if some partition did not get one that it needs."""
+    if args.partition is not None and args.topic is None:
+        fail_usage(args, "--partition is of one topic: name it with --topic")
+    client = client_from(args)
+    if args.partition is not None and not args.dry_run:
+        wanted = [{"topic": args.topic, "partition": number} for number in args.partition]
+    else:
+        needy = [
+            partition
+            for partition in _partitions(client, args.topic)
+            if (partition["leader"] == -1 if args.unclean else partition["leader"] != partition["preferred"])
+            and (args.partition is None or partition["partition"] in args.partition)
+        ]
+        if args.dry_run:
+            show(args, needy, table=lambda: render.table(PARTITIONS, needy, empty="no partition needs it"))
+            return 0
+        wanted = [{"topic": one["topic"], "partition": one["partition"]} for one in needy]
+    kind = "unclean" if args.unclean else "preferred"
+    elected: list[dict[str, Any]] = []
+    waiting = iter(wanted)
+    while some := list(islice(waiting, ELECTIONS_MAX)):
+        body = {"election": kind, "partitions": some}
+        elected += client.write("POST", "/v1/partitions/elect", body)["partitions"]
+    show(args, elected, table=lambda: render.table(ELECTED, elected, empty="no partition needs it"))
+    return 0 if all(one["error"] in (None, "ELECTION_NOT_NEEDED") for one in elected) else REFUSED
+
+
+def _partitions(client: ClusterClient, topic: str | None) -> Iterator[dict[str, Any]]:
+    """Yield the partitions of a topic, or of all."""
+    names = [topic] if topic is not None else [item["name"] for item in client.read("/v1/topics")["items"]]
+    for name in names:
+        for partition in client.read(f"/v1/topics/{quoted(name)}")["partitions"]:
+            yield {"topic": name, **partition, "preferred": partition["replicas"][0]}
