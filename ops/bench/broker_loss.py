@@ -27,7 +27,8 @@ _POLL_S: Final = 0.02
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Return p50, p99 and max, in ms, of the first fencing batch appended to the slowest broker having applied the last.
 
-    The end is when the slowest broker applied the batch, by its own clock, which is the controllers' here.
+    The end is when the slowest broker applied the batch, by its own clock, which is the controllers' here. `returns` are the
+    times from the start of the broker's process, which begins the restart, until it is in every ISR again.
     """
     return asyncio.run(
         broker_loss(
@@ -50,7 +51,7 @@ async def broker_loss(
         async with our_peer(Path(scratch, "ours"), brokers=_BROKERS) as ours:
             victim, *others = ours.cluster.brokers
             before = await ours.elections()
-            taken_ms = [
+            times = [
                 await _lose(
                     ours,
                     victim=victim,
@@ -76,8 +77,9 @@ async def broker_loss(
         ours={
             "version": ours.version,
             "unit": "ms",
-            **figures(taken_ms),
-            "losses": taken_ms,
+            **figures([lost_ms for lost_ms, _ in times]),
+            "losses": [lost_ms for lost_ms, _ in times],
+            "returns": [returned_ms for _, returned_ms in times],
             "elections": elections,
             **stalls,
         },
@@ -96,8 +98,8 @@ async def _lose(
     leaderships: int,
     followed: int,
     kill_leader: bool,
-) -> float:
-    """Give `victim` partitions of new topics, kill it, time the news, and bring it back."""
+) -> tuple[float, float]:
+    """Give `victim` partitions of new topics, kill it, time the news, and bring it back; return both times in ms."""
     controller = await ours.leader()
     left = [broker.id for broker in others]
     pairs = [[left[index], left[(index + 1) % len(left)]] for index in range(len(left))]
@@ -126,11 +128,15 @@ async def _lose(
         raise BenchmarkFailed(f"the loss of {victim.id} was not seen: {failure!r}") from None
     if killed is not None:
         await ours.restart(killed)
+    restarted = time.monotonic()
     await ours.restart(victim.http)
     await _online(ours, victim.http)
+    while (await ours.numbers(controller))["metaquorum_under_replicated_partition_count"]:
+        await asyncio.sleep(_POLL_S)
+    returned_ms = (time.monotonic() - restarted) * 1000
     for topic in topics:
         await ours.request("DELETE", f"{await ours.leader()}/v1/topics/{topic['name']}")
-    return round(max(applied_ms) - began_ms, 1)
+    return round(max(applied_ms) - began_ms, 1), round(returned_ms, 1)
 
 
 async def _kill_amid_fencing(ours: OurPeer, leader: str, *, from_offset: int) -> str:
