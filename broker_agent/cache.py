@@ -165,7 +165,7 @@ class Cache:
         self.segments.append(frame, header)
 
     def applied(self, header: FrameHeader, image: MetadataImage) -> None:
-        """Learn the image behind the last frame appended; a snapshot of it may be due."""
+        """Note the image behind the last frame appended; a snapshot of it may be due."""
         self._clock = self._clock.after(header)
         if self._clock.is_due(self._policy, appended_at_ms=header.appended_at_ms):
             self._clock = SnapshotClock.at_snapshot(header.appended_at_ms)
@@ -210,7 +210,7 @@ class Cache:
     # --- where the history breaks off
 
     def install(self, snapshot_id: str) -> MetadataImage:
-        """Take up a snapshot that was downloaded into the store, beyond our log's end, and go on behind it.
+        """Go on from a snapshot that was downloaded into the store; it ends beyond this log's end.
 
         Raises:
             DamagedFile: it is not what a controller may send; it is set aside.
@@ -321,7 +321,7 @@ class Cache:
             return -1
 
     def write_clean_stop(self, broker_epoch: int) -> None:
-        """Tell the next start that the controller let this run go and everything was synced."""
+        """Record for the next start that a controller granted the stop and that everything was synced."""
         replace_file(self._data_dir / CLEAN_STOP_FILE, checked_json({"broker_epoch": broker_epoch}))
 
 

@@ -6,7 +6,8 @@ A frame is a header of 40 bytes and a body of msgpack. Header, big-endian:
     20 i32 controller_epoch | 24 i64 appended_at_ms | 32 u32 previous_crc | 36 u32 crc
 
 crc is the CRC-32C of bytes 0..35 and the body. Magic, format, body_bytes and crc stand there in every format, so that
-a frame of another one is told from a damaged frame. Equal batches have equal bytes: shortest integers, map keys sorted.
+a frame of another format can be distinguished from a damaged frame. Equal batches have equal bytes: shortest integers,
+map keys sorted.
 A batch is encoded once, by the active controller; everybody else keeps and passes on the bytes.
 """
 

@@ -12,7 +12,7 @@ RECOVERING = 1
 
 @record(type_id=3, secret_fields=NO_SECRETS)
 class PartitionRecord(NamedTuple):
-    """A partition came to be; `isr` is in replica order, `directories` runs parallel to `replicas`.
+    """A partition was created; `isr` is in replica order, `directories` runs parallel to `replicas`.
 
     Source: KIP-631; KIP-966 for the eligible leader replicas; KIP-858 for directories.
     """

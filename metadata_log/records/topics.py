@@ -8,7 +8,7 @@ from metadata_log.records.declaration import NO_SECRETS, record
 
 @record(type_id=2, secret_fields=NO_SECRETS)
 class TopicRecord(NamedTuple):
-    """A topic came to be; its partitions follow in records of their own."""
+    """A topic was created; its partitions follow in records of their own."""
 
     topic_id: TopicId
     name: str

@@ -54,7 +54,7 @@ class Progress:
         self.goal = last, now_ms
 
     def ask_at(self, index: int) -> None:
-        """Begin, or go on, to look for the follower's position at `index`."""
+        """Probe for the follower's position at `index`."""
         self.probing, self.probe, self.next = True, index, index + 1
         self.asked_at = NEVER
         self.in_flight.clear()

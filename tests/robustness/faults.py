@@ -271,7 +271,7 @@ class Faults:
             happening = self._began(kind, f"controller {node_id}")
             if await self._has_changed(node_id, "voters", "observers"):
                 await self._last(happening)
-            # Whatever came of the first change, which may have been carried out although nobody said so.
+            # Whatever came of the first change: it may have been carried out although no answer said so.
             await self._has_changed(node_id, "observers", "voters")
             happening.end_ns = time.monotonic_ns()
 
@@ -351,7 +351,7 @@ class Faults:
 
 
 def how_it_ended(cluster: LocalCluster, node_id: int) -> str:
-    """Return with what a node ended, and what it said last."""
+    """Return the exit code with which a node ended, and the last lines that it logged."""
     code = cluster.exit_code(node_id)
     assert code is not None, "it runs, or was never started"
     return f"{ended_with(code)}: {cluster.last_words(node_id)}"

@@ -58,7 +58,7 @@ def fencings(log: Iterable[RecordBatch]) -> int:
 def served_while_fenced(
     answers: Sequence[Answer], log: Sequence[RecordBatch], seen: Sequence[tuple[int, int]]
 ) -> list[str]:
-    """Return the answers that a broker gave although it was fenced for its silence, told.
+    """Return the answers that a broker gave although it was fenced for its silence, each in words.
 
     `seen` are the instants (Unix ns) at which somebody had the committed log up to an offset (exclusive). A broker may
     not serve from the commit of its fencing on, so not who asks once that is seen; until an unfencing is appended.

@@ -142,7 +142,7 @@ def test_a_peers_page_that_cannot_be_read_is_named_and_the_next_peer_is_asked(
 def test_who_waits_for_a_controller_that_stops_is_answered_before_it_ends(
     tmp_path: Path, fault: Fault | None
 ) -> None:
-    """A record not committed by then is of unknown fate, which is told too; nobody is left to his own timeout."""
+    """A record that is not committed by then has an unknown outcome: that is the answer, and nobody waits for a timeout."""
 
     async def scenario() -> None:
         settings = settings_for(tmp_path, ("127.0.0.1", free_port()))

@@ -308,7 +308,7 @@ def test_large_entries_arrive_whole() -> None:
 )
 @pytest.mark.parametrize("changed_id", [1, 2])
 def test_who_does_not_belong_is_refused_by_name(changed: dict[str, Any], error: str, changed_id: int) -> None:
-    """Whoever belongs elsewhere, each hears of the other that it is refused, and nobody is ever told of a link."""
+    """Each of the two reports the other as refused, and neither reports a link, whichever belongs elsewhere."""
 
     async def test() -> None:
         one, two = free_ports(2)
