@@ -46,10 +46,10 @@ class Member:
         return f"{self.role}-{self.id}"
 
     def to_json(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"id": self.id, "http": self.http}
+        entry: dict[str, Any] = {"id": self.id, "http": self.http}
         if self.role == "controller":
-            told |= {"raft": self.raft, "directory_id": self.directory_id}
-        return told | {"config": self.config, "data": self.data}
+            entry |= {"raft": self.raft, "directory_id": self.directory_id}
+        return entry | {"config": self.config, "data": self.data}
 
 
 class _FileVersion(msgspec.Struct):

@@ -172,11 +172,11 @@ class _Demo:
         for member in self._cluster.members:
             path = "/v1/quorum" if member.role == "controller" else "/v1/status"
 
-            async def told(url: str = member.http, path: str = path) -> Mapping[str, Any] | None:
+            async def answered(url: str = member.http, path: str = path) -> Mapping[str, Any] | None:
                 answer = await self._ask(url, path)
                 return answer if answer is not None and answer["digest"]["end_offset"] >= end_offset else None
 
-            answer = await self._until(f"{member.role} {member.id} applied {end_offset} records", told)
+            answer = await self._until(f"{member.role} {member.id} applied {end_offset} records", answered)
             if answer["digest"]["end_offset"] != end_offset:
                 raise DidNotHappen(
                     f"records were written during the comparison at {end_offset}; run the demo again"

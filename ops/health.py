@@ -153,15 +153,15 @@ def judge(
 
 def _of_themselves(ready: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Reason]:
     """Yield the reasons that nodes report; a ready node may report some, too, such as a snapshot that failed."""
-    for who, said in ready:
-        for reason in said["reasons"]:
+    for who, answer in ready:
+        for reason in answer["reasons"]:
             yield Reason("yellow", reason["code"], f"{who}: {reason['detail']}")
 
 
-def _recent_warnings(who: str, said: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+def _recent_warnings(who: str, answer: Mapping[str, Any]) -> Iterator[dict[str, str]]:
     """Yield the warnings that a node logged within the last hour, without the conditions that it still reports."""
-    present = {reason["code"] for reason in said["reasons"]}
-    for fault in said.get("recent_warnings", ()):
+    present = {reason["code"] for reason in answer["reasons"]}
+    for fault in answer.get("recent_warnings", ()):
         if fault["code"] not in present:
             times = f"{fault['count']} times, the last " if fault["count"] > 1 else ""
             ago = duration_text(fault["ms_ago"])
@@ -176,12 +176,12 @@ def merged_status(nodes: Sequence[NodeAnswers]) -> dict[str, Any] | None:
 
     Without a leader it is the view of the node with the longest log. None: no controller answered.
     """
-    told = [node.quorum for node in nodes if node.quorum is not None]
-    if not told:
+    quorums = [node.quorum for node in nodes if node.quorum is not None]
+    if not quorums:
         return None
-    own = {quorum["node_id"]: quorum for quorum in told}
+    own = {quorum["node_id"]: quorum for quorum in quorums}
     view = max(
-        told,
+        quorums,
         key=lambda q: (q["leader_id"] == q["node_id"], q["controller_epoch"], q["high_watermark"]),
     )
     return {key: value for key, value in view.items() if key != "node_id"} | {
@@ -192,14 +192,14 @@ def merged_status(nodes: Sequence[NodeAnswers]) -> dict[str, Any] | None:
 
 def disagreements(nodes: Sequence[NodeAnswers]) -> list[str]:
     """Return the contradictions between the answers, one sentence each."""
-    told = [node.quorum for node in nodes if node.quorum is not None]
+    quorums = [node.quorum for node in nodes if node.quorum is not None]
     found: list[str] = []
-    if len({quorum["leader_id"] for quorum in told}) > 1:
-        views = ", ".join(f"controller {q['node_id']} says {_leader(q['leader_id'])}" for q in told)
+    if len({quorum["leader_id"] for quorum in quorums}) > 1:
+        views = ", ".join(f"controller {q['node_id']} says {_leader(q['leader_id'])}" for q in quorums)
         found.append(f"they do not agree on who leads: {views}")
-    if len({quorum["cluster_id"] for quorum in told}) > 1:
-        found.append("they belong to different clusters: " + ", ".join(q["cluster_id"] for q in told))
-    return found + [reason.detail for reason in _digests(told)]
+    if len({quorum["cluster_id"] for quorum in quorums}) > 1:
+        found.append("they belong to different clusters: " + ", ".join(q["cluster_id"] for q in quorums))
+    return found + [reason.detail for reason in _digests(quorums)]
 
 
 def _leader(leader_id: int) -> str:
@@ -211,8 +211,8 @@ def _completed(
 ) -> dict[str, Any]:
     """Return a controller's row, completed from its own answer. A row for another directory id is another controller's."""
     row, identity = dict(controller), (controller["id"], controller["directory_id"])
-    said = [] if own is None else [*own["voters"], *own["observers"]]
-    mine = next((item for item in said if (item["id"], item["directory_id"]) == identity), None)
+    members = [] if own is None else [*own["voters"], *own["observers"]]
+    mine = next((item for item in members if (item["id"], item["directory_id"]) == identity), None)
     if mine is None:
         return row
     for key in ("end_offset", "log_start_offset", "role"):
@@ -226,12 +226,12 @@ def _of_controllers(nodes: Sequence[NodeAnswers]) -> Iterator[Reason]:
     for node in nodes:
         if node.quorum is None or node.ready is None:
             yield Reason("yellow", "CONTROLLER_UNREACHABLE", f"{node.url} {node.failure}")
-    told = [node.quorum for node in nodes if node.quorum is not None]
+    quorums = [node.quorum for node in nodes if node.quorum is not None]
     yield from _not_asked(nodes)
-    if len({quorum["cluster_id"] for quorum in told}) > 1:
+    if len({quorum["cluster_id"] for quorum in quorums}) > 1:
         yield Reason("red", "INCONSISTENT_CLUSTER_ID", "the controllers asked belong to different clusters")
-    yield from _digests(told)
-    leader = next((quorum for quorum in told if quorum["leader_id"] == quorum["node_id"]), None)
+    yield from _digests(quorums)
+    leader = next((quorum for quorum in quorums if quorum["leader_id"] == quorum["node_id"]), None)
     is_active = any(node.quorum is leader and node.ready and node.ready["ready"] for node in nodes)
     for voter in [] if leader is None else leader["voters"]:
         ago = voter["last_caught_up_ms_ago"]
@@ -241,8 +241,8 @@ def _of_controllers(nodes: Sequence[NodeAnswers]) -> Iterator[Reason]:
             yield Reason("yellow", "VOTER_BEHIND", f"controller {voter['id']} last caught up {ago} ms ago")
         elif ago is None and voter["lag_records"] != 0 and is_active:
             # Before its claim is committed, a leader may not know yet how much of the log each voter holds.
-            said = f"controller {voter['id']} was never seen to catch up by the present leader"
-            yield Reason("yellow", "VOTER_BEHIND", said)
+            detail = f"controller {voter['id']} was never seen to catch up by the present leader"
+            yield Reason("yellow", "VOTER_BEHIND", detail)
     if leader is not None:
         ready = {node.quorum["node_id"] for node in nodes if node.quorum and node.ready}
         yield from _of_membership(leader, asked=ready)
@@ -250,14 +250,14 @@ def _of_controllers(nodes: Sequence[NodeAnswers]) -> Iterator[Reason]:
 
 def _not_asked(nodes: Sequence[NodeAnswers]) -> Iterator[Reason]:
     """Yield the voters that did not answer, except those whose URL is already reported as silent."""
-    told = [node.quorum for node in nodes if node.quorum is not None]
-    known = {quorum["node_id"] for quorum in told}
+    quorums = [node.quorum for node in nodes if node.quorum is not None]
+    known = {quorum["node_id"] for quorum in quorums}
     silent = {node.url for node in nodes if node.quorum is None}
     status = merged_status(nodes)
     for voter in [] if status is None else status["voters"]:
         if voter["id"] not in known and voter.get("http") not in silent:
-            said = f"controller {voter['id']} was not asked: where it answers is not known"
-            yield Reason("yellow", "CONTROLLER_UNREACHABLE", said)
+            detail = f"controller {voter['id']} was not asked: where it answers is not known"
+            yield Reason("yellow", "CONTROLLER_UNREACHABLE", detail)
 
 
 def _of_membership(leader: Mapping[str, Any], *, asked: AbstractSet[int]) -> Iterator[Reason]:
@@ -266,17 +266,17 @@ def _of_membership(leader: Mapping[str, Any], *, asked: AbstractSet[int]) -> Ite
         yield Reason("yellow", "CHANGE_PENDING", "a change of voters is in flight")
     voters = {voter["id"] for voter in leader["voters"]}
     for node_id in sorted({observer["id"] for observer in leader["observers"]} & voters - asked):
-        said = (
+        detail = (
             f"controller {node_id} runs on another disk than voter {node_id} had, without a vote: "
             f"metaquorum quorum replace-voter --id {node_id}"
         )
-        yield Reason("yellow", "NOT_A_VOTER", said)
+        yield Reason("yellow", "NOT_A_VOTER", detail)
 
 
-def _digests(told: Sequence[Mapping[str, Any]]) -> Iterator[Reason]:
+def _digests(quorums: Sequence[Mapping[str, Any]]) -> Iterator[Reason]:
     """Yield each pair of controllers with different states of the same log prefix, which must not happen."""
     at: dict[int, Mapping[str, Any]] = {}
-    for quorum in told:
+    for quorum in quorums:
         digest = quorum["digest"]
         first = at.setdefault(digest["end_offset"], quorum)
         if first["digest"]["value"] != digest["value"]:
@@ -295,10 +295,10 @@ def _of_brokers(brokers: Sequence[Mapping[str, Any]] | None, expect_brokers: int
     online = [broker["broker_id"] for broker in brokers if broker["state"] == "ONLINE"]
     for broker in brokers:
         if broker["state"] != "ONLINE":
-            said = f"broker {broker['broker_id']} is {broker['state']}"
-            yield Reason("yellow", f"BROKER_{broker['state']}", said)
+            detail = f"broker {broker['broker_id']} is {broker['state']}"
+            yield Reason("yellow", f"BROKER_{broker['state']}", detail)
     if brokers and not online:
         yield Reason("red", "NO_BROKER_ONLINE", f"none of {len(brokers)} registered brokers is online")
     if expect_brokers is not None and len(online) < expect_brokers:
-        said = f"{len(online)} of {expect_brokers} expected brokers are online"
-        yield Reason("yellow", "BROKERS_MISSING", said)
+        detail = f"{len(online)} of {expect_brokers} expected brokers are online"
+        yield Reason("yellow", "BROKERS_MISSING", detail)

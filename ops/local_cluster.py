@@ -170,9 +170,9 @@ class LocalCluster:
         for file in (self._stderr(member), self.data(node_id) / f"{member.role}.log"):
             with suppress(OSError):
                 lines = file.read_bytes()[-4_096:].decode(errors="replace").split("\n")
-                said = [line.strip() for line in lines if line.strip()]
-                if said:
-                    return said[-1]
+                found = [line.strip() for line in lines if line.strip()]
+                if found:
+                    return found[-1]
         return "it said nothing"
 
     # --- start and stop
@@ -322,15 +322,15 @@ class LocalCluster:
             self._release()
 
     async def _stop_all(self, members: Sequence[Member]) -> None:
-        told: set[int] = set()
+        announced: set[int] = set()
         deadline = time.monotonic() + STOP_TIMEOUT_S
         # process.json disappears shortly before the process and its lock do.
         while any(self._is_there(member) for member in members):
             for member in members:
                 # If our child came too late, another process may run here: one that a killed starter left behind.
                 pid = self.pid(member.id)
-                if pid is not None and pid not in told:
-                    told.add(pid)
+                if pid is not None and pid not in announced:
+                    announced.add(pid)
                     self.signal(member.id, signal.SIGTERM)
                     # A process that is stopped (SIGSTOP) receives SIGTERM only once it continues.
                     self.signal(member.id, signal.SIGCONT)
@@ -365,7 +365,7 @@ class LocalCluster:
     def set_state(self, state: State) -> None:
         """Replace cluster.json."""
         self._state = state
-        told = {
+        layout = {
             "version": 1,
             "cluster_id": self.cluster_id,
             "state": state,
@@ -375,7 +375,7 @@ class LocalCluster:
             "controllers": [member.to_json() for member in self.controllers],
             "brokers": [member.to_json() for member in self.brokers],
         }
-        replace_file(self.directory / "cluster.json", json.dumps(told, indent=2).encode() + b"\n")
+        replace_file(self.directory / "cluster.json", json.dumps(layout, indent=2).encode() + b"\n")
 
     def _stderr(self, member: Member) -> Path:
         return self.directory / f"{member.name}.stderr"

@@ -81,7 +81,7 @@ class ControllerSettings:
 
     @property
     def http_url(self) -> str:
-        """This node's URL, as others are told it."""
+        """This node's URL, as other nodes use it."""
         if self.advertised_http is not None:
             return self.advertised_http
         return self.own.http if self.is_listed else http_url(self.listen_http)

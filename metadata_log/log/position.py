@@ -1,4 +1,4 @@
-"""Pure: where a reader of the log stands, told by the frame that ends there."""
+"""Pure: where a reader of the log stands, identified by the frame that ends there."""
 
 from typing import Final, NamedTuple
 

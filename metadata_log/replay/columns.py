@@ -91,7 +91,7 @@ class Columns:
                 self.controller_id = batch.claim.controller_id
 
     def snapshot_table(self, records: Sequence[Record], *, time_ms: int) -> pa.Table:
-        """Return a snapshot's records as rows of a state whose history is not told.
+        """Return a snapshot's records as rows of a state whose history is unknown.
 
         They get the offsets -len .. -1, in the snapshot's own order, where a topic comes before its configs.
         """

@@ -89,8 +89,8 @@ async def blackhole(
             prefix = f"at_{heartbeat_ms}_{timeout_ms}_"
             ours |= figures(gaps[OURS], prefix=prefix)
             ours |= figures_of_rounds(refusals, prefix=f"{prefix}refuses_")
-            for name, told in theirs.items():
-                told |= {"version": silenced[name].peer.version, **figures(gaps[name], prefix=prefix)}
+            for name, row in theirs.items():
+                row |= {"version": silenced[name].peer.version, **figures(gaps[name], prefix=prefix)}
         floors = probes(Path(scratch))
     return report(
         "blackhole",

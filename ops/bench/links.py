@@ -114,8 +114,8 @@ class Links:
 
     async def _piece(self, reader: asyncio.StreamReader, link: _Link) -> bytes:
         data = await reader.read(PIECE_BYTES)
-        if not link.dialler and (said := _DIALLER.search(data)) is not None:
-            link.dialler = said[1].decode()
+        if not link.dialler and (match := _DIALLER.search(data)) is not None:
+            link.dialler = match[1].decode()
         return data
 
     async def _may_pass(self, link: _Link, *, back: bool) -> None:

@@ -54,7 +54,7 @@ def watching() -> Iterator[dict[str, float]]:
     late_max_ms: by how much a process that sleeps 5 ms again and again, before all others where that is permitted, woke too
     late at most. stolen_percent: the processor time that the host gave to others (Linux alone).
     """
-    told: dict[str, float] = {}
+    measured: dict[str, float] = {}
     with tempfile.TemporaryDirectory(prefix="metaquorum-bench-") as scratch:
         end = Path(scratch, "end")
         sleeper = [sys.executable, "-c", _SLEEPER, str(end)]
@@ -63,14 +63,14 @@ def watching() -> Iterator[dict[str, float]]:
             child.stdout.readline()
             before = _processor_time()
             try:
-                yield told
+                yield measured
             finally:
                 end.touch()
                 late_max_s = float(child.stdout.readline())
-        told["late_max_ms"] = round(late_max_s * 1000, 1)
+        measured["late_max_ms"] = round(late_max_s * 1000, 1)
         after = _processor_time()
         if before is not None and after is not None and after[1] > before[1]:
-            told["stolen_percent"] = round(100 * (after[0] - before[0]) / (after[1] - before[1]), 1)
+            measured["stolen_percent"] = round(100 * (after[0] - before[0]) / (after[1] - before[1]), 1)
 
 
 def stolen_ms() -> int:

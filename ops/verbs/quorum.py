@@ -159,8 +159,8 @@ def _table(status: dict[str, Any]) -> str:
 def run_transfer(args: argparse.Namespace) -> int:
     """Transfer leadership. Without --to the request is not repeated: a repetition would move leadership again."""
     client = client_from(args)
-    told = client.write("POST", "/v1/quorum/transfer", {"to": args.to}, repeatable=args.to is not None)
-    show(args, told, table=lambda: f"controller {told['leader_id']} leads")
+    transferred = client.write("POST", "/v1/quorum/transfer", {"to": args.to}, repeatable=args.to is not None)
+    show(args, transferred, table=lambda: f"controller {transferred['leader_id']} leads")
     return 0
 
 
@@ -195,18 +195,18 @@ def ask_all(client: ClusterClient) -> list[NodeAnswers]:
     timeout_s = min(client.timeout_s, ONE_NODE_S)
 
     def ask(url: str) -> NodeAnswers:
-        told: dict[str, Any] = {"quorum": None, "ready": None}
+        answers: dict[str, Any] = {"quorum": None, "ready": None}
         for key, path, is_sound in (("quorum", "/v1/quorum", is_quorum), ("ready", "/readyz", is_ready)):
             try:
                 answer = client.ask_one(url, path, timeout_s=timeout_s)
             except Unreachable:
-                return NodeAnswers(url=url, **told)
-            said = _json(answer)
-            if not is_sound(said):
+                return NodeAnswers(url=url, **answers)
+            body = _json(answer)
+            if not is_sound(body):
                 failure = f"answers {path} with {answer.status}, and not as a controller does"
-                return NodeAnswers(url=url, **told, failure=failure)
-            told[key] = said
-        return NodeAnswers(url=url, **told)
+                return NodeAnswers(url=url, **answers, failure=failure)
+            answers[key] = body
+        return NodeAnswers(url=url, **answers)
 
     nodes: list[NodeAnswers] = []
     for _ in range(ASKED_ROUNDS):
@@ -219,10 +219,10 @@ def ask_all(client: ClusterClient) -> list[NodeAnswers]:
 
 def _not_asked(nodes: Sequence[NodeAnswers]) -> list[str]:
     """Return the URLs of controllers that the answers name and that have not answered yet."""
-    told = [node.quorum for node in nodes if node.quorum is not None]
-    rows = [row for quorum in told for row in (*quorum["voters"], *quorum["observers"])]
+    quorums = [node.quorum for node in nodes if node.quorum is not None]
+    rows = [row for quorum in quorums for row in (*quorum["voters"], *quorum["observers"])]
     named = {row["id"]: row["http"] for row in rows if is_node_url(row.get("http") or "")}
-    answered, asked = {quorum["node_id"] for quorum in told}, {node.url for node in nodes}
+    answered, asked = {quorum["node_id"] for quorum in quorums}, {node.url for node in nodes}
     left = [url for node_id, url in named.items() if node_id not in answered and url not in asked]
     return list(dict.fromkeys(left))
 
@@ -261,8 +261,8 @@ def _broker_ready(
 
     running = [broker for broker in brokers if broker["state"] != "OFFLINE" and broker["endpoints"]]
     with ThreadPoolExecutor(BROKERS_AT_A_TIME) as threads:
-        told = zip(running, threads.map(ask, running), strict=True)
-        return {broker["broker_id"]: ready for broker, ready in told if ready is not None}
+        answers = zip(running, threads.map(ask, running), strict=True)
+        return {broker["broker_id"]: ready for broker, ready in answers if ready is not None}
 
 
 def _brokers(client: ClusterClient, nodes: Sequence[NodeAnswers]) -> list[dict[str, Any]] | None:
@@ -270,13 +270,13 @@ def _brokers(client: ClusterClient, nodes: Sequence[NodeAnswers]) -> list[dict[s
 
     A controller that claims to lead is asked first. If one fails, each of the others is asked by itself.
     """
-    told = [(node.url, node.quorum) for node in nodes if node.quorum is not None]
-    told.sort(key=lambda one: one[1]["leader_id"] != one[1]["node_id"])
-    urls = [url for url, _ in told]
+    quorums = [(node.url, node.quorum) for node in nodes if node.quorum is not None]
+    quorums.sort(key=lambda one: one[1]["leader_id"] != one[1]["node_id"])
+    urls = [url for url, _ in quorums]
     with suppress(Unavailable, OutcomeUnknown):
         for some in (urls, *([url] for url in urls)) if urls else ():
             with suppress(Rejected, Fault):
-                said = _brief(client, some).read("/v1/brokers")
-                if is_broker_list(said):
-                    return cast("list[dict[str, Any]]", said["items"])
+                listed = _brief(client, some).read("/v1/brokers")
+                if is_broker_list(listed):
+                    return cast("list[dict[str, Any]]", listed["items"])
     return None

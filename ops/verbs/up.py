@@ -235,14 +235,16 @@ def _tell_exit(cluster: LocalCluster, events: Events, member: Member, pid: int) 
     code = cluster.exit_code(member.id, pid=pid)
     again = cluster.start_command(member.id)
     how = "ended" if code is None else f"ended with {ended_with(code)}"
-    said = cluster.last_words(member.id) if code is not None and code > 0 else None
+    last_words = cluster.last_words(member.id) if code is not None and code > 0 else None
     events.report(
         "exited",
-        f"{member.role} {member.id} {how}" + (f": {said}" if said else "") + f"\n    start it again: {again}",
+        f"{member.role} {member.id} {how}"
+        + (f": {last_words}" if last_words else "")
+        + f"\n    start it again: {again}",
         role=member.role,
         id=member.id,
         pid=pid,
         exit_code=code,
-        last_words=said,
+        last_words=last_words,
         start_again=again,
     )

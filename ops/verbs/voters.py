@@ -30,9 +30,9 @@ def run_add(args: argparse.Namespace) -> int:
         observer = _observer_to_add(_leaders_view(client), args.id, directory_id)
         directory_id, raft = observer["directory_id"], raft or _address(observer)
     answer = _add(client, args.id, directory_id, raft, dry_run=args.dry_run)
-    told = {"id": args.id, "directory_id": directory_id, "raft": raft, "dry_run": args.dry_run, **answer}
+    result = {"id": args.id, "directory_id": directory_id, "raft": raft, "dry_run": args.dry_run, **answer}
     says = f"controller {args.id} would vote" if args.dry_run else f"controller {args.id} votes now"
-    show(args, told, table=lambda: f"{says}; {_voters(told)}")
+    show(args, result, table=lambda: f"{says}; {_voters(result)}")
     if not args.dry_run:
         _say_settings(args.id, directory_id)
     return 0
@@ -48,9 +48,9 @@ def run_remove(args: argparse.Namespace) -> int:
             raise VoterNotFound(f"controller {args.id} is no voter")
         directory_id = voter["directory_id"]
     answer = _remove(client, args.id, directory_id, dry_run=args.dry_run)
-    told = {"id": args.id, "directory_id": directory_id, "dry_run": args.dry_run, **answer}
+    result = {"id": args.id, "directory_id": directory_id, "dry_run": args.dry_run, **answer}
     says = f"controller {args.id} {'would vote' if args.dry_run else 'votes'} no more"
-    show(args, told, table=lambda: f"{says}; {_voters(told)}")
+    show(args, result, table=lambda: f"{says}; {_voters(result)}")
     if not args.dry_run:
         say(
             "if it runs it goes on without a vote, and may be stopped; take the [[voters]] entry of node "
@@ -77,14 +77,14 @@ def run_replace(args: argparse.Namespace) -> int:
         # A dry run removed nothing: let the leader evaluate the addition as if it had.
         replaces = removed if args.dry_run else None
         voters = _add(client, args.id, step.add, step.raft, dry_run=args.dry_run, replaces=replaces)["voters"]
-    told = {
+    result = {
         "id": args.id,
         "removed": removed,
         "added": step.add,
         "dry_run": args.dry_run,
         "voters": voters,
     }
-    show(args, told, table=lambda: _replaced(told))
+    show(args, result, table=lambda: _replaced(result))
     if not args.dry_run and step.add is not None:
         _say_settings(args.id, step.add)
     return 0
@@ -235,21 +235,19 @@ def _remove(client: ClusterClient, node_id: int, directory_id: str, *, dry_run: 
     return answer
 
 
-def _replaced(told: Mapping[str, Any]) -> str:
-    node_id, added = told["id"], told["added"]
+def _replaced(result: Mapping[str, Any]) -> str:
+    node_id, added = result["id"], result["added"]
     if added is None:
         says = f"controller {node_id} is a voter and is reached: nothing to replace"
     else:
-        says = (
-            f"controller {node_id} {'would vote' if told['dry_run'] else 'votes now'} with directory {added}"
-        )
-        says += "" if told["removed"] is None else f" in place of {told['removed']}"
-    return f"{says}; {_voters(told)}"
+        says = f"controller {node_id} {'would vote' if result['dry_run'] else 'votes now'} with directory {added}"
+        says += "" if result["removed"] is None else f" in place of {result['removed']}"
+    return f"{says}; {_voters(result)}"
 
 
-def _voters(told: Mapping[str, Any]) -> str:
-    would = "would be" if told["dry_run"] else "are"
-    return f"the voters {would} {', '.join(str(voter['id']) for voter in told['voters'])}"
+def _voters(result: Mapping[str, Any]) -> str:
+    would = "would be" if result["dry_run"] else "are"
+    return f"the voters {would} {', '.join(str(voter['id']) for voter in result['voters'])}"
 
 
 def _say_settings(node_id: int, directory_id: str) -> None:

@@ -20,7 +20,7 @@ Outcome: TypeAlias = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Contact:
-    """The broker was heard: its session is renewed as of now. `applied_offset` is exclusive."""
+    """A heartbeat of the broker arrived: its session is renewed as of now. `applied_offset` is exclusive."""
 
     broker_id: BrokerId
     broker_epoch: int

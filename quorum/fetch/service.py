@@ -234,7 +234,7 @@ class FetchService(AppliedListener):
             self._release(broker_id)
 
     def _release(self, broker_id: BrokerId) -> None:
-        """Answer a broker's parked poll now, so that its next one is heard."""
+        """Answer a broker's parked poll now, so that the broker sends its next one."""
         parked = self._waiting.of_broker(broker_id)
         if parked is not None:
             self._waiting.take(parked)
