@@ -112,6 +112,19 @@ class _Demo:
             again = status["records_fetched"] - fetched_at_most
             self._tell(f"(of them {again} a second time: it died before they were on its disk)")
 
+        await self._until("every ISR is whole", self._is_whole)
+        moved = [
+            {"topic": name, "partition": partition["partition"]}
+            for name, partition in await self._partitions()
+            if partition["leader"] != partition["replicas"][0]
+        ]
+        if moved:
+            await self._write("POST", "/v1/partitions/elect", {"election": "preferred", "partitions": moved})
+        self._tell(
+            "it is in every ISR again; after an election of preferred leaders, leaderships per broker:"
+        )
+        self._tell(f"  {_counted(Counter(await self._leaders()))}")
+
     async def _lose_and_return_the_active_controller(self) -> None:
         active = await self._until("a controller is active", self._cluster.active)
         if len(self._cluster.controllers) < 3:
@@ -203,11 +216,18 @@ class _Demo:
 
     # --- small steps
 
-    async def _leaders(self) -> list[int]:
+    async def _partitions(self) -> list[tuple[str, Mapping[str, Any]]]:
         topics = [
             await self._read(f"/v1/topics/{topic['name']}") for topic in await self._items("/v1/topics")
         ]
-        return [partition["leader"] for topic in topics for partition in topic["partitions"]]
+        return [(topic["name"], partition) for topic in topics for partition in topic["partitions"]]
+
+    async def _leaders(self) -> list[int]:
+        return [partition["leader"] for _, partition in await self._partitions()]
+
+    async def _is_whole(self) -> bool:
+        partitions = [partition for _, partition in await self._partitions()]
+        return all(len(partition["isr"]) == len(partition["replicas"]) for partition in partitions)
 
     async def _set_config(self, name: str, value: str) -> None:
         await self._write("PATCH", "/v1/configs", {"topic": "orders", "set": {name: value}, "unset": []})
