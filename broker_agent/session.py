@@ -34,6 +34,8 @@ from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import CLOCK_DRIFT_PERCENT, FETCH_BYTES_DEFAULT
 from metadata_log.records.brokers import BrokerEndpoint, FeatureRange
 from metadata_log.records.features import (
+    ELIGIBLE_LEADER_REPLICAS_LEVEL,
+    ELIGIBLE_LEADER_REPLICAS_VERSION,
     METADATA_VERSION,
     METADATA_VERSION_LEVEL,
     METADATA_VERSION_MIN,
@@ -57,6 +59,7 @@ controller."""
 
 SUPPORTED_FEATURES: Final = (
     FeatureRange(METADATA_VERSION, METADATA_VERSION_MIN, METADATA_VERSION_LEVEL),
+    FeatureRange(ELIGIBLE_LEADER_REPLICAS_VERSION, 0, ELIGIBLE_LEADER_REPLICAS_LEVEL),
     FeatureRange(METAQUORUM_VERSION, METAQUORUM_VERSION_LEVEL, METAQUORUM_VERSION_LEVEL),
 )
 

@@ -207,6 +207,18 @@ class EligibleLeadersNotAvailable(Rejected):
     error, code = "ELIGIBLE_LEADERS_NOT_AVAILABLE", 83
 
 
+class NoReassignmentInProgress(Rejected):
+    """There is no reassignment of the partition that could be cancelled."""
+
+    error, code = "NO_REASSIGNMENT_IN_PROGRESS", 85
+
+
+class NotLeaderOrFollower(Rejected):
+    """The broker has no replica of the partition."""
+
+    error, code = "NOT_LEADER_OR_FOLLOWER", 6
+
+
 class DuplicateVoter(Rejected):
     """A voter has this id, with this directory or another: remove that one first."""
 

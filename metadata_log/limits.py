@@ -184,6 +184,8 @@ TEXT_BYTES_MAX: Final = 255
 """Hosts, racks, listener and feature names."""
 LIST_ITEMS_MAX: Final = 1_000
 """Endpoints, features and log directories of one registration; replicas of one partition."""
+ELECTIONS_PER_SWEEP_MAX: Final = 1_000
+"""Elections in one batch of a sweep; the next one follows 10 ms later, as in Kafka."""
 ISR_CHANGES_MAX: Final = 1_000
 """Partitions of one AlterPartition: with three members each about 200 KiB, decided and applied in about 10 ms."""
 ELECTIONS_MAX: Final = 1_000

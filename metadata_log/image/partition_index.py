@@ -18,6 +18,10 @@ _REPLICAS: Final = itemgetter(0)
 _FIRST: Final = itemgetter(0)
 _ISR: Final = itemgetter(1)
 _LEADER: Final = itemgetter(2)
+_ADDING: Final = itemgetter(6)
+_REMOVING: Final = itemgetter(7)
+_ELIGIBLE: Final = itemgetter(8)
+_LAST_KNOWN: Final = itemgetter(9)
 
 
 class PartitionCounts(NamedTuple):
@@ -32,11 +36,19 @@ class PartitionCounts(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class PartitionIndex:
     on_broker: immutables.Map[BrokerId, SortedIds] = field(default_factory=immutables.Map)
-    """The topics with a replica on a broker; a broker without any is left out."""
+    """The topics with a replica on a broker, or one that may lead though it is none; a broker without any is left out."""
     leaderships: immutables.Map[BrokerId, int] = field(default_factory=immutables.Map)
     """How many partitions a broker leads; one that leads none is left out."""
     leaderless: immutables.Map[TopicId, int] = field(default_factory=immutables.Map)
     """How many partitions of a topic have no leader; a topic without any is left out."""
+    leaderless_in_order: SortedIds = NO_IDS
+    """The same topics."""
+    not_preferred: immutables.Map[TopicId, int] = field(default_factory=immutables.Map)
+    """How many partitions of a topic are not led by their first replica; a topic without any is left out."""
+    reassigning: immutables.Map[TopicId, int] = field(default_factory=immutables.Map)
+    """How many partitions of a topic get other replicas just now; a topic without any is left out."""
+    eligible: immutables.Map[TopicId, int] = field(default_factory=immutables.Map)
+    """How many partitions of a topic have eligible leader replicas or a last known leader; a topic without is left out."""
     counts: PartitionCounts = field(default_factory=PartitionCounts)
 
 
@@ -54,7 +66,7 @@ def index_of(topics: Iterable[Topic]) -> PartitionIndex:
     """
     on_broker: dict[BrokerId, list[TopicId]] = {}
     partitions: list[PartitionImage] = []
-    leaderless: dict[TopicId, int] = {}
+    by_topic = _TopicCounts({}, {}, {}, {})
     for topic in topics:
         own = topic.partitions
         partitions += own
@@ -63,9 +75,11 @@ def index_of(topics: Iterable[Topic]) -> PartitionIndex:
             if joined is None:
                 joined = on_broker[broker_id] = []
             joined.append(topic.topic_id)
-        without = [*map(_LEADER, own)].count(NO_LEADER)
-        if without:
-            leaderless[topic.topic_id] = without
+        leaders = [*map(_LEADER, own)]
+        by_topic.leaderless[topic.topic_id] = leaders.count(NO_LEADER)
+        by_topic.not_preferred[topic.topic_id] = sum(map(ne, leaders, map(_FIRST, map(_REPLICAS, own))))
+        by_topic.reassigning[topic.topic_id] = _having(own, _ADDING, _REMOVING)
+        by_topic.eligible[topic.topic_id] = _having(own, _ELIGIBLE, _LAST_KNOWN)
     leaderships: dict[BrokerId, int] = {}
     under_replicated = not_preferred = 0
     distinct = dict(zip(map(id, partitions), partitions, strict=True))
@@ -78,9 +92,22 @@ def index_of(topics: Iterable[Topic]) -> PartitionIndex:
     return PartitionIndex(
         immutables.Map({broker_id: SortedIds.of(ids) for broker_id, ids in on_broker.items()}),
         immutables.Map(leaderships),
-        immutables.Map(leaderless),
+        _without_zeros(by_topic.leaderless),
+        SortedIds.of(topic_id for topic_id, count in by_topic.leaderless.items() if count),
+        _without_zeros(by_topic.not_preferred),
+        _without_zeros(by_topic.reassigning),
+        _without_zeros(by_topic.eligible),
         PartitionCounts(len(partitions), without_leader, under_replicated, not_preferred),
     )
+
+
+class _TopicCounts(NamedTuple):
+    """Numbers of partitions by topic, or how they change; the fields are those of the index, in its order."""
+
+    leaderless: dict[TopicId, int]
+    not_preferred: dict[TopicId, int]
+    reassigning: dict[TopicId, int]
+    eligible: dict[TopicId, int]
 
 
 class PartitionIndexBuilder:
@@ -90,7 +117,7 @@ class PartitionIndexBuilder:
         self._before = before
         self._counts = [*before.counts]
         self._leaderships: dict[BrokerId, int] = {}
-        self._leaderless: dict[TopicId, int] = {}
+        self._by_topic = _TopicCounts({}, {}, {}, {})
         self._joined: dict[BrokerId, list[TopicId]] = {}
         self._left: dict[BrokerId, list[TopicId]] = {}
 
@@ -98,12 +125,11 @@ class PartitionIndexBuilder:
         self, topic_id: TopicId, before: Sequence[PartitionImage], after: Sequence[PartitionImage]
     ) -> None:
         """Count some partitions of a topic as they are after the batch, no longer as they were before it."""
-        leaderless = self._count(after, 1) + self._count(before, -1)
-        if leaderless:
-            self._leaderless[topic_id] = self._leaderless.get(topic_id, 0) + leaderless
+        self._count(topic_id, after, 1)
+        self._count(topic_id, before, -1)
 
-    def _count(self, partitions: Sequence[PartitionImage], sign: int) -> int:
-        """Count partitions in (sign 1) or out (-1); return how many of them have no leader, with the sign."""
+    def _count(self, topic_id: TopicId, partitions: Sequence[PartitionImage], sign: int) -> None:
+        """Count partitions of a topic in (sign 1) or out (-1)."""
         # A start counts a million of them: the loops run in C.
         leaders = [*map(_LEADER, partitions)]
         replicas = [*map(_REPLICAS, partitions)]
@@ -112,10 +138,19 @@ class PartitionIndexBuilder:
         counts[0] += sign * len(leaders)
         counts[1] += sign * leaderless
         counts[2] += sign * sum(map(lt, map(len, map(_ISR, partitions)), map(len, replicas)))
-        counts[3] += sign * sum(map(ne, leaders, map(_FIRST, replicas)))
+        not_preferred = sum(map(ne, leaders, map(_FIRST, replicas)))
+        counts[3] += sign * not_preferred
         for leader in {*leaders}:
             self._leaderships[leader] = self._leaderships.get(leader, 0) + sign * leaders.count(leader)
-        return sign * leaderless
+        found = (
+            leaderless,
+            not_preferred,
+            _having(partitions, _ADDING, _REMOVING),
+            _having(partitions, _ELIGIBLE, _LAST_KNOWN),
+        )
+        for changes, count in zip(self._by_topic, found, strict=True):
+            if count:
+                changes[topic_id] = changes.get(topic_id, 0) + sign * count
 
     def place(
         self, topic_id: TopicId, before: Iterable[PartitionImage], after: Iterable[PartitionImage]
@@ -130,10 +165,15 @@ class PartitionIndexBuilder:
     def finish(self) -> PartitionIndex:
         before = self._before
         self._leaderships.pop(NO_LEADER, None)
+        leaderless = _added(before.leaderless, self._by_topic.leaderless)
         return PartitionIndex(
             self._on_broker(),
             _added(before.leaderships, self._leaderships),
-            _added(before.leaderless, self._leaderless),
+            leaderless,
+            _followed(before.leaderless_in_order, before.leaderless, leaderless, self._by_topic.leaderless),
+            _added(before.not_preferred, self._by_topic.not_preferred),
+            _added(before.reassigning, self._by_topic.reassigning),
+            _added(before.eligible, self._by_topic.eligible),
             PartitionCounts(*self._counts),
         )
 
@@ -148,7 +188,31 @@ class PartitionIndexBuilder:
 
 
 def _brokers_of(partitions: Iterable[PartitionImage]) -> set[BrokerId]:
-    return set().union(*map(_REPLICAS, partitions))
+    known = [*partitions]
+    return set().union(*map(_REPLICAS, known), *map(_ELIGIBLE, known))
+
+
+def _followed(
+    in_order: SortedIds,
+    before: "immutables.Map[TopicId, int]",
+    after: "immutables.Map[TopicId, int]",
+    touched: Iterable[TopicId],
+) -> SortedIds:
+    """Return the keys of `after` in order; those of `before` are `in_order`."""
+    joined = [topic_id for topic_id in touched if topic_id in after and topic_id not in before]
+    left = [topic_id for topic_id in touched if topic_id in before and topic_id not in after]
+    return in_order.changed(joined=joined, left=left) if joined or left else in_order
+
+
+def _having(partitions: Sequence[PartitionImage], one: "itemgetter[int]", other: "itemgetter[int]") -> int:
+    """Return how many partitions have one of two lists that are mostly empty."""
+    if not any(map(one, partitions)) and not any(map(other, partitions)):
+        return 0
+    return sum(bool(one(partition) or other(partition)) for partition in partitions)
+
+
+def _without_zeros(counts: dict[TopicId, int]) -> "immutables.Map[TopicId, int]":
+    return immutables.Map({topic_id: count for topic_id, count in counts.items() if count})
 
 
 def _added(counts: "immutables.Map[Key, int]", changes: "Mapping[Key, int]") -> "immutables.Map[Key, int]":

@@ -1,13 +1,13 @@
 """Pure: the topics, with their partitions, as the log has made them."""
 
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import immutables
 
 from metadata_log.digest import hex_of_text
-from metadata_log.ids import BrokerId, TopicId, in_order, uuid_text
+from metadata_log.ids import NO_LEADER, BrokerId, TopicId, in_order, uuid_text
 from metadata_log.image.partition_index import (
     PartitionCounts,
     PartitionIndex,
@@ -59,22 +59,30 @@ class TopicsImage:
         broker_id: BrokerId,
         *,
         after: PartitionKey | None = None,
-        among: Container[TopicId] | None = None,
     ) -> Iterator[tuple[TopicId, int, PartitionImage]]:
         """Yield the partitions with a replica on a broker, sorted by topic id and partition.
 
-        With `after`, those behind it: the cost does not depend on how many stand before it. With `among`, those of these
-        topics.
+        So are those that it may lead though it has no replica any more: Kafka does not forget that. With `after`, those
+        behind it: the cost does not depend on how many stand before it.
         """
         topics = self.index.on_broker.get(broker_id, NO_IDS)
         for topic_id in topics if after is None else topics.starting_at(after[0]):
-            if among is not None and topic_id not in among:
-                continue
             partitions = self.by_id[topic_id].partitions
             first = 0 if after is None or topic_id != after[0] else after[1] + 1
             for partition_id in range(first, len(partitions)):
                 partition = partitions[partition_id]
-                if broker_id in partition.replicas:
+                if broker_id in partition.replicas or broker_id in partition.eligible_leader_replicas:
+                    yield topic_id, partition_id, partition
+
+    def leaderless(
+        self, *, after: PartitionKey | None = None
+    ) -> Iterator[tuple[TopicId, int, PartitionImage]]:
+        """Yield the partitions without a leader, sorted by topic id and partition; with `after`, those behind it."""
+        topics = self.index.leaderless_in_order
+        for topic_id in topics if after is None else topics.starting_at(after[0]):
+            first = 0 if after is None or topic_id != after[0] else after[1] + 1
+            for partition_id, partition in enumerate(self.by_id[topic_id].partitions[first:], start=first):
+                if partition.leader == NO_LEADER:
                     yield topic_id, partition_id, partition
 
 
@@ -111,7 +119,7 @@ class TopicsBuilder(SubjectBuilder[TopicsImage]):
             raise IndexError(partition_id)
         partitions[partition_id] = partitions[partition_id].changed_by(record)
         touched.add(partition_id)
-        if record.replicas is not None:
+        if record.replicas is not None or record.eligible_leader_replicas is not None:
             self._moved.add(topic_id)
 
     def create_partition(self, record: PartitionRecord) -> None:

@@ -11,6 +11,9 @@ METADATA_VERSION_MIN = 25
 METAQUORUM_VERSION = "metaquorum.version"
 METAQUORUM_VERSION_LEVEL = 1
 KRAFT_VERSION = "kraft.version"
+ELIGIBLE_LEADER_REPLICAS_VERSION = "eligible.leader.replicas.version"
+ELIGIBLE_LEADER_REPLICAS_LEVEL = 1
+"""Level 1: brokers that left an ISR smaller than min.insync.replicas stay eligible to lead (KIP-966)."""
 
 
 @record(type_id=12, secret_fields=NO_SECRETS)

@@ -3,9 +3,10 @@
 Maps as they travel are plain dicts with text keys; `from_map` checks every field and raises InvalidRequest.
 """
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from msgspec import Meta, structs
 
@@ -217,6 +218,155 @@ class DeleteTopic(Command):
     name: str
 
 
+class NewTopic(NamedTuple):
+    """One topic of CreateTopics; -1 means the default. A null config value is refused.
+
+    `assignment` has the number and the replicas of each partition; the two counts are then not allowed.
+    """
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    assignment: tuple[tuple[int, tuple[BrokerId, ...]], ...] = ()
+    configs: Mapping[str, str | None] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTopics(Command):
+    """Create topics in one batch; each gets a result of its own."""
+
+    topics: tuple[NewTopic, ...]
+    validate_only: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTopics(Command):
+    """Delete topics by name or by id; each gets a result of its own."""
+
+    topics: tuple[str | TopicId, ...]
+
+
+class MorePartitions(NamedTuple):
+    """One topic of CreatePartitions: `partitions` is the number it shall have.
+
+    `assignment` has the replicas of each new one.
+    """
+
+    name: str
+    partitions: int
+    assignment: tuple[tuple[BrokerId, ...], ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatePartitions(Command):
+    """Add partitions to topics in one batch; each topic gets a result of its own. Source: KIP-195."""
+
+    topics: tuple[MorePartitions, ...]
+    validate_only: bool
+
+
+class Reassignment(NamedTuple):
+    """The replicas that a partition shall have; None cancels the reassignment under way."""
+
+    topic: str
+    partition_id: int
+    replicas: tuple[BrokerId, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterPartitionReassignments(Command):
+    """Begin, change or cancel reassignments; each partition gets a result of its own. Source: KIP-455, KIP-860."""
+
+    reassignments: tuple[Reassignment, ...]
+    allow_replication_factor_change: bool
+
+
+class ReplicaDirectory(NamedTuple):
+    """Where one replica of the broker lies."""
+
+    directory: Uuid
+    topic_id: TopicId
+    partition_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignReplicasToDirs(Command):
+    """A broker reports where its replicas lie; each gets a result of its own. Source: KIP-858."""
+
+    broker_id: BrokerId
+    broker_epoch: int
+    replicas: tuple[ReplicaDirectory, ...]
+
+
+class ConfigOperation(enum.IntEnum):
+    """What a change does with a setting; the last two are for lists. Source: KIP-339."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigChange(NamedTuple):
+    name: str
+    operation: ConfigOperation
+    value: str | None
+
+
+class ResourceChange(NamedTuple):
+    """Changes of one resource's settings; resource_type and resource_name as in ConfigRecord."""
+
+    resource_type: int
+    resource_name: str
+    changes: tuple[ConfigChange, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncrementalAlterConfigs(Command):
+    """Change settings of resources in one batch; each resource gets a result of its own. Source: KIP-339."""
+
+    resources: tuple[ResourceChange, ...]
+    validate_only: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LegacyAlterConfigs(Command):
+    """Give resources these settings and no others, in one batch. Every change is a SET."""
+
+    resources: tuple[ResourceChange, ...]
+    validate_only: bool
+
+
+class UpgradeType(enum.IntEnum):
+    """Which way a feature's level may go; a downgrade is safe where nothing in the log is lost. Source: KIP-584."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+class FeatureUpdate(NamedTuple):
+    feature: str
+    level: int
+    upgrade_type: UpgradeType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateFeatures(Command):
+    """Finalize features at other levels, all of them or none. Source: KIP-584, KIP-1022."""
+
+    updates: tuple[FeatureUpdate, ...]
+    validate_only: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocateProducerIds(Command):
+    """A broker asks for a block of producer ids. Source: KIP-360, KIP-730."""
+
+    broker_id: BrokerId
+    broker_epoch: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterConfigs(Command):
     """Set some settings of one resource and delete others; resource_type and resource_name as in ConfigRecord."""
@@ -229,10 +379,13 @@ class AlterConfigs(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElectLeaders(Command):
-    """Elect leaders of partitions, each named by topic and number; unclean where that is asked. Source: KIP-460."""
+    """Elect leaders of partitions, each named by topic and number; unclean where that is asked. Source: KIP-460.
+
+    Without partitions (None) all are meant, and those that need no election get no result.
+    """
 
     unclean: bool
-    partitions: tuple[tuple[str, int], ...]
+    partitions: tuple[tuple[str, int], ...] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,12 @@ from metadata_log.image.brokers import BrokerImage
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import BROKERS_MAX
 from metadata_log.records.brokers import RegisterBrokerRecord, UnregisterBrokerRecord
-from metadata_log.records.features import KRAFT_VERSION, METADATA_VERSION, METAQUORUM_VERSION
+from metadata_log.records.features import (
+    ELIGIBLE_LEADER_REPLICAS_VERSION,
+    KRAFT_VERSION,
+    METADATA_VERSION,
+    METAQUORUM_VERSION,
+)
 from metadata_log.records.registry import Record
 from metadata_log.wire.commands import BrokerHeartbeat, RegisterBroker, UnregisterBroker
 from quorum.decide.context import DecideContext
@@ -76,7 +81,7 @@ def register(context: DecideContext, command: RegisterBroker) -> Decision:
         )
         changes = (RegisteredAgain(broker_id, broker_epoch, image.end_offset),)
     else:
-        walk = Walk(WalkKind.LEAVES, broker_id, -1 if existing is None else existing.broker_epoch)
+        walk = _walk_out(image, command, existing)
         records, more, walked = part_of(context, walk, changes_on_leaving(context, walk))
         if more:
             return Decision(records=records, cause=cause, session_changes=(walked,), more=True)
@@ -99,6 +104,17 @@ def register(context: DecideContext, command: RegisterBroker) -> Decision:
     return Decision(
         records=records, outcome=BrokerRegistered(broker_epoch), cause=cause, session_changes=changes
     )
+
+
+def _walk_out(image: MetadataImage, command: RegisterBroker, existing: BrokerImage | None) -> Walk:
+    """Return how the incarnation before leaves: where replicas may be eligible to lead, it matters whether it stopped
+    cleanly.
+    """
+    epoch = -1 if existing is None else existing.broker_epoch
+    is_clean = existing is not None and command.previous_broker_epoch == epoch
+    may_be_eligible = image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > 0
+    kind = WalkKind.CRASHED if may_be_eligible and not is_clean else WalkKind.LEAVES
+    return Walk(kind, command.broker_id, epoch)
 
 
 def _check_has_no_session(context: DecideContext, existing: BrokerImage) -> None:
@@ -179,7 +195,7 @@ def unregister(context: DecideContext, command: UnregisterBroker) -> Decision:
             f"broker {command.broker_id} is not registered", broker_id=command.broker_id
         )
     cause = Cause("BROKER_UNREGISTERED", broker.broker_epoch, {"broker_id": broker.broker_id})
-    walk = Walk(WalkKind.LEAVES, broker.broker_id, broker.broker_epoch)
+    walk = Walk(WalkKind.REMOVED, broker.broker_id, broker.broker_epoch)
     records, more, walked = part_of(context, walk, changes_on_leaving(context, walk))
     if more:
         return Decision(records=records, cause=cause, session_changes=(walked,), more=True)

@@ -5,7 +5,8 @@ than its controller. Source: Kafka's ConfigurationControlManager; the table is i
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from metadata_log.errors import (
@@ -13,18 +14,30 @@ from metadata_log.errors import (
     InvalidConfig,
     InvalidRequest,
     PolicyViolation,
+    Rejected,
     UnknownTopicOrPartition,
 )
-from metadata_log.ids import BrokerId
+from metadata_log.ids import BrokerId, TopicId
 from metadata_log.image.configs import shown_settings
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import RECORDS_PER_BATCH_MAX
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC, ConfigRecord
-from metadata_log.wire.commands import AlterConfigs
+from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION
+from metadata_log.records.partitions import PartitionChangeRecord
+from metadata_log.records.registry import Record
+from metadata_log.wire.commands import (
+    AlterConfigs,
+    ConfigChange,
+    ConfigOperation,
+    IncrementalAlterConfigs,
+    LegacyAlterConfigs,
+    ResourceChange,
+)
 from metadata_log.wire.shapes import INT32_MAX, INT64_MAX
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
 from quorum.decide.decision import Decision
+from quorum.decide.effective_configs import MIN_IN_SYNC_REPLICAS
 
 
 class ConfigsAltered(NamedTuple):
@@ -33,6 +46,21 @@ class ConfigsAltered(NamedTuple):
     resource_type: int
     resource_name: str
     settings: tuple[tuple[str, str], ...]
+
+
+class ResourceAltered(NamedTuple):
+    """What became of one resource: the error's name and text, None where its settings are as asked."""
+
+    resource_type: int
+    resource_name: str
+    error: str | None = None
+    message: str | None = None
+
+
+class ResourcesAltered(NamedTuple):
+    """What became of each resource, in the order of the request; of one given twice, once."""
+
+    results: tuple[ResourceAltered, ...]
 
 
 Check = Callable[[str], str | None]
@@ -131,6 +159,33 @@ TOPIC_CONFIGS: Final[Mapping[str, Check]] = {
 }
 
 
+INT16_MAX: Final = 32_767
+LIST_CONFIGS: Final[Mapping[int, Mapping[str, str]]] = {
+    TOPIC: {
+        "cleanup.policy": "delete",
+        "follower.replication.throttled.replicas": "",
+        "leader.replication.throttled.replicas": "",
+    },
+    BROKER: {
+        "cordoned.log.dirs": "",
+        "early.start.listeners": "",
+        "group.consumer.assignors": "uniform,range",
+        "group.coordinator.rebalance.protocols": "classic,consumer,streams",
+        "group.share.assignors": "simple",
+        "listeners": "PLAINTEXT://:9092",
+        "advertised.listeners": "",
+        "log.cleanup.policy": "delete",
+        "log.dirs": "",
+        "metric.reporters": "org.apache.kafka.common.metrics.JmxReporter",
+        "sasl.enabled.mechanisms": "GSSAPI",
+        "sasl.kerberos.principal.to.local.rules": "DEFAULT",
+        "ssl.cipher.suites": "",
+        "ssl.enabled.protocols": "TLSv1.2,TLSv1.3",
+    },
+}
+"""By type of resource: settings that are lists, each with its default."""
+
+
 def check_topic_configs(settings: Mapping[str, str]) -> None:
     """Check a topic's settings by name, by value, and against each other.
 
@@ -158,34 +213,197 @@ def alter(context: DecideContext, command: AlterConfigs) -> Decision:
     Raises:
         UnknownTopicOrPartition, BrokerIdNotRegistered, InvalidConfig, InvalidRequest, PolicyViolation.
     """
-    image, resource_type, resource_name = context.image, command.resource_type, command.resource_name
     twice = sorted(set(command.set) & set(command.unset))
     if twice or len(set(command.unset)) != len(command.unset):
         raise InvalidRequest(f"a setting is named twice: {', '.join(twice or sorted(command.unset))}")
     if "" in command.set or "" in command.unset:
         raise InvalidRequest("a setting needs a name")
-    before = dict(image.configs.get((resource_type, resource_name)) or {})
-    changes: dict[str, str | None] = {**command.set, **dict.fromkeys(command.unset)}
-    after = {name: value for name, value in (before | changes).items() if value is not None}
-    if resource_type == TOPIC:
-        check_topic_configs(after)
-    _check_resource(image, resource_type, resource_name)
-    records = tuple(
-        ConfigRecord(resource_type, resource_name, name, value)
-        for name, value in sorted(changes.items())
-        if resource_type == BROKER or before.get(name) != value
+    resource = ResourceChange(
+        command.resource_type,
+        command.resource_name,
+        (
+            *(ConfigChange(name, ConfigOperation.SET, value) for name, value in command.set.items()),
+            *(ConfigChange(name, ConfigOperation.DELETE, None) for name in command.unset),
+        ),
     )
-    if len(records) > RECORDS_PER_BATCH_MAX:
+    records = _changed(context, resource)
+    records.sort(key=lambda record: record.name)
+    after = dict(context.image.configs.get((command.resource_type, command.resource_name)) or {})
+    for record in records:
+        if record.value is None:
+            after.pop(record.name, None)
+        else:
+            after[record.name] = record.value
+    shown = shown_settings(command.resource_type, command.resource_name, after)
+    outcome = ConfigsAltered(command.resource_type, command.resource_name, tuple(shown.items()))
+    return Decision(records=_batch(context.image, records), outcome=outcome)
+
+
+def alter_incrementally(context: DecideContext, command: IncrementalAlterConfigs) -> Decision:
+    """Decide changes of several resources' settings; one that is refused does not change what becomes of the others.
+
+    A resource that is given twice is refused, with one result.
+
+    Raises:
+        PolicyViolation: they need more records than one batch holds.
+    """
+    return _per_resource(context, command, _changed)
+
+
+def alter_wholly(context: DecideContext, command: LegacyAlterConfigs) -> Decision:
+    """Decide the complete settings of several resources; results and errors as for `alter_incrementally`."""
+    return _per_resource(context, command, _replaced)
+
+
+def _per_resource(
+    context: DecideContext,
+    command: IncrementalAlterConfigs | LegacyAlterConfigs,
+    changed: Callable[[DecideContext, ResourceChange], list[ConfigRecord]],
+) -> Decision:
+    times = Counter((resource.resource_type, resource.resource_name) for resource in command.resources)
+    results: dict[tuple[int, str], ResourceAltered] = {}
+    records: list[ConfigRecord] = []
+    for resource in command.resources:
+        key = (resource.resource_type, resource.resource_name)
+        if times[key] > 1:
+            results[key] = ResourceAltered(*key, InvalidRequest.error, "the resource is given twice")
+            continue
+        try:
+            records += changed(context, resource)
+        except Rejected as refusal:
+            results[key] = ResourceAltered(*key, refusal.error, refusal.message)
+        else:
+            results[key] = ResourceAltered(*key)
+    outcome = ResourcesAltered(tuple(results.values()))
+    return Decision(records=() if command.validate_only else _batch(context.image, records), outcome=outcome)
+
+
+def _batch(image: MetadataImage, records: Sequence[ConfigRecord]) -> list[Record]:
+    """Return the records of a change, with what it means for eligible leader replicas."""
+    batch: list[Record] = [*records, *clear_eligible(image, records)]
+    if len(batch) > RECORDS_PER_BATCH_MAX:
         raise PolicyViolation(
-            f"{len(records)} settings in one request; at most {RECORDS_PER_BATCH_MAX} are allowed"
+            f"{len(records)} settings change {len(batch) - len(records)} partitions; "
+            f"at most {RECORDS_PER_BATCH_MAX} records can be written at once"
         )
-    shown = shown_settings(resource_type, resource_name, after)
-    return Decision(
-        records=records, outcome=ConfigsAltered(resource_type, resource_name, tuple(shown.items()))
+    return batch
+
+
+def clear_eligible(image: MetadataImage, settings: Sequence[ConfigRecord]) -> Iterator[PartitionChangeRecord]:
+    """Yield what a change of min.insync.replicas means: who was eligible to lead under another number no longer is.
+
+    Kafka writes a ClearElrRecord, and every reader finds out which partitions it changes.
+    """
+    if not _has_eligible(image):
+        return
+    cleared: set[TopicId] = set()
+    for record in settings:
+        if record.name == MIN_IN_SYNC_REPLICAS:
+            topic_id = image.topics.ids.get(record.resource_name) if record.resource_type == TOPIC else None
+            is_topic = record.resource_type == TOPIC
+            cleared.update(
+                image.topics.index.eligible if not is_topic else () if topic_id is None else (topic_id,)
+            )
+    for topic_id in sorted(cleared):
+        for partition_id, partition in enumerate(image.topics.by_id[topic_id].partitions):
+            if partition.eligible_leader_replicas or partition.last_known_elr:
+                yield PartitionChangeRecord(
+                    topic_id, partition_id, eligible_leader_replicas=(), last_known_elr=()
+                )
+
+
+def _has_eligible(image: MetadataImage) -> bool:
+    return image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > 0
+
+
+def _changed(context: DecideContext, resource: ResourceChange) -> list[ConfigRecord]:
+    """Return the records of single changes; of a setting that is named twice, the last counts."""
+    before: Mapping[str, str] = (
+        context.image.configs.get((resource.resource_type, resource.resource_name)) or {}
     )
+    values: dict[str, str | None] = {}
+    for name, operation, value in resource.changes:
+        if operation is ConfigOperation.SET:
+            values[name] = value
+        elif operation is ConfigOperation.DELETE:
+            values[name] = None
+        else:
+            values[name] = _list_changed(resource, name, before.get(name), operation, value or "")
+    records = _records(resource, before, values)
+    _check(context, resource, before, records)
+    return records
 
 
-def _check_resource(image: MetadataImage, resource_type: int, resource_name: str) -> None:
+def _replaced(context: DecideContext, resource: ResourceChange) -> list[ConfigRecord]:
+    """Return the records that make the changes the complete settings."""
+    before: Mapping[str, str] = (
+        context.image.configs.get((resource.resource_type, resource.resource_name)) or {}
+    )
+    values = {change.name: change.value for change in resource.changes}
+    explicit = _records(resource, before, values)
+    implicit = [
+        ConfigRecord(resource.resource_type, resource.resource_name, name, None)
+        for name in sorted(before)
+        if name not in values
+    ]
+    _check(context, resource, before, [*explicit, *implicit])
+    return [*explicit, *implicit]
+
+
+def _records(
+    resource: ResourceChange, before: Mapping[str, str], values: Mapping[str, str | None]
+) -> list[ConfigRecord]:
+    return [
+        ConfigRecord(resource.resource_type, resource.resource_name, name, value)
+        for name, value in values.items()
+        if resource.resource_type == BROKER or before.get(name) != value
+    ]
+
+
+def _list_changed(
+    resource: ResourceChange, name: str, before: str | None, operation: ConfigOperation, value: str
+) -> str:
+    """Return a list with items appended or taken away; it starts from the default where nothing is set."""
+    defaults = (
+        LIST_CONFIGS[resource.resource_type].get(name) if resource.resource_type in LIST_CONFIGS else None
+    )
+    if defaults is None:
+        raise InvalidConfig(f"{name} is no list: nothing can be appended to it or taken from it")
+    items = [item for item in (defaults if before is None else before).split(",") if item]
+    for item in value.split(","):
+        if operation is ConfigOperation.APPEND:
+            items += [item] if item not in items else []
+        elif item in items:
+            items.remove(item)
+    return ",".join(items)
+
+
+def _check(
+    context: DecideContext,
+    resource: ResourceChange,
+    before: Mapping[str, str],
+    records: Sequence[ConfigRecord],
+) -> None:
+    image = context.image
+    after: dict[str, str | None] = {**before}
+    for record in records:
+        if _has_eligible(image) and record.name == MIN_IN_SYNC_REPLICAS and record.resource_type == BROKER:
+            if record.resource_name != CLUSTER_DEFAULT:
+                raise InvalidConfig(
+                    f"{record.name} of one broker cannot change with eligible leader replicas"
+                )
+            if record.value is None:
+                raise InvalidConfig(f"{record.name} of the cluster is needed by eligible leader replicas")
+        if record.value is not None and len(record.value) > INT16_MAX:
+            raise InvalidConfig(f"the value of {record.name} is longer than {INT16_MAX}")
+        after[record.name] = record.value
+    if resource.resource_type == TOPIC:
+        check_topic_configs({name: value for name, value in after.items() if value is not None})
+    _check_resource(context, resource.resource_type, resource.resource_name)
+
+
+def _check_resource(context: DecideContext, resource_type: int, resource_name: str) -> None:
+    image = context.image
     if resource_type == TOPIC:
         if resource_name not in image.topics.ids:
             raise UnknownTopicOrPartition(f"topic {resource_name!r} does not exist")
@@ -197,9 +415,13 @@ def _check_resource(image: MetadataImage, resource_type: int, resource_name: str
         node_id = int(resource_name)
         if str(node_id) != resource_name:
             raise InvalidRequest(f"the id of a broker is written {node_id}, not {resource_name}")
-        controllers = [int(voter.node_id) for voter in image.quorum.voters or ()]
+        controllers = [context.node_id, *(int(voter.node_id) for voter in image.quorum.voters or ())]
         if BrokerId(node_id) not in image.brokers and node_id not in controllers:
             raise BrokerIdNotRegistered(f"no node has the id {node_id}", broker_id=node_id)
 
 
-DECISIONS: Final = (Decides(AlterConfigs, "IncrementalAlterConfigs", ConfigsAltered, alter),)
+DECISIONS: Final = (
+    Decides(AlterConfigs, "IncrementalAlterConfigs", ConfigsAltered, alter),
+    Decides(IncrementalAlterConfigs, "IncrementalAlterConfigs.many", ResourcesAltered, alter_incrementally),
+    Decides(LegacyAlterConfigs, "LegacyAlterConfigs", ResourcesAltered, alter_wholly),
+)

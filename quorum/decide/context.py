@@ -1,9 +1,9 @@
 """Pure: what a decision may rest on, and nothing else."""
 
 import random
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, Protocol
 
 from metadata_log.ids import BrokerId
 from metadata_log.image.metadata_image import MetadataImage
@@ -12,6 +12,24 @@ from metadata_log.limits import RECORDS_PER_PART_MAX
 from quorum.decide.decision import Walk
 
 NOBODY: Final[frozenset[BrokerId]] = frozenset()
+
+
+class PlacementRandom(Protocol):
+    """What placement needs of a generator; `random.Random` is one, and so is Java's."""
+
+    def randrange(self, stop: int, /) -> int: ...
+
+    def shuffle(self, items: list[Any], /) -> None: ...
+
+
+class TopicDefaults(NamedTuple):
+    """What a topic gets whose creator names no numbers."""
+
+    partitions: int = 1
+    replication_factor: int = 3
+
+
+TOPIC_DEFAULTS: Final = TopicDefaults()
 
 
 class SessionsView(Protocol):
@@ -43,7 +61,8 @@ class DecideContext:
 
     `ineligible` are brokers that a change in parts is taking out of service: until its last part they lead nothing and get
     no replica. `records_max` bounds one part of a change, and so does `is_turn_over`, which answers whether the time of a
-    part is over.
+    part is over. `node_id` is the controller's, and `static_configs` are the settings of its file, under all dynamic ones.
+    Replicas are placed by `placement_rng`, by default by `rng`.
     """
 
     image: MetadataImage
@@ -51,6 +70,10 @@ class DecideContext:
     now_ms: int
     rng: random.Random
     cluster_id: str
+    node_id: int = -1
+    static_configs: Mapping[str, str] = field(default_factory=dict)
+    topic_defaults: TopicDefaults = TOPIC_DEFAULTS
+    placement_rng: PlacementRandom | None = None
     ineligible: frozenset[BrokerId] = NOBODY
     records_max: int = RECORDS_PER_PART_MAX
     is_turn_over: Callable[[], bool] = lambda: False

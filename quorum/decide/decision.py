@@ -70,6 +70,10 @@ class Electing:
 class WalkKind(enum.Enum):
     LEAVES = "LEAVES"
     """The broker leaves every ISR it is in."""
+    CRASHED = "CRASHED"
+    """The broker leaves every ISR it is in, and is eligible to lead nothing: it may have lost messages."""
+    REMOVED = "REMOVED"
+    """The broker leaves every ISR it is in; what it is eligible to lead is looked at as well."""
     JOINS = "JOINS"
     """The broker may lead leaderless partitions."""
     FAILED = "FAILED"

@@ -1,33 +1,39 @@
 """Pure: the leader of a partition, and the record of a change.
 
-A change starts from the partition as it is and a target ISR. A leader is valid if it is in the target ISR, may lead, and the
-directory of its replica is online. The election is one of three kinds:
+A change starts from the partition as it is and a target: replicas, ISR, what of a reassignment is under way,
+directories. A reassignment that the target completes is completed first. A leader is valid if it may lead, the directory
+of its replica is online, and it is in the target ISR, or, if that is empty, among the eligible leader replicas. The
+election is one of three kinds:
 
     PREFERRED   the first replica if valid, else the present leader if valid, else the first valid replica
     ONLINE      the present leader if valid, else the first valid replica
     UNCLEAN     as ONLINE, and as a last resort the first replica that may lead at all: the ISR is then that replica alone,
                 and it is RECOVERING, because what only the others held is lost
 
-Replicas are taken in the order of assignment. The last member of an ISR keeps its seat when it leaves: it alone is known to
-hold every committed message, and the partition has no leader until it returns.
+Replicas are taken in the order of assignment. Without eligible leader replicas, the last member of an ISR keeps its seat
+when it leaves: it alone is known to hold every committed message, and the partition has no leader until it returns. With
+them (the feature is finalized), who leaves an ISR smaller than min.insync.replicas becomes eligible: no write was
+acknowledged without it. An ISR may then be empty; when nobody is eligible either, the last known leader is elected
+uncleanly once it may lead.
 
-Source: Kafka's PartitionChangeBuilder, without the eligible leader replicas of KIP-966, which are not finalized here.
+Source: Kafka's PartitionChangeBuilder; KIP-966.
 """
 
 import enum
-from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple, TypeAlias
 
 from metadata_log.ids import LOST, MIGRATING, NO_LEADER, UNASSIGNED, BrokerId, TopicId, Uuid
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.partitions import PartitionImage
 from metadata_log.image.topics import PartitionKey
-from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC
+from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from metadata_log.records.partitions import RECOVERING, PartitionChangeRecord
 from quorum.decide.context import DecideContext
-from quorum.decide.decision import Walk
+from quorum.decide.decision import Walk, WalkKind
+from quorum.decide.effective_configs import is_unclean_allowed, min_isr_of
 
-UNCLEAN_LEADER_ELECTION = "unclean.leader.election.enable"
+Replicas: TypeAlias = tuple[BrokerId, ...]
 
 
 class Election(enum.Enum):
@@ -36,143 +42,267 @@ class Election(enum.Enum):
     UNCLEAN = "UNCLEAN"
 
 
+class Target(NamedTuple):
+    """What a partition is to become; None: what it is. `crashed` is a broker that lost its unsynced messages: it is eligible
+    no longer. `directories` are those of some replicas.
+    """
+
+    isr: Replicas | None = None
+    replicas: Replicas | None = None
+    adding: Replicas | None = None
+    removing: Replicas | None = None
+    recovery_state: int | None = None
+    crashed: BrokerId | None = None
+    directories: Mapping[BrokerId, Uuid] = {}
+
+
+AS_IT_IS: Final = Target()
+
+
+class Rules(NamedTuple):
+    """What of the configuration a change depends on. `min_isr` None: eligible leader replicas are not finalized."""
+
+    min_isr: int | None = None
+    is_unclean: bool = False
+
+    @property
+    def election(self) -> Election:
+        return Election.UNCLEAN if self.is_unclean else Election.ONLINE
+
+
 def change(
     topic_id: TopicId,
     partition_id: int,
     partition: PartitionImage,
     *,
     may_lead: Callable[[BrokerId], bool],
-    isr: tuple[BrokerId, ...] | None = None,
+    target: Target = AS_IT_IS,
     election: Election = Election.ONLINE,
-    recovery_state: int | None = None,
+    min_isr: int | None = None,
+    directory_of_new: Callable[[BrokerId], Uuid] = lambda _: UNASSIGNED,
 ) -> PartitionChangeRecord | None:
-    """Return the record that gives a partition the ISR `isr` (None: the present one) and the leader it then needs.
+    """Return the record that brings a partition to a target, with the leader that it then needs.
 
-    None where nothing changes; an ISR in another order is a change. A leader that stays is not named, so its epoch stays.
-    `recovery_state` is the leader's recovery state from now on (None: the present one); an unclean election goes before it.
+    None where nothing changes; an ISR in another order is a change. A leader that stays is not named, so its epoch
+    stays, unless a replica leaves the assignment. `min_isr` is None without eligible leader replicas.
     """
-    target = partition.isr if isr is None else isr
-    leader, is_clean = _elect(partition, target, may_lead=may_lead, election=election)
-    if not is_clean:
-        target = (leader,)
-    is_led_anew = leader != partition.leader
-    is_other_isr = bool(target) and target != partition.isr
-    present_state = partition.leader_recovery_state
-    state = RECOVERING if not is_clean else present_state if recovery_state is None else recovery_state
-    if not (is_led_anew or is_other_isr or state != present_state):
-        return None
-    return PartitionChangeRecord(
+    was = partition
+    replicas, isr, adding, removing = _completed(
+        was.replicas if target.replicas is None else target.replicas,
+        was.isr if target.isr is None else target.isr,
+        was.adding_replicas if target.adding is None else target.adding,
+        was.removing_replicas if target.removing is None else target.removing,
+    )
+    eligible = _eligible(was, isr, crashed=target.crashed, min_isr=min_isr)
+    leader, is_clean = _elect(
+        was,
+        replicas,
+        isr,
+        eligible,
+        may_lead=may_lead,
+        election=election,
+        with_last_known=min_isr is not None,
+    )
+    named, recovery = None, None
+    forced_isr: Replicas | None = None
+    if leader != was.leader:
+        named = leader
+        if leader in eligible:
+            isr, eligible = (leader,), tuple(each for each in eligible if each != leader)
+        if not is_clean:
+            forced_isr = (leader,)
+            recovery = RECOVERING if was.leader_recovery_state != RECOVERING else None
+    elif not set(was.replicas) <= set(replicas):
+        named = was.leader
+    if forced_isr is not None or min_isr is None:
+        eligible = ()
+    if forced_isr is None and (isr or min_isr is not None) and isr != was.isr:
+        forced_isr = isr
+    if target.recovery_state not in (None, was.leader_recovery_state):
+        recovery = target.recovery_state
+    record = PartitionChangeRecord(
         topic_id,
         partition_id,
-        leader=leader if is_led_anew else None,
-        isr=target if is_other_isr else None,
-        leader_recovery_state=None if state == present_state else state,
+        leader=named,
+        isr=forced_isr,
+        replicas=_changed(was.replicas, replicas),
+        adding_replicas=_changed(was.adding_replicas, adding),
+        removing_replicas=_changed(was.removing_replicas, removing),
+        leader_recovery_state=recovery,
+        eligible_leader_replicas=_changed(was.eligible_leader_replicas, eligible),
+        last_known_elr=None if min_isr is None else _last_known(was, named),
+        directories=_directories(was, replicas, target.directories, directory_of_new),
     )
+    return None if record[2:] == _NOTHING else record
+
+
+_NOTHING: Final = (None,) * 9
+
+
+def _changed(before: Replicas, after: Replicas) -> Replicas | None:
+    return None if before == after else after
+
+
+def _completed(
+    replicas: Replicas, isr: Replicas, adding: Replicas, removing: Replicas
+) -> tuple[Replicas, Replicas, Replicas, Replicas]:
+    """Return replicas, ISR, adding and removing, after the reassignment if it is complete.
+
+    It is once the ISR without those that leave has all that come. Where fewer come than leave, all that remain must be
+    in it: the ISR would otherwise become smaller than it was.
+    """
+    if not adding and not removing:
+        return replicas, isr, adding, removing
+    isr_after = tuple(each for each in isr if each not in removing)
+    replicas_after = tuple(each for each in replicas if each not in removing)
+    is_complete = (
+        (not removing or (isr_after and replicas_after))
+        and set(adding) <= set(isr_after)
+        and (len(adding) >= len(removing) or set(replicas_after) <= set(isr_after))
+    )
+    return (replicas_after, isr_after, (), ()) if is_complete else (replicas, isr, adding, removing)
+
+
+def _eligible(
+    partition: PartitionImage, isr: Replicas, *, crashed: BrokerId | None, min_isr: int | None
+) -> Replicas:
+    """Return the eligible leader replicas beside a target ISR, in order of id."""
+    if min_isr is None:
+        return partition.eligible_leader_replicas
+    if len(isr) >= min_isr:
+        return ()
+    candidates = {*partition.eligible_leader_replicas, *partition.isr}
+    return tuple(sorted(candidates - {*isr} - {crashed}))
 
 
 def _elect(
     partition: PartitionImage,
-    target_isr: tuple[BrokerId, ...],
+    replicas: Replicas,
+    isr: Replicas,
+    eligible: Replicas,
     *,
     may_lead: Callable[[BrokerId], bool],
     election: Election,
+    with_last_known: bool,
 ) -> tuple[BrokerId, bool]:
     """Return the leader, or NO_LEADER, and whether its election is clean."""
-    present = (partition.leader, *partition.replicas)
-    candidates = present if election is not Election.PREFERRED else (partition.replicas[0], *present)
+    valid = isr or eligible
+    present = (partition.leader, *replicas)
+    candidates = present if election is not Election.PREFERRED else (replicas[0], *present)
     for candidate in candidates:
-        if candidate in target_isr and may_lead(candidate):
+        if candidate in valid and may_lead(candidate):
             return candidate, True
+    last_known = partition.last_known_elr
+    if with_last_known and not valid and len(last_known) == 1 and may_lead(last_known[0]):
+        return last_known[0], False
     if election is Election.UNCLEAN:
-        for candidate in partition.replicas:
+        for candidate in replicas:
             if may_lead(candidate):
                 return candidate, False
     return NO_LEADER, True
 
 
+def _last_known(partition: PartitionImage, named: BrokerId | None) -> Replicas | None:
+    """Return the last known leader as it changes: it is kept while a partition has no leader."""
+    if named == NO_LEADER and not partition.last_known_elr:
+        return (partition.leader,)
+    if named not in (None, NO_LEADER) and partition.last_known_elr:
+        return ()
+    return None
+
+
+def _directories(
+    partition: PartitionImage,
+    replicas: Replicas,
+    placed: Mapping[BrokerId, Uuid],
+    directory_of_new: Callable[[BrokerId], Uuid],
+) -> tuple[Uuid, ...] | None:
+    if replicas == partition.replicas and not placed:
+        return None
+    known = dict(zip(partition.replicas, partition.directories, strict=False)) | dict(placed)
+    directories = tuple(
+        known[broker_id] if broker_id in known else directory_of_new(broker_id) for broker_id in replicas
+    )
+    return None if directories == partition.directories else directories
+
+
 class Electorate:
-    """Which brokers may lead, in an image and beside it: `joining` although it is fenced in it, `leaving` and those of
-    `ineligible` although they are not. An unclean election depends on the topic's effective configuration.
+    """Which brokers may lead, in an image and beside it: `joining` although it is fenced in it, `leaving` and those that
+    the context calls ineligible although they are not. `crashed` leaves as well, and is eligible no longer.
     """
 
     def __init__(
         self,
-        image: MetadataImage,
+        context: DecideContext,
         *,
         joining: BrokerId | None = None,
         leaving: BrokerId | None = None,
-        ineligible: frozenset[BrokerId] = frozenset(),
+        crashed: BrokerId | None = None,
     ) -> None:
-        self._image = image
-        self._leaving = leaving
-        up = {broker_id for broker_id, broker in image.brokers.items() if broker.is_active}
+        self._context, self._image = context, context.image
+        self._leaving, self._crashed = leaving, crashed
+        up = {broker_id for broker_id, broker in self._image.brokers.items() if broker.is_active}
         up.update(() if joining is None else (joining,))
-        self._up = up - ineligible - {leaving}
-        self._unclean: dict[TopicId, bool] = {}
-        self._decided: dict[tuple[int, bool], PartitionChangeRecord | None] = {}
-        """By identity of a partition, which the image keeps, and whether its election may be unclean: the change of one of
-        the partitions that are this object. Most partitions of a large cluster are one of few objects."""
+        self._up = up - context.ineligible - {leaving, crashed}
+        self._has_eligible = bool(self._image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION))
+        self._rules: dict[TopicId, Rules] = {}
+        self._decided: dict[tuple[int, Rules], PartitionChangeRecord | None] = {}
+        """By identity of a partition, which the image keeps, and the rules of its topic: the change of one of the
+        partitions that are this object. Most partitions of a large cluster are one of few objects."""
 
     def change(
         self, topic_id: TopicId, partition_id: int, partition: PartitionImage
     ) -> PartitionChangeRecord | None:
         """Return the change that these brokers' coming and going means for a partition."""
-        is_unclean = self._is_unclean(topic_id)
-        key = id(partition), is_unclean
+        rules = self.rules(topic_id)
+        key = id(partition), rules
         if key in self._decided:
             decided = self._decided[key]
             return None if decided is None else PartitionChangeRecord(topic_id, partition_id, *decided[2:])
-        leaving = self._leaving
-        decided = self._decided[key] = change(
-            topic_id,
-            partition_id,
-            partition,
-            may_lead=lambda broker_id: self._may_lead(broker_id, partition),
-            isr=tuple([broker_id for broker_id in partition.isr if broker_id != leaving]),
-            election=Election.UNCLEAN if is_unclean else Election.ONLINE,
+        gone = (self._leaving, self._crashed)
+        isr = tuple([broker_id for broker_id in partition.isr if broker_id not in gone])
+        target = Target(isr=isr, crashed=self._crashed)
+        decided = self._decided[key] = self.change_to(
+            target, topic_id, partition_id, partition, rules.election
         )
         return decided
 
-    def change_isr(
+    def change_to(
         self,
+        target: Target,
         topic_id: TopicId,
         partition_id: int,
         partition: PartitionImage,
-        *,
-        isr: tuple[BrokerId, ...],
-        recovery_state: int,
+        election: Election | None = None,
     ) -> PartitionChangeRecord | None:
-        """Return the change that the ISR and the recovery state which its leader reports mean for a partition."""
+        """Return the change that brings a partition to a target; by default with the election that its topic's
+        configuration allows.
+        """
+        rules = self.rules(topic_id)
         return change(
             topic_id,
             partition_id,
             partition,
             may_lead=lambda broker_id: self._may_lead(broker_id, partition),
-            isr=isr,
-            election=Election.UNCLEAN if self._is_unclean(topic_id) else Election.ONLINE,
-            recovery_state=recovery_state,
+            target=target,
+            election=election or rules.election,
+            min_isr=rules.min_isr,
+            directory_of_new=lambda broker_id: directory_of_new_replica(self._image, broker_id),
         )
 
-    def elect(
-        self, topic_id: TopicId, partition_id: int, partition: PartitionImage, election: Election
-    ) -> PartitionChangeRecord | None:
-        """Return the change that an election of this kind, which somebody asked for, means for a partition."""
-        return change(
-            topic_id,
-            partition_id,
-            partition,
-            may_lead=lambda broker_id: self._may_lead(broker_id, partition),
-            election=election,
-        )
+    def rules(self, topic_id: TopicId) -> Rules:
+        """Return what the configuration says for a topic."""
+        rules = self._rules.get(topic_id)
+        if rules is None:
+            context, topic = self._context, self._image.topics.by_id[topic_id]
+            rules = self._rules[topic_id] = Rules(
+                min_isr_of(context, topic) if self._has_eligible else None,
+                is_unclean_allowed(context, topic_id),
+            )
+        return rules
 
     def _may_lead(self, broker_id: BrokerId, partition: PartitionImage) -> bool:
         return broker_id in self._up and has_online_directory(self._image, broker_id, partition)
-
-    def _is_unclean(self, topic_id: TopicId) -> bool:
-        unclean = self._unclean.get(topic_id)
-        if unclean is None:
-            unclean = self._unclean[topic_id] = is_unclean_allowed(self._image, topic_id)
-        return unclean
 
 
 Visits: TypeAlias = Iterator[tuple[PartitionKey, PartitionChangeRecord | None]]
@@ -180,12 +310,17 @@ Visits: TypeAlias = Iterator[tuple[PartitionKey, PartitionChangeRecord | None]]
 
 
 def changes_on_leaving(context: DecideContext, walk: Walk) -> Visits:
-    """Visit the partitions of a broker that leaves every ISR it is in."""
+    """Visit the partitions of a broker that leaves every ISR it is in, and, if it crashed, is eligible no longer."""
     image, broker_id = context.image, walk.broker_id
-    electorate = Electorate(image, leaving=broker_id, ineligible=context.ineligible)
+    crashed = walk.kind is WalkKind.CRASHED
+    electorate = Electorate(
+        context, leaving=None if crashed else broker_id, crashed=broker_id if crashed else None
+    )
     after = context.sessions.visited(walk)
     for topic_id, partition_id, partition in image.topics.partitions_on(broker_id, after=after):
-        leaves = broker_id in partition.isr
+        leaves = broker_id in partition.isr or (
+            walk.kind is not WalkKind.LEAVES and broker_id in partition.eligible_leader_replicas
+        )
         yield (
             (topic_id, partition_id),
             electorate.change(topic_id, partition_id, partition) if leaves else None,
@@ -193,16 +328,22 @@ def changes_on_leaving(context: DecideContext, walk: Walk) -> Visits:
 
 
 def changes_on_joining(context: DecideContext, walk: Walk) -> Visits:
-    """Visit the leaderless partitions of a broker that may lead again."""
-    image, broker_id = context.image, walk.broker_id
-    electorate = Electorate(image, joining=broker_id, ineligible=context.ineligible)
-    after, among = context.sessions.visited(walk), image.topics.index.leaderless
-    for topic_id, partition_id, partition in image.topics.partitions_on(broker_id, after=after, among=among):
-        waits = partition.leader == NO_LEADER
-        yield (
-            (topic_id, partition_id),
-            electorate.change(topic_id, partition_id, partition) if waits else None,
-        )
+    """Visit all leaderless partitions when a broker may lead again, as Kafka does: others' may have become electable."""
+    electorate = Electorate(context, joining=walk.broker_id)
+    for topic_id, partition_id, partition in context.image.topics.leaderless(
+        after=context.sessions.visited(walk)
+    ):
+        yield (topic_id, partition_id), electorate.change(topic_id, partition_id, partition)
+
+
+def directory_of_new_replica(image: MetadataImage, broker_id: BrokerId) -> Uuid:
+    """Return the only directory a broker has; with several it chooses itself, with none known it may lie anywhere."""
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        return UNASSIGNED
+    if not broker.log_dirs:
+        return MIGRATING
+    return broker.log_dirs[0] if len(broker.log_dirs) == 1 else UNASSIGNED
 
 
 def directory_of(partition: PartitionImage, broker_id: BrokerId) -> Uuid:
@@ -211,18 +352,17 @@ def directory_of(partition: PartitionImage, broker_id: BrokerId) -> Uuid:
 
 
 def has_online_directory(image: MetadataImage, broker_id: BrokerId, partition: PartitionImage) -> bool:
-    """Answer whether the directory of a broker's replica is one the broker has, or is not known well enough to tell."""
-    directory = directory_of(partition, broker_id)
+    """Answer whether the directory of a broker's replica is one the broker has, or is not known well enough to tell.
+
+    A broker without a replica of the partition has none.
+    """
+    if broker_id not in partition.replicas:
+        return False
+    return is_online(directory_of(partition, broker_id), image.brokers[broker_id].log_dirs)
+
+
+def is_online(directory: Uuid, log_dirs: tuple[Uuid, ...]) -> bool:
+    """Answer whether a directory is among those of a broker, or is not known well enough to tell."""
     if directory in (MIGRATING, UNASSIGNED):
         return True
-    log_dirs = image.brokers[broker_id].log_dirs
     return directory != LOST and (not log_dirs or directory in log_dirs)
-
-
-def is_unclean_allowed(image: MetadataImage, topic_id: TopicId) -> bool:
-    """Answer whether a topic's effective configuration accepts lost messages for a leader: the topic's, the cluster's."""
-    for resource in ((TOPIC, image.topics.by_id[topic_id].name), (BROKER, CLUSTER_DEFAULT)):
-        settings = image.configs.get(resource)
-        if settings is not None and UNCLEAN_LEADER_ELECTION in settings:
-            return settings[UNCLEAN_LEADER_ELECTION].strip().lower() == "true"
-    return False

@@ -3,7 +3,7 @@
 Source: KIP-631, KIP-841, KIP-858; the cases are those of Kafka's BrokerHeartbeatManager.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -39,6 +39,7 @@ from quorum.decide.elections import (
     directory_of,
 )
 from quorum.decide.fencing import fenced, state_of
+from quorum.decide.java import in_uuid_order
 from quorum.decide.parts import part_of
 
 
@@ -182,8 +183,7 @@ class _Broker:
                 should_shut_down=False,
             ),
             cause=self._cause("BROKER_UNFENCED") if records else None,
-            # Until nothing is left to do: records decided now may still not commit.
-            session_changes=(walked, Electing(broker.broker_id, more=more or bool(changed))),
+            session_changes=(walked, Electing(broker.broker_id, more=more)),
             more=more,
         )
 
@@ -226,7 +226,7 @@ def _directory_records(
     """Decide what failed and cordoned directories mean; `before` are the heartbeat's records so far.
 
     A broker leaves the ISRs of the partitions in a failed directory, and its registration lists the rest. The last one
-    stays listed: a broker without any directory ends by itself.
+    stays listed, whatever the record says: a broker without any directory ends by itself.
     """
     failed = tuple(log_dir for log_dir in broker.log_dirs if log_dir in request.offline_log_dirs)
     cordoned = request.cordoned_log_dirs
@@ -244,15 +244,14 @@ def _directory_records(
             {"broker_id": broker_id, "log_dirs": [uuid_text(log_dir) for log_dir in failed]},
         )
         walk = Walk(WalkKind.FAILED, broker_id, broker_epoch, failed)
-        changes = _changes_on_failure(context, walk, _changed(context.image, before))
+        changes = _changes_on_failure(context, walk, _elected_before(context.image, before))
         # One less than there is room for: the cordoned directories may follow.
         records, more, walked = part_of(context, walk, changes, room=context.records_max - len(before) - 1)
         session_changes = (walked,)
         if more:
             return Decision(records=records, cause=cause, session_changes=session_changes, more=True)
-        remaining = tuple(log_dir for log_dir in broker.log_dirs if log_dir not in failed)
-        if remaining:
-            records.append(BrokerRegistrationChangeRecord(broker_id, broker_epoch, log_dirs=remaining))
+        remaining = in_uuid_order(log_dir for log_dir in broker.log_dirs if log_dir not in failed)
+        records.append(BrokerRegistrationChangeRecord(broker_id, broker_epoch, log_dirs=remaining))
     if cordoned is not None and is_cordoned_anew:
         records.append(BrokerRegistrationChangeRecord(broker_id, broker_epoch, cordoned_log_dirs=cordoned))
         cause = cause or Cause(
@@ -267,19 +266,27 @@ def _changes_on_failure(
     context: DecideContext, walk: Walk, changed: Mapping[PartitionKey, PartitionImage]
 ) -> Visits:
     image, broker_id = context.image, walk.broker_id
-    electorate = Electorate(image, leaving=broker_id, ineligible=context.ineligible)
+    electorate = Electorate(context, leaving=broker_id)
     after = context.sessions.visited(walk)
     for topic_id, partition_id, stored in image.topics.partitions_on(broker_id, after=after):
         partition = changed.get((topic_id, partition_id), stored)
-        leaves = broker_id in partition.isr and directory_of(partition, broker_id) in walk.log_dirs
+        leaves = broker_id in partition.replicas and directory_of(partition, broker_id) in walk.log_dirs
         yield (
             (topic_id, partition_id),
             electorate.change(topic_id, partition_id, partition) if leaves else None,
         )
 
 
-def _changed(image: MetadataImage, records: Iterable[Record]) -> dict[PartitionKey, PartitionImage]:
-    """Return the partitions that records change, as they are after them."""
+def _elected_before(image: MetadataImage, records: Sequence[Record]) -> dict[PartitionKey, PartitionImage]:
+    """Return the partitions that the same heartbeat gave to a broker it unfences, as they are after that.
+
+    Kafka decides on the state before the heartbeat, and lets the broker lead from a failed directory. What a fencing or a
+    shutdown takes is taken once more, as in Kafka.
+    """
+    if not any(
+        isinstance(record, BrokerRegistrationChangeRecord) and record.fenced is False for record in records
+    ):
+        return {}
     return {
         (record.topic_id, record.partition_id): image.topics.by_id[record.topic_id]
         .partitions[record.partition_id]

@@ -3,6 +3,7 @@
 Source: KIP-460, KIP-497, KIP-903; Kafka's ReplicationControlManager.
 """
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from metadata_log.batch import Cause
@@ -24,11 +25,19 @@ from metadata_log.ids import NO_LEADER, BrokerId, TopicId
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.partitions import PartitionImage
 from metadata_log.records.partitions import RECOVERED, RECOVERING, PartitionChangeRecord
-from metadata_log.wire.commands import AlterPartition, ElectLeaders, ReportedIsr
+from metadata_log.wire.commands import (
+    AlterPartition,
+    AlterPartitionReassignments,
+    AssignReplicasToDirs,
+    ElectLeaders,
+    ReportedIsr,
+)
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
 from quorum.decide.decision import Decision
-from quorum.decide.elections import Election, Electorate
+from quorum.decide.directories import ReplicasAssigned, assign
+from quorum.decide.elections import AS_IT_IS, Election, Electorate, Target
+from quorum.decide.reassignments import PartitionsReassigned, reassign
 
 
 class PartitionAltered(NamedTuple):
@@ -82,7 +91,7 @@ def alter(context: DecideContext, command: AlterPartition) -> Decision:
         raise StaleBrokerEpoch(
             f"broker {broker_id} is not registered at epoch {command.broker_epoch}", broker_id=broker_id
         )
-    electorate = Electorate(image, ineligible=context.ineligible)
+    electorate = Electorate(context)
     records: list[PartitionChangeRecord] = []
     results: list[PartitionAltered] = []
     for reported in command.partitions:
@@ -94,17 +103,15 @@ def alter(context: DecideContext, command: AlterPartition) -> Decision:
             continue
         assert topic is not None
         partition = topic.partitions[partition_id]
-        record = electorate.change_isr(
-            topic_id,
-            partition_id,
-            partition,
+        target = Target(
             isr=tuple(member.broker_id for member in reported.isr),
             recovery_state=reported.leader_recovery_state,
         )
+        record = electorate.change_to(target, topic_id, partition_id, partition)
         if record is not None:
             records.append(record)
             partition = partition.changed_by(record)
-            if partition.leader != broker_id:
+            if record.leader not in (None, broker_id):
                 results.append(PartitionAltered(topic_id, partition_id, NewLeaderElected.error))
                 continue
         results.append(_after(topic_id, partition_id, partition))
@@ -115,27 +122,31 @@ def alter(context: DecideContext, command: AlterPartition) -> Decision:
 def elect(context: DecideContext, command: ElectLeaders) -> Decision:
     """Decide elections that an operator asks for; one that is refused does not change what becomes of the others.
 
+    Where all partitions are meant, those that need no election get no result.
+
     A preferred election is never unclean, whatever the topic's configuration says. An unclean one takes any replica that may
     lead if no member of the ISR may; messages that only the others held are then lost.
     """
     image = context.image
-    electorate = Electorate(image, ineligible=context.ineligible)
+    electorate = Electorate(context)
     records: list[PartitionChangeRecord] = []
     results: list[Elected] = []
-    for name, partition_id in command.partitions:
+    wanted = _all_partitions(image) if command.partitions is None else command.partitions
+    for name, partition_id in wanted:
         topic = image.topics.named(name)
         if topic is None or not 0 <= partition_id < len(topic.partitions):
             results.append(Elected(name, partition_id, UnknownTopicOrPartition.error))
             continue
         partition = topic.partitions[partition_id]
-        wanted = (
+        is_as_wanted = (
             partition.leader != NO_LEADER if command.unclean else partition.leader == partition.replicas[0]
         )
-        if wanted:
-            results.append(Elected(name, partition_id, ElectionNotNeeded.error, partition.leader))
+        if is_as_wanted:
+            if command.partitions is not None:
+                results.append(Elected(name, partition_id, ElectionNotNeeded.error, partition.leader))
             continue
         election = Election.UNCLEAN if command.unclean else Election.PREFERRED
-        record = electorate.elect(topic.topic_id, partition_id, partition, election)
+        record = electorate.change_to(AS_IT_IS, topic.topic_id, partition_id, partition, election)
         if record is None:
             error = EligibleLeadersNotAvailable if command.unclean else PreferredLeaderNotAvailable
             results.append(Elected(name, partition_id, error.error, partition.leader))
@@ -145,6 +156,13 @@ def elect(context: DecideContext, command: ElectLeaders) -> Decision:
     code = "UNCLEAN_ELECTION_REQUESTED" if command.unclean else "PREFERRED_ELECTION_REQUESTED"
     cause = Cause(code, None, {}) if records else None
     return Decision(records=records, outcome=LeadersElected(tuple(results)), cause=cause)
+
+
+def _all_partitions(image: MetadataImage) -> Iterator[tuple[str, int]]:
+    """Yield the partitions of all topics, by name and number."""
+    for name, topic_id in sorted(image.topics.ids.items()):
+        for partition_id in range(len(image.topics.by_id[topic_id].partitions)):
+            yield name, partition_id
 
 
 def _refusal(context: DecideContext, command: AlterPartition, reported: ReportedIsr) -> str | None:
@@ -203,6 +221,8 @@ def _after(topic_id: TopicId, partition_id: int, partition: PartitionImage) -> P
 
 
 DECISIONS: Final = (
+    Decides(AlterPartitionReassignments, "AlterPartitionReassignments", PartitionsReassigned, reassign),
+    Decides(AssignReplicasToDirs, "AssignReplicasToDirs", ReplicasAssigned, assign),
     Decides(AlterPartition, "AlterPartition", PartitionsAltered, alter),
     Decides(ElectLeaders, "ElectLeaders", LeadersElected, elect),
 )

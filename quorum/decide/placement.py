@@ -9,14 +9,13 @@ other for ever.
 Source: Kafka's StripedReplicaPlacer.
 """
 
-import itertools
-import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from metadata_log.errors import InvalidReplicationFactor
 from metadata_log.ids import BrokerId
-from metadata_log.image.metadata_image import MetadataImage
+from quorum.decide.context import DecideContext, PlacementRandom
+from quorum.decide.java import hash_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,27 +25,33 @@ class UsableBroker:
     fenced: bool
 
 
-def usable_brokers(
-    image: MetadataImage, *, ineligible: frozenset[BrokerId] = frozenset()
-) -> tuple[UsableBroker, ...]:
-    """Return the brokers that may get replicas: not those that shut down, nor those with every log directory cordoned."""
+def usable_brokers(context: DecideContext) -> tuple[UsableBroker, ...]:
+    """Return the brokers that may get replicas: not those that shut down, nor those with every log directory cordoned.
+
+    A broker shuts down while its session says so: one that registered anew meanwhile gets replicas, but is in no ISR yet.
+    """
+    image, sessions = context.image, context.sessions
     return tuple(
         UsableBroker(broker_id, broker.rack, broker.fenced)
         for broker_id, broker in sorted(image.brokers.items())
-        if not broker.in_controlled_shutdown
-        and broker_id not in ineligible
+        if sessions.shutdown_offset(broker_id, broker.broker_epoch) is None
+        and not sessions.is_leaving(broker_id, broker.broker_epoch)
+        and broker_id not in context.ineligible
         and not set(broker.log_dirs) <= set(broker.cordoned_log_dirs or ())
     )
 
 
 def place(
-    brokers: Sequence[UsableBroker], *, partition_count: int, replication_factor: int, rng: random.Random
+    brokers: Sequence[UsableBroker], *, partition_count: int, replication_factor: int, rng: PlacementRandom
 ) -> tuple[tuple[BrokerId, ...], ...]:
     """Return the replicas of each partition, the leader first.
 
     Raises:
         InvalidReplicationFactor: more replicas than brokers, or no broker is up.
     """
+    # The numbers are drawn even for what is refused, as in Kafka: the next placement depends on it.
+    racks = _racks(brokers, rng)
+    offset = rng.randrange(len(racks)) if racks else 0
     times = f"a partition cannot be replicated {replication_factor} times"
     if replication_factor > len(brokers):
         raise InvalidReplicationFactor(
@@ -54,88 +59,108 @@ def place(
         )
     if all(broker.fenced for broker in brokers):
         raise InvalidReplicationFactor(f"{times}: every broker is fenced or shuts down")
-    return tuple(_assignments(brokers, partition_count, replication_factor, rng))
+    return tuple(
+        _assignments(
+            racks,
+            rng,
+            offset=offset,
+            up_count=sum(not broker.fenced for broker in brokers),
+            partition_count=partition_count,
+            replication_factor=replication_factor,
+        )
+    )
 
 
 def _assignments(
-    brokers: Sequence[UsableBroker], partition_count: int, replication_factor: int, rng: random.Random
+    racks: dict[str | None, "_Rack"],
+    rng: PlacementRandom,
+    *,
+    offset: int,
+    up_count: int,
+    partition_count: int,
+    replication_factor: int,
 ) -> Iterator[tuple[BrokerId, ...]]:
-    racks = _racks(brokers, rng)
-    first_rack = rng.randrange(len(racks))
-    up_count = sum(not broker.fenced for broker in brokers)
-    for round_number in range(partition_count):
-        if round_number and round_number % up_count == 0 and up_count > 1:
-            rng.shuffle(racks)
-            for rack in racks:
+    order = sorted(racks, key=lambda rack: (rack is not None, rack or ""))
+    epoch = 0
+    for _ in range(partition_count):
+        if epoch == up_count and up_count > 1:
+            rng.shuffle(order)
+            for rack in racks.values():
                 rack.shuffle(rng)
-        if len(racks) == 1:
-            yield racks[0].first(round_number, replication_factor)
-            continue
-        at = (first_rack + round_number) % len(racks)
-        yield _one(racks[at:] + racks[:at], round_number, replication_factor)
+            epoch = 0
+        offset %= len(order)
+        yield _one([racks[name] for name in order], offset, epoch, replication_factor)
+        epoch += 1
+        offset += 1
 
 
-def _one(racks: list["_Rack"], round_number: int, replication_factor: int) -> tuple[BrokerId, ...]:
-    """Take replicas from racks in their order; the rack that gave the leader is passed over once."""
-    leading = next(rack for rack in racks if rack.has_up)
-    left = {id(leading): leading.in_order(round_number)}
-    replicas = [left[id(leading)].pop()]
-    passed = False
-    for rack in itertools.cycle(racks):
-        if len(replicas) == replication_factor:
-            break
-        if rack is leading and not passed:
-            passed = True
-            continue
-        if id(rack) not in left:
-            left[id(rack)] = rack.in_order(round_number)
-        if left[id(rack)]:
-            replicas.append(left[id(rack)].pop())
+def _one(racks: list["_Rack"], offset: int, epoch: int, replication_factor: int) -> tuple[BrokerId, ...]:
+    """Take replicas from racks in turn, from `offset` on; the rack that gave the leader is passed over once."""
+    first = offset
+    while (leader := racks[first].next_up(epoch)) is None:
+        first = (first + 1) % len(racks)
+    replicas = [leader]
+    at, passed_over = offset, False
+    while len(replicas) < replication_factor:
+        if at == first and not passed_over:
+            passed_over = True
+        elif (replica := racks[at].next(epoch)) is not None:
+            replicas.append(replica)
+        at = (at + 1) % len(racks)
     return tuple(replicas)
 
 
+class _Brokers:
+    """Brokers of one rack in an order of their own; each partition that takes one begins one further than the one before."""
+
+    def __init__(self, brokers: list[BrokerId], rng: PlacementRandom) -> None:
+        self._brokers = brokers
+        self._offset = rng.randrange(len(brokers)) if brokers else 0
+        self._taken, self._epoch = 0, 0
+
+    def shuffle(self, rng: PlacementRandom) -> None:
+        rng.shuffle(self._brokers)
+
+    def next(self, epoch: int) -> BrokerId | None:
+        if not self._brokers:
+            return None
+        if epoch != self._epoch:
+            self._epoch, self._taken = epoch, 0
+            self._offset = (self._offset + 1) % len(self._brokers)
+        if self._taken >= len(self._brokers):
+            return None
+        broker_id = self._brokers[(self._taken + self._offset) % len(self._brokers)]
+        self._taken += 1
+        return broker_id
+
+
 class _Rack:
-    """The brokers of one rack, those that are up and those that are fenced each in an order of their own."""
+    """The brokers of one rack, those that are fenced and those that are up."""
 
-    def __init__(self, up: list[BrokerId], fenced: list[BrokerId], rng: random.Random) -> None:
-        self._up, self._fenced = up, fenced
-        self._up_offset = rng.randrange(max(len(up), 1))
-        self._fenced_offset = rng.randrange(max(len(fenced), 1))
+    def __init__(self, fenced: list[BrokerId], up: list[BrokerId], rng: PlacementRandom) -> None:
+        self._fenced = _Brokers(fenced, rng)
+        self._up = _Brokers(up, rng)
 
-    @property
-    def has_up(self) -> bool:
-        return bool(self._up)
+    def shuffle(self, rng: PlacementRandom) -> None:
+        self._fenced.shuffle(rng)
+        self._up.shuffle(rng)
 
-    def shuffle(self, rng: random.Random) -> None:
-        rng.shuffle(self._up)
-        rng.shuffle(self._fenced)
+    def next_up(self, epoch: int) -> BrokerId | None:
+        return self._up.next(epoch)
 
-    def first(self, round_number: int, count: int) -> tuple[BrokerId, ...]:
-        """Return so many brokers in the order of one partition, the next one first."""
-        up = _rotated(self._up, self._up_offset + round_number)
-        if count <= len(up):
-            return tuple(up[:count])
-        return (*up, *_rotated(self._fenced, self._fenced_offset + round_number))[:count]
-
-    def in_order(self, round_number: int) -> list[BrokerId]:
-        """Return the brokers in the order of one partition, the next one last."""
-        up = _rotated(self._up, self._up_offset + round_number)
-        fenced = _rotated(self._fenced, self._fenced_offset + round_number)
-        return [*reversed(fenced), *reversed(up)]
+    def next(self, epoch: int) -> BrokerId | None:
+        broker_id = self._up.next(epoch)
+        return self._fenced.next(epoch) if broker_id is None else broker_id
 
 
-def _racks(brokers: Sequence[UsableBroker], rng: random.Random) -> list[_Rack]:
-    names = sorted({broker.rack for broker in brokers}, key=lambda rack: (rack is not None, rack or ""))
-    return [
-        _Rack(
-            [b.broker_id for b in brokers if b.rack == name and not b.fenced],
+def _racks(brokers: Sequence[UsableBroker], rng: PlacementRandom) -> dict[str | None, _Rack]:
+    """Return the racks in the order in which Kafka draws their numbers: that of its hash map."""
+    names = list(dict.fromkeys(broker.rack for broker in brokers))
+    return {
+        name: _Rack(
             [b.broker_id for b in brokers if b.rack == name and b.fenced],
+            [b.broker_id for b in brokers if b.rack == name and not b.fenced],
             rng,
         )
-        for name in names
-    ]
-
-
-def _rotated(brokers: list[BrokerId], by: int) -> list[BrokerId]:
-    at = by % max(len(brokers), 1)
-    return brokers[at:] + brokers[:at]
+        for name in hash_order(names)
+    }

@@ -6,47 +6,51 @@ Source: Kafka's ReplicationControlManager; the names are those of its Topic clas
 import itertools
 import random
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from metadata_log.errors import (
+    InvalidConfig,
     InvalidPartitions,
     InvalidReplicaAssignment,
     InvalidReplicationFactor,
     InvalidRequest,
     InvalidTopic,
     PolicyViolation,
+    Rejected,
     TopicAlreadyExists,
+    UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from metadata_log.ids import MIGRATING, UNASSIGNED, BrokerId, TopicId, Uuid, random_uuid, uuid_text
+from metadata_log.ids import TopicId, random_uuid, uuid_text
 from metadata_log.image.configs import shown_settings
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.partitions import PartitionImage, new_partition
 from metadata_log.image.topics import TopicImage
-from metadata_log.limits import (
-    LIST_ITEMS_MAX,
-    NAME_LENGTH_MAX,
-    PARTITIONS_PER_TOPIC_MAX,
-    RECORDS_PER_BATCH_MAX,
-)
+from metadata_log.limits import NAME_LENGTH_MAX, PARTITIONS_PER_TOPIC_MAX, RECORDS_PER_BATCH_MAX
 from metadata_log.records.configs import TOPIC, ConfigRecord
-from metadata_log.records.partitions import RECOVERED, PartitionRecord
+from metadata_log.records.partitions import PartitionRecord
 from metadata_log.records.registry import Record
 from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
-from metadata_log.wire.commands import CreateTopic, DeleteTopic
+from metadata_log.wire.commands import (
+    CreatePartitions,
+    CreateTopic,
+    CreateTopics,
+    DeleteTopic,
+    DeleteTopics,
+    MorePartitions,
+    NewTopic,
+)
 from quorum.decide.configs import check_topic_configs
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides, Kept
 from quorum.decide.decision import Decision
-from quorum.decide.placement import place, usable_brokers
+from quorum.decide.java import first_of_hash_table
+from quorum.decide.new_partitions import assigned, placed
 
 DEFAULT: Final = -1
-PARTITIONS_DEFAULT: Final = 1
-REPLICATION_FACTOR_DEFAULT: Final = 3
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
-
-Assignment = Sequence[tuple[BrokerId, ...]]
 
 
 class TopicCreated(NamedTuple):
@@ -65,6 +69,23 @@ class TopicKept(NamedTuple):
     topic_id: TopicId
 
 
+class TopicResult(NamedTuple):
+    """What became of one topic of a request: its id and its numbers, or the error's name and text."""
+
+    name: str
+    error: str | None = None
+    message: str | None = None
+    topic_id: TopicId | None = None
+    partitions: int = -1
+    replication_factor: int = -1
+
+
+class TopicsChanged(NamedTuple):
+    """What became of each topic, in the order of the request; of a topic named twice, once."""
+
+    results: tuple[TopicResult, ...]
+
+
 class TopicDeleted(NamedTuple):
     name: str
     topic_id: TopicId
@@ -79,40 +100,179 @@ def create(context: DecideContext, command: CreateTopic) -> Decision:
         TopicAlreadyExists, InvalidTopic, InvalidConfig, InvalidRequest, InvalidPartitions, InvalidReplicationFactor,
         InvalidReplicaAssignment, PolicyViolation.
     """
-    image, ineligible = context.image, context.ineligible
-    if max(command.partitions, len(command.assignment or ())) > PARTITIONS_PER_TOPIC_MAX:
+    assignment = tuple(enumerate(command.assignment or ()))
+    if max(command.partitions, len(assignment)) > PARTITIONS_PER_TOPIC_MAX:
         raise PolicyViolation(f"at most {PARTITIONS_PER_TOPIC_MAX} partitions can be created at once")
-    if command.name in image.topics.ids:
-        raise TopicAlreadyExists(
-            f"topic {command.name!r} exists: choose another name, or delete it first",
-            topic_id=uuid_text(image.topics.ids[command.name]),
-        )
-    check_name(command.name)
-    _check_collision(image, command.name)
-    check_topic_configs(command.configs)
-    if command.assignment:
-        partitions = _assigned(image, command, command.assignment, ineligible)
-    else:
-        partitions = _placed(image, command, context.rng, ineligible)
-    topic = TopicImage(_new_topic_id(image, context.rng), command.name, tuple(partitions))
-    records: list[Record] = [TopicRecord(topic.topic_id, topic.name)]
-    records += [
-        ConfigRecord(TOPIC, topic.name, name, value) for name, value in sorted(command.configs.items())
-    ]
-    records += [
-        PartitionRecord(topic.topic_id, partition_id, *partition)
-        for partition_id, partition in enumerate(topic.partitions)
-    ]
-    if len(records) > RECORDS_PER_BATCH_MAX:
-        raise PolicyViolation(
-            f"the topic needs {len(records)} records, and at most {RECORDS_PER_BATCH_MAX} can be written at once; "
-            "ask for fewer partitions"
-        )
+    wanted = NewTopic(
+        command.name, command.partitions, command.replication_factor, assignment, command.configs
+    )
+    topic, records = _created(context, wanted)
+    _check_fits(records)
     configs = tuple(shown_settings(TOPIC, topic.name, command.configs).items())
     created = TopicCreated(topic.name, topic.topic_id, configs, topic.partitions)
     if command.validate_only:
         return Decision(outcome=created._replace(topic_id=None))
     return Decision(records=records, outcome=created)
+
+
+def create_many(context: DecideContext, command: CreateTopics) -> Decision:
+    """Decide the creation of several topics in one batch; one that is refused does not change what becomes of the others.
+
+    All are decided on the state before the request. A name that is given twice is refused, with one result.
+
+    Raises:
+        PolicyViolation: they need more records than one batch holds.
+    """
+    defaults, total = context.topic_defaults, 0
+    times = Counter(topic.name for topic in command.topics)
+    for wanted in command.topics:
+        if times[wanted.name] == 1:
+            count = defaults.partitions if wanted.partitions == DEFAULT else max(wanted.partitions, 0)
+            total += len(wanted.assignment) or count
+    if total > PARTITIONS_PER_TOPIC_MAX:
+        raise PolicyViolation(f"at most {PARTITIONS_PER_TOPIC_MAX} partitions can be created at once")
+    records: list[Record] = []
+    results: dict[str, TopicResult] = {}
+    for wanted in command.topics:
+        if times[wanted.name] > 1:
+            results[wanted.name] = TopicResult(wanted.name, InvalidRequest.error, "the name is given twice")
+            continue
+        try:
+            topic, of_topic = _created(context, wanted)
+        except Rejected as refusal:
+            results[wanted.name] = TopicResult(wanted.name, refusal.error, refusal.message)
+            continue
+        records += of_topic
+        results[wanted.name] = TopicResult(
+            wanted.name,
+            topic_id=None if command.validate_only else topic.topic_id,
+            partitions=len(topic.partitions),
+            replication_factor=len(topic.partitions[0].replicas),
+        )
+    _check_fits(records)
+    outcome = TopicsChanged(tuple(results.values()))
+    return Decision(records=() if command.validate_only else records, outcome=outcome)
+
+
+def _created(context: DecideContext, wanted: NewTopic) -> tuple[TopicImage, list[Record]]:
+    """Return a topic to be, and its records; raises as `create`."""
+    image = context.image
+    if wanted.name in image.topics.ids:
+        raise TopicAlreadyExists(
+            f"topic {wanted.name!r} exists: choose another name, or delete it first",
+            topic_id=uuid_text(image.topics.ids[wanted.name]),
+        )
+    check_name(wanted.name)
+    _check_collision(image, wanted.name)
+    configs = _checked_configs(wanted.configs)
+    partitions = _partitions(context, wanted)
+    topic = TopicImage(_new_topic_id(image, context.rng), wanted.name, tuple(partitions))
+    settings = [ConfigRecord(TOPIC, topic.name, name, value) for name, value in sorted(configs.items())]
+    records: list[Record] = [
+        TopicRecord(topic.topic_id, topic.name),
+        *settings,
+    ]
+    records += [
+        PartitionRecord(topic.topic_id, partition_id, *partition)
+        for partition_id, partition in enumerate(topic.partitions)
+    ]
+    return topic, records
+
+
+def _checked_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
+    without = sorted(name for name, value in configs.items() if value is None)
+    if without:
+        raise InvalidConfig(f"a setting of a new topic needs a value: {', '.join(without)}")
+    checked = {name: value for name, value in configs.items() if value is not None}
+    check_topic_configs(checked)
+    return checked
+
+
+def _partitions(context: DecideContext, wanted: NewTopic) -> list[PartitionImage]:
+    count, factor = wanted.partitions, wanted.replication_factor
+    if wanted.assignment:
+        if count != DEFAULT or factor != DEFAULT:
+            raise InvalidRequest(
+                "an assignment names every replica; leave out partitions and replication_factor"
+            )
+        by_id = dict(reversed(wanted.assignment))  # of a number given twice the first counts
+        partitions = assigned(context, sorted(by_id.items()))
+        if set(by_id) != set(range(len(by_id))):
+            raise InvalidReplicaAssignment("the partitions of an assignment are not numbered 0, 1, 2, ...")
+        return partitions
+    if factor < DEFAULT or factor == 0:
+        raise InvalidReplicationFactor(f"a replication factor of {factor}; at least 1 is needed")
+    if count < DEFAULT or count == 0:
+        raise InvalidPartitions(f"{count} partitions; at least 1 is needed")
+    defaults = context.topic_defaults
+    return placed(
+        context,
+        count=defaults.partitions if count == DEFAULT else count,
+        replication_factor=defaults.replication_factor if factor == DEFAULT else factor,
+    )
+
+
+def _check_fits(records: Sequence[Record]) -> None:
+    if len(records) > RECORDS_PER_BATCH_MAX:
+        raise PolicyViolation(
+            f"{len(records)} records are needed, and at most {RECORDS_PER_BATCH_MAX} can be written at once; "
+            "ask for fewer partitions"
+        )
+
+
+def create_partitions(context: DecideContext, command: CreatePartitions) -> Decision:
+    """Decide more partitions for topics in one batch; a topic that is refused does not change what becomes of the others.
+
+    Raises:
+        PolicyViolation: they need more records than one batch holds.
+    """
+    times = Counter(topic.name for topic in command.topics)
+    records: list[Record] = []
+    results: dict[str, TopicResult] = {}
+    for wanted in command.topics:
+        if times[wanted.name] > 1:
+            results[wanted.name] = TopicResult(wanted.name, InvalidRequest.error, "the name is given twice")
+            continue
+        topic = context.image.topics.named(wanted.name)
+        try:
+            if topic is None:
+                raise UnknownTopicOrPartition(f"topic {wanted.name!r} does not exist")
+            added = _added(context, topic, wanted)
+        except Rejected as refusal:
+            results[wanted.name] = TopicResult(wanted.name, refusal.error, refusal.message)
+            continue
+        have = len(topic.partitions)
+        records += [
+            PartitionRecord(topic.topic_id, have + place, *partition) for place, partition in enumerate(added)
+        ]
+        results[wanted.name] = TopicResult(
+            wanted.name,
+            topic_id=topic.topic_id,
+            partitions=have + len(added),
+            replication_factor=len(topic.partitions[0].replicas),
+        )
+    _check_fits(records)
+    outcome = TopicsChanged(tuple(results.values()))
+    return Decision(records=() if command.validate_only else records, outcome=outcome)
+
+
+def _added(context: DecideContext, topic: TopicImage, wanted: MorePartitions) -> list[PartitionImage]:
+    have = len(topic.partitions)
+    if wanted.partitions <= have:
+        raise InvalidPartitions(
+            f"topic {topic.name!r} has {have} partitions; {wanted.partitions} are not more"
+        )
+    if wanted.assignment is not None and len(wanted.assignment) != wanted.partitions - have:
+        raise InvalidReplicaAssignment(
+            f"{wanted.partitions - have} partitions come, and {len(wanted.assignment)} are assigned"
+        )
+    if wanted.partitions - have > PARTITIONS_PER_TOPIC_MAX:
+        raise PolicyViolation(f"at most {PARTITIONS_PER_TOPIC_MAX} partitions can be created at once")
+    is_changed = any(partition.partition_epoch for partition in topic.partitions)
+    factor = len(topic.partitions[first_of_hash_table(have, is_changed=is_changed)].replicas)
+    if wanted.assignment is not None:
+        return assigned(context, list(enumerate(wanted.assignment, start=have)), replication_factor=factor)
+    return placed(context, count=wanted.partitions - have, replication_factor=factor)
 
 
 def _keep(created: TopicCreated) -> TopicKept:
@@ -146,6 +306,27 @@ def delete(context: DecideContext, command: DeleteTopic) -> Decision:
     if topic_id is None:
         raise UnknownTopicOrPartition(f"topic {command.name!r} does not exist")
     return Decision(records=(RemoveTopicRecord(topic_id),), outcome=TopicDeleted(command.name, topic_id))
+
+
+def delete_many(context: DecideContext, command: DeleteTopics) -> Decision:
+    """Decide the end of several topics, each by name or id; one that is refused changes nothing for the others."""
+    topics, times = context.image.topics, Counter(command.topics)
+    results: dict[str | TopicId, TopicResult] = {}
+    records: list[Record] = []
+    for named in command.topics:
+        topic_id = topics.ids.get(named) if isinstance(named, str) else named
+        topic = None if topic_id is None else topics.by_id.get(topic_id)
+        name = topic.name if topic is not None else named if isinstance(named, str) else ""
+        if times[named] > 1:
+            results[named] = TopicResult(name, InvalidRequest.error, "the topic is given twice", topic_id)
+        elif topic is None:
+            error = UnknownTopicOrPartition if isinstance(named, str) else UnknownTopicId
+            results[named] = TopicResult(name, error.error, "no such topic exists", topic_id)
+        else:
+            records.append(RemoveTopicRecord(topic.topic_id))
+            results[named] = TopicResult(name, topic_id=topic.topic_id, partitions=len(topic.partitions))
+    _check_fits(records)
+    return Decision(records=records, outcome=TopicsChanged(tuple(results.values())))
 
 
 # --- names
@@ -190,108 +371,6 @@ def _check_collision(image: MetadataImage, name: str) -> None:
         )
 
 
-# --- partitions
-
-
-def _assigned(
-    image: MetadataImage, command: CreateTopic, assignment: Assignment, ineligible: frozenset[BrokerId]
-) -> list[PartitionImage]:
-    if command.partitions != DEFAULT or command.replication_factor != DEFAULT:
-        raise InvalidRequest("an assignment names every replica; leave out partitions and replication_factor")
-    partitions, new = [], _NewPartitions(image, ineligible)
-    checked: set[tuple[BrokerId, ...]] = set()
-    for partition_id, replicas in enumerate(assignment):
-        if replicas not in checked:
-            check_replicas(image, replicas)
-            checked.add(replicas)
-        if len(replicas) != len(assignment[0]):
-            raise InvalidReplicaAssignment(
-                f"partition {partition_id} has {len(replicas)} replicas, the ones before have {len(assignment[0])}"
-            )
-        partition = new.partition(replicas)
-        if partition is None:
-            raise InvalidReplicaAssignment(
-                f"every replica of partition {partition_id} is fenced or shuts down: {list(replicas)}"
-            )
-        partitions.append(partition)
-    return partitions
-
-
-def _placed(
-    image: MetadataImage, command: CreateTopic, rng: random.Random, ineligible: frozenset[BrokerId]
-) -> list[PartitionImage]:
-    count, factor = command.partitions, command.replication_factor
-    if factor < DEFAULT or factor == 0:
-        raise InvalidReplicationFactor(f"a replication factor of {factor}; at least 1 is needed")
-    if count < DEFAULT or count == 0:
-        raise InvalidPartitions(f"{count} partitions; at least 1 is needed")
-    placed = place(
-        usable_brokers(image, ineligible=ineligible),
-        partition_count=PARTITIONS_DEFAULT if count == DEFAULT else count,
-        replication_factor=REPLICATION_FACTOR_DEFAULT if factor == DEFAULT else factor,
-        rng=rng,
-    )
-    partitions, new = [], _NewPartitions(image, ineligible)
-    for replicas in placed:
-        partition = new.partition(replicas)
-        assert partition is not None, "the first replica is placed on a broker that is up"
-        partitions.append(partition)
-    return partitions
-
-
-def check_replicas(image: MetadataImage, replicas: tuple[BrokerId, ...]) -> None:
-    """Check the replicas an operator names for one partition.
-
-    Raises:
-        InvalidReplicaAssignment: none, too many, one twice, or one that is not registered.
-    """
-    if not replicas or len(replicas) > LIST_ITEMS_MAX:
-        raise InvalidReplicaAssignment(
-            f"{len(replicas)} replicas of a partition; 1 to {LIST_ITEMS_MAX} are needed"
-        )
-    unknown = [broker_id for broker_id in replicas if broker_id not in image.brokers]
-    if unknown:
-        raise InvalidReplicaAssignment(f"no such broker is registered: {unknown[0]}")
-    if len(set(replicas)) != len(replicas):
-        raise InvalidReplicaAssignment(f"a broker stands twice among the replicas {list(replicas)}")
-
-
-class _NewPartitions:
-    """Makes the partitions of one request; what it needs to know of a broker it finds out once."""
-
-    def __init__(self, image: MetadataImage, ineligible: frozenset[BrokerId]) -> None:
-        self._image, self._ineligible = image, ineligible
-        self._may_lead: dict[BrokerId, bool] = {}
-        self._directories: dict[BrokerId, Uuid] = {}
-        self._made: dict[tuple[BrokerId, ...], PartitionImage] = {}
-
-    def partition(self, replicas: tuple[BrokerId, ...]) -> PartitionImage | None:
-        """Return a partition whose ISR are the replicas that may lead, led by the first; None where none may."""
-        made = self._made.get(replicas)
-        if made is not None:
-            return made
-        for broker_id in replicas:
-            if broker_id not in self._may_lead:
-                may_lead = broker_id not in self._ineligible and self._image.is_active(broker_id)
-                self._may_lead[broker_id] = may_lead
-                self._directories[broker_id] = directory_of_new_replica(self._image, broker_id)
-        isr = tuple([broker_id for broker_id in replicas if self._may_lead[broker_id]])
-        if not isr:
-            return None
-        directories = tuple([self._directories[broker_id] for broker_id in replicas])
-        made = PartitionImage(replicas, isr, isr[0], 0, 0, RECOVERED, (), (), (), (), directories)
-        self._made[replicas] = made
-        return made
-
-
-def directory_of_new_replica(image: MetadataImage, broker_id: BrokerId) -> Uuid:
-    """Return the only directory a broker has; with several it chooses itself, with none known it may lie anywhere."""
-    log_dirs = image.brokers[broker_id].log_dirs
-    if not log_dirs:
-        return MIGRATING
-    return log_dirs[0] if len(log_dirs) == 1 else UNASSIGNED
-
-
 def _new_topic_id(image: MetadataImage, rng: random.Random) -> TopicId:
     while True:
         topic_id = TopicId(random_uuid(rng))
@@ -302,4 +381,7 @@ def _new_topic_id(image: MetadataImage, rng: random.Random) -> TopicId:
 DECISIONS: Final = (
     Decides(CreateTopic, "CreateTopics", TopicCreated, create, Kept(TopicKept, _keep, _restore)),
     Decides(DeleteTopic, "DeleteTopics", TopicDeleted, delete),
+    Decides(CreateTopics, "CreateTopics.many", TopicsChanged, create_many),
+    Decides(DeleteTopics, "DeleteTopics.many", TopicsChanged, delete_many),
+    Decides(CreatePartitions, "CreatePartitions", TopicsChanged, create_partitions),
 )

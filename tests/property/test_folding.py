@@ -96,10 +96,16 @@ def test_the_index_of_partitions_is_the_one_from_nothing(seed: int) -> None:
         on: dict[int, set[bytes]] = defaultdict(set)
         leaderships: Counter[int] = Counter()
         leaderless: Counter[bytes] = Counter()
+        not_preferred: Counter[bytes] = Counter()
+        reassigning: Counter[bytes] = Counter()
+        eligible: Counter[bytes] = Counter()
         partitions = [(t.topic_id, p) for t in topics.by_id.values() for p in t.partitions]
         for topic_id, partition in partitions:
-            for broker_id in partition.replicas:
+            for broker_id in (*partition.replicas, *partition.eligible_leader_replicas):
                 on[broker_id].add(topic_id)
+            not_preferred[topic_id] += partition.leader != partition.replicas[0]
+            reassigning[topic_id] += bool(partition.adding_replicas or partition.removing_replicas)
+            eligible[topic_id] += bool(partition.eligible_leader_replicas or partition.last_known_elr)
             if partition.leader == NO_LEADER:
                 leaderless[topic_id] += 1
             else:
@@ -109,6 +115,10 @@ def test_the_index_of_partitions_is_the_one_from_nothing(seed: int) -> None:
         }
         assert dict(topics.index.leaderships) == leaderships
         assert dict(topics.index.leaderless) == leaderless
+        assert list(topics.index.leaderless_in_order) == sorted(leaderless)
+        assert dict(topics.index.not_preferred) == +not_preferred
+        assert dict(topics.index.reassigning) == +reassigning
+        assert dict(topics.index.eligible) == +eligible
         assert topics.counts == (
             len(partitions),
             leaderless.total(),
@@ -127,6 +137,11 @@ def test_a_walk_goes_on_behind_any_partition(seed: int) -> None:
         assert keys == sorted(keys)
         for place, key in enumerate(keys):
             assert list(topics.partitions_on(broker_id, after=key)) == whole[place + 1 :]
+    leaderless = list(topics.leaderless())
+    for place, (topic_id, partition_id, partition) in enumerate(leaderless):
+        assert partition.leader == NO_LEADER
+        assert list(topics.leaderless(after=(topic_id, partition_id))) == leaderless[place + 1 :]
+    assert len(leaderless) == topics.counts.leaderless
 
 
 @pytest.mark.parametrize("seed", SEEDS)

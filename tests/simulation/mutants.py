@@ -37,6 +37,7 @@ _CONTROLLER_TESTS: Final = "tests/unit/quorum/test_controller.py"
 _CONNECTION_TESTS: Final = "tests/unit/quorum/http/test_poll_connection.py"
 _FETCH_TESTS: Final = "tests/unit/quorum/fetch/test_service.py"
 _ISR_TESTS: Final = "tests/unit/quorum/decide/test_partitions.py"
+_KAFKA_TESTS: Final = "tests/unit/quorum/whatif/test_kafka_scripts.py"
 _HOST_TESTS: Final = "tests/unit/broker_agent/test_dataless_host.py"
 _SERVER_TESTS: Final = "tests/unit/quorum/test_server.py"
 
@@ -270,17 +271,13 @@ def _eligible_between_parts(original: Any) -> Any:
 
 def _elects_uncleanly(original: Any) -> Any:
     unclean = importlib.import_module("quorum.decide.elections").Election.UNCLEAN
-    return lambda electorate, *partition: original(electorate, *partition[:3], unclean)
+    return lambda electorate, target, *partition: original(electorate, target, *partition[:3], unclean)
 
 
 def _recovers_never(original: Any) -> Any:
-    def change_isr(electorate: Any, topic_id: Any, partition_id: Any, partition: Any, **reported: Any) -> Any:
-        state = partition.leader_recovery_state
-        return original(
-            electorate, topic_id, partition_id, partition, **(reported | {"recovery_state": state})
-        )
-
-    return change_isr
+    return lambda electorate, target, *partition: original(
+        electorate, target._replace(recovery_state=None), *partition
+    )
 
 
 def _forgets_requests(original: Any) -> Any:
@@ -1027,7 +1024,7 @@ MUTANTS: Final = (
             f"an ISR is taken from {breaks}",
             "quorum.decide.partitions:_refusal",
             _passes_over(error),
-            Directed(f"{_ISR_TESTS}::test_isrs_change_as_in_kafka"),
+            Directed(f"{_KAFKA_TESTS}::test_a_case_is_answered_as_kafka_answers_it"),
         )
         for name, error, breaks in (
             ("unknown-epoch", "NOT_CONTROLLER", "a leader that knows epochs which this controller does not"),
@@ -1046,7 +1043,7 @@ MUTANTS: Final = (
         "a broker that registered anew joins an ISR by what its leader knew of the run before",
         "quorum.decide.partitions:_is_eligible",
         _whatever_its_epoch,
-        Directed(f"{_ISR_TESTS}::test_isrs_change_as_in_kafka"),
+        Directed(f"{_KAFKA_TESTS}::test_a_case_is_answered_as_kafka_answers_it"),
     ),
     Mutant(
         "isr-half-fenced",
@@ -1060,19 +1057,19 @@ MUTANTS: Final = (
         "an election that somebody asked for, and that is not needed, is held",
         "quorum.decide.partitions:ElectionNotNeeded.error",
         lambda _original: None,
-        Directed(f"{_ISR_TESTS}::test_isrs_change_as_in_kafka"),
+        Directed(f"{_KAFKA_TESTS}::test_a_case_is_answered_as_kafka_answers_it"),
     ),
     Mutant(
         "preferred-unclean",
         "a preferred election gives up what only the ISR holds",
-        "quorum.decide.elections:Electorate.elect",
+        "quorum.decide.elections:Electorate.change_to",
         _elects_uncleanly,
         Directed(f"{_ISR_TESTS}::test_a_preferred_election_is_never_unclean"),
     ),
     Mutant(
         "recovers-never",
         "a leader that has recovered stays RECOVERING",
-        "quorum.decide.elections:Electorate.change_isr",
+        "quorum.decide.elections:Electorate.change_to",
         _recovers_never,
         Directed(f"{_HOST_TESTS}::test_an_unclean_leader_has_nothing_to_recover"),
     ),

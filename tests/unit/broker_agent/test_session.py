@@ -118,7 +118,11 @@ def test_it_registers_first_and_then_fetches_from_where_it_stands() -> None:
     assert isinstance(call.request, RegisterBroker)
     assert call.url == A
     assert call.request.previous_broker_epoch == 5
-    assert [feature.name for feature in call.request.features] == ["metadata.version", "metaquorum.version"]
+    assert [feature.name for feature in call.request.features] == [
+        "metadata.version",
+        "eligible.leader.replicas.version",
+        "metaquorum.version",
+    ]
     session.on_registered(REGISTERED)
     fetch = called(session, 1_001).request
     assert isinstance(fetch, FetchRequest)

@@ -64,11 +64,11 @@ def altered(kind: int, name: str, set_: dict[str, str], *unset: str) -> AlterCon
 def test_a_change_answers_with_all_settings_after_it() -> None:
     world = world_with_topic()
     decision = world.decide(altered(TOPIC, "t", {"segment.ms": "7", "flush.ms": "1"}, "retention.ms"))
-    assert decision.records == (
+    assert list(decision.records) == [
         ConfigRecord(TOPIC, "t", "flush.ms", "1"),
         ConfigRecord(TOPIC, "t", "retention.ms", None),
         ConfigRecord(TOPIC, "t", "segment.ms", "7"),
-    )
+    ]
     assert decision.outcome == ConfigsAltered(TOPIC, "t", (("flush.ms", "1"), ("segment.ms", "7")))
 
 

@@ -7,7 +7,8 @@ import pytest
 from metadata_log.ids import LOST, MIGRATING, NO_LEADER, UNASSIGNED, BrokerId, TopicId
 from metadata_log.image.partitions import PartitionImage
 from metadata_log.records.partitions import RECOVERED, RECOVERING, PartitionChangeRecord
-from quorum.decide.elections import Election, change, directory_of, has_online_directory, is_unclean_allowed
+from quorum.decide.effective_configs import is_unclean_allowed
+from quorum.decide.elections import Election, Target, change, directory_of, has_online_directory
 from tests.support.decisions import World, ids, word_uuid
 
 TOPIC = TopicId(word_uuid("topic"))
@@ -29,7 +30,7 @@ def changed(
         0,
         before,
         may_lead=lambda broker_id: broker_id in up,
-        isr=None if isr is None else ids(isr),
+        target=Target(isr=None if isr is None else ids(isr)),
         election=election,
     )
 
@@ -120,4 +121,4 @@ def test_the_topics_setting_stands_before_the_clusters(settings: tuple[str, ...]
     world = World()
     for line in ("register 1", "heartbeat 1", "create t on=1", *settings):
         world.run(line.format("unclean.leader.election.enable"))
-    assert is_unclean_allowed(world.image, world.image.topics.ids["t"]) is allowed
+    assert is_unclean_allowed(world.context(), world.image.topics.ids["t"]) is allowed

@@ -90,5 +90,5 @@ def test_who_takes_new_replicas() -> None:
     world.run("heartbeat 2 shutdown")
     world.run("heartbeat 3 cordoned=d3a")
     world.run("heartbeat 4 fence")
-    usable = usable_brokers(world.image, ineligible=frozenset({BrokerId(5)}))
+    usable = usable_brokers(world.context(ineligible=frozenset({BrokerId(5)})))
     assert [(broker.broker_id, broker.fenced) for broker in usable] == [(1, False), (4, True)]

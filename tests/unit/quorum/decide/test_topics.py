@@ -7,7 +7,8 @@ from metadata_log.limits import PARTITIONS_PER_TOPIC_MAX
 from metadata_log.records.brokers import RegisterBrokerRecord
 from metadata_log.records.topics import TopicRecord
 from quorum.decide.decision import Decision
-from quorum.decide.topics import TopicCreated, directory_of_new_replica
+from quorum.decide.elections import directory_of_new_replica
+from quorum.decide.topics import TopicCreated
 from tests.support.decisions import World, creation, ids, word_uuid
 
 

@@ -1,0 +1,69 @@
+"""Pure: where replicas lie: brokers with several log directories report the one they chose, or moved a replica to.
+
+Source: KIP-858; Kafka's ReplicationControlManager.
+"""
+
+from typing import NamedTuple
+
+from metadata_log.batch import Cause
+from metadata_log.errors import NotLeaderOrFollower, StaleBrokerEpoch, UnknownTopicId, UnknownTopicOrPartition
+from metadata_log.ids import TopicId, Uuid
+from metadata_log.records.partitions import PartitionChangeRecord
+from metadata_log.wire.commands import AssignReplicasToDirs
+from quorum.decide.context import DecideContext
+from quorum.decide.decision import Decision
+from quorum.decide.elections import Election, Electorate, Target, is_online
+
+
+class ReplicaAssigned(NamedTuple):
+    """What became of one replica: the error's name, None where it lies there now."""
+
+    directory: Uuid
+    topic_id: TopicId
+    partition_id: int
+    error: str | None = None
+
+
+class ReplicasAssigned(NamedTuple):
+    """What became of each replica, in the order of the request."""
+
+    results: tuple[ReplicaAssigned, ...]
+
+
+def assign(context: DecideContext, command: AssignReplicasToDirs) -> Decision:
+    """Decide where a broker's replicas lie; one that is refused does not change what becomes of the others.
+
+    A replica in a directory that is not online leaves its ISR, and leads no longer.
+
+    Raises:
+        StaleBrokerEpoch: the broker is not registered under this epoch.
+    """
+    image, broker_id = context.image, command.broker_id
+    broker = image.brokers.get(broker_id)
+    if broker is None or broker.broker_epoch != command.broker_epoch:
+        raise StaleBrokerEpoch(
+            f"broker {broker_id} is not registered at epoch {command.broker_epoch}", broker_id=broker_id
+        )
+    electorate, without = Electorate(context), Electorate(context, leaving=broker_id)
+    records: list[PartitionChangeRecord | None] = []
+    offline: dict[tuple[TopicId, int], PartitionChangeRecord | None] = {}
+    results: list[ReplicaAssigned] = []
+    for directory, topic_id, partition_id in command.replicas:
+        topic = image.topics.by_id.get(topic_id)
+        error: str | None = None
+        if topic is None:
+            error = UnknownTopicId.error
+        elif not 0 <= partition_id < len(topic.partitions):
+            error = UnknownTopicOrPartition.error
+        elif broker_id not in topic.partitions[partition_id].replicas:
+            error = NotLeaderOrFollower.error
+        else:
+            partition = topic.partitions[partition_id]
+            target = Target(directories={broker_id: directory})
+            records.append(electorate.change_to(target, topic_id, partition_id, partition, Election.ONLINE))
+            if not is_online(directory, broker.log_dirs):
+                offline[topic_id, partition_id] = without.change(topic_id, partition_id, partition)
+        results.append(ReplicaAssigned(directory, topic_id, partition_id, error))
+    written = [record for record in (*records, *offline.values()) if record is not None]
+    cause = Cause("DIRECTORIES_REPORTED", command.broker_epoch, {"broker_id": broker_id}) if written else None
+    return Decision(records=written, outcome=ReplicasAssigned(tuple(results)), cause=cause)

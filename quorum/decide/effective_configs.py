@@ -1,0 +1,45 @@
+"""Pure: the value of a topic's setting that counts: its own, else the controller's, else the cluster's, else the static one.
+
+Source: Kafka's ConfigurationControlManager and KafkaConfigSchema.
+"""
+
+from typing import Final
+
+from metadata_log.ids import TopicId
+from metadata_log.image.topics import TopicImage
+from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC
+from quorum.decide.context import DecideContext
+
+MIN_IN_SYNC_REPLICAS: Final = "min.insync.replicas"
+UNCLEAN_LEADER_ELECTION: Final = "unclean.leader.election.enable"
+_DEFAULTS: Final = {MIN_IN_SYNC_REPLICAS: "1", UNCLEAN_LEADER_ELECTION: "false"}
+
+
+def effective_config(context: DecideContext, topic_name: str, name: str) -> str:
+    """Return the value that counts for a topic; `name` is one of the two settings that decisions rest on.
+
+    The controller's own layer is the dynamic configuration of the broker with its id.
+    """
+    configs = context.image.configs
+    for resource in ((TOPIC, topic_name), (BROKER, str(context.node_id)), (BROKER, CLUSTER_DEFAULT)):
+        settings = configs.get(resource)
+        if settings is not None and name in settings:
+            return settings[name]
+    return static_config(context, name)
+
+
+def static_config(context: DecideContext, name: str) -> str:
+    """Return the value of one of these settings where nobody set it in the log."""
+    return context.static_configs.get(name, _DEFAULTS[name])
+
+
+def is_unclean_allowed(context: DecideContext, topic_id: TopicId) -> bool:
+    """Answer whether a topic accepts lost messages for a leader."""
+    name = context.image.topics.by_id[topic_id].name
+    return effective_config(context, name, UNCLEAN_LEADER_ELECTION).strip().lower() == "true"
+
+
+def min_isr_of(context: DecideContext, topic: TopicImage) -> int:
+    """Return how many in-sync replicas a write needs, at most as many as the first partition has replicas."""
+    wanted = int(effective_config(context, topic.name, MIN_IN_SYNC_REPLICAS).strip())
+    return min(wanted, len(topic.partitions[0].replicas))

@@ -1,0 +1,82 @@
+"""Pure: what of Java shows in Kafka's decisions: its random generator, the order of its hash maps and uuids.
+
+Source: the documentation of java.util.Random, which fixes the algorithm; java.util.HashMap; Kafka's BaseHashTable.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from metadata_log.ids import Uuid
+
+_MULTIPLIER: Final = 0x5DEECE66D
+_MASK: Final = (1 << 48) - 1
+_TABLE_SIZE: Final = 16
+_FIBONACCI: Final = 0x9E3779B97F4A7C15
+_MASK_64: Final = (1 << 64) - 1
+
+
+class JavaRandom:
+    """java.util.Random: the same seed gives the same numbers."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = (seed ^ _MULTIPLIER) & _MASK
+
+    def _next(self, bits: int) -> int:
+        self._seed = (self._seed * _MULTIPLIER + 0xB) & _MASK
+        return self._seed >> (48 - bits)
+
+    def randrange(self, stop: int, /) -> int:
+        """Return an integer from 0 to `stop`, exclusive: Java's nextInt."""
+        if stop & (stop - 1) == 0:
+            return (stop * self._next(31)) >> 31
+        while True:
+            drawn = self._next(31)
+            number = drawn % stop
+            if drawn - number + (stop - 1) < 1 << 31:
+                return number
+
+    def shuffle(self, items: list[Any], /) -> None:
+        """Shuffle a list as Java's Collections.shuffle does."""
+        for last in range(len(items) - 1, 0, -1):
+            other = self.randrange(last + 1)
+            items[last], items[other] = items[other], items[last]
+
+
+def hash_order(names: Sequence[str | None]) -> list[str | None]:
+    """Return distinct names in the order of a HashMap to which they were added in this one."""
+    size = _TABLE_SIZE
+    while len(names) > size * 3 // 4:
+        size *= 2
+    return sorted(names, key=lambda name: _spread_hash(name) & (size - 1))
+
+
+def first_of_hash_table(size: int, *, is_changed: bool) -> int:
+    """Return which of the keys 0 to `size`, exclusive, Kafka's hash table lists first: the last one in its first slot.
+
+    A change of a value that is there makes room for one more (`is_changed`: since the last key was added).
+    """
+    slots = 2
+    while (size + is_changed) * 3 > slots * 4:
+        slots *= 2
+    return max(key for key in range(size) if (key * _FIBONACCI & _MASK_64) < (1 << 64) // slots)
+
+
+def in_uuid_order(uuids: Iterable[Uuid]) -> tuple[Uuid, ...]:
+    """Return uuids in the order of Kafka's Uuid, two signed numbers of 8 bytes."""
+    return tuple(sorted(uuids, key=lambda uuid: (_signed(uuid[:8]), _signed(uuid[8:]))))
+
+
+def _signed(raw: bytes) -> int:
+    return int.from_bytes(raw, "big", signed=True)
+
+
+def _spread_hash(name: str | None) -> int:
+    value = 0
+    for unit in _utf16(name or ""):
+        value = (value * 31 + unit) & 0xFFFFFFFF
+    return value ^ (value >> 16)
+
+
+def _utf16(text: str) -> Sequence[int]:
+    raw = text.encode("utf-16-be", "surrogatepass")
+    return [raw[at] << 8 | raw[at + 1] for at in range(0, len(raw), 2)]

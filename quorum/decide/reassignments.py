@@ -1,0 +1,171 @@
+"""Pure: reassignments: a partition gets other replicas, step by step, and may be given back what it had.
+
+The new replicas come first, beside the old ones; once they are in sync, the old ones go, in the change of the ISR that
+says so.
+
+Source: KIP-455, KIP-860; Kafka's ReplicationControlManager and PartitionReassignmentReplicas.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from metadata_log.batch import Cause
+from metadata_log.errors import (
+    InvalidReplicaAssignment,
+    InvalidReplicationFactor,
+    NoReassignmentInProgress,
+    PolicyViolation,
+    Rejected,
+    UnknownTopicOrPartition,
+)
+from metadata_log.ids import BrokerId
+from metadata_log.image.partitions import PartitionImage
+from metadata_log.image.topics import TopicsImage
+from metadata_log.limits import RECORDS_PER_BATCH_MAX
+from metadata_log.records.partitions import PartitionChangeRecord
+from metadata_log.wire.commands import AlterPartitionReassignments, Reassignment
+from quorum.decide.context import DecideContext
+from quorum.decide.decision import Decision
+from quorum.decide.elections import Election, Electorate, Target
+from quorum.decide.new_partitions import check_replicas
+
+
+class Reassigned(NamedTuple):
+    """What became of one partition: the error's name and text, None where the reassignment is as asked."""
+
+    topic: str
+    partition_id: int
+    error: str | None = None
+    message: str | None = None
+
+
+class PartitionsReassigned(NamedTuple):
+    """What became of each partition, in the order of the request."""
+
+    results: tuple[Reassigned, ...]
+
+
+class OngoingReassignment(NamedTuple):
+    """A reassignment under way: the replicas of now, those that come and those that go."""
+
+    topic: str
+    partition_id: int
+    replicas: tuple[BrokerId, ...]
+    adding_replicas: tuple[BrokerId, ...]
+    removing_replicas: tuple[BrokerId, ...]
+
+
+def reassign(context: DecideContext, command: AlterPartitionReassignments) -> Decision:
+    """Decide reassignments; one that is refused does not change what becomes of the others.
+
+    All are decided on the state before the request. Replicas may be fenced: they are waited for.
+
+    Raises:
+        PolicyViolation: they need more records than one batch holds.
+    """
+    electorate = Electorate(context)
+    records: list[PartitionChangeRecord] = []
+    results: list[Reassigned] = []
+    for wanted in command.reassignments:
+        try:
+            record = _record(
+                context, electorate, wanted, may_change_factor=command.allow_replication_factor_change
+            )
+        except Rejected as refusal:
+            results.append(Reassigned(wanted.topic, wanted.partition_id, refusal.error, refusal.message))
+            continue
+        records += [] if record is None else [record]
+        results.append(Reassigned(wanted.topic, wanted.partition_id))
+    if len(records) > RECORDS_PER_BATCH_MAX:
+        raise PolicyViolation(
+            f"{len(records)} partitions in one request; at most {RECORDS_PER_BATCH_MAX} can change at once"
+        )
+    cause = Cause("REASSIGNMENT_REQUESTED", None, {}) if records else None
+    return Decision(records=records, outcome=PartitionsReassigned(tuple(results)), cause=cause)
+
+
+def _record(
+    context: DecideContext, electorate: Electorate, wanted: Reassignment, *, may_change_factor: bool
+) -> PartitionChangeRecord | None:
+    topic = context.image.topics.named(wanted.topic)
+    if topic is None or not 0 <= wanted.partition_id < len(topic.partitions):
+        raise UnknownTopicOrPartition(f"there is no partition {wanted.topic}-{wanted.partition_id}")
+    partition = topic.partitions[wanted.partition_id]
+    where = topic.topic_id, wanted.partition_id, partition
+    if wanted.replicas is None:
+        target = _reverted(partition)
+        if (
+            not set(target.isr or ()) <= set(partition.isr)
+            and not electorate.rules(topic.topic_id).is_unclean
+        ):
+            raise InvalidReplicaAssignment(
+                f"{wanted.topic}-{wanted.partition_id} cannot get its replicas back: none of them is in sync"
+            )
+        return electorate.change_to(target, *where)
+    check_replicas(context.image, wanted.replicas)
+    if not may_change_factor:
+        _check_factor(partition, wanted.replicas)
+    return electorate.change_to(_target(partition, wanted.replicas), *where, Election.ONLINE)
+
+
+def _target(partition: PartitionImage, replicas: tuple[BrokerId, ...]) -> Target:
+    """Return the first step towards these replicas: those that go stay behind them until the others are in sync.
+
+    As in Kafka, what comes or goes in a reassignment under way stays as it is where this one adds or removes nothing.
+    """
+    removing = tuple(sorted(set(partition.replicas) - set(replicas)))
+    adding = tuple(sorted(set(replicas) - set(partition.replicas)))
+    return Target(replicas=(*replicas, *removing), adding=adding or None, removing=removing or None)
+
+
+def _reverted(partition: PartitionImage) -> Target:
+    """Return the partition without what its reassignment adds; its first replica alone if none of the others is in sync.
+
+    Raises:
+        NoReassignmentInProgress.
+    """
+    adding = partition.adding_replicas
+    if not adding and not partition.removing_replicas:
+        raise NoReassignmentInProgress("no reassignment of the partition is under way")
+    replicas = tuple(broker_id for broker_id in partition.replicas if broker_id not in adding)
+    if not replicas:
+        raise InvalidReplicaAssignment("the reassignment adds every replica: nothing is left without it")
+    isr = tuple(broker_id for broker_id in partition.isr if broker_id not in adding)
+    return Target(isr=isr or replicas[:1], replicas=replicas, adding=(), removing=())
+
+
+def _check_factor(partition: PartitionImage, replicas: tuple[BrokerId, ...]) -> None:
+    have = len(partition.replicas)
+    if partition.adding_replicas or partition.removing_replicas:
+        have = len({*partition.replicas, *partition.adding_replicas} - {*partition.removing_replicas})
+    if have != len(replicas):
+        raise InvalidReplicationFactor(f"the replication factor would change from {have} to {len(replicas)}")
+
+
+def ongoing(
+    topics: TopicsImage, wanted: Iterable[tuple[str, int]] | None = None
+) -> list[OngoingReassignment]:
+    """Return the reassignments under way, of these partitions or of all, by topic and number."""
+    if wanted is None:
+        wanted = (
+            (name, partition_id)
+            for name, topic_id in topics.ids.items()
+            for partition_id in range(len(topics.by_id[topic_id].partitions))
+        )
+    found = []
+    for name, partition_id in wanted:
+        topic = topics.named(name)
+        if topic is None or not 0 <= partition_id < len(topic.partitions):
+            continue
+        partition = topic.partitions[partition_id]
+        if partition.adding_replicas or partition.removing_replicas:
+            found.append(
+                OngoingReassignment(
+                    name,
+                    partition_id,
+                    partition.replicas,
+                    partition.adding_replicas,
+                    partition.removing_replicas,
+                )
+            )
+    return sorted(found)

@@ -1,0 +1,241 @@
+"""Pure: a controller without Raft: decisions are applied at once, on a clock that scripts move.
+
+Its timers are those of Kafka's controller: the session check, preferred balancing and the unclean sweep.
+"""
+
+import random
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from metadata_log.apply import apply, image_of
+from metadata_log.batch import NO_ENVELOPE, Cause, RecordBatch
+from metadata_log.ids import BrokerId
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.limits import RECORDS_PER_BATCH_MAX, SESSION_CHECK_AGAIN_MS
+from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, ConfigRecord
+from metadata_log.records.features import (
+    ELIGIBLE_LEADER_REPLICAS_VERSION,
+    METADATA_VERSION,
+    METADATA_VERSION_LEVEL,
+    FeatureLevelRecord,
+)
+from metadata_log.records.registry import Record
+from metadata_log.records.snapshots import SnapshotHeaderRecord
+from metadata_log.wire.commands import Command
+from quorum.decide.context import DecideContext, TopicDefaults
+from quorum.decide.decision import Decision
+from quorum.decide.effective_configs import MIN_IN_SYNC_REPLICAS, UNCLEAN_LEADER_ELECTION
+from quorum.decide.fencing import fence
+from quorum.decide.java import JavaRandom
+from quorum.decide.registry import decide
+from quorum.decide.sweeps import balance, elect_uncleanly
+from quorum.whatif.kafka_records import count_in_kafka
+from quorum.whatif.sessions import ScriptSessions
+
+CLUSTER_ID: Final = "whatif-cluster"
+CHECKS_PER_TIMEOUT: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What a script may choose of its cluster; an interval of 0 means never."""
+
+    eligible_leader_replicas: int = 0
+    session_timeout_ms: int = 9_000
+    default_replication_factor: int = 3
+    num_partitions: int = 1
+    min_insync_replicas: int = 1
+    unclean_leader_election_enable: bool = False
+    leader_imbalance_check_interval_seconds: int = 300
+    unclean_leader_election_interval_ms: int = 300_000
+    controller_id: int = 3_000
+    placement_seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One batch, at `at_ms` since the beginning of the script."""
+
+    at_ms: int
+    records: tuple[Record, ...]
+    cause: Cause | None
+    has_eligible: bool
+    """Whether eligible leader replicas were on before it."""
+
+
+@dataclass(slots=True)
+class _Timer:
+    due_ms: int
+    set_at: int
+    period_ms: int
+    run: Callable[[], bool]
+    """Answers whether it must run again at once."""
+
+
+class Cluster:
+    """One controller's state, its sessions and its clock; `written` has what was written since `take_written`."""
+
+    def __init__(self, options: Options, image: MetadataImage | None = None) -> None:
+        self.options = options
+        self.image = founded(options) if image is None else image
+        self.cluster_id = self.image.quorum.cluster_id or CLUSTER_ID
+        self.now_ms = 0
+        self.sessions = ScriptSessions(session_timeout_ms=options.session_timeout_ms)
+        if image is not None:
+            self.sessions.grant(image, 0)
+        self._rng = random.Random(options.placement_seed)
+        self._placement_rng = JavaRandom(options.placement_seed)
+        self._written: list[Written] = []
+        self._timers: list[_Timer] = []
+        self._timers_set = 0
+        if options.leader_imbalance_check_interval_seconds:
+            self._set_timer(
+                1_000 * options.leader_imbalance_check_interval_seconds, lambda: self._sweep(balance)
+            )
+        if options.unclean_leader_election_interval_ms:
+            self._set_timer(options.unclean_leader_election_interval_ms, lambda: self._sweep(elect_uncleanly))
+        self._set_timer(options.session_timeout_ms // CHECKS_PER_TIMEOUT, self._check_sessions)
+
+    # --- decisions
+
+    def decide(self, command: Command) -> Decision:
+        """Decide a command and carry out what it leads to, in as many parts as it takes; return the last one's decision."""
+        while True:
+            decision = decide(self._context(), command)
+            self.carry_out(decision)
+            if not decision.more:
+                return decision
+
+    def carry_out(self, decision: Decision) -> None:
+        """Write a decision's records and make its changes of sessions."""
+        if decision.refusal is None and decision.records:
+            self.write(decision.records, decision.cause)
+        for change in decision.session_changes:
+            self.sessions.carry_out(change, now_ms=self.now_ms)
+
+    def write(self, records: Sequence[Record], cause: Cause | None = None) -> None:
+        """Apply a batch."""
+        image = self.image
+        batch = RecordBatch(
+            base_offset=image.end_offset,
+            controller_epoch=image.controller_epoch,
+            appended_at_ms=image.last_time_ms,
+            previous_crc=image.last_crc,
+            crc=image.last_crc,
+            envelope=NO_ENVELOPE,
+            records=tuple(records),
+        )
+        has_eligible = image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > 0
+        written = Written(self.now_ms, tuple(records), cause, has_eligible)
+        # Scripts count offsets as Kafka's records do.
+        end_offset = image.end_offset + count_in_kafka(written.records, has_eligible=has_eligible)
+        self.image = replace(apply(image, batch).image, end_offset=end_offset)
+        self._written.append(written)
+
+    def skip_offset(self) -> None:
+        """Let an offset go to a record that this project does not have."""
+        self.image = replace(self.image, end_offset=self.image.end_offset + 1)
+
+    def take_written(self) -> list[Written]:
+        """Return what was written since the last call."""
+        written, self._written = self._written, []
+        return written
+
+    def _context(self) -> DecideContext:
+        options = self.options
+        return DecideContext(
+            image=self.image,
+            sessions=self.sessions,
+            now_ms=self.now_ms,
+            rng=self._rng,
+            cluster_id=self.cluster_id,
+            node_id=options.controller_id,
+            static_configs={
+                MIN_IN_SYNC_REPLICAS: str(options.min_insync_replicas),
+                UNCLEAN_LEADER_ELECTION: str(options.unclean_leader_election_enable).lower(),
+            },
+            topic_defaults=TopicDefaults(options.num_partitions, options.default_replication_factor),
+            placement_rng=self._placement_rng,
+            records_max=RECORDS_PER_BATCH_MAX,
+        )
+
+    # --- time
+
+    def advance(self, ms: int, alive: Collection[BrokerId]) -> None:
+        """Move the clock, and run each timer that is due on the way.
+
+        Brokers `alive` that have a session are heard of all the time.
+        """
+        end_ms = self.now_ms + ms
+        while True:
+            timer = min(self._timers, key=lambda timer: (timer.due_ms, timer.set_at))
+            if timer.due_ms > end_ms:
+                break
+            self._move_to(timer.due_ms, alive)
+            again = timer.run()
+            timer.due_ms = self.now_ms + (SESSION_CHECK_AGAIN_MS if again else timer.period_ms)
+            timer.set_at = self._next_set()
+        self._move_to(end_ms, alive)
+
+    def expire(self, broker_id: BrokerId) -> bool:
+        """Let a broker's session end now; False if it has none."""
+        broker = self.image.brokers.get(broker_id)
+        if broker is None or not self.sessions.is_known(broker_id, broker.broker_epoch):
+            return False
+        self.sessions.end(broker_id, broker.broker_epoch, now_ms=self.now_ms)
+        while self.sessions.is_known(broker_id, broker.broker_epoch):
+            self._check_sessions()
+        return True
+
+    def _move_to(self, now_ms: int, alive: Collection[BrokerId]) -> None:
+        self.now_ms = now_ms
+        for broker_id in alive:
+            broker = self.image.brokers.get(broker_id)
+            if broker is not None and self.sessions.is_known(broker_id, broker.broker_epoch):
+                self.sessions.heard_of(broker_id, broker.broker_epoch, now_ms=now_ms)
+
+    def _set_timer(self, period_ms: int, run: Callable[[], bool]) -> None:
+        self._timers.append(_Timer(self.now_ms + period_ms, self._next_set(), period_ms, run))
+
+    def _next_set(self) -> int:
+        self._timers_set += 1
+        return self._timers_set
+
+    def _check_sessions(self) -> bool:
+        pair = self.sessions.take_expired(self.now_ms)
+        if pair is None:
+            return False
+        broker_id, broker_epoch = pair
+        broker = self.image.brokers.get(broker_id)
+        more = broker is not None and broker.broker_epoch == broker_epoch
+        while more:
+            decision = fence(self._context(), broker_id=broker_id, broker_epoch=broker_epoch)
+            self.carry_out(decision)
+            more = decision.more
+        return True
+
+    def _sweep(self, decide_sweep: Callable[[DecideContext], Decision]) -> bool:
+        decision = decide_sweep(self._context())
+        self.carry_out(decision)
+        return decision.more
+
+
+def activation(options: Options) -> tuple[Record, ...]:
+    """Return the records of a founding that this project has as well."""
+    records: list[Record] = [FeatureLevelRecord(METADATA_VERSION, METADATA_VERSION_LEVEL)]
+    if options.eligible_leader_replicas:
+        records += [
+            FeatureLevelRecord(ELIGIBLE_LEADER_REPLICAS_VERSION, options.eligible_leader_replicas),
+            ConfigRecord(BROKER, CLUSTER_DEFAULT, MIN_IN_SYNC_REPLICAS, str(options.min_insync_replicas)),
+        ]
+    return tuple(records)
+
+
+def founded(options: Options) -> MetadataImage:
+    """Return the state of an empty cluster at the offset where Kafka's begins: behind a control record and a transaction."""
+    records = activation(options)
+    header = SnapshotHeaderRecord(
+        cluster_id=CLUSTER_ID, end_offset=3 + len(records), controller_epoch=1, last_time_ms=0, last_crc=0
+    )
+    return image_of(records, header=header)

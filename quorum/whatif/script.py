@@ -1,0 +1,88 @@
+"""Pure: a script of controller operations, line by line: what each is answered, and which batches it writes.
+
+The lines are those of Kafka's request schemas in snake case; an answer has `error`, `results` or `response`, and `batches`.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from metadata_log.errors import MetadataError
+from metadata_log.image.metadata_image import MetadataImage
+from quorum.whatif import brokers, configs, partitions, topics
+from quorum.whatif.cluster import Cluster, Options
+from quorum.whatif.kafka_records import batch_as_kafka_json
+from quorum.whatif.names import Names
+from quorum.whatif.operation import Answer, BadScript, Run, error_of
+
+OPERATIONS: Final[Mapping[str, Callable[[Run, Mapping[str, Any]], Answer]]] = {
+    **brokers.OPERATIONS,
+    **topics.OPERATIONS,
+    **partitions.OPERATIONS,
+    **configs.OPERATIONS,
+}
+
+
+class Script:
+    """Runs scripts one after the other; each begins with `Reset`, on `image` or on an empty cluster."""
+
+    def __init__(self, image: MetadataImage | None = None) -> None:
+        self._image = image
+        self._run: Run | None = None
+
+    def answer(self, line: Mapping[str, Any]) -> dict[str, Any]:
+        """Carry out one line and return its answer; a line that is no operation changes nothing."""
+        name = line.get("op")
+        answer: dict[str, Any] = {"op": name if isinstance(name, str) else "?"}
+        try:
+            return answer | self._answered(answer["op"], line)
+        except (BadScript, KeyError, ValueError, TypeError, AttributeError) as error:
+            text = str(error) if isinstance(error, BadScript) else f"{type(error).__name__}: {error}"
+            return answer | {
+                "error": {"error": "BAD_SCRIPT", "code": -2, "message": text},
+                "batches": [],
+            }
+
+    def _answered(self, name: str, line: Mapping[str, Any]) -> Answer:
+        if name == "Reset":
+            self._run = None
+            return {"error": None}
+        if name == "Options":
+            if self._run is not None:
+                raise BadScript("Options must be the first operation of a script")
+            self._run = self._begin(_options(line))
+            return {"error": None, "batches": [], "next_offset": self._run.cluster.image.end_offset}
+        operation = OPERATIONS.get(name)
+        if operation is None:
+            raise BadScript(f"unknown op {name}")
+        if self._run is None:
+            self._run = self._begin(Options())
+        run = self._run
+        try:
+            answer: Answer = {"error": None, **operation(run, line)}
+        except MetadataError as error:
+            answer = {"error": error_of(error)}
+        batches = run.take_batches()
+        answer["batches"] = [
+            batch_as_kafka_json(batch.records, run.names.word, has_eligible=batch.has_eligible)
+            for batch in batches
+        ] + run.take_foreign()
+        if name == "AdvanceTime":
+            answer["times_ms"] = [batch.at_ms for batch in batches]
+        return answer
+
+    def _begin(self, options: Options) -> Run:
+        names = Names()
+        cluster = Cluster(options, self._image)
+        if self._image is not None:
+            names.learn_all(self._image)
+        return Run(cluster, names)
+
+
+def _options(line: Mapping[str, Any]) -> Options:
+    level = line.get("metadata_version")
+    if level not in (None, 30, "4.3-IV0"):
+        raise BadScript(
+            f"metadata_version {level}: records are written as 4.3-IV0 (30) has them, and in no other way"
+        )
+    known = {name: line[name] for name in Options.__dataclass_fields__ if line.get(name) is not None}
+    return Options(**known)

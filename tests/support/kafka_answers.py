@@ -1,0 +1,63 @@
+"""Pure: answers of scripts in the form in which two controllers' answers are equal.
+
+Error texts and times are left out; broker epochs, which are offsets, are numbered in order of appearance; records of one
+type that stand side by side are sorted by what they are about, because Kafka takes them from hash maps.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+_LEFT_OUT: Final = ("message", "times_ms", "time_ms", "next_offset")
+_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
+    "PARTITION_RECORD": ("topic_id", "partition_id"),
+    "PARTITION_CHANGE_RECORD": ("topic_id", "partition_id"),
+    "CONFIG_RECORD": ("resource_type", "resource_name", "name"),
+    "CLEAR_ELR_RECORD": ("topic_name",),
+}
+
+
+class Normal:
+    """The answers to one script, one after the other."""
+
+    def __init__(self) -> None:
+        self._epochs: dict[int, int] = {}
+
+    def answer(self, answer: Mapping[str, Any]) -> Any:
+        return {
+            name: [self._batch(batch) for batch in value] if name == "batches" else self._plain(value)
+            for name, value in answer.items()
+            if name not in _LEFT_OUT
+        }
+
+    def _batch(self, records: list[dict[str, Any]]) -> list[Any]:
+        plain = [self._plain(record) for record in records]
+        at = 0
+        while at < len(plain):
+            kind, end = plain[at]["type"], at
+            while end < len(plain) and plain[end]["type"] == kind:
+                end += 1
+            keys = _KEYS.get(kind, ())
+            plain[at:end] = sorted(
+                plain[at:end], key=lambda record: [json.dumps(record[key]) for key in keys]
+            )
+            at = end
+        return plain
+
+    def _plain(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self._plain(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        return {
+            name: self._epoch(item) if name == "broker_epoch" else self._plain(self._in_order(name, item))
+            for name, item in value.items()
+            if name not in _LEFT_OUT
+        }
+
+    def _epoch(self, value: int) -> int:
+        return value if value < 0 else self._epochs.setdefault(value, len(self._epochs))
+
+    @staticmethod
+    def _in_order(name: str, item: Any) -> Any:
+        return sorted(item, key=lambda feature: str(feature["name"])) if name == "features" else item
