@@ -62,6 +62,8 @@ LOCAL_CLUSTER_SESSION_TIMEOUT_MS: Final = 3_000
 SESSION_CHECKS_PER_TIMEOUT: Final = 8
 """Kafka checks for expired sessions every timeout / 8, and again after 10 ms when it found one."""
 SESSION_CHECK_AGAIN_MS: Final = 10
+LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS: Final = 300
+UNCLEAN_LEADER_ELECTION_INTERVAL_MS: Final = 300_000
 PART_AGAIN_MS: Final = 2
 """From one part of a fencing to the next: heartbeats, polls and the journal have the loop in between."""
 CLOCK_DRIFT_PERCENT: Final = 1

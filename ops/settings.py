@@ -26,9 +26,11 @@ from metadata_log.node.addresses import (
 from metadata_log.node.data_directory import Role
 from quorum.config import (
     ControllerSettings,
+    ElectionSettings,
     LogSettings,
     SnapshotSettings,
     TimingSettings,
+    TopicSettings,
     VoterSettings,
 )
 
@@ -48,6 +50,7 @@ def load_controller_settings(path: Path) -> ControllerSettings:
     listen, timing = top.table("listen"), top.table("timing", default={})
     log, snapshot = top.table("log", default={}), top.table("snapshot", default={})
     advertised = top.table("advertised", default={})
+    elections, topics = top.table("elections", default={}), top.table("topics", default={})
     settings = ControllerSettings(
         cluster_id=top.take("cluster_id", cluster_id),
         node_id=NodeId(top.take("node_id", whole_number)),
@@ -60,8 +63,10 @@ def load_controller_settings(path: Path) -> ControllerSettings:
         timing=TimingSettings(**timing.given(TimingSettings.__slots__, whole_number)),
         log=LogSettings(**log.given(LogSettings.__slots__, whole_number)),
         snapshot=SnapshotSettings(**snapshot.given(SnapshotSettings.__slots__, whole_number)),
+        elections=ElectionSettings(**elections.given(ElectionSettings.__slots__, whole_number)),
+        topics=TopicSettings(**topics.given(TopicSettings.__slots__, whole_number)),
     )
-    for table in (listen, timing, log, snapshot, advertised, top):
+    for table in (listen, timing, log, snapshot, advertised, elections, topics, top):
         table.done()
     _validate(path, settings.validate)
     _check_same_port(path, settings)
@@ -150,6 +155,8 @@ def controller_toml(settings: ControllerSettings, *, data_dir: str) -> str:
         ("[timing]", [(name, getattr(settings.timing, name)) for name in TimingSettings.__slots__]),
         ("[log]", [("segment_bytes", settings.log.segment_bytes), *optional]),
         ("[snapshot]", [(name, getattr(settings.snapshot, name)) for name in SnapshotSettings.__slots__]),
+        ("[elections]", [(name, getattr(settings.elections, name)) for name in ElectionSettings.__slots__]),
+        ("[topics]", [(name, getattr(settings.topics, name)) for name in TopicSettings.__slots__]),
     ]
     return _toml(tables)
 

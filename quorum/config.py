@@ -55,6 +55,26 @@ class SnapshotSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ElectionSettings:
+    """How often the controller looks for elections that nobody asked for; 0: never. The names are Kafka's."""
+
+    leader_imbalance_check_interval_seconds: int = limits.LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS
+    unclean_leader_election_interval_ms: int = limits.UNCLEAN_LEADER_ELECTION_INTERVAL_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSettings:
+    """What topics get whose creators say nothing else; the names are Kafka's.
+
+    min_insync_replicas counts where neither the topic nor the cluster has a setting of its own in the log.
+    """
+
+    num_partitions: int = 1
+    default_replication_factor: int = 3
+    min_insync_replicas: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerSettings:
     cluster_id: str
     node_id: NodeId
@@ -69,6 +89,8 @@ class ControllerSettings:
     timing: TimingSettings = field(default_factory=TimingSettings)
     log: LogSettings = field(default_factory=LogSettings)
     snapshot: SnapshotSettings = field(default_factory=SnapshotSettings)
+    elections: ElectionSettings = field(default_factory=ElectionSettings)
+    topics: TopicSettings = field(default_factory=TopicSettings)
 
     @property
     def own(self) -> VoterSettings:
@@ -123,6 +145,16 @@ class ControllerSettings:
         for name in TimingSettings.__slots__:
             if not 1 <= getattr(timing, name) <= 24 * 3600 * 1000:
                 raise InvalidSettings(f"timing.{name} = {getattr(timing, name)} is outside 1 ms to one day")
+        for name in TopicSettings.__slots__:
+            if not 1 <= getattr(self.topics, name) <= limits.LIST_ITEMS_MAX:
+                raise InvalidSettings(
+                    f"topics.{name} = {getattr(self.topics, name)} is outside 1 to {limits.LIST_ITEMS_MAX}"
+                )
+        for name in ElectionSettings.__slots__:
+            if not 0 <= getattr(self.elections, name) <= INT32_MAX:
+                raise InvalidSettings(
+                    f"elections.{name} = {getattr(self.elections, name)} is outside 0 to {INT32_MAX}"
+                )
         if timing.election_timeout_min_ms < 3 * timing.heartbeat_ms:
             raise InvalidSettings(
                 f"timing.election_timeout_min_ms = {timing.election_timeout_min_ms} must be at least three heartbeats "

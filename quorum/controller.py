@@ -41,12 +41,14 @@ from metadata_log.wire.commands import AddVoter, BrokerHeartbeat, Command, Remov
 from quorum.applied_listener import AppliedListener
 from quorum.config import ControllerSettings
 from quorum.decide.canonical import IdempotencyKey, idempotency_key, pack_outcome, unpack_outcome
-from quorum.decide.context import DecideContext
+from quorum.decide.context import DecideContext, TopicDefaults
 from quorum.decide.decision import Decision, Outcome
+from quorum.decide.effective_configs import MIN_IN_SYNC_REPLICAS
 from quorum.decide.fencing import SESSION_EXPIRED, fence
 from quorum.decide.parts import Leaving, leaving_after
 from quorum.decide.quorum import claim, identities
 from quorum.decide.registry import BY_OPERATION, DECISIONS, decide
+from quorum.decide.sweeps import Sweep
 from quorum.decide.voter_changes import check_change
 from quorum.metrics import ControllerMetrics
 from quorum.raft.raft_log import RaftLog, Voters
@@ -141,6 +143,9 @@ class Controller:
         self._rng = rng
         self._load_snapshot = load_snapshot
         self._batch_at = batch_at
+        topics = settings.topics
+        self._static_configs = {MIN_IN_SYNC_REPLICAS: str(topics.min_insync_replicas)}
+        self._topic_defaults = TopicDefaults(topics.num_partitions, topics.default_replication_factor)
         self._listeners: list[AppliedListener] = []
         self.committed: MetadataImage = EMPTY
         self.sessions = Sessions(session_timeout_ms=settings.timing.session_timeout_ms)
@@ -351,6 +356,9 @@ class Controller:
             now_ms=now_ms,
             rng=self._rng,
             cluster_id=self._settings.cluster_id,
+            node_id=self._settings.node_id,
+            static_configs=self._static_configs,
+            topic_defaults=self._topic_defaults,
             ineligible=frozenset({*self._leaving, *self.sessions.walking_out()} - {own}),
             records_max=self.records_per_part_max,
             is_turn_over=lambda: self._now_ms() - now_ms >= PART_MS,
@@ -666,6 +674,20 @@ class Controller:
                 return limits.SESSION_CHECK_AGAIN_MS
         self.sessions.forget(broker_id, broker_epoch)
         return limits.SESSION_CHECK_AGAIN_MS
+
+    def sweep(self, sweep: Sweep) -> bool:
+        """Hold the elections of one part of a sweep; answer whether another is due soon."""
+        if self._tip is None or not self._active:
+            return False
+        began_ms = self._now_ms()
+        decision = sweep.part(self._context())
+        actor = f"Controller:{self._settings.node_id}"
+        try:
+            self._carry_out(decision, Envelope(actor=actor, cause=decision.cause))
+        except ThrottlingQuotaExceeded:
+            return True
+        self._take_turn(began_ms)
+        return decision.more
 
     def _watch_time_of_day(self, now_ms: int) -> None:
         """Log when the machine's clock was set: no decision rests on it, but the times in the log do."""

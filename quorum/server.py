@@ -46,6 +46,7 @@ from metadata_log.node.recent_warnings import RecentWarnings, recent_warnings
 from metadata_log.node.threads import Slots, Threads, share_the_interpreter
 from quorum.config import ControllerSettings
 from quorum.controller import Controller
+from quorum.decide.sweeps import SweepKind
 from quorum.fetch.service import FetchService
 from quorum.http.app import application
 from quorum.http.door import Door
@@ -57,6 +58,7 @@ from quorum.log.snapshot_fetch import SnapshotFetch
 from quorum.log.snapshot_keeper import SnapshotKeeper
 from quorum.loop_lag import keep_measuring_loop_lag
 from quorum.peers import LinksFollowVoters, Peers, dialled_addresses
+from quorum.periodic import keep_checking_sessions, keep_sweeping
 from quorum.raft.adapter import PySyncObjLog
 from quorum.raft.handshake import Hello, founding_sha256
 from quorum.raft.journal.journal import Journal
@@ -68,7 +70,6 @@ from quorum.raft.log_start import stored_pointer
 from quorum.raft.raft_log import Member
 from quorum.raft.raft_settings import RaftSettings
 from quorum.raft.transport import TcpTransport
-from quorum.session_checks import keep_checking_sessions
 from quorum.status import QuorumStatus
 from snapshots.kept_digest import KeptDigest
 from snapshots.store import SnapshotStore
@@ -379,6 +380,13 @@ class _Node:
             group.create_task(self.repair.run())
             group.create_task(self.repair.scrub())
             group.create_task(keep_checking_sessions(self.controller, session_timeout_ms=session_timeout_ms))
+            elections = self.settings.elections
+            for kind, interval_ms in (
+                (SweepKind.BALANCE, 1_000 * elections.leader_imbalance_check_interval_seconds),
+                (SweepKind.UNCLEAN, elections.unclean_leader_election_interval_ms),
+            ):
+                if interval_ms:
+                    group.create_task(keep_sweeping(self.controller, kind, interval_ms=interval_ms))
             group.create_task(keep_measuring_loop_lag(self.controller.metrics))
             group.create_task(self.committed_log.keep_syncing(self.files.run))
             group.create_task(self._raise_fault())

@@ -250,6 +250,9 @@ class Electorate:
         """By identity of a partition, which the image keeps, and the rules of its topic: the change of one of the
         partitions that are this object. Most partitions of a large cluster are one of few objects."""
 
+        self._elected: dict[tuple[int, Rules, Election], PartitionChangeRecord | None] = {}
+        """The same for elections that somebody asked for."""
+
     def change(
         self, topic_id: TopicId, partition_id: int, partition: PartitionImage
     ) -> PartitionChangeRecord | None:
@@ -265,6 +268,17 @@ class Electorate:
         decided = self._decided[key] = self.change_to(
             target, topic_id, partition_id, partition, rules.election
         )
+        return decided
+
+    def elect(
+        self, topic_id: TopicId, partition_id: int, partition: PartitionImage, election: Election
+    ) -> PartitionChangeRecord | None:
+        """Return the change that an election of this kind means for a partition."""
+        key = id(partition), self.rules(topic_id), election
+        if key in self._elected:
+            decided = self._elected[key]
+            return None if decided is None else PartitionChangeRecord(topic_id, partition_id, *decided[2:])
+        decided = self._elected[key] = self.change_to(AS_IT_IS, topic_id, partition_id, partition, election)
         return decided
 
     def change_to(

@@ -36,7 +36,7 @@ from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
 from quorum.decide.decision import Decision
 from quorum.decide.directories import ReplicasAssigned, assign
-from quorum.decide.elections import AS_IT_IS, Election, Electorate, Target
+from quorum.decide.elections import Election, Electorate, Target
 from quorum.decide.reassignments import PartitionsReassigned, reassign
 
 
@@ -146,7 +146,7 @@ def elect(context: DecideContext, command: ElectLeaders) -> Decision:
                 results.append(Elected(name, partition_id, ElectionNotNeeded.error, partition.leader))
             continue
         election = Election.UNCLEAN if command.unclean else Election.PREFERRED
-        record = electorate.change_to(AS_IT_IS, topic.topic_id, partition_id, partition, election)
+        record = electorate.elect(topic.topic_id, partition_id, partition, election)
         if record is None:
             error = EligibleLeadersNotAvailable if command.unclean else PreferredLeaderNotAvailable
             results.append(Elected(name, partition_id, error.error, partition.leader))

@@ -1,61 +1,89 @@
-"""Pure: elections that nobody asks for: the controller gives leaderships back to first replicas, and leaders to
-leaderless partitions whose topics accept lost messages.
+"""Pure: elections that nobody asks for: the controller gives leaderships back to first replicas, and leaders to leaderless
+partitions whose topics accept lost messages.
 
-Source: Kafka's ReplicationControlManager.
+Source: Kafka's ReplicationControlManager; its auto.leader.rebalance and unclean leader election checks.
 """
 
-from collections.abc import Iterator, Mapping
+import enum
+from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from metadata_log.batch import Cause
 from metadata_log.ids import NO_LEADER, TopicId
 from metadata_log.image.partitions import PartitionImage
+from metadata_log.image.topics import TopicsImage
 from metadata_log.limits import ELECTIONS_PER_SWEEP_MAX
 from metadata_log.records.partitions import PartitionChangeRecord
 from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision
-from quorum.decide.elections import AS_IT_IS, Election, Electorate
+from quorum.decide.elections import Election, Electorate
 
 
-def balance(context: DecideContext) -> Decision:
-    """Decide preferred elections where another than the first replica leads; `more` says that the limit was reached."""
-    electorate, index = Electorate(context), context.image.topics.index
-    changes = (
-        electorate.change_to(AS_IT_IS, topic_id, partition_id, partition, Election.PREFERRED)
-        for topic_id, partition_id, partition in _partitions(context, index.not_preferred)
-        if partition.leader != partition.replicas[0]
-    )
-    return _swept(changes, "LEADERS_BALANCED")
+class SweepKind(enum.Enum):
+    BALANCE = "LEADERS_BALANCED"
+    """Preferred elections where another than the first replica leads."""
+    UNCLEAN = "UNCLEAN_SWEEP"
+    """Unclean elections of leaderless partitions whose topics allow them."""
 
 
-def elect_uncleanly(context: DecideContext) -> Decision:
-    """Decide unclean elections of leaderless partitions whose topics allow them; `more` says that the limit was reached."""
-    electorate, index = Electorate(context), context.image.topics.index
-    changes = (
-        electorate.change_to(AS_IT_IS, topic_id, partition_id, partition, Election.UNCLEAN)
-        for topic_id, partition_id, partition in _partitions(context, index.leaderless)
-        if partition.leader == NO_LEADER and electorate.rules(topic_id).is_unclean
-    )
-    return _swept(changes, "UNCLEAN_SWEEP")
+class Sweep:
+    """One sweep after the other over the partitions that may need an election, in parts.
 
+    A part is bounded by the elections of one batch and by the time of a turn; topics that come to need one after a sweep
+    began are for the next.
+    """
 
-def _partitions(
-    context: DecideContext, topics: Mapping[TopicId, int]
-) -> Iterator[tuple[TopicId, int, PartitionImage]]:
-    by_id = context.image.topics.by_id
-    for topic_id in sorted(topics):
-        for partition_id, partition in enumerate(by_id[topic_id].partitions):
-            yield topic_id, partition_id, partition
+    def __init__(self, kind: SweepKind) -> None:
+        self._kind = kind
+        self._waiting: Iterator[TopicId] | None = None
 
-
-def _swept(changes: Iterator[PartitionChangeRecord | None], code: str) -> Decision:
-    records: list[PartitionChangeRecord] = []
-    for change in changes:
-        if change is not None:
-            records.append(change)
+    def part(self, context: DecideContext) -> Decision:
+        """Return the elections of the next part; with `more` the sweep is not at its end."""
+        image = context.image
+        electorate = Electorate(context)
+        if self._waiting is None:
+            self._waiting = iter(tuple(self._topics(image.topics)))
+        records: list[PartitionChangeRecord] = []
+        for topic_id in self._waiting:
+            topic = image.topics.by_id.get(topic_id)
+            if topic is not None:
+                self._hold(electorate, topic_id, topic.partitions, records)
             if len(records) >= ELECTIONS_PER_SWEEP_MAX:
-                break
-    return Decision(
-        records=records,
-        cause=Cause(code, None, {}) if records else None,
-        more=len(records) >= ELECTIONS_PER_SWEEP_MAX,
-    )
+                self._waiting = chain((topic_id,), self._waiting)
+                return self._decision(records, more=True)
+            if context.is_turn_over():
+                return self._decision(records, more=True)
+        self._waiting = None
+        return self._decision(records, more=False)
+
+    def _topics(self, topics: TopicsImage) -> Iterable[TopicId]:
+        return topics.index.not_preferred if self._kind is SweepKind.BALANCE else topics.index.leaderless
+
+    def _hold(
+        self,
+        electorate: Electorate,
+        topic_id: TopicId,
+        partitions: tuple[PartitionImage, ...],
+        records: list[PartitionChangeRecord],
+    ) -> None:
+        """Add the elections of one topic, as far as there is room."""
+        is_balance = self._kind is SweepKind.BALANCE
+        if not is_balance and not electorate.rules(topic_id).is_unclean:
+            return
+        election = Election.PREFERRED if is_balance else Election.UNCLEAN
+        for partition_id, partition in enumerate(partitions):
+            needs_one = (
+                partition.leader != partition.replicas[0] if is_balance else partition.leader == NO_LEADER
+            )
+            if not needs_one:
+                continue
+            change = electorate.elect(topic_id, partition_id, partition, election)
+            if change is not None:
+                records.append(change)
+                if len(records) >= ELECTIONS_PER_SWEEP_MAX:
+                    return
+
+    def _decision(self, records: list[PartitionChangeRecord], *, more: bool) -> Decision:
+        return Decision(
+            records=records, cause=Cause(self._kind.value, None, {}) if records else None, more=more
+        )

@@ -18,7 +18,7 @@ from quorum.decide.decision import Contact
 from quorum.decide.heartbeat import HeartbeatAnswered
 from quorum.decide.java import in_uuid_order
 from quorum.decide.producer_ids import ProducerIdsAllocated
-from quorum.whatif.operation import Answer, Line, Run, or_default
+from quorum.whatif.operation import Answer, Line, Run, number, or_default, replicas
 
 _FEATURES: Final = (
     FeatureRange(METADATA_VERSION, 7, METADATA_VERSION_LEVEL),
@@ -27,7 +27,7 @@ _FEATURES: Final = (
 
 
 def register(run: Run, line: Line) -> Answer:
-    broker_id, names = line["broker_id"], run.names
+    broker_id, names = number(line["broker_id"]), run.names
     listeners, features = line.get("listeners"), line.get("features")
     command = RegisterBroker(
         cluster_id=or_default(line, "cluster_id", run.cluster.cluster_id),
@@ -60,7 +60,7 @@ def register(run: Run, line: Line) -> Answer:
 
 
 def heartbeat(run: Run, line: Line) -> Answer:
-    cluster, broker_id = run.cluster, BrokerId(line["broker_id"])
+    cluster, broker_id = run.cluster, BrokerId(number(line["broker_id"]))
     broker_epoch = run.broker_epoch(line.get("broker_epoch"), broker_id)
     broker = run.image.brokers.get(broker_id)
     registered_at = -1
@@ -102,13 +102,13 @@ def heartbeat(run: Run, line: Line) -> Answer:
 
 
 def unregister(run: Run, line: Line) -> Answer:
-    run.decide(UnregisterBroker(broker_id=BrokerId(line["broker_id"])))
+    run.decide(UnregisterBroker(broker_id=BrokerId(number(line["broker_id"]))))
     return {}
 
 
 def register_controller(run: Run, line: Line) -> Answer:
     """Show the record that Kafka writes; here a controller's address stands among the voters."""
-    controller_id = line["controller_id"]
+    controller_id = number(line["controller_id"])
     run.write_foreign(
         {
             "type": "REGISTER_CONTROLLER_RECORD",
@@ -126,18 +126,18 @@ def register_controller(run: Run, line: Line) -> Answer:
 
 
 def fence_broker(run: Run, line: Line) -> Answer:
-    return {"response": {"expired": run.cluster.expire(BrokerId(line["broker_id"]))}}
+    return {"response": {"expired": run.cluster.expire(BrokerId(number(line["broker_id"])))}}
 
 
 def advance(run: Run, line: Line) -> Answer:
     alive = or_default(line, "alive", [])
-    heard = sorted(run.image.brokers) if alive == "all" else [BrokerId(each) for each in alive]
-    run.cluster.advance(line["ms"], heard)
+    heard = sorted(run.image.brokers) if alive == "all" else list(replicas(alive))
+    run.cluster.advance(number(line["ms"]), heard)
     return {}
 
 
 def allocate_producer_ids(run: Run, line: Line) -> Answer:
-    broker_id = BrokerId(line["broker_id"])
+    broker_id = BrokerId(number(line["broker_id"]))
     outcome = run.decide(
         AllocateProducerIds(
             broker_id=broker_id, broker_epoch=run.broker_epoch(line.get("broker_epoch"), broker_id)

@@ -29,7 +29,7 @@ from quorum.decide.effective_configs import MIN_IN_SYNC_REPLICAS, UNCLEAN_LEADER
 from quorum.decide.fencing import fence
 from quorum.decide.java import JavaRandom
 from quorum.decide.registry import decide
-from quorum.decide.sweeps import balance, elect_uncleanly
+from quorum.decide.sweeps import Sweep, SweepKind
 from quorum.whatif.kafka_records import count_in_kafka
 from quorum.whatif.sessions import ScriptSessions
 
@@ -84,17 +84,17 @@ class Cluster:
         self.sessions = ScriptSessions(session_timeout_ms=options.session_timeout_ms)
         if image is not None:
             self.sessions.grant(image, 0)
-        self._rng = random.Random(options.placement_seed)
+        self.rng = random.Random(options.placement_seed)
         self._placement_rng = JavaRandom(options.placement_seed)
         self._written: list[Written] = []
         self._timers: list[_Timer] = []
         self._timers_set = 0
         if options.leader_imbalance_check_interval_seconds:
-            self._set_timer(
-                1_000 * options.leader_imbalance_check_interval_seconds, lambda: self._sweep(balance)
-            )
+            period_ms = 1_000 * options.leader_imbalance_check_interval_seconds
+            self._set_timer(period_ms, lambda: self._sweep(SweepKind.BALANCE))
         if options.unclean_leader_election_interval_ms:
-            self._set_timer(options.unclean_leader_election_interval_ms, lambda: self._sweep(elect_uncleanly))
+            period_ms = options.unclean_leader_election_interval_ms
+            self._set_timer(period_ms, lambda: self._sweep(SweepKind.UNCLEAN))
         self._set_timer(options.session_timeout_ms // CHECKS_PER_TIMEOUT, self._check_sessions)
 
     # --- decisions
@@ -102,7 +102,7 @@ class Cluster:
     def decide(self, command: Command) -> Decision:
         """Decide a command and carry out what it leads to, in as many parts as it takes; return the last one's decision."""
         while True:
-            decision = decide(self._context(), command)
+            decision = decide(self.context(), command)
             self.carry_out(decision)
             if not decision.more:
                 return decision
@@ -142,13 +142,14 @@ class Cluster:
         written, self._written = self._written, []
         return written
 
-    def _context(self) -> DecideContext:
+    def context(self) -> DecideContext:
+        """Return what a decision now rests on."""
         options = self.options
         return DecideContext(
             image=self.image,
             sessions=self.sessions,
             now_ms=self.now_ms,
-            rng=self._rng,
+            rng=self.rng,
             cluster_id=self.cluster_id,
             node_id=options.controller_id,
             static_configs={
@@ -210,13 +211,13 @@ class Cluster:
         broker = self.image.brokers.get(broker_id)
         more = broker is not None and broker.broker_epoch == broker_epoch
         while more:
-            decision = fence(self._context(), broker_id=broker_id, broker_epoch=broker_epoch)
+            decision = fence(self.context(), broker_id=broker_id, broker_epoch=broker_epoch)
             self.carry_out(decision)
             more = decision.more
         return True
 
-    def _sweep(self, decide_sweep: Callable[[DecideContext], Decision]) -> bool:
-        decision = decide_sweep(self._context())
+    def _sweep(self, kind: SweepKind) -> bool:
+        decision = Sweep(kind).part(self.context())
         self.carry_out(decision)
         return decision.more
 

@@ -135,8 +135,15 @@ def result(error: str | None, message: str | None = None, **fields: Any) -> dict
     return {"error": error, "code": CODES[error], "message": message, **fields}
 
 
+def number(value: Any) -> int:
+    """Return a value that must be a whole number."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise BadScript(f"not a whole number: {value!r}")
+    return value
+
+
 def replicas(values: Sequence[int]) -> tuple[BrokerId, ...]:
-    return tuple(map(BrokerId, values))
+    return tuple(BrokerId(number(value)) for value in values)
 
 
 def twice(names: Iterable[str]) -> set[str]:

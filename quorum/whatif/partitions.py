@@ -19,7 +19,17 @@ from metadata_log.wire.commands import (
 from quorum.decide.directories import ReplicasAssigned
 from quorum.decide.partitions import LeadersElected, PartitionsAltered
 from quorum.decide.reassignments import PartitionsReassigned, ongoing
-from quorum.whatif.operation import Answer, Line, Run, or_default, ref_text, relative, replicas, result
+from quorum.whatif.operation import (
+    Answer,
+    Line,
+    Run,
+    number,
+    or_default,
+    ref_text,
+    relative,
+    replicas,
+    result,
+)
 
 
 def _partition(run: Run, topic: Line, partition_id: int) -> PartitionImage | None:
@@ -153,7 +163,7 @@ def list_reassignments(run: Run, line: Line) -> Answer:
 
 
 def assign(run: Run, line: Line) -> Answer:
-    broker_id = line["broker_id"]
+    broker_id = number(line["broker_id"])
     wanted = [
         (directory["id"], topic, item["partition_index"] if isinstance(item, Mapping) else item)
         for directory in line["directories"]

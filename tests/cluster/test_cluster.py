@@ -182,22 +182,20 @@ def test_a_killed_broker_is_fenced_its_leaderships_move_and_it_comes_back_with_w
     run(story, LocalCluster(tmp_path / "c", controllers=3, brokers=3, adjust=calm))
 
 
-def partitions(cluster: LocalCluster, *verb: str) -> list[dict[str, Any]]:
-    """Return what `metaquorum partitions VERB` prints."""
+def metaquorum(cluster: LocalCluster, *words: str) -> Any:
+    """Return what `metaquorum WORDS` prints."""
     line = [
         sys.executable,
         "-m",
         "ops.cli",
-        "partitions",
-        *verb,
+        *words,
         "--bootstrap",
         ",".join(cluster.bootstrap),
         "--json",
     ]
     done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-    found: list[dict[str, Any]] = json.loads(done.stdout)
-    return found
+    return json.loads(done.stdout)
 
 
 def test_a_roll_of_all_brokers_leaves_no_partition_leaderless_and_every_isr_whole(tmp_path: Path) -> None:
@@ -210,21 +208,31 @@ def test_a_roll_of_all_brokers_leaves_no_partition_leaderless_and_every_isr_whol
             assert all(partition["leader"] in partition["isr"] for partition in partitions)
             return {len(partition["isr"]) for partition in partitions}
 
+        foreseen = metaquorum(cluster, "whatif", "--lose", f"broker={cluster.brokers[0].id}")
         for member, how in zip(
             cluster.brokers, (signal.SIGKILL, signal.SIGTERM, signal.SIGTERM), strict=True
         ):
             cluster.signal(member.id, how)
             await until(lambda: isr_sizes() == {2}, f"broker {member.id} left all ISRs")
+            if how == signal.SIGKILL:
+                written = metaquorum(cluster, "log", "dump", "--from", str(foreseen["end_offset"]))
+                happened = [
+                    {"type": line["type"], **line["record"]}
+                    for line in written
+                    if (line["cause"] or {}).get("code") == "SESSION_EXPIRED"
+                ]
+                assert happened == foreseen["steps"][0]["records"], "whatif said exactly what was written"
+                assert foreseen["suffering"] == []
             cluster.kill(member.id)
             await cluster.start_one(member.id)
             await until(lambda: isr_sizes() == {3}, f"broker {member.id} is in all ISRs again")
-        moved = partitions(cluster, "list", "--not-preferred")
+        moved = metaquorum(cluster, "partitions", "list", "--not-preferred")
         assert moved, "the broker that was stopped last leads nothing"
-        assert partitions(cluster, "elect", "--all", "--dry-run") == moved
-        elected = partitions(cluster, "elect", "--all")
+        assert metaquorum(cluster, "partitions", "elect", "--all", "--dry-run") == moved
+        elected = metaquorum(cluster, "partitions", "elect", "--all")
         assert [one["error"] for one in elected] == [None] * len(moved)
         assert [one["leader"] for one in elected] == [one["preferred"] for one in moved]
-        assert partitions(cluster, "list", "--not-preferred") == []
+        assert metaquorum(cluster, "partitions", "list", "--not-preferred") == []
         await all_agree(cluster)
 
     run(story, LocalCluster(tmp_path / "c", controllers=3, brokers=3))

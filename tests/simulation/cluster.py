@@ -57,6 +57,7 @@ from metadata_log.image.topics import PartitionKey
 from metadata_log.limits import (
     FETCH_BYTES_DEFAULT,
     FETCH_WINDOW_BYTES,
+    SESSION_CHECK_AGAIN_MS,
     SESSION_CHECKS_PER_TIMEOUT,
 )
 from metadata_log.records.brokers import BrokerEndpoint, BrokerRegistrationChangeRecord
@@ -80,6 +81,7 @@ from quorum.config import ControllerSettings, SnapshotSettings, TimingSettings, 
 from quorum.controller import Controller, Written
 from quorum.decide.brokers import BrokerRegistered
 from quorum.decide.partitions import PartitionsAltered
+from quorum.decide.sweeps import Sweep, SweepKind
 from quorum.fetch.service import FetchService
 from quorum.log.committed_log import CommittedLog
 from quorum.log.completion import covered_offset
@@ -100,6 +102,7 @@ CLUSTER_ID = "S" * 22
 SESSION_TIMEOUT_MS = 3_000
 SNAPSHOT_BYTES = 60_000
 SEGMENT_SYNC_SECONDS = 1.0
+SWEEP_SECONDS = 2.0
 CALL_SECONDS = 0.0005
 LIVENESS_SECONDS = 15.0
 """After the last fault: a sync under way may take 5 s more, then a broker's session must run out (3 s) before another
@@ -334,6 +337,8 @@ class SimulatedController(Controller):
             self.node.spawn(self.keeper.run)
             self.node.spawn(self.keeper.count)
             self.node.spawn(self._check_sessions)
+            for kind in SweepKind:
+                self.node.spawn(partial(self._keep_sweeping, Sweep(kind)))
             self.node.spawn(self._sync_segments)
 
     @property
@@ -358,6 +363,13 @@ class SimulatedController(Controller):
             await self.node.awake()
             again_ms = self.check_sessions()
             await asyncio.sleep((again_ms or SESSION_TIMEOUT_MS / SESSION_CHECKS_PER_TIMEOUT) / 1000)
+
+    async def _keep_sweeping(self, sweep: Sweep) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            await self.node.awake()
+            while self.sweep(sweep):
+                await asyncio.sleep(SESSION_CHECK_AGAIN_MS / 1000)
 
     async def _sync_segments(self) -> None:
         while True:

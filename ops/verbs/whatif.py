@@ -1,0 +1,199 @@
+"""Edge: `whatif`: what the controller would decide, from an empty cluster, a snapshot or the live state; nothing is
+written.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from metadata_log.errors import InvalidRequest
+from metadata_log.ids import BrokerId
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.records.registry import to_json, type_name
+from ops import render
+from ops.arguments import Noun, existing_path
+from ops.client import client_from
+from ops.render import Column
+from ops.talk import fail_usage, say, show
+
+SUFFERS: Final = 10
+"""The exit code where a loss or a restart leaves a partition without a leader or with too few in-sync replicas."""
+SHOWN_MAX: Final = 20
+STEPS: Final = (
+    Column("broker"),
+    Column("what"),
+    Column("records"),
+    Column("leaders_moved", "LEADERS MOVED"),
+    Column("unclean"),
+    Column("leaderless"),
+    Column("under_min_isr", "UNDER MIN ISR"),
+)
+SUFFERING: Final = (
+    Column("broker"),
+    Column("topic"),
+    Column("partition"),
+    Column("leader", show=lambda leader: "none" if leader == -1 else str(leader)),
+    Column("isr"),
+    Column("replicas"),
+    Column("min_isr", "MIN ISR"),
+)
+
+
+def add_parsers(noun: Noun) -> None:
+    whatif = noun.command(
+        run=run_whatif,
+        parent=noun.flags.network,
+        examples=(
+            "whatif --lose broker=11",
+            "whatif --lose rack=a -o json",
+            "whatif --roll",
+            "whatif < script.jsonl",
+            "whatif --live < script.jsonl",
+        ),
+    )
+    what = whatif.add_mutually_exclusive_group()
+    what.add_argument(
+        "--lose",
+        action="append",
+        type=_loss,
+        metavar="broker=ID|rack=NAME",
+        help="these brokers are lost, one after the other; may be repeated",
+    )
+    what.add_argument(
+        "--roll", action="store_true", help="every broker is stopped and started, one after the other"
+    )
+    state = whatif.add_mutually_exclusive_group()
+    state.add_argument(
+        "--from", type=existing_path, dest="path", metavar="SNAPSHOT", help="begin with this state"
+    )
+    state.add_argument(
+        "--live",
+        action="store_true",
+        help="begin with the state of the running cluster: the default for --lose and --roll; a script else begins with "
+        "an empty cluster",
+    )
+
+
+def _loss(text: str) -> tuple[str, str]:
+    kind, equals, name = text.partition("=")
+    if kind not in ("broker", "rack") or not equals or not name or (kind == "broker" and not name.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither broker=ID nor rack=NAME")
+    return kind, name
+
+
+def run_whatif(args: argparse.Namespace) -> int:
+    """Answer a script from stdin line by line, or show what a loss or a roll of brokers does."""
+    if args.lose or args.roll:
+        return _run_losses(args)
+    image = _image(args) if args.live or args.path else None
+    if sys.stdin.isatty():
+        fail_usage(args, "name a loss (--lose, --roll), or send a script of operations on stdin")
+    _answer(sys.stdin, image)
+    return 0
+
+
+def _answer(lines: Iterable[str], image: MetadataImage | None) -> None:
+    from quorum.whatif.script import Script
+
+    script = Script(image)
+    for line in lines:
+        if not line.strip():
+            continue
+        try:
+            operation = json.loads(line)
+        except ValueError:
+            operation = None  # no operation: it is answered as such
+        answer = script.answer(operation if isinstance(operation, dict) else {})
+        sys.stdout.write(json.dumps(answer, separators=(",", ":")) + "\n")
+
+
+def _image(args: argparse.Namespace) -> MetadataImage:
+    from ops.live_state import live_image
+    from snapshots.snapshot_file import read_snapshot
+
+    path: Path | None = args.path
+    return live_image(client_from(args)) if path is None else read_snapshot(path)
+
+
+def _run_losses(args: argparse.Namespace) -> int:
+    from quorum.whatif.cluster import Cluster, Options
+    from quorum.whatif.losses import Step, lose, roll
+
+    image = _image(args)
+    up = [broker_id for broker_id, broker in sorted(image.brokers.items()) if not broker.fenced]
+    cluster = Cluster(Options(), image)
+    steps: list[Step] = []
+    for step in roll(cluster, up) if args.roll else lose(cluster, _lost(image, up, args.lose)):
+        steps.append(step)
+        if step.what == "lost" and not step.records:
+            say(f"broker {step.broker_id} is fenced already: nothing changes")
+    rows = [_row(step) for step in steps]
+    suffering = [row for step in steps for row in _suffering(step)]
+    value = {
+        "end_offset": image.end_offset,
+        "steps": [
+            row | {"records": [{"type": type_name(record), **to_json(record)} for record in step.records]}
+            for row, step in zip(rows, steps, strict=True)
+        ],
+        "suffering": suffering,
+    }
+    show(args, value, table=lambda: _table(rows, suffering))
+    return SUFFERS if suffering else 0
+
+
+def _lost(image: MetadataImage, up: list[BrokerId], losses: list[tuple[str, str]]) -> Iterator[BrokerId]:
+    """Yield the brokers that are lost, each once; those of a rack are the ones that are up."""
+    found: dict[BrokerId, None] = {}
+    for kind, name in losses:
+        if kind == "broker":
+            broker_id = BrokerId(int(name))
+            if broker_id not in image.brokers:
+                raise InvalidRequest(
+                    f"broker {name} is not registered; `metaquorum brokers list` shows who is"
+                )
+            found[broker_id] = None
+            continue
+        in_rack = [broker_id for broker_id in up if image.brokers[broker_id].rack == name]
+        if not in_rack:
+            racks = sorted({image.brokers[broker_id].rack or "none" for broker_id in up})
+            raise InvalidRequest(f"no broker that is up stands in rack {name}; racks: {', '.join(racks)}")
+        found |= dict.fromkeys(in_rack)
+    yield from found
+
+
+def _row(step: Any) -> dict[str, Any]:
+    return {
+        "broker": step.broker_id,
+        "what": step.what,
+        "records": len(step.records),
+        "leaders_moved": step.leaders_moved,
+        "unclean": step.unclean,
+        "leaderless": step.leaderless,
+        "under_min_isr": step.under_min_isr,
+    }
+
+
+def _suffering(step: Any) -> Iterator[dict[str, Any]]:
+    for each in step.suffering:
+        yield {
+            "broker": step.broker_id,
+            "what": step.what,
+            "topic": each.topic,
+            "partition": each.partition_id,
+            "leader": each.leader,
+            "isr": list(each.isr),
+            "replicas": list(each.replicas),
+            "min_isr": each.min_isr,
+        }
+
+
+def _table(rows: list[dict[str, Any]], suffering: list[dict[str, Any]]) -> str:
+    steps = render.table(STEPS, rows, empty="no broker is up")
+    if not suffering:
+        return f"{steps}\n\nevery partition keeps a leader and min.insync.replicas"
+    more = len(suffering) - SHOWN_MAX
+    rest = f"\n... and {more} more: -o json has all of them, and every record" if more > 0 else ""
+    return f"{steps}\n\n{render.table(SUFFERING, suffering[:SHOWN_MAX], empty='')}{rest}"

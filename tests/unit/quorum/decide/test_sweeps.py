@@ -1,0 +1,104 @@
+"""Edge: elections that nobody asks for: which, and in what parts."""
+
+import pytest
+
+from metadata_log.ids import NO_LEADER, BrokerId
+from metadata_log.records.partitions import PartitionChangeRecord
+from quorum.decide import sweeps
+from quorum.decide.sweeps import Sweep, SweepKind
+from tests.support.decisions import World, ids
+
+
+def a_world(topics: int = 3) -> World:
+    world = World()
+    for broker_id in (1, 2, 3):
+        world.run(f"register {broker_id}")
+        world.run(f"heartbeat {broker_id}")
+    for number in range(topics):
+        world.run(f"create t{number} on=1,2,3/2,3,1")
+    return world
+
+
+def swept(world: World, kind: SweepKind) -> list[int]:
+    """Hold a whole sweep; return how many elections each part held."""
+    sweep, parts = Sweep(kind), []
+    while True:
+        decision = sweep.part(world.context())
+        world.carry_out(decision)
+        parts.append(len(decision.records))
+        if not decision.more:
+            return parts
+
+
+def leaders(world: World) -> set[tuple[int, int]]:
+    return {
+        (partition.leader, partition.replicas[0])
+        for topic in world.image.topics.by_id.values()
+        for partition in topic.partitions
+    }
+
+
+def moved_away(world: World) -> None:
+    """Let broker 1 lose its leaderships and come back into every ISR."""
+    world.run("heartbeat 1 fence")
+    world.run("heartbeat 1")
+    for name in world.image.topics.ids:
+        for partition_id in (0, 1):
+            world.run(f"isr {name}-{partition_id} 1,2,3")
+
+
+def test_leaderships_go_back_to_first_replicas() -> None:
+    world = a_world()
+    moved_away(world)
+    assert leaders(world) == {(2, 1), (2, 2)}
+    assert swept(world, SweepKind.BALANCE) == [3]
+    assert leaders(world) == {(1, 1), (2, 2)}
+    assert swept(world, SweepKind.BALANCE) == [0]
+
+
+def test_a_first_replica_that_is_not_in_sync_gets_nothing() -> None:
+    world = a_world()
+    world.run("heartbeat 1 fence")
+    world.run("heartbeat 1")
+    assert swept(world, SweepKind.BALANCE) == [0]
+    assert leaders(world) == {(2, 1), (2, 2)}
+
+
+def test_a_part_has_the_elections_of_one_batch_and_the_time_of_one_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = a_world(topics=6)
+    moved_away(world)
+    monkeypatch.setattr(sweeps, "ELECTIONS_PER_SWEEP_MAX", 2)
+    assert swept(world, SweepKind.BALANCE) == [2, 2, 2, 0]
+    moved_away(world)
+    world.turns_are_short = True
+    assert swept(world, SweepKind.BALANCE)[:3] == [1, 1, 1]
+    assert leaders(world) == {(1, 1), (2, 2)}
+
+
+def test_only_topics_that_accept_losses_are_elected_uncleanly() -> None:
+    world = a_world(topics=2)
+    for name in world.image.topics.ids:
+        change = PartitionChangeRecord(world.image.topics.ids[name], 0, isr=ids("3"), leader=NO_LEADER)
+        world.write([change])
+    world.run("heartbeat 3 fence")
+    assert swept(world, SweepKind.UNCLEAN) == [0]
+    world.run("set topic:t1 unclean.leader.election.enable=true")
+    assert swept(world, SweepKind.UNCLEAN) == [1]
+    led = world.image.topics.named("t1")
+    assert led is not None
+    assert (led.partitions[0].leader, led.partitions[0].isr) == (BrokerId(1), (1,))
+    assert world.image.topics.counts.leaderless == 1
+
+
+def test_a_topic_that_went_meanwhile_is_passed_over() -> None:
+    world = a_world()
+    moved_away(world)
+    world.turns_are_short = True
+    sweep = Sweep(SweepKind.BALANCE)
+    world.carry_out(sweep.part(world.context()))
+    for name in list(world.image.topics.ids):
+        world.run(f"delete {name}")
+    decision = sweep.part(world.context())
+    assert (list(decision.records), decision.cause) == ([], None)
