@@ -192,6 +192,8 @@ ISR_CHANGES_MAX: Final = 1_000
 """Partitions of one AlterPartition: with three members each about 200 KiB, decided and applied in about 10 ms."""
 ELECTIONS_MAX: Final = 1_000
 """Partitions of one ElectLeaders; Kafka's own balancing elects as many in one go."""
+REASSIGNMENTS_MAX: Final = 1_000
+"""Partitions of one AlterPartitionReassignments; a larger plan goes in several requests."""
 NAME_LENGTH_MAX: Final = 249
 """Kafka's longest topic name."""
 

@@ -40,6 +40,7 @@ NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "partitions": ("partitions", "Partitions of all topics, and elections of their leaders."),
     "configs": ("configs", "Settings of topics, brokers and the cluster."),
     "whatif": ("whatif", "What the controller would decide; nothing is written."),
+    "features": ("features", "Levels at which the cluster's features are finalized."),
     "log": ("log", "The metadata log."),
     "snapshot": ("snapshot", "Snapshots: the log, folded."),
     "state": ("state", "Show the whole state, now or as it was."),

@@ -1,4 +1,4 @@
-"""Edge: `brokers list|describe`."""
+"""Edge: `brokers list|describe|unregister`."""
 
 import argparse
 from typing import Any
@@ -44,6 +44,27 @@ def add_parsers(noun: Noun) -> None:
         examples=("brokers describe 11",),
     )
     describe.add_argument("broker_id", type=from_to(0, INT32_MAX), metavar="ID")
+    unregister = noun.verb(
+        "unregister",
+        "Remove a broker that is gone for good; its replicas stay assigned until they are reassigned.",
+        run=run_unregister,
+        parent=noun.flags.network,
+        examples=("brokers unregister 11 --dry-run", "brokers unregister 11"),
+    )
+    unregister.add_argument("broker_id", type=from_to(0, INT32_MAX), metavar="ID")
+    unregister.add_argument("--dry-run", action="store_true", help="show the records, and write nothing")
+
+
+def run_unregister(args: argparse.Namespace) -> int:
+    if args.dry_run:
+        from metadata_log.ids import BrokerId
+        from metadata_log.wire.commands import UnregisterBroker
+        from ops.dry_run import show_what_if
+
+        return show_what_if(args, UnregisterBroker(broker_id=BrokerId(args.broker_id)))
+    gone = client_from(args).write("DELETE", f"/v1/brokers/{args.broker_id}")
+    show(args, gone, table=lambda: f"broker {gone['broker_id']} is no longer registered")
+    return 0
 
 
 def run_list(args: argparse.Namespace) -> int:

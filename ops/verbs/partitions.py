@@ -1,14 +1,15 @@
-"""Edge: `partitions list|elect`."""
+"""Edge: `partitions list|elect|reassign|reassignments`."""
 
 import argparse
+import json
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final
 
-from metadata_log.limits import ELECTIONS_MAX
+from metadata_log.limits import ELECTIONS_MAX, REASSIGNMENTS_MAX
 from metadata_log.wire.shapes import INT32_MAX
 from ops import render
-from ops.arguments import Noun, from_to
+from ops.arguments import Noun, existing_path, from_to
 from ops.client import ClusterClient, client_from
 from ops.render import Column
 from ops.talk import fail_usage, show
@@ -28,6 +29,20 @@ PARTITIONS: Final = (
     Column("preferred"),
     Column("replicas"),
     Column("isr"),
+)
+REASSIGNED: Final = (
+    Column("topic"),
+    Column("partition"),
+    Column("error", "RESULT", lambda error: "accepted" if error is None else str(error)),
+    Column("message", show=lambda message: "" if message is None else str(message)),
+)
+UNDER_WAY: Final = (
+    Column("topic"),
+    Column("partition"),
+    Column("replicas"),
+    Column("isr"),
+    Column("adding_replicas", "ADDING"),
+    Column("removing_replicas", "REMOVING"),
 )
 ELECTED: Final = (
     Column("topic"),
@@ -77,6 +92,55 @@ def add_parsers(noun: Noun) -> None:
     elect.add_argument(
         "--dry-run", action="store_true", help="show which partitions need it, and ask for nothing"
     )
+    _add_reassign(noun)
+
+
+def _add_reassign(noun: Noun) -> None:
+    reassign = noun.verb(
+        "reassign",
+        "Give partitions other replicas; those that go stay until the others are in sync.",
+        run=run_reassign,
+        parent=noun.flags.network,
+        examples=(
+            "partitions reassign --topic orders --partition 3 --replicas 11,12,14",
+            "partitions reassign --plan plan.json --dry-run",
+            "partitions reassign --topic orders --cancel",
+        ),
+    )
+    what = reassign.add_mutually_exclusive_group(required=True)
+    what.add_argument("--topic", metavar="NAME")
+    what.add_argument(
+        "--plan",
+        type=existing_path,
+        metavar="FILE",
+        help='as kafka-reassign-partitions has it: {"partitions": [{"topic", "partition", "replicas"}]}; null cancels',
+    )
+    reassign.add_argument(
+        "--partition", action="append", type=from_to(0, INT32_MAX), metavar="N", help="may be repeated"
+    )
+    how = reassign.add_mutually_exclusive_group()
+    how.add_argument(
+        "--replicas", type=_broker_ids, metavar="ID,ID,...", help="the first one is preferred as leader"
+    )
+    how.add_argument("--cancel", action="store_true", help="without --partition: all that are under way")
+    reassign.add_argument(
+        "--keep-replication-factor", action="store_true", help="refuse another number of replicas"
+    )
+    reassign.add_argument("--dry-run", action="store_true", help="show the records, and write nothing")
+    noun.verb(
+        "reassignments",
+        "List the reassignments under way.",
+        run=run_reassignments,
+        parent=noun.flags.network,
+        examples=("partitions reassignments",),
+    )
+
+
+def _broker_ids(text: str) -> list[int]:
+    words = text.split(",")
+    if not all(word.isascii() and word.isdigit() for word in words):
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of broker ids, such as 11,12,13")
+    return [int(word) for word in words]
 
 
 def run_list(args: argparse.Namespace) -> int:
@@ -117,6 +181,69 @@ def run_elect(args: argparse.Namespace) -> int:
         elected += client.write("POST", "/v1/partitions/elect", body)["partitions"]
     show(args, elected, table=lambda: render.table(ELECTED, elected, empty="no partition needs it"))
     return 0 if all(one["error"] in (None, "ELECTION_NOT_NEEDED") for one in elected) else REFUSED
+
+
+def run_reassign(args: argparse.Namespace) -> int:
+    """Ask for reassignments in requests of REASSIGNMENTS_MAX; REFUSED if one of them was refused."""
+    client = client_from(args)
+    wanted = _planned(args) if args.plan is not None else _named(args, client)
+    may_change = not args.keep_replication_factor
+    if args.dry_run:
+        from metadata_log.ids import BrokerId
+        from metadata_log.wire.commands import AlterPartitionReassignments, Reassignment
+        from ops.dry_run import show_what_if
+
+        return show_what_if(
+            args,
+            AlterPartitionReassignments(
+                reassignments=tuple(
+                    Reassignment(
+                        one["topic"],
+                        one["partition"],
+                        None if one["replicas"] is None else tuple(map(BrokerId, one["replicas"])),
+                    )
+                    for one in wanted
+                ),
+                allow_replication_factor_change=may_change,
+            ),
+        )
+    results: list[dict[str, Any]] = []
+    waiting = iter(wanted)
+    while some := list(islice(waiting, REASSIGNMENTS_MAX)):
+        body = {"partitions": some, "allow_replication_factor_change": may_change}
+        results += client.write("POST", "/v1/partitions/reassign", body)["partitions"]
+    show(args, results, table=lambda: render.table(REASSIGNED, results, empty="no reassignment is under way"))
+    return 0 if all(one["error"] is None for one in results) else REFUSED
+
+
+def _planned(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Return the partitions of a plan file."""
+    try:
+        plan = json.loads(args.plan.read_text(encoding="utf-8"))["partitions"]
+        return [
+            {"topic": one["topic"], "partition": one["partition"], "replicas": one["replicas"]}
+            for one in plan
+        ]
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        fail_usage(args, f"{args.plan} is no plan ({error!r}); partitions have topic, partition and replicas")
+
+
+def _named(args: argparse.Namespace, client: ClusterClient) -> list[dict[str, Any]]:
+    """Return the partitions that the flags name."""
+    if args.cancel and args.partition is None:
+        under_way = client.read("/v1/partitions/reassignments")["items"]
+        numbers = [one["partition"] for one in under_way if one["topic"] == args.topic]
+    elif args.partition is None or (args.replicas is None and not args.cancel):
+        fail_usage(args, "--partition with --replicas or --cancel is needed")
+    else:
+        numbers = args.partition
+    return [{"topic": args.topic, "partition": number, "replicas": args.replicas} for number in numbers]
+
+
+def run_reassignments(args: argparse.Namespace) -> int:
+    items = client_from(args).read("/v1/partitions/reassignments")["items"]
+    show(args, items, table=lambda: render.table(UNDER_WAY, items, empty="no reassignment is under way"))
+    return 0
 
 
 def _partitions(client: ClusterClient, topic: str | None) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Edge: `topics create|list|describe|delete`."""
+"""Edge: `topics create|list|describe|delete|add-partitions`."""
 
 import argparse
 import json
@@ -19,6 +19,8 @@ TOPICS = (
     Column("partition_count", "PARTITIONS"),
     Column("replication_factor"),
 )
+REFUSED = 3
+"""The exit code where the topic was refused, as for a request that is."""
 PARTITIONS = (
     Column("partition"),
     Column("leader", show=lambda leader: "none" if leader == -1 else str(leader)),
@@ -65,6 +67,39 @@ def add_parsers(noun: Noun) -> None:
             examples=(f"topics {name} orders",),
         )
         verb.add_argument("name", metavar="NAME")
+    grow = noun.verb(
+        "add-partitions",
+        "Give a topic more partitions.",
+        run=run_add_partitions,
+        parent=noun.flags.network,
+        examples=("topics add-partitions orders --to 12", "topics add-partitions orders --to 12 --dry-run"),
+    )
+    grow.add_argument("name", metavar="NAME")
+    grow.add_argument(
+        "--to", type=from_to(1, INT32_MAX), required=True, metavar="N", help="the number it shall have"
+    )
+    grow.add_argument(
+        "--assignment", metavar="JSON", help="replicas of each new partition: [[11,12],[12,13]]"
+    )
+    grow.add_argument("--dry-run", action="store_true", help="show the records, and write nothing")
+
+
+def run_add_partitions(args: argparse.Namespace) -> int:
+    assignment = None if args.assignment is None else _assignment(args)
+    if args.dry_run:
+        from metadata_log.ids import BrokerId
+        from metadata_log.wire.commands import CreatePartitions, MorePartitions
+        from ops.dry_run import show_what_if
+
+        rows = None if assignment is None else tuple(tuple(map(BrokerId, row)) for row in assignment)
+        grown = (MorePartitions(args.name, args.to, rows),)
+        return show_what_if(args, CreatePartitions(topics=grown, validate_only=False))
+    body = {"topics": [{"name": args.name, "partitions": args.to, "assignment": assignment}]}
+    (result,) = client_from(args).write("POST", "/v1/topics/partitions", body)["topics"]
+    show(
+        args, result, table=lambda: render.fields((key, render.plain(value)) for key, value in result.items())
+    )
+    return 0 if result["error"] is None else REFUSED
 
 
 def run_create(args: argparse.Namespace) -> int:

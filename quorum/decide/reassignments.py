@@ -149,7 +149,9 @@ def ongoing(
     if wanted is None:
         wanted = (
             (name, partition_id)
-            for name, topic_id in topics.ids.items()
+            for name, topic_id in (
+                (topics.by_id[topic_id].name, topic_id) for topic_id in topics.index.reassigning
+            )
             for partition_id in range(len(topics.by_id[topic_id].partitions))
         )
     found = []

@@ -1,16 +1,30 @@
-"""Edge: partitions over HTTP: brokers report the ISRs of those they lead, operators ask for elections."""
+"""Edge: partitions over HTTP: brokers report ISRs and directories, operators ask for elections and reassignments."""
 
 from typing import Annotated, Any, Final, Literal
 
 from aiohttp import web
 from msgspec import Meta
 
-from metadata_log.limits import ELECTIONS_MAX
-from metadata_log.wire.commands import AlterPartition, ElectLeaders
-from metadata_log.wire.shapes import Natural32, Shape, check_text, read_shape
+from metadata_log.ids import BrokerId, TopicId
+from metadata_log.limits import ELECTIONS_MAX, ISR_CHANGES_MAX, LIST_ITEMS_MAX, REASSIGNMENTS_MAX
+from metadata_log.wire.commands import (
+    AlterPartition,
+    AlterPartitionReassignments,
+    AssignReplicasToDirs,
+    ElectLeaders,
+    Reassignment,
+    ReplicaDirectory,
+)
+from metadata_log.wire.shapes import INT32_MAX, Natural, Natural32, RawUuid, Shape, check_text, read_shape
+from quorum.decide.directories import ReplicasAssigned
 from quorum.decide.partitions import LeadersElected, PartitionsAltered
+from quorum.decide.reassignments import PartitionsReassigned, ongoing
 from quorum.http.bodies import read_body, read_broker_body
 from quorum.http.door import Door, Write
+
+Replicas = Annotated[
+    tuple[Annotated[BrokerId, Meta(ge=0, le=INT32_MAX)], ...], Meta(max_length=LIST_ITEMS_MAX)
+]
 
 
 class NamedPartition(Shape, frozen=True):
@@ -45,6 +59,87 @@ def _elections(body: Any) -> ElectLeaders:
     )
 
 
+class WantedReplicas(Shape, frozen=True):
+    """The replicas that a partition shall have; null cancels the reassignment under way."""
+
+    topic: str
+    partition: Natural32
+    replicas: Replicas | None
+
+
+class WantedReassignments(Shape, frozen=True):
+    partitions: Annotated[tuple[WantedReplicas, ...], Meta(min_length=1, max_length=REASSIGNMENTS_MAX)]
+    allow_replication_factor_change: bool = True
+
+
+async def reassign(door: Door, request: web.Request) -> web.Response:
+    return await door.write(request, _reassignments(await read_body(request, door.bodies)), _reassigned)
+
+
+def _reassignments(body: Any) -> AlterPartitionReassignments:
+    wanted = read_shape(body, WantedReassignments, "reassignments")
+    for one in wanted.partitions:
+        check_text("reassignments.topic", one.topic)
+    return AlterPartitionReassignments(
+        reassignments=tuple(
+            Reassignment(one.topic, one.partition, one.replicas) for one in wanted.partitions
+        ),
+        allow_replication_factor_change=wanted.allow_replication_factor_change,
+    )
+
+
+def _reassigned(outcome: PartitionsReassigned) -> dict[str, Any]:
+    return {
+        "partitions": [
+            {"topic": one.topic, "partition": one.partition_id, "error": one.error, "message": one.message}
+            for one in outcome.results
+        ]
+    }
+
+
+async def list_reassignments(door: Door, request: web.Request) -> web.Response:
+    return await door.read_items(
+        request,
+        lambda image: [
+            {
+                "topic": one.topic,
+                "partition": one.partition_id,
+                "replicas": list(one.replicas),
+                "isr": list(image.topics.by_id[image.topics.ids[one.topic]].partitions[one.partition_id].isr),
+                "adding_replicas": list(one.adding_replicas),
+                "removing_replicas": list(one.removing_replicas),
+            }
+            for one in ongoing(image.topics)
+        ],
+    )
+
+
+class PlacedReplica(Shape, frozen=True):
+    directory: RawUuid
+    topic_id: Annotated[TopicId, Meta(min_length=16, max_length=16)]
+    partition_id: Natural32
+
+
+class PlacedReplicas(Shape, frozen=True):
+    broker_id: Annotated[BrokerId, Meta(ge=0, le=INT32_MAX)]
+    broker_epoch: Natural
+    replicas: Annotated[tuple[PlacedReplica, ...], Meta(max_length=ISR_CHANGES_MAX)]
+
+
+async def assign_directories(door: Door, request: web.Request) -> web.Response:
+    placed = read_shape(await read_broker_body(request, door.bodies), PlacedReplicas, "directories")
+    command = AssignReplicasToDirs(
+        broker_id=placed.broker_id,
+        broker_epoch=placed.broker_epoch,
+        replicas=tuple(
+            ReplicaDirectory(one.directory, one.topic_id, one.partition_id) for one in placed.replicas
+        ),
+    )
+    written = await door.controller.submit(command, actor=f"Broker:{command.broker_id}", request_id=None)
+    assert isinstance(written.outcome, ReplicasAssigned)
+    return door.ok(request, {"replicas": [one._asdict() for one in written.outcome.results]})
+
+
 def _elected(outcome: LeadersElected) -> dict[str, Any]:
     return {
         "partitions": [
@@ -54,8 +149,14 @@ def _elected(outcome: LeadersElected) -> dict[str, Any]:
     }
 
 
-WRITES: Final = {"ElectLeaders": Write(_elections, _elected)}
+WRITES: Final = {
+    "ElectLeaders": Write(_elections, _elected),
+    "AlterPartitionReassignments": Write(_reassignments, _reassigned),
+}
 ROUTES: Final = (
     ("POST", "/v1/partitions/alter", alter_partitions),
+    ("POST", "/v1/partitions/directories", assign_directories),
     ("POST", "/v1/partitions/elect", elect_leaders),
+    ("POST", "/v1/partitions/reassign", reassign),
+    ("GET", "/v1/partitions/reassignments", list_reassignments),
 )

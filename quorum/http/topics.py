@@ -12,9 +12,9 @@ from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topics import TopicImage
 from metadata_log.image.topics import list_topics as rows_of
 from metadata_log.image.views import describe_topic, topic_json
-from metadata_log.wire.commands import CreateTopic, DeleteTopic
+from metadata_log.wire.commands import CreatePartitions, CreateTopic, DeleteTopic, MorePartitions
 from metadata_log.wire.shapes import INT32_MAX, Int32, Shape, TextMap, check_text_map, read_shape
-from quorum.decide.topics import TopicCreated, TopicDeleted
+from quorum.decide.topics import TopicCreated, TopicDeleted, TopicsChanged
 from quorum.http.bodies import read_body, read_raw
 from quorum.http.door import Door, Write, items_of
 
@@ -74,6 +74,47 @@ async def create_topic(door: Door, request: web.Request) -> web.Response:
     return await door.write(request, command, _created, status=_created_status(command))
 
 
+class GrownTopic(Shape, frozen=True):
+    """A topic that gets more partitions; `partitions` is the number it shall have."""
+
+    name: str
+    partitions: Int32
+    assignment: Assignment | None = None
+
+
+class GrownTopics(Shape, frozen=True):
+    topics: Annotated[tuple[GrownTopic, ...], Meta(min_length=1, max_length=limits.LIST_ITEMS_MAX)]
+    validate_only: bool = False
+
+
+async def create_partitions(door: Door, request: web.Request) -> web.Response:
+    return await door.write(request, _grown_topics(await read_body(request, door.bodies)), _changed)
+
+
+def _grown_topics(body: Any) -> CreatePartitions:
+    wanted = read_shape(body, GrownTopics, "topics")
+    return CreatePartitions(
+        topics=tuple(MorePartitions(one.name, one.partitions, one.assignment) for one in wanted.topics),
+        validate_only=wanted.validate_only,
+    )
+
+
+def _changed(outcome: TopicsChanged) -> dict[str, Any]:
+    return {
+        "topics": [
+            {
+                "name": one.name,
+                "error": one.error,
+                "message": one.message,
+                "topic_id": None if one.topic_id is None else uuid_text(one.topic_id),
+                "partitions": one.partitions,
+                "replication_factor": one.replication_factor,
+            }
+            for one in outcome.results
+        ]
+    }
+
+
 async def delete_topic(door: Door, request: web.Request) -> web.Response:
     await read_raw(request)
     return await door.write(request, DeleteTopic(name=request.match_info["name"]), _deleted)
@@ -107,10 +148,12 @@ def _deleted(outcome: TopicDeleted) -> dict[str, Any]:
 WRITES: Final = {
     "CreateTopics": Write(_new_topic, _created, _created_status),
     "DeleteTopics": Write(_named_topic, _deleted),
+    "CreatePartitions": Write(_grown_topics, _changed),
 }
 ROUTES: Final = (
     ("GET", "/v1/topics", list_topics),
     ("POST", "/v1/topics", create_topic),
+    ("POST", "/v1/topics/partitions", create_partitions),
     ("GET", "/v1/topics/{name}", show_topic),
     ("DELETE", "/v1/topics/{name}", delete_topic),
 )

@@ -30,7 +30,14 @@ VERBS = {
         *("quorum add-voter", "quorum remove-voter", "quorum replace-voter"),
     ),
     *("brokers list", "brokers describe", "topics create", "topics list", "topics describe", "topics delete"),
-    *("partitions list", "partitions elect"),
+    *(
+        "brokers unregister",
+        "topics add-partitions",
+        "features list",
+        "features upgrade",
+        "features downgrade",
+    ),
+    *("partitions list", "partitions elect", "partitions reassign", "partitions reassignments", "whatif"),
     *("configs get", "configs set", "configs unset", "log dump", "log verify", "log export"),
     *("snapshot list", "snapshot take", "snapshot verify", "state", "replay digest", "replay report"),
     *("bench blackhole", "bench handover", "bench steady"),
@@ -73,7 +80,7 @@ def test_every_verb_has_its_function_and_examples(monkeypatch: pytest.MonkeyPatc
         listed = (parser.description or "").partition("examples:\n")[2].splitlines()
         assert listed, path
         for example in listed:
-            words = example.split("#")[0].split(">")[0].replace("'", "").split()
+            words = example.split("#")[0].split(">")[0].split("<")[0].replace("'", "").split()
             assert words[0] == "metaquorum"
             assert cli.make_parser().parse_args(cli.joined(words[1:])).run == parser.get_default("run"), (
                 example

@@ -1,0 +1,70 @@
+"""Edge: finalized features over HTTP: list, and finalize at other levels."""
+
+from typing import Annotated, Any, Final, Literal
+
+from aiohttp import web
+from msgspec import Meta
+
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.limits import LIST_ITEMS_MAX
+from metadata_log.wire.commands import FeatureUpdate, UpdateFeatures, UpgradeType
+from metadata_log.wire.shapes import Natural32, Shape, check_text, read_shape
+from quorum.decide.features import SUPPORTED, FeaturesUpdated
+from quorum.http.bodies import read_body
+from quorum.http.door import Door, Write
+
+
+class WantedLevel(Shape, frozen=True):
+    feature: str
+    level: Natural32
+    upgrade_type: Literal["upgrade", "safe_downgrade", "unsafe_downgrade"] = "upgrade"
+
+
+class WantedLevels(Shape, frozen=True):
+    updates: Annotated[tuple[WantedLevel, ...], Meta(min_length=1, max_length=LIST_ITEMS_MAX)]
+    validate_only: bool = False
+
+
+async def list_features(door: Door, request: web.Request) -> web.Response:
+    return await door.read_items(request, _described)
+
+
+def _described(image: MetadataImage) -> list[dict[str, Any]]:
+    """Return the finalized features, and those that this release can finalize, by name."""
+    return [
+        {
+            "feature": name,
+            "level": image.features.get(name, 0),
+            "supported_min": SUPPORTED.get(name, (None, None))[0],
+            "supported_max": SUPPORTED.get(name, (None, None))[1],
+        }
+        for name in sorted({*image.features, *SUPPORTED})
+    ]
+
+
+async def update_features(door: Door, request: web.Request) -> web.Response:
+    return await door.write(request, _update(await read_body(request, door.bodies)), _updated)
+
+
+def _update(body: Any) -> UpdateFeatures:
+    wanted = read_shape(body, WantedLevels, "features")
+    for one in wanted.updates:
+        check_text("features.feature", one.feature)
+    return UpdateFeatures(
+        updates=tuple(
+            FeatureUpdate(one.feature, one.level, UpgradeType[one.upgrade_type.upper()])
+            for one in wanted.updates
+        ),
+        validate_only=wanted.validate_only,
+    )
+
+
+def _updated(outcome: FeaturesUpdated) -> dict[str, Any]:
+    return {"features": [{"feature": name, "level": level} for name, level in outcome.levels]}
+
+
+WRITES: Final = {"UpdateFeatures": Write(_update, _updated)}
+ROUTES: Final = (
+    ("GET", "/v1/features", list_features),
+    ("POST", "/v1/features", update_features),
+)

@@ -1,0 +1,30 @@
+"""Edge: producer ids over HTTP: a broker gets a block of them."""
+
+from typing import Annotated, Final
+
+from aiohttp import web
+from msgspec import Meta
+
+from metadata_log.ids import BrokerId
+from metadata_log.wire.commands import AllocateProducerIds
+from metadata_log.wire.shapes import INT32_MAX, Natural, Shape, read_shape
+from quorum.decide.producer_ids import ProducerIdsAllocated
+from quorum.http.bodies import read_broker_body
+from quorum.http.door import Door
+
+
+class WantedBlock(Shape, frozen=True):
+    broker_id: Annotated[BrokerId, Meta(ge=0, le=INT32_MAX)]
+    broker_epoch: Natural
+
+
+async def allocate(door: Door, request: web.Request) -> web.Response:
+    wanted = read_shape(await read_broker_body(request, door.bodies), WantedBlock, "producer_ids")
+    command = AllocateProducerIds(broker_id=wanted.broker_id, broker_epoch=wanted.broker_epoch)
+    # Without a request id: a block that nobody heard of is lost, and nothing but numbers with it.
+    written = await door.controller.submit(command, actor=f"Broker:{command.broker_id}", request_id=None)
+    assert isinstance(written.outcome, ProducerIdsAllocated)
+    return door.ok(request, {"first": written.outcome.first, "length": written.outcome.length})
+
+
+ROUTES: Final = (("POST", "/v1/producer-ids", allocate),)
