@@ -34,7 +34,7 @@ class BrokerImage(RegisterBrokerRecord):
         return self._replace(
             fenced=self.fenced if record.fenced is None else record.fenced,
             in_controlled_shutdown=self.in_controlled_shutdown or bool(record.in_controlled_shutdown),
-            log_dirs=record.log_dirs or self.log_dirs,
+            log_dirs=self.log_dirs if record.log_dirs is None else record.log_dirs,
             cordoned_log_dirs=(
                 self.cordoned_log_dirs if record.cordoned_log_dirs is None else record.cordoned_log_dirs
             ),

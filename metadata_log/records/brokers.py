@@ -57,8 +57,8 @@ class UnregisterBrokerRecord(NamedTuple):
 class BrokerRegistrationChangeRecord(NamedTuple):
     """A registered broker was fenced, unfenced, began its controlled shutdown, or lost or cordoned directories.
 
-    `None` means unchanged. `in_controlled_shutdown` is only ever set (a new registration resets it), empty
-    `log_dirs` change nothing: the last directory stays listed. Source: KIP-841; KIP-858.
+    `None` means unchanged. `in_controlled_shutdown` is only ever set (a new registration resets it), `log_dirs` is
+    never empty: a change of nothing says that the last directory failed, which stays listed. Source: KIP-841; KIP-858.
     """
 
     broker_id: BrokerId

@@ -226,7 +226,7 @@ def _directory_records(
     """Decide what failed and cordoned directories mean; `before` are the heartbeat's records so far.
 
     A broker leaves the ISRs of the partitions in a failed directory, and its registration lists the rest. The last one
-    stays listed, whatever the record says: a broker without any directory ends by itself.
+    stays listed, and the record changes nothing, as Kafka's: a broker without any directory ends by itself.
     """
     failed = tuple(log_dir for log_dir in broker.log_dirs if log_dir in request.offline_log_dirs)
     cordoned = request.cordoned_log_dirs
@@ -251,7 +251,7 @@ def _directory_records(
         if more:
             return Decision(records=records, cause=cause, session_changes=session_changes, more=True)
         remaining = in_uuid_order(log_dir for log_dir in broker.log_dirs if log_dir not in failed)
-        records.append(BrokerRegistrationChangeRecord(broker_id, broker_epoch, log_dirs=remaining))
+        records.append(BrokerRegistrationChangeRecord(broker_id, broker_epoch, log_dirs=remaining or None))
     if cordoned is not None and is_cordoned_anew:
         records.append(BrokerRegistrationChangeRecord(broker_id, broker_epoch, cordoned_log_dirs=cordoned))
         cause = cause or Cause(

@@ -428,3 +428,4 @@ def _settle(answered: "asyncio.Future[bytes]", outcome: bytes | MetadataError) -
         answered.set_result(outcome)
     else:
         answered.set_exception(outcome)
+        answered.exception()  # seen: who waits may be called off in the same moment, and asyncio would log it

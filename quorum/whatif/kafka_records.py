@@ -108,10 +108,11 @@ def _registration_change(record: BrokerRegistrationChangeRecord, word: Word) -> 
     if record.in_controlled_shutdown:
         version, shown["in_controlled_shutdown"] = 1, 1
     if record.log_dirs is not None:
-        version = 2
-        shown |= {"log_dirs": [word(log_dir) for log_dir in record.log_dirs]} if record.log_dirs else {}
+        version, shown["log_dirs"] = 2, [word(log_dir) for log_dir in record.log_dirs]
     if record.cordoned_log_dirs is not None:
         version, shown["cordoned_log_dirs"] = 3, [word(log_dir) for log_dir in record.cordoned_log_dirs]
+    if not any(value is not None for value in record[2:]):
+        version = 2  # of a last directory that failed, which Kafka writes as an empty list
     return {"type": "BROKER_REGISTRATION_CHANGE_RECORD", "version": version, **shown}
 
 

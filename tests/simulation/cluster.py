@@ -62,18 +62,31 @@ from metadata_log.limits import (
 )
 from metadata_log.records.brokers import BrokerEndpoint, BrokerRegistrationChangeRecord
 from metadata_log.records.configs import BROKER, TOPIC
+from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from metadata_log.records.topics import TopicRecord
 from metadata_log.wire.commands import (
     AddVoter,
     AlterConfigs,
     AlteredPartition,
     AlterPartition,
+    AlterPartitionReassignments,
     Command,
+    ConfigChange,
+    ConfigOperation,
+    CreatePartitions,
     CreateTopic,
     DeleteTopic,
+    ElectLeaders,
+    FeatureUpdate,
+    IncrementalAlterConfigs,
+    MorePartitions,
+    Reassignment,
     Registered,
     RemoveVoter,
     ReportedIsr,
+    ResourceChange,
+    UpdateFeatures,
+    UpgradeType,
 )
 from metadata_log.wire.fetch import FetchKind, FetchRequest, SnapshotOffer, decode_fetch_body
 from quorum.applied_listener import AppliedListener
@@ -382,6 +395,7 @@ class SimulatedController(Controller):
         for waiter in self._waiters:
             if not waiter.future.done():
                 waiter.future.set_exception(reset)
+                waiter.future.exception()  # whoever waits may be called off in the same moment
         for poll in self.fetches.under_way:
             poll.finish(reset)  # type: ignore[arg-type]  # not from the controller: its process is gone
 
@@ -960,6 +974,11 @@ class ClusterWorld(World):
             self.violated(f"one_id_same_bytes: {self.library.differing}")
 
     async def _change_topics(self) -> None:
+        if self.seed % 2:
+            # From the beginning and for good: if it changed, or min.insync.replicas did, while a partition has no leader,
+            # its last known leader would be forgotten, as in Kafka, and only an unclean election would help.
+            elr = FeatureUpdate(ELIGIBLE_LEADER_REPLICAS_VERSION, 1, UpgradeType.UPGRADE)
+            await self._try(UpdateFeatures(updates=(elr,), validate_only=False))
         for number in range(100_000):
             await asyncio.sleep(self.rng.expovariate(0.5))
             if self.is_quiet or self.violations:
@@ -973,8 +992,33 @@ class ClusterWorld(World):
                 validate_only=False,
             )
             await self._try(command)
+            await self._administrate(f"t{max(number - self.rng.randrange(TOPICS_KEPT), 0)}")
             if number >= TOPICS_KEPT:
                 await self._try(DeleteTopic(name=f"t{number - TOPICS_KEPT}"))
+
+    async def _administrate(self, name: str) -> None:
+        """Let an operator ask for something of a topic, or of all partitions."""
+        rng, brokers = self.rng, [broker.broker_id for broker in self.brokers]
+        if not brokers:
+            return
+        some = tuple(rng.sample(brokers, rng.randint(1, min(3, len(brokers)))))
+        commands: list[Command] = [
+            AlterPartitionReassignments(
+                reassignments=tuple(Reassignment(name, each, some) for each in range(rng.randint(1, 3))),
+                allow_replication_factor_change=True,
+            ),
+            AlterPartitionReassignments(
+                reassignments=(Reassignment(name, 0, None), Reassignment(name, 1, None)),
+                allow_replication_factor_change=True,
+            ),
+            CreatePartitions(topics=(MorePartitions(name, 4),), validate_only=False),
+            ElectLeaders(unclean=False, partitions=None),
+        ]
+        if not self.seed % 2:
+            min_isr = ConfigChange("min.insync.replicas", ConfigOperation.SET, str(rng.randint(1, 2)))
+            changed = (ResourceChange(TOPIC, name, (min_isr,)),)
+            commands.append(IncrementalAlterConfigs(resources=changed, validate_only=False))
+        await self._try(rng.choice(commands))
 
     async def _try(self, command: Command) -> None:
         node = self.clients[0]._node

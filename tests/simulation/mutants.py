@@ -38,6 +38,8 @@ _CONNECTION_TESTS: Final = "tests/unit/quorum/http/test_poll_connection.py"
 _FETCH_TESTS: Final = "tests/unit/quorum/fetch/test_service.py"
 _ISR_TESTS: Final = "tests/unit/quorum/decide/test_partitions.py"
 _KAFKA_TESTS: Final = "tests/unit/quorum/whatif/test_kafka_scripts.py"
+_KAFKA_CASE: Final = f"{_KAFKA_TESTS}::test_a_case_is_answered_as_kafka_answers_it"
+_SWEEP_TESTS: Final = "tests/unit/quorum/decide/test_sweeps.py"
 _HOST_TESTS: Final = "tests/unit/broker_agent/test_dataless_host.py"
 _SERVER_TESTS: Final = "tests/unit/quorum/test_server.py"
 
@@ -272,6 +274,24 @@ def _eligible_between_parts(original: Any) -> Any:
 def _elects_uncleanly(original: Any) -> Any:
     unclean = importlib.import_module("quorum.decide.elections").Election.UNCLEAN
     return lambda electorate, target, *partition: original(electorate, target, *partition[:3], unclean)
+
+
+def _completes_at_once(_original: Any) -> Any:
+    return lambda replicas, isr, _adding, removing: (
+        tuple(each for each in replicas if each not in removing),
+        tuple(each for each in isr if each not in removing),
+        (),
+        (),
+    )
+
+
+def _leaves_cleanly(original: Any) -> Any:
+    decision = importlib.import_module("quorum.decide.decision")
+    return lambda *args: replace(original(*args), kind=decision.WalkKind.LEAVES)
+
+
+def _in_one_turn(original: Any) -> Any:
+    return lambda sweep, context: original(sweep, replace(context, is_turn_over=lambda: False))
 
 
 def _recovers_never(original: Any) -> Any:
@@ -1065,6 +1085,139 @@ MUTANTS: Final = (
         "quorum.decide.elections:Electorate.change_to",
         _elects_uncleanly,
         Directed(f"{_ISR_TESTS}::test_a_preferred_election_is_never_unclean"),
+    ),
+    *(
+        Mutant(name, breaks, f"quorum.decide.{target}", replacement, Directed(f"{_KAFKA_CASE}[{case}]"))
+        for name, breaks, target, replacement, case in (
+            (
+                "nobody-eligible",
+                "who leaves an ISR below min.insync.replicas is not eligible to lead",
+                "elections:_eligible",
+                _always(()),
+                "B38-elr",
+            ),
+            (
+                "last-leader-forgotten",
+                "the last leader of a partition without any eligible replica is forgotten",
+                "elections:_last_known",
+                _always(None),
+                "B39-last-known-leader",
+            ),
+            (
+                "reassigns-for-ever",
+                "a reassignment is never complete",
+                "elections:_completed",
+                lambda _original: lambda *lists: lists,
+                "B45-completion",
+            ),
+            (
+                "reassigns-at-once",
+                "a reassignment is complete before the new replicas are in sync",
+                "elections:_completed",
+                _completes_at_once,
+                "B45-completion",
+            ),
+            (
+                "reverts-nothing",
+                "a cancelled reassignment leaves the replicas as they are",
+                "reassignments:_reverted",
+                lambda _original: (
+                    lambda partition: importlib.import_module("quorum.decide.elections").AS_IT_IS
+                ),
+                "B47-revert",
+            ),
+            (
+                "crash-is-clean",
+                "a broker that crashed stays eligible to lead what it may have lost",
+                "brokers:_walk_out",
+                _leaves_cleanly,
+                "B38-unclean-shutdown",
+            ),
+            (
+                "eligible-for-good",
+                "who was eligible under another min.insync.replicas still is",
+                "configs:clear_eligible",
+                lambda _original: lambda *_: iter(()),
+                "B40-elr-configs",
+            ),
+            (
+                "min-isr-of-one-broker",
+                "with eligible leader replicas, min.insync.replicas of a single broker can be set",
+                "configs:_has_eligible",
+                _always(False),
+                "B40-elr-configs",
+            ),
+            (
+                "directories-forgotten",
+                "new replicas have no directories",
+                "elections:_directories",
+                _always(None),
+                "B44-reassign-arithmetic",
+            ),
+            (
+                "ids-given-twice",
+                "the next block of producer ids is the same",
+                "producer_ids:BLOCK_SIZE",
+                lambda _original: 0,
+                "B88-producer-ids",
+            ),
+            (
+                "reassigns-to-anybody",
+                "a reassignment names brokers that are not registered, or one twice",
+                "reassignments:check_replicas",
+                _always(None),
+                "B49-manual-assignment-errors",
+            ),
+            (
+                "factor-changes",
+                "a reassignment changes the replication factor though it must not",
+                "reassignments:_check_factor",
+                _always(None),
+                "B49-manual-assignment-errors",
+            ),
+            (
+                "names-collide",
+                "two topics have names that metrics cannot tell apart",
+                "topics:_check_collision",
+                _always(None),
+                "B54-topic-names",
+            ),
+            (
+                "lists-replaced",
+                "an append to a list replaces it",
+                "configs:_list_changed",
+                lambda _original: lambda _resource, _name, _before, _operation, value: value,
+                "B83-configs",
+            ),
+            (
+                "waits-in-vain",
+                "a leaderless partition that another broker could lead waits for its own",
+                "heartbeat:changes_on_joining",
+                lambda _original: lambda *_: iter(()),
+                "B33-two-epochs",
+            ),
+        )
+    ),
+    Mutant(
+        "balances-nothing",
+        "leaderships never go back to first replicas",
+        "quorum.decide.sweeps:Sweep._topics",
+        _always(()),
+        Directed(f"{_SWEEP_TESTS}::test_leaderships_go_back_to_first_replicas"),
+    ),
+    Mutant(
+        "sweeps-uncleanly",
+        "topics that accept no loss are elected uncleanly by the sweep",
+        "quorum.decide.elections:is_unclean_allowed",
+        _always(True),
+        Directed(f"{_SWEEP_TESTS}::test_only_topics_that_accept_losses_are_elected_uncleanly"),
+    ),
+    Mutant(
+        "sweeps-in-one-turn",
+        "a sweep holds the loop until it is at its end",
+        "quorum.decide.sweeps:Sweep.part",
+        _in_one_turn,
+        Directed(f"{_SWEEP_TESTS}::test_a_part_has_the_elections_of_one_batch_and_the_time_of_one_turn"),
     ),
     Mutant(
         "recovers-never",

@@ -1,0 +1,174 @@
+"""Edge: reassignments, more partitions, features, directories and producer ids over HTTP."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgpack
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from metadata_log.ids import uuid_text
+from quorum.controller import Controller
+from quorum.http.app import application
+from tests.unit.quorum.test_controller import Lab, online, run, uuid
+from tests.unit.quorum.test_voters import Desk
+
+Ask = Callable[..., Awaitable[tuple[int, Any]]]
+
+
+def over_http(directory: Path, story: Callable[[Controller, Ask], Awaitable[None]]) -> None:
+    async def main(lab: Lab) -> None:
+        controller = lab.lead(1)
+        for broker_id in (11, 12):
+            await online(lab, controller, broker_id)
+        desk = Desk(lab, directory)
+        async with TestClient[web.Request, web.Application](TestServer(application(desk.door))) as client:
+
+            async def ask(
+                method: str,
+                path: str,
+                body: Any = None,
+                *,
+                request_id: str | None = None,
+                packed: bool = False,
+            ) -> tuple[int, Any]:
+                headers = {} if request_id is None else {"X-Request-Id": request_id}
+                if packed:
+                    headers["Content-Type"] = "application/msgpack"
+                content: dict[str, Any] = {"data": msgpack.packb(body)} if packed else {"json": body}
+                asking = asyncio.create_task(client.request(method, path, headers=headers, **content))
+                while not asking.done():
+                    await asyncio.sleep(0.001)
+                    lab.quorum.commit()
+                answer: aiohttp.ClientResponse = await asking
+                raw = await answer.read()
+                return answer.status, msgpack.unpackb(raw) if packed else await answer.json()
+
+            await story(controller, ask)
+
+    run(main)
+
+
+async def a_topic(ask: Ask) -> None:
+    status, _ = await ask("POST", "/v1/topics", {"name": "t", "assignment": [[11], [12]]})
+    assert status == 201
+
+
+def test_partitions_are_reassigned_each_with_its_result(tmp_path: Path) -> None:
+    async def story(controller: Controller, ask: Ask) -> None:
+        await a_topic(ask)
+        body = {
+            "partitions": [
+                {"topic": "t", "partition": 0, "replicas": [12, 11]},
+                {"topic": "t", "partition": 1, "replicas": [13]},
+                {"topic": "t", "partition": 9, "replicas": None},
+                {"topic": "t", "partition": 1, "replicas": None},
+            ]
+        }
+        request_id = uuid_text(uuid(1))
+        status, answer = await ask("POST", "/v1/partitions/reassign", body, request_id=request_id)
+        assert status == 200
+        assert [one["error"] for one in answer["partitions"]] == [
+            None,
+            "INVALID_REPLICA_ASSIGNMENT",
+            "UNKNOWN_TOPIC_OR_PARTITION",
+            "NO_REASSIGNMENT_IN_PROGRESS",
+        ]
+        end = controller.committed.end_offset
+        assert (await ask("POST", "/v1/partitions/reassign", body, request_id=request_id))[1] == answer
+        assert controller.committed.end_offset == end, "a repetition writes nothing"
+        (item,) = (await ask("GET", "/v1/partitions/reassignments"))[1]["items"]
+        assert (item["replicas"], item["adding_replicas"], item["isr"]) == ([12, 11], [12], [11])
+        kept = {
+            "partitions": [{"topic": "t", "partition": 1, "replicas": [12, 11]}],
+            "allow_replication_factor_change": False,
+        }
+        (refused,) = (await ask("POST", "/v1/partitions/reassign", kept))[1]["partitions"]
+        assert refused["error"] == "INVALID_REPLICATION_FACTOR"
+        nowhere = {"topic": "t", "partition": -1, "replicas": None}
+        bodies: list[dict[str, Any]] = [{"partitions": []}, {"partitions": [nowhere]}, {}]
+        for bad in bodies:
+            assert (await ask("POST", "/v1/partitions/reassign", bad))[0] == 400
+
+    over_http(tmp_path, story)
+
+
+def test_topics_get_more_partitions(tmp_path: Path) -> None:
+    async def story(controller: Controller, ask: Ask) -> None:
+        await a_topic(ask)
+        body = {
+            "topics": [{"name": "t", "partitions": 3}, {"name": "no", "partitions": 3}],
+            "validate_only": True,
+        }
+        status, answer = await ask("POST", "/v1/topics/partitions", body)
+        assert status == 200
+        assert [one["error"] for one in answer["topics"]] == [None, "UNKNOWN_TOPIC_OR_PARTITION"]
+        topic = controller.committed.topics.named("t")
+        assert topic is not None
+        assert len(topic.partitions) == 2
+        await ask("POST", "/v1/topics/partitions", {**body, "validate_only": False})
+        topic = controller.committed.topics.named("t")
+        assert topic is not None
+        assert len(topic.partitions) == 3
+        _, answer = await ask("POST", "/v1/topics/partitions", {"topics": [{"name": "t", "partitions": 3}]})
+        assert answer["topics"][0]["error"] == "INVALID_PARTITIONS"
+        assert (await ask("POST", "/v1/topics/partitions", {"topics": []}))[0] == 400
+
+    over_http(tmp_path, story)
+
+
+def test_features_are_finalized_all_or_none(tmp_path: Path) -> None:
+    async def story(controller: Controller, ask: Ask) -> None:
+        listed = (await ask("GET", "/v1/features"))[1]["items"]
+        assert [(one["feature"], one["level"]) for one in listed] == [
+            ("eligible.leader.replicas.version", 0),
+            ("metadata.version", 30),
+            ("metaquorum.version", 1),
+        ]
+        wanted = [
+            {"feature": "metadata.version", "level": 30},
+            {"feature": "no.such", "level": 1},
+        ]
+        status, refused = await ask("POST", "/v1/features", {"updates": wanted})
+        assert (status, refused["error"]) == (400, "INVALID_UPDATE_VERSION")
+        status, answer = await ask("POST", "/v1/features", {"updates": wanted[:1]})
+        assert (status, answer["features"]) == (200, [{"feature": "metadata.version", "level": 30}])
+        elr = {"feature": "eligible.leader.replicas.version", "level": 1}
+        status, refused = await ask("POST", "/v1/features", {"updates": [elr]})
+        assert (status, refused["error"]) == (400, "INVALID_UPDATE_VERSION"), "these brokers do not know it"
+        assert controller.committed.features.get("eligible.leader.replicas.version", 0) == 0
+
+    over_http(tmp_path, story)
+
+
+def test_brokers_report_directories_and_get_producer_ids(tmp_path: Path) -> None:
+    async def story(controller: Controller, ask: Ask) -> None:
+        await a_topic(ask)
+        broker = controller.committed.brokers[min(controller.committed.brokers)]
+        topic_id = controller.committed.topics.ids["t"]
+        who = {"broker_id": broker.broker_id, "broker_epoch": broker.broker_epoch}
+        replicas = [
+            {"directory": uuid(77), "topic_id": topic_id, "partition_id": number} for number in (0, 1, 5)
+        ]
+        status, answer = await ask(
+            "POST", "/v1/partitions/directories", {**who, "replicas": replicas}, packed=True
+        )
+        assert status == 200
+        assert [one["error"] for one in answer["replicas"]] == [
+            None,
+            "NOT_LEADER_OR_FOLLOWER",
+            "UNKNOWN_TOPIC_OR_PARTITION",
+        ]
+        assert controller.committed.topics.by_id[topic_id].partitions[0].directories == (uuid(77),)
+        for first in (0, 1000):
+            assert (await ask("POST", "/v1/producer-ids", who, packed=True))[1] == {
+                "first": first,
+                "length": 1000,
+            }
+        stale = {**who, "broker_epoch": broker.broker_epoch + 1}
+        assert (await ask("POST", "/v1/producer-ids", stale, packed=True))[1]["error"] == "STALE_BROKER_EPOCH"
+
+    over_http(tmp_path, story)
