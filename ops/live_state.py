@@ -1,17 +1,20 @@
-"""Edge: the whole state of a running cluster, read from a follower: its newest snapshot, and the log behind it."""
+"""Edge: the state of a running cluster, now or batch by batch: a snapshot, and the log behind it, read from a follower."""
 
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 from metadata_log.apply import apply
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
-from ops.bulk_reads import bulk_source
+from ops.bulk_reads import Source, bulk_source
 from ops.client import Answer, ClusterClient
+from ops.explain import Step
 from ops.log_frames import cluster_frames
 from snapshots.snapshot_file import read_snapshot
 
 OCTETS: Final = "application/octet-stream"
+Ask = Callable[[str], Answer]
 
 
 def live_image(client: ClusterClient) -> MetadataImage:
@@ -22,24 +25,50 @@ def live_image(client: ClusterClient) -> MetadataImage:
         DamagedFile: the snapshot is not sound.
     """
     source = bulk_source(client)
+    ask = _asking(client, source)
+    image = _snapshot(ask, newest=True)
+    for before, batch in _steps(ask, image, source.end_offset):
+        image = apply(before, batch).image
+    return image
 
+
+def history(client: ClusterClient) -> Iterator[Step]:
+    """Yield every batch that the log holds, with the state before it; raises as `live_image`.
+
+    Where the log no longer begins at 0, it begins behind the oldest snapshot.
+    """
+    source = bulk_source(client)
+    ask = _asking(client, source)
+    is_whole = source.status["log_start_offset"] == 0
+    yield from _steps(ask, EMPTY if is_whole else _snapshot(ask, newest=False), source.end_offset)
+
+
+def _asking(client: ClusterClient, source: Source) -> Ask:
     def ask(path: str) -> Answer:
         answer = client.ask_one(source.url, f"{path}&consistency=stale", accept=OCTETS)
         if not answer.ok:
             raise answer.error()
         return answer
 
-    image = EMPTY
-    snapshots = ask("/v1/snapshots?").json()["items"]
-    if snapshots:
-        newest = max(snapshots, key=lambda snapshot: int(snapshot["end_offset"]))
-        with tempfile.TemporaryDirectory(prefix="metaquorum-") as directory:
-            path = Path(directory) / f"{newest['id']}.snapshot"
-            path.write_bytes(ask(f"/v1/metadata/snapshots/{newest['id']}?").body)
-            image = read_snapshot(path)
-    if image.end_offset < source.end_offset:
+    return ask
+
+
+def _snapshot(ask: Ask, *, newest: bool) -> MetadataImage:
+    """Return the state of the newest or the oldest snapshot; the empty one if there is none."""
+    items = ask("/v1/snapshots?").json()["items"]
+    if not items:
+        return EMPTY
+    found = (max if newest else min)(items, key=lambda snapshot: int(snapshot["end_offset"]))
+    with tempfile.TemporaryDirectory(prefix="metaquorum-") as directory:
+        path = Path(directory) / f"{found['id']}.snapshot"
+        path.write_bytes(ask(f"/v1/metadata/snapshots/{found['id']}?").body)
+        return read_snapshot(path)
+
+
+def _steps(ask: Ask, image: MetadataImage, end_offset: int) -> Iterator[Step]:
+    if image.end_offset < end_offset:
         for frame in cluster_frames(ask, first=str(image.end_offset), until=None):
             batch = frame.batch()
             if batch.base_offset >= image.end_offset:
+                yield Step(image, batch)
                 image = apply(image, batch).image
-    return image

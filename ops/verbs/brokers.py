@@ -1,15 +1,16 @@
-"""Edge: `brokers list|describe|unregister`."""
+"""Edge: `brokers list|describe|explain|unregister`."""
 
 import argparse
 from typing import Any
 
+from metadata_log.errors import BrokerIdNotRegistered
 from metadata_log.wire.shapes import INT32_MAX
 from ops import render
 from ops.arguments import Noun, from_to
 from ops.client import client_from
 from ops.render import Column
 from ops.talk import show
-from ops.when import duration_text
+from ops.when import duration_text, time_text
 
 
 def _ago(ms: Any) -> str:
@@ -25,6 +26,15 @@ BROKERS = (
     Column("lag_records", "LAG"),
     Column("last_contact_ms_ago", "LAST CONTACT", _ago),
     Column("endpoints"),
+)
+
+
+CHANGES = (
+    Column("time_ms", "TIME", time_text),
+    Column("offset"),
+    Column("changed"),
+    Column("why"),
+    Column("actor"),
 )
 
 
@@ -44,6 +54,14 @@ def add_parsers(noun: Noun) -> None:
         examples=("brokers describe 11",),
     )
     describe.add_argument("broker_id", type=from_to(0, INT32_MAX), metavar="ID")
+    explain = noun.verb(
+        "explain",
+        "Show each change of a broker's registration, and why.",
+        run=run_explain,
+        parent=noun.flags.network,
+        examples=("brokers explain 11",),
+    )
+    explain.add_argument("broker_id", type=from_to(0, INT32_MAX), metavar="ID")
     unregister = noun.verb(
         "unregister",
         "Remove a broker that is gone for good; its replicas stay assigned until they are reassigned.",
@@ -53,6 +71,19 @@ def add_parsers(noun: Noun) -> None:
     )
     unregister.add_argument("broker_id", type=from_to(0, INT32_MAX), metavar="ID")
     unregister.add_argument("--dry-run", action="store_true", help="show the records, and write nothing")
+
+
+def run_explain(args: argparse.Namespace) -> int:
+    from ops.explain import explain_broker
+    from ops.live_state import history
+
+    found = list(explain_broker(history(client_from(args)), args.broker_id))
+    if not found:
+        raise BrokerIdNotRegistered(
+            f"the log tells nothing of broker {args.broker_id}", broker_id=args.broker_id
+        )
+    show(args, found, table=lambda: render.table(CHANGES, found, empty=""))
+    return 0
 
 
 def run_unregister(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""Edge: `partitions list|elect|reassign|reassignments`."""
+"""Edge: `partitions list|elect|reassign|reassignments|explain`."""
 
 import argparse
 import json
@@ -6,14 +6,16 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final
 
+from metadata_log.errors import UnknownTopicOrPartition
 from metadata_log.limits import ELECTIONS_MAX, REASSIGNMENTS_MAX
 from metadata_log.wire.shapes import INT32_MAX
 from ops import render
-from ops.arguments import Noun, existing_path, from_to
+from ops.arguments import Noun, existing_path, from_to, moment
 from ops.client import ClusterClient, client_from
 from ops.render import Column
 from ops.talk import fail_usage, show
 from ops.verbs.topics import quoted
+from ops.when import AtOffset, time_text
 
 
 def _leader(leader: Any) -> str:
@@ -127,6 +129,15 @@ def _add_reassign(noun: Noun) -> None:
         "--keep-replication-factor", action="store_true", help="refuse another number of replicas"
     )
     reassign.add_argument("--dry-run", action="store_true", help="show the records, and write nothing")
+    explain = noun.verb(
+        "explain",
+        "Show each change of a partition: why, by whose request, and who was looked at in an election.",
+        run=run_explain,
+        parent=noun.flags.network,
+        examples=("partitions explain orders:3", "partitions explain orders:3 --until -1h -o json"),
+    )
+    explain.add_argument("partition", type=_topic_partition, metavar="TOPIC:N")
+    explain.add_argument("--until", type=moment, metavar="WHEN", help="an end offset or a time; default: now")
     noun.verb(
         "reassignments",
         "List the reassignments under way.",
@@ -134,6 +145,13 @@ def _add_reassign(noun: Noun) -> None:
         parent=noun.flags.network,
         examples=("partitions reassignments",),
     )
+
+
+def _topic_partition(text: str) -> tuple[str, int]:
+    topic, colon, number = text.rpartition(":")
+    if not topic or not colon or not number.isascii() or not number.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is not TOPIC:N")
+    return topic, int(number)
 
 
 def _broker_ids(text: str) -> list[int]:
@@ -238,6 +256,39 @@ def _named(args: argparse.Namespace, client: ClusterClient) -> list[dict[str, An
     else:
         numbers = args.partition
     return [{"topic": args.topic, "partition": number, "replicas": args.replicas} for number in numbers]
+
+
+def run_explain(args: argparse.Namespace) -> int:
+    from ops.explain import explain_partition
+    from ops.live_state import history
+
+    topic, number = args.partition
+    until = args.until
+    found = [
+        change
+        for change in explain_partition(history(client_from(args)), topic, number)
+        if until is None
+        or (
+            change["offset"] < until.offset
+            if isinstance(until, AtOffset)
+            else change["time_ms"] <= until.unix_ms
+        )
+    ]
+    if not found:
+        raise UnknownTopicOrPartition(f"the log tells nothing of partition {topic}:{number}")
+    show(args, found, table=lambda: "\n\n".join(map(_explained, found)))
+    return 0
+
+
+def _explained(change: dict[str, Any]) -> str:
+    by = f", by {change['actor']}" if change["actor"] else ""
+    lines = [f"{time_text(change['time_ms'])} offset {change['offset']}: {change['why']}{by}"]
+    lines += [
+        f"    {name} {render.plain(was)} -> {render.plain(now)}"
+        for name, (was, now) in change["changed"].items()
+    ]
+    lines += [f"        {each['broker']}: {each['verdict']}" for each in change["candidates"]]
+    return "\n".join(lines)
 
 
 def run_reassignments(args: argparse.Namespace) -> int:

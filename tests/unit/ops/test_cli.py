@@ -38,6 +38,7 @@ VERBS = {
         "features downgrade",
     ),
     *("partitions list", "partitions elect", "partitions reassign", "partitions reassignments", "whatif"),
+    *("partitions explain", "brokers explain"),
     *("configs get", "configs set", "configs unset", "log dump", "log verify", "log export"),
     *("snapshot list", "snapshot take", "snapshot verify", "state", "replay digest", "replay report"),
     *("bench blackhole", "bench handover", "bench steady"),

@@ -1,0 +1,129 @@
+"""Edge: why partitions and brokers are as they are."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from metadata_log.batch import Envelope, RecordBatch
+from ops.explain import CAUSES, LEAVING, Step, explain_broker, explain_partition
+from quorum.decide.parts import TAKES_OUT
+from quorum.whatif.script import Script
+
+
+class History:
+    """What scripts of operations wrote, batch by batch."""
+
+    def __init__(self) -> None:
+        self._script = Script()
+        self._script.answer({"op": "Options"})
+        self._steps: list[Step] = []
+
+    def run(self, op: str, **fields: Any) -> Any:
+        run = self._script._run  # the state before, which no answer has
+        assert run is not None
+        before = run.image
+        answer = self._script.answer({"op": op, **fields})
+        assert answer["error"] is None, answer
+        for written in self.written(run):
+            self._steps.append(
+                Step(
+                    before,
+                    RecordBatch(
+                        base_offset=before.end_offset,
+                        controller_epoch=1,
+                        appended_at_ms=0,
+                        previous_crc=0,
+                        crc=0,
+                        envelope=Envelope(cause=written.cause),
+                        records=written.records,
+                    ),
+                )
+            )
+        return answer
+
+    @staticmethod
+    def written(run: Any) -> list[Any]:
+        found: list[Any] = run.last
+        return found
+
+    def partition(self) -> list[dict[str, Any]]:
+        return list(explain_partition(self._each(), "t", 0))
+
+    def broker(self, broker_id: int) -> list[dict[str, Any]]:
+        return list(explain_broker(self._each(), broker_id))
+
+    def _each(self) -> Iterator[Step]:
+        return iter(self._steps)
+
+
+def a_history() -> History:
+    history = History()
+    for broker_id in (1, 2, 3):
+        history.run("RegisterBroker", broker_id=broker_id)
+        history.run("BrokerHeartbeat", broker_id=broker_id)
+    history.run("CreateTopics", topics=[{"name": "t", "assignments": [[1, 2, 3]]}])
+    return history
+
+
+def test_an_election_names_its_cause_and_every_candidate() -> None:
+    history = a_history()
+    history.run("BrokerHeartbeat", broker_id=2, want_fence=True)
+    history.run("FenceBroker", broker_id=1)
+    created, _, moved = history.partition()
+    assert created["changed"] == {"replicas": [[], [1, 2, 3]], "leader": [-1, 1]}
+    assert (moved["cause"], moved["why"]) == ("SESSION_EXPIRED", "broker 1 was silent: its session ended")
+    assert moved["changed"] == {"isr": [[1, 3], [3]], "leader": [1, 3]}
+    assert [(each["broker"], each["verdict"]) for each in moved["candidates"]] == [
+        (1, "on its way out"),
+        (2, "fenced"),
+        (3, "elected"),
+    ]
+    assert moved["leader_epoch"] == 1
+
+
+def test_a_leaderless_partition_says_who_could_not_lead() -> None:
+    history = a_history()
+    for broker_id in (1, 2, 3):
+        history.run("FenceBroker", broker_id=broker_id)
+    last = history.partition()[-1]
+    assert last["changed"] == {"leader": [3, -1]}
+    assert [each["verdict"] for each in last["candidates"]] == ["on its way out", "fenced", "fenced"]
+    history.run("BrokerHeartbeat", broker_id=1)
+    history.run("BrokerHeartbeat", broker_id=3)
+    back = history.partition()[-1]
+    assert back["why"] == "broker 3 had caught up and was unfenced"
+    assert [(each["broker"], each["verdict"]) for each in back["candidates"]] == [
+        (1, "not in sync"),
+        (2, "fenced"),
+        (3, "elected"),
+    ]
+
+
+def test_an_unclean_election_says_so() -> None:
+    history = a_history()
+    for broker_id in (1, 2, 3):
+        history.run("FenceBroker", broker_id=broker_id)
+    history.run("BrokerHeartbeat", broker_id=2)
+    history.run("ElectLeaders", election_type=1, topic_partitions=[{"topic": "t", "partitions": [0]}])
+    last = history.partition()[-1]
+    assert last["cause"] == "UNCLEAN_ELECTION_REQUESTED"
+    assert {"broker": 2, "verdict": "elected uncleanly: nobody in sync could lead"} in last["candidates"]
+    assert last["changed"]["leader_recovery_state"] == [0, 1]
+
+
+def test_a_broker_s_life_is_told() -> None:
+    history = a_history()
+    history.run("FenceBroker", broker_id=1)
+    history.run("RegisterBroker", broker_id=1, incarnation_id="again")
+    told = history.broker(1)
+    assert [one["changed"].split(",")[0].split(" at")[0] for one in told] == [
+        "registered",
+        "unfenced",
+        "fenced",
+        "registered",
+    ]
+    assert told[-1]["why"] == "broker 1 registered another run, and the one before had not ended cleanly"
+    assert history.broker(9) == []
+
+
+def test_every_cause_that_takes_a_broker_out_is_known() -> None:
+    assert TAKES_OUT <= LEAVING <= set(CAUSES)
