@@ -66,39 +66,62 @@ def index_of(topics: Iterable[Topic]) -> PartitionIndex:
     """
     on_broker: dict[BrokerId, list[TopicId]] = {}
     partitions: list[PartitionImage] = []
-    by_topic = _TopicCounts({}, {}, {}, {})
+    owned: list[tuple[TopicId, tuple[PartitionImage, ...]]] = []
     for topic in topics:
         own = topic.partitions
         partitions += own
+        owned.append((topic.topic_id, own))
         for broker_id in _brokers_of(own):
             joined = on_broker.get(broker_id)
             if joined is None:
                 joined = on_broker[broker_id] = []
             joined.append(topic.topic_id)
-        leaders = [*map(_LEADER, own)]
-        by_topic.leaderless[topic.topic_id] = leaders.count(NO_LEADER)
-        by_topic.not_preferred[topic.topic_id] = sum(map(ne, leaders, map(_FIRST, map(_REPLICAS, own))))
-        by_topic.reassigning[topic.topic_id] = _having(own, _ADDING, _REMOVING)
-        by_topic.eligible[topic.topic_id] = _having(own, _ELIGIBLE, _LAST_KNOWN)
     leaderships: dict[BrokerId, int] = {}
     under_replicated = not_preferred = 0
+    found: tuple[set[int], ...] = (set(), set(), set(), set())
     distinct = dict(zip(map(id, partitions), partitions, strict=True))
     for key, times in Counter(map(id, partitions)).items():
-        replicas, isr, leader, *_ = distinct[key]
+        partition = distinct[key]
+        replicas, isr, leader, *_ = partition
         under_replicated += times * (len(isr) < len(replicas))
         not_preferred += times * (leader != replicas[0])
         leaderships[leader] = leaderships.get(leader, 0) + times
+        for keys, is_one in zip(found, _traits(partition), strict=True):
+            if is_one:
+                keys.add(key)
     without_leader = leaderships.pop(NO_LEADER, 0)
+    by_topic = _TopicCounts(*(_counted(owned, keys) for keys in found))
     return PartitionIndex(
         immutables.Map({broker_id: SortedIds.of(ids) for broker_id, ids in on_broker.items()}),
         immutables.Map(leaderships),
-        _without_zeros(by_topic.leaderless),
-        SortedIds.of(topic_id for topic_id, count in by_topic.leaderless.items() if count),
-        _without_zeros(by_topic.not_preferred),
-        _without_zeros(by_topic.reassigning),
-        _without_zeros(by_topic.eligible),
+        immutables.Map(by_topic.leaderless),
+        SortedIds.of(by_topic.leaderless),
+        immutables.Map(by_topic.not_preferred),
+        immutables.Map(by_topic.reassigning),
+        immutables.Map(by_topic.eligible),
         PartitionCounts(len(partitions), without_leader, under_replicated, not_preferred),
     )
+
+
+def _traits(partition: PartitionImage) -> tuple[bool, ...]:
+    """Return what is counted by topic, in the order of _TopicCounts."""
+    return (
+        partition.leader == NO_LEADER,
+        partition.leader != partition.replicas[0],
+        bool(partition.adding_replicas or partition.removing_replicas),
+        bool(partition.eligible_leader_replicas or partition.last_known_elr),
+    )
+
+
+def _counted(
+    owned: Sequence[tuple[TopicId, tuple[PartitionImage, ...]]], keys: set[int]
+) -> dict[TopicId, int]:
+    """Return how many partitions of each topic are one of these objects; a topic without any is left out."""
+    if not keys:
+        return {}
+    return {
+        topic_id: count for topic_id, own in owned if (count := sum(map(keys.__contains__, map(id, own))))
+    }
 
 
 class _TopicCounts(NamedTuple):
@@ -209,10 +232,6 @@ def _having(partitions: Sequence[PartitionImage], one: "itemgetter[int]", other:
     if not any(map(one, partitions)) and not any(map(other, partitions)):
         return 0
     return sum(bool(one(partition) or other(partition)) for partition in partitions)
-
-
-def _without_zeros(counts: dict[TopicId, int]) -> "immutables.Map[TopicId, int]":
-    return immutables.Map({topic_id: count for topic_id, count in counts.items() if count})
 
 
 def _added(counts: "immutables.Map[Key, int]", changes: "Mapping[Key, int]") -> "immutables.Map[Key, int]":

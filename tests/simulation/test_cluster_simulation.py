@@ -50,7 +50,7 @@ def test_any_mixture_of_faults_keeps_every_property(seed: int) -> None:
 
 @pytest.mark.slow
 def test_voters_come_and_go_in_the_hands_of_shipped_controllers() -> None:
-    outcome = lived(302, "members", 8.0, observers=2)
+    outcome = lived(303, "members", 8.0, observers=2)
     assert outcome.consequences["changes of voters carried out"] > 2
 
 
