@@ -181,7 +181,8 @@ take about 60 MiB."""
 LINES_COUNTED_AT_ONCE: Final = 1_000
 """Of the state digest, in one turn: about 3 ms."""
 PARTITIONS_PER_TOPIC_MAX: Final = RECORDS_PER_BATCH_MAX
-CONFIG_VALUE_BYTES_MAX: Final = 32 * KIB
+CONFIG_VALUE_BYTES_MAX: Final = 32_767
+"""As in Kafka, whose length of a value is a signed integer of two bytes."""
 TEXT_BYTES_MAX: Final = 255
 """Hosts, racks, listener and feature names."""
 LIST_ITEMS_MAX: Final = 1_000

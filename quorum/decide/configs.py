@@ -20,7 +20,7 @@ from metadata_log.errors import (
 from metadata_log.ids import BrokerId, TopicId
 from metadata_log.image.configs import shown_settings
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.limits import RECORDS_PER_BATCH_MAX
+from metadata_log.limits import CONFIG_VALUE_BYTES_MAX, RECORDS_PER_BATCH_MAX
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC, ConfigRecord
 from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from metadata_log.records.partitions import PartitionChangeRecord
@@ -159,7 +159,6 @@ TOPIC_CONFIGS: Final[Mapping[str, Check]] = {
 }
 
 
-INT16_MAX: Final = 32_767
 LIST_CONFIGS: Final[Mapping[int, Mapping[str, str]]] = {
     TOPIC: {
         "cleanup.policy": "delete",
@@ -394,8 +393,8 @@ def _check(
                 )
             if record.value is None:
                 raise InvalidConfig(f"{record.name} of the cluster is needed by eligible leader replicas")
-        if record.value is not None and len(record.value) > INT16_MAX:
-            raise InvalidConfig(f"the value of {record.name} is longer than {INT16_MAX}")
+        if record.value is not None and len(record.value) > CONFIG_VALUE_BYTES_MAX:
+            raise InvalidConfig(f"the value of {record.name} is longer than {CONFIG_VALUE_BYTES_MAX}")
         after[record.name] = record.value
     if resource.resource_type == TOPIC:
         check_topic_configs({name: value for name, value in after.items() if value is not None})
