@@ -128,6 +128,8 @@ def _why(cause: Cause | None, operation: str | None) -> str:
     why = CAUSES.get(cause.code, cause.code).format_map({"broker_id": "?", **cause.detail})
     if cause.code == "SESSION_EXPIRED" and "silent_ms" in cause.detail:
         why += f" after {cause.detail['silent_ms']} ms"
+    if cause.code == "BROKER_REGISTERED" and cause.ref_offset is None:
+        return f"broker {cause.detail.get('broker_id', '?')} registered, and none was before"
     if cause.code == "BROKER_REGISTERED" and not cause.detail.get("clean", True):
         why += ", and the one before had not ended cleanly"
     return why

@@ -121,6 +121,7 @@ def test_a_broker_s_life_is_told() -> None:
         "fenced",
         "registered",
     ]
+    assert told[0]["why"] == "broker 1 registered, and none was before"
     assert told[-1]["why"] == "broker 1 registered another run, and the one before had not ended cleanly"
     assert history.broker(9) == []
 
