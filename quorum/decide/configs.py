@@ -7,6 +7,7 @@ than its controller. Source: Kafka's ConfigurationControlManager; the table is i
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
 from metadata_log.errors import (
@@ -279,11 +280,13 @@ def _per_resource(
 
 def _batch(image: MetadataImage, records: Sequence[ConfigRecord]) -> list[Record]:
     """Return the records of a change, with what it means for eligible leader replicas."""
-    batch: list[Record] = [*records, *clear_eligible(image, records)]
+    # No further than to the first one too many: a whole cluster may have eligible replicas.
+    cleared = islice(clear_eligible(image, records), RECORDS_PER_BATCH_MAX + 1)
+    batch: list[Record] = [*records, *cleared]
     if len(batch) > RECORDS_PER_BATCH_MAX:
         raise PolicyViolation(
-            f"{len(records)} settings change {len(batch) - len(records)} partitions; "
-            f"at most {RECORDS_PER_BATCH_MAX} records can be written at once"
+            f"the settings and the partitions that they change need more than {RECORDS_PER_BATCH_MAX} records, "
+            "and no more can be written at once"
         )
     return batch
 

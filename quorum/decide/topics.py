@@ -229,11 +229,16 @@ def create_partitions(context: DecideContext, command: CreatePartitions) -> Deci
     times = Counter(topic.name for topic in command.topics)
     records: list[Record] = []
     results: dict[str, TopicResult] = {}
+    room = PARTITIONS_PER_TOPIC_MAX
     for wanted in command.topics:
         if times[wanted.name] > 1:
             results[wanted.name] = TopicResult(wanted.name, InvalidRequest.error, "the name is given twice")
             continue
         topic = context.image.topics.named(wanted.name)
+        # Counted before anything is placed: a request may name a thousand topics, and ask millions for each.
+        room -= 0 if topic is None else max(wanted.partitions - len(topic.partitions), 0)
+        if room < 0:
+            raise PolicyViolation(f"at most {PARTITIONS_PER_TOPIC_MAX} partitions can be created at once")
         try:
             if topic is None:
                 raise UnknownTopicOrPartition(f"topic {wanted.name!r} does not exist")
@@ -266,8 +271,6 @@ def _added(context: DecideContext, topic: TopicImage, wanted: MorePartitions) ->
         raise InvalidReplicaAssignment(
             f"{wanted.partitions - have} partitions come, and {len(wanted.assignment)} are assigned"
         )
-    if wanted.partitions - have > PARTITIONS_PER_TOPIC_MAX:
-        raise PolicyViolation(f"at most {PARTITIONS_PER_TOPIC_MAX} partitions can be created at once")
     is_changed = any(partition.partition_epoch for partition in topic.partitions)
     factor = len(topic.partitions[first_of_hash_table(have, is_changed=is_changed)].replicas)
     if wanted.assignment is not None:

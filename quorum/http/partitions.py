@@ -6,7 +6,14 @@ from aiohttp import web
 from msgspec import Meta
 
 from metadata_log.ids import BrokerId, TopicId
-from metadata_log.limits import ELECTIONS_MAX, ISR_CHANGES_MAX, LIST_ITEMS_MAX, REASSIGNMENTS_MAX
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.limits import (
+    ELECTIONS_MAX,
+    ISR_CHANGES_MAX,
+    LARGE_VIEW_ITEMS,
+    LIST_ITEMS_MAX,
+    REASSIGNMENTS_MAX,
+)
 from metadata_log.wire.commands import (
     AlterPartition,
     AlterPartitionReassignments,
@@ -20,7 +27,7 @@ from quorum.decide.directories import ReplicasAssigned
 from quorum.decide.partitions import LeadersElected, PartitionsAltered
 from quorum.decide.reassignments import PartitionsReassigned, ongoing
 from quorum.http.bodies import read_body, read_broker_body
-from quorum.http.door import Door, Write
+from quorum.http.door import Door, Write, items_of
 
 Replicas = Annotated[
     tuple[Annotated[BrokerId, Meta(ge=0, le=INT32_MAX)], ...], Meta(max_length=LIST_ITEMS_MAX)
@@ -98,9 +105,8 @@ def _reassigned(outcome: PartitionsReassigned) -> dict[str, Any]:
 
 
 async def list_reassignments(door: Door, request: web.Request) -> web.Response:
-    return await door.read_items(
-        request,
-        lambda image: [
+    def view(image: MetadataImage) -> dict[str, Any]:
+        reassignments = [
             {
                 "topic": one.topic,
                 "partition": one.partition_id,
@@ -110,8 +116,14 @@ async def list_reassignments(door: Door, request: web.Request) -> web.Response:
                 "removing_replicas": list(one.removing_replicas),
             }
             for one in ongoing(image.topics)
-        ],
-    )
+        ]
+        return items_of(image, reassignments)
+
+    def is_large(image: MetadataImage) -> bool:
+        topics = image.topics.index.reassigning
+        return len(topics) > LARGE_VIEW_ITEMS or sum(topics.values()) > LARGE_VIEW_ITEMS
+
+    return await door.read_large(request, view, is_large=is_large)
 
 
 class PlacedReplica(Shape, frozen=True):

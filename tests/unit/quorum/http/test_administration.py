@@ -172,3 +172,16 @@ def test_brokers_report_directories_and_get_producer_ids(tmp_path: Path) -> None
         assert (await ask("POST", "/v1/producer-ids", stale, packed=True))[1]["error"] == "STALE_BROKER_EPOCH"
 
     over_http(tmp_path, story)
+
+
+def test_partitions_of_all_topics_of_a_request_are_counted_before_any_is_placed(tmp_path: Path) -> None:
+    async def story(controller: Controller, ask: Ask) -> None:
+        await a_topic(ask)
+        await ask("POST", "/v1/topics", {"name": "u", "assignment": [[11]]})
+        end = controller.committed.end_offset
+        topics = [{"name": name, "partitions": 6_000} for name in ("t", "u")]
+        status, refused = await ask("POST", "/v1/topics/partitions", {"topics": topics})
+        assert (status, refused["error"]) == (422, "POLICY_VIOLATION")
+        assert controller.committed.end_offset == end
+
+    over_http(tmp_path, story)
