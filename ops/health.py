@@ -12,6 +12,8 @@ from ops.when import duration_text
 
 Health: TypeAlias = Literal["green", "yellow", "red"]
 EXIT_CODES: Final[Mapping[Health, int]] = {"green": 0, "yellow": 10, "red": 20}
+RED_CONDITIONS: Final = frozenset({"PARTITIONS_OFFLINE", "PARTITIONS_UNDER_MIN_ISR"})
+"""What nodes report of themselves is yellow, but where clients are refused."""
 BEHIND_MS: Final = 5_000
 """A voter that caught up longer ago than this is behind. An idle leader commits every second, so a healthy one never is."""
 
@@ -79,6 +81,8 @@ class _Ready(msgspec.Struct):
     ready: bool
     reasons: list[_Condition]
     recent_warnings: list[_Warning]
+    partitions: dict[str, int] | None = None
+    """The active controller alone sends it."""
 
 
 class _Endpoint(msgspec.Struct):
@@ -127,7 +131,9 @@ def judge(
     broker_ready: Mapping[int, Mapping[str, Any]],
     expect_brokers: int | None,
 ) -> dict[str, Any]:
-    """Return {"health", "reasons", "recent_warnings"}; the warnings of the last hour are listed and change no colour.
+    """Return {"health", "reasons", "recent_warnings", "partitions"}; the warnings of the last hour change no colour.
+
+    "partitions" are the counts of the active controller, None without one.
 
     `brokers` are the items of /v1/brokers, None if no controller is active. `broker_ready` has the /readyz answer of each
     broker that gave one, by id.
@@ -148,6 +154,7 @@ def judge(
         "health": health,
         "reasons": [{"code": reason.code, "detail": reason.detail} for reason in reasons],
         "recent_warnings": [fault for who, each in ready for fault in _recent_warnings(who, each)],
+        "partitions": next((each["partitions"] for _, each in ready if each.get("partitions")), None),
     }
 
 
@@ -155,7 +162,8 @@ def _of_themselves(ready: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[R
     """Yield the reasons that nodes report; a ready node may report some, too, such as a snapshot that failed."""
     for who, answer in ready:
         for reason in answer["reasons"]:
-            yield Reason("yellow", reason["code"], f"{who}: {reason['detail']}")
+            health: Health = "red" if reason["code"] in RED_CONDITIONS else "yellow"
+            yield Reason(health, reason["code"], f"{who}: {reason['detail']}")
 
 
 def _recent_warnings(who: str, answer: Mapping[str, Any]) -> Iterator[dict[str, str]]:

@@ -35,6 +35,7 @@ from metadata_log.errors import (
 )
 from metadata_log.ids import BrokerId, NodeId, Uuid, uuid_text
 from metadata_log.image.metadata_image import EMPTY, Delta, MetadataImage
+from metadata_log.records.configs import MIN_IN_SYNC_REPLICAS
 from metadata_log.records.quorum import KRAFT_VERSION_LEVEL, Voter, VoterEndpoint
 from metadata_log.records.snapshots import RequestResultRecord
 from metadata_log.wire.commands import AddVoter, BrokerHeartbeat, Command, RemoveVoter
@@ -43,7 +44,6 @@ from quorum.config import ControllerSettings
 from quorum.decide.canonical import IdempotencyKey, idempotency_key, pack_outcome, unpack_outcome
 from quorum.decide.context import DecideContext, TopicDefaults
 from quorum.decide.decision import Decision, Outcome
-from quorum.decide.effective_configs import MIN_IN_SYNC_REPLICAS
 from quorum.decide.fencing import SESSION_EXPIRED, fence
 from quorum.decide.parts import Leaving, leaving_after
 from quorum.decide.quorum import claim, identities

@@ -8,12 +8,15 @@ from metadata_log.digest import digest
 from metadata_log.ids import NodeId, Uuid, uuid_text
 from metadata_log.node.addresses import address_text
 from metadata_log.node.recent_warnings import RecentWarnings
+from metadata_log.records.configs import MIN_IN_SYNC_REPLICAS
 from quorum.config import ControllerSettings
 from quorum.controller import Controller
+from quorum.decide.effective_configs import default_config, min_isr_number
 from quorum.fetch.service import FetchService
 from quorum.log.committed_log import CommittedLog
 from quorum.log.repair import LogRepair
 from quorum.log.snapshot_keeper import SnapshotKeeper
+from quorum.partition_health import PartitionHealth, partition_health, stuck_reassignments
 from quorum.raft.handshake import Refusal
 from quorum.raft.raft_log import PeerStatus, RaftStatus, Role
 
@@ -192,7 +195,47 @@ class QuorumStatus:
     def warnings(self) -> list[dict[str, str]]:
         """Return the problems that an operator should solve although this node serves."""
         raft = self.raft()
-        return _listed(*self._disk_warnings(), *self._quorum_warnings(raft), *self._log_warnings())
+        return _listed(
+            *self._disk_warnings(),
+            *self._quorum_warnings(raft),
+            *self._log_warnings(),
+            *self._partition_warnings(),
+        )
+
+    def default_min_isr(self) -> int:
+        """Return the min.insync.replicas of topics that set none."""
+        configs, static = self.controller.committed.configs, self.settings.topics.min_insync_replicas
+        dynamic = default_config(configs, self.settings.node_id, MIN_IN_SYNC_REPLICAS)
+        return min_isr_number(dynamic) or static
+
+    def partitions(self) -> PartitionHealth:
+        return partition_health(self.controller.committed, self.default_min_isr())
+
+    def _partition_warnings(self) -> Iterator[Reason]:
+        """Yield what partitions lack; the active controller alone reports it."""
+        if not self.controller.is_active:
+            return
+        health = self.partitions()
+        if health.offline:
+            yield "PARTITIONS_OFFLINE", f"{health.offline} have no leader: partitions list --unavailable"
+        if health.under_min_isr:
+            yield (
+                "PARTITIONS_UNDER_MIN_ISR",
+                f"{health.under_min_isr} refuse writes with acks=all: partitions list --under-min-isr",
+            )
+        if health.under_replicated:
+            detail = (
+                f"{health.under_replicated} lack a replica in their ISR, {health.one_loss_from_refusal} of them can lose "
+                "none more without refusing writes with acks=all: partitions list --under-replicated"
+            )
+            yield "PARTITIONS_UNDER_REPLICATED", detail
+        if stuck := stuck_reassignments(self.controller.committed):
+            first = stuck[0]
+            detail = (
+                f"{len(stuck)} cannot end, among them {first['topic']}:{first['partition']}: {first['why']}: "
+                "partitions reassignments"
+            )
+            yield "REASSIGNMENTS_STUCK", detail
 
     def _disk_warnings(self) -> Iterator[Reason]:
         if self.keeper.failure is not None:

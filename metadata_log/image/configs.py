@@ -8,7 +8,7 @@ import immutables
 from metadata_log.digest import hex_of_text
 from metadata_log.image.subject import Builders, SubjectBuilder
 from metadata_log.image.topics import TopicsBuilder
-from metadata_log.records.configs import TOPIC, ConfigRecord
+from metadata_log.records.configs import MIN_IN_SYNC_REPLICAS, TOPIC, ConfigRecord
 from metadata_log.records.declaration import shown
 from metadata_log.records.registry import Record
 from metadata_log.records.topics import RemoveTopicRecord
@@ -33,7 +33,10 @@ class ConfigsBuilder(SubjectBuilder[ConfigsImage]):
     def put(self, record: ConfigRecord) -> None:
         resource = (record.resource_type, record.resource_name)
         if record.resource_type == TOPIC:
-            self.others.of(TopicsBuilder).id_of(record.resource_name)  # KeyError where it does not exist
+            topics = self.others.of(TopicsBuilder)
+            topics.id_of(record.resource_name)  # KeyError where it does not exist
+            if record.name == MIN_IN_SYNC_REPLICAS:
+                topics.set_min_isr(record.resource_name, record.value)
         settings = self._configs.get(resource) or immutables.Map()
         if record.value is not None:
             settings = settings.set(record.name, record.value)

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import itemgetter, lt, ne
+from operator import itemgetter, ne
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 import immutables
@@ -25,12 +25,38 @@ _LAST_KNOWN: Final = itemgetter(9)
 
 
 class PartitionCounts(NamedTuple):
-    """How many partitions there are; have no leader; lack a replica in their ISR; are not led by their first replica."""
+    """How many partitions there are; have no leader; lack a replica in their ISR; are not led by their first replica; get
+    other replicas just now.
+    """
 
     partitions: int = 0
     leaderless: int = 0
     under_replicated: int = 0
     not_preferred: int = 0
+    reassigning: int = 0
+
+
+class IsrSize(NamedTuple):
+    """What decides whether a partition accepts writes that all in-sync replicas must have."""
+
+    own_min_isr: int
+    """min.insync.replicas of its topic; NO_MIN_ISR if the topic sets none."""
+    replicas: int
+    isr: int
+
+    def is_under(self, default_min_isr: int) -> bool:
+        """Answer whether the ISR is too small for such writes; as in Kafka, it never needs more than all replicas."""
+        return self.isr < self._needed(default_min_isr)
+
+    def is_at(self, default_min_isr: int) -> bool:
+        """Answer whether the ISR is just large enough."""
+        return self.isr == self._needed(default_min_isr)
+
+    def _needed(self, default_min_isr: int) -> int:
+        return min(self.own_min_isr or default_min_isr, self.replicas)
+
+
+NO_MIN_ISR: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +71,20 @@ class PartitionIndex:
     """The same topics."""
     not_preferred: immutables.Map[TopicId, int] = field(default_factory=immutables.Map)
     """How many partitions of a topic are not led by their first replica; a topic without any is left out."""
+    under_replicated: immutables.Map[TopicId, int] = field(default_factory=immutables.Map)
+    """How many partitions of a topic lack a replica in their ISR; a topic without any is left out."""
     reassigning: immutables.Map[TopicId, int] = field(default_factory=immutables.Map)
     """How many partitions of a topic get other replicas just now; a topic without any is left out."""
     eligible: immutables.Map[TopicId, int] = field(default_factory=immutables.Map)
     """How many partitions of a topic have eligible leader replicas or a last known leader; a topic without is left out."""
+    min_isr: immutables.Map[TopicId, int] = field(default_factory=immutables.Map)
+    """min.insync.replicas of the topics that set it themselves."""
+    isr_sizes: immutables.Map[IsrSize, int] = field(default_factory=immutables.Map)
+    """How many partitions are alike in this; there are few kinds, however many partitions."""
     counts: PartitionCounts = field(default_factory=PartitionCounts)
+
+    def isr_size(self, topic_id: TopicId, partition: PartitionImage) -> IsrSize:
+        return IsrSize(self.min_isr.get(topic_id, NO_MIN_ISR), len(partition.replicas), len(partition.isr))
 
 
 class Topic(Protocol):
@@ -59,47 +94,51 @@ class Topic(Protocol):
     def partitions(self) -> tuple[PartitionImage, ...]: ...
 
 
-def index_of(topics: Iterable[Topic]) -> PartitionIndex:
+def index_of(topics: Iterable[Topic], min_isr: "immutables.Map[TopicId, int]") -> PartitionIndex:
     """Return the index of topics, best in the order of their ids, from nothing.
 
     A start does this for a million partitions, most of which are one of few objects: each object is looked at once.
     """
     on_broker: dict[BrokerId, list[TopicId]] = {}
-    partitions: list[PartitionImage] = []
+    alike: dict[int, list[PartitionImage]] = {}
     owned: list[tuple[TopicId, tuple[PartitionImage, ...]]] = []
     for topic in topics:
         own = topic.partitions
-        partitions += own
+        alike.setdefault(min_isr.get(topic.topic_id, NO_MIN_ISR), []).extend(own)
         owned.append((topic.topic_id, own))
         for broker_id in _brokers_of(own):
             joined = on_broker.get(broker_id)
             if joined is None:
                 joined = on_broker[broker_id] = []
             joined.append(topic.topic_id)
-    leaderships: dict[BrokerId, int] = {}
-    under_replicated = not_preferred = 0
-    found: tuple[set[int], ...] = (set(), set(), set(), set())
-    distinct = dict(zip(map(id, partitions), partitions, strict=True))
-    for key, times in Counter(map(id, partitions)).items():
-        partition = distinct[key]
-        replicas, isr, leader, *_ = partition
-        under_replicated += times * (len(isr) < len(replicas))
-        not_preferred += times * (leader != replicas[0])
-        leaderships[leader] = leaderships.get(leader, 0) + times
-        for keys, is_one in zip(found, _traits(partition), strict=True):
-            if is_one:
-                keys.add(key)
-    without_leader = leaderships.pop(NO_LEADER, 0)
-    by_topic = _TopicCounts(*(_counted(owned, keys) for keys in found))
+    leaderships: Counter[BrokerId] = Counter()
+    isr_sizes: Counter[IsrSize] = Counter()
+    having: tuple[set[int], ...] = tuple(set() for _ in _TopicCounts._fields)
+    for own_min_isr, partitions in alike.items():
+        distinct = dict(zip(map(id, partitions), partitions, strict=True))
+        for key, times in Counter(map(id, partitions)).items():
+            partition = distinct[key]
+            leaderships[partition.leader] += times
+            isr_sizes[IsrSize(own_min_isr, len(partition.replicas), len(partition.isr))] += times
+            for keys, is_one in zip(having, _traits(partition), strict=True):
+                if is_one:
+                    keys.add(key)
+    leaderships.pop(NO_LEADER, None)
+    by_topic = _TopicCounts(*(_counted(owned, keys) for keys in having))
     return PartitionIndex(
-        immutables.Map({broker_id: SortedIds.of(ids) for broker_id, ids in on_broker.items()}),
-        immutables.Map(leaderships),
-        immutables.Map(by_topic.leaderless),
-        SortedIds.of(by_topic.leaderless),
-        immutables.Map(by_topic.not_preferred),
-        immutables.Map(by_topic.reassigning),
-        immutables.Map(by_topic.eligible),
-        PartitionCounts(len(partitions), without_leader, under_replicated, not_preferred),
+        on_broker=immutables.Map({broker_id: SortedIds.of(ids) for broker_id, ids in on_broker.items()}),
+        leaderships=immutables.Map(leaderships),
+        leaderless_in_order=SortedIds.of(by_topic.leaderless),
+        min_isr=min_isr,
+        isr_sizes=immutables.Map(isr_sizes),
+        counts=PartitionCounts(
+            sum(isr_sizes.values()),
+            sum(by_topic.leaderless.values()),
+            sum(by_topic.under_replicated.values()),
+            sum(by_topic.not_preferred.values()),
+            sum(by_topic.reassigning.values()),
+        ),
+        **{name: immutables.Map(counts) for name, counts in by_topic._asdict().items()},
     )
 
 
@@ -108,6 +147,7 @@ def _traits(partition: PartitionImage) -> tuple[bool, ...]:
     return (
         partition.leader == NO_LEADER,
         partition.leader != partition.replicas[0],
+        len(partition.isr) < len(partition.replicas),
         bool(partition.adding_replicas or partition.removing_replicas),
         bool(partition.eligible_leader_replicas or partition.last_known_elr),
     )
@@ -125,10 +165,11 @@ def _counted(
 
 
 class _TopicCounts(NamedTuple):
-    """Numbers of partitions by topic, or how they change; the fields are those of the index, in its order."""
+    """Numbers of partitions by topic, or how they change; the fields are those of the index."""
 
     leaderless: dict[TopicId, int]
     not_preferred: dict[TopicId, int]
+    under_replicated: dict[TopicId, int]
     reassigning: dict[TopicId, int]
     eligible: dict[TopicId, int]
 
@@ -136,42 +177,56 @@ class _TopicCounts(NamedTuple):
 class PartitionIndexBuilder:
     """The index while a batch is applied; made from the partitions before and after it."""
 
-    def __init__(self, before: PartitionIndex) -> None:
+    def __init__(self, before: PartitionIndex, min_isr: "immutables.Map[TopicId, int]") -> None:
+        """`min_isr` are the topics' own settings after the batch."""
         self._before = before
-        self._counts = [*before.counts]
+        self._min_isr = min_isr
+        self._partitions = 0
         self._leaderships: dict[BrokerId, int] = {}
-        self._by_topic = _TopicCounts({}, {}, {}, {})
+        self._isr_sizes: dict[IsrSize, int] = {}
+        self._by_topic = _TopicCounts({}, {}, {}, {}, {})
         self._joined: dict[BrokerId, list[TopicId]] = {}
         self._left: dict[BrokerId, list[TopicId]] = {}
 
     def replace(
         self, topic_id: TopicId, before: Sequence[PartitionImage], after: Sequence[PartitionImage]
     ) -> None:
-        """Count some partitions of a topic as they are after the batch, no longer as they were before it."""
-        self._count(topic_id, after, 1)
-        self._count(topic_id, before, -1)
+        """Count some partitions of a topic as they are after the batch, no longer as they were before it.
 
-    def _count(self, topic_id: TopicId, partitions: Sequence[PartitionImage], sign: int) -> None:
+        If the topic's own min.insync.replicas changes, these are all of them.
+        """
+        self._count(topic_id, after, 1, self._min_isr)
+        self._count(topic_id, before, -1, self._before.min_isr)
+
+    def _count(
+        self,
+        topic_id: TopicId,
+        partitions: Sequence[PartitionImage],
+        sign: int,
+        min_isr: "immutables.Map[TopicId, int]",
+    ) -> None:
         """Count partitions of a topic in (sign 1) or out (-1)."""
         # A start counts a million of them: the loops run in C.
         leaders = [*map(_LEADER, partitions)]
         replicas = [*map(_REPLICAS, partitions)]
-        leaderless = leaders.count(NO_LEADER)
-        counts = self._counts
-        counts[0] += sign * len(leaders)
-        counts[1] += sign * leaderless
-        counts[2] += sign * sum(map(lt, map(len, map(_ISR, partitions)), map(len, replicas)))
-        not_preferred = sum(map(ne, leaders, map(_FIRST, replicas)))
-        counts[3] += sign * not_preferred
+        sizes = [*zip(map(len, replicas), map(len, map(_ISR, partitions)), strict=True)]
+        self._partitions += sign * len(leaders)
         for leader in {*leaders}:
             self._leaderships[leader] = self._leaderships.get(leader, 0) + sign * leaders.count(leader)
-        found = (
-            leaderless,
-            not_preferred,
+        own_min_isr = min_isr.get(topic_id, NO_MIN_ISR)
+        under_replicated = 0
+        for size in {*sizes}:
+            kind, count = IsrSize(own_min_isr, *size), sizes.count(size)
+            self._isr_sizes[kind] = self._isr_sizes.get(kind, 0) + sign * count
+            under_replicated += count if kind.isr < kind.replicas else 0
+        having = (
+            leaders.count(NO_LEADER),
+            sum(map(ne, leaders, map(_FIRST, replicas))),
+            under_replicated,
             _having(partitions, _ADDING, _REMOVING),
             _having(partitions, _ELIGIBLE, _LAST_KNOWN),
         )
-        for changes, count in zip(self._by_topic, found, strict=True):
+        for changes, count in zip(self._by_topic, having, strict=True):
             if count:
                 changes[topic_id] = changes.get(topic_id, 0) + sign * count
 
@@ -186,18 +241,30 @@ class PartitionIndexBuilder:
             self._left.setdefault(broker_id, []).append(topic_id)
 
     def finish(self) -> PartitionIndex:
-        before = self._before
+        before, changes = self._before, self._by_topic
         self._leaderships.pop(NO_LEADER, None)
-        leaderless = _added(before.leaderless, self._by_topic.leaderless)
+        leaderless = _added(before.leaderless, changes.leaderless)
+        counts = before.counts
         return PartitionIndex(
-            self._on_broker(),
-            _added(before.leaderships, self._leaderships),
-            leaderless,
-            _followed(before.leaderless_in_order, before.leaderless, leaderless, self._by_topic.leaderless),
-            _added(before.not_preferred, self._by_topic.not_preferred),
-            _added(before.reassigning, self._by_topic.reassigning),
-            _added(before.eligible, self._by_topic.eligible),
-            PartitionCounts(*self._counts),
+            on_broker=self._on_broker(),
+            leaderships=_added(before.leaderships, self._leaderships),
+            leaderless=leaderless,
+            leaderless_in_order=_followed(
+                before.leaderless_in_order, before.leaderless, leaderless, changes.leaderless
+            ),
+            not_preferred=_added(before.not_preferred, changes.not_preferred),
+            under_replicated=_added(before.under_replicated, changes.under_replicated),
+            reassigning=_added(before.reassigning, changes.reassigning),
+            eligible=_added(before.eligible, changes.eligible),
+            min_isr=self._min_isr,
+            isr_sizes=_added(before.isr_sizes, self._isr_sizes),
+            counts=PartitionCounts(
+                counts.partitions + self._partitions,
+                counts.leaderless + sum(changes.leaderless.values()),
+                counts.under_replicated + sum(changes.under_replicated.values()),
+                counts.not_preferred + sum(changes.not_preferred.values()),
+                counts.reassigning + sum(changes.reassigning.values()),
+            ),
         )
 
     def _on_broker(self) -> immutables.Map[BrokerId, SortedIds]:

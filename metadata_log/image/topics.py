@@ -9,6 +9,7 @@ import immutables
 from metadata_log.digest import hex_of_text
 from metadata_log.ids import NO_LEADER, BrokerId, TopicId, in_order, uuid_text
 from metadata_log.image.partition_index import (
+    NO_MIN_ISR,
     PartitionCounts,
     PartitionIndex,
     PartitionIndexBuilder,
@@ -105,12 +106,19 @@ class TopicsBuilder(SubjectBuilder[TopicsImage]):
         """Topics that were created or removed."""
         self._moved: set[TopicId] = set()
         """Topics whose replicas may lie on other brokers than before."""
+        self._min_isr: dict[TopicId, int] = {}
+        """The topics whose own min.insync.replicas the batch sets or, as NO_MIN_ISR, deletes."""
 
     def id_of(self, name: str) -> TopicId:
         return self._ids[name]
 
     def name_of(self, topic_id: TopicId) -> str:
         return self._by_id[topic_id].name
+
+    def set_min_isr(self, name: str, value: str | None) -> None:
+        """Note a topic's own min.insync.replicas; None: it has none. What is no number counts as none."""
+        number = "" if value is None else value.strip()
+        self._min_isr[self._ids[name]] = int(number) if number.isdecimal() else NO_MIN_ISR
 
     def change_partition(self, record: PartitionChangeRecord) -> None:
         topic_id, partition_id = record.topic_id, record.partition_id
@@ -168,15 +176,17 @@ class TopicsBuilder(SubjectBuilder[TopicsImage]):
         return TopicsImage(by_id, self._ids.finish(), self._index(by_id))
 
     def _index(self, after: immutables.Map[TopicId, TopicImage]) -> PartitionIndex:
+        min_isr = self._min_isr_after(after)
         if not self.before.by_id:
-            return index_of(after[topic_id] for topic_id in in_order(after))
-        index = PartitionIndexBuilder(self.before.index)
-        for topic_id in self._touched:
+            return index_of((after[topic_id] for topic_id in in_order(after)), min_isr)
+        index = PartitionIndexBuilder(self.before.index, min_isr)
+        counted_whole = self._touched | self._min_isr.keys()
+        for topic_id in counted_whole:
             index.replace(
                 topic_id, _partitions_of(self.before.by_id, topic_id), _partitions_of(after, topic_id)
             )
         for topic_id, (now, touched) in self._open.items():
-            if topic_id not in self._touched:
+            if topic_id not in counted_whole:
                 was = self.before.by_id[topic_id].partitions
                 index.replace(
                     topic_id,
@@ -188,6 +198,18 @@ class TopicsBuilder(SubjectBuilder[TopicsImage]):
                 topic_id, _partitions_of(self.before.by_id, topic_id), _partitions_of(after, topic_id)
             )
         return index.finish()
+
+    def _min_isr_after(self, after: immutables.Map[TopicId, TopicImage]) -> immutables.Map[TopicId, int]:
+        min_isr = self.before.index.min_isr
+        for topic_id, value in self._min_isr.items():
+            if value != NO_MIN_ISR and topic_id in after:
+                min_isr = min_isr.set(topic_id, value)
+            elif topic_id in min_isr:
+                min_isr = min_isr.delete(topic_id)
+        for topic_id in self._touched:
+            if topic_id in min_isr and topic_id not in after:
+                min_isr = min_isr.delete(topic_id)
+        return min_isr
 
     def delta(self) -> dict[str, Any]:
         partitions = frozenset(

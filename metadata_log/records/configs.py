@@ -8,6 +8,7 @@ TOPIC = 2
 BROKER = 4
 """Kafka's resource types; the cluster default is a BROKER of the empty name."""
 CLUSTER_DEFAULT = ""
+MIN_IN_SYNC_REPLICAS = "min.insync.replicas"
 
 
 def is_sensitive(name: str) -> bool:

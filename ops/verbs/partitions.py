@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final
+from urllib.parse import urlencode
 
 from metadata_log.errors import UnknownTopicOrPartition
 from metadata_log.limits import ELECTIONS_MAX, REASSIGNMENTS_MAX
@@ -14,7 +15,6 @@ from ops.arguments import Noun, existing_path, from_to, moment
 from ops.client import ClusterClient, client_from
 from ops.render import Column
 from ops.talk import fail_usage, show
-from ops.verbs.topics import quoted
 from ops.when import AtOffset, time_text
 
 
@@ -24,6 +24,13 @@ def _leader(leader: Any) -> str:
 
 REFUSED: Final = 3
 """The exit code where a partition's election was refused, as for a request that is."""
+SELECTIONS: Final = {
+    "unavailable": "those without a leader",
+    "under-replicated": "those whose ISR lacks a replica",
+    "under-min-isr": "those that refuse writes with acks=all: their ISR is smaller than min.insync.replicas",
+    "at-min-isr": "those that one loss more brings there",
+    "not-preferred": "those whose first replica does not lead",
+}
 PARTITIONS: Final = (
     Column("topic"),
     Column("partition"),
@@ -45,6 +52,7 @@ UNDER_WAY: Final = (
     Column("isr"),
     Column("adding_replicas", "ADDING"),
     Column("removing_replicas", "REMOVING"),
+    Column("why_stuck", "STUCK", lambda why: "" if why is None else str(why)),
 )
 ELECTED: Final = (
     Column("topic"),
@@ -64,9 +72,8 @@ def add_parsers(noun: Noun) -> None:
     )
     listing.add_argument("--topic", metavar="NAME", help="of this topic alone")
     which = listing.add_mutually_exclusive_group()
-    which.add_argument("--unavailable", action="store_true", help="those without a leader")
-    which.add_argument("--under-replicated", action="store_true", help="those whose ISR lacks a replica")
-    which.add_argument("--not-preferred", action="store_true", help="those whose first replica does not lead")
+    for only, help_text in SELECTIONS.items():
+        which.add_argument(f"--{only}", dest="only", action="store_const", const=only, help=help_text)
     elect = noun.verb(
         "elect",
         "Let the first replica of partitions lead again; with --unclean, let leaderless ones be led at any price.",
@@ -162,13 +169,7 @@ def _broker_ids(text: str) -> list[int]:
 
 
 def run_list(args: argparse.Namespace) -> int:
-    found = [
-        partition
-        for partition in _partitions(client_from(args), args.topic)
-        if not (args.unavailable and partition["leader"] != -1)
-        and not (args.under_replicated and len(partition["isr"]) == len(partition["replicas"]))
-        and not (args.not_preferred and partition["leader"] == partition["preferred"])
-    ]
+    found = [*_partitions(client_from(args), args.topic, only=args.only)]
     show(args, found, table=lambda: render.table(PARTITIONS, found, empty="no such partition"))
     return 0
 
@@ -183,9 +184,10 @@ def run_elect(args: argparse.Namespace) -> int:
     else:
         needy = [
             partition
-            for partition in _partitions(client, args.topic)
-            if (partition["leader"] == -1 if args.unclean else partition["leader"] != partition["preferred"])
-            and (args.partition is None or partition["partition"] in args.partition)
+            for partition in _partitions(
+                client, args.topic, only="unavailable" if args.unclean else "not-preferred"
+            )
+            if (args.partition is None or partition["partition"] in args.partition)
         ]
         if args.dry_run:
             show(args, needy, table=lambda: render.table(PARTITIONS, needy, empty="no partition needs it"))
@@ -297,9 +299,14 @@ def run_reassignments(args: argparse.Namespace) -> int:
     return 0
 
 
-def _partitions(client: ClusterClient, topic: str | None) -> Iterator[dict[str, Any]]:
-    """Yield the partitions of a topic, or of all."""
-    names = [topic] if topic is not None else [item["name"] for item in client.read("/v1/topics")["items"]]
-    for name in names:
-        for partition in client.read(f"/v1/topics/{quoted(name)}")["partitions"]:
-            yield {"topic": name, **partition, "preferred": partition["replicas"][0]}
+def _partitions(client: ClusterClient, topic: str | None, *, only: str | None) -> Iterator[dict[str, Any]]:
+    """Yield the partitions of a topic, or of all, that are as one of SELECTIONS says."""
+    wanted = {"topic": topic, "only": only}
+    while True:
+        query = urlencode({key: value for key, value in wanted.items() if value is not None})
+        page = client.read(f"/v1/partitions?{query}")
+        for partition in page["items"]:
+            yield {**partition, "preferred": partition["replicas"][0]}
+        if page["next_after"] is None:
+            return
+        wanted["after"] = page["next_after"]

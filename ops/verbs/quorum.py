@@ -180,7 +180,7 @@ def run_health(args: argparse.Namespace) -> int:
         if not args.wait or judged["health"] == "green" or time.monotonic() >= deadline:
             break
         time.sleep(LOOK_AGAIN_S)
-    show(args, judged, table=lambda: "\n".join([judged["health"], *_reasons(judged)]))
+    show(args, judged, table=lambda: "\n".join([judged["health"], *_reasons(judged), *_partitions(judged)]))
     return EXIT_CODES[judged["health"]]
 
 
@@ -188,6 +188,14 @@ def _reasons(judged: Mapping[str, Any]) -> Iterator[str]:
     for key, mark in (("reasons", ""), ("recent_warnings", "recent warning: ")):
         for reason in judged[key]:
             yield f"  {mark}{reason['code']}: {reason['detail']}"
+
+
+def _partitions(judged: Mapping[str, Any]) -> Iterator[str]:
+    if judged["partitions"] is not None:
+        yield "  partitions: " + ", ".join(
+            f"{count} {name.replace('_', ' ')}" if name != "partitions" else str(count)
+            for name, count in judged["partitions"].items()
+        )
 
 
 def ask_all(client: ClusterClient) -> list[NodeAnswers]:

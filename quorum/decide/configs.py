@@ -4,7 +4,6 @@ Settings of a topic are checked by name and value; those of a broker and of the 
 than its controller. Source: Kafka's ConfigurationControlManager; the table is its LogConfig.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -22,7 +21,7 @@ from metadata_log.ids import BrokerId, TopicId
 from metadata_log.image.configs import shown_settings
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import CONFIG_VALUE_BYTES_MAX, RECORDS_PER_BATCH_MAX
-from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC, ConfigRecord
+from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, MIN_IN_SYNC_REPLICAS, TOPIC, ConfigRecord
 from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.records.registry import Record
@@ -34,11 +33,10 @@ from metadata_log.wire.commands import (
     LegacyAlterConfigs,
     ResourceChange,
 )
-from metadata_log.wire.shapes import INT32_MAX, INT64_MAX
+from quorum.decide.config_types import INTEGER, LIST_CONFIGS, check_topic_configs
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
 from quorum.decide.decision import Decision
-from quorum.decide.effective_configs import MIN_IN_SYNC_REPLICAS
 
 
 class ConfigsAltered(NamedTuple):
@@ -62,147 +60,6 @@ class ResourcesAltered(NamedTuple):
     """What became of each resource, in the order of the request; of one given twice, once."""
 
     results: tuple[ResourceAltered, ...]
-
-
-Check = Callable[[str], str | None]
-"""Returns what is wrong with a value, if anything is."""
-
-_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
-_DECIMAL: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
-_REPLICA: Final = re.compile(r"[0-9]+:[0-9]+")
-
-
-def _integer(low: int, high: int) -> Check:
-    def check(value: str) -> str | None:
-        if not _INTEGER.fullmatch(value):
-            return "not an integer"
-        return None if low <= int(value) <= high else f"not from {low} to {high}"
-
-    return check
-
-
-def _int32(low: int = -INT32_MAX - 1, high: int = INT32_MAX) -> Check:
-    return _integer(low, high)
-
-
-def _int64(low: int = -INT64_MAX - 1) -> Check:
-    return _integer(low, INT64_MAX)
-
-
-def _fraction(value: str) -> str | None:
-    return None if _DECIMAL.fullmatch(value) and 0 <= float(value) <= 1 else "not a number from 0 to 1"
-
-
-def _boolean(value: str) -> str | None:
-    return None if value.lower() in ("true", "false") else "not true or false"
-
-
-def _one_of(*allowed: str) -> Check:
-    return lambda value: None if value in allowed else f"not one of {', '.join(allowed)}"
-
-
-def _list_of(*allowed: str) -> Check:
-    def check(value: str) -> str | None:
-        items = _items(value)
-        if not set(items) <= set(allowed):
-            return f"not a list of {', '.join(allowed)}"
-        return None if len(set(items)) == len(items) else "a list with an item twice"
-
-    return check
-
-
-def _throttled_replicas(value: str) -> str | None:
-    items = _items(value)
-    if items in ([], ["*"]) or all(_REPLICA.fullmatch(item) for item in items):
-        return None
-    return "neither * nor a list of PARTITION:BROKER"
-
-
-def _items(value: str) -> list[str]:
-    return [item.strip() for item in value.split(",")] if value else []
-
-
-TOPIC_CONFIGS: Final[Mapping[str, Check]] = {
-    "cleanup.policy": _list_of("compact", "delete"),
-    "compression.gzip.level": lambda value: None if value == "-1" else _int32(1, 9)(value),
-    "compression.lz4.level": _int32(1, 17),
-    "compression.type": _one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
-    "compression.zstd.level": _int32(-131072, 22),
-    "delete.retention.ms": _int64(0),
-    "file.delete.delay.ms": _int64(0),
-    "flush.messages": _int64(1),
-    "flush.ms": _int64(0),
-    "follower.replication.throttled.replicas": _throttled_replicas,
-    "index.interval.bytes": _int32(0),
-    "internal.segment.bytes": _int32(),
-    "leader.replication.throttled.replicas": _throttled_replicas,
-    "local.retention.bytes": _int64(-2),
-    "local.retention.ms": _int64(-2),
-    "max.compaction.lag.ms": _int64(1),
-    "max.message.bytes": _int32(0),
-    "message.timestamp.after.max.ms": _int64(0),
-    "message.timestamp.before.max.ms": _int64(0),
-    "message.timestamp.type": _one_of("CreateTime", "LogAppendTime"),
-    "min.cleanable.dirty.ratio": _fraction,
-    "min.compaction.lag.ms": _int64(0),
-    "min.insync.replicas": _int32(1),
-    "preallocate": _boolean,
-    "remote.log.copy.disable": _boolean,
-    "remote.log.delete.on.disable": _boolean,
-    "remote.storage.enable": _boolean,
-    "retention.bytes": _int64(),
-    "retention.ms": _int64(-1),
-    "segment.bytes": _int32(1024 * 1024),
-    "segment.index.bytes": _int32(4),
-    "segment.jitter.ms": _int64(0),
-    "segment.ms": _int64(1),
-    "unclean.leader.election.enable": _boolean,
-}
-
-
-LIST_CONFIGS: Final[Mapping[int, Mapping[str, str]]] = {
-    TOPIC: {
-        "cleanup.policy": "delete",
-        "follower.replication.throttled.replicas": "",
-        "leader.replication.throttled.replicas": "",
-    },
-    BROKER: {
-        "cordoned.log.dirs": "",
-        "early.start.listeners": "",
-        "group.consumer.assignors": "uniform,range",
-        "group.coordinator.rebalance.protocols": "classic,consumer,streams",
-        "group.share.assignors": "simple",
-        "listeners": "PLAINTEXT://:9092",
-        "advertised.listeners": "",
-        "log.cleanup.policy": "delete",
-        "log.dirs": "",
-        "metric.reporters": "org.apache.kafka.common.metrics.JmxReporter",
-        "sasl.enabled.mechanisms": "GSSAPI",
-        "sasl.kerberos.principal.to.local.rules": "DEFAULT",
-        "ssl.cipher.suites": "",
-        "ssl.enabled.protocols": "TLSv1.2,TLSv1.3",
-    },
-}
-"""By type of resource: settings that are lists, each with its default."""
-
-
-def check_topic_configs(settings: Mapping[str, str]) -> None:
-    """Check a topic's settings by name, by value, and against each other.
-
-    Raises:
-        InvalidConfig: names the first that is wrong.
-    """
-    for name, value in sorted(settings.items()):
-        check = TOPIC_CONFIGS.get(name)
-        if check is None:
-            raise InvalidConfig(f"{name!r} is no setting of a topic")
-        fault = check(value.strip())
-        if fault is not None:
-            raise InvalidConfig(f"{name} = {value!r} is {fault}")
-    low = int(settings.get("min.compaction.lag.ms", "0"))
-    high = int(settings.get("max.compaction.lag.ms", str(INT64_MAX)))
-    if low > high:
-        raise InvalidConfig(f"min.compaction.lag.ms {low} exceeds max.compaction.lag.ms {high}")
 
 
 def alter(context: DecideContext, command: AlterConfigs) -> Decision:
@@ -412,7 +269,7 @@ def _check_resource(context: DecideContext, resource_type: int, resource_name: s
     elif resource_type != BROKER:
         raise InvalidRequest(f"resource type {resource_type} is neither a topic (2) nor a broker (4)")
     elif resource_name != CLUSTER_DEFAULT:
-        if not _INTEGER.fullmatch(resource_name):
+        if not INTEGER.fullmatch(resource_name):
             raise InvalidRequest(f"{resource_name!r} is not the id of a broker")
         node_id = int(resource_name)
         if str(node_id) != resource_name:

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from metadata_log.errors import InvalidUpdateVersion
 from metadata_log.records.brokers import FeatureRange
-from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, ConfigRecord
+from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, MIN_IN_SYNC_REPLICAS, ConfigRecord
 from metadata_log.records.features import (
     ELIGIBLE_LEADER_REPLICAS_LEVEL,
     ELIGIBLE_LEADER_REPLICAS_VERSION,
@@ -20,7 +20,7 @@ from metadata_log.wire.commands import FeatureUpdate, UpdateFeatures, UpgradeTyp
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
 from quorum.decide.decision import Decision
-from quorum.decide.effective_configs import MIN_IN_SYNC_REPLICAS, static_config
+from quorum.decide.effective_configs import static_config
 
 SUPPORTED: Final = {
     METADATA_VERSION: (METADATA_VERSION_LEVEL, METADATA_VERSION_LEVEL),

@@ -42,7 +42,7 @@ from metadata_log.wire.commands import (
     MorePartitions,
     NewTopic,
 )
-from quorum.decide.configs import check_topic_configs
+from quorum.decide.config_types import check_topic_configs
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides, Kept
 from quorum.decide.decision import Decision

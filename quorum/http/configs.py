@@ -13,6 +13,7 @@ from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC
 from metadata_log.wire.commands import AlterConfigs
 from metadata_log.wire.shapes import Natural32, Shape, TextMap, check_text, check_text_map, read_shape
+from quorum.decide.config_types import check_broker_configs
 from quorum.decide.configs import ConfigsAltered
 from quorum.http.bodies import broker_id_of, read_body
 from quorum.http.door import Door, Write
@@ -42,6 +43,8 @@ def _change(body: Any) -> AlterConfigs:
         check_text("configs.unset", name)
     named = {name: getattr(change, name) for name in RESOURCES if getattr(change, name) is not UNSET}
     resource_type, resource_name = _resource(named)
+    if resource_type == BROKER:
+        check_broker_configs(resource_name, change.set)
     return AlterConfigs(
         resource_type=resource_type, resource_name=resource_name, set=change.set, unset=change.unset
     )

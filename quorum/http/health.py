@@ -17,6 +17,7 @@ async def show_ready(door: Door, request: web.Request) -> web.Response:
         "ready": not reasons,
         "reasons": reasons + door.status.warnings(),
         "recent_warnings": door.status.recent.rows(),
+        "partitions": door.status.partitions()._asdict() if door.controller.is_active else None,
     }
     return door.ok(request, body, status=503 if reasons else 200)
 

@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 from metadata_log.ids import uuid_text
 from quorum.http.door import Door
 from quorum.metrics import NAMESPACE
+from quorum.partition_health import stuck_reassignments
 from quorum.raft.raft_log import Role
 from quorum.status import QuorumStatus
 
@@ -69,7 +70,7 @@ class _StatusMetrics(Collector):
     def _state(self) -> Facts:
         image = self._status.controller.committed
         brokers = image.brokers.values()
-        counts = image.topics.counts
+        health = self._status.partitions()
         return (
             ("controller_epoch", "Epoch of the newest applied claim.", image.controller_epoch),
             ("last_applied_record_offset", "Offset of the last applied record, -1 before the first.",
@@ -80,13 +81,21 @@ class _StatusMetrics(Collector):
             ("active_broker_count", "Registered brokers that are not fenced.",
              sum(not b.fenced for b in brokers)),
             ("global_topic_count", "Topics.", len(image.topics.by_id)),
-            ("global_partition_count", "Partitions.", counts.partitions),
+            ("global_partition_count", "Partitions.", health.partitions),
             ("offline_partition_count", "Partitions without a leader.",
-             counts.leaderless),
+             health.offline),
             ("under_replicated_partition_count", "Partitions whose isr lacks a replica.",
-             counts.under_replicated),
+             health.under_replicated),
+            ("under_min_isr_partition_count", "Partitions whose isr is smaller than min.insync.replicas.",
+             health.under_min_isr),
+            ("at_min_isr_partition_count", "Partitions whose isr is as large as min.insync.replicas.",
+             health.at_min_isr),
             ("preferred_replica_imbalance_count", "Partitions not led by their first replica.",
-             counts.not_preferred),
+             health.not_preferred),
+            ("reassigning_partition_count", "Partitions that get other replicas just now.",
+             health.reassigning),
+            ("stuck_reassignment_count", "Reassignments that cannot end as things stand, of the first thousand.",
+             len(stuck_reassignments(image))),
         )  # fmt: skip
 
     def _disk(self) -> Facts:

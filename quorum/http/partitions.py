@@ -1,17 +1,21 @@
 """Edge: partitions over HTTP: brokers report ISRs and directories, operators ask for elections and reassignments."""
 
+from itertools import islice
 from typing import Annotated, Any, Final, Literal
 
 from aiohttp import web
 from msgspec import Meta
 
+from metadata_log.errors import InvalidRequest, UnknownTopicOrPartition
 from metadata_log.ids import BrokerId, TopicId
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.image.partitions import describe_partition
 from metadata_log.limits import (
     ELECTIONS_MAX,
     ISR_CHANGES_MAX,
     LARGE_VIEW_ITEMS,
     LIST_ITEMS_MAX,
+    PARTITIONS_LISTED_MAX,
     REASSIGNMENTS_MAX,
 )
 from metadata_log.wire.commands import (
@@ -28,6 +32,7 @@ from quorum.decide.partitions import LeadersElected, PartitionsAltered
 from quorum.decide.reassignments import PartitionsReassigned, ongoing
 from quorum.http.bodies import read_body, read_broker_body
 from quorum.http.door import Door, Write, items_of
+from quorum.partition_health import SELECTIONS, selected, why_stuck
 
 Replicas = Annotated[
     tuple[Annotated[BrokerId, Meta(ge=0, le=INT32_MAX)], ...], Meta(max_length=LIST_ITEMS_MAX)
@@ -104,6 +109,44 @@ def _reassigned(outcome: PartitionsReassigned) -> dict[str, Any]:
     }
 
 
+async def list_partitions(door: Door, request: web.Request) -> web.Response:
+    """Answer with at most PARTITIONS_LISTED_MAX partitions; if there are more, "next_after" says where to go on."""
+    only, name, after = (request.query.get(key) for key in ("only", "topic", "after"))
+    if only is not None and only not in SELECTIONS:
+        raise InvalidRequest(f"only is one of {', '.join(SELECTIONS)}")
+    behind = None if after is None else _named_partition(after)
+    default_min_isr = door.status.default_min_isr()
+
+    def view(image: MetadataImage) -> dict[str, Any]:
+        topic = None if name is None else image.topics.named(name)
+        if name is not None and topic is None:
+            raise UnknownTopicOrPartition(f"topic {name!r} does not exist")
+        found = (
+            (one, partition_id, partition)
+            for one, partition_id, partition in selected(image, only, default_min_isr, topic)
+            if behind is None or (one.name, partition_id) > behind
+        )
+        page = [*islice(found, PARTITIONS_LISTED_MAX + 1)]
+        items = [
+            {"topic": one.name, **describe_partition(partition_id, partition)}
+            for one, partition_id, partition in page[:PARTITIONS_LISTED_MAX]
+        ]
+        is_more = len(page) > PARTITIONS_LISTED_MAX
+        last = f"{items[-1]['topic']}:{items[-1]['partition']}" if is_more else None
+        return items_of(image, items) | {"next_after": last}
+
+    return await door.read_large(
+        request, view, is_large=lambda image: image.topics.counts.partitions > LARGE_VIEW_ITEMS
+    )
+
+
+def _named_partition(text: str) -> tuple[str, int]:
+    name, _, number = text.rpartition(":")
+    if not name or not number.isascii() or not number.isdigit():
+        raise InvalidRequest(f"after is TOPIC:N, not {text[:100]!r}")
+    return name, int(number[:10])
+
+
 async def list_reassignments(door: Door, request: web.Request) -> web.Response:
     def view(image: MetadataImage) -> dict[str, Any]:
         reassignments = [
@@ -114,6 +157,9 @@ async def list_reassignments(door: Door, request: web.Request) -> web.Response:
                 "isr": list(image.topics.by_id[image.topics.ids[one.topic]].partitions[one.partition_id].isr),
                 "adding_replicas": list(one.adding_replicas),
                 "removing_replicas": list(one.removing_replicas),
+                "why_stuck": why_stuck(
+                    image, image.topics.by_id[image.topics.ids[one.topic]].partitions[one.partition_id]
+                ),
             }
             for one in ongoing(image.topics)
         ]
@@ -166,6 +212,7 @@ WRITES: Final = {
     "AlterPartitionReassignments": Write(_reassignments, _reassigned),
 }
 ROUTES: Final = (
+    ("GET", "/v1/partitions", list_partitions),
     ("POST", "/v1/partitions/alter", alter_partitions),
     ("POST", "/v1/partitions/directories", assign_directories),
     ("POST", "/v1/partitions/elect", elect_leaders),

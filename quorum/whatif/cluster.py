@@ -13,7 +13,7 @@ from metadata_log.batch import NO_ENVELOPE, Cause, RecordBatch
 from metadata_log.ids import BrokerId
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import RECORDS_PER_BATCH_MAX, SESSION_CHECK_AGAIN_MS
-from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, ConfigRecord
+from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, MIN_IN_SYNC_REPLICAS, ConfigRecord
 from metadata_log.records.features import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
     METADATA_VERSION,
@@ -25,7 +25,7 @@ from metadata_log.records.snapshots import SnapshotHeaderRecord
 from metadata_log.wire.commands import Command
 from quorum.decide.context import DecideContext, TopicDefaults
 from quorum.decide.decision import Decision
-from quorum.decide.effective_configs import MIN_IN_SYNC_REPLICAS, UNCLEAN_LEADER_ELECTION
+from quorum.decide.effective_configs import UNCLEAN_LEADER_ELECTION
 from quorum.decide.fencing import fence
 from quorum.decide.java import JavaRandom
 from quorum.decide.registry import decide

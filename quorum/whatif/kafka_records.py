@@ -11,13 +11,12 @@ from metadata_log.records.brokers import (
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
-from metadata_log.records.configs import TOPIC, ConfigRecord
+from metadata_log.records.configs import MIN_IN_SYNC_REPLICAS, TOPIC, ConfigRecord
 from metadata_log.records.features import FeatureLevelRecord
 from metadata_log.records.partitions import PartitionChangeRecord, PartitionRecord
 from metadata_log.records.producer_ids import ProducerIdsRecord
 from metadata_log.records.registry import Record, type_name
 from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
-from quorum.decide.effective_configs import MIN_IN_SYNC_REPLICAS
 
 Word = Callable[[bytes], str]
 """Returns the name of a uuid."""

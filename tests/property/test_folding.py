@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from metadata_log.digest import digest
 from metadata_log.ids import NO_LEADER, TopicId
 from metadata_log.image import metadata_image
 from metadata_log.image.metadata_image import EMPTY, MetadataImage, buckets_of, lines
+from metadata_log.image.partition_index import NO_MIN_ISR, PartitionCounts
 from metadata_log.log.segmented_log import SegmentedLog
 from metadata_log.records.brokers import (
     BrokerRegistrationChangeRecord,
@@ -99,6 +101,8 @@ def test_the_index_of_partitions_is_the_one_from_nothing(seed: int) -> None:
         not_preferred: Counter[bytes] = Counter()
         reassigning: Counter[bytes] = Counter()
         eligible: Counter[bytes] = Counter()
+        under_replicated: Counter[bytes] = Counter()
+        isr_sizes: Counter[tuple[int, int, int]] = Counter()
         partitions = [(t.topic_id, p) for t in topics.by_id.values() for p in t.partitions]
         for topic_id, partition in partitions:
             for broker_id in (*partition.replicas, *partition.eligible_leader_replicas):
@@ -106,6 +110,10 @@ def test_the_index_of_partitions_is_the_one_from_nothing(seed: int) -> None:
             not_preferred[topic_id] += partition.leader != partition.replicas[0]
             reassigning[topic_id] += bool(partition.adding_replicas or partition.removing_replicas)
             eligible[topic_id] += bool(partition.eligible_leader_replicas or partition.last_known_elr)
+            under_replicated[topic_id] += len(partition.isr) < len(partition.replicas)
+            own: Mapping[str, str] = step.image.configs.get((TOPIC, topics.by_id[topic_id].name)) or {}
+            own_min_isr = int(own.get("min.insync.replicas", NO_MIN_ISR))
+            isr_sizes[own_min_isr, len(partition.replicas), len(partition.isr)] += 1
             if partition.leader == NO_LEADER:
                 leaderless[topic_id] += 1
             else:
@@ -119,11 +127,14 @@ def test_the_index_of_partitions_is_the_one_from_nothing(seed: int) -> None:
         assert dict(topics.index.not_preferred) == +not_preferred
         assert dict(topics.index.reassigning) == +reassigning
         assert dict(topics.index.eligible) == +eligible
-        assert topics.counts == (
+        assert dict(topics.index.under_replicated) == +under_replicated
+        assert dict(topics.index.isr_sizes) == isr_sizes
+        assert topics.counts == PartitionCounts(
             len(partitions),
             leaderless.total(),
-            sum(len(p.isr) < len(p.replicas) for _, p in partitions),
-            sum(p.leader != p.replicas[0] for _, p in partitions),
+            under_replicated.total(),
+            not_preferred.total(),
+            reassigning.total(),
         )
 
 

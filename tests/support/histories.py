@@ -271,7 +271,9 @@ def _remove_topic(rng: random.Random, image: MetadataImage) -> list[Record]:
 
 def _config(rng: random.Random, image: MetadataImage) -> list[Record]:
     value = rng.choice(("1", "a long värde", "", None))
-    setting = rng.choice(("retention.ms", "cleanup.policy", "ssl.key.password"))
+    setting = rng.choice(("retention.ms", "cleanup.policy", "ssl.key.password", "min.insync.replicas"))
+    if setting == "min.insync.replicas" and value is not None:
+        value = str(1 + len(value) % 3)
     resources = [
         (BROKER, CLUSTER_DEFAULT),
         (BROKER, "11"),

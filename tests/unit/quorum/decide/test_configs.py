@@ -1,14 +1,22 @@
 """Edge: configs: names, values, secrets, and the records written."""
 
+import gzip
 import hashlib
+import json
+from pathlib import Path
 
 import pytest
 
-from metadata_log.errors import InvalidConfig
+import tests.golden
+from metadata_log.errors import InvalidConfig, InvalidRequest
 from metadata_log.records.configs import BROKER, TOPIC, ConfigRecord
 from metadata_log.wire.commands import AlterConfigs
-from quorum.decide.configs import TOPIC_CONFIGS, ConfigsAltered, check_topic_configs
+from quorum.decide.config_types import TOPIC_CONFIGS, check_broker_configs, check_topic_configs
+from quorum.decide.configs import ConfigsAltered
+from quorum.decide.effective_configs import min_isr_number
 from tests.support.decisions import World
+
+GOLDEN = Path(tests.golden.__path__[0]) / "kafka"
 
 
 @pytest.mark.parametrize(
@@ -98,3 +106,24 @@ def test_a_secret_is_told_as_its_hash() -> None:
 def test_refusals(command: AlterConfigs, error: str | None) -> None:
     decision = world_with_topic().decide(command)
     assert (decision.refusal and decision.refusal.error) == error
+
+
+def test_settings_of_brokers_are_checked_as_kafkas_brokers_check_them() -> None:
+    """Goal: each value of each setting is accepted or refused as by DynamicBrokerConfig.validateConfigs of Kafka 4.3.1."""
+    lines = gzip.decompress((GOLDEN / "broker_settings.jsonl.gz").read_bytes()).splitlines()
+    assert len(lines) > 200
+    for line in lines:
+        row = json.loads(line)
+        resource_name = "1" if row["of_one_broker"] else ""
+        for value in row["accepted"]:
+            check_broker_configs(resource_name, {row["name"]: value})
+        for value in row["refused"]:
+            with pytest.raises(InvalidRequest):
+                check_broker_configs(resource_name, {row["name"]: value})
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [("2", 2), (" 3 ", 3), ("+1", 1), ("abc", None), ("", None), (None, None)]
+)
+def test_a_min_isr_that_is_no_number_does_not_count(value: str | None, expected: int | None) -> None:
+    assert min_isr_number(value) == expected

@@ -57,6 +57,67 @@ async def a_topic(ask: Ask) -> None:
     assert status == 201
 
 
+def test_partitions_that_lack_something_are_listed_and_reported(tmp_path: Path) -> None:
+    async def story(controller: Controller, ask: Ask) -> None:
+        new = {
+            "name": "t",
+            "assignment": [[11, 12], [12, 11], [11, 12]],
+            "configs": {"min.insync.replicas": "2"},
+        }
+        assert (await ask("POST", "/v1/topics", new))[0] == 201
+        assert (await ask("POST", "/v1/topics", {"name": "u", "assignment": [[11], [12]]}))[0] == 201
+        _, ready = await ask("GET", "/readyz")
+        assert ready["partitions"] == {
+            "partitions": 5, "offline": 0, "under_replicated": 0, "under_min_isr": 0, "at_min_isr": 5,
+            "one_loss_from_refusal": 0, "not_preferred": 0, "reassigning": 0,
+        }  # fmt: skip
+        assert not [one for one in ready["reasons"] if one["code"].startswith("PARTITIONS")]
+        assert (await ask("DELETE", "/v1/brokers/11"))[0] == 200
+        body = {"partitions": [{"topic": "u", "partition": 1, "replicas": [13]}]}
+        await ask("POST", "/v1/partitions/reassign", body)
+
+        async def listed(query: str) -> list[tuple[str, int]]:
+            status, answer = await ask("GET", f"/v1/partitions?{query}")
+            assert status == 200
+            assert answer["next_after"] is None
+            return [(item["topic"], item["partition"]) for item in answer["items"]]
+
+        everything = [("t", 0), ("t", 1), ("t", 2), ("u", 0), ("u", 1)]
+        assert await listed("") == everything
+        assert await listed("after=t:1") == everything[2:]
+        assert await listed("topic=u") == everything[3:]
+        assert await listed("only=unavailable") == [("u", 0)]
+        assert await listed("only=under-min-isr") == [("t", 0), ("t", 1), ("t", 2)]
+        assert await listed("only=under-replicated&topic=t") == [("t", 0), ("t", 1), ("t", 2)]
+        assert await listed("only=not-preferred") == [("t", 0), ("t", 2), ("u", 0)]
+        _, ready = await ask("GET", "/readyz")
+        codes = {one["code"]: one["detail"] for one in ready["reasons"]}
+        assert codes["PARTITIONS_OFFLINE"].startswith("1 ")
+        assert codes["PARTITIONS_UNDER_MIN_ISR"].startswith("3 ")
+        assert ready["ready"] is True
+        for query in ("only=broken", "after=t", "after=:1", "after=t:x"):
+            assert (await ask("GET", f"/v1/partitions?{query}"))[0] == 400
+        assert (await ask("GET", "/v1/partitions?topic=none"))[0] == 404
+
+    over_http(tmp_path, story)
+
+
+def test_settings_of_brokers_are_refused_as_kafkas_brokers_refuse_them(tmp_path: Path) -> None:
+    """Goal: no text that is no number stops every decision that needs the number."""
+
+    async def story(controller: Controller, ask: Ask) -> None:
+        for body in (
+            {"cluster": True, "set": {"min.insync.replicas": "abc"}},
+            {"broker": 11, "set": {"node.id": "3"}},
+            {"cluster": True, "set": {"listeners": "PLAINTEXT://:1"}},
+        ):
+            status, answer = await ask("PATCH", "/v1/configs", body)
+            assert (status, answer["error"]) == (400, "INVALID_REQUEST")
+        assert not controller.committed.configs
+
+    over_http(tmp_path, story)
+
+
 def test_partitions_are_reassigned_each_with_its_result(tmp_path: Path) -> None:
     async def story(controller: Controller, ask: Ask) -> None:
         await a_topic(ask)

@@ -1,0 +1,418 @@
+"""Pure: the settings that Kafka 4.3.1 knows, and the values it accepts for them.
+
+Source: LogConfig, DynamicBrokerConfig and AbstractKafkaConfig of Kafka 4.3.1, read out of its own definitions.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from metadata_log.errors import InvalidConfig, InvalidRequest
+from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC
+from metadata_log.wire.shapes import INT32_MAX, INT64_MAX
+
+Check = Callable[[str], str | None]
+"""Returns what is wrong with a value, if anything is."""
+
+INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
+_DECIMAL: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
+_REPLICA: Final = re.compile(r"[0-9]+:[0-9]+")
+
+
+def _integer(low: int, high: int) -> Check:
+    def check(value: str) -> str | None:
+        if not INTEGER.fullmatch(value):
+            return "not an integer"
+        return None if low <= int(value) <= high else f"not from {low} to {high}"
+
+    return check
+
+
+def _int16() -> Check:
+    return _integer(-0x8000, 0x7FFF)
+
+
+def _int32(low: int = -INT32_MAX - 1, high: int = INT32_MAX) -> Check:
+    return _integer(low, high)
+
+
+def _int64(low: int = -INT64_MAX - 1) -> Check:
+    return _integer(low, INT64_MAX)
+
+
+def _fraction(value: str) -> str | None:
+    return None if _DECIMAL.fullmatch(value) and 0 <= float(value) <= 1 else "not a number from 0 to 1"
+
+
+def _number(value: str) -> str | None:
+    return None if _DECIMAL.fullmatch(value) else "not a number"
+
+
+def _anything(value: str) -> str | None:  # noqa: ARG001 (a check's signature)
+    return None
+
+
+def _boolean(value: str) -> str | None:
+    return None if value.lower() in ("true", "false") else "not true or false"
+
+
+def _one_of(*allowed: str) -> Check:
+    return lambda value: None if value in allowed else f"not one of {', '.join(allowed)}"
+
+
+def _list_of(*allowed: str, is_set: bool = True) -> Check:
+    def check(value: str) -> str | None:
+        items = _items(value)
+        if not set(items) <= set(allowed):
+            return f"not a list of {', '.join(allowed)}"
+        return None if not is_set or len(set(items)) == len(items) else "a list with an item twice"
+
+    return check
+
+
+def _throttled_replicas(value: str) -> str | None:
+    items = _items(value)
+    if items in ([], ["*"]) or all(_REPLICA.fullmatch(item) for item in items):
+        return None
+    return "neither * nor a list of PARTITION:BROKER"
+
+
+def _items(value: str) -> list[str]:
+    return [item.strip() for item in value.split(",")] if value else []
+
+
+TOPIC_CONFIGS: Final[Mapping[str, Check]] = {
+    "cleanup.policy": _list_of("compact", "delete"),
+    "compression.gzip.level": lambda value: None if value == "-1" else _int32(1, 9)(value),
+    "compression.lz4.level": _int32(1, 17),
+    "compression.type": _one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+    "compression.zstd.level": _int32(-131072, 22),
+    "delete.retention.ms": _int64(0),
+    "file.delete.delay.ms": _int64(0),
+    "flush.messages": _int64(1),
+    "flush.ms": _int64(0),
+    "follower.replication.throttled.replicas": _throttled_replicas,
+    "index.interval.bytes": _int32(0),
+    "internal.segment.bytes": _int32(),
+    "leader.replication.throttled.replicas": _throttled_replicas,
+    "local.retention.bytes": _int64(-2),
+    "local.retention.ms": _int64(-2),
+    "max.compaction.lag.ms": _int64(1),
+    "max.message.bytes": _int32(0),
+    "message.timestamp.after.max.ms": _int64(0),
+    "message.timestamp.before.max.ms": _int64(0),
+    "message.timestamp.type": _one_of("CreateTime", "LogAppendTime"),
+    "min.cleanable.dirty.ratio": _fraction,
+    "min.compaction.lag.ms": _int64(0),
+    "min.insync.replicas": _int32(1),
+    "preallocate": _boolean,
+    "remote.log.copy.disable": _boolean,
+    "remote.log.delete.on.disable": _boolean,
+    "remote.storage.enable": _boolean,
+    "retention.bytes": _int64(),
+    "retention.ms": _int64(-1),
+    "segment.bytes": _int32(1024 * 1024),
+    "segment.index.bytes": _int32(4),
+    "segment.jitter.ms": _int64(0),
+    "segment.ms": _int64(1),
+    "unclean.leader.election.enable": _boolean,
+}
+
+
+LIST_CONFIGS: Final[Mapping[int, Mapping[str, str]]] = {
+    TOPIC: {
+        "cleanup.policy": "delete",
+        "follower.replication.throttled.replicas": "",
+        "leader.replication.throttled.replicas": "",
+    },
+    BROKER: {
+        "cordoned.log.dirs": "",
+        "early.start.listeners": "",
+        "group.consumer.assignors": "uniform,range",
+        "group.coordinator.rebalance.protocols": "classic,consumer,streams",
+        "group.share.assignors": "simple",
+        "listeners": "PLAINTEXT://:9092",
+        "advertised.listeners": "",
+        "log.cleanup.policy": "delete",
+        "log.dirs": "",
+        "metric.reporters": "org.apache.kafka.common.metrics.JmxReporter",
+        "sasl.enabled.mechanisms": "GSSAPI",
+        "sasl.kerberos.principal.to.local.rules": "DEFAULT",
+        "ssl.cipher.suites": "",
+        "ssl.enabled.protocols": "TLSv1.2,TLSv1.3",
+    },
+}
+"""By type of resource: settings that are lists, each with its default."""
+
+
+def check_topic_configs(settings: Mapping[str, str]) -> None:
+    """Check a topic's settings by name, by value, and against each other.
+
+    Raises:
+        InvalidConfig: names the first that is wrong.
+    """
+    for name, value in sorted(settings.items()):
+        check = TOPIC_CONFIGS.get(name)
+        if check is None:
+            raise InvalidConfig(f"{name!r} is no setting of a topic")
+        fault = check(value.strip())
+        if fault is not None:
+            raise InvalidConfig(f"{name} = {value!r} is {fault}")
+    low = int(settings.get("min.compaction.lag.ms", "0"))
+    high = int(settings.get("max.compaction.lag.ms", str(INT64_MAX)))
+    if low > high:
+        raise InvalidConfig(f"min.compaction.lag.ms {low} exceeds max.compaction.lag.ms {high}")
+
+
+BROKER_CONFIGS: Final[Mapping[str, Check]] = {
+    "background.threads": _int32(1),
+    "compression.gzip.level": lambda value: None if value == "-1" else _int32(1, 9)(value),
+    "compression.lz4.level": _int32(1, 17),
+    "compression.type": _one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+    "compression.zstd.level": _int32(-131072, 22),
+    "config.providers": _anything,
+    "cordoned.log.dirs": _anything,
+    "follower.fetch.last.tiered.offset.enable": _boolean,
+    "follower.replication.throttled.rate": _int64(0),
+    "group.consumer.assignment.interval.ms": _int32(0),
+    "group.coordinator.cached.buffer.max.bytes": _int32(524288),
+    "group.share.assignment.interval.ms": _int32(0),
+    "group.streams.assignment.interval.ms": _int32(0),
+    "leader.replication.throttled.rate": _int64(0),
+    "listener.security.protocol.map": _anything,
+    "listeners": lambda value: None if value else "empty",
+    "log.cleaner.backoff.ms": _int64(0),
+    "log.cleaner.dedupe.buffer.size": _int64(),
+    "log.cleaner.delete.retention.ms": _int64(0),
+    "log.cleaner.io.buffer.load.factor": _number,
+    "log.cleaner.io.buffer.size": _int32(0),
+    "log.cleaner.io.max.bytes.per.second": _number,
+    "log.cleaner.max.compaction.lag.ms": _int64(1),
+    "log.cleaner.min.cleanable.ratio": _fraction,
+    "log.cleaner.min.compaction.lag.ms": _int64(0),
+    "log.cleaner.threads": _int32(0),
+    "log.cleanup.policy": _list_of("compact", "delete", is_set=False),
+    "log.flush.interval.messages": _int64(1),
+    "log.flush.interval.ms": _int64(),
+    "log.index.interval.bytes": _int32(0),
+    "log.index.size.max.bytes": _int32(4),
+    "log.local.retention.bytes": _int64(-2),
+    "log.local.retention.ms": _int64(-2),
+    "log.message.timestamp.after.max.ms": _int64(0),
+    "log.message.timestamp.before.max.ms": _int64(0),
+    "log.message.timestamp.type": _one_of("CreateTime", "LogAppendTime"),
+    "log.preallocate": _boolean,
+    "log.retention.bytes": _int64(),
+    "log.retention.ms": _int64(),
+    "log.roll.jitter.ms": _int64(),
+    "log.roll.ms": _int64(),
+    "log.segment.bytes": _int32(1_048_576),
+    "log.segment.delete.delay.ms": _int64(0),
+    "max.connection.creation.rate": _int32(0),
+    "max.connections": _int32(0),
+    "max.connections.per.ip": _int32(0),
+    "max.connections.per.ip.overrides": _anything,
+    "message.max.bytes": _int32(0),
+    "metric.reporters": _anything,
+    "min.insync.replicas": _int32(1),
+    "num.io.threads": _int32(1),
+    "num.network.threads": _int32(1),
+    "num.recovery.threads.per.data.dir": _int32(1),
+    "num.replica.fetchers": _int32(1),
+    "principal.builder.class": _anything,
+    "producer.id.expiration.ms": _int32(1),
+    "remote.fetch.max.wait.ms": _int32(1),
+    "remote.list.offsets.request.timeout.ms": _int64(1),
+    "remote.log.index.file.cache.total.size.bytes": _int64(1),
+    "remote.log.manager.copier.thread.pool.size": _int32(1),
+    "remote.log.manager.copy.max.bytes.per.second": _int64(1),
+    "remote.log.manager.expiration.thread.pool.size": _int32(1),
+    "remote.log.manager.fetch.max.bytes.per.second": _int64(1),
+    "remote.log.manager.follower.thread.pool.size": _int32(1),
+    "remote.log.reader.threads": _int32(1),
+    "replica.alter.log.dirs.io.max.bytes.per.second": _int64(0),
+    "sasl.enabled.mechanisms": _anything,
+    "sasl.jaas.config": _anything,
+    "sasl.kerberos.kinit.cmd": _anything,
+    "sasl.kerberos.min.time.before.relogin": _int64(),
+    "sasl.kerberos.principal.to.local.rules": _anything,
+    "sasl.kerberos.service.name": _anything,
+    "sasl.kerberos.ticket.renew.jitter": _number,
+    "sasl.kerberos.ticket.renew.window.factor": _number,
+    "sasl.login.refresh.buffer.seconds": _int16(),
+    "sasl.login.refresh.min.period.seconds": _int16(),
+    "sasl.login.refresh.window.factor": _number,
+    "sasl.login.refresh.window.jitter": _number,
+    "sasl.mechanism.inter.broker.protocol": _anything,
+    "share.coordinator.cached.buffer.max.bytes": _int32(524288),
+    "ssl.cipher.suites": _anything,
+    "ssl.client.auth": _one_of("required", "requested", "none"),
+    "ssl.enabled.protocols": _anything,
+    "ssl.endpoint.identification.algorithm": _anything,
+    "ssl.engine.factory.class": _anything,
+    "ssl.key.password": _anything,
+    "ssl.keymanager.algorithm": _anything,
+    "ssl.keystore.certificate.chain": _anything,
+    "ssl.keystore.key": _anything,
+    "ssl.keystore.location": _anything,
+    "ssl.keystore.password": _anything,
+    "ssl.keystore.type": _anything,
+    "ssl.protocol": _anything,
+    "ssl.provider": _anything,
+    "ssl.secure.random.implementation": _anything,
+    "ssl.trustmanager.algorithm": _anything,
+    "ssl.truststore.certificates": _anything,
+    "ssl.truststore.location": _anything,
+    "ssl.truststore.password": _anything,
+    "ssl.truststore.type": _anything,
+    "transaction.partition.verification.enable": _boolean,
+    "unclean.leader.election.enable": _boolean,
+}
+"""The settings that a running broker takes over."""
+_PER_BROKER: Final = frozenset(
+    """
+    cordoned.log.dirs listener.security.protocol.map listeners principal.builder.class sasl.enabled.mechanisms
+    sasl.jaas.config sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
+    sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name sasl.kerberos.ticket.renew.jitter
+    sasl.kerberos.ticket.renew.window.factor sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds
+    sasl.login.refresh.window.factor sasl.login.refresh.window.jitter sasl.mechanism.inter.broker.protocol
+    ssl.cipher.suites ssl.client.auth ssl.enabled.protocols ssl.endpoint.identification.algorithm
+    ssl.engine.factory.class ssl.key.password ssl.keymanager.algorithm ssl.keystore.certificate.chain ssl.keystore.key
+    ssl.keystore.location ssl.keystore.password ssl.keystore.type ssl.protocol ssl.provider
+    ssl.secure.random.implementation ssl.trustmanager.algorithm ssl.truststore.certificates ssl.truststore.location
+    ssl.truststore.password ssl.truststore.type
+    """.split()  # noqa: SIM905 (one name a line would be 250 lines)
+)
+"""They differ from broker to broker, so the cluster has none of them."""
+_PER_LISTENER: Final = frozenset(
+    """
+    ssl.key.password ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location ssl.keystore.password
+    ssl.keystore.type ssl.truststore.certificates ssl.truststore.location ssl.truststore.password ssl.truststore.type
+    """.split()  # noqa: SIM905 (one name a line would be 250 lines)
+)
+"""They are given for a listener: listener.name.NAME.SETTING."""
+_STATIC: Final = frozenset(
+    """
+    add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms advertised.listeners
+    alter.config.policy.class.name alter.log.dirs.replication.quota.window.num
+    alter.log.dirs.replication.quota.window.size.seconds authorizer.class.name auto.create.topics.enable
+    auto.leader.rebalance.enable broker.heartbeat.interval.ms broker.id broker.rack broker.session.timeout.ms
+    client.quota.callback.class connection.failed.authentication.delay.ms connections.max.idle.ms
+    connections.max.reauth.ms controlled.shutdown.enable controller.listener.names
+    controller.performance.always.log.threshold.ms controller.performance.sample.period.ms
+    controller.quorum.append.linger.ms controller.quorum.auto.join.enable controller.quorum.bootstrap.servers
+    controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms controller.quorum.fetch.max.bytes
+    controller.quorum.fetch.snapshot.max.bytes controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms
+    controller.quorum.retry.backoff.ms controller.quorum.voters controller.quota.window.num
+    controller.quota.window.size.seconds controller.socket.timeout.ms create.topic.policy.class.name
+    default.replication.factor delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms
+    delegation.token.max.lifetime.ms delegation.token.secret.key delete.records.purgatory.purge.interval.requests
+    delete.topic.enable early.start.listeners fetch.max.bytes fetch.purgatory.purge.interval.requests
+    group.consumer.assignors group.consumer.heartbeat.interval.ms group.consumer.max.assignment.interval.ms
+    group.consumer.max.heartbeat.interval.ms group.consumer.max.session.timeout.ms group.consumer.max.size
+    group.consumer.migration.policy group.consumer.min.assignment.interval.ms group.consumer.min.heartbeat.interval.ms
+    group.consumer.min.session.timeout.ms group.consumer.regex.refresh.interval.ms group.consumer.session.timeout.ms
+    group.coordinator.append.linger.ms group.coordinator.background.threads group.coordinator.rebalance.protocols
+    group.coordinator.threads group.initial.rebalance.delay.ms group.max.session.timeout.ms group.max.size
+    group.min.session.timeout.ms group.share.assignors group.share.delivery.count.limit
+    group.share.heartbeat.interval.ms group.share.initialize.retry.interval.ms group.share.max.assignment.interval.ms
+    group.share.max.delivery.count.limit group.share.max.heartbeat.interval.ms
+    group.share.max.partition.max.record.locks group.share.max.record.lock.duration.ms
+    group.share.max.session.timeout.ms group.share.max.share.sessions group.share.max.size
+    group.share.min.assignment.interval.ms group.share.min.delivery.count.limit group.share.min.heartbeat.interval.ms
+    group.share.min.partition.max.record.locks group.share.min.record.lock.duration.ms
+    group.share.min.session.timeout.ms group.share.partition.max.record.locks group.share.persister.class.name
+    group.share.record.lock.duration.ms group.share.session.timeout.ms group.streams.heartbeat.interval.ms
+    group.streams.initial.rebalance.delay.ms group.streams.max.assignment.interval.ms
+    group.streams.max.heartbeat.interval.ms group.streams.max.session.timeout.ms group.streams.max.size
+    group.streams.max.standby.replicas group.streams.min.assignment.interval.ms
+    group.streams.min.heartbeat.interval.ms group.streams.min.session.timeout.ms group.streams.num.standby.replicas
+    group.streams.session.timeout.ms initial.broker.registration.timeout.ms inter.broker.listener.name
+    internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes
+    internal.metadata.max.batch.size.in.bytes kafka.metrics.polling.interval.secs kafka.metrics.reporters
+    leader.imbalance.check.interval.seconds log.cleaner.enable log.dir log.dir.failure.timeout.ms log.dirs
+    log.flush.offset.checkpoint.interval.ms log.flush.scheduler.interval.ms
+    log.flush.start.offset.checkpoint.interval.ms log.initial.task.delay.ms log.retention.check.interval.ms
+    log.retention.hours log.retention.minutes log.roll.hours log.roll.jitter.hours
+    max.incremental.fetch.session.cache.slots max.request.partition.size.limit metadata.log.dir
+    metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms metadata.log.segment.bytes
+    metadata.log.segment.ms metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms
+    metrics.num.samples metrics.recording.level metrics.sample.window.ms node.id num.partitions
+    num.replica.alter.log.dirs.threads offset.metadata.max.bytes offsets.commit.timeout.ms offsets.load.buffer.size
+    offsets.retention.check.interval.ms offsets.retention.minutes offsets.topic.compression.codec
+    offsets.topic.num.partitions offsets.topic.replication.factor offsets.topic.segment.bytes process.roles
+    producer.id.expiration.check.interval.ms producer.purgatory.purge.interval.requests queued.max.request.bytes
+    queued.max.requests quota.window.num quota.window.size.seconds remote.log.index.file.cache.ttl.ms
+    remote.log.manager.copy.quota.window.num remote.log.manager.copy.quota.window.size.seconds
+    remote.log.manager.fetch.quota.window.num remote.log.manager.fetch.quota.window.size.seconds
+    remote.log.manager.task.interval.ms remote.log.manager.task.retry.backoff.max.ms
+    remote.log.manager.task.retry.backoff.ms remote.log.manager.task.retry.jitter remote.log.manager.thread.pool.size
+    remote.log.metadata.custom.metadata.max.bytes remote.log.metadata.manager.class.name
+    remote.log.metadata.manager.class.path remote.log.metadata.manager.impl.prefix
+    remote.log.metadata.manager.listener.name remote.log.reader.max.pending.tasks
+    remote.log.storage.manager.class.name remote.log.storage.manager.class.path remote.log.storage.manager.impl.prefix
+    remote.log.storage.system.enable replica.fetch.backoff.ms replica.fetch.max.bytes replica.fetch.min.bytes
+    replica.fetch.response.max.bytes replica.fetch.wait.max.ms replica.high.watermark.checkpoint.interval.ms
+    replica.lag.time.max.ms replica.selector.class replica.socket.receive.buffer.bytes replica.socket.timeout.ms
+    replication.quota.window.num replication.quota.window.size.seconds request.timeout.ms
+    sasl.client.callback.handler.class sasl.login.callback.handler.class sasl.login.class
+    sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.login.retry.backoff.max.ms
+    sasl.login.retry.backoff.ms sasl.mechanism.controller.protocol sasl.oauthbearer.assertion.algorithm
+    sasl.oauthbearer.assertion.claim.aud sasl.oauthbearer.assertion.claim.exp.seconds
+    sasl.oauthbearer.assertion.claim.iss sasl.oauthbearer.assertion.claim.jti.include
+    sasl.oauthbearer.assertion.claim.nbf.seconds sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.file
+    sasl.oauthbearer.assertion.private.key.file sasl.oauthbearer.assertion.private.key.passphrase
+    sasl.oauthbearer.assertion.template.file sasl.oauthbearer.client.credentials.client.id
+    sasl.oauthbearer.client.credentials.client.secret sasl.oauthbearer.clock.skew.seconds
+    sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer sasl.oauthbearer.jwks.endpoint.refresh.ms
+    sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.ms
+    sasl.oauthbearer.jwks.endpoint.url sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class
+    sasl.oauthbearer.scope sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name
+    sasl.oauthbearer.token.endpoint.url sasl.server.callback.handler.class sasl.server.max.receive.size
+    security.inter.broker.protocol security.providers server.max.startup.time.ms share.coordinator.append.linger.ms
+    share.coordinator.cold.partition.snapshot.interval.ms share.coordinator.load.buffer.size
+    share.coordinator.snapshot.update.records.per.snapshot share.coordinator.state.topic.compression.codec
+    share.coordinator.state.topic.min.isr share.coordinator.state.topic.num.partitions
+    share.coordinator.state.topic.prune.interval.ms share.coordinator.state.topic.replication.factor
+    share.coordinator.state.topic.segment.bytes share.coordinator.threads share.coordinator.write.timeout.ms
+    share.fetch.purgatory.purge.interval.requests socket.connection.setup.timeout.max.ms
+    socket.connection.setup.timeout.ms socket.listen.backlog.size socket.receive.buffer.bytes socket.request.max.bytes
+    socket.send.buffer.bytes ssl.allow.dn.changes ssl.allow.san.changes ssl.principal.mapping.rules
+    telemetry.max.bytes transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
+    transaction.remove.expired.transaction.cleanup.interval.ms transaction.state.log.load.buffer.size
+    transaction.state.log.min.isr transaction.state.log.num.partitions transaction.state.log.replication.factor
+    transaction.state.log.segment.bytes transaction.two.phase.commit.enable transactional.id.expiration.ms
+    unclean.leader.election.interval.ms unstable.api.versions.enable unstable.feature.versions.enable
+    """.split()  # noqa: SIM905 (one name a line would be 250 lines)
+)
+"""They stand in a broker's own file, and count from its next start."""
+_OF_LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.*)")
+_FOR_ALL_LISTENERS: Final = frozenset(
+    {"max.connections", "max.connection.creation.rate", "num.network.threads"}
+)
+
+
+def check_broker_configs(resource_name: str, settings: Mapping[str, str]) -> None:
+    """Check values to set for a broker, or for all if `resource_name` is CLUSTER_DEFAULT, as Kafka's brokers do.
+
+    Kafka's controller trusts them to: it stores whatever it is given. A setting that Kafka does not know has any value.
+
+    Raises:
+        InvalidRequest: names the first setting that is refused.
+    """
+    for name, value in sorted(settings.items()):
+        match = _OF_LISTENER.fullmatch(name)
+        base = name if match is None else match[1]
+        if name in _STATIC:
+            raise InvalidRequest(
+                f"{name} cannot be changed while brokers run: it stands in a broker's own file"
+            )
+        if name in _PER_LISTENER:
+            raise InvalidRequest(f"{name} is set for one listener: listener.name.NAME.{name}")
+        check = BROKER_CONFIGS.get(base)
+        fault = None if check is None else check(value.strip())
+        if fault is not None:
+            raise InvalidRequest(f"{name} = {value!r} is {fault}")
+        is_own = name in _PER_BROKER or (match is not None and base not in _FOR_ALL_LISTENERS)
+        if resource_name == CLUSTER_DEFAULT and is_own:
+            raise InvalidRequest(f"{name} is set for each broker, not for the whole cluster")
