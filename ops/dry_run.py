@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from metadata_log.records.registry import to_json, type_name
 from metadata_log.wire.commands import Command
@@ -10,6 +10,9 @@ from ops import render
 from ops.client import client_from
 from ops.live_state import live_image
 from ops.talk import show
+
+if TYPE_CHECKING:
+    from quorum.whatif.cluster import Cluster
 
 
 def show_what_if(args: argparse.Namespace, command: Command) -> int:
@@ -22,14 +25,32 @@ def show_what_if(args: argparse.Namespace, command: Command) -> int:
 
     cluster = Cluster(Options(), live_image(client_from(args)))
     outcome = cluster.decide(command).result()
-    records = [
+    records = _records(cluster)
+    errors = [row._asdict() for row in getattr(outcome, "results", ()) if row.error is not None]
+    show(args, {"records": records, "refused": errors}, table=lambda: _table(records, errors))
+    return 0
+
+
+def show_balancing(args: argparse.Namespace, percentage: int) -> int:
+    """Print the records of the elections that balancing would hold now, for brokers whose imbalance exceeds `percentage`."""
+    from quorum.decide.sweeps import Sweep, SweepKind
+    from quorum.whatif.cluster import Cluster, Options
+
+    cluster = Cluster(Options(), live_image(client_from(args)))
+    sweep = Sweep(SweepKind.BALANCE, imbalance_percentage=percentage)
+    while cluster.sweep(sweep):
+        pass
+    records = _records(cluster)
+    show(args, {"records": records, "refused": []}, table=lambda: _table(records, []))
+    return 0
+
+
+def _records(cluster: "Cluster") -> list[dict[str, Any]]:
+    return [
         {"type": type_name(record), **to_json(record)}
         for batch in cluster.take_written()
         for record in batch.records
     ]
-    errors = [row._asdict() for row in getattr(outcome, "results", ()) if row.error is not None]
-    show(args, {"records": records, "refused": errors}, table=lambda: _table(records, errors))
-    return 0
 
 
 def _table(records: list[dict[str, Any]], errors: list[dict[str, Any]]) -> str:

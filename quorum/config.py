@@ -56,9 +56,14 @@ class SnapshotSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElectionSettings:
-    """How often the controller looks for elections that nobody asked for; 0: never. The names are Kafka's."""
+    """How often the controller looks for elections that nobody asked for; 0: never. The names are Kafka's.
+
+    Kafka's default percentage is 10, and its controller ignores it since KRaft; 0 is what that amounts to.
+    """
 
     leader_imbalance_check_interval_seconds: int = limits.LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS
+    leader_imbalance_per_broker_percentage: int = 0
+    """A broker gets leaderships back if it lacks more than this share of those it is preferred for. 0: if it lacks any."""
     unclean_leader_election_interval_ms: int = limits.UNCLEAN_LEADER_ELECTION_INTERVAL_MS
 
 
@@ -155,6 +160,11 @@ class ControllerSettings:
                 raise InvalidSettings(
                     f"elections.{name} = {getattr(self.elections, name)} is outside 0 to {INT32_MAX}"
                 )
+        percentage = self.elections.leader_imbalance_per_broker_percentage
+        if percentage > 100:
+            raise InvalidSettings(
+                f"elections.leader_imbalance_per_broker_percentage = {percentage} is outside 0 to 100"
+            )
         if timing.election_timeout_min_ms < 3 * timing.heartbeat_ms:
             raise InvalidSettings(
                 f"timing.election_timeout_min_ms = {timing.election_timeout_min_ms} must be at least three heartbeats "

@@ -5,7 +5,7 @@ from typing import Never
 
 from metadata_log import limits
 from quorum.controller import Controller
-from quorum.decide.sweeps import Sweep, SweepKind
+from quorum.decide.sweeps import Sweep
 
 
 async def keep_checking_sessions(controller: Controller, *, session_timeout_ms: int) -> Never:
@@ -15,9 +15,8 @@ async def keep_checking_sessions(controller: Controller, *, session_timeout_ms: 
         await asyncio.sleep((controller.check_sessions() or period_ms) / 1000)
 
 
-async def keep_sweeping(controller: Controller, kind: SweepKind, *, interval_ms: int) -> Never:
+async def keep_sweeping(controller: Controller, sweep: Sweep, *, interval_ms: int) -> Never:
     """Hold one sweep each interval, and its parts soon after each other."""
-    sweep = Sweep(kind)
     while True:
         await asyncio.sleep(interval_ms / 1000)
         while controller.sweep(sweep):

@@ -46,7 +46,7 @@ from metadata_log.node.recent_warnings import RecentWarnings, recent_warnings
 from metadata_log.node.threads import Slots, Threads, share_the_interpreter
 from quorum.config import ControllerSettings
 from quorum.controller import Controller
-from quorum.decide.sweeps import SweepKind
+from quorum.decide.sweeps import Sweep, SweepKind
 from quorum.fetch.service import FetchService
 from quorum.http.app import application
 from quorum.http.door import Door
@@ -381,12 +381,15 @@ class _Node:
             group.create_task(self.repair.scrub())
             group.create_task(keep_checking_sessions(self.controller, session_timeout_ms=session_timeout_ms))
             elections = self.settings.elections
-            for kind, interval_ms in (
-                (SweepKind.BALANCE, 1_000 * elections.leader_imbalance_check_interval_seconds),
-                (SweepKind.UNCLEAN, elections.unclean_leader_election_interval_ms),
+            balance = Sweep(
+                SweepKind.BALANCE, imbalance_percentage=elections.leader_imbalance_per_broker_percentage
+            )
+            for sweep, interval_ms in (
+                (balance, 1_000 * elections.leader_imbalance_check_interval_seconds),
+                (Sweep(SweepKind.UNCLEAN), elections.unclean_leader_election_interval_ms),
             ):
                 if interval_ms:
-                    group.create_task(keep_sweeping(self.controller, kind, interval_ms=interval_ms))
+                    group.create_task(keep_sweeping(self.controller, sweep, interval_ms=interval_ms))
             group.create_task(keep_measuring_loop_lag(self.controller.metrics))
             group.create_task(self.committed_log.keep_syncing(self.files.run))
             group.create_task(self._raise_fault())

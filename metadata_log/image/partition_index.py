@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from operator import itemgetter, ne
 from typing import Final, NamedTuple, Protocol, TypeVar
 
@@ -65,6 +66,10 @@ class PartitionIndex:
     """The topics with a replica on a broker, or one that may lead though it is none; a broker without any is left out."""
     leaderships: immutables.Map[BrokerId, int] = field(default_factory=immutables.Map)
     """How many partitions a broker leads; one that leads none is left out."""
+    preferred: immutables.Map[BrokerId, int] = field(default_factory=immutables.Map)
+    """How many partitions have a broker as first replica; one that is first of none is left out."""
+    preferred_elsewhere: immutables.Map[BrokerId, int] = field(default_factory=immutables.Map)
+    """How many of these another broker leads, or nobody; a broker that leads all of its own is left out."""
     leaderless: immutables.Map[TopicId, int] = field(default_factory=immutables.Map)
     """How many partitions of a topic have no leader; a topic without any is left out."""
     leaderless_in_order: SortedIds = NO_IDS
@@ -112,13 +117,18 @@ def index_of(topics: Iterable[Topic], min_isr: "immutables.Map[TopicId, int]") -
                 joined = on_broker[broker_id] = []
             joined.append(topic.topic_id)
     leaderships: Counter[BrokerId] = Counter()
+    preferred: Counter[BrokerId] = Counter()
+    elsewhere: Counter[BrokerId] = Counter()
     isr_sizes: Counter[IsrSize] = Counter()
     having: tuple[set[int], ...] = tuple(set() for _ in _TopicCounts._fields)
     for own_min_isr, partitions in alike.items():
         distinct = dict(zip(map(id, partitions), partitions, strict=True))
         for key, times in Counter(map(id, partitions)).items():
             partition = distinct[key]
+            first = partition.replicas[0]
             leaderships[partition.leader] += times
+            preferred[first] += times
+            elsewhere[first] += times * (partition.leader != first)
             isr_sizes[IsrSize(own_min_isr, len(partition.replicas), len(partition.isr))] += times
             for keys, is_one in zip(having, _traits(partition), strict=True):
                 if is_one:
@@ -128,6 +138,8 @@ def index_of(topics: Iterable[Topic], min_isr: "immutables.Map[TopicId, int]") -
     return PartitionIndex(
         on_broker=immutables.Map({broker_id: SortedIds.of(ids) for broker_id, ids in on_broker.items()}),
         leaderships=immutables.Map(leaderships),
+        preferred=immutables.Map(preferred),
+        preferred_elsewhere=immutables.Map(+elsewhere),
         leaderless_in_order=SortedIds.of(by_topic.leaderless),
         min_isr=min_isr,
         isr_sizes=immutables.Map(isr_sizes),
@@ -183,6 +195,8 @@ class PartitionIndexBuilder:
         self._min_isr = min_isr
         self._partitions = 0
         self._leaderships: dict[BrokerId, int] = {}
+        self._preferred: dict[BrokerId, int] = {}
+        self._preferred_elsewhere: dict[BrokerId, int] = {}
         self._isr_sizes: dict[IsrSize, int] = {}
         self._by_topic = _TopicCounts({}, {}, {}, {}, {})
         self._joined: dict[BrokerId, list[TopicId]] = {}
@@ -210,9 +224,12 @@ class PartitionIndexBuilder:
         leaders = [*map(_LEADER, partitions)]
         replicas = [*map(_REPLICAS, partitions)]
         sizes = [*zip(map(len, replicas), map(len, map(_ISR, partitions)), strict=True)]
+        firsts = [*map(_FIRST, replicas)]
         self._partitions += sign * len(leaders)
-        for leader in {*leaders}:
-            self._leaderships[leader] = self._leaderships.get(leader, 0) + sign * leaders.count(leader)
+        _count_in(self._leaderships, leaders, sign)
+        _count_in(self._preferred, firsts, sign)
+        elsewhere = [*compress(firsts, map(ne, leaders, firsts))]
+        _count_in(self._preferred_elsewhere, elsewhere, sign)
         own_min_isr = min_isr.get(topic_id, NO_MIN_ISR)
         under_replicated = 0
         for size in {*sizes}:
@@ -221,7 +238,7 @@ class PartitionIndexBuilder:
             under_replicated += count if kind.isr < kind.replicas else 0
         having = (
             leaders.count(NO_LEADER),
-            sum(map(ne, leaders, map(_FIRST, replicas))),
+            len(elsewhere),
             under_replicated,
             _having(partitions, _ADDING, _REMOVING),
             _having(partitions, _ELIGIBLE, _LAST_KNOWN),
@@ -248,6 +265,8 @@ class PartitionIndexBuilder:
         return PartitionIndex(
             on_broker=self._on_broker(),
             leaderships=_added(before.leaderships, self._leaderships),
+            preferred=_added(before.preferred, self._preferred),
+            preferred_elsewhere=_added(before.preferred_elsewhere, self._preferred_elsewhere),
             leaderless=leaderless,
             leaderless_in_order=_followed(
                 before.leaderless_in_order, before.leaderless, leaderless, changes.leaderless
@@ -292,6 +311,11 @@ def _followed(
     joined = [topic_id for topic_id in touched if topic_id in after and topic_id not in before]
     left = [topic_id for topic_id in touched if topic_id in before and topic_id not in after]
     return in_order.changed(joined=joined, left=left) if joined or left else in_order
+
+
+def _count_in(counts: dict[BrokerId, int], brokers: Sequence[BrokerId], sign: int) -> None:
+    for broker_id in {*brokers}:
+        counts[broker_id] = counts.get(broker_id, 0) + sign * brokers.count(broker_id)
 
 
 def _having(partitions: Sequence[PartitionImage], one: "itemgetter[int]", other: "itemgetter[int]") -> int:

@@ -1,4 +1,4 @@
-"""Edge: `partitions list|elect|reassign|reassignments|explain`."""
+"""Edge: `partitions list|elect|imbalance|reassign|reassignments|explain`."""
 
 import argparse
 import json
@@ -54,6 +54,13 @@ UNDER_WAY: Final = (
     Column("removing_replicas", "REMOVING"),
     Column("why_stuck", "STUCK", lambda why: "" if why is None else str(why)),
 )
+IMBALANCE: Final = (
+    Column("broker_id", "BROKER"),
+    Column("preferred"),
+    Column("led_elsewhere", "LED ELSEWHERE"),
+    Column("percent"),
+    Column("exceeds", "GETS THEM BACK", lambda exceeds: "yes" if exceeds else "no"),
+)
 ELECTED: Final = (
     Column("topic"),
     Column("partition"),
@@ -100,6 +107,22 @@ def add_parsers(noun: Noun) -> None:
     )
     elect.add_argument(
         "--dry-run", action="store_true", help="show which partitions need it, and ask for nothing"
+    )
+    imbalance = noun.verb(
+        "imbalance",
+        "Show which leaderships brokers lack that they are preferred for, or what the next balancing would write.",
+        run=run_imbalance,
+        parent=noun.flags.network,
+        examples=("partitions imbalance", "partitions imbalance --preview --percentage 10"),
+    )
+    imbalance.add_argument(
+        "--preview", action="store_true", help="the records of a balancing now; nothing is written"
+    )
+    imbalance.add_argument(
+        "--percentage",
+        type=from_to(0, 100),
+        metavar="P",
+        help="with --preview: for brokers that lack more than this share; default: as the controllers' settings say",
     )
     _add_reassign(noun)
 
@@ -201,6 +224,20 @@ def run_elect(args: argparse.Namespace) -> int:
         elected += client.write("POST", "/v1/partitions/elect", body)["partitions"]
     show(args, elected, table=lambda: render.table(ELECTED, elected, empty="no partition needs it"))
     return 0 if all(one["error"] in (None, "ELECTION_NOT_NEEDED") for one in elected) else REFUSED
+
+
+def run_imbalance(args: argparse.Namespace) -> int:
+    client = client_from(args)
+    if args.percentage is not None and not args.preview:
+        fail_usage(args, "--percentage is of a preview: add --preview")
+    answer = client.read("/v1/partitions/imbalance")
+    if not args.preview:
+        items = answer["items"]
+        show(args, items, table=lambda: render.table(IMBALANCE, items, empty="no broker is preferred"))
+        return 0
+    from ops.dry_run import show_balancing
+
+    return show_balancing(args, answer["percentage"] if args.percentage is None else args.percentage)
 
 
 def run_reassign(args: argparse.Namespace) -> int:

@@ -7,9 +7,11 @@ Source: Kafka's ReplicationControlManager; its auto.leader.rebalance and unclean
 import enum
 from collections.abc import Iterable, Iterator
 from itertools import chain
+from typing import NamedTuple
 
 from metadata_log.batch import Cause
-from metadata_log.ids import NO_LEADER, TopicId
+from metadata_log.ids import NO_LEADER, BrokerId, TopicId
+from metadata_log.image.partition_index import PartitionIndex
 from metadata_log.image.partitions import PartitionImage
 from metadata_log.image.topics import TopicsImage
 from metadata_log.limits import ELECTIONS_PER_SWEEP_MAX
@@ -26,16 +28,45 @@ class SweepKind(enum.Enum):
     """Unclean elections of leaderless partitions whose topics allow them."""
 
 
+class Imbalance(NamedTuple):
+    """How many partitions have a broker as first replica, and how many of these it does not lead."""
+
+    broker_id: BrokerId
+    preferred: int
+    elsewhere: int
+
+    @property
+    def percent(self) -> float:
+        return 100 * self.elsewhere / self.preferred
+
+    def exceeds(self, percentage: int) -> bool:
+        return self.percent > percentage
+
+
+def imbalances(index: PartitionIndex) -> list[Imbalance]:
+    """Return the imbalance of each broker that is first replica of a partition, in order of id."""
+    return [
+        Imbalance(broker_id, index.preferred[broker_id], index.preferred_elsewhere.get(broker_id, 0))
+        for broker_id in sorted(index.preferred)
+    ]
+
+
 class Sweep:
     """One sweep after the other over the partitions that may need an election, in parts.
 
     A part is bounded by the elections of one batch and by the time of a turn; topics that come to need one after a sweep
     began are for the next.
+
+    A balancing sweep gives leaderships back to the brokers whose imbalance at its beginning exceeds `imbalance_percentage`.
+    Kafka's controller ignores leader.imbalance.per.broker.percentage since KRaft; 0, the default, decides as it does.
     """
 
-    def __init__(self, kind: SweepKind) -> None:
+    def __init__(self, kind: SweepKind, *, imbalance_percentage: int = 0) -> None:
         self._kind = kind
+        self._imbalance_percentage = imbalance_percentage
         self._waiting: Iterator[TopicId] | None = None
+        self._favoured: frozenset[BrokerId] = frozenset()
+        """Brokers that get leaderships back."""
 
     def part(self, context: DecideContext) -> Decision:
         """Return the elections of the next part; with `more` the sweep is not at its end."""
@@ -43,6 +74,11 @@ class Sweep:
         electorate = Electorate(context)
         if self._waiting is None:
             self._waiting = iter(tuple(self._topics(image.topics)))
+            self._favoured = frozenset(
+                one.broker_id
+                for one in imbalances(image.topics.index)
+                if one.exceeds(self._imbalance_percentage)
+            )
         records: list[PartitionChangeRecord] = []
         for topic_id in self._waiting:
             topic = image.topics.by_id.get(topic_id)
@@ -73,7 +109,9 @@ class Sweep:
         election = Election.PREFERRED if is_balance else Election.UNCLEAN
         for partition_id, partition in enumerate(partitions):
             needs_one = (
-                partition.leader != partition.replicas[0] if is_balance else partition.leader == NO_LEADER
+                partition.leader != partition.replicas[0] and partition.replicas[0] in self._favoured
+                if is_balance
+                else partition.leader == NO_LEADER
             )
             if not needs_one:
                 continue

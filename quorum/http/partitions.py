@@ -30,6 +30,7 @@ from metadata_log.wire.shapes import INT32_MAX, Natural, Natural32, RawUuid, Sha
 from quorum.decide.directories import ReplicasAssigned
 from quorum.decide.partitions import LeadersElected, PartitionsAltered
 from quorum.decide.reassignments import PartitionsReassigned, ongoing
+from quorum.decide.sweeps import imbalances
 from quorum.http.bodies import read_body, read_broker_body
 from quorum.http.door import Door, Write, items_of
 from quorum.partition_health import SELECTIONS, selected, why_stuck
@@ -198,6 +199,30 @@ async def assign_directories(door: Door, request: web.Request) -> web.Response:
     return door.ok(request, {"replicas": [one._asdict() for one in written.outcome.results]})
 
 
+async def list_imbalances(door: Door, request: web.Request) -> web.Response:
+    """Answer with each broker's share of the partitions it is preferred for that it does not lead."""
+    elections = door.settings.elections
+    percentage = elections.leader_imbalance_per_broker_percentage
+
+    def view(image: MetadataImage) -> dict[str, Any]:
+        rows = [
+            {
+                "broker_id": one.broker_id,
+                "preferred": one.preferred,
+                "led_elsewhere": one.elsewhere,
+                "percent": round(one.percent, 2),
+                "exceeds": one.exceeds(percentage),
+            }
+            for one in imbalances(image.topics.index)
+        ]
+        return items_of(image, rows) | {
+            "percentage": percentage,
+            "interval_seconds": elections.leader_imbalance_check_interval_seconds,
+        }
+
+    return door.ok(request, await door.read(request, view))
+
+
 def _elected(outcome: LeadersElected) -> dict[str, Any]:
     return {
         "partitions": [
@@ -216,6 +241,7 @@ ROUTES: Final = (
     ("POST", "/v1/partitions/alter", alter_partitions),
     ("POST", "/v1/partitions/directories", assign_directories),
     ("POST", "/v1/partitions/elect", elect_leaders),
+    ("GET", "/v1/partitions/imbalance", list_imbalances),
     ("POST", "/v1/partitions/reassign", reassign),
     ("GET", "/v1/partitions/reassignments", list_reassignments),
 )

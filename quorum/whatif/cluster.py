@@ -91,10 +91,10 @@ class Cluster:
         self._timers_set = 0
         if options.leader_imbalance_check_interval_seconds:
             period_ms = 1_000 * options.leader_imbalance_check_interval_seconds
-            self._set_timer(period_ms, lambda: self._sweep(SweepKind.BALANCE))
+            self._set_timer(period_ms, lambda: self.sweep(Sweep(SweepKind.BALANCE)))
         if options.unclean_leader_election_interval_ms:
             period_ms = options.unclean_leader_election_interval_ms
-            self._set_timer(period_ms, lambda: self._sweep(SweepKind.UNCLEAN))
+            self._set_timer(period_ms, lambda: self.sweep(Sweep(SweepKind.UNCLEAN)))
         self._set_timer(options.session_timeout_ms // CHECKS_PER_TIMEOUT, self._check_sessions)
 
     # --- decisions
@@ -216,8 +216,9 @@ class Cluster:
             more = decision.more
         return True
 
-    def _sweep(self, kind: SweepKind) -> bool:
-        decision = Sweep(kind).part(self.context())
+    def sweep(self, sweep: Sweep) -> bool:
+        """Hold one part of a sweep; answer whether it is not at its end."""
+        decision = sweep.part(self.context())
         self.carry_out(decision)
         return decision.more
 

@@ -99,6 +99,8 @@ def test_the_index_of_partitions_is_the_one_from_nothing(seed: int) -> None:
         leaderships: Counter[int] = Counter()
         leaderless: Counter[bytes] = Counter()
         not_preferred: Counter[bytes] = Counter()
+        preferred: Counter[int] = Counter()
+        elsewhere: Counter[int] = Counter()
         reassigning: Counter[bytes] = Counter()
         eligible: Counter[bytes] = Counter()
         under_replicated: Counter[bytes] = Counter()
@@ -108,6 +110,8 @@ def test_the_index_of_partitions_is_the_one_from_nothing(seed: int) -> None:
             for broker_id in (*partition.replicas, *partition.eligible_leader_replicas):
                 on[broker_id].add(topic_id)
             not_preferred[topic_id] += partition.leader != partition.replicas[0]
+            preferred[partition.replicas[0]] += 1
+            elsewhere[partition.replicas[0]] += partition.leader != partition.replicas[0]
             reassigning[topic_id] += bool(partition.adding_replicas or partition.removing_replicas)
             eligible[topic_id] += bool(partition.eligible_leader_replicas or partition.last_known_elr)
             under_replicated[topic_id] += len(partition.isr) < len(partition.replicas)
@@ -122,6 +126,8 @@ def test_the_index_of_partitions_is_the_one_from_nothing(seed: int) -> None:
             broker_id: sorted(ids) for broker_id, ids in on.items()
         }
         assert dict(topics.index.leaderships) == leaderships
+        assert dict(topics.index.preferred) == preferred
+        assert dict(topics.index.preferred_elsewhere) == +elsewhere
         assert dict(topics.index.leaderless) == leaderless
         assert list(topics.index.leaderless_in_order) == sorted(leaderless)
         assert dict(topics.index.not_preferred) == +not_preferred

@@ -38,7 +38,7 @@ VERBS = {
         "features downgrade",
     ),
     *("partitions list", "partitions elect", "partitions reassign", "partitions reassignments", "whatif"),
-    *("partitions explain", "brokers explain"),
+    *("partitions explain", "partitions imbalance", "brokers explain"),
     *("configs get", "configs set", "configs unset", "log dump", "log verify", "log export"),
     *("snapshot list", "snapshot take", "snapshot verify", "state", "replay digest", "replay report"),
     *("bench blackhole", "bench handover", "bench steady"),

@@ -5,7 +5,8 @@ import pytest
 from metadata_log.ids import NO_LEADER, BrokerId
 from metadata_log.records.partitions import PartitionChangeRecord
 from quorum.decide import sweeps
-from quorum.decide.sweeps import Sweep, SweepKind
+from quorum.decide.sweeps import Sweep, SweepKind, imbalances
+from quorum.whatif.cluster import Cluster, Options
 from tests.support.decisions import World, ids
 
 
@@ -19,9 +20,9 @@ def a_world(topics: int = 3) -> World:
     return world
 
 
-def swept(world: World, kind: SweepKind) -> list[int]:
+def swept(world: World, kind: SweepKind, *, percentage: int = 0) -> list[int]:
     """Hold a whole sweep; return how many elections each part held."""
-    sweep, parts = Sweep(kind), []
+    sweep, parts = Sweep(kind, imbalance_percentage=percentage), []
     while True:
         decision = sweep.part(world.context())
         world.carry_out(decision)
@@ -54,6 +55,57 @@ def test_leaderships_go_back_to_first_replicas() -> None:
     assert swept(world, SweepKind.BALANCE) == [3]
     assert leaders(world) == {(1, 1), (2, 2)}
     assert swept(world, SweepKind.BALANCE) == [0]
+
+
+@pytest.mark.parametrize(("percentage", "held"), [(0, 2), (24, 2), (25, 1), (49, 1), (50, 0), (100, 0)])
+def test_only_brokers_beyond_the_percentage_get_leaderships_back(percentage: int, held: int) -> None:
+    """C12, B50: broker 1 lacks one of two leaderships, broker 2 one of four; 0 is what Kafka's controller does."""
+    world = World()
+    for broker_id in (1, 2, 3):
+        world.run(f"register {broker_id}")
+        world.run(f"heartbeat {broker_id}")
+    world.run("create a on=1,2,3/1,2,3/2,3,1/2,3,1/2,3,1/2,3,1")
+    topic = world.image.topics.named("a")
+    assert topic is not None
+    for partition_id, leader in ((0, 2), (2, 3)):
+        world.write([PartitionChangeRecord(topic.topic_id, partition_id, leader=BrokerId(leader))])
+    assert [
+        (one.broker_id, one.preferred, one.elsewhere, one.percent)
+        for one in imbalances(world.image.topics.index)
+    ] == [(1, 2, 1, 50.0), (2, 4, 1, 25.0)]
+    assert swept(world, SweepKind.BALANCE, percentage=percentage) == [held]
+
+
+def test_leaders_drift_and_the_sweep_spreads_them() -> None:
+    """A63, A64: two brokers fail and return, all leaders stay on the third, and the sweep writes exactly two records."""
+    world = World()
+    for broker_id in (1, 2, 3):
+        world.run(f"register {broker_id}")
+        world.run(f"heartbeat {broker_id}")
+    world.run("create a on=2,1/1,2/3,2/2,3")
+
+    def led_by() -> list[int]:
+        topic = world.image.topics.named("a")
+        assert topic is not None
+        return [int(partition.leader) for partition in topic.partitions]
+
+    assert led_by() == [2, 1, 3, 2]
+    world.run("heartbeat 3 fence")
+    assert led_by() == [2, 1, 2, 2]
+    world.run("heartbeat 1 fence")
+    assert led_by() == [2, 2, 2, 2]
+    for broker_id in (1, 3):
+        world.run(f"heartbeat {broker_id}")
+    for partition_id, isr in enumerate(("2,1", "2,1", "2,3", "2,3")):
+        world.run(f"isr a-{partition_id} {isr}")
+    assert led_by() == [2, 2, 2, 2]
+    preview = Cluster(Options(), world.image)
+    preview.sweep(Sweep(SweepKind.BALANCE, imbalance_percentage=10))
+    (foreseen,) = preview.take_written()
+    decision = Sweep(SweepKind.BALANCE, imbalance_percentage=10).part(world.context())
+    assert (len(decision.records), tuple(decision.records)) == (2, foreseen.records)
+    world.carry_out(decision)
+    assert led_by() == [2, 1, 3, 2]
 
 
 def test_a_first_replica_that_is_not_in_sync_gets_nothing() -> None:

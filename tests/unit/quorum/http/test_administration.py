@@ -90,6 +90,11 @@ def test_partitions_that_lack_something_are_listed_and_reported(tmp_path: Path) 
         assert await listed("only=under-min-isr") == [("t", 0), ("t", 1), ("t", 2)]
         assert await listed("only=under-replicated&topic=t") == [("t", 0), ("t", 1), ("t", 2)]
         assert await listed("only=not-preferred") == [("t", 0), ("t", 2), ("u", 0)]
+        _, imbalance = await ask("GET", "/v1/partitions/imbalance")
+        assert (imbalance["percentage"], imbalance["interval_seconds"]) == (0, 300)
+        assert [(one["broker_id"], one["led_elsewhere"], one["exceeds"]) for one in imbalance["items"]] == [
+            (11, 3, True), (12, 0, False),
+        ]  # fmt: skip
         _, ready = await ask("GET", "/readyz")
         codes = {one["code"]: one["detail"] for one in ready["reasons"]}
         assert codes["PARTITIONS_OFFLINE"].startswith("1 ")
