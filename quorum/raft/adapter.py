@@ -24,6 +24,7 @@ from metadata_log.errors import (
     most_telling,
 )
 from metadata_log.ids import NodeId
+from metadata_log.limits import RAFT_ENTRY_BYTES_MAX
 from quorum.raft.applied_entries import AppliedEntries
 from quorum.raft.engine import SyncObjEngine, prepare_library
 from quorum.raft.guard import Guard
@@ -402,10 +403,10 @@ class PySyncObjLog:
         self._listener.on_leadership(is_leader=False)
 
     def _submit(self, now: float) -> bool:
-        """Give the engine one entry with the proposals that wait, or an empty one if none came for long.
+        """Give the engine entries with the proposals that wait, or an empty one if none came for long.
 
-        Not while a sync is under way: the entry could not be written before that ends, and more share one entry then. Not
-        while a majority may be silent either: the engine might give up leading in its next tick.
+        Not while a sync is under way: the entries could not be written before that ends, and more share one then. Not while
+        a majority may be silent either: the engine might give up leading in its next tick.
         """
         if not self._is_leader or self._sync.since is not None or self._guard.transfer.is_under_way:
             return False
@@ -414,17 +415,19 @@ class PySyncObjLog:
         if not self._engine.may_tick() or self._guard.may_find_silence(now):
             return False
         self._submitted_at = now
-        proposal = self._proposals.take()
-        if proposal is None:
-            frames, voters = b"", None
-        else:
+        index, bytes_left = self._journal[-1][1], RAFT_ENTRY_BYTES_MAX
+        proposal: Proposal | None = self._proposals.take() or Proposal(b"", None)
+        while proposal is not None:
             frames, voters = proposal
-            if voters is None and self._may_confirm_voters():
+            if voters is None and frames and self._may_confirm_voters():
                 self._must_confirm_voters = False
                 voters = self._in_force.voters
-        self._proposals.submitted(self._journal[-1][1] + 1, len(frames))
-        command = EMPTY_PAYLOAD + frames if voters is None else to_command(voters, frames)
-        self._engine.submit(command)
+            index += 1
+            bytes_left -= len(frames)
+            self._proposals.submitted(index, len(frames))
+            self._engine.submit(EMPTY_PAYLOAD + frames if voters is None else to_command(voters, frames))
+            # A change of voters is the last of its pump: what comes behind it may have to wait for it.
+            proposal = self._proposals.take() if voters is None and bytes_left > 0 else None
         return True
 
     # --- voters

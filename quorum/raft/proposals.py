@@ -4,7 +4,11 @@ from collections import deque
 from typing import Final, NamedTuple
 
 from metadata_log.errors import InvariantBroken, ThrottlingQuotaExceeded
-from metadata_log.limits import RAFT_ENTRY_BYTES_MAX, RAFT_UNCOMMITTED_BYTES_MAX
+from metadata_log.limits import (
+    RAFT_ENTRY_BYTES_MAX,
+    RAFT_ENTRY_SHARED_BYTES,
+    RAFT_UNCOMMITTED_BYTES_MAX,
+)
 from quorum.raft.messages import PAYLOAD
 from quorum.raft.raft_log import Voters
 
@@ -33,7 +37,7 @@ class Proposals:
             ThrottlingQuotaExceeded: too much is in flight.
         """
         size = len(proposal.frames)
-        if size >= RAFT_ENTRY_BYTES_MAX:
+        if len(EMPTY_PAYLOAD) + size > RAFT_ENTRY_BYTES_MAX:
             raise InvariantBroken(f"{size} bytes of frames exceed a Raft entry")
         if self._bytes + size > RAFT_UNCOMMITTED_BYTES_MAX:
             raise ThrottlingQuotaExceeded("too much is in flight", bytes_in_flight=self._bytes)
@@ -46,13 +50,15 @@ class Proposals:
         return any(proposal.voters is not None for proposal in self.waiting)
 
     def take(self) -> Proposal | None:
-        """Take what the next entry holds: a change of voters alone, else as many frames as fit; None if nothing waits."""
+        """Take what the next entry holds: a change of voters alone, else what shares an entry; None if nothing waits."""
         waiting = self.waiting
         if not waiting or waiting[0].voters is not None:
             return waiting.popleft() if waiting else None
-        parts: list[bytes] = []
-        size = len(EMPTY_PAYLOAD)
-        while waiting and waiting[0].voters is None and size + len(waiting[0].frames) <= RAFT_ENTRY_BYTES_MAX:
+        parts = [waiting.popleft().frames]
+        size = len(parts[0])
+        while (
+            waiting and waiting[0].voters is None and size + len(waiting[0].frames) <= RAFT_ENTRY_SHARED_BYTES
+        ):
             parts.append(waiting.popleft().frames)
             size += len(parts[-1])
         return Proposal(b"".join(parts), None)

@@ -4,7 +4,7 @@ import pytest
 
 from metadata_log.errors import InvariantBroken, ThrottlingQuotaExceeded
 from metadata_log.ids import NodeId, Uuid
-from metadata_log.limits import RAFT_ENTRY_BYTES_MAX
+from metadata_log.limits import RAFT_ENTRY_BYTES_MAX, RAFT_ENTRY_SHARED_BYTES
 from quorum.raft import proposals
 from quorum.raft.proposals import Proposal, Proposals
 from quorum.raft.raft_log import Voters
@@ -32,11 +32,11 @@ def test_frames_that_wait_share_an_entry_and_a_change_of_voters_stands_alone() -
 
 def test_an_entry_holds_no_more_than_its_bound() -> None:
     waiting = Proposals()
-    half = bytes(RAFT_ENTRY_BYTES_MAX // 2)
-    for _ in range(3):
-        waiting.add(Proposal(half, None))
-    taken = [waiting.take() for _ in range(3)]
-    assert all(proposal is not None and len(proposal.frames) < RAFT_ENTRY_BYTES_MAX for proposal in taken)
+    half, large = bytes(RAFT_ENTRY_SHARED_BYTES // 2), bytes(RAFT_ENTRY_SHARED_BYTES + 1)
+    for frames in (half, half, half, large, half):
+        waiting.add(Proposal(frames, None))
+    taken = [waiting.take() for _ in range(5)]
+    assert taken == [*(Proposal(frames, None) for frames in (half + half, half, large, half)), None]
     with pytest.raises(InvariantBroken):
         waiting.add(Proposal(bytes(RAFT_ENTRY_BYTES_MAX), None))
 
