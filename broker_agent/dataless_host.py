@@ -57,7 +57,9 @@ class DatalessHost:
         ):
             self._must_walk, self._walked_to = True, None
         else:
-            self._due.update(dict.fromkeys(key for key in delta.partitions if self._wanted(key) is not None))
+            self._due.update(
+                dict.fromkeys(sorted(key for key in delta.partitions if self._wanted(key) is not None))
+            )
         if self._must_walk or self._due:
             self._news.set()
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.simulation.cluster import ClusterWorld
+from tests.simulation.costs import Turns
 from tests.simulation.world import PROFILES, World, profile_of
 
 WRITES_PER_SECOND_MIN = 30.0
@@ -119,6 +120,8 @@ class Outcome:
     snapshots_fetched: int
     fencings: int
     recovered_after: float | None
+    turns: Turns
+    """The longest turns of any controller's loop."""
     faults: Counter[str]
     consequences: Counter[str]
     trace: int
@@ -151,7 +154,7 @@ class Outcome:
             f"{name}: {'ok' if self.counts else 'void'}, {self.simulated:.0f} s, "
             f"{self.writes_per_second:.1f} writes/s, {self.faults_per_second:.2f} faults/s, {self.reads} reads, "
             f"{self.leaderships} leaderships, {self.fencings} fencings, {self.snapshots_fetched} snapshots fetched"
-            f"{recovered}, {speed:.0f} sim-s per s, trace {self.trace:08x}"
+            f"{recovered}, longest turn {self.turns.longest * 1000:.0f} ms, {speed:.0f} sim-s per s, trace {self.trace:08x}"
         )
 
     def report(self) -> str:
@@ -187,6 +190,7 @@ def live(life: Life) -> Outcome:
         snapshots_fetched=world.snapshots_fetched,
         fencings=world.fencings if isinstance(world, ClusterWorld) else 0,
         recovered_after=world.recovered_after if isinstance(world, ClusterWorld) else None,
+        turns=world.costs.turns if isinstance(world, ClusterWorld) else Turns(),
         faults=world.faults,
         consequences=world.consequences,
         trace=world.network.trace,
@@ -241,6 +245,9 @@ class Totals:
     consequences: Counter[str] = field(default_factory=Counter)
     recovered_after: float = 0.0
     """The longest, in seconds."""
+    turns: Turns = field(default_factory=Turns)
+    longest_excepted: float = 0.0
+    """Of turns with what one request creates or removes, in seconds."""
 
     def add(self, outcome: Outcome) -> None:
         self.lives += 1
@@ -259,6 +266,8 @@ class Totals:
         self.faults.update(outcome.faults)
         self.consequences.update(outcome.consequences)
         self.recovered_after = max(self.recovered_after, outcome.recovered_after or 0.0)
+        self.turns = max(self.turns, outcome.turns, key=lambda turns: turns.longest)
+        self.longest_excepted = max(self.longest_excepted, outcome.turns.longest_excepted)
 
     def text(self) -> str:
         simulated = max(self.simulated, 1e-9)
@@ -270,6 +279,8 @@ class Totals:
             f"{self.writes / simulated:.1f} writes, {self.reads / simulated:.1f} reads and "
             f"{self.faults.total() / simulated:.2f} faults per simulated second;\n"
             f"all was well within {self.recovered_after:.1f} s of the last fault\n"
+            f"longest turn: {self.turns.text()}; with what one request creates or removes: "
+            f"{self.longest_excepted * 1000:.1f} ms\n"
             f"faults: {_kinds(self.faults)}\nof which came: {_kinds(self.consequences)}"
         )
 

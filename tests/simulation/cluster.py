@@ -13,6 +13,8 @@ Clients write with request ids and read; brokers poll, are cut off, sleep, die a
     silent_brokers_serve_nobody a broker fenced for silence serves nobody from the commit of its fencing, or of the first
                                 part of it, on, until it has read of it
     contest_is_linearizable     who creates, deletes and reads the same topics hears what fits one order (`contest`)
+    turns_are_short             no turn of a controller's loop takes longer than its bound (`costs`)
+    nobody_falls_silent         where nothing befalls controllers, links and disks, the first leader leads on
     available                   while a majority runs, is linked and has sound disks, commits go on
     deltas_have_no_gap          a broker's follower takes every batch it is sent
     one_id_same_bytes           a snapshot has the same bytes on every node; one that rotted is never loaded
@@ -23,7 +25,7 @@ Clients write with request ids and read; brokers poll, are cut off, sleep, die a
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -51,9 +53,9 @@ from metadata_log.errors import (
     SnapshotNotFound,
     Unavailable,
 )
-from metadata_log.ids import NO_NODE, BrokerId, NodeId, Uuid
+from metadata_log.ids import NO_NODE, BrokerId, NodeId, TopicId, Uuid
 from metadata_log.image.metadata_image import EMPTY, Delta, MetadataImage
-from metadata_log.image.topics import PartitionKey
+from metadata_log.image.topics import PartitionKey, TopicsImage
 from metadata_log.limits import (
     FETCH_BYTES_DEFAULT,
     FETCH_WINDOW_BYTES,
@@ -104,10 +106,12 @@ from quorum.raft.journal.lost import check_reaches_log
 from quorum.raft.raft_log import Member, Voters
 from snapshots.snapshot_file import SUFFIX, snapshot_id
 from tests.simulation.contest import SETTING, Contest
+from tests.simulation.costs import Costs, drawn
 from tests.simulation.registers import NEVER_WRITTEN, Operation, check
 from tests.simulation.shared_work import shared_work
 from tests.simulation.small_limits import small_limits
 from tests.simulation.storage import SimulatedSegments, SimulatedStore, SnapshotDirectory, SnapshotLibrary
+from tests.simulation.virtual_loop import Processor
 from tests.simulation.world import Profile, SimulatedNode, Violation, World
 
 T = TypeVar("T")
@@ -299,6 +303,13 @@ class SimulatedKeeper(SnapshotKeeper):
             node.world.tell(node, f"has written the snapshot at {image.end_offset}")
 
 
+class _SweepInOrder(Sweep):
+    """The shipped sweep, in an order that is the same in every process: that of a hash map is not."""
+
+    def _topics(self, topics: TopicsImage) -> Iterable[TopicId]:
+        return sorted(super()._topics(topics))
+
+
 class SimulatedController(Controller):
     """The shipped controller on a simulated node, watched after every batch."""
 
@@ -316,7 +327,7 @@ class SimulatedController(Controller):
         self.node = node
         node.open_snapshots()
         self.incarnation = node.incarnation
-        self.committed_log = CommittedLog(node.segments)  # type: ignore[arg-type]  # its methods, in memory
+        self.committed_log = CommittedLog(node.segments, read_in_thread=self._read_in_thread)  # type: ignore[arg-type]  # its methods, in memory
         self._batch_at = self.committed_log.batch_at
         self.committed_log._window = FetchWindow(bytes_max=world.rng.choice(WINDOW_BYTES))
         try:
@@ -351,7 +362,7 @@ class SimulatedController(Controller):
             self.node.spawn(self.keeper.count)
             self.node.spawn(self._check_sessions)
             for kind in SweepKind:
-                self.node.spawn(partial(self._keep_sweeping, Sweep(kind)))
+                self.node.spawn(partial(self._keep_sweeping, _SweepInOrder(kind)))
             self.node.spawn(self._sync_segments)
 
     @property
@@ -369,7 +380,15 @@ class SimulatedController(Controller):
     async def in_thread(self, work: Callable[[], object]) -> object:
         await asyncio.sleep(self.world.rng.uniform(0.001, 0.05))
         await self.node.awake()
-        return work()
+        with self.world.loop.unpaid():
+            return work()
+
+    async def _read_in_thread(self, work: Callable[..., T], *args: object) -> T:
+        with self.world.loop.unpaid():
+            found = work(*args)
+        await asyncio.sleep(self.world.rng.uniform(0.0001, 0.005))
+        await self.node.awake()
+        return found
 
     async def _check_sessions(self) -> None:
         while True:
@@ -414,9 +433,11 @@ class _Watcher(AppliedListener):
         self._end_offset = image.end_offset
 
     def on_applied(self, batch: RecordBatch, frame: bytes, image: MetadataImage, delta: Delta) -> None:
-        self.on_restored(image)
-        self._controller.world.applied(self._who, batch, image)
-        self._controller.world.committed(batch, image, delta)
+        world = self._controller.world
+        with world.loop.unpaid():
+            self.on_restored(image)
+            world.applied(self._who, batch, image)
+            world.committed(batch, image, delta)
 
 
 class _RunIsOver(Exception):
@@ -453,6 +474,7 @@ class SimulatedBroker:
         self.answer_bytes = world.rng.choice(ANSWER_BYTES)
         self.follower = Follower()
         self.session: Session | None = None
+        self.processor = Processor(lambda _work: None)
         self.previous_epoch = -1
         self._who = f"broker {broker_id}"
 
@@ -461,6 +483,7 @@ class SimulatedBroker:
 
     def start(self, *, keep_cache: bool) -> None:
         self.runs += 1
+        self.processor = Processor(lambda _work: None)
         self.asleep_until = self.slow_until = 0.0
         self.follower = Follower(self.follower.image) if keep_cache else Follower()
         self.session = Session(
@@ -484,13 +507,14 @@ class SimulatedBroker:
         self.host = DatalessHost(self.broker_id)
         self.host.on_delta(EMPTY, self.follower.image, None)
         self.world.tell(self, "starts")
-        self.world.spawn(partial(self._live, self.runs, self.session))
-        self.world.spawn(partial(self._report_isrs, self.runs, self.host))
+        self.world.spawn(partial(self._live, self.runs, self.session), self.processor)
+        self.world.spawn(partial(self._report_isrs, self.runs, self.host), self.processor)
 
     def crash(self) -> None:
         self.world.tell(self, "crashes")
         self.runs += 1
         self.session = None
+        self.world.loop.end(self.processor)
 
     def now_ms(self) -> int:
         return int(self.world.loop.time() * 1000 * self.clock_rate + self.clock_offset)
@@ -592,7 +616,8 @@ class SimulatedBroker:
                 max_wait_ms=timing.max_wait_ms,
             )
 
-        return await self.world.remote(node, serve, caller=self.broker_id)
+        is_poll = isinstance(request, FetchRequest)
+        return await self.world.remote(node, serve, caller=self.broker_id, is_poll=is_poll)
 
     async def _take(self, session: Session, step: Call, answer: Registered | Fetched) -> None:
         if isinstance(answer, Registered):
@@ -744,6 +769,7 @@ class ClusterWorld(World):
             observers=observers,
             make_listener=self._controller,
         )
+        self.costs = Costs(self.loop, drawn(seed, is_heavy=profile.is_heavy), self.violated)
         self.brokers = [SimulatedBroker(self, 11 + number) for number in range(brokers)]
         self.clients = [SimulatedClient(self, 1 + number) for number in range(clients)]
         self.acknowledged: dict[Uuid, int] = {}
@@ -769,6 +795,9 @@ class ClusterWorld(World):
 
     def make_node(self, node_id: NodeId) -> SimulatedNode:
         return ClusterNode(self, node_id)
+
+    def processor(self, node: SimulatedNode) -> Processor:
+        return self.costs.processor(f"node {node.node_id}")
 
     def _controller(self, node: SimulatedNode) -> SimulatedController:
         assert isinstance(node, ClusterNode)
@@ -825,6 +854,7 @@ class ClusterWorld(World):
         serve: Callable[[SimulatedController], Awaitable[T]],
         *,
         caller: int = NO_NODE,
+        is_poll: bool = False,
     ) -> T:
         """Ask a node over a wire: it takes a while, and loses the request or the answer at times."""
         rng, lost = self.rng, self.network.faults.lost
@@ -832,9 +862,13 @@ class ClusterWorld(World):
         await self._pass(caller, node, "request")
         await node.awake()
         assert isinstance(node, ClusterNode)
+        before = await self.loop.enter(node.processor)
         controller = node.controller
         if controller is None or (lost and rng.random() < lost) or not hasattr(controller, "raft"):
+            self.loop.leave(before)
             raise ConnectionError("refused")
+        if not is_poll:
+            self.costs.request()
         try:
             answer = await serve(controller)
         except Fault as fault:
@@ -842,6 +876,7 @@ class ClusterWorld(World):
                 node._stopped_by(fault)  # as the shipped server does when a request meets one
             raise ConnectionError("the process has ended") from fault
         finally:
+            self.loop.leave(before)
             await node.awake()
             await asyncio.sleep(rng.uniform(0.5, 2.0) * CALL_SECONDS)
         await self._pass(caller, node, "answer")
@@ -950,7 +985,7 @@ class ClusterWorld(World):
     # --- a run
 
     def run(self, seconds: float, *, settle_seconds: float = 6.0) -> list[str]:
-        with small_limits(self.seed), shared_work():
+        with small_limits(self.seed), shared_work(), self.costs.charged():
             return super().run(seconds, settle_seconds=settle_seconds)
 
     async def _live(self, seconds: float, settle_seconds: float) -> None:
@@ -980,7 +1015,7 @@ class ClusterWorld(World):
             elr = FeatureUpdate(ELIGIBLE_LEADER_REPLICAS_VERSION, 1, UpgradeType.UPGRADE)
             await self._try(UpdateFeatures(updates=(elr,), validate_only=False))
         for number in range(100_000):
-            await asyncio.sleep(self.rng.expovariate(0.5))
+            await asyncio.sleep(self.rng.expovariate(self.profile.topics_per_second))
             if self.is_quiet or self.violations:
                 return
             command: Command = CreateTopic(
@@ -1012,7 +1047,7 @@ class ClusterWorld(World):
                 allow_replication_factor_change=True,
             ),
             CreatePartitions(topics=(MorePartitions(name, 4),), validate_only=False),
-            ElectLeaders(unclean=False, partitions=None),
+            ElectLeaders(unclean=False, partitions=tuple((name, each) for each in range(3))),
         ]
         if not self.seed % 2:
             min_isr = ConfigChange("min.insync.replicas", ConfigOperation.SET, str(rng.randint(1, 2)))
@@ -1034,7 +1069,8 @@ class ClusterWorld(World):
 
     def _trouble_broker(self) -> None:
         broker, rng = self.rng.choice(self.brokers), self.rng
-        kind = rng.choice(("sleep", "crash", "stop", "cut", "slow", "stranded"))
+        kinds = ("sleep", "crash", "stop", "cut", "slow", "stranded")
+        kind = rng.choice(kinds[:-1] if self.profile.is_heavy else kinds)
         seconds = rng.choice((0.5, 2.0, 6.0)) * rng.uniform(0.3, 1.0)
         self.faults[f"broker: {kind}"] += 1
         if kind == "sleep":
@@ -1088,6 +1124,8 @@ class ClusterWorld(World):
 
     async def _calm(self, settle_seconds: float) -> None:
         """Liveness and convergence."""
+        if self.profile.is_heavy and len(self.checks.leaders) > 1:
+            self.violated(f"nobody_falls_silent: these led, term by term: {self.checks.leaders}")
         self.is_rough = False
         self.network.faults = type(self.network.faults)()
         self.network.heal()

@@ -1,6 +1,5 @@
 """Links between simulated nodes: delay, order, loss, duplicates, stragglers, partitions, and connections that end."""
 
-import asyncio
 import random
 import zlib
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from metadata_log.ids import NodeId, Uuid
 from quorum.raft import messages
 from quorum.raft.messages import Message
 from quorum.raft.raft_log import Member
+from tests.simulation.virtual_loop import VirtualLoop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class SimulatedTransport:
 
 
 class Network:
-    def __init__(self, loop: asyncio.AbstractEventLoop, rng: random.Random, faults: LinkFaults) -> None:
+    def __init__(self, loop: VirtualLoop, rng: random.Random, faults: LinkFaults) -> None:
         self._loop = loop
         self._rng = rng
         self.faults = faults
@@ -90,7 +90,7 @@ class Network:
             hidden = (node_id, peer) in self._blocked
             delay = self._rng.uniform(0.2, 1.5) if hidden else self._delay()
             epoch = self._epoch(node_id, peer)
-            self._loop.call_later(delay, self._notice, survivor, node_id, epoch, not hidden)
+            self._loop.call_outside(delay, self._notice, survivor, node_id, epoch, not hidden)
         gone.links.clear()
 
     # --- partitions
@@ -101,7 +101,7 @@ class Network:
             return
         self._blocked.add((source, target))
         pair = frozenset((source, target))
-        self._loop.call_later(self._rng.uniform(0.1, 2.0), self._give_up, pair, self._epochs.get(pair, 0))
+        self._loop.call_outside(self._rng.uniform(0.1, 2.0), self._give_up, pair, self._epochs.get(pair, 0))
 
     def heal(self) -> None:
         self._blocked.clear()
@@ -142,7 +142,7 @@ class Network:
                 delay = max(delay, self._arrives.get((source, target), 0.0) - self._loop.time())
                 self._arrives[source, target] = self._loop.time() + delay
                 epoch = self._epoch(source, target)
-            self._loop.call_later(delay, self._deliver, source, target, of, packed, epoch)
+            self._loop.call_outside(delay, self._deliver, source, target, of, packed, epoch)
 
     def _deliver(
         self, source: NodeId, target: NodeId, of: tuple[Uuid, Uuid], packed: bytes, epoch: int | None
@@ -173,7 +173,7 @@ class Network:
     # --- connections
 
     def _connect_later(self, pair: frozenset[NodeId]) -> None:
-        self._loop.call_later(self._rng.uniform(0.001, 0.1), self._connect, pair)
+        self._loop.call_outside(self._rng.uniform(0.001, 0.1), self._connect, pair)
 
     def _connect(self, pair: frozenset[NodeId]) -> None:
         one, other = sorted(pair)

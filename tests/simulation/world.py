@@ -35,7 +35,7 @@ from tests.simulation.disk import Rot, SimulatedDisk
 from tests.simulation.membership import Membership
 from tests.simulation.network import LinkFaults, Network, SimulatedTransport
 from tests.simulation.story import Story
-from tests.simulation.virtual_loop import VirtualLoop
+from tests.simulation.virtual_loop import Processor, VirtualLoop
 from tests.simulation.weather import Weather, swarm
 
 JOURNAL_FILE_BYTES = 16 * 1024
@@ -69,10 +69,13 @@ class Profile:
     """A node's wall clock jumps by up to minutes, either way."""
     broker_every: float | None = None
     """A broker sleeps, dies, restarts in order, is cut off, or reads slowly."""
+    is_heavy: bool = False
+    """The cluster is large: see `costs`."""
     change_every: float | None = None
     """A controller becomes a voter, or one no more."""
     wipe_every: float | None = None
     """A controller's disk dies, and it starts on an empty one."""
+    topics_per_second: float = 0.5
     writes_per_second: float = 55.0
     reads_per_second: float = 85.0
 
@@ -121,6 +124,7 @@ PROFILES = {
     "storm": Profile(
         crash_every=6.0, partition_every=0.35, flap_every=1.0, transfer_every=5.0, broker_every=2.0
     ),
+    "heavy": Profile(wall_clock_every=20.0, broker_every=2.0, topics_per_second=2.5, is_heavy=True),
     "members": Profile(
         links=LinkFaults(lost=0.02, duplicated=0.05, late=0.05),
         crash_every=3.0,
@@ -217,6 +221,8 @@ class SimulatedNode:
         self.journal: WatchedJournal
         self.transport: SimulatedTransport
         self.task: asyncio.Task[None] | None = None
+        self.processor = Processor(lambda _work: None)
+        """Of the process that runs, or ran last."""
         self.incarnation = 0
         self.commit_seen = 0
         self.lead_mark: tuple[int, int] | None = None
@@ -235,6 +241,7 @@ class SimulatedNode:
         """Start, unless the disk says no: then try again when its trouble may be over."""
         world = self.world
         self.incarnation += 1
+        self.processor = world.processor(self)
         self.commit_seen, self.lead_mark = 0, None
         self.paused_until, self.is_stopping = 0.0, False
         rng = random.Random(world.rng.getrandbits(64))
@@ -273,7 +280,7 @@ class SimulatedNode:
         self.log.after_pump = self._after_pump
         self.log.may_run = self.is_awake
         world.tell(self, "starts")
-        self.task = world.loop.create_task(self._run(self.log))
+        self.task = world.loop.create_task_of(self.processor, self._run(self.log))
 
     def has_founded(self) -> bool:
         """Answer whether the log says who votes."""
@@ -321,7 +328,7 @@ class SimulatedNode:
             except Exception as error:  # as above
                 self.world.violated(f"node {self.node_id}: {type(error).__name__}: {error}")
 
-        self._own(self.world.loop.create_task(guarded()))
+        self._own(self.world.loop.create_task_of(self.processor, guarded()))
 
     def _own(self, task: asyncio.Task[None]) -> None:
         """Let a task end with the process."""
@@ -350,6 +357,7 @@ class SimulatedNode:
         for task in list(self.tasks):
             task.cancel()
         self.task, self.log = None, None
+        world.loop.end(self.processor)
 
     async def stop(self) -> None:
         """Stop in order: hand over, end the log, lose nothing; who takes too long is killed, as service managers do."""
@@ -364,7 +372,7 @@ class SimulatedNode:
             until = self.world.loop.time() + 1.0
             while self.log is log and self.is_leader() and self.world.loop.time() < until:
                 await asyncio.sleep(0.005)
-        closing = self.world.loop.create_task(log.close())
+        closing = self.world.loop.create_task_of(self.processor, log.close())
         until = self.world.loop.time() + STOP_SECONDS_MAX
         while self.incarnation == incarnation and not closing.done() and self.world.loop.time() < until:
             await asyncio.sleep(0.005)
@@ -530,7 +538,7 @@ class SimulatedNode:
     def _begin_in_thread(
         self, one_job: asyncio.Lock, incarnation: int, work: Callable[[], None]
     ) -> asyncio.Task[None]:
-        job = self.world.loop.create_task(self._run_in_thread(one_job, incarnation, work))
+        job = self.world.loop.create_task_of(None, self._run_in_thread(one_job, incarnation, work))
         self._own(job)
         return job
 
@@ -846,6 +854,10 @@ class World:
     def make_node(self, node_id: NodeId) -> SimulatedNode:
         return SimulatedNode(self, node_id)
 
+    def processor(self, node: SimulatedNode) -> Processor:
+        """Return what runs the turns of a node's next process."""
+        return Processor(lambda _work: None)
+
     def violated(self, what: str) -> None:
         self.violations.append(f"{self.loop.time():.3f} s: {what}")
         self.story.tell("VIOLATION", what)
@@ -854,8 +866,10 @@ class World:
         """Add to the story of this world."""
         self.story.tell(f"node {who.node_id}" if isinstance(who, SimulatedNode) else who, what)
 
-    def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run something of the world's own: clients, brokers, weather."""
+    def spawn(
+        self, work: Callable[[], Coroutine[Any, Any, None]], processor: Processor | None = None
+    ) -> None:
+        """Run something of the world's own: clients, brokers, weather; `processor`: whose turns it takes."""
 
         async def guarded() -> None:
             try:
@@ -863,7 +877,7 @@ class World:
             except Exception as error:  # a task that dies of anything is a finding
                 self.violated(f"{type(error).__name__}: {error}")
 
-        task = self.loop.create_task(guarded())
+        task = self.loop.create_task_of(processor, guarded())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
