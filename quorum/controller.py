@@ -36,7 +36,7 @@ from metadata_log.errors import (
 from metadata_log.ids import BrokerId, NodeId, Uuid, uuid_text
 from metadata_log.image.metadata_image import EMPTY, Delta, MetadataImage
 from metadata_log.records.configs import MIN_IN_SYNC_REPLICAS
-from metadata_log.records.quorum import KRAFT_VERSION_LEVEL, Voter, VoterEndpoint
+from metadata_log.records.quorum import KRAFT_VERSION_LEVEL, NoOpRecord, Voter, VoterEndpoint
 from metadata_log.records.snapshots import RequestResultRecord
 from metadata_log.wire.commands import AddVoter, BrokerHeartbeat, Command, RemoveVoter
 from quorum.applied_listener import AppliedListener
@@ -45,7 +45,7 @@ from quorum.decide.canonical import IdempotencyKey, idempotency_key, pack_outcom
 from quorum.decide.context import DecideContext, TopicDefaults
 from quorum.decide.decision import Decision, Outcome
 from quorum.decide.fencing import SESSION_EXPIRED, fence
-from quorum.decide.parts import Leaving, leaving_after
+from quorum.decide.parts import HEARD_OF, Leaving, leaving_after
 from quorum.decide.quorum import claim, identities
 from quorum.decide.registry import BY_OPERATION, DECISIONS, decide
 from quorum.decide.sweeps import Sweep
@@ -630,10 +630,16 @@ class Controller:
         if batch is not None:
             end_offset = batch.end_offset
             self._take_turn(began_ms)
-        if not decision.more:
+        if not decision.more and broker_id in self._leaving:
             # A broker that heartbeats is not fenced for silence; leaderships that moved already stay where they are. If it
-            # is being removed, the next part of the removal says so again.
-            self._leaving = {other: why for other, why in self._leaving.items() if other != broker_id}
+            # is being removed, the next part of the removal says so again. Its answer renews its session, so the log says so
+            # before: else the next controller would fence it at once, and it would serve beyond that.
+            heard = Cause(HEARD_OF, command.broker_epoch, {"broker_id": broker_id})
+            batch = self._carry_out(
+                Decision(records=(NoOpRecord(),)), Envelope(actor=f"Broker:{broker_id}", cause=heard)
+            )
+            assert batch is not None
+            self._broker_ends[broker_id] = end_offset = batch.end_offset
         return decision, end_offset if end_offset > self.committed.end_offset else None
 
     def is_fenced(self, broker_id: BrokerId, broker_epoch: int) -> bool:

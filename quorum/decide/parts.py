@@ -41,6 +41,10 @@ TAKES_OUT: Final = frozenset(
 """Causes of batches that take a broker out of ISRs; the record of its registration comes in the last part. A controlled
 shutdown is not among them: its first record says that the broker shuts down."""
 
+HEARD_OF: Final = "BROKER_HEARD_OF"
+"""The cause of a batch without a change: the broker sent a heartbeat, and nothing takes it out of service any more. Without
+it the next controller would go on with a fencing for silence that was given up."""
+
 Leaving: TypeAlias = Mapping[BrokerId, str]
 """Brokers that changes in parts are taking out of service, and the cause of each: one of TAKES_OUT."""
 
@@ -90,14 +94,14 @@ def leaving_after(leaving: Leaving, batch: RecordBatch) -> Leaving:
     It follows from the log alone, so a controller that becomes active knows what the one before it had begun.
     """
     cause = batch.envelope.cause
-    if cause is None or cause.code not in TAKES_OUT:
+    if cause is None or (cause.code not in TAKES_OUT and cause.code != HEARD_OF):
         return leaving
     broker_id = cause.detail.get("broker_id")
     if not isinstance(broker_id, int):
         return leaving
-    is_last_part = any(
+    is_over = cause.code == HEARD_OF or any(
         isinstance(record, _REGISTRATIONS) and record.broker_id == broker_id
         for record in reversed(batch.records)
     )
     others = {other: why for other, why in leaving.items() if other != broker_id}
-    return others if is_last_part else {**others, BrokerId(broker_id): cause.code}
+    return others if is_over else {**others, BrokerId(broker_id): cause.code}

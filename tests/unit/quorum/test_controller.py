@@ -636,6 +636,24 @@ def test_a_new_controller_goes_on_with_a_fencing_at_once() -> None:
     run(story)
 
 
+def test_a_broker_heard_of_between_two_parts_of_its_fencing_is_not_silent_to_the_next_controller() -> None:
+    """Goal: whoever got an answer has a whole session. Method: controllers change before the log says anything else."""
+
+    async def story(lab: Lab) -> None:
+        controller, epochs = await with_many_partitions(lab, 11, 12)
+        silence(lab, controller, (12, epochs[12]))
+        controller.heartbeat(poll(11, epochs[11], applied=controller.committed.end_offset))
+        lab.quorum.commit()
+        successor = lab.lead(2)
+        lab.now_ms += 10
+        assert not successor.check_sessions()
+        lab.quorum.commit()
+        assert not successor.committed.brokers[BrokerId(11)].fenced
+        lab.same_everywhere()
+
+    run(story)
+
+
 def topic_of(
     partitions: int,
     *,
