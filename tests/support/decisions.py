@@ -5,13 +5,13 @@
 
 import hashlib
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from metadata_log.apply import apply, is_next
 from metadata_log.batch import NO_ENVELOPE
 from metadata_log.codec import decode, encode
 from metadata_log.ids import LOST, MIGRATING, NO_LEADER, UNASSIGNED, BrokerId, NodeId, TopicId, Uuid
-from metadata_log.image.metadata_image import EMPTY, MetadataImage
+from metadata_log.image.metadata_image import EMPTY, Delta, MetadataImage
 from metadata_log.limits import FETCH_BYTES_DEFAULT
 from metadata_log.records.brokers import (
     BrokerEndpoint,
@@ -104,6 +104,8 @@ class World:
         """Whether the time of a part is over whenever somebody looks."""
         self.registered_at: dict[int, int] = {}
         self.previous_epoch: dict[int, int] = {}
+        self.watchers: list[Callable[[MetadataImage, MetadataImage, Delta], None]] = []
+        """Each is called with every batch: the image before, the image after, and what changed."""
         self._words: dict[bytes, str] = {uuid: word for word, uuid in _RESERVED.items()}
         self._topic_names: dict[TopicId, str] = {}
         self._check_ms = session_timeout_ms // 8
@@ -137,7 +139,10 @@ class World:
                 self.registered_at[record.broker_id] = offset
             if isinstance(record, TopicRecord):
                 self._topic_names[record.topic_id] = record.name
-        self.image = apply(self.image, batch).image
+        image_before = self.image
+        self.image, delta = apply(image_before, batch)
+        for watch in self.watchers:
+            watch(image_before, self.image, delta)
 
     def context(
         self, *, ineligible: frozenset[BrokerId] = NOBODY, own: BrokerId | None = None

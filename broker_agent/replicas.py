@@ -1,0 +1,264 @@
+"""Pure: what the log means for the replicas on one broker: which to start, lead, follow, stop and delete.
+
+    image before, image after, delta --> Start, Lead, Follow, Wait, Stop, Delete     O(what the delta touches)
+    image, replicas on the disks     --> Stray, Start, Lead, Follow, Wait, Stop      once after a start, in slices
+
+Nothing is said of an image that may be old. After a start, and after its image was replaced, a broker first catches up with
+the high watermark of an answer to its own registration. Only then is the image compared with the disks: a replica that an
+older image does not know is often one that it does not know yet.
+
+Source: Kafka's TopicDelta.localChanges and ReplicaManager.applyDelta; LogManager.isStrayKraftReplica for strays.
+"""
+
+import enum
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Final, NamedTuple, TypeAlias
+
+from metadata_log.ids import NO_LEADER, BrokerId, TopicId, Uuid
+from metadata_log.image.metadata_image import Delta, MetadataImage
+from metadata_log.image.partitions import PartitionImage
+from metadata_log.image.topics import PartitionKey
+from metadata_log.records.brokers import BrokerEndpoint
+
+VISITS_PER_SLICE: Final = 1_000
+"""Replicas compared before others have the loop: some 3 ms."""
+
+
+class Start(NamedTuple):
+    """A replica is new on this broker; what it shall do follows at once.
+
+    `directory` is where its data goes. If it is none of the broker's own, the host chooses one and reports it.
+    """
+
+    topic_id: TopicId
+    partition_id: int
+    topic: str
+    directory: Uuid
+
+
+class Lead(NamedTuple):
+    """This broker leads the partition, with the epochs and the ISR in `partition`.
+
+    It is also sent if only the partition epoch is new: the leader learns of an ISR or of replicas that changed.
+    """
+
+    topic_id: TopicId
+    partition_id: int
+    partition: PartitionImage
+
+
+class Follow(NamedTuple):
+    """The broker `partition.leader` leads the partition, and is reached at `endpoint`."""
+
+    topic_id: TopicId
+    partition_id: int
+    partition: PartitionImage
+    endpoint: BrokerEndpoint
+
+
+class Wait(NamedTuple):
+    """Nobody leads the partition, or its leader has no endpoint of the listener that hosts use."""
+
+    topic_id: TopicId
+    partition_id: int
+    partition: PartitionImage
+
+
+class Stop(NamedTuple):
+    """This broker shuts down, and the partition has no leader or goes on without it: stop fetching, keep the data."""
+
+    topic_id: TopicId
+    partition_id: int
+    partition: PartitionImage
+
+
+class Delete(NamedTuple):
+    """The log removed the topic, or took the replica from this broker: its data is to be deleted."""
+
+    topic_id: TopicId
+    partition_id: int
+    topic: str
+    topic_deleted: bool
+
+
+class Stray(NamedTuple):
+    """A replica lies here after a start although its topic is unknown, or it is assigned to others: the host decides."""
+
+    topic_id: TopicId
+    partition_id: int
+
+
+Role: TypeAlias = Lead | Follow | Wait | Stop
+Instruction: TypeAlias = Start | Role | Delete | Stray
+
+
+class Phase(enum.Enum):
+    CATCHING_UP = "CATCHING_UP"
+    """The image may be old: nothing is said."""
+    STARTING = "STARTING"
+    """The image is compared with the disks, slice by slice."""
+    FOLLOWING = "FOLLOWING"
+
+
+class LocalReplicas:
+    """Turns the images of one broker into instructions for its host, in an order in which the host can carry them out.
+
+    `listener` names the endpoint at which leaders are reached; None: the first of each broker.
+    """
+
+    def __init__(self, broker_id: BrokerId, *, listener: str | None = None) -> None:
+        self._broker_id = broker_id
+        self._listener = listener
+        self.phase = Phase.CATCHING_UP
+        self._high_watermark: int | None = None
+        """Of the newest answer that continues the image; None since the image was replaced."""
+        self._known_offset = 0
+        """End offset of the newest image that the host was told of."""
+        self._held: set[PartitionKey] = set()
+        """While starting: the replicas that lie on the disks, as far as instructions were carried out."""
+        self._unchecked: Iterator[PartitionKey] = iter(())
+        self._are_strays_told = False
+        self._walked_to: PartitionKey | None = None
+        self.strays_withheld = False
+        """The image that the controllers have is older than one the host was told of: nothing is called a stray."""
+
+    # --- the image is new enough
+
+    def answered(self, high_watermark: int) -> None:
+        """Note the high watermark of a controller's answer that continues the image."""
+        self._high_watermark = high_watermark
+
+    def may_start(self, image: MetadataImage, broker_epoch: int | None) -> bool:
+        """Answer whether the image may now be compared with the disks.
+
+        It holds this broker's own registration, so it is as new as the start, and all that was committed when the last
+        answer was sent.
+        """
+        broker = image.brokers.get(self._broker_id)
+        return (
+            self.phase is Phase.CATCHING_UP
+            and self._high_watermark is not None
+            and image.end_offset >= self._high_watermark
+            and broker is not None
+            and broker.broker_epoch == broker_epoch
+        )
+
+    def start(self, image: MetadataImage, held: Iterable[PartitionKey], *, known_offset: int = 0) -> None:
+        """Begin to compare the image with the replicas that the host holds; `next_slice` goes on.
+
+        `known_offset` is the end offset of the newest image that the host remembers, 0 if it remembers none.
+        """
+        assert self.phase is Phase.CATCHING_UP
+        self.phase = Phase.STARTING
+        self._held = set(held)
+        self._unchecked = iter(tuple(self._held))
+        self.strays_withheld = image.end_offset < max(known_offset, self._known_offset)
+        self._are_strays_told = self.strays_withheld
+        self._walked_to = None
+
+    def next_slice(self, image: MetadataImage) -> list[Instruction]:
+        """Return what the next VISITS_PER_SLICE replicas are told: strays first, since a new topic may have their name."""
+        assert self.phase is Phase.STARTING
+        self._known_offset = image.end_offset
+        return [*(self._roles(image) if self._are_strays_told else self._strays(image))]
+
+    def _strays(self, image: MetadataImage) -> Iterator[Instruction]:
+        visited = 0
+        for key in islice(self._unchecked, VISITS_PER_SLICE):
+            visited += 1
+            partition = _partition(image, key)
+            if key in self._held and (partition is None or self._broker_id not in partition.replicas):
+                self._held.discard(key)
+                yield Stray(*key)
+        self._are_strays_told = visited < VISITS_PER_SLICE
+
+    def _roles(self, image: MetadataImage) -> Iterator[Instruction]:
+        """Visit some more of the replicas, behind those visited; the image may be another one by now."""
+        visited = 0
+        behind = image.topics.partitions_on(self._broker_id, after=self._walked_to)
+        for topic_id, partition_id, partition in islice(behind, VISITS_PER_SLICE):
+            visited += 1
+            self._walked_to = key = (topic_id, partition_id)
+            if self._broker_id in partition.replicas:
+                yield from self._assigned(image, key, partition, is_new=key not in self._held)
+        if visited < VISITS_PER_SLICE:
+            self.phase = Phase.FOLLOWING
+            self._held = set()
+
+    # --- the image changes
+
+    def on_delta(self, before: MetadataImage, after: MetadataImage, delta: Delta | None) -> list[Instruction]:
+        """Return what a batch means for the host's replicas; None: the image was replaced, so everything begins anew."""
+        if delta is None:
+            self.phase, self._high_watermark = Phase.CATCHING_UP, None
+            self._held, self._unchecked = set(), iter(())
+            return []
+        if self.phase is Phase.CATCHING_UP or not (delta.topics or delta.partitions):
+            return []
+        self._known_offset = after.end_offset
+        keys = sorted(delta.partitions)
+        deletes = [*self._deletes(before, after, delta, keys)]
+        if self.phase is Phase.STARTING:
+            self._held.difference_update((topic_id, partition_id) for topic_id, partition_id, *_ in deletes)
+            # The walk comes to the others, and finds them as they are then.
+            keys = [key for key in keys if self._walked_to is not None and key <= self._walked_to]
+        roles = [*self._changed(before, after, keys)]
+        # Deletions first: a new topic may have the name of one that is deleted.
+        return [*deletes, *roles]
+
+    def _deletes(
+        self, before: MetadataImage, after: MetadataImage, delta: Delta, keys: Iterable[PartitionKey]
+    ) -> Iterator[Delete]:
+        broker_id = self._broker_id
+        for topic_id in sorted(delta.topics):
+            topic = before.topics.by_id.get(topic_id)
+            if topic is not None and topic_id not in after.topics.by_id:
+                for partition_id, partition in enumerate(topic.partitions):
+                    if broker_id in partition.replicas:
+                        yield Delete(topic_id, partition_id, topic.name, topic_deleted=True)
+        for key in keys:
+            was, now = _partition(before, key), _partition(after, key)
+            was_here = was is not None and broker_id in was.replicas
+            if was_here and now is not None and broker_id not in now.replicas:
+                yield Delete(*key, after.topics.by_id[key[0]].name, topic_deleted=False)
+
+    def _changed(
+        self, before: MetadataImage, after: MetadataImage, keys: Iterable[PartitionKey]
+    ) -> Iterator[Instruction]:
+        for key in keys:
+            was, now = _partition(before, key), _partition(after, key)
+            if now is None or self._broker_id not in now.replicas:
+                continue
+            if was is None or was.partition_epoch != now.partition_epoch:
+                is_new = was is None or self._broker_id not in was.replicas
+                yield from self._assigned(after, key, now, is_new=is_new)
+
+    def _assigned(
+        self, image: MetadataImage, key: PartitionKey, partition: PartitionImage, *, is_new: bool
+    ) -> Iterator[Instruction]:
+        if is_new:
+            directory = partition.directories[partition.replicas.index(self._broker_id)]
+            yield Start(*key, image.topics.by_id[key[0]].name, directory)
+        yield self._role(image, key, partition)
+
+    def _role(self, image: MetadataImage, key: PartitionKey, partition: PartitionImage) -> Role:
+        broker_id, leader = self._broker_id, partition.leader
+        if leader == broker_id:
+            return Lead(*key, partition)
+        own = image.brokers.get(broker_id)
+        is_stopping = own is not None and own.in_controlled_shutdown
+        if is_stopping and (leader == NO_LEADER or broker_id not in partition.isr):
+            return Stop(*key, partition)
+        endpoint = self._endpoint(image, leader)
+        return Wait(*key, partition) if endpoint is None else Follow(*key, partition, endpoint)
+
+    def _endpoint(self, image: MetadataImage, leader: BrokerId) -> BrokerEndpoint | None:
+        broker = image.brokers.get(leader)
+        endpoints = () if broker is None else broker.endpoints
+        return next((one for one in endpoints if self._listener in (None, one.name)), None)
+
+
+def _partition(image: MetadataImage, key: PartitionKey) -> PartitionImage | None:
+    topic = image.topics.by_id.get(key[0])
+    return topic.partitions[key[1]] if topic is not None and key[1] < len(topic.partitions) else None
