@@ -7,10 +7,10 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Final, Self, assert_never
+from typing import Final, Self, TypeVar, assert_never
 
 from broker_agent import http_api
 from broker_agent.cache import Cache
@@ -18,18 +18,29 @@ from broker_agent.cache_thread import CacheThread
 from broker_agent.config import BrokerSettings
 from broker_agent.controller_client import ControllerClient
 from broker_agent.fetch_loop import FetchLoop, OnDelta
+from broker_agent.host import Host
 from broker_agent.lifecycle import Action, Event, State, step
 from broker_agent.metrics import BrokerNumbers
+from broker_agent.replicas import LocalReplicas, Phase
 from broker_agent.session import Fetched, Outcome, Refused, Session, Unreachable
 from metadata_log.errors import BrokerNotAvailable, MetadataError, leaves, most_telling
-from metadata_log.ids import random_uuid
-from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.ids import Uuid, random_uuid
+from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.node.addresses import read_url
 from metadata_log.node.clock import monotonic_ms, unix_ms
 from metadata_log.node.data_directory import DirectoryLock, Meta, read_meta
 from metadata_log.node.recent_warnings import RecentWarnings
-from metadata_log.records.brokers import BrokerEndpoint
-from metadata_log.wire.commands import AlteredPartition, AlterPartition, Registered, ReportedIsr
+from metadata_log.records.brokers import BrokerEndpoint, FeatureRange
+from metadata_log.wire.commands import (
+    AlteredPartition,
+    AlterPartition,
+    AssignReplicasToDirs,
+    Registered,
+    ReplicaDirectory,
+    ReplicaPlaced,
+    ReportedIsr,
+)
+from metadata_log.wire.fetch import FetchKind
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +66,11 @@ class BrokerAgent:
     `__context__`. If the agent has several errors, a Fault is raised first, then any other MetadataError, with the
     others as its notes. If none is a MetadataError, all are raised in one group.
 
+    `host` is the broker's data plane. It is told which replicas to start, lead, follow, stop and delete, and the broker asks
+    to stay fenced until it was told of all that the log assigns to it. `on_delta` sees every change of the image, whatever
+    it is about. `log_dirs` are the host's log directories (by default one, of the agent's own data directory), `features`
+    what it supports beyond this library, `listener` the name of the endpoint at which hosts reach each other.
+
     An agent is one incarnation of a broker, so it can be entered only once.
     """
 
@@ -62,7 +78,11 @@ class BrokerAgent:
         self,
         settings: BrokerSettings,
         *,
+        host: Host | None = None,
         on_delta: OnDelta | None = None,
+        log_dirs: Sequence[Uuid] = (),
+        features: Sequence[FeatureRange] = (),
+        listener: str | None = None,
         now_ms: Callable[[], int] = now_ms,
         rng: random.Random | None = None,
         recent: RecentWarnings | None = None,
@@ -85,9 +105,19 @@ class BrokerAgent:
             cache_thread=self._cache_thread,
             now_ms=now_ms,
             on_outcome=self._on_outcome,
-            on_progress=self._reconcile,
-            on_delta=on_delta,
+            on_progress=self._on_progress,
+            on_delta=self._on_delta,
         )
+        self._host = host
+        self._react = on_delta
+        self._log_dirs = tuple(log_dirs)
+        self._features = tuple(features)
+        self._replicas = LocalReplicas(settings.broker_id, listener=listener)
+        self._must_start_replicas = asyncio.Event()
+        self._is_host_ready = host is None
+        """Whether the host was told of all its replicas: before that this broker asks to stay fenced."""
+        self._offline_log_dirs: tuple[Uuid, ...] = ()
+        self._cordoned_log_dirs: tuple[Uuid, ...] | None = None
         self._meta: Meta | None = None
         self._session: Session | None = None
         self._stack = contextlib.AsyncExitStack()
@@ -167,9 +197,31 @@ class BrokerAgent:
     def want_fence(self, *, wanted: bool) -> None:
         """Ask the controllers to fence or unfence this broker; a host that is not ready for clients asks to be fenced."""
         self._want_fence = wanted
+        self._tell_controllers()
+
+    def fail_directories(self, failed: Iterable[Uuid]) -> None:
+        """Report log directories that failed: the replicas in them leave their ISRs, and lead no longer.
+
+        A directory that failed stays so until the process ends. A broker that lost its last one should end.
+        """
+        self._offline_log_dirs = tuple(dict.fromkeys((*self._offline_log_dirs, *failed)))
+        self._tell_controllers()
+
+    def cordon_directories(self, cordoned: Iterable[Uuid]) -> None:
+        """Report the log directories that no new replica may be placed in, all of them. Source: KIP-1066."""
+        self._cordoned_log_dirs = tuple(sorted(set(cordoned)))
+        self._tell_controllers()
+
+    def _tell_controllers(self) -> None:
+        """Send what the host wishes and reports with the next poll, and send that poll now."""
         if self._session is not None:
-            self._session.want_fence = wanted
+            self._set_wishes(self._session)
             self.fetch_loop.interrupt()
+
+    def _set_wishes(self, session: Session) -> None:
+        session.want_fence = self._want_fence or not self._is_host_ready
+        session.offline_log_dirs = self._offline_log_dirs
+        session.cordoned_log_dirs = self._cordoned_log_dirs
 
     async def alter_partitions(self, isrs: Sequence[ReportedIsr]) -> tuple[AlteredPartition, ...]:
         """Report ISRs of partitions that this broker leads, ISR_CHANGES_MAX at most, and return what became of each.
@@ -178,22 +230,34 @@ class BrokerAgent:
             BrokerNotAvailable: no controller answered, or this broker is not registered now; ask again shortly.
             NotController, StaleBrokerEpoch and what else a controller refuses the whole report with.
         """
+        url, broker_epoch = self._registered_at()
+        report = AlterPartition(
+            broker_id=self.settings.broker_id, broker_epoch=broker_epoch, partitions=tuple(isrs)
+        )
+        return _answer(
+            url, await self._client.alter_partitions(url, report, silence_max_ms=REPORT_SILENCE_MAX_MS)
+        ).partitions
+
+    async def place_replicas(self, replicas: Sequence[ReplicaDirectory]) -> tuple[ReplicaPlaced, ...]:
+        """Report the directories of replicas on this broker, ISR_CHANGES_MAX at most, and return what became of each.
+
+        Raises:
+            BrokerNotAvailable, NotController and others: as `alter_partitions`.
+        """
+        url, broker_epoch = self._registered_at()
+        report = AssignReplicasToDirs(
+            broker_id=self.settings.broker_id, broker_epoch=broker_epoch, replicas=tuple(replicas)
+        )
+        return _answer(
+            url, await self._client.place_replicas(url, report, silence_max_ms=REPORT_SILENCE_MAX_MS)
+        ).replicas
+
+    def _registered_at(self) -> tuple[str, int]:
+        """Return the controller to report to, and the epoch to report under."""
         session = self._session
         if session is None or session.broker_epoch is None:
             raise BrokerNotAvailable("this broker is not registered now")
-        report = AlterPartition(
-            broker_id=self.settings.broker_id, broker_epoch=session.broker_epoch, partitions=tuple(isrs)
-        )
-        answered = await self._client.alter_partitions(
-            session.controller_url, report, silence_max_ms=REPORT_SILENCE_MAX_MS
-        )
-        match answered:
-            case Refused():
-                raise answered.error
-            case Unreachable():
-                raise BrokerNotAvailable(f"{session.controller_url} does not answer: {answered.reason}")
-            case _:
-                return answered.partitions
+        return session.controller_url, session.broker_epoch
 
     async def run(self) -> None:
         """Wait until the broker is Offline for good."""
@@ -266,6 +330,7 @@ class BrokerAgent:
             background = [
                 tasks.create_task(self._cache_thread.keep_durable()),
                 tasks.create_task(self._watch_deadlines()),
+                tasks.create_task(self._start_replicas()),
             ]
             await self.fetch_loop.run(self._session)
             await self._say_farewell(self._session)
@@ -279,13 +344,50 @@ class BrokerAgent:
         session = Session(
             self.settings,
             incarnation_id=self.incarnation_id,
-            log_dirs=(self._meta.directory_id,),
-            endpoints=(BrokerEndpoint(LISTENER_NAME, host, port or read_url(self.http_url)[1], 0),),
+            log_dirs=self._log_dirs or (self._meta.directory_id,),
+            endpoints=(
+                BrokerEndpoint(LISTENER_NAME, host, port or read_url(self.http_url)[1], 0),
+                *self.settings.advertised_listeners,
+            ),
+            features=self._features,
             previous_broker_epoch=self._clean_epoch,
             rng=self._rng,
         )
-        session.want_fence = self._want_fence
+        self._set_wishes(session)
         return session
+
+    # --- the host's replicas
+
+    def _on_delta(self, before: MetadataImage, after: MetadataImage, delta: Delta | None) -> None:
+        instructions = self._replicas.on_delta(before, after, delta)
+        if self._host is not None and self._replicas.phase is not Phase.CATCHING_UP:
+            self._host.carry_out(instructions, after)
+        if self._react is not None:
+            self._react(before, after, delta)
+
+    def _on_progress(self) -> None:
+        self._reconcile()
+        if self._host is not None and self._replicas.may_start(self.image, self.broker_epoch):
+            held = self._host.held()
+            self._replicas.start(self.image, held, known_offset=self._host.known_offset)
+            self._must_start_replicas.set()
+
+    async def _start_replicas(self) -> None:
+        """Tell the host of its replicas whenever the image has caught up, in slices; then the broker may be unfenced."""
+        while True:
+            await self._must_start_replicas.wait()
+            self._must_start_replicas.clear()
+            while self._host is not None and self._replicas.phase is Phase.STARTING:
+                self._host.carry_out(self._replicas.next_slice(self.image), self.image)
+                await asyncio.sleep(0)
+            if self._replicas.phase is not Phase.FOLLOWING:
+                continue  # the image was replaced meanwhile
+            log.info("replicas_started", extra={"end_offset": self.image.end_offset})
+            if self._replicas.strays_withheld:
+                log.warning("strays_withheld", extra={"end_offset": self.image.end_offset})
+            if not self._is_host_ready:
+                self._is_host_ready = True
+                self._tell_controllers()
 
     # --- the lifecycle
 
@@ -313,9 +415,12 @@ class BrokerAgent:
         match outcome:
             case Registered():
                 self._clean_epoch = -1
-            case Fetched() if outcome.answer.should_shut_down and self.state is State.STOPPING:
-                self._stop_granted = True
-                self._step(Event.STOP_GRANTED)
+            case Fetched():
+                if outcome.answer.kind is FetchKind.DELTA:
+                    self._replicas.answered(outcome.answer.high_watermark)
+                if outcome.answer.should_shut_down and self.state is State.STOPPING:
+                    self._stop_granted = True
+                    self._step(Event.STOP_GRANTED)
             case _:
                 pass
 
@@ -360,6 +465,20 @@ class BrokerAgent:
             async with asyncio.timeout(FAREWELL_MAX_MS / 1000):
                 outcome = await self._client.perform(call)
             self._stop_granted = isinstance(outcome, Fetched) and outcome.answer.should_shut_down
+
+
+Answer = TypeVar("Answer")
+
+
+def _answer(url: str, answered: Answer | Refused | Unreachable) -> Answer:
+    """Return the answer to a report, or raise what came instead."""
+    match answered:
+        case Refused():
+            raise answered.error
+        case Unreachable():
+            raise BrokerNotAvailable(f"{url} does not answer: {answered.reason}")
+        case _:
+            return answered
 
 
 def _foremost(failures: list[BaseException]) -> BaseException:

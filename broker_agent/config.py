@@ -7,11 +7,14 @@ from metadata_log import limits
 from metadata_log.errors import InvalidSettings
 from metadata_log.ids import BrokerId
 from metadata_log.node.addresses import PORT_MAX, WILDCARDS, HostPort, address_text
+from metadata_log.records.brokers import BrokerEndpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSettings:
     """`controllers` are URLs without a trailing slash; `listen_http` is the address for clients.
+
+    `advertised_listeners` are the further endpoints of a host program.
 
     Inside another program the port may be 0: any free one.
     """
@@ -21,6 +24,7 @@ class BrokerSettings:
     data_dir: Path
     controllers: tuple[str, ...]
     listen_http: HostPort
+    advertised_listeners: tuple[BrokerEndpoint, ...] = ()
     rack: str | None = None
     registration_timeout_ms: int = limits.REGISTRATION_TIMEOUT_MS
     """How long to wait for another process of this broker id to end."""

@@ -10,7 +10,13 @@ from broker_agent.session import Call, Fetched, Outcome, Refused, Unreachable
 from metadata_log.errors import InvalidRequest, MetadataError, error_named
 from metadata_log.limits import FETCH_BYTES_MAX, HTTP_BODY_TIMEOUT_MS, MIB
 from metadata_log.wire.bodies import unpack
-from metadata_log.wire.commands import AlteredPartitions, AlterPartition, Registered
+from metadata_log.wire.commands import (
+    AlteredPartitions,
+    AlterPartition,
+    AssignReplicasToDirs,
+    Registered,
+    ReplicasPlaced,
+)
 from metadata_log.wire.fetch import SESSION_TIMEOUT_HEADER, FetchRequest, decode_fetch_body
 from metadata_log.wire.shapes import Shape, check_text, read_shape
 
@@ -36,7 +42,7 @@ class _Answered(NamedTuple):
 
 
 class ControllerClient:
-    """Keeps a connection to each controller open; one call of the session is under way at a time, and one report."""
+    """Keeps a connection to each controller open; one call of the session is under way at a time, and some reports."""
 
     def __init__(self) -> None:
         self._http: aiohttp.ClientSession | None = None
@@ -83,6 +89,18 @@ class ControllerClient:
             return answered
         try:
             return AlteredPartitions.from_map(unpack(answered.body))
+        except InvalidRequest as error:
+            return Unreachable(reason=f"its answer is not understood: {error.message}")
+
+    async def place_replicas(
+        self, url: str, command: AssignReplicasToDirs, *, silence_max_ms: int
+    ) -> ReplicasPlaced | Refused | Unreachable:
+        """Report to the controller at `url` where replicas lie, and return what became of each."""
+        answered = await self._post(url + "/v1/partitions/directories", command.to_map(), silence_max_ms)
+        if not isinstance(answered, _Answered):
+            return answered
+        try:
+            return ReplicasPlaced.from_map(unpack(answered.body))
         except InvalidRequest as error:
             return Unreachable(reason=f"its answer is not understood: {error.message}")
 

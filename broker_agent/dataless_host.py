@@ -5,40 +5,30 @@ Kafka's does once a follower has caught up.
 """
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from itertools import islice
-from typing import Final, Never, Protocol
+from typing import Final, Never
 
-from metadata_log.errors import Fault, IneligibleReplica, MetadataError, NotController
+from broker_agent.replicas import Instruction, Lead
+from broker_agent.reports import FINAL_ERRORS, IsrAgent, isr_reports
+from metadata_log.errors import IneligibleReplica
 from metadata_log.ids import BrokerId
 from metadata_log.image.metadata_image import EMPTY, Delta, MetadataImage
 from metadata_log.image.topics import PartitionKey
-from metadata_log.limits import ISR_CHANGES_MAX
 from metadata_log.records.partitions import RECOVERED
-from metadata_log.wire.commands import AlteredPartition, IsrMember, ReportedIsr
-
-log = logging.getLogger(__name__)
+from metadata_log.wire.commands import IsrMember, ReportedIsr
 
 VISITS_PER_TURN: Final = 1_000
 """Partitions looked at before others have the loop: some 3 ms."""
-RETRY_MIN_S: Final = 0.1
-RETRY_MAX_S: Final = 2.0
-
-
-class Reporter(Protocol):
-    """What the host needs of its BrokerAgent."""
-
-    def may_serve(self) -> bool: ...
-
-    async def alter_partitions(self, isrs: Sequence[ReportedIsr]) -> tuple[AlteredPartition, ...]: ...
 
 
 class DatalessHost:
-    """Keeps the ISRs of the partitions that one broker leads whole: `on_delta` notes what may lack a member, `run` reports.
+    """Keeps the ISRs of the partitions that one broker leads whole: it notes what may lack a member, and `run` reports that.
 
     The cost of a change is that of the partitions it touches; of a broker's return, that of the partitions on this broker.
     """
+
+    known_offset = 0
 
     def __init__(self, broker_id: BrokerId) -> None:
         self._broker_id = broker_id
@@ -49,78 +39,66 @@ class DatalessHost:
         self._must_walk = False
         self._news = asyncio.Event()
 
+    def held(self) -> tuple[PartitionKey, ...]:
+        return ()
+
+    def carry_out(self, instructions: Sequence[Instruction], image: MetadataImage) -> None:
+        self._image = image
+        led = [(one.topic_id, one.partition_id) for one in instructions if isinstance(one, Lead)]
+        self._note(led)
+
     def on_delta(self, before: MetadataImage, after: MetadataImage, delta: Delta | None) -> None:
-        """Note what a batch means for the ISRs of this broker's partitions; it is `BrokerAgent`'s `on_delta`."""
-        self._image = after
-        if delta is None or any(
+        """Note that a broker returned: it may join any ISR; it is `BrokerAgent`'s `on_delta`."""
+        if delta is not None and any(
             after.is_active(broker_id) and not before.is_active(broker_id) for broker_id in delta.brokers
         ):
             self._must_walk, self._walked_to = True, None
-        else:
-            self._due.update(
-                dict.fromkeys(sorted(key for key in delta.partitions if self._wanted(key) is not None))
-            )
-        if self._must_walk or self._due:
             self._news.set()
 
-    async def run(self, agent: Reporter) -> Never:
+    async def run(self, agent: IsrAgent) -> Never:
         """Report what lacks a member, until cancelled."""
-        while True:
-            await self._news.wait()
-            self._news.clear()
-            retry_s = RETRY_MIN_S
-            while self._must_walk or self._due:
-                if self._must_walk and len(self._due) < ISR_CHANGES_MAX:
+        # A controller may be taking a broker out of service in parts, and yet leave it there: it is reported again.
+        reports = isr_reports(
+            agent,
+            lambda _report, _answer: None,
+            renew=lambda old: self._wanted((old.topic_id, old.partition_id)),
+            final_errors=FINAL_ERRORS - {IneligibleReplica.error},
+        )
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(reports.run())
+            while True:
+                if not (self._must_walk or self._due):
+                    self._news.clear()
+                    await self._news.wait()
+                await reports.room()
+                if self._must_walk and not self._due:
                     self._walk()
-                    await asyncio.sleep(0)
-                elif await self._report(agent):
-                    retry_s = RETRY_MIN_S
-                else:
-                    await asyncio.sleep(retry_s)
-                    retry_s = min(2 * retry_s, RETRY_MAX_S)
+                for key in [*islice(self._due, VISITS_PER_TURN)]:
+                    del self._due[key]
+                    if (wanted := self._wanted(key)) is not None:
+                        reports.submit(wanted)
+                await asyncio.sleep(0)
 
     def _walk(self) -> None:
         """Visit some more of the partitions on this broker, behind those visited; the image may be another one by now."""
         behind = self._image.topics.partitions_on(self._broker_id, after=self._walked_to)
         keys = [(topic_id, partition_id) for topic_id, partition_id, _ in islice(behind, VISITS_PER_TURN)]
-        self._due.update(dict.fromkeys(key for key in keys if self._wanted(key) is not None))
+        self._note(keys)
         if len(keys) == VISITS_PER_TURN:
             self._walked_to = keys[-1]
         else:
             self._must_walk, self._walked_to = False, None
 
-    async def _report(self, agent: Reporter) -> bool:
-        """Report what is due, as much as one request may hold; answer whether nothing of it must be tried again."""
-        if not agent.may_serve():
-            return False
-        keys = list(islice(self._due, ISR_CHANGES_MAX))
-        isrs = [isr for key in keys if (isr := self._wanted(key)) is not None]
-        for key in keys:
-            del self._due[key]
-        if not isrs:
-            return True
-        try:
-            altered = await agent.alter_partitions(isrs)
-        except Fault:
-            raise
-        except MetadataError as error:
-            log.info("isrs_not_reported", extra={"partitions": len(isrs), "reason": error.message})
-            self._due.update(dict.fromkeys(keys))
-            return False
-        log.info("isrs_reported", extra={"partitions": len(isrs)})
-        # After any other refusal the partition changes, or has changed, and the next delta shows it.
-        again = [(one.topic_id, one.partition_id) for one in altered if one.error in _TRY_AGAIN]
-        self._due.update(dict.fromkeys(again))
-        return not again
+    def _note(self, keys: Sequence[PartitionKey]) -> None:
+        self._due.update(dict.fromkeys(key for key in keys if self._wanted(key) is not None))
+        if self._due:
+            self._news.set()
 
     def _wanted(self, key: PartitionKey) -> ReportedIsr | None:
         """Return the ISR that a partition should have; None if it has that, or this broker does not lead it."""
         image, (topic_id, partition_id) = self._image, key
-        topic = image.topics.by_id.get(topic_id)
-        if topic is None or partition_id >= len(topic.partitions):
-            return None
-        partition = topic.partitions[partition_id]
-        if partition.leader != self._broker_id or not image.is_active(self._broker_id):
+        partition = image.topics.partition(key)
+        if partition is None or partition.leader != self._broker_id or not image.is_active(self._broker_id):
             return None
         missing = [
             broker_id
@@ -140,7 +118,3 @@ class DatalessHost:
             ),
             leader_recovery_state=RECOVERED,
         )
-
-
-_TRY_AGAIN: Final = (NotController.error, IneligibleReplica.error)
-"""A controller behind this broker, or one that is taking a broker out of service in parts and may yet leave it there."""

@@ -29,7 +29,7 @@ async def run_broker(settings: BrokerSettings, *, text_log: Path | None = None) 
     share_the_interpreter()
     with recent_warnings() as recent:
         host = DatalessHost(settings.broker_id)
-        agent = BrokerAgent(settings, on_delta=host.on_delta, recent=recent)
+        agent = BrokerAgent(settings, host=host, on_delta=host.on_delta, recent=recent)
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, agent.stop)
         async with agent, asyncio.TaskGroup() as tasks:

@@ -167,7 +167,7 @@ class LocalReplicas:
         visited = 0
         for key in islice(self._unchecked, VISITS_PER_SLICE):
             visited += 1
-            partition = _partition(image, key)
+            partition = image.topics.partition(key)
             if key in self._held and (partition is None or self._broker_id not in partition.replicas):
                 self._held.discard(key)
                 yield Stray(*key)
@@ -218,7 +218,7 @@ class LocalReplicas:
                     if broker_id in partition.replicas:
                         yield Delete(topic_id, partition_id, topic.name, topic_deleted=True)
         for key in keys:
-            was, now = _partition(before, key), _partition(after, key)
+            was, now = before.topics.partition(key), after.topics.partition(key)
             was_here = was is not None and broker_id in was.replicas
             if was_here and now is not None and broker_id not in now.replicas:
                 yield Delete(*key, after.topics.by_id[key[0]].name, topic_deleted=False)
@@ -227,7 +227,7 @@ class LocalReplicas:
         self, before: MetadataImage, after: MetadataImage, keys: Iterable[PartitionKey]
     ) -> Iterator[Instruction]:
         for key in keys:
-            was, now = _partition(before, key), _partition(after, key)
+            was, now = before.topics.partition(key), after.topics.partition(key)
             if now is None or self._broker_id not in now.replicas:
                 continue
             if was is None or was.partition_epoch != now.partition_epoch:
@@ -257,8 +257,3 @@ class LocalReplicas:
         broker = image.brokers.get(leader)
         endpoints = () if broker is None else broker.endpoints
         return next((one for one in endpoints if self._listener in (None, one.name)), None)
-
-
-def _partition(image: MetadataImage, key: PartitionKey) -> PartitionImage | None:
-    topic = image.topics.by_id.get(key[0])
-    return topic.partitions[key[1]] if topic is not None and key[1] < len(topic.partitions) else None

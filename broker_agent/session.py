@@ -115,6 +115,7 @@ class Session:
         incarnation_id: Uuid,
         log_dirs: tuple[Uuid, ...],
         endpoints: tuple[BrokerEndpoint, ...],
+        features: tuple[FeatureRange, ...] = (),
         previous_broker_epoch: int,
         rng: random.Random,
     ) -> None:
@@ -126,7 +127,7 @@ class Session:
             broker_id=settings.broker_id,
             incarnation_id=incarnation_id,
             endpoints=endpoints,
-            features=SUPPORTED_FEATURES,
+            features=(*SUPPORTED_FEATURES, *features),
             rack=settings.rack,
             log_dirs=log_dirs,
             previous_broker_epoch=previous_broker_epoch,
@@ -135,6 +136,10 @@ class Session:
         """None until registered, and again once the controller no longer knows it."""
         self.want_fence = False
         self.want_shut_down = False
+        self.offline_log_dirs: tuple[Uuid, ...] = ()
+        """All that failed since the process started: each poll names them, as Kafka's heartbeats do."""
+        self.cordoned_log_dirs: tuple[Uuid, ...] | None = None
+        """None: the host says nothing about them."""
         self._session_timeout_ms = 0
         self._granted_wait_ms = 0
         self._max_wait_ms = 0
@@ -192,8 +197,8 @@ class Session:
                 applied_offset=position.fetch_offset,
                 want_fence=self.want_fence,
                 want_shut_down=self.want_shut_down,
-                offline_log_dirs=(),
-                cordoned_log_dirs=None,
+                offline_log_dirs=self.offline_log_dirs,
+                cordoned_log_dirs=self.cordoned_log_dirs,
                 max_bytes=FETCH_BYTES_DEFAULT,
                 max_wait_ms=max_wait_ms,
             ),

@@ -48,6 +48,10 @@ class TopicsImage:
         topic_id = self.ids.get(name)
         return None if topic_id is None else self.by_id[topic_id]
 
+    def partition(self, key: PartitionKey) -> PartitionImage | None:
+        topic = self.by_id.get(key[0])
+        return topic.partitions[key[1]] if topic is not None and 0 <= key[1] < len(topic.partitions) else None
+
     @property
     def counts(self) -> PartitionCounts:
         return self.index.counts

@@ -158,6 +158,25 @@ class AlteredPartitions(Shape, frozen=True, forbid_unknown_fields=False):
         return read_shape(value, cls, "answer")
 
 
+class ReplicaPlaced(Shape, frozen=True, forbid_unknown_fields=False):
+    """What became of the report where one replica lies: the error's name, None if the log says it now."""
+
+    directory: RawUuid
+    topic_id: Annotated[TopicId, Meta(min_length=16, max_length=16)]
+    partition_id: Int32
+    error: str | None
+
+
+class ReplicasPlaced(Shape, frozen=True, forbid_unknown_fields=False):
+    """The answer to a report of directories: what became of each replica, in the order of the report."""
+
+    replicas: Annotated[tuple[ReplicaPlaced, ...], Meta(max_length=ISR_CHANGES_MAX)]
+
+    @classmethod
+    def from_map(cls, value: object) -> "ReplicasPlaced":
+        return read_shape(value, cls, "answer")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowerPosition:
     """The position of a follower of the log: it has all records below `offset`, where a frame of this epoch and crc ends.
@@ -296,6 +315,13 @@ class AssignReplicasToDirs(Command):
     broker_id: BrokerId
     broker_epoch: int
     replicas: tuple[ReplicaDirectory, ...]
+
+    def to_map(self) -> dict[str, Any]:
+        return {
+            "broker_id": self.broker_id,
+            "broker_epoch": self.broker_epoch,
+            "replicas": [replica._asdict() for replica in self.replicas],
+        }
 
 
 class ConfigOperation(enum.IntEnum):

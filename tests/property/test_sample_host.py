@@ -57,7 +57,9 @@ class Process:
         if self.at < len(self.cluster.history):
             before, after, delta = self.cluster.history[self.at]
             self.at += 1
-            self.carry_out(self.local.on_delta(before, after, delta))
+            told = self.local.on_delta(before, after, delta)
+            if self.local.phase is not Phase.CATCHING_UP:
+                self.carry_out(told)
             return
         own = self.image.brokers[self.broker_id]
         self.local.answered(self.image.end_offset)

@@ -38,6 +38,7 @@ from msgspec import structs
 from broker_agent.config import BrokerSettings
 from broker_agent.dataless_host import DatalessHost
 from broker_agent.follower import Follower, read_frames
+from broker_agent.replicas import LocalReplicas, Phase
 from broker_agent.session import Call, Fetched, Refused, Session, WaitUntil
 from metadata_log.batch import RecordBatch
 from metadata_log.digest import Buckets
@@ -505,7 +506,8 @@ class SimulatedBroker:
         )
         self.previous_epoch = -1
         self.host = DatalessHost(self.broker_id)
-        self.host.on_delta(EMPTY, self.follower.image, None)
+        self.replicas = LocalReplicas(self.broker_id)
+        self.session.want_fence = True
         self.world.tell(self, "starts")
         self.world.spawn(partial(self._live, self.runs, self.session), self.processor)
         self.world.spawn(partial(self._report_isrs, self.runs, self.host), self.processor)
@@ -523,8 +525,10 @@ class SimulatedBroker:
         return self.session is not None and self.session.may_serve(self.now_ms(), self.follower.image)
 
     async def _report_isrs(self, run: int, host: DatalessHost) -> None:
-        with suppress(_RunIsOver):
+        try:
             await host.run(_Reporter(self, run))
+        except* _RunIsOver:
+            pass
 
     async def alter_partitions(self, run: int, isrs: Sequence[ReportedIsr]) -> tuple[AlteredPartition, ...]:
         """Report ISRs as the shipped agent does; whatever happens on the way, it learns in time that nobody answered."""
@@ -627,10 +631,11 @@ class SimulatedBroker:
         run, before = self.runs, self.follower.image.end_offset
         match answer.answer.kind:
             case FetchKind.DELTA:
+                self.replicas.answered(answer.answer.high_watermark)
                 for batch in self.world.batches(answer.frames):
                     before_batch = self.follower.image
                     applied = self.follower.take(batch)
-                    self.host.on_delta(before_batch, *applied)
+                    self._changed(before_batch, *applied)
                     self.world.applied(self._who, batch, applied.image)
             case FetchKind.IMAGE:
                 assert answer.answer.snapshot is not None
@@ -638,17 +643,36 @@ class SimulatedBroker:
                 if image is None or run != self.runs:
                     return
                 self.world.tell(self, f"takes the snapshot at {image.end_offset}")
-                self.host.on_delta(self.follower.image, image, None)
+                before_image = self.follower.image
                 self.follower.replace(image)
+                self._changed(before_image, image, None)
             case FetchKind.DIVERGING:
                 self.world.violated(f"broker {self.broker_id} was told that its history diverges")
         if self.follower.image.end_offset < before:
             self.world.violated(f"broker {self.broker_id} went back from offset {before}")
+        await self._start_replicas(run, session)
         self.world.check_silent(self)
         if answer.answer.should_shut_down and session.want_shut_down:
             self.world.tell(self, "may go, and stops")
             self.previous_epoch = session.broker_epoch if session.broker_epoch is not None else -1
             self.crash()
+
+    def _changed(self, before: MetadataImage, after: MetadataImage, delta: Delta | None) -> None:
+        """Tell the host of a batch, or that the image was replaced, as the shipped agent does."""
+        instructions = self.replicas.on_delta(before, after, delta)
+        if self.replicas.phase is not Phase.CATCHING_UP:
+            self.host.carry_out(instructions, after)
+        self.host.on_delta(before, after, delta)
+
+    async def _start_replicas(self, run: int, session: Session) -> None:
+        """Tell the host of all its replicas, if the image has just caught up; then the broker may be unfenced."""
+        if self.replicas.may_start(self.follower.image, session.broker_epoch):
+            self.replicas.start(self.follower.image, self.host.held(), known_offset=self.host.known_offset)
+        while self.replicas.phase is Phase.STARTING and run == self.runs:
+            self.host.carry_out(self.replicas.next_slice(self.follower.image), self.follower.image)
+            await asyncio.sleep(0)
+        if self.replicas.phase is Phase.FOLLOWING:
+            session.want_fence = False
 
     async def _download(self, offer: SnapshotOffer) -> MetadataImage | None:
         """Return the image of a snapshot from any controller that has it."""

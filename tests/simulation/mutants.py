@@ -1243,8 +1243,8 @@ MUTANTS: Final = (
     Mutant(
         "reports-once",
         "an ISR that a controller refused for now is not reported again",
-        "broker_agent.dataless_host:_TRY_AGAIN",
-        lambda _original: (),
+        "broker_agent.reports:Reports._again",
+        _always(None),
         Directed(f"{_HOST_TESTS}::test_what_is_refused_for_now_is_reported_again"),
     ),
     Mutant(

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import msgpack
 from aiohttp import web
@@ -130,6 +131,8 @@ class FakeCluster:
     registrations: list[RegisterBroker] = field(default_factory=list)
     fetches: list[FetchRequest] = field(default_factory=list)
     ranges: list[str] = field(default_factory=list)
+    placed: list[dict[str, Any]] = field(default_factory=list)
+    """The reports of directories, as they came."""
     active: "FakeController | None" = None
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -182,6 +185,7 @@ class FakeController:
             [
                 web.post("/v1/brokers/register", self._answered(self._register)),
                 web.post("/v1/metadata/fetch", self._answered(self._fetch)),
+                web.post("/v1/partitions/directories", self._answered(self._place)),
                 web.get("/v1/metadata/snapshots/{id}", self._answered(self._snapshot)),
             ]
         )
@@ -251,6 +255,13 @@ class FakeController:
             max_wait_ms=cluster.session_timeout_ms // 3,
         )
         return web.Response(body=msgpack.packb(registered.to_map()), content_type="application/msgpack")
+
+    async def _place(self, request: web.Request) -> web.Response:
+        report = unpack(await request.read())
+        self._check_active()
+        self.cluster.placed.append(report)
+        answer = {"replicas": [replica | {"error": None} for replica in report["replicas"]]}
+        return web.Response(body=msgpack.packb(answer), content_type="application/msgpack")
 
     async def _fetch(self, request: web.Request) -> web.Response:
         fetch = FetchRequest.from_map(unpack(await request.read()))

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from broker_agent import dataless_host
+from broker_agent import dataless_host, replicas, reports
 from broker_agent.dataless_host import DatalessHost
-from metadata_log.errors import BrokerNotAvailable, InvariantBroken
+from broker_agent.replicas import LocalReplicas, Phase
+from metadata_log.errors import BrokerNotAvailable, InvariantBroken, leaves
 from metadata_log.ids import BrokerId
 from metadata_log.image.metadata_image import EMPTY, Delta, MetadataImage
 from metadata_log.records.partitions import RECOVERED, RECOVERING, PartitionChangeRecord
@@ -25,6 +26,7 @@ class Cluster:
     def __init__(self) -> None:
         self.world = World()
         self.host = DatalessHost(ME)
+        self.local = LocalReplicas(ME)
         self.serves = True
         self.reports: list[Sequence[ReportedIsr]] = []
         self.fails_with: list[Exception] = []
@@ -39,7 +41,18 @@ class Cluster:
         before = self.world.image
         change()
         after = self.world.image
-        self.host.on_delta(before, after, _delta(before, after))
+        delta = _delta(before, after)
+        self.host.carry_out(self.local.on_delta(before, after, delta), after)
+        self.host.on_delta(before, after, delta)
+
+    def starts(self) -> None:
+        """Tell the host of all its replicas, as at a start or behind a new image."""
+        image = self.world.image
+        self.local.on_delta(EMPTY, image, None)
+        self.local.answered(image.end_offset)
+        self.local.start(image, self.host.held(), known_offset=self.host.known_offset)
+        while self.local.phase is Phase.STARTING:
+            self.host.carry_out(self.local.next_slice(image), image)
 
     def may_serve(self) -> bool:
         return self.serves
@@ -100,6 +113,7 @@ def a_cluster(partitions: int = 3) -> Cluster:
     cluster = Cluster()
     for broker_id in (1, 2, 3):
         cluster.run(f"register {broker_id}", f"heartbeat {broker_id}")
+    cluster.starts()
     cluster.run("create t on=" + "/".join(["1,2,3"] * partitions))
     return cluster
 
@@ -119,8 +133,8 @@ def settle(cluster: Cluster, *then: Callable[[], Coroutine[Any, Any, None]], tur
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dataless_host, "RETRY_MIN_S", 0.0)
-    monkeypatch.setattr(dataless_host, "RETRY_MAX_S", 0.0)
+    monkeypatch.setattr(reports, "RETRY_MIN_S", 0.0)
+    monkeypatch.setattr(reports, "RETRY_MAX_S", 0.0)
 
 
 def test_a_broker_that_returned_is_in_every_isr_again_by_one_report() -> None:
@@ -161,12 +175,13 @@ def test_an_unclean_leader_has_nothing_to_recover() -> None:
 
 
 def test_at_its_start_it_looks_at_all_partitions_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replicas, "VISITS_PER_SLICE", 2)
     monkeypatch.setattr(dataless_host, "VISITS_PER_TURN", 2)
-    monkeypatch.setattr(dataless_host, "ISR_CHANGES_MAX", 3)
+    monkeypatch.setattr(reports, "REPORTS_MAX", 3)
     cluster = a_cluster(8)
     for partition_id in range(7):
         cluster.world.run(f"isr t-{partition_id} 1")
-    cluster.host.on_delta(EMPTY, cluster.world.image, None)
+    cluster.starts()
     settle(cluster)
     assert cluster.isrs() == [(1, 2, 3)] * 8
     assert sum(map(len, cluster.reports)) == 7
@@ -225,5 +240,6 @@ def test_a_fault_ends_it() -> None:
     cluster = a_cluster()
     cluster.fails_with = [InvariantBroken("broken")]
     cluster.run("expire 2", "heartbeat 2")
-    with pytest.raises(InvariantBroken):
+    with pytest.raises(BaseExceptionGroup) as group:
         asyncio.run(asyncio.wait_for(cluster.host.run(cluster), 5))
+    assert [type(leaf) for leaf in leaves(group.value)] == [InvariantBroken]
