@@ -197,50 +197,60 @@ class LocalReplicas:
         if self.phase is Phase.CATCHING_UP or not (delta.topics or delta.partitions):
             return []
         self._known_offset = after.end_offset
-        keys = sorted(delta.partitions)
-        deletes = [*self._deletes(before, after, delta, keys)]
+        deletes, assigned = self._changes(before, after, delta)
         if self.phase is Phase.STARTING:
             self._held.difference_update((topic_id, partition_id) for topic_id, partition_id, *_ in deletes)
             # The walk comes to the others, and finds them as they are then.
-            keys = [key for key in keys if self._walked_to is not None and key <= self._walked_to]
-        roles = [*self._changed(before, after, keys)]
+            walked_to = self._walked_to
+            assigned = [one for one in assigned if walked_to is not None and one[0] <= walked_to]
         # Deletions first: a new topic may have the name of one that is deleted.
-        return [*deletes, *roles]
+        told: list[Instruction] = [*deletes]
+        for key, partition, is_new in assigned:
+            told += self._assigned(after, key, partition, is_new=is_new)
+        return told
 
-    def _deletes(
-        self, before: MetadataImage, after: MetadataImage, delta: Delta, keys: Iterable[PartitionKey]
-    ) -> Iterator[Delete]:
+    def _changes(
+        self, before: MetadataImage, after: MetadataImage, delta: Delta
+    ) -> tuple[list[Delete], list[tuple[PartitionKey, PartitionImage, bool]]]:
+        """Return what is deleted here, and what else changed, with whether it is new here; both in order."""
         broker_id = self._broker_id
-        for topic_id in sorted(delta.topics):
+        deletes: list[Delete] = []
+        assigned: list[tuple[PartitionKey, PartitionImage, bool]] = []
+        for topic_id in delta.topics:
             topic = before.topics.by_id.get(topic_id)
             if topic is not None and topic_id not in after.topics.by_id:
-                for partition_id, partition in enumerate(topic.partitions):
-                    if broker_id in partition.replicas:
-                        yield Delete(topic_id, partition_id, topic.name, topic_deleted=True)
-        for key in keys:
-            was, now = before.topics.partition(key), after.topics.partition(key)
-            was_here = was is not None and broker_id in was.replicas
-            if was_here and now is not None and broker_id not in now.replicas:
-                yield Delete(*key, after.topics.by_id[key[0]].name, topic_deleted=False)
-
-    def _changed(
-        self, before: MetadataImage, after: MetadataImage, keys: Iterable[PartitionKey]
-    ) -> Iterator[Instruction]:
-        for key in keys:
-            was, now = before.topics.partition(key), after.topics.partition(key)
-            if now is None or self._broker_id not in now.replicas:
-                continue
-            if was is None or was.partition_epoch != now.partition_epoch:
-                is_new = was is None or self._broker_id not in was.replicas
-                yield from self._assigned(after, key, now, is_new=is_new)
+                deletes += (
+                    Delete(topic_id, partition_id, topic.name, topic_deleted=True)
+                    for partition_id, partition in enumerate(topic.partitions)
+                    if broker_id in partition.replicas
+                )
+        touched: dict[TopicId, list[int]] = {}  # each topic is looked up once, however many partitions it has
+        for topic_id, partition_id in delta.partitions:
+            touched.setdefault(topic_id, []).append(partition_id)
+        for topic_id, partition_ids in sorted(touched.items()):
+            topic, topic_before = after.topics.by_id.get(topic_id), before.topics.by_id.get(topic_id)
+            partitions = () if topic is None else topic.partitions
+            earlier = () if topic_before is None else topic_before.partitions
+            for partition_id in sorted(partition_ids):
+                now = partitions[partition_id] if partition_id < len(partitions) else None
+                was = earlier[partition_id] if partition_id < len(earlier) else None
+                was_here = was is not None and broker_id in was.replicas
+                if now is not None and broker_id in now.replicas:
+                    if was is None or was.partition_epoch != now.partition_epoch:
+                        assigned.append(((topic_id, partition_id), now, not was_here))
+                elif topic is not None and was_here:
+                    deletes.append(Delete(topic_id, partition_id, topic.name, topic_deleted=False))
+        deletes.sort()
+        return deletes, assigned
 
     def _assigned(
         self, image: MetadataImage, key: PartitionKey, partition: PartitionImage, *, is_new: bool
-    ) -> Iterator[Instruction]:
-        if is_new:
-            directory = partition.directories[partition.replicas.index(self._broker_id)]
-            yield Start(*key, image.topics.by_id[key[0]].name, directory)
-        yield self._role(image, key, partition)
+    ) -> tuple[Instruction, ...]:
+        role = self._role(image, key, partition)
+        if not is_new:
+            return (role,)
+        directory = partition.directories[partition.replicas.index(self._broker_id)]
+        return Start(*key, image.topics.by_id[key[0]].name, directory), role
 
     def _role(self, image: MetadataImage, key: PartitionKey, partition: PartitionImage) -> Role:
         broker_id, leader = self._broker_id, partition.leader
