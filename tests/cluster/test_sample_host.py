@@ -1,4 +1,4 @@
-"""Brokers with data: agents and sample hosts in this process, three real controllers: rolls under a writer, a failed disk."""
+"""Brokers with data: agents and sample hosts in this process, real controllers: rolls under a writer, a failed disk."""
 
 import asyncio
 import json
