@@ -14,6 +14,7 @@ Clients write with request ids and read; brokers poll, are cut off, sleep, die a
                                 part of it, on, until it has read of it
     contest_is_linearizable     who creates, deletes and reads the same topics hears what fits one order (`contest`)
     turns_are_short             no turn of a controller's loop takes longer than its bound (`costs`)
+    walks_end                   a change of many partitions in parts comes to its end soon
     nobody_falls_silent         where nothing befalls controllers, links and disks, the first leader leads on
     available                   while a majority runs, is linked and has sound disks, commits go on
     deltas_have_no_gap          a broker's follower takes every batch it is sent
@@ -60,6 +61,7 @@ from metadata_log.image.topics import PartitionKey, TopicsImage
 from metadata_log.limits import (
     FETCH_BYTES_DEFAULT,
     FETCH_WINDOW_BYTES,
+    REASSIGNMENTS_MAX,
     SESSION_CHECK_AGAIN_MS,
     SESSION_CHECKS_PER_TIMEOUT,
 )
@@ -96,6 +98,7 @@ from quorum.applied_listener import AppliedListener
 from quorum.config import ControllerSettings, SnapshotSettings, TimingSettings, VoterSettings
 from quorum.controller import Controller, Written
 from quorum.decide.brokers import BrokerRegistered
+from quorum.decide.decision import Decision, Walk, Walked
 from quorum.decide.partitions import PartitionsAltered
 from quorum.decide.sweeps import Sweep, SweepKind
 from quorum.fetch.service import FetchService
@@ -135,6 +138,9 @@ UNAVAILABLE_LOSSY_SECONDS = 30.0
 """Where each of the four messages of an election may be lost or late, one in four comes through, and but one voter may be
 electable.
 """
+WALK_SECONDS = 4.0
+"""Within so long a walk over a broker's partitions is at its end, if it has not rested for WALK_RESTS_SECONDS meanwhile."""
+WALK_RESTS_SECONDS = 0.5
 WATCH_SECONDS = 0.1
 CONTENDERS = 3
 KEY_SECONDS = 20.0
@@ -327,6 +333,8 @@ class SimulatedController(Controller):
         self.world = world
         self.node = node
         node.open_snapshots()
+        self._walking: dict[Walk, tuple[float, float]] = {}
+        """When each walk under way began, and when its last part was made."""
         self.incarnation = node.incarnation
         self.committed_log = CommittedLog(node.segments, read_in_thread=self._read_in_thread)  # type: ignore[arg-type]  # its methods, in memory
         self._batch_at = self.committed_log.batch_at
@@ -377,6 +385,21 @@ class SimulatedController(Controller):
     def on_restore(self, snapshot_id: str) -> None:
         self.world.tell(self.node, f"stands on snapshot {snapshot_id}")
         super().on_restore(snapshot_id)
+
+    def _change_sessions(self, decision: Decision) -> None:
+        super()._change_sessions(decision)
+        for change in decision.session_changes:
+            if isinstance(change, Walked):
+                self._watch_walk(change, self.world.loop.time())
+
+    def _watch_walk(self, walked: Walked, now: float) -> None:
+        began, last = self._walking.pop(walked.walk, (now, now))
+        if walked.visited is None:
+            return
+        began = now if now - last > WALK_RESTS_SECONDS else began
+        self._walking[walked.walk] = began, now
+        if now - began > WALK_SECONDS:
+            self.world.violated(f"walks_end: after {WALK_SECONDS:.0f} s this one has not: {walked.walk}")
 
     async def in_thread(self, work: Callable[[], object]) -> object:
         await asyncio.sleep(self.world.rng.uniform(0.001, 0.05))
@@ -1061,17 +1084,20 @@ class ClusterWorld(World):
         if not brokers:
             return
         some = tuple(rng.sample(brokers, rng.randint(1, min(3, len(brokers)))))
+        several = min(3, max(REASSIGNMENTS_MAX // self.costs.rates.partition, 1))
         commands: list[Command] = [
             AlterPartitionReassignments(
-                reassignments=tuple(Reassignment(name, each, some) for each in range(rng.randint(1, 3))),
+                reassignments=tuple(
+                    Reassignment(name, each, some) for each in range(rng.randint(1, several))
+                ),
                 allow_replication_factor_change=True,
             ),
             AlterPartitionReassignments(
-                reassignments=(Reassignment(name, 0, None), Reassignment(name, 1, None)),
+                reassignments=tuple(Reassignment(name, each, None) for each in range(min(2, several))),
                 allow_replication_factor_change=True,
             ),
             CreatePartitions(topics=(MorePartitions(name, 4),), validate_only=False),
-            ElectLeaders(unclean=False, partitions=tuple((name, each) for each in range(3))),
+            ElectLeaders(unclean=False, partitions=tuple((name, each) for each in range(several))),
         ]
         if not self.seed % 2:
             min_isr = ConfigChange("min.insync.replicas", ConfigOperation.SET, str(rng.randint(1, 2)))

@@ -47,7 +47,9 @@ from tests.simulation.virtual_loop import Processor, VirtualLoop
 
 _US: Final = 1e-6
 VISIT: Final = 1.5 * _US
-"""A partition that a decision looks at."""
+"""A partition that a walk looks at."""
+LOOK: Final = 0.15 * _US
+"""A partition of a topic that a sweep goes through."""
 DECIDE: Final = 5 * _US
 """A record that a decision makes, on top."""
 ENCODE: Final = 3 * _US
@@ -106,9 +108,9 @@ def drawn(seed: int, *, is_heavy: bool) -> Rates:
         return Rates(slowness=slowness, partition=rng.choice((1, 1, 10, 100)), byte=rng.choice((1, 10)))
     return Rates(
         slowness=slowness,
-        partition=rng.choice((100, 300)),
+        partition=rng.choice((100, 300, 500)),
         poll=rng.choice((1, 30)),
-        byte=rng.choice((10, 100)),
+        byte=rng.choice((100, 1_000)),
     )
 
 
@@ -231,7 +233,7 @@ class Costs:
 
     def _sweeping(self, original: Callable[..., None]) -> Callable[..., None]:
         def holds(*args: Any) -> None:
-            self._work("partitions visited", VISIT * self.rates.partition * len(args[3]))
+            self._work("partitions visited", LOOK * self.rates.partition * len(args[3]))
             original(*args)
 
         return holds

@@ -45,6 +45,7 @@ _REPLICAS_TESTS: Final = "tests/unit/broker_agent/test_replicas.py"
 _REPORTS_TESTS: Final = "tests/unit/broker_agent/test_reports.py"
 _AGENT_HOST_TESTS: Final = "tests/unit/broker_agent/test_agent_host.py"
 _SAMPLE_HOST_TESTS: Final = "tests/unit/support/test_sample_host.py"
+_DIGEST_TESTS: Final = "tests/unit/metadata_log/test_state_digest.py"
 _SERVER_TESTS: Final = "tests/unit/quorum/test_server.py"
 
 
@@ -56,11 +57,13 @@ class Seeds:
     most: int
     voters: int = 3
     observers: int = 0
+    brokers: int = 3
     raft_only: bool = False
 
     def __str__(self) -> str:
         level = "raft" if self.raft_only else "cluster"
-        return f"seeds, {level}, {self.profile}, {self.voters} voters"
+        brokers = "" if self.brokers == 3 else f", {self.brokers} brokers"
+        return f"seeds, {level}, {self.profile}, {self.voters} voters{brokers}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +220,18 @@ def _keeps_walks(contact: Any) -> Any:
         sessions._walks = walks
 
     return keeping
+
+
+def _forgets_who_was_heard_of(leaving_after: Any) -> Any:
+    def after(leaving: Any, batch: Any) -> Any:
+        cause = batch.envelope.cause
+        return (
+            leaving
+            if cause is not None and cause.code == "BROKER_HEARD_OF"
+            else leaving_after(leaving, batch)
+        )
+
+    return after
 
 
 def _grants_everybody(begin: Any) -> Any:
@@ -411,6 +426,33 @@ def _runs_one_slice(_original: Any) -> Any:
             slices._step()
 
     return run
+
+
+def _runs_all_slices(_original: Any) -> Any:
+    def run(slices: Any) -> None:
+        slices._is_due = False
+        while slices._step():
+            pass
+
+    return run
+
+
+def _packs_whatever_waits(original: Any) -> Any:
+    limits = importlib.import_module("metadata_log.limits")
+
+    def take(proposals: Any) -> Any:
+        with patch("quorum.raft.proposals.RAFT_ENTRY_SHARED_BYTES", limits.RAFT_ENTRY_BYTES_MAX):
+            return original(proposals)
+
+    return take
+
+
+def _counts_with_the_batch(original: Any) -> Any:
+    def behind(before: Any, touched: Any) -> Any:
+        before.digest_buckets  # noqa: B018 (who asks has them counted)
+        return original(before, touched)
+
+    return staticmethod(behind)
 
 
 def _forgets_snapshots(original: Any) -> Any:
@@ -822,6 +864,64 @@ MUTANTS: Final = (
         Directed(f"{_FETCH_TESTS}::test_no_poll_is_forgotten"),
     ),
     Mutant(
+        "polls-in-one-turn",
+        "all polls that are due are answered in one turn of the loop",
+        "quorum.fetch.slices:Slices._run",
+        _runs_all_slices,
+        Seeds("heavy", 10, brokers=20),
+    ),
+    Mutant(
+        "encodes-each-poll",
+        "polls at one position do not share the bytes of their answer",
+        "quorum.fetch.service:same_answer",
+        lambda original: lambda *told, **rest: (object(), original(*told, **rest)),
+        Directed(
+            f"{_FETCH_TESTS}::test_polls_at_one_position_share_their_bytes_and_those_in_another_state_do_not"
+        ),
+    ),
+    Mutant(
+        "reads-on-the-loop",
+        "frames that are in segments alone are read in a turn of the loop",
+        "quorum.log.committed_log:CommittedLog.is_cold",
+        _always(False),
+        Seeds("heavy", 30),
+    ),
+    Mutant(
+        "walks-from-the-start",
+        "each part of a fencing walks over the broker's partitions from the first",
+        "quorum.sessions:Sessions.visited",
+        _always(None),
+        Seeds("heavy", 10),
+    ),
+    Mutant(
+        "parts-of-any-length",
+        "a part of a long change takes as long as its records do",
+        "quorum.controller:PART_MS",
+        lambda _original: 10**9,
+        Seeds("heavy", 20),
+    ),
+    Mutant(
+        "entries-of-any-size",
+        "all batches that wait share one entry, which followers apply in one turn of the loop",
+        "quorum.raft.proposals:Proposals.take",
+        _packs_whatever_waits,
+        Seeds("heavy", 30),
+    ),
+    Mutant(
+        "digest-with-each-batch",
+        "the state digest is counted with each batch, in the same turn of the loop",
+        "metadata_log.image.metadata_image:StateDigest.behind",
+        _counts_with_the_batch,
+        Directed(f"{_DIGEST_TESTS}::test_a_batch_counts_nothing_of_the_digest"),
+    ),
+    Mutant(
+        "digest-at-once",
+        "who asks for the state digest has all of it counted in one turn of the loop",
+        "metadata_log.image.metadata_image:LINES_COUNTED_AT_ONCE",
+        lambda _original: 10**9,
+        Directed(f"{_DIGEST_TESTS}::test_who_asks_has_some_lines_counted_at_a_time"),
+    ),
+    Mutant(
         "shared-state",
         "a fenced broker gets the answer of one that is online",
         "quorum.fetch.service:same_answer",
@@ -1088,6 +1188,16 @@ MUTANTS: Final = (
         "quorum.sessions:Sessions.contact",
         _keeps_walks,
         Directed(f"{_CONTROLLER_TESTS}::test_a_fencing_that_begins_anew_visits_all_partitions"),
+    ),
+    Mutant(
+        "heard-of-in-secret",
+        "the next controller goes on with a fencing that was given up, though the broker got another session",
+        "quorum.controller:leaving_after",
+        _forgets_who_was_heard_of,
+        Directed(
+            f"{_CONTROLLER_TESTS}::"
+            "test_a_broker_heard_of_between_two_parts_of_its_fencing_is_not_silent_to_the_next_controller"
+        ),
     ),
     Mutant(
         "new-leader-new-session",
@@ -1569,7 +1679,7 @@ def live(mutant: Mutant) -> tuple[int, str] | None:
     with ExitStack() as stack:
         stack.enter_context(in_place(mutant))
         for seed in range(1, seeds.most + 1):
-            make = World if seeds.raft_only else ClusterWorld
+            make = World if seeds.raft_only else partial(ClusterWorld, brokers=seeds.brokers)
             profile = profile_of(seeds.profile, seed)
             world = make(seed=seed, profile=profile, voters=seeds.voters, observers=seeds.observers)
             try:

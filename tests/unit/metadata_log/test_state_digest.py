@@ -1,0 +1,50 @@
+"""The state digest is counted when somebody asks for it, and then some lines in a turn of the loop."""
+
+import pytest
+
+from metadata_log.digest import Buckets
+from metadata_log.image import metadata_image
+from metadata_log.image.metadata_image import EMPTY, MetadataImage, buckets_of
+from metadata_log.limits import LINES_COUNTED_AT_ONCE
+from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, ConfigRecord
+from metadata_log.records.registry import Record
+from tests.support.histories import claim, step_of
+
+BATCHES, SETTINGS = 20, 300
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """About how many lines were counted each time."""
+    sizes: list[int] = []
+    count = metadata_image._counted
+
+    def counting(steps: list[metadata_image._Uncounted], after: MetadataImage) -> Buckets:
+        sizes.append(sum(step.lines for step in steps))
+        return count(steps, after)
+
+    monkeypatch.setattr(metadata_image, "_counted", counting)
+    return sizes
+
+
+def _after_many_batches() -> MetadataImage:
+    image = step_of(EMPTY, [claim(EMPTY)]).image
+    for number in range(BATCHES):
+        records: list[Record] = [
+            ConfigRecord(BROKER, CLUSTER_DEFAULT, f"setting-{each}", str(number)) for each in range(SETTINGS)
+        ]
+        image = step_of(image, records).image
+    return image
+
+
+def test_a_batch_counts_nothing_of_the_digest(counted: list[int]) -> None:
+    _after_many_batches()
+    assert counted == []
+
+
+def test_who_asks_has_some_lines_counted_at_a_time(counted: list[int]) -> None:
+    image = _after_many_batches()
+    while image.state_digest.count_some(image):
+        assert counted[-1] <= LINES_COUNTED_AT_ONCE
+    assert len(counted) >= BATCHES * SETTINGS / LINES_COUNTED_AT_ONCE
+    assert image.digest_buckets == buckets_of(image)
