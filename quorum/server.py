@@ -50,6 +50,7 @@ from quorum.decide.sweeps import Sweep, SweepKind
 from quorum.fetch.service import FetchService
 from quorum.http.app import application
 from quorum.http.door import Door
+from quorum.http.metrics import TurnMetrics
 from quorum.http.poll_connection import poll_connections
 from quorum.log.committed_log import CommittedLog
 from quorum.log.completion import complete_log, covered_offset
@@ -57,6 +58,7 @@ from quorum.log.repair import LogRepair
 from quorum.log.snapshot_fetch import SnapshotFetch
 from quorum.log.snapshot_keeper import SnapshotKeeper
 from quorum.loop_lag import keep_measuring_loop_lag
+from quorum.loop_turns import TimedSelector
 from quorum.peers import LinksFollowVoters, Peers, dialled_addresses
 from quorum.periodic import keep_checking_sessions, keep_sweeping
 from quorum.raft.adapter import PySyncObjLog
@@ -84,8 +86,10 @@ class _Stopped(Exception):
     """The process was asked to stop."""
 
 
-async def run_controller(settings: ControllerSettings, *, text_log: Path | None = None) -> None:
-    """Be a controller until SIGINT or SIGTERM.
+async def run_controller(
+    settings: ControllerSettings, *, text_log: Path | None = None, turns: TimedSelector | None = None
+) -> None:
+    """Be a controller until SIGINT or SIGTERM; `turns` is the loop's selector, if it counts turns.
 
     Raises:
         Fault: its message says what broke, where, and what to do.
@@ -109,7 +113,7 @@ async def run_controller(settings: ControllerSettings, *, text_log: Path | None 
         stack.enter_context(short_collections())
         try:
             node = _Node(settings, meta, stack, recent)
-            await node.run(text_log)
+            await node.run(text_log, turns)
         except Fault as fault:
             if str(settings.data_dir) not in fault.message:
                 fault.message = f"{settings.data_dir}: {fault.message}"
@@ -283,7 +287,7 @@ class _Node:
 
     # --- life
 
-    async def run(self, text_log: Path | None) -> None:
+    async def run(self, text_log: Path | None, turns: TimedSelector | None = None) -> None:
         """Serve until asked to stop.
 
         Raises:
@@ -306,6 +310,9 @@ class _Node:
                 buffers=self.answer_buffers,
                 connection_of=poll_connections(door),
             )
+            if turns is not None:
+                turns.begin()
+                self.controller.metrics.registry.register(TurnMetrics(turns))
             self._report_started(text_log)
             try:
                 await self._run_tasks()

@@ -100,26 +100,35 @@ class OurPeer:
         return int(max(epochs))
 
     async def stalls(self) -> dict[str, float]:
-        """Return the longest turn of a controller's event loop since the controllers began, and a bound on 99.9 % of turns.
+        """Return the longest stall of a controller's event loop since the controllers began, the processor time of its
+        longest turn, and bounds on 99.9 % of stalls and of turns.
 
-        A turn lasts until its process has a processor again, too. The bound is that of a bucket in `/metrics`.
+        A stall lasts until its process has a processor again, too; it is looked for every 20 ms. The bounds are those of
+        buckets in `/metrics`.
         """
-        longest = [
-            (await self.numbers(endpoint))["metaquorum_loop_lag_longest_seconds"]
-            for endpoint in self.endpoints
-        ]
-        bounds = [await self._lag_bound(endpoint, 0.999) for endpoint in self.endpoints]
         return {
-            "longest_stall_ms": round(max(longest) * 1000, 1),
-            "stall_p999_at_most_ms": round(min(max(bounds), max(longest)) * 1000, 1),
+            **await self._longest("stall", "loop_lag"),
+            **await self._longest("turn_cpu", "loop_turn_cpu"),
         }
 
-    async def _lag_bound(self, endpoint: str, share: float) -> float:
+    async def _longest(self, what: str, metric: str) -> dict[str, float]:
+        longest = [
+            (await self.numbers(endpoint))[f"metaquorum_{metric}_longest_seconds"]
+            for endpoint in self.endpoints
+        ]
+        bounds = [await self._bound(endpoint, metric, 0.999) for endpoint in self.endpoints]
+        return {
+            f"longest_{what}_ms": round(max(longest) * 1000, 1),
+            f"{what}_p999_at_most_ms": round(min(max(bounds), max(*longest, 0.001)) * 1000, 1),
+        }
+
+    async def _bound(self, endpoint: str, metric: str, share: float) -> float:
+        """Return the bound of the bucket of a histogram below which such a share lies."""
         text = await self._text("GET", f"{endpoint}/metrics", None, {})
         counts = {
             float(bound): float(count)
             for bound, count in re.findall(
-                r'^metaquorum_loop_lag_seconds_bucket{le="([^"]+)"} (\S+)$', text, re.MULTILINE
+                rf'^metaquorum_{metric}_seconds_bucket{{le="([^"]+)"}} (\S+)$', text, re.MULTILINE
             )
         }
         return min(bound for bound, count in counts.items() if count >= share * counts[math.inf])

@@ -4,7 +4,7 @@ import argparse
 import asyncio
 import logging
 import signal
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,12 +44,15 @@ def add_parsers(noun: Noun) -> None:
 
 
 def run_controller_process(args: argparse.Namespace) -> int:
+    from quorum.loop_turns import TimedSelector
     from quorum.server import run_controller
 
     settings = load_controller_settings(args.config)
     read_meta(settings.data_dir, "controller", settings.node_id, settings.cluster_id)
     text_log = text_log_of(settings.data_dir, "controller")
-    return _run(run_controller(settings, text_log=text_log), "controller", text_log)
+    turns = TimedSelector()
+    process = run_controller(settings, text_log=text_log, turns=turns)
+    return _run(process, "controller", text_log, lambda: asyncio.SelectorEventLoop(turns))
 
 
 def run_broker_process(args: argparse.Namespace) -> int:
@@ -79,7 +82,12 @@ async def _to_its_end(process: Coroutine[Any, Any, None]) -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
 
 
-def _run(process: Coroutine[Any, Any, None], role: Role, text_log: Path) -> int:
+def _run(
+    process: Coroutine[Any, Any, None],
+    role: Role,
+    text_log: Path,
+    make_loop: Callable[[], asyncio.AbstractEventLoop] | None = None,
+) -> int:
     try:
         with renamed_os_errors(text_log):
             setup_logging(text_log)
@@ -88,7 +96,8 @@ def _run(process: Coroutine[Any, Any, None], role: Role, text_log: Path) -> int:
         raise
     try:
         try:
-            asyncio.run(_to_its_end(process))
+            with asyncio.Runner(loop_factory=make_loop) as runner:
+                runner.run(_to_its_end(process))
         except InvariantBroken as error:
             if "runbook" not in error.context:
                 error.message += WHAT_NEXT[role]

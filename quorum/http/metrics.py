@@ -3,17 +3,24 @@
 docs/metrics.md has the table of names.
 """
 
+import math
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from metadata_log.ids import uuid_text
 from quorum.http.door import Door
+from quorum.loop_turns import TURN_SECONDS, TimedSelector
 from quorum.metrics import NAMESPACE
 from quorum.partition_health import stuck_reassignments
 from quorum.raft.raft_log import Role
@@ -160,6 +167,40 @@ class _StatusMetrics(Collector):
         for each in Role:
             role.add_metric([each.value], float(raft.role is each))
         yield role
+
+
+class TurnMetrics(Collector):
+    """What `/metrics` shows of the turns of a loop."""
+
+    def __init__(self, selector: TimedSelector) -> None:
+        self._selector = selector
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        selector, total = self._selector, self._selector.short
+        buckets: list[tuple[str, float]] = []
+        for bound, count in zip((*TURN_SECONDS, math.inf), selector.longer, strict=True):
+            total += count
+            buckets.append(("+Inf" if bound == math.inf else str(bound), float(total)))
+        yield HistogramMetricFamily(
+            f"{NAMESPACE}_loop_turn_cpu_seconds",
+            "Processor time of a turn of the event loop, to within about a millisecond.",
+            buckets=buckets,
+            sum_value=selector.seconds,
+        )
+        yield GaugeMetricFamily(
+            f"{NAMESPACE}_loop_turn_cpu_longest_seconds",
+            "The longest of these since the start.",
+            value=selector.longest,
+        )
+        recent, selector.longest_since_scrape = selector.longest_since_scrape, 0.0
+        yield GaugeMetricFamily(
+            f"{NAMESPACE}_loop_turn_cpu_longest_since_scrape_seconds",
+            "The longest of these since the last scrape.",
+            value=recent,
+        )
 
 
 ROUTES: Final = (("GET", "/metrics", show_metrics),)
