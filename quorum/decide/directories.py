@@ -6,13 +6,14 @@ Source: KIP-858; Kafka's ReplicationControlManager.
 from typing import NamedTuple
 
 from metadata_log.batch import Cause
-from metadata_log.errors import NotLeaderOrFollower, StaleBrokerEpoch, UnknownTopicId, UnknownTopicOrPartition
+from metadata_log.errors import NotLeaderOrFollower, UnknownTopicId, UnknownTopicOrPartition
 from metadata_log.ids import TopicId, Uuid
 from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.wire.commands import AssignReplicasToDirs
 from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision
 from quorum.decide.elections import Election, Electorate, Target, is_online
+from quorum.decide.fencing import registered
 
 
 class ReplicaAssigned(NamedTuple):
@@ -39,11 +40,7 @@ def assign(context: DecideContext, command: AssignReplicasToDirs) -> Decision:
         StaleBrokerEpoch: the broker is not registered under this epoch.
     """
     image, broker_id = context.image, command.broker_id
-    broker = image.brokers.get(broker_id)
-    if broker is None or broker.broker_epoch != command.broker_epoch:
-        raise StaleBrokerEpoch(
-            f"broker {broker_id} is not registered at epoch {command.broker_epoch}", broker_id=broker_id
-        )
+    broker = registered(image, broker_id, command.broker_epoch)
     electorate, without = Electorate(context), Electorate(context, leaving=broker_id)
     records: list[PartitionChangeRecord | None] = []
     offline: dict[tuple[TopicId, int], PartitionChangeRecord | None] = {}

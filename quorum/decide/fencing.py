@@ -29,19 +29,30 @@ def state_of(image: MetadataImage, broker_id: BrokerId, *, has_session: bool) ->
     return BrokerState.STOPPING if broker.in_controlled_shutdown else BrokerState.ONLINE
 
 
+def registered(image: MetadataImage, broker_id: BrokerId, broker_epoch: int) -> BrokerImage:
+    """Return the broker that is registered under this epoch.
+
+    Raises:
+        StaleBrokerEpoch: none is.
+    """
+    broker = image.brokers.get(broker_id)
+    if broker is None or broker.broker_epoch != broker_epoch:
+        raise StaleBrokerEpoch(
+            f"broker {broker_id} is not registered at epoch {broker_epoch}", broker_id=broker_id
+        )
+    return broker
+
+
 def fence(context: DecideContext, *, broker_id: BrokerId, broker_epoch: int) -> Decision:
     """Decide the records that take a silent broker out of service; the fencing record comes last.
 
     It is written for a broker that is fenced already, too: the log then says when its session ended. A broker that
     registered anew is refused with STALE_BROKER_EPOCH.
     """
-    broker = context.image.brokers.get(broker_id)
-    if broker is None or broker.broker_epoch != broker_epoch:
-        return Decision(
-            refusal=StaleBrokerEpoch(
-                f"broker {broker_id} is not registered at epoch {broker_epoch}", broker_id=broker_id
-            )
-        )
+    try:
+        broker = registered(context.image, broker_id, broker_epoch)
+    except StaleBrokerEpoch as refusal:
+        return Decision(refusal=refusal)
     cause = Cause(SESSION_EXPIRED, broker_epoch, {"broker_id": broker_id})
     return fenced(context, broker, cause)
 

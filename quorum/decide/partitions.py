@@ -17,7 +17,6 @@ from metadata_log.errors import (
     NewLeaderElected,
     NotController,
     PreferredLeaderNotAvailable,
-    StaleBrokerEpoch,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
@@ -37,6 +36,7 @@ from quorum.decide.decides import Decides
 from quorum.decide.decision import Decision
 from quorum.decide.directories import ReplicasAssigned, assign
 from quorum.decide.elections import Election, Electorate, Target
+from quorum.decide.fencing import registered
 from quorum.decide.reassignments import PartitionsReassigned, reassign
 
 
@@ -86,11 +86,7 @@ def alter(context: DecideContext, command: AlterPartition) -> Decision:
         StaleBrokerEpoch: the broker is not registered under this epoch.
     """
     image, broker_id = context.image, command.broker_id
-    broker = image.brokers.get(broker_id)
-    if broker is None or broker.broker_epoch != command.broker_epoch:
-        raise StaleBrokerEpoch(
-            f"broker {broker_id} is not registered at epoch {command.broker_epoch}", broker_id=broker_id
-        )
+    registered(image, broker_id, command.broker_epoch)
     electorate = Electorate(context)
     records: list[PartitionChangeRecord] = []
     results: list[PartitionAltered] = []

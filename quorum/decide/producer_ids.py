@@ -3,12 +3,12 @@
 from typing import Final, NamedTuple
 
 from metadata_log.batch import Cause
-from metadata_log.errors import StaleBrokerEpoch
 from metadata_log.records.producer_ids import ProducerIdsRecord
 from metadata_log.wire.commands import AllocateProducerIds
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
 from quorum.decide.decision import Decision
+from quorum.decide.fencing import registered
 
 BLOCK_SIZE: Final = 1_000
 
@@ -26,12 +26,7 @@ def allocate(context: DecideContext, command: AllocateProducerIds) -> Decision:
     Raises:
         StaleBrokerEpoch: the broker is not registered under this epoch.
     """
-    broker = context.image.brokers.get(command.broker_id)
-    if broker is None or broker.broker_epoch != command.broker_epoch:
-        raise StaleBrokerEpoch(
-            f"broker {command.broker_id} is not registered at epoch {command.broker_epoch}",
-            broker_id=command.broker_id,
-        )
+    registered(context.image, command.broker_id, command.broker_epoch)
     first = context.image.next_producer_id or 0
     record = ProducerIdsRecord(command.broker_id, command.broker_epoch, first + BLOCK_SIZE)
     cause = Cause("PRODUCER_IDS_REQUESTED", command.broker_epoch, {"broker_id": command.broker_id})

@@ -34,8 +34,6 @@ class Run:
         self.cluster = cluster
         self.names = names
         self._written: list[Written] = []
-        self.last: list[Written] = []
-        """What the operation before wrote."""
         self._foreign: list[list[dict[str, Any]]] = []
 
     @property
@@ -51,8 +49,8 @@ class Run:
     def take_batches(self) -> list[Written]:
         """Return what was written since the last call; its names are learned."""
         self._learn()
-        self.last, self._written = self._written, []
-        return self.last
+        written, self._written = self._written, []
+        return written
 
     def _learn(self) -> None:
         written = self.cluster.take_written()

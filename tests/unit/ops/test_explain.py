@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import patch
 
 from metadata_log.batch import Envelope, RecordBatch
 from ops.explain import CAUSES, LEAVING, Step, explain_broker, explain_partition
 from quorum.decide.parts import TAKES_OUT
+from quorum.whatif.cluster import Written
 from quorum.whatif.script import Script
 
 
@@ -20,10 +22,17 @@ class History:
     def run(self, op: str, **fields: Any) -> Any:
         run = self._script._run  # the state before, which no answer has
         assert run is not None
-        before = run.image
-        answer = self._script.answer({"op": op, **fields})
+        before, take = run.image, run.take_batches
+        batches: list[Written] = []
+
+        def remember() -> list[Written]:
+            batches.extend(take())
+            return batches
+
+        with patch.object(run, "take_batches", remember):
+            answer = self._script.answer({"op": op, **fields})
         assert answer["error"] is None, answer
-        for written in self.written(run):
+        for written in batches:
             self._steps.append(
                 Step(
                     before,
@@ -39,11 +48,6 @@ class History:
                 )
             )
         return answer
-
-    @staticmethod
-    def written(run: Any) -> list[Any]:
-        found: list[Any] = run.last
-        return found
 
     def partition(self) -> list[dict[str, Any]]:
         return list(explain_partition(self._each(), "t", 0))
