@@ -213,6 +213,12 @@ class NoReassignmentInProgress(Rejected):
     error, code = "NO_REASSIGNMENT_IN_PROGRESS", 85
 
 
+class OperationNotAttempted(Rejected):
+    """Of one item of a request that asks for all or nothing: another item was refused, so nothing was written."""
+
+    error, code = "OPERATION_NOT_ATTEMPTED", 55
+
+
 class NotLeaderOrFollower(Rejected):
     """The broker has no replica of the partition."""
 

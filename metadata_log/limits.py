@@ -190,6 +190,10 @@ TEXT_BYTES_MAX: Final = 255
 """Hosts, racks, listener and feature names."""
 LIST_ITEMS_MAX: Final = 1_000
 """Endpoints, features and log directories of one registration; replicas of one partition."""
+REQUEST_ITEMS_MAX: Final = 1_000
+"""Topics, or resources with settings, of one request that answers each; more go in several requests."""
+ITEM_MESSAGE_LENGTH_MAX: Final = 300
+"""Characters that say why one item was refused: they are kept with the answer to a repeatable request."""
 ELECTIONS_PER_SWEEP_MAX: Final = 1_000
 """Elections in one batch of a sweep; the next one follows 10 ms later, as in Kafka."""
 ISR_CHANGES_MAX: Final = 1_000

@@ -69,7 +69,7 @@ class ElectionSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSettings:
-    """What topics get whose creators say nothing else; the names are Kafka's.
+    """What topics get whose creators say nothing else, with Kafka's names; and what they may not ask for.
 
     min_insync_replicas counts where neither the topic nor the cluster has a setting of its own in the log.
     """
@@ -77,6 +77,10 @@ class TopicSettings:
     num_partitions: int = 1
     default_replication_factor: int = 3
     min_insync_replicas: int = 1
+    partitions_per_topic_max: int = INT32_MAX
+    """More are refused with POLICY_VIOLATION, at a creation and when a topic grows."""
+    replication_factor_min: int = 1
+    """A new topic with fewer replicas is refused with POLICY_VIOLATION."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,10 +155,9 @@ class ControllerSettings:
             if not 1 <= getattr(timing, name) <= 24 * 3600 * 1000:
                 raise InvalidSettings(f"timing.{name} = {getattr(timing, name)} is outside 1 ms to one day")
         for name in TopicSettings.__slots__:
-            if not 1 <= getattr(self.topics, name) <= limits.LIST_ITEMS_MAX:
-                raise InvalidSettings(
-                    f"topics.{name} = {getattr(self.topics, name)} is outside 1 to {limits.LIST_ITEMS_MAX}"
-                )
+            most = INT32_MAX if name == "partitions_per_topic_max" else limits.LIST_ITEMS_MAX
+            if not 1 <= getattr(self.topics, name) <= most:
+                raise InvalidSettings(f"topics.{name} = {getattr(self.topics, name)} is outside 1 to {most}")
         for name in ElectionSettings.__slots__:
             if not 0 <= getattr(self.elections, name) <= INT32_MAX:
                 raise InvalidSettings(

@@ -42,7 +42,7 @@ from metadata_log.wire.commands import AddVoter, BrokerHeartbeat, Command, Remov
 from quorum.applied_listener import AppliedListener
 from quorum.config import ControllerSettings
 from quorum.decide.canonical import IdempotencyKey, idempotency_key, pack_outcome, unpack_outcome
-from quorum.decide.context import DecideContext, TopicDefaults
+from quorum.decide.context import DecideContext, TopicDefaults, TopicPolicy
 from quorum.decide.decision import Decision, Outcome
 from quorum.decide.fencing import SESSION_EXPIRED, fence
 from quorum.decide.parts import HEARD_OF, Leaving, leaving_after
@@ -146,6 +146,7 @@ class Controller:
         topics = settings.topics
         self._static_configs = {MIN_IN_SYNC_REPLICAS: str(topics.min_insync_replicas)}
         self._topic_defaults = TopicDefaults(topics.num_partitions, topics.default_replication_factor)
+        self._topic_policy = TopicPolicy(topics.partitions_per_topic_max, topics.replication_factor_min)
         self._listeners: list[AppliedListener] = []
         self.committed: MetadataImage = EMPTY
         self.sessions = Sessions(session_timeout_ms=settings.timing.session_timeout_ms)
@@ -359,6 +360,8 @@ class Controller:
             node_id=self._settings.node_id,
             static_configs=self._static_configs,
             topic_defaults=self._topic_defaults,
+            topic_policy=self._topic_policy,
+            checks_as_brokers=True,
             ineligible=frozenset({*self._leaving, *self.sessions.walking_out()} - {own}),
             records_max=self.records_per_part_max,
             is_turn_over=lambda: self._now_ms() - now_ms >= PART_MS,

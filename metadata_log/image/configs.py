@@ -110,13 +110,17 @@ def settings_items(resource_type: int, resource_name: str, masked: Mapping[str, 
     """Return settings whose secrets are masked already as HTTP lists them."""
     return [
         {
-            "resource_type": "topic" if resource_type == TOPIC else "broker",
+            "resource_type": type_text(resource_type),
             "resource_name": resource_name,
             "name": name,
             "value": value,
         }
         for name, value in masked.items()
     ]
+
+
+def type_text(resource_type: int) -> str:
+    return "topic" if resource_type == TOPIC else "broker"
 
 
 def shown_settings(resource_type: int, resource_name: str, settings: Mapping[str, str]) -> dict[str, str]:

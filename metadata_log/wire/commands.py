@@ -36,6 +36,16 @@ class Command:
     __slots__ = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManyItems(Command):
+    """Base of commands with many items, each of which gets a result of its own.
+
+    With `all_or_nothing`, nothing is written if one item is refused.
+    """
+
+    all_or_nothing: bool = False
+
+
 class RegisterBroker(Shape, Command, frozen=True):
     """A broker process asks for its epoch. Source: KIP-631."""
 
@@ -220,6 +230,17 @@ class UnregisterBroker(Command):
     broker_id: BrokerId
 
 
+class Placement(enum.StrEnum):
+    """Where the replicas of new partitions go if nobody assigns them.
+
+    STRIPED: as Kafka places them, rack after rack, from a random broker on. PLAIN: with n brokers that are up, in order
+    of id, replica j of partition i goes to broker (i + j) mod n.
+    """
+
+    STRIPED = "striped"
+    PLAIN = "plain"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTopic(Command):
     """-1 means the default. `assignment` names the replicas of each partition; the two counts are then not allowed."""
@@ -230,6 +251,7 @@ class CreateTopic(Command):
     assignment: tuple[tuple[BrokerId, ...], ...] | None
     configs: Mapping[str, str]
     validate_only: bool
+    placement: Placement = Placement.STRIPED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,10 +270,11 @@ class NewTopic(NamedTuple):
     replication_factor: int = -1
     assignment: tuple[tuple[int, tuple[BrokerId, ...]], ...] = ()
     configs: Mapping[str, str | None] = {}
+    placement: Placement = Placement.STRIPED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreateTopics(Command):
+class CreateTopics(ManyItems):
     """Create topics in one batch; each gets a result of its own."""
 
     topics: tuple[NewTopic, ...]
@@ -259,7 +282,7 @@ class CreateTopics(Command):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteTopics(Command):
+class DeleteTopics(ManyItems):
     """Delete topics by name or by id; each gets a result of its own."""
 
     topics: tuple[str | TopicId, ...]
@@ -274,10 +297,11 @@ class MorePartitions(NamedTuple):
     name: str
     partitions: int
     assignment: tuple[tuple[BrokerId, ...], ...] | None = None
+    placement: Placement = Placement.STRIPED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreatePartitions(Command):
+class CreatePartitions(ManyItems):
     """Add partitions to topics in one batch; each topic gets a result of its own. Source: KIP-195."""
 
     topics: tuple[MorePartitions, ...]
@@ -293,7 +317,7 @@ class Reassignment(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlterPartitionReassignments(Command):
+class AlterPartitionReassignments(ManyItems):
     """Begin, change or cancel reassignments; each partition gets a result of its own. Source: KIP-455, KIP-860."""
 
     reassignments: tuple[Reassignment, ...]
@@ -348,7 +372,7 @@ class ResourceChange(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IncrementalAlterConfigs(Command):
+class IncrementalAlterConfigs(ManyItems):
     """Change settings of resources in one batch; each resource gets a result of its own. Source: KIP-339."""
 
     resources: tuple[ResourceChange, ...]
@@ -356,7 +380,7 @@ class IncrementalAlterConfigs(Command):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LegacyAlterConfigs(Command):
+class LegacyAlterConfigs(ManyItems):
     """Give resources these settings and no others, in one batch. Every change is a SET."""
 
     resources: tuple[ResourceChange, ...]
@@ -404,7 +428,7 @@ class AlterConfigs(Command):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ElectLeaders(Command):
+class ElectLeaders(ManyItems):
     """Elect leaders of partitions, each named by topic and number; unclean where that is asked. Source: KIP-460.
 
     Without partitions (None) all are meant, and those that need no election get no result.

@@ -33,10 +33,11 @@ from metadata_log.wire.commands import (
     LegacyAlterConfigs,
     ResourceChange,
 )
-from quorum.decide.config_types import INTEGER, LIST_CONFIGS, check_topic_configs
+from quorum.decide.config_types import INTEGER, LIST_CONFIGS, check_broker_configs, check_topic_configs
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
 from quorum.decide.decision import Decision
+from quorum.decide.items import why
 
 
 class ConfigsAltered(NamedTuple):
@@ -70,11 +71,6 @@ def alter(context: DecideContext, command: AlterConfigs) -> Decision:
     Raises:
         UnknownTopicOrPartition, BrokerIdNotRegistered, InvalidConfig, InvalidRequest, PolicyViolation.
     """
-    twice = sorted(set(command.set) & set(command.unset))
-    if twice or len(set(command.unset)) != len(command.unset):
-        raise InvalidRequest(f"a setting is named twice: {', '.join(twice or sorted(command.unset))}")
-    if "" in command.set or "" in command.unset:
-        raise InvalidRequest("a setting needs a name")
     resource = ResourceChange(
         command.resource_type,
         command.resource_name,
@@ -83,6 +79,7 @@ def alter(context: DecideContext, command: AlterConfigs) -> Decision:
             *(ConfigChange(name, ConfigOperation.DELETE, None) for name in command.unset),
         ),
     )
+    _check_named_once(resource)
     records = _changed(context, resource)
     records.sort(key=lambda record: record.name)
     after = dict(context.image.configs.get((command.resource_type, command.resource_name)) or {})
@@ -117,6 +114,11 @@ def _per_resource(
     command: IncrementalAlterConfigs | LegacyAlterConfigs,
     changed: Callable[[DecideContext, ResourceChange], list[ConfigRecord]],
 ) -> Decision:
+    changes = sum(len(resource.changes) for resource in command.resources)
+    if changes > RECORDS_PER_BATCH_MAX:
+        raise PolicyViolation(
+            f"{changes} settings in one request; at most {RECORDS_PER_BATCH_MAX} can be written at once"
+        )
     times = Counter((resource.resource_type, resource.resource_name) for resource in command.resources)
     results: dict[tuple[int, str], ResourceAltered] = {}
     records: list[ConfigRecord] = []
@@ -128,7 +130,7 @@ def _per_resource(
         try:
             records += changed(context, resource)
         except Rejected as refusal:
-            results[key] = ResourceAltered(*key, refusal.error, refusal.message)
+            results[key] = ResourceAltered(*key, *why(refusal))
         else:
             results[key] = ResourceAltered(*key)
     outcome = ResourcesAltered(tuple(results.values()))
@@ -180,6 +182,8 @@ def _changed(context: DecideContext, resource: ResourceChange) -> list[ConfigRec
     before: Mapping[str, str] = (
         context.image.configs.get((resource.resource_type, resource.resource_name)) or {}
     )
+    if context.checks_as_brokers:
+        _check_named_once(resource)
     values: dict[str, str | None] = {}
     for name, operation, value in resource.changes:
         if operation is ConfigOperation.SET:
@@ -189,6 +193,7 @@ def _changed(context: DecideContext, resource: ResourceChange) -> list[ConfigRec
         else:
             values[name] = _list_changed(resource, name, before.get(name), operation, value or "")
     records = _records(resource, before, values)
+    _check_as_brokers(context, resource, values)
     _check(context, resource, before, records)
     return records
 
@@ -199,6 +204,7 @@ def _replaced(context: DecideContext, resource: ResourceChange) -> list[ConfigRe
         context.image.configs.get((resource.resource_type, resource.resource_name)) or {}
     )
     values = {change.name: change.value for change in resource.changes}
+    _check_as_brokers(context, resource, values)
     explicit = _records(resource, before, values)
     implicit = [
         ConfigRecord(resource.resource_type, resource.resource_name, name, None)
@@ -229,12 +235,38 @@ def _list_changed(
     if defaults is None:
         raise InvalidConfig(f"{name} is no list: nothing can be appended to it or taken from it")
     items = [item for item in (defaults if before is None else before).split(",") if item]
-    for item in value.split(","):
-        if operation is ConfigOperation.APPEND:
-            items += [item] if item not in items else []
-        elif item in items:
-            items.remove(item)
-    return ",".join(items)
+    given = value.split(",")
+    if operation is ConfigOperation.APPEND:
+        known = set(items)
+        return ",".join([*items, *dict.fromkeys(item for item in given if item not in known)])
+    # Each item that is taken away takes the first of its kind; counted, since a list may have 16,000 items.
+    taken = Counter(given)
+    kept = []
+    for item in items:
+        if taken[item]:
+            taken[item] -= 1
+        else:
+            kept.append(item)
+    return ",".join(kept)
+
+
+def _check_named_once(resource: ResourceChange) -> None:
+    """Refuse a setting that is named twice, or has no name."""
+    times = Counter(change.name for change in resource.changes)
+    twice = sorted(name for name, count in times.items() if count > 1)
+    if twice:
+        raise InvalidRequest(f"a setting is named twice: {', '.join(twice)}")
+    if "" in times:
+        raise InvalidRequest("a setting needs a name")
+
+
+def _check_as_brokers(
+    context: DecideContext, resource: ResourceChange, values: Mapping[str, str | None]
+) -> None:
+    """Refuse values of brokers' settings that Kafka's brokers refuse; its controller stores whatever they forward."""
+    if context.checks_as_brokers and resource.resource_type == BROKER:
+        given = {name: value for name, value in values.items() if value is not None}
+        check_broker_configs(resource.resource_name, given)
 
 
 def _check(

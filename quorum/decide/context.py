@@ -9,6 +9,7 @@ from metadata_log.ids import BrokerId
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topics import PartitionKey
 from metadata_log.limits import RECORDS_PER_PART_MAX
+from metadata_log.wire.shapes import INT32_MAX
 from quorum.decide.decision import Walk
 
 NOBODY: Final[frozenset[BrokerId]] = frozenset()
@@ -29,7 +30,15 @@ class TopicDefaults(NamedTuple):
     replication_factor: int = 3
 
 
+class TopicPolicy(NamedTuple):
+    """How many partitions a topic may have at its creation or grow to, and how many replicas a new one must have."""
+
+    partitions_max: int = INT32_MAX
+    replication_factor_min: int = 1
+
+
 TOPIC_DEFAULTS: Final = TopicDefaults()
+NO_POLICY: Final = TopicPolicy()
 
 
 class SessionsView(Protocol):
@@ -62,7 +71,8 @@ class DecideContext:
     `ineligible` are brokers that a change in parts is taking out of service: until its last part they lead nothing and get
     no replica. `records_max` bounds one part of a change, and so does `is_turn_over`, which answers whether the time of a
     part is over. `node_id` is the controller's, and `static_configs` are the settings of its file, under all dynamic ones.
-    Replicas are placed by `placement_rng`, by default by `rng`.
+    Replicas are placed by `placement_rng`, by default by `rng`. With `checks_as_brokers`, a decision also refuses what
+    Kafka's brokers refuse before they forward a request to the controller.
     """
 
     image: MetadataImage
@@ -73,6 +83,8 @@ class DecideContext:
     node_id: int = -1
     static_configs: Mapping[str, str] = field(default_factory=dict)
     topic_defaults: TopicDefaults = TOPIC_DEFAULTS
+    topic_policy: TopicPolicy = NO_POLICY
+    checks_as_brokers: bool = False
     placement_rng: PlacementRandom | None = None
     ineligible: frozenset[BrokerId] = NOBODY
     records_max: int = RECORDS_PER_PART_MAX

@@ -11,9 +11,10 @@ from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.partitions import PartitionImage
 from metadata_log.limits import LIST_ITEMS_MAX
 from metadata_log.records.partitions import RECOVERED
+from metadata_log.wire.commands import Placement
 from quorum.decide.context import DecideContext
 from quorum.decide.elections import directory_of_new_replica
-from quorum.decide.placement import place, usable_brokers
+from quorum.decide.placement import place, place_plainly, usable_brokers
 
 
 def assigned(
@@ -49,18 +50,26 @@ def assigned(
     return partitions
 
 
-def placed(context: DecideContext, *, count: int, replication_factor: int) -> list[PartitionImage]:
-    """Return so many partitions, placed.
+def placed(
+    context: DecideContext, placement: Placement, *, first: int, count: int, replication_factor: int
+) -> list[PartitionImage]:
+    """Return `count` partitions, placed; the first of them has the number `first`.
 
     Raises:
         InvalidReplicationFactor: more replicas than brokers, or no broker may lead.
     """
-    placements = place(
-        usable_brokers(context),
-        partition_count=count,
-        replication_factor=replication_factor,
-        rng=context.placement_rng or context.rng,
-    )
+    brokers = usable_brokers(context)
+    if placement is Placement.PLAIN:
+        placements = place_plainly(
+            brokers, first=first, partition_count=count, replication_factor=replication_factor
+        )
+    else:
+        placements = place(
+            brokers,
+            partition_count=count,
+            replication_factor=replication_factor,
+            rng=context.placement_rng or context.rng,
+        )
     partitions, new = [], _NewPartitions(context)
     for replicas in placements:
         partition = new.partition(replicas)

@@ -3,7 +3,7 @@
 Source: KIP-460, KIP-497, KIP-903; Kafka's ReplicationControlManager.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from metadata_log.batch import Cause
@@ -17,12 +17,14 @@ from metadata_log.errors import (
     NewLeaderElected,
     NotController,
     PreferredLeaderNotAvailable,
+    Rejected,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
 from metadata_log.ids import NO_LEADER, BrokerId, TopicId
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.partitions import PartitionImage
+from metadata_log.records.declaration import json_names
 from metadata_log.records.partitions import RECOVERED, RECOVERING, PartitionChangeRecord
 from metadata_log.wire.commands import (
     AlterPartition,
@@ -62,13 +64,15 @@ class PartitionsAltered(NamedTuple):
     results: tuple[PartitionAltered, ...]
 
 
+@json_names(partition_id="partition")
 class Elected(NamedTuple):
-    """What became of one partition: its leader after the election, or the error's name and the leader it has."""
+    """What became of one partition: its leader after the election, or the error and the leader it has."""
 
     topic: str
     partition_id: int
-    error: str | None
+    error: str | None = None
     leader: BrokerId = NO_LEADER
+    message: str | None = None
 
 
 class LeadersElected(NamedTuple):
@@ -131,7 +135,7 @@ def elect(context: DecideContext, command: ElectLeaders) -> Decision:
     for name, partition_id in wanted:
         topic = image.topics.named(name)
         if topic is None or not 0 <= partition_id < len(topic.partitions):
-            results.append(Elected(name, partition_id, UnknownTopicOrPartition.error))
+            results.append(_not_elected(name, partition_id, UnknownTopicOrPartition))
             continue
         partition = topic.partitions[partition_id]
         is_as_wanted = (
@@ -139,19 +143,33 @@ def elect(context: DecideContext, command: ElectLeaders) -> Decision:
         )
         if is_as_wanted:
             if command.partitions is not None:
-                results.append(Elected(name, partition_id, ElectionNotNeeded.error, partition.leader))
+                results.append(_not_elected(name, partition_id, ElectionNotNeeded, partition.leader))
             continue
         election = Election.UNCLEAN if command.unclean else Election.PREFERRED
         record = electorate.elect(topic.topic_id, partition_id, partition, election)
         if record is None:
             error = EligibleLeadersNotAvailable if command.unclean else PreferredLeaderNotAvailable
-            results.append(Elected(name, partition_id, error.error, partition.leader))
+            results.append(_not_elected(name, partition_id, error, partition.leader))
             continue
         records.append(record)
         results.append(Elected(name, partition_id, None, partition.changed_by(record).leader))
     code = "UNCLEAN_ELECTION_REQUESTED" if command.unclean else "PREFERRED_ELECTION_REQUESTED"
     cause = Cause(code, None, {}) if records else None
     return Decision(records=records, outcome=LeadersElected(tuple(results)), cause=cause)
+
+
+_WHY_NOT: Final[Mapping[type[Rejected], str]] = {
+    UnknownTopicOrPartition: "there is no such partition",
+    ElectionNotNeeded: "the leader is as wanted already",
+    PreferredLeaderNotAvailable: "the first replica is not in sync, or may not lead now",
+    EligibleLeadersNotAvailable: "no replica may lead now",
+}
+
+
+def _not_elected(
+    topic: str, partition_id: int, error: type[Rejected], leader: BrokerId = NO_LEADER
+) -> Elected:
+    return Elected(topic, partition_id, error.error, leader, _WHY_NOT[error])
 
 
 def _all_partitions(image: MetadataImage) -> Iterator[tuple[str, int]]:

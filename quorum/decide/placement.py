@@ -71,6 +71,28 @@ def place(
     )
 
 
+def place_plainly(
+    brokers: Sequence[UsableBroker], *, first: int, partition_count: int, replication_factor: int
+) -> tuple[tuple[BrokerId, ...], ...]:
+    """Return the replicas of partitions from number `first` on, without chance.
+
+    Of n brokers that are up, in order of id, replica j of partition i lies on broker (i + j) mod n. Equal placements of
+    several topics put their leaders on the same brokers, and racks do not count.
+
+    Raises:
+        InvalidReplicationFactor: more replicas than brokers that are up.
+    """
+    up = [broker.broker_id for broker in brokers if not broker.fenced]
+    if replication_factor > len(up):
+        raise InvalidReplicationFactor(
+            f"a partition cannot be replicated {replication_factor} times: {len(up)} brokers are up"
+        )
+    return tuple(
+        tuple(up[(partition_id + place) % len(up)] for place in range(replication_factor))
+        for partition_id in range(first, first + partition_count)
+    )
+
+
 def _assignments(
     racks: dict[str | None, "_Rack"],
     rng: PlacementRandom,

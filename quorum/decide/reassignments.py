@@ -22,14 +22,17 @@ from metadata_log.ids import BrokerId
 from metadata_log.image.partitions import PartitionImage
 from metadata_log.image.topics import TopicsImage
 from metadata_log.limits import RECORDS_PER_BATCH_MAX
+from metadata_log.records.declaration import json_names
 from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.wire.commands import AlterPartitionReassignments, Reassignment
 from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision
 from quorum.decide.elections import Election, Electorate, Target
+from quorum.decide.items import why
 from quorum.decide.new_partitions import check_replicas
 
 
+@json_names(partition_id="partition")
 class Reassigned(NamedTuple):
     """What became of one partition: the error's name and text, None where the reassignment is as asked."""
 
@@ -72,7 +75,7 @@ def reassign(context: DecideContext, command: AlterPartitionReassignments) -> De
                 context, electorate, wanted, may_change_factor=command.allow_replication_factor_change
             )
         except Rejected as refusal:
-            results.append(Reassigned(wanted.topic, wanted.partition_id, refusal.error, refusal.message))
+            results.append(Reassigned(wanted.topic, wanted.partition_id, *why(refusal)))
             continue
         records += [] if record is None else [record]
         results.append(Reassigned(wanted.topic, wanted.partition_id))

@@ -10,10 +10,11 @@ from typing import Final
 
 from metadata_log.errors import Rejected
 from metadata_log.records.registry import subject_names
-from metadata_log.wire.commands import Command
+from metadata_log.wire.commands import Command, ManyItems
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
 from quorum.decide.decision import Decision
+from quorum.decide.items import all_or_nothing
 
 
 def _found() -> Iterator[Decides]:
@@ -30,6 +31,7 @@ BY_OPERATION: Final[Mapping[str, Decides]] = {decides.operation: decides for dec
 def decide(context: DecideContext, command: Command) -> Decision:
     """Return what a command leads to; a refusal is a decision too, and nothing is raised."""
     try:
-        return DECISIONS[type(command)].decide(context, command)
+        decision = DECISIONS[type(command)].decide(context, command)
     except Rejected as refusal:
         return Decision(refusal=refusal)
+    return all_or_nothing(decision) if isinstance(command, ManyItems) and command.all_or_nothing else decision

@@ -46,6 +46,7 @@ from quorum.decide.config_types import check_topic_configs
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides, Kept
 from quorum.decide.decision import Decision
+from quorum.decide.items import why
 from quorum.decide.java import first_of_hash_table
 from quorum.decide.new_partitions import assigned, placed
 
@@ -70,7 +71,7 @@ class TopicKept(NamedTuple):
 
 
 class TopicResult(NamedTuple):
-    """What became of one topic of a request: its id and its numbers, or the error's name and text."""
+    """What became of one topic that is created or grows: its id and its numbers, or the error's name and text."""
 
     name: str
     error: str | None = None
@@ -84,6 +85,34 @@ class TopicsChanged(NamedTuple):
     """What became of each topic, in the order of the request; of a topic named twice, once."""
 
     results: tuple[TopicResult, ...]
+
+
+class TopicResultKept(NamedTuple):
+    """What is kept of a TopicResult of a creation: its two numbers follow from the records of the batch."""
+
+    name: str
+    topic_id: TopicId | None
+    error: str | None
+    message: str | None
+
+
+class TopicsKept(NamedTuple):
+    results: tuple[TopicResultKept, ...]
+
+
+class DeletionResult(NamedTuple):
+    """What became of one topic that is deleted; what the request does not name is None where no such topic exists."""
+
+    name: str | None
+    topic_id: TopicId | None
+    error: str | None = None
+    message: str | None = None
+
+
+class TopicsDeleted(NamedTuple):
+    """What became of each topic, in the order of the request; of a topic given twice, once."""
+
+    results: tuple[DeletionResult, ...]
 
 
 class TopicDeleted(NamedTuple):
@@ -104,7 +133,12 @@ def create(context: DecideContext, command: CreateTopic) -> Decision:
     if max(command.partitions, len(assignment)) > PARTITIONS_PER_TOPIC_MAX:
         raise PolicyViolation(f"at most {PARTITIONS_PER_TOPIC_MAX} partitions can be created at once")
     wanted = NewTopic(
-        command.name, command.partitions, command.replication_factor, assignment, command.configs
+        command.name,
+        command.partitions,
+        command.replication_factor,
+        assignment,
+        command.configs,
+        command.placement,
     )
     topic, records = _created(context, wanted)
     _check_fits(records)
@@ -140,7 +174,7 @@ def create_many(context: DecideContext, command: CreateTopics) -> Decision:
         try:
             topic, of_topic = _created(context, wanted)
         except Rejected as refusal:
-            results[wanted.name] = TopicResult(wanted.name, refusal.error, refusal.message)
+            results[wanted.name] = TopicResult(wanted.name, *why(refusal))
             continue
         records += of_topic
         results[wanted.name] = TopicResult(
@@ -166,6 +200,7 @@ def _created(context: DecideContext, wanted: NewTopic) -> tuple[TopicImage, list
     _check_collision(image, wanted.name)
     configs = _checked_configs(wanted.configs)
     partitions = _partitions(context, wanted)
+    _check_policy(context, len(partitions), len(partitions[0].replicas))
     topic = TopicImage(_new_topic_id(image, context.rng), wanted.name, tuple(partitions))
     settings = [ConfigRecord(TOPIC, topic.name, name, value) for name, value in sorted(configs.items())]
     records: list[Record] = [
@@ -207,9 +242,25 @@ def _partitions(context: DecideContext, wanted: NewTopic) -> list[PartitionImage
     defaults = context.topic_defaults
     return placed(
         context,
+        wanted.placement,
+        first=0,
         count=defaults.partitions if count == DEFAULT else count,
         replication_factor=defaults.replication_factor if factor == DEFAULT else factor,
     )
+
+
+def _check_policy(context: DecideContext, partitions: int, replication_factor: int | None = None) -> None:
+    """Check a topic to be against the configured policy; None: it exists, and keeps its replication factor."""
+    policy = context.topic_policy
+    if partitions > policy.partitions_max:
+        raise PolicyViolation(
+            f"{partitions} partitions of one topic; partitions_per_topic_max allows {policy.partitions_max}"
+        )
+    if replication_factor is not None and replication_factor < policy.replication_factor_min:
+        raise PolicyViolation(
+            f"a replication factor of {replication_factor}; replication_factor_min wants "
+            f"{policy.replication_factor_min}"
+        )
 
 
 def _check_fits(records: Sequence[Record]) -> None:
@@ -244,7 +295,7 @@ def create_partitions(context: DecideContext, command: CreatePartitions) -> Deci
                 raise UnknownTopicOrPartition(f"topic {wanted.name!r} does not exist")
             added = _added(context, topic, wanted)
         except Rejected as refusal:
-            results[wanted.name] = TopicResult(wanted.name, refusal.error, refusal.message)
+            results[wanted.name] = TopicResult(wanted.name, *why(refusal))
             continue
         have = len(topic.partitions)
         records += [
@@ -271,11 +322,18 @@ def _added(context: DecideContext, topic: TopicImage, wanted: MorePartitions) ->
         raise InvalidReplicaAssignment(
             f"{wanted.partitions - have} partitions come, and {len(wanted.assignment)} are assigned"
         )
+    _check_policy(context, wanted.partitions)
     is_changed = any(partition.partition_epoch for partition in topic.partitions)
     factor = len(topic.partitions[first_of_hash_table(have, is_changed=is_changed)].replicas)
     if wanted.assignment is not None:
         return assigned(context, list(enumerate(wanted.assignment, start=have)), replication_factor=factor)
-    return placed(context, count=wanted.partitions - have, replication_factor=factor)
+    return placed(
+        context,
+        wanted.placement,
+        first=have,
+        count=wanted.partitions - have,
+        replication_factor=factor,
+    )
 
 
 def _keep(created: TopicCreated) -> TopicKept:
@@ -312,24 +370,66 @@ def delete(context: DecideContext, command: DeleteTopic) -> Decision:
 
 
 def delete_many(context: DecideContext, command: DeleteTopics) -> Decision:
-    """Decide the end of several topics, each by name or id; one that is refused changes nothing for the others."""
+    """Decide the end of several topics, each by name or id; one that is refused changes nothing for the others.
+
+    A name is refused whose topic is given by its id as well.
+
+    Raises:
+        PolicyViolation: several topics have more partitions than one request may delete.
+    """
     topics, times = context.image.topics, Counter(command.topics)
-    results: dict[str | TopicId, TopicResult] = {}
+    results: dict[str | TopicId, DeletionResult] = {}
     records: list[Record] = []
-    for named in command.topics:
-        topic_id = topics.ids.get(named) if isinstance(named, str) else named
+    partitions = 0
+    for given in command.topics:
+        topic_id = topics.ids.get(given) if isinstance(given, str) else given
         topic = None if topic_id is None else topics.by_id.get(topic_id)
-        name = topic.name if topic is not None else named if isinstance(named, str) else ""
-        if times[named] > 1:
-            results[named] = TopicResult(name, InvalidRequest.error, "the topic is given twice", topic_id)
+        named = DeletionResult(
+            given if isinstance(given, str) else None if topic is None else topic.name, topic_id
+        )
+        if times[given] > 1 or (isinstance(given, str) and topic_id is not None and topic_id in times):
+            named = named._replace(error=InvalidRequest.error, message="the topic is given twice")
         elif topic is None:
-            error = UnknownTopicOrPartition if isinstance(named, str) else UnknownTopicId
-            results[named] = TopicResult(name, error.error, "no such topic exists", topic_id)
+            error = UnknownTopicOrPartition if isinstance(given, str) else UnknownTopicId
+            named = named._replace(error=error.error, message="no such topic exists")
         else:
             records.append(RemoveTopicRecord(topic.topic_id))
-            results[named] = TopicResult(name, topic_id=topic.topic_id, partitions=len(topic.partitions))
-    _check_fits(records)
-    return Decision(records=records, outcome=TopicsChanged(tuple(results.values())))
+            partitions += len(topic.partitions)
+        results[given] = named
+    if len(records) > 1 and partitions > PARTITIONS_PER_TOPIC_MAX:
+        raise PolicyViolation(
+            f"the topics have {partitions} partitions; at most {PARTITIONS_PER_TOPIC_MAX} can be deleted at once, "
+            "or one topic of any size"
+        )
+    return Decision(records=records, outcome=TopicsDeleted(tuple(results.values())))
+
+
+# --- what is kept for repetitions
+
+
+def _keep_many(changed: TopicsChanged) -> TopicsKept:
+    return TopicsKept(
+        tuple(TopicResultKept(one.name, one.topic_id, one.error, one.message) for one in changed.results)
+    )
+
+
+def _restore_many(kept: TopicsKept, records: Sequence[Record] | None, image: MetadataImage) -> TopicsChanged:
+    """Return the results as they were; the numbers as they are now where the log does not hold the batch any more."""
+    numbers: dict[TopicId, tuple[int, int]] = {}
+    for record in records or ():
+        if isinstance(record, PartitionRecord):
+            count, _ = numbers.get(record.topic_id, (0, 0))
+            numbers[record.topic_id] = (count + 1, len(record.replicas))
+    results = []
+    for name, topic_id, error, message in kept.results:
+        topic = None if topic_id is None else image.topics.by_id.get(topic_id)
+        partitions, factor = (
+            (-1, -1) if topic is None else (len(topic.partitions), len(topic.partitions[0].replicas))
+        )
+        if topic_id is not None:
+            partitions, factor = numbers.get(topic_id, (partitions, factor))
+        results.append(TopicResult(name, error, message, topic_id, partitions, factor))
+    return TopicsChanged(tuple(results))
 
 
 # --- names
@@ -384,7 +484,13 @@ def _new_topic_id(image: MetadataImage, rng: random.Random) -> TopicId:
 DECISIONS: Final = (
     Decides(CreateTopic, "CreateTopics", TopicCreated, create, Kept(TopicKept, _keep, _restore)),
     Decides(DeleteTopic, "DeleteTopics", TopicDeleted, delete),
-    Decides(CreateTopics, "CreateTopics.many", TopicsChanged, create_many),
-    Decides(DeleteTopics, "DeleteTopics.many", TopicsChanged, delete_many),
+    Decides(
+        CreateTopics,
+        "CreateTopics.many",
+        TopicsChanged,
+        create_many,
+        Kept(TopicsKept, _keep_many, _restore_many),
+    ),
+    Decides(DeleteTopics, "DeleteTopics.many", TopicsDeleted, delete_many),
     Decides(CreatePartitions, "CreatePartitions", TopicsChanged, create_partitions),
 )

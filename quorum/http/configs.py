@@ -1,6 +1,6 @@
-"""Edge: configs over HTTP: list and alter those of a topic, of a broker, or of the whole cluster."""
+"""Edge: configs over HTTP: list and alter those of topics, of brokers, or of the whole cluster."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
 
 from aiohttp import web
@@ -8,49 +8,149 @@ from msgspec import UNSET, Meta, UnsetType, field
 
 from metadata_log import limits
 from metadata_log.errors import InvalidRequest, UnknownTopicOrPartition
-from metadata_log.image.configs import configs_items, settings_items
+from metadata_log.image.configs import configs_items, settings_items, type_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC
-from metadata_log.wire.commands import AlterConfigs
+from metadata_log.records.registry import json_rows
+from metadata_log.wire.commands import (
+    AlterConfigs,
+    ConfigChange,
+    ConfigOperation,
+    IncrementalAlterConfigs,
+    LegacyAlterConfigs,
+    ResourceChange,
+)
 from metadata_log.wire.shapes import Natural32, Shape, TextMap, check_text, check_text_map, read_shape
-from quorum.decide.config_types import check_broker_configs
-from quorum.decide.configs import ConfigsAltered
-from quorum.http.bodies import broker_id_of, read_body
-from quorum.http.door import Door, Write
+from quorum.decide.configs import ConfigsAltered, ResourcesAltered
+from quorum.http.bodies import broker_id_of
+from quorum.http.door import Door, Write, carry_out
 
 RESOURCES: Final = ("topic", "broker", "cluster")
 
 
-class Change(Shape, frozen=True):
-    """Configs to set and to unset of the one resource named."""
+class Resource(Shape, frozen=True):
+    """The one resource named."""
 
     topic: str | UnsetType = UNSET
     broker: Natural32 | UnsetType = UNSET
     cluster: bool | UnsetType = UNSET
+
+
+Names = Annotated[tuple[str, ...], Meta(max_length=limits.LIST_ITEMS_MAX)]
+
+
+class ChangeAlone(Resource, frozen=True):
+    """Settings to set and to unset of the one resource named."""
+
     set: TextMap = field(default_factory=dict)
-    unset: Annotated[tuple[str, ...], Meta(max_length=limits.LIST_ITEMS_MAX)] = ()
+    unset: Names = ()
 
 
-async def alter_configs(door: Door, request: web.Request) -> web.Response:
-    body = await read_body(request, door.bodies)
-    return await door.write(request, _change(body), _altered)
+class Change(ChangeAlone, frozen=True):
+    """Changes of one of many resources; `append` and `subtract` have items of lists, with commas between."""
+
+    append: TextMap = field(default_factory=dict)
+    subtract: TextMap = field(default_factory=dict)
 
 
-def _change(body: Any) -> AlterConfigs:
-    change = read_shape(body, Change, "configs")
-    check_text_map("configs.set", change.set, value_bytes_max=limits.CONFIG_VALUE_BYTES_MAX)
-    for name in change.unset:
-        check_text("configs.unset", name)
-    named = {name: getattr(change, name) for name in RESOURCES if getattr(change, name) is not UNSET}
-    resource_type, resource_name = _resource(named)
-    if resource_type == BROKER:
-        check_broker_configs(resource_name, change.set)
+class Changes(Shape, frozen=True):
+    resources: Annotated[tuple[Change, ...], Meta(min_length=1, max_length=limits.REQUEST_ITEMS_MAX)]
+    validate_only: bool = False
+    all_or_nothing: bool = False
+
+
+class Settings(Resource, frozen=True, kw_only=True):
+    """The only settings that the one resource named shall have."""
+
+    configs: TextMap
+
+
+class AllSettings(Shape, frozen=True):
+    resources: Annotated[tuple[Settings, ...], Meta(min_length=1, max_length=limits.REQUEST_ITEMS_MAX)]
+    validate_only: bool = False
+    all_or_nothing: bool = False
+
+
+def _changes(body: Any) -> AlterConfigs | IncrementalAlterConfigs:
+    """Return changes of one resource, or, where a body has "resources", of many."""
+    if isinstance(body, dict) and "resources" in body:
+        wanted = read_shape(body, Changes, "configs")
+        return IncrementalAlterConfigs(
+            resources=tuple(map(_resource_change, wanted.resources)),
+            validate_only=wanted.validate_only,
+            all_or_nothing=wanted.all_or_nothing,
+        )
+    change = read_shape(body, ChangeAlone, "configs")
+    _check_values("set", change.set)
+    _check_names(change.unset)
+    resource_type, resource_name = _named(change)
     return AlterConfigs(
         resource_type=resource_type, resource_name=resource_name, set=change.set, unset=change.unset
     )
 
 
-def _altered(outcome: ConfigsAltered) -> dict[str, Any]:
+def _resource_change(change: Change) -> ResourceChange:
+    valued = (
+        (ConfigOperation.SET, change.set),
+        (ConfigOperation.APPEND, change.append),
+        (ConfigOperation.SUBTRACT, change.subtract),
+    )
+    for operation, values in valued:
+        _check_values(operation.name.lower(), values)
+    _check_names(change.unset)
+    return ResourceChange(
+        *_named(change),
+        (
+            *(
+                ConfigChange(name, operation, value)
+                for operation, values in valued
+                for name, value in values.items()
+            ),
+            *(ConfigChange(name, ConfigOperation.DELETE, None) for name in change.unset),
+        ),
+    )
+
+
+def _replacements(body: Any) -> LegacyAlterConfigs:
+    wanted = read_shape(body, AllSettings, "configs")
+    for one in wanted.resources:
+        _check_values("configs", one.configs)
+    return LegacyAlterConfigs(
+        resources=tuple(
+            ResourceChange(
+                *_named(one),
+                tuple(ConfigChange(name, ConfigOperation.SET, value) for name, value in one.configs.items()),
+            )
+            for one in wanted.resources
+        ),
+        validate_only=wanted.validate_only,
+        all_or_nothing=wanted.all_or_nothing,
+    )
+
+
+def _check_values(field_name: str, values: Mapping[str, str]) -> None:
+    check_text_map(f"configs.{field_name}", values, value_bytes_max=limits.CONFIG_VALUE_BYTES_MAX)
+
+
+def _check_names(names: Sequence[str]) -> None:
+    for name in names:
+        check_text("configs.unset", name)
+
+
+def _named(resource: Resource) -> tuple[int, str]:
+    return _resource(
+        {name: getattr(resource, name) for name in RESOURCES if getattr(resource, name) is not UNSET}
+    )
+
+
+def _altered(outcome: ConfigsAltered | ResourcesAltered) -> dict[str, Any]:
+    if isinstance(outcome, ResourcesAltered):
+        return {
+            "resources": [
+                {**row, "resource_type": type_text(row["resource_type"])}
+                for row in json_rows(outcome.results)
+            ]
+        }
     return {"items": settings_items(outcome.resource_type, outcome.resource_name, dict(outcome.settings))}
 
 
@@ -83,8 +183,12 @@ def _resource(named: Mapping[str, Any]) -> tuple[int, str]:
             raise InvalidRequest('name one of "topic": NAME, "broker": ID, "cluster": true')
 
 
-WRITES: Final = {"IncrementalAlterConfigs": Write(_change, _altered)}
+WRITES: Final = {
+    "IncrementalAlterConfigs": Write(_changes, _altered),
+    "LegacyAlterConfigs": Write(_replacements, _altered),
+}
 ROUTES: Final = (
     ("GET", "/v1/configs", list_configs),
-    ("PATCH", "/v1/configs", alter_configs),
+    ("PATCH", "/v1/configs", carry_out(WRITES["IncrementalAlterConfigs"])),
+    ("PUT", "/v1/configs", carry_out(WRITES["LegacyAlterConfigs"])),
 )

@@ -1,8 +1,8 @@
 """Edge: what every handler of a controller's HTTP needs: the parts of the node, and the answers' common rules."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from aiohttp import hdrs, web
 
@@ -21,11 +21,12 @@ from metadata_log.node.http_answers import (
     wants_msgpack,
 )
 from metadata_log.node.threads import Slots, Threads
+from metadata_log.records.registry import json_rows
 from metadata_log.wire.commands import AddVoter, Command, RemoveVoter
 from quorum.config import ControllerSettings
 from quorum.controller import Controller, Written
 from quorum.fetch.service import FetchService
-from quorum.http.bodies import request_id_of
+from quorum.http.bodies import read_body, request_id_of
 from quorum.log.committed_log import CommittedLog
 from quorum.log.snapshot_keeper import SnapshotKeeper
 from quorum.status import QuorumStatus
@@ -41,6 +42,24 @@ class Write(NamedTuple):
     answer_of: Callable[[Any], dict[str, Any]]
     status_of: Callable[[Any], int] = lambda _: 200
     """Returns the status of a command that was carried out."""
+
+
+Handler: TypeAlias = "Callable[[Door, web.Request], Awaitable[web.StreamResponse]]"
+
+
+def carry_out(write: Write) -> Handler:
+    """Return the handler of a request whose body is a command of this kind."""
+
+    async def handle(door: Door, request: web.Request) -> web.StreamResponse:
+        command = write.read(await read_body(request, door.bodies))
+        return await door.write(request, command, write.answer_of, status=write.status_of(command))
+
+    return handle
+
+
+def results_as(name: str) -> Callable[[Any], dict[str, Any]]:
+    """Return what shows the outcome of a command on many items: a list of this name, with a result of each."""
+    return lambda outcome: {name: json_rows(outcome.results)}
 
 
 def items_of(image: MetadataImage, items: list[Any]) -> dict[str, Any]:

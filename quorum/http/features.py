@@ -10,8 +10,7 @@ from metadata_log.limits import LIST_ITEMS_MAX
 from metadata_log.wire.commands import FeatureUpdate, UpdateFeatures, UpgradeType
 from metadata_log.wire.shapes import Natural32, Shape, check_text, read_shape
 from quorum.decide.features import SUPPORTED, FeaturesUpdated
-from quorum.http.bodies import read_body
-from quorum.http.door import Door, Write
+from quorum.http.door import Door, Write, carry_out
 
 
 class WantedLevel(Shape, frozen=True):
@@ -42,10 +41,6 @@ def _described(image: MetadataImage) -> list[dict[str, Any]]:
     ]
 
 
-async def update_features(door: Door, request: web.Request) -> web.Response:
-    return await door.write(request, _update(await read_body(request, door.bodies)), _updated)
-
-
 def _update(body: Any) -> UpdateFeatures:
     wanted = read_shape(body, WantedLevels, "features")
     for one in wanted.updates:
@@ -66,5 +61,5 @@ def _updated(outcome: FeaturesUpdated) -> dict[str, Any]:
 WRITES: Final = {"UpdateFeatures": Write(_update, _updated)}
 ROUTES: Final = (
     ("GET", "/v1/features", list_features),
-    ("POST", "/v1/features", update_features),
+    ("POST", "/v1/features", carry_out(WRITES["UpdateFeatures"])),
 )

@@ -28,11 +28,11 @@ from metadata_log.wire.commands import (
 )
 from metadata_log.wire.shapes import INT32_MAX, Natural, Natural32, RawUuid, Shape, check_text, read_shape
 from quorum.decide.directories import ReplicasAssigned
-from quorum.decide.partitions import LeadersElected, PartitionsAltered
-from quorum.decide.reassignments import PartitionsReassigned, ongoing
+from quorum.decide.partitions import PartitionsAltered
+from quorum.decide.reassignments import ongoing
 from quorum.decide.sweeps import imbalances
-from quorum.http.bodies import read_body, read_broker_body
-from quorum.http.door import Door, Write, items_of
+from quorum.http.bodies import read_broker_body
+from quorum.http.door import Door, Write, carry_out, items_of, results_as
 from quorum.partition_health import SELECTIONS, selected, why_stuck
 
 Replicas = Annotated[
@@ -48,6 +48,7 @@ class NamedPartition(Shape, frozen=True):
 class WantedElections(Shape, frozen=True):
     election: Literal["preferred", "unclean"]
     partitions: Annotated[tuple[NamedPartition, ...], Meta(min_length=1, max_length=ELECTIONS_MAX)]
+    all_or_nothing: bool = False
 
 
 async def alter_partitions(door: Door, request: web.Request) -> web.Response:
@@ -58,10 +59,6 @@ async def alter_partitions(door: Door, request: web.Request) -> web.Response:
     return door.ok(request, {"partitions": [altered._asdict() for altered in written.outcome.results]})
 
 
-async def elect_leaders(door: Door, request: web.Request) -> web.Response:
-    return await door.write(request, _elections(await read_body(request, door.bodies)), _elected)
-
-
 def _elections(body: Any) -> ElectLeaders:
     wanted = read_shape(body, WantedElections, "elections")
     for one in wanted.partitions:
@@ -69,6 +66,7 @@ def _elections(body: Any) -> ElectLeaders:
     return ElectLeaders(
         unclean=wanted.election == "unclean",
         partitions=tuple((one.topic, one.partition) for one in wanted.partitions),
+        all_or_nothing=wanted.all_or_nothing,
     )
 
 
@@ -83,10 +81,7 @@ class WantedReplicas(Shape, frozen=True):
 class WantedReassignments(Shape, frozen=True):
     partitions: Annotated[tuple[WantedReplicas, ...], Meta(min_length=1, max_length=REASSIGNMENTS_MAX)]
     allow_replication_factor_change: bool = True
-
-
-async def reassign(door: Door, request: web.Request) -> web.Response:
-    return await door.write(request, _reassignments(await read_body(request, door.bodies)), _reassigned)
+    all_or_nothing: bool = False
 
 
 def _reassignments(body: Any) -> AlterPartitionReassignments:
@@ -98,16 +93,8 @@ def _reassignments(body: Any) -> AlterPartitionReassignments:
             Reassignment(one.topic, one.partition, one.replicas) for one in wanted.partitions
         ),
         allow_replication_factor_change=wanted.allow_replication_factor_change,
+        all_or_nothing=wanted.all_or_nothing,
     )
-
-
-def _reassigned(outcome: PartitionsReassigned) -> dict[str, Any]:
-    return {
-        "partitions": [
-            {"topic": one.topic, "partition": one.partition_id, "error": one.error, "message": one.message}
-            for one in outcome.results
-        ]
-    }
 
 
 async def list_partitions(door: Door, request: web.Request) -> web.Response:
@@ -223,25 +210,16 @@ async def list_imbalances(door: Door, request: web.Request) -> web.Response:
     return door.ok(request, await door.read(request, view))
 
 
-def _elected(outcome: LeadersElected) -> dict[str, Any]:
-    return {
-        "partitions": [
-            {"topic": one.topic, "partition": one.partition_id, "error": one.error, "leader": one.leader}
-            for one in outcome.results
-        ]
-    }
-
-
 WRITES: Final = {
-    "ElectLeaders": Write(_elections, _elected),
-    "AlterPartitionReassignments": Write(_reassignments, _reassigned),
+    "ElectLeaders": Write(_elections, results_as("partitions")),
+    "AlterPartitionReassignments": Write(_reassignments, results_as("partitions")),
 }
 ROUTES: Final = (
     ("GET", "/v1/partitions", list_partitions),
     ("POST", "/v1/partitions/alter", alter_partitions),
     ("POST", "/v1/partitions/directories", assign_directories),
-    ("POST", "/v1/partitions/elect", elect_leaders),
+    ("POST", "/v1/partitions/elect", carry_out(WRITES["ElectLeaders"])),
     ("GET", "/v1/partitions/imbalance", list_imbalances),
-    ("POST", "/v1/partitions/reassign", reassign),
+    ("POST", "/v1/partitions/reassign", carry_out(WRITES["AlterPartitionReassignments"])),
     ("GET", "/v1/partitions/reassignments", list_reassignments),
 )

@@ -3,20 +3,29 @@
 from typing import Annotated, Any, Final
 
 from aiohttp import web
-from msgspec import Meta, field, structs
+from msgspec import UNSET, Meta, UnsetType, field, structs
 
 from metadata_log import limits
-from metadata_log.errors import UnknownTopicOrPartition
-from metadata_log.ids import BrokerId, TopicId, uuid_text
+from metadata_log.errors import InvalidRequest, UnknownTopicOrPartition
+from metadata_log.ids import BrokerId, TopicId, uuid_from_text, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topics import TopicImage
 from metadata_log.image.topics import list_topics as rows_of
 from metadata_log.image.views import describe_topic, topic_json
-from metadata_log.wire.commands import CreatePartitions, CreateTopic, DeleteTopic, MorePartitions
-from metadata_log.wire.shapes import INT32_MAX, Int32, Shape, TextMap, check_text_map, read_shape
-from quorum.decide.topics import TopicCreated, TopicDeleted, TopicsChanged
-from quorum.http.bodies import read_body, read_raw
-from quorum.http.door import Door, Write, items_of
+from metadata_log.wire.commands import (
+    CreatePartitions,
+    CreateTopic,
+    CreateTopics,
+    DeleteTopic,
+    DeleteTopics,
+    MorePartitions,
+    NewTopic,
+    Placement,
+)
+from metadata_log.wire.shapes import INT32_MAX, Int32, Shape, TextMap, check_text, check_text_map, read_shape
+from quorum.decide.topics import TopicCreated, TopicDeleted, TopicsChanged, TopicsDeleted
+from quorum.http.bodies import read_raw
+from quorum.http.door import Door, Write, carry_out, items_of, results_as
 
 Replicas = Annotated[
     tuple[Annotated[BrokerId, Meta(ge=0, le=INT32_MAX)], ...], Meta(max_length=limits.LIST_ITEMS_MAX)
@@ -25,7 +34,7 @@ Assignment = Annotated[tuple[Replicas, ...], Meta(max_length=limits.PARTITIONS_P
 """The replicas of each partition; one partition too many is left to the decision, which has words for it."""
 
 
-class NewTopic(Shape, frozen=True):
+class NewTopicShape(Shape, frozen=True):
     """A topic to create, as clients describe it; the fields are those of CreateTopic."""
 
     name: str
@@ -33,11 +42,31 @@ class NewTopic(Shape, frozen=True):
     replication_factor: Int32 = -1
     assignment: Assignment | None = None
     configs: TextMap = field(default_factory=dict)
+    placement: Placement = Placement.STRIPED
+
+
+class NewTopicAlone(NewTopicShape, frozen=True):
     validate_only: bool = False
+
+
+class NewTopics(Shape, frozen=True):
+    topics: Annotated[tuple[NewTopicShape, ...], Meta(min_length=1, max_length=limits.REQUEST_ITEMS_MAX)]
+    validate_only: bool = False
+    all_or_nothing: bool = False
 
 
 class NamedTopic(Shape, frozen=True):
     name: str
+
+
+class TopicByNameOrId(Shape, frozen=True):
+    name: str | UnsetType = UNSET
+    topic_id: str | UnsetType = UNSET
+
+
+class EndingTopics(Shape, frozen=True):
+    topics: Annotated[tuple[TopicByNameOrId, ...], Meta(min_length=1, max_length=limits.REQUEST_ITEMS_MAX)]
+    all_or_nothing: bool = False
 
 
 NO_TOPIC: Final = TopicId(bytes(16))
@@ -68,51 +97,32 @@ async def show_topic(door: Door, request: web.Request) -> web.Response:
     return await door.read_large(request, view, is_large=is_large)
 
 
-async def create_topic(door: Door, request: web.Request) -> web.Response:
-    body = await read_body(request, door.bodies)
-    command = _new_topic(body)
-    return await door.write(request, command, _created, status=_created_status(command))
-
-
 class GrownTopic(Shape, frozen=True):
     """A topic that gets more partitions; `partitions` is the number it shall have."""
 
     name: str
     partitions: Int32
     assignment: Assignment | None = None
+    placement: Placement = Placement.STRIPED
 
 
 class GrownTopics(Shape, frozen=True):
-    topics: Annotated[tuple[GrownTopic, ...], Meta(min_length=1, max_length=limits.LIST_ITEMS_MAX)]
+    topics: Annotated[tuple[GrownTopic, ...], Meta(min_length=1, max_length=limits.REQUEST_ITEMS_MAX)]
     validate_only: bool = False
-
-
-async def create_partitions(door: Door, request: web.Request) -> web.Response:
-    return await door.write(request, _grown_topics(await read_body(request, door.bodies)), _changed)
+    all_or_nothing: bool = False
 
 
 def _grown_topics(body: Any) -> CreatePartitions:
     wanted = read_shape(body, GrownTopics, "topics")
+    for one in wanted.topics:
+        check_text("topics.name", one.name)
     return CreatePartitions(
-        topics=tuple(MorePartitions(one.name, one.partitions, one.assignment) for one in wanted.topics),
+        topics=tuple(
+            MorePartitions(one.name, one.partitions, one.assignment, one.placement) for one in wanted.topics
+        ),
         validate_only=wanted.validate_only,
+        all_or_nothing=wanted.all_or_nothing,
     )
-
-
-def _changed(outcome: TopicsChanged) -> dict[str, Any]:
-    return {
-        "topics": [
-            {
-                "name": one.name,
-                "error": one.error,
-                "message": one.message,
-                "topic_id": None if one.topic_id is None else uuid_text(one.topic_id),
-                "partitions": one.partitions,
-                "replication_factor": one.replication_factor,
-            }
-            for one in outcome.results
-        ]
-    }
 
 
 async def delete_topic(door: Door, request: web.Request) -> web.Response:
@@ -120,40 +130,92 @@ async def delete_topic(door: Door, request: web.Request) -> web.Response:
     return await door.write(request, DeleteTopic(name=request.match_info["name"]), _deleted)
 
 
-def _new_topic(body: Any) -> CreateTopic:
-    topic = read_shape(body, NewTopic, "topic")
+def _new_topics(body: Any) -> CreateTopic | CreateTopics:
+    """Return the creation of one topic, or, where a body has "topics", of many."""
+    if not (isinstance(body, dict) and "topics" in body):
+        topic = read_shape(body, NewTopicAlone, "topic")
+        _check_new_topic(topic)
+        return CreateTopic(**structs.asdict(topic))
+    wanted = read_shape(body, NewTopics, "topics")
+    for one in wanted.topics:
+        _check_new_topic(one)
+    return CreateTopics(
+        topics=tuple(
+            NewTopic(
+                one.name,
+                one.partitions,
+                one.replication_factor,
+                tuple(enumerate(one.assignment or ())),
+                one.configs,
+                one.placement,
+            )
+            for one in wanted.topics
+        ),
+        validate_only=wanted.validate_only,
+        all_or_nothing=wanted.all_or_nothing,
+    )
+
+
+def _check_new_topic(topic: NewTopicShape) -> None:
+    check_text("topic.name", topic.name)
     check_text_map("topic.configs", topic.configs, value_bytes_max=limits.CONFIG_VALUE_BYTES_MAX)
-    return CreateTopic(**structs.asdict(topic))
 
 
-def _created_status(command: CreateTopic) -> int:
-    return 200 if command.validate_only else 201
+def _created_status(command: CreateTopic | CreateTopics) -> int:
+    """Return 201 where the one topic asked for is created; of many, each has a result of its own."""
+    return 200 if isinstance(command, CreateTopics) or command.validate_only else 201
 
 
-def _named_topic(body: Any) -> DeleteTopic:
-    return DeleteTopic(name=read_shape(body, NamedTopic, "topic").name)
+def _ending_topics(body: Any) -> DeleteTopic | DeleteTopics:
+    """Return the end of one topic, or, where a body has "topics", of many."""
+    if not (isinstance(body, dict) and "topics" in body):
+        return DeleteTopic(name=read_shape(body, NamedTopic, "topic").name)
+    return _many_ending_topics(body)
 
 
-def _created(outcome: TopicCreated) -> dict[str, Any]:
+def _many_ending_topics(body: Any) -> DeleteTopics:
+    wanted = read_shape(body, EndingTopics, "topics")
+    return DeleteTopics(topics=tuple(map(_given, wanted.topics)), all_or_nothing=wanted.all_or_nothing)
+
+
+def _given(topic: TopicByNameOrId) -> str | TopicId:
+    if isinstance(topic.name, str) and topic.topic_id is UNSET:
+        check_text("topics.name", topic.name)
+        return topic.name
+    if isinstance(topic.topic_id, str) and topic.name is UNSET:
+        try:
+            return TopicId(uuid_from_text(topic.topic_id))
+        except ValueError as error:
+            raise InvalidRequest(f"topics.topic_id: {error}") from error
+    raise InvalidRequest('give each of the topics by its "name" or its "topic_id"')
+
+
+def _created(outcome: TopicCreated | TopicsChanged) -> dict[str, Any]:
+    if isinstance(outcome, TopicsChanged):
+        return _changed(outcome)
     described = topic_json(
         TopicImage(outcome.topic_id or NO_TOPIC, outcome.name, outcome.partitions), dict(outcome.configs)
     )
     return described if outcome.topic_id is not None else described | {"topic_id": None}
 
 
-def _deleted(outcome: TopicDeleted) -> dict[str, Any]:
+def _deleted(outcome: TopicDeleted | TopicsDeleted) -> dict[str, Any]:
+    if isinstance(outcome, TopicsDeleted):
+        return _changed(outcome)
     return {"name": outcome.name, "topic_id": uuid_text(outcome.topic_id)}
 
 
+_changed: Final = results_as("topics")
 WRITES: Final = {
-    "CreateTopics": Write(_new_topic, _created, _created_status),
-    "DeleteTopics": Write(_named_topic, _deleted),
+    "CreateTopics": Write(_new_topics, _created, _created_status),
+    "DeleteTopics": Write(_ending_topics, _deleted),
     "CreatePartitions": Write(_grown_topics, _changed),
 }
 ROUTES: Final = (
     ("GET", "/v1/topics", list_topics),
-    ("POST", "/v1/topics", create_topic),
-    ("POST", "/v1/topics/partitions", create_partitions),
+    ("POST", "/v1/topics", carry_out(WRITES["CreateTopics"])),
+    ("POST", "/v1/topics/partitions", carry_out(WRITES["CreatePartitions"])),
+    ("POST", "/v1/topics/delete", carry_out(Write(_many_ending_topics, _changed))),
     ("GET", "/v1/topics/{name}", show_topic),
     ("DELETE", "/v1/topics/{name}", delete_topic),
 )

@@ -11,7 +11,7 @@ from metadata_log.wire.commands import (
     MorePartitions,
     NewTopic,
 )
-from quorum.decide.topics import TopicsChanged
+from quorum.decide.topics import TopicsChanged, TopicsDeleted
 from quorum.whatif.operation import Answer, Line, Run, or_default, replicas, result
 
 
@@ -73,7 +73,7 @@ def delete(run: Run, line: Line) -> Answer:
         wanted = tuple(names or ())
         shown = {}
     outcome = run.decide(DeleteTopics(topics=wanted))
-    assert isinstance(outcome, TopicsChanged)
+    assert isinstance(outcome, TopicsDeleted)
     given = list(dict.fromkeys(wanted))
     return {
         "results": [

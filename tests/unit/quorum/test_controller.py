@@ -114,7 +114,7 @@ async def spin() -> None:
         await asyncio.sleep(0)
 
 
-def setting(value: str, name: str = "log.retention.ms") -> AlterConfigs:
+def setting(value: str, name: str = "a.setting") -> AlterConfigs:
     return AlterConfigs(resource_type=BROKER, resource_name="", set={name: value}, unset=())
 
 
@@ -211,7 +211,7 @@ def test_a_newer_claim_ends_older_waiters_before_their_offset_is_filled() -> Non
         await lab.write(new, setting("2"))
         with pytest.raises(NotController):
             await task
-        assert new.committed.configs[BROKER, ""]["log.retention.ms"] == "2"
+        assert new.committed.configs[BROKER, ""]["a.setting"] == "2"
         lab.same_everywhere()
 
     run(story)
@@ -335,7 +335,7 @@ def test_no_word_in_time_is_an_unknown_outcome() -> None:
         with pytest.raises(OutcomeUnknown):
             await controller.submit(setting("1"), actor=None, request_id=None)
         lab.quorum.commit()
-        assert controller.committed.configs[BROKER, ""]["log.retention.ms"] == "1"
+        assert controller.committed.configs[BROKER, ""]["a.setting"] == "1"
 
     run(story, commit_timeout_ms=20)
 

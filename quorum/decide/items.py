@@ -1,0 +1,47 @@
+"""Pure: decisions on many items: what their results have in common, and a request that wants all of its items or none."""
+
+from typing import Any, Final, Protocol
+
+from metadata_log.errors import ElectionNotNeeded, OperationNotAttempted, Rejected
+from metadata_log.limits import ITEM_MESSAGE_LENGTH_MAX
+from quorum.decide.decision import Decision
+
+NOT_ATTEMPTED: Final = "another item of the request was refused, and the request wants all or nothing"
+_AS_WANTED: Final = frozenset({ElectionNotNeeded.error})
+"""What is told of an item that is as wanted already: it refuses nothing."""
+
+
+class ItemResult(Protocol):
+    """What became of one item: a named tuple of what names it, and then, each with a default, of its error and state."""
+
+    @property
+    def error(self) -> str | None: ...
+
+    @property
+    def message(self) -> str | None: ...
+
+
+def why(refusal: Rejected) -> tuple[str, str]:
+    """Return the error and the message of a refused item, as they stand in its result."""
+    return refusal.error, refusal.message[:ITEM_MESSAGE_LENGTH_MAX]
+
+
+def all_or_nothing(decision: Decision) -> Decision:
+    """Return a decision on many items if it refuses none of them; else one that writes nothing.
+
+    The items that are not refused then get OPERATION_NOT_ATTEMPTED.
+    """
+    outcome: Any = decision.outcome
+    if outcome is None or not any(map(_is_refused, outcome.results)):
+        return decision
+    results = (row if row.error is not None else _not_attempted(row) for row in outcome.results)
+    return Decision(outcome=outcome._replace(results=tuple(results)))
+
+
+def _is_refused(result: ItemResult) -> bool:
+    return result.error is not None and result.error not in _AS_WANTED
+
+
+def _not_attempted(row: Any) -> Any:
+    told = {"error": OperationNotAttempted.error, "message": NOT_ATTEMPTED}
+    return row._replace(**(row._field_defaults | told))

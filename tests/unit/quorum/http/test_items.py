@@ -1,0 +1,232 @@
+"""Edge: requests with many items over HTTP: a result for each, repeatable, within bounds."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from metadata_log.ids import uuid_text
+from metadata_log.limits import REQUEST_ITEMS_MAX
+from metadata_log.records.configs import BROKER, TOPIC
+from quorum.controller import Controller
+from tests.unit.quorum.http.test_administration import Ask, a_topic, over_http
+from tests.unit.quorum.test_controller import uuid
+
+
+def test_topics_are_created_each_with_its_result_and_once(tmp_path: Path) -> None:
+    """B53."""
+
+    async def story(controller: Controller, ask: Ask) -> None:
+        await a_topic(ask)
+        body = {
+            "topics": [
+                {"name": "a", "partitions": 3, "replication_factor": 2, "configs": {"retention.ms": "5"}},
+                {"name": "t", "partitions": 1, "replication_factor": 1},
+                {"name": "b", "assignment": [[12], [11]]},
+                {"name": "c", "partitions": 1, "replication_factor": 9},
+            ]
+        }
+        request_id = uuid_text(uuid(1))
+        status, answer = await ask("POST", "/v1/topics", body, request_id=request_id)
+        assert status == 200
+        a, t, b, c = answer["topics"]
+        named = controller.committed.topics.ids
+        assert a == {
+            "name": "a", "error": None, "message": None, "topic_id": uuid_text(named["a"]),
+            "partitions": 3, "replication_factor": 2,
+        }  # fmt: skip
+        assert (b["error"], b["partitions"], b["replication_factor"]) == (None, 2, 1)
+        assert (t["error"], t["topic_id"], t["partitions"]) == ("TOPIC_ALREADY_EXISTS", None, -1)
+        assert c["error"] == "INVALID_REPLICATION_FACTOR" and c["message"]
+        end = controller.committed.end_offset
+        assert (await ask("POST", "/v1/topics", body, request_id=request_id)) == (200, answer)
+        assert controller.committed.end_offset == end, "a repetition writes nothing"
+        status, _ = await ask("POST", "/v1/topics", {"topics": body["topics"][:2]}, request_id=request_id)
+        assert status == 400, "another request under the same id"
+        kept = controller.committed.results.get(uuid(1))
+        assert kept is not None and len(kept.response) < 450, "what the records say is not kept again"
+
+    over_http(tmp_path, story)
+
+
+def test_all_or_nothing(tmp_path: Path) -> None:
+    async def story(controller: Controller, ask: Ask) -> None:
+        await a_topic(ask)
+        end = controller.committed.end_offset
+        new = [{"name": name, "partitions": 1, "replication_factor": 1} for name in ("a", "t")]
+        resources = [{"topic": "t", "set": {"retention.ms": "1"}}, {"topic": "no", "set": {}}]
+        replaced = [{"topic": "t", "configs": {}}, {"broker": 11, "configs": {"node.id": "3"}}]
+        places = [{"topic": "t", "partition": 0}, {"topic": "t", "partition": 9}]
+        requests: list[tuple[str, str, dict[str, Any]]] = [
+            ("POST", "/v1/topics", {"topics": new}),
+            ("POST", "/v1/topics/delete", {"topics": [{"name": "t"}, {"name": "no"}]}),
+            (
+                "POST",
+                "/v1/topics/partitions",
+                {"topics": [{"name": n, "partitions": 5} for n in ("t", "no")]},
+            ),
+            ("PATCH", "/v1/configs", {"resources": resources}),
+            ("PUT", "/v1/configs", {"resources": replaced}),
+            ("POST", "/v1/partitions/elect", {"election": "unclean", "partitions": places}),
+            (
+                "POST",
+                "/v1/partitions/reassign",
+                {"partitions": [{**place, "replicas": [12, 11]} for place in places]},
+            ),
+        ]
+        for method, path, body in requests:
+            status, answer = await ask(method, path, body | {"all_or_nothing": True})
+            assert status == 200, answer
+            (results,) = [value for key, value in answer.items() if key != "offsets"]
+            first, second = [one["error"] for one in results]
+            wanted = "ELECTION_NOT_NEEDED" if path.endswith("elect") else "OPERATION_NOT_ATTEMPTED"
+            assert first == wanted and second not in (None, wanted), path
+            assert all(one["message"] for one in results)
+            assert controller.committed.end_offset == end
+
+    over_http(tmp_path, story)
+
+
+def test_topics_are_deleted_by_name_or_id(tmp_path: Path) -> None:
+    """B56."""
+
+    async def story(controller: Controller, ask: Ask) -> None:
+        await a_topic(ask)
+        await ask("POST", "/v1/topics", {"name": "u", "assignment": [[11]]})
+        u = uuid_text(controller.committed.topics.ids["u"])
+        nobody = uuid_text(uuid(99))
+        body = {"topics": [{"name": "t"}, {"topic_id": u}, {"topic_id": nobody}, {"name": "no"}]}
+        status, answer = await ask("POST", "/v1/topics/delete", body, request_id=uuid_text(uuid(2)))
+        assert status == 200
+        assert [(one["name"], one["error"]) for one in answer["topics"]] == [
+            ("t", None),
+            ("u", None),
+            (None, "UNKNOWN_TOPIC_ID"),
+            ("no", "UNKNOWN_TOPIC_OR_PARTITION"),
+        ]
+        assert answer["topics"][1]["topic_id"] == u
+        assert not controller.committed.topics.ids
+        again = await ask("POST", "/v1/topics/delete", body, request_id=uuid_text(uuid(2)))
+        assert again == (200, answer)
+        bodies: tuple[Any, ...] = (
+            {"topics": []},
+            {"topics": [{}]},
+            {"topics": [{"name": "t", "topic_id": u}]},
+            {"topics": [{"topic_id": "short"}]},
+            {"topics": [{"name": "t"}] * (REQUEST_ITEMS_MAX + 1)},
+        )
+        for bad in bodies:
+            assert (await ask("POST", "/v1/topics/delete", bad))[0] == 400
+
+    over_http(tmp_path, story)
+
+
+def test_settings_of_many_resources(tmp_path: Path) -> None:
+    """B83."""
+
+    async def story(controller: Controller, ask: Ask) -> None:
+        await a_topic(ask)
+        body = {
+            "resources": [
+                {"topic": "t", "set": {"retention.ms": "5"}, "append": {"cleanup.policy": "compact"}},
+                {"broker": 11, "set": {"num.io.threads": "4"}},
+                {"cluster": True, "set": {"min.insync.replicas": "abc"}},
+                {"broker": 12, "set": {"num.io.threads": "4"}, "unset": ["num.io.threads"]},
+                {"broker": 19, "set": {"num.io.threads": "4"}},
+            ]
+        }
+        status, answer = await ask("PATCH", "/v1/configs", body, request_id=uuid_text(uuid(3)))
+        assert status == 200
+        rows = [(one["resource_type"], one["resource_name"], one["error"]) for one in answer["resources"]]
+        assert rows == [
+            ("topic", "t", None),
+            ("broker", "11", None),
+            ("broker", "", "INVALID_REQUEST"),
+            ("broker", "12", "INVALID_REQUEST"),
+            ("broker", "19", "BROKER_ID_NOT_REGISTERED"),
+        ]
+        configs = controller.committed.configs
+        assert dict(configs[TOPIC, "t"]) == {"retention.ms": "5", "cleanup.policy": "delete,compact"}
+        assert dict(configs[BROKER, "11"]) == {"num.io.threads": "4"}
+        assert (await ask("PATCH", "/v1/configs", body, request_id=uuid_text(uuid(3)))) == (200, answer)
+        taken = {"resources": [{"topic": "t", "subtract": {"cleanup.policy": "delete"}}]}
+        await ask("PATCH", "/v1/configs", taken)
+        assert controller.committed.configs[TOPIC, "t"]["cleanup.policy"] == "compact"
+        whole = {"resources": [{"topic": "t", "configs": {"flush.ms": "1"}}], "validate_only": True}
+        status, answer = await ask("PUT", "/v1/configs", whole)
+        assert (status, answer["resources"][0]["error"]) == (200, None)
+        assert len(controller.committed.configs[TOPIC, "t"]) == 2
+        await ask("PUT", "/v1/configs", whole | {"validate_only": False})
+        assert dict(controller.committed.configs[TOPIC, "t"]) == {"flush.ms": "1"}
+        bodies: list[tuple[str, Any]] = [
+            ("PATCH", {"resources": []}),
+            ("PATCH", {"resources": [{"set": {}}]}),
+            ("PATCH", {"resources": [{"topic": "t", "broker": 11}]}),
+            ("PATCH", {"resources": [{"topic": "t", "configs": {}}]}),
+            ("PUT", {"resources": [{"topic": "t"}]}),
+            ("PUT", {"topic": "t", "configs": {}}),
+            ("PUT", {"resources": [{"topic": "t", "configs": {"a": 1}}]}),
+        ]
+        for method, bad in bodies:
+            assert (await ask(method, "/v1/configs", bad))[0] == 400, bad
+
+    over_http(tmp_path, story)
+
+
+def test_settings_are_counted_before_they_are_looked_at(tmp_path: Path) -> None:
+    async def story(controller: Controller, ask: Ask) -> None:
+        end = controller.committed.end_offset
+        many = {f"k{number}": "" for number in range(1_000)}
+        body = {"resources": [{"broker": number, "set": many} for number in range(11)]}
+        assert len(json.dumps(body)) < 2 * 1024 * 1024
+        status, refused = await ask("PATCH", "/v1/configs", body)
+        assert (status, refused["error"]) == (422, "POLICY_VIOLATION")
+        assert controller.committed.end_offset == end
+
+    over_http(tmp_path, story)
+
+
+def test_partitions_of_all_new_topics_are_counted_before_any_is_placed(tmp_path: Path) -> None:
+    """B53."""
+
+    async def story(controller: Controller, ask: Ask) -> None:
+        end = controller.committed.end_offset
+        topics = [{"name": name, "partitions": 6_000, "replication_factor": 1} for name in "ab"]
+        status, refused = await ask("POST", "/v1/topics", {"topics": topics})
+        assert (status, refused["error"]) == (422, "POLICY_VIOLATION")
+        assert controller.committed.end_offset == end
+        bodies: tuple[Any, ...] = (
+            {"topics": []},
+            {"topics": [{"name": "a", "validate_only": True}]},
+            {"topics": [{"name": "ä" * 200}]},
+            {"topics": [{"name": "a", "placement": "random"}]},
+            {"topics": [{"name": "a"}] * (REQUEST_ITEMS_MAX + 1)},
+        )
+        for bad in bodies:
+            assert (await ask("POST", "/v1/topics", bad))[0] == 400
+
+    over_http(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    "operation", ["CreateTopics", "DeleteTopics", "IncrementalAlterConfigs", "LegacyAlterConfigs"]
+)
+def test_a_batch_takes_commands_of_many_items(tmp_path: Path, operation: str) -> None:
+    bodies: dict[str, dict[str, Any]] = {
+        "CreateTopics": {"topics": [{"name": "a", "partitions": 1, "replication_factor": 1}]},
+        "DeleteTopics": {"topics": [{"name": "t"}]},
+        "IncrementalAlterConfigs": {"resources": [{"topic": "t", "set": {"flush.ms": "1"}}]},
+        "LegacyAlterConfigs": {"resources": [{"topic": "t", "configs": {"flush.ms": "1"}}]},
+    }
+
+    async def story(controller: Controller, ask: Ask) -> None:
+        await a_topic(ask)
+        commands = [{"operation": operation, "body": bodies[operation]}]
+        end = controller.committed.end_offset
+        _, answer = await ask("POST", "/v1/batch", {"commands": commands})
+        (result,) = answer["results"]
+        assert result["status"] == 200
+        assert result["offsets"]["base"] == end < result["offsets"]["end"]
+
+    over_http(tmp_path, story)
