@@ -7,6 +7,7 @@ from metadata_log import limits
 from metadata_log.errors import InvalidSettings
 from metadata_log.ids import NodeId, Uuid
 from metadata_log.node.addresses import HostPort, address_text, http_url, is_reachable
+from metadata_log.records.configs import MIN_IN_SYNC_REPLICAS
 from metadata_log.wire.shapes import INT32_MAX
 
 
@@ -81,6 +82,11 @@ class TopicSettings:
     """More are refused with POLICY_VIOLATION, at a creation and when a topic grows."""
     replication_factor_min: int = 1
     """A new topic with fewer replicas is refused with POLICY_VIOLATION."""
+
+    @property
+    def static_configs(self) -> dict[str, str]:
+        """The settings of this file that count where the log has none, by their names in the log."""
+        return {MIN_IN_SYNC_REPLICAS: str(self.min_insync_replicas)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,7 +35,6 @@ from metadata_log.errors import (
 )
 from metadata_log.ids import BrokerId, NodeId, Uuid, uuid_text
 from metadata_log.image.metadata_image import EMPTY, Delta, MetadataImage
-from metadata_log.records.configs import MIN_IN_SYNC_REPLICAS
 from metadata_log.records.quorum import KRAFT_VERSION_LEVEL, NoOpRecord, Voter, VoterEndpoint
 from metadata_log.records.snapshots import RequestResultRecord
 from metadata_log.wire.commands import AddVoter, BrokerHeartbeat, Command, RemoveVoter
@@ -144,7 +143,7 @@ class Controller:
         self._load_snapshot = load_snapshot
         self._batch_at = batch_at
         topics = settings.topics
-        self._static_configs = {MIN_IN_SYNC_REPLICAS: str(topics.min_insync_replicas)}
+        self._static_configs = topics.static_configs
         self._topic_defaults = TopicDefaults(topics.num_partitions, topics.default_replication_factor)
         self._topic_policy = TopicPolicy(topics.partitions_per_topic_max, topics.replication_factor_min)
         self._listeners: list[AppliedListener] = []

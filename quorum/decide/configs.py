@@ -301,14 +301,23 @@ def _check_resource(context: DecideContext, resource_type: int, resource_name: s
     elif resource_type != BROKER:
         raise InvalidRequest(f"resource type {resource_type} is neither a topic (2) nor a broker (4)")
     elif resource_name != CLUSTER_DEFAULT:
-        if not INTEGER.fullmatch(resource_name):
-            raise InvalidRequest(f"{resource_name!r} is not the id of a broker")
-        node_id = int(resource_name)
-        if str(node_id) != resource_name:
-            raise InvalidRequest(f"the id of a broker is written {node_id}, not {resource_name}")
-        controllers = [context.node_id, *(int(voter.node_id) for voter in image.quorum.voters or ())]
-        if BrokerId(node_id) not in image.brokers and node_id not in controllers:
-            raise BrokerIdNotRegistered(f"no node has the id {node_id}", broker_id=node_id)
+        check_node(image, resource_name, context.node_id)
+
+
+def check_node(image: MetadataImage, resource_name: str, *others: int) -> None:
+    """Check that settings of a broker have the id of a node: a broker, a voter or one of `others`.
+
+    Raises:
+        InvalidRequest, BrokerIdNotRegistered.
+    """
+    if not INTEGER.fullmatch(resource_name):
+        raise InvalidRequest(f"{resource_name!r} is not the id of a broker")
+    node_id = int(resource_name)
+    if str(node_id) != resource_name:
+        raise InvalidRequest(f"the id of a broker is written {node_id}, not {resource_name}")
+    controllers = [*others, *(int(voter.node_id) for voter in image.quorum.voters or ())]
+    if BrokerId(node_id) not in image.brokers and node_id not in controllers:
+        raise BrokerIdNotRegistered(f"no node has the id {node_id}", broker_id=node_id)
 
 
 DECISIONS: Final = (

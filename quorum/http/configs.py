@@ -21,7 +21,12 @@ from metadata_log.wire.commands import (
     ResourceChange,
 )
 from metadata_log.wire.shapes import Natural32, Shape, TextMap, check_text, check_text_map, read_shape
-from quorum.decide.configs import ConfigsAltered, ResourcesAltered
+from quorum.decide.configs import ConfigsAltered, ResourcesAltered, check_node
+from quorum.decide.described_configs import (
+    describe_broker_configs,
+    describe_cluster_configs,
+    describe_topic_configs,
+)
 from quorum.http.bodies import broker_id_of
 from quorum.http.door import Door, Write, carry_out
 
@@ -155,17 +160,32 @@ def _altered(outcome: ConfigsAltered | ResourcesAltered) -> dict[str, Any]:
 
 
 async def list_configs(door: Door, request: web.Request) -> web.Response:
+    """Answer with the settings of one resource: those that are set, or, with `effective`, every one that counts for it."""
     named: dict[str, Any] = {name: request.query[name] for name in RESOURCES if name in request.query}
     if "broker" in named:
         named["broker"] = broker_id_of(named["broker"])
     if "cluster" in named:
         named["cluster"] = named["cluster"] in ("1", "true")
     resource_type, resource_name = _resource(named)
+    is_effective = request.query.get("effective", "0") in ("1", "true")
+    node_id = broker_id_of(request.query["on"]) if "on" in request.query else door.settings.node_id
+    if "on" in request.query and not (is_effective and resource_type == TOPIC):
+        raise InvalidRequest('"on" is of the effective settings of a topic')
 
     def items(image: MetadataImage) -> list[Any]:
         if resource_type == TOPIC and resource_name not in image.topics.ids:
             raise UnknownTopicOrPartition(f"topic {resource_name!r} does not exist")
-        return configs_items(image.configs, resource_type, resource_name)
+        if not is_effective:
+            return configs_items(image.configs, resource_type, resource_name)
+        static = door.settings.topics.static_configs
+        if resource_type == TOPIC:
+            described = describe_topic_configs(image.configs, resource_name, node_id=node_id, static=static)
+        elif resource_name == CLUSTER_DEFAULT:
+            described = describe_cluster_configs(image.configs)
+        else:
+            check_node(image, resource_name)
+            described = describe_broker_configs(image.configs, int(resource_name), static=static)
+        return json_rows(described)
 
     return await door.read_items(request, items)
 

@@ -1,14 +1,16 @@
-"""Edge: placement of replicas."""
+"""Edge: placement of replicas: Kafka's striped one (B57), and the plain one (A5 to A7)."""
 
 import random
 from collections import Counter
+from collections.abc import Iterable
 
 import pytest
 
 from metadata_log.errors import InvalidReplicationFactor
 from metadata_log.ids import BrokerId
-from quorum.decide.placement import UsableBroker, place, usable_brokers
-from tests.support.decisions import World
+from metadata_log.wire.commands import CreatePartitions, CreateTopics, MorePartitions, NewTopic, Placement
+from quorum.decide.placement import UsableBroker, place, place_plainly, usable_brokers
+from tests.support.decisions import World, creation
 
 
 def brokers(*rows: tuple[int, str | None, bool]) -> list[UsableBroker]:
@@ -23,6 +25,7 @@ def placed(
 
 @pytest.mark.parametrize("seed", range(30))
 def test_every_partition_is_spread_over_racks_and_led_by_a_broker_that_is_up(seed: int) -> None:
+    """B57."""
     rng = random.Random(seed)
     on = brokers(
         *(
@@ -92,3 +95,66 @@ def test_who_takes_new_replicas() -> None:
     world.run("heartbeat 4 fence")
     usable = usable_brokers(world.context(ineligible=frozenset({BrokerId(5)})))
     assert [(broker.broker_id, broker.fenced) for broker in usable] == [(1, False), (4, True)]
+
+
+# --- plain
+
+
+def plain(on: list[UsableBroker], count: int, factor: int, *, first: int = 0) -> list[list[int]]:
+    found = place_plainly(on, first=first, partition_count=count, replication_factor=factor)
+    return [list(map(int, replicas)) for replicas in found]
+
+
+@pytest.mark.parametrize(
+    ("ids", "count", "factor", "expected"),
+    [
+        (range(4), 4, 3, [[0, 1, 2], [1, 2, 3], [2, 3, 0], [3, 0, 1]]),  # A5
+        (range(1, 6), 3, 2, [[1, 2], [2, 3], [3, 4]]),  # A6
+        (range(2), 3, 1, [[0], [1], [0]]),
+        ((30, 10, 20), 2, 3, [[10, 20, 30], [20, 30, 10]]),
+    ],
+)
+def test_replica_j_of_partition_i_lies_on_broker_i_plus_j(
+    ids: Iterable[int], count: int, factor: int, expected: list[list[int]]
+) -> None:
+    """A5, A6."""
+    assert plain(brokers(*((n, None, False) for n in sorted(ids))), count, factor) == expected
+
+
+def test_as_many_plain_partitions_as_brokers_are_even() -> None:
+    """A5: every broker holds three replicas and is preferred once."""
+    found = plain(brokers(*((n, None, False) for n in range(4))), 4, 3)
+    assert sorted(replicas[0] for replicas in found) == [0, 1, 2, 3]
+    assert set(Counter(n for replicas in found for n in replicas).values()) == {3}
+
+
+def test_plain_placement_goes_on_where_a_topic_grows() -> None:
+    on = brokers(*((n, None, False) for n in range(4)))
+    assert plain(on, 2, 2) + plain(on, 3, 2, first=2) == plain(on, 5, 2)
+
+
+def test_plain_placement_takes_brokers_that_are_up() -> None:
+    """A6: no more replicas than brokers."""
+    on = brokers((1, "a", False), (2, "a", True), (3, "b", False))
+    assert plain(on, 2, 2) == [[1, 3], [3, 1]]
+    for these, factor in ((on, 3), ([], 1), (brokers((1, None, True)), 1)):
+        with pytest.raises(InvalidReplicationFactor):
+            plain(these, 1, factor)
+
+
+def test_topics_are_placed_plainly_by_name_of_the_strategy() -> None:
+    world = World()
+    for broker_id in (3, 1, 2):
+        world.run(f"register {broker_id}")
+        world.run(f"heartbeat {broker_id}")
+    asked = {"partitions": 3, "replication_factor": 2, "placement": Placement.PLAIN}
+    world.decide(creation("t", **asked))
+    many = (NewTopic("u", 2, 2, placement=Placement.PLAIN),)
+    world.decide(CreateTopics(topics=many, validate_only=False))
+    more = (MorePartitions("u", 4, placement=Placement.PLAIN),)
+    world.decide(CreatePartitions(topics=more, validate_only=False))
+    expected = [[1, 2], [2, 3], [3, 1], [1, 2]]
+    for name, count in (("t", 3), ("u", 4)):
+        topic = world.image.topics.named(name)
+        assert topic is not None
+        assert [list(partition.replicas) for partition in topic.partitions] == expected[:count]

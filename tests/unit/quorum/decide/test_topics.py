@@ -1,15 +1,22 @@
 """Edge: creation and end of topics beside the transcripts: manual assignments, bounds, answers."""
 
+from dataclasses import replace
+
 import pytest
 
 from metadata_log.ids import MIGRATING, UNASSIGNED, BrokerId
 from metadata_log.limits import PARTITIONS_PER_TOPIC_MAX
 from metadata_log.records.brokers import RegisterBrokerRecord
 from metadata_log.records.topics import TopicRecord
+from metadata_log.wire.commands import CreatePartitions, CreateTopic, MorePartitions
+from quorum.decide.context import TopicPolicy
 from quorum.decide.decision import Decision
 from quorum.decide.elections import directory_of_new_replica
-from quorum.decide.topics import TopicCreated
+from quorum.decide.registry import decide
+from quorum.decide.topics import TopicCreated, TopicsChanged
 from tests.support.decisions import World, creation, ids, word_uuid
+
+POLICY = TopicPolicy(partitions_max=5, replication_factor_min=2)
 
 
 def cluster(*broker_ids: int) -> World:
@@ -138,3 +145,32 @@ def test_deletion_names_the_id_that_ended() -> None:
     again = world.decide(creation("t", assignment=(ids("0"),)))
     assert isinstance(created.outcome, TopicCreated) and isinstance(again.outcome, TopicCreated)
     assert created.outcome.topic_id != again.outcome.topic_id
+
+
+@pytest.mark.parametrize(
+    ("command", "error"),
+    [
+        (creation("t", partitions=5, replication_factor=2), None),
+        (creation("t", partitions=6, replication_factor=2), "POLICY_VIOLATION"),
+        (creation("t", partitions=1, replication_factor=1), "POLICY_VIOLATION"),
+        (creation("t", partitions=1), None),  # the default factor is 3
+        (creation("t", assignment=(ids("0"),)), "POLICY_VIOLATION"),
+        (creation("t", partitions=6, replication_factor=9), "INVALID_REPLICATION_FACTOR"),
+        (creation("t/", partitions=6, replication_factor=2), "INVALID_TOPIC_EXCEPTION"),
+    ],
+)
+def test_a_policy_is_asked_last(command: CreateTopic, error: str | None) -> None:
+    """B53: as Kafka's create.topic.policy.class.name."""
+    world = cluster(0, 1, 2)
+    decision = decide(replace(world.context(), topic_policy=POLICY), command)
+    assert error_of(decision) == error
+
+
+def test_a_topic_grows_no_further_than_the_policy_allows() -> None:
+    world = cluster(0, 1)
+    world.run("create t on=0/1/0")
+    for count, error in ((5, None), (6, "POLICY_VIOLATION")):
+        command = CreatePartitions(topics=(MorePartitions("t", count),), validate_only=False)
+        outcome = decide(replace(world.context(), topic_policy=POLICY), command).outcome
+        assert isinstance(outcome, TopicsChanged)
+        assert outcome.results[0].error == error, "its replication factor is its own affair"

@@ -230,3 +230,43 @@ def test_a_batch_takes_commands_of_many_items(tmp_path: Path, operation: str) ->
         assert result["offsets"]["base"] == end < result["offsets"]["end"]
 
     over_http(tmp_path, story)
+
+
+def test_effective_settings_tell_their_source(tmp_path: Path) -> None:
+    """B83."""
+
+    async def story(controller: Controller, ask: Ask) -> None:
+        await a_topic(ask)
+        resources = [
+            {"topic": "t", "set": {"segment.ms": "5"}},
+            {"broker": 11, "set": {"min.insync.replicas": "3"}},
+            {"cluster": True, "set": {"min.insync.replicas": "2", "ssl.secret": "x"}},
+        ]
+        await ask("PATCH", "/v1/configs", {"resources": resources})
+
+        async def described(query: str) -> dict[str, Any]:
+            status, answer = await ask("GET", f"/v1/configs?{query}&effective=1")
+            assert status == 200, answer
+            return {one["name"]: one for one in answer["items"]}
+
+        of_topic = await described("topic=t")
+        assert of_topic["segment.ms"] == {
+            "resource_type": "topic", "resource_name": "t", "name": "segment.ms", "value": "5",
+            "source": "DYNAMIC_TOPIC_CONFIG", "type": "LONG", "is_sensitive": False, "read_only": False,
+            "synonyms": [{"name": "segment.ms", "value": "5", "source": "DYNAMIC_TOPIC_CONFIG"}],
+        }  # fmt: skip
+        minimum = of_topic["min.insync.replicas"]
+        assert (minimum["value"], minimum["source"]) == ("2", "DYNAMIC_DEFAULT_BROKER_CONFIG")
+        seen = (await described("topic=t&on=11"))["min.insync.replicas"]
+        assert (seen["value"], seen["source"]) == ("3", "DYNAMIC_BROKER_CONFIG")
+        of_broker = await described("broker=12")
+        assert of_broker["num.io.threads"]["source"] == "DEFAULT_CONFIG"
+        assert of_broker["min.insync.replicas"]["value"] == "2"
+        of_cluster = await described("cluster=1")
+        assert set(of_cluster) == {"min.insync.replicas", "ssl.secret"}
+        assert of_cluster["ssl.secret"]["is_sensitive"] and of_cluster["ssl.secret"]["value"] is None
+        for query, status in (("topic=no", 404), ("broker=19", 404), ("broker=11&on=12", 400)):
+            assert (await ask("GET", f"/v1/configs?{query}&effective=1"))[0] == status
+        assert (await ask("GET", "/v1/configs?topic=t&on=11"))[0] == 400
+
+    over_http(tmp_path, story)

@@ -1,0 +1,138 @@
+"""Edge: the settings that count, by their layers (B83)."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from metadata_log.records.configs import BROKER, TOPIC, ConfigRecord
+from quorum.decide.config_defaults import BROKER_SETTINGS, SYNONYMS, TOPIC_SETTINGS
+from quorum.decide.config_types import BROKER_CONFIGS, TOPIC_CONFIGS, check_topic_configs
+from quorum.decide.described_configs import (
+    ConfigSource,
+    DescribedConfig,
+    describe_broker_configs,
+    describe_cluster_configs,
+    describe_topic_configs,
+)
+from quorum.decide.effective_configs import effective_config
+from tests.support.decisions import CONTROLLER, World
+
+NODE = int(CONTROLLER)
+TOPIC_SOURCE, OF_BROKER, OF_CLUSTER = ConfigSource.TOPIC, ConfigSource.BROKER, ConfigSource.CLUSTER
+STATIC, DEFAULT = ConfigSource.STATIC, ConfigSource.DEFAULT
+
+
+def a_world(*settings: tuple[int, str, str, str]) -> World:
+    world = World()
+    for line in ("register 1", "heartbeat 1", "create t on=1"):
+        world.run(line)
+    world.write([ConfigRecord(*one) for one in settings])
+    return world
+
+
+def named(described: Sequence[DescribedConfig], name: str) -> DescribedConfig:
+    (found,) = [one for one in described if one.name == name]
+    return found
+
+
+LAYERS = [
+    (TOPIC, "t", "min.insync.replicas", "5"),
+    (BROKER, str(NODE), "min.insync.replicas", "4"),
+    (BROKER, "", "min.insync.replicas", "3"),
+]
+
+
+@pytest.mark.parametrize(
+    ("settings", "static", "expected"),
+    [
+        (
+            LAYERS,
+            "2",
+            [("5", TOPIC_SOURCE), ("4", OF_BROKER), ("3", OF_CLUSTER), ("2", STATIC), ("1", DEFAULT)],
+        ),
+        (LAYERS[1:], "2", [("4", OF_BROKER), ("3", OF_CLUSTER), ("2", STATIC), ("1", DEFAULT)]),
+        (LAYERS[2:], "2", [("3", OF_CLUSTER), ("2", STATIC), ("1", DEFAULT)]),
+        ([], "2", [("2", STATIC), ("1", DEFAULT)]),
+        ([], "1", [("1", DEFAULT)]),
+    ],
+)
+def test_the_uppermost_layer_counts(
+    settings: list[tuple[int, str, str, str]], static: str, expected: list[tuple[str, ConfigSource]]
+) -> None:
+    """B83: topic, broker, cluster, settings file, default; what decisions rest on is the same value."""
+    world = a_world(*settings)
+    static_configs = {"min.insync.replicas": static}
+    described = describe_topic_configs(world.image.configs, "t", node_id=NODE, static=static_configs)
+    found = named(described, "min.insync.replicas")
+    assert [(one.value, one.source) for one in found.synonyms] == expected
+    assert (found.value, found.source) == expected[0]
+    context = replace(world.context(), static_configs=static_configs, node_id=NODE)
+    assert effective_config(context, "t", "min.insync.replicas") == expected[0][0]
+
+
+def test_a_broker_sees_its_own_layers() -> None:
+    world = a_world((BROKER, "1", "log.roll.ms", "7"), (BROKER, "", "log.roll.ms", "9"))
+    configs = world.image.configs
+    for node_id, value, source in ((1, "7", OF_BROKER), (2, "9", OF_CLUSTER)):
+        found = named(describe_topic_configs(configs, "t", node_id=node_id, static={}), "segment.ms")
+        assert (found.value, found.source) == (value, source)
+        assert {one.name for one in found.synonyms} == {"log.roll.ms"}
+        own = named(describe_broker_configs(configs, node_id, static={}), "log.roll.ms")
+        assert (own.value, own.source) == (value, source)
+    (only,) = describe_cluster_configs(configs)
+    assert (only.name, only.value, only.source) == ("log.roll.ms", "9", OF_CLUSTER)
+
+
+def test_every_setting_is_described_with_its_type_and_default() -> None:
+    described = describe_topic_configs(a_world().image.configs, "t", node_id=NODE, static={})
+    assert {one.name for one in described} == set(TOPIC_CONFIGS) - {"internal.segment.bytes"}
+    assert [one.name for one in described] == sorted(one.name for one in described)
+    retention = named(described, "retention.ms")
+    assert retention == DescribedConfig(
+        "topic", "t", "retention.ms", "604800000", DEFAULT, "LONG", False, False, ()
+    )
+    segment = named(described, "segment.bytes")
+    assert [(one.name, one.value) for one in segment.synonyms] == [("log.segment.bytes", "1073741824")]
+    check_topic_configs({one.name: one.value or "" for one in described})
+    assert set(BROKER_SETTINGS) == set(BROKER_CONFIGS)
+    assert set(SYNONYMS) <= set(TOPIC_SETTINGS) and set(SYNONYMS.values()) <= set(BROKER_SETTINGS)
+    for name, synonym in SYNONYMS.items():
+        default = BROKER_SETTINGS[synonym].default
+        assert default in (None, TOPIC_SETTINGS[name].default), name
+
+
+def test_a_secret_has_no_value_in_any_layer() -> None:
+    world = a_world(
+        (BROKER, "1", "ssl.keystore.password", "a"),
+        (BROKER, "1", "listener.name.x.ssl.key.password", "b"),
+        (BROKER, "1", "ssl.keystore.certificate.chain", "c"),
+    )
+    described = describe_broker_configs(world.image.configs, 1, static={})
+    for name in (
+        "ssl.keystore.password",
+        "listener.name.x.ssl.key.password",
+        "ssl.keystore.certificate.chain",
+    ):
+        found = named(described, name)
+        assert found.is_sensitive and found.value is None and found.source is OF_BROKER
+        assert {one.value for one in found.synonyms} == {None}
+
+
+def test_what_is_set_for_a_listener_stands_over_what_is_set_for_all() -> None:
+    world = a_world(
+        (BROKER, "1", "listener.name.x.ssl.protocol", "TLS"), (BROKER, "1", "ssl.protocol", "TLSv1.2")
+    )
+    found = named(describe_broker_configs(world.image.configs, 1, static={}), "listener.name.x.ssl.protocol")
+    assert [(one.name, one.value, one.source) for one in found.synonyms] == [
+        ("listener.name.x.ssl.protocol", "TLS", OF_BROKER),
+        ("ssl.protocol", "TLSv1.2", OF_BROKER),
+        ("ssl.protocol", "TLSv1.3", DEFAULT),
+    ]
+
+
+def test_a_setting_that_kafka_does_not_know_is_described_as_such() -> None:
+    world = a_world((BROKER, "1", "of.mine", "5"))
+    found = named(describe_broker_configs(world.image.configs, 1, static={}), "of.mine")
+    assert (found.type, found.read_only, found.value) == ("UNKNOWN", True, "5")
+    assert not named(describe_broker_configs(world.image.configs, 1, static={}), "num.io.threads").read_only
