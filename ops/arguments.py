@@ -86,12 +86,17 @@ def directory(text: str) -> Path:
     return path
 
 
-def directory_id(text: str) -> str:
-    try:
-        uuid_from_text(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-    return text
+def uuid_of(what: str) -> Callable[[str], str]:
+    """Return what reads the id of such a thing as 22 characters."""
+
+    def parse(text: str) -> str:
+        try:
+            uuid_from_text(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"{text!r} is not the id of a {what}: {error}") from error
+        return text
+
+    return parse
 
 
 def from_to(low: int, high: int) -> Callable[[str], int]:

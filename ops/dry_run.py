@@ -4,53 +4,66 @@ import argparse
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from metadata_log.records.registry import to_json, type_name
-from metadata_log.wire.commands import Command
+from metadata_log.records.registry import json_rows, to_json, type_name
 from ops import render
 from ops.client import client_from
-from ops.live_state import live_image
 from ops.talk import show
 
 if TYPE_CHECKING:
     from quorum.whatif.cluster import Cluster
 
 
-def show_what_if(args: argparse.Namespace, command: Command) -> int:
-    """Print the records that a command would write, and what it would be answered.
+def show_what_if(args: argparse.Namespace, operation: str, *bodies: Mapping[str, Any]) -> int:
+    """Print the records that requests with these bodies would write one after the other, and the items they would refuse.
+
+    Replicas that nobody assigns are placed by chance, and new topics get chance ids: the real ones will differ.
 
     Raises:
-        Rejected: it would be refused.
+        Rejected: one of the requests would be refused.
     """
+    from quorum.http.batch import KINDS
+
+    commands = [KINDS[operation].read(body) for body in bodies]
+    cluster = _live_cluster(args)
+    end_offset = cluster.image.end_offset
+    refused: list[dict[str, Any]] = []
+    for command in commands:
+        outcome: Any = cluster.decide(command).result()
+        refused += json_rows([row for row in getattr(outcome, "results", ()) if row.error is not None])
+    return _show(args, cluster, end_offset, refused)
+
+
+def _live_cluster(args: argparse.Namespace) -> "Cluster":
+    from ops.live_state import live_image
     from quorum.whatif.cluster import Cluster, Options
 
-    cluster = Cluster(Options(), live_image(client_from(args)))
-    outcome = cluster.decide(command).result()
-    records = _records(cluster)
-    errors = [row._asdict() for row in getattr(outcome, "results", ()) if row.error is not None]
-    show(args, {"records": records, "refused": errors}, table=lambda: _table(records, errors))
-    return 0
+    return Cluster(Options(), live_image(client_from(args)), checks_as_brokers=True)
 
 
 def show_balancing(args: argparse.Namespace, percentage: int) -> int:
     """Print the records of the elections that balancing would hold now, for brokers whose imbalance exceeds `percentage`."""
     from quorum.decide.sweeps import Sweep, SweepKind
-    from quorum.whatif.cluster import Cluster, Options
 
-    cluster = Cluster(Options(), live_image(client_from(args)))
+    cluster = _live_cluster(args)
+    end_offset = cluster.image.end_offset
     sweep = Sweep(SweepKind.BALANCE, imbalance_percentage=percentage)
     while cluster.sweep(sweep):
         pass
-    records = _records(cluster)
-    show(args, {"records": records, "refused": []}, table=lambda: _table(records, []))
-    return 0
+    return _show(args, cluster, end_offset, [])
 
 
-def _records(cluster: "Cluster") -> list[dict[str, Any]]:
-    return [
+def _show(
+    args: argparse.Namespace, cluster: "Cluster", end_offset: int, refused: list[dict[str, Any]]
+) -> int:
+    """Print what was decided on the state at `end_offset` (exclusive)."""
+    records = [
         {"type": type_name(record), **to_json(record)}
         for batch in cluster.take_written()
         for record in batch.records
     ]
+    shown = {"end_offset": end_offset, "records": records, "refused": refused}
+    show(args, shown, table=lambda: _table(records, refused))
+    return 0
 
 
 def _table(records: list[dict[str, Any]], errors: list[dict[str, Any]]) -> str:

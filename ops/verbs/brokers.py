@@ -3,11 +3,13 @@
 import argparse
 from typing import Any
 
-from metadata_log.errors import BrokerIdNotRegistered
+from metadata_log.errors import BrokerIdNotRegistered, Rejected
 from metadata_log.wire.shapes import INT32_MAX
 from ops import render
 from ops.arguments import Noun, from_to
 from ops.client import client_from
+from ops.dry_run import show_what_if
+from ops.item_requests import REFUSED, add_flags, result_columns
 from ops.render import Column
 from ops.talk import show
 from ops.when import duration_text, time_text
@@ -28,7 +30,7 @@ BROKERS = (
     Column("endpoints"),
 )
 
-
+UNREGISTERED = result_columns(Column("broker_id", "ID"), done="unregistered")
 CHANGES = (
     Column("time_ms", "TIME", time_text),
     Column("offset"),
@@ -64,13 +66,13 @@ def add_parsers(noun: Noun) -> None:
     explain.add_argument("broker_id", type=from_to(0, INT32_MAX), metavar="ID")
     unregister = noun.verb(
         "unregister",
-        "Remove a broker that is gone for good; its replicas stay assigned until they are reassigned.",
+        "Remove brokers that are gone for good; their replicas stay assigned until they are reassigned.",
         run=run_unregister,
         parent=noun.flags.network,
-        examples=("brokers unregister 11 --dry-run", "brokers unregister 11"),
+        examples=("brokers unregister 11 --dry-run", "brokers unregister 11 12"),
     )
-    unregister.add_argument("broker_id", type=from_to(0, INT32_MAX), metavar="ID")
-    unregister.add_argument("--dry-run", action="store_true", help="show the records, and write nothing")
+    unregister.add_argument("broker_ids", nargs="+", type=from_to(0, INT32_MAX), metavar="ID")
+    add_flags(unregister, all_or_nothing=False)
 
 
 def run_explain(args: argparse.Namespace) -> int:
@@ -87,15 +89,20 @@ def run_explain(args: argparse.Namespace) -> int:
 
 
 def run_unregister(args: argparse.Namespace) -> int:
+    """Remove brokers one after the other: each is a change in parts, with a result of its own."""
     if args.dry_run:
-        from metadata_log.ids import BrokerId
-        from metadata_log.wire.commands import UnregisterBroker
-        from ops.dry_run import show_what_if
-
-        return show_what_if(args, UnregisterBroker(broker_id=BrokerId(args.broker_id)))
-    gone = client_from(args).write("DELETE", f"/v1/brokers/{args.broker_id}")
-    show(args, gone, table=lambda: f"broker {gone['broker_id']} is no longer registered")
-    return 0
+        return show_what_if(args, "UnregisterBroker", *({"broker_id": one} for one in args.broker_ids))
+    client = client_from(args)
+    results = []
+    for broker_id in args.broker_ids:
+        error = message = None
+        try:
+            client.write("DELETE", f"/v1/brokers/{broker_id}")
+        except Rejected as refusal:
+            error, message = refusal.error, refusal.message
+        results.append({"broker_id": broker_id, "error": error, "message": message})
+    show(args, results, table=lambda: render.table(UNREGISTERED, results, empty=""))
+    return 0 if all(one["error"] is None for one in results) else REFUSED
 
 
 def run_list(args: argparse.Namespace) -> int:

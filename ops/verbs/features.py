@@ -1,11 +1,12 @@
 """Edge: `features list|upgrade|downgrade`."""
 
 import argparse
-from typing import Any, Final
+from typing import Final
 
 from ops import render
 from ops.arguments import Noun
 from ops.client import client_from
+from ops.dry_run import show_what_if
 from ops.render import Column
 from ops.talk import show
 
@@ -64,13 +65,9 @@ def run_downgrade(args: argparse.Namespace) -> int:
 
 def _update(args: argparse.Namespace, upgrade_type: str) -> int:
     name, level = args.feature
+    body = {"updates": [{"feature": name, "level": level, "upgrade_type": upgrade_type}]}
     if args.dry_run:
-        from metadata_log.wire.commands import FeatureUpdate, UpdateFeatures, UpgradeType
-        from ops.dry_run import show_what_if
-
-        updates = (FeatureUpdate(name, level, UpgradeType[upgrade_type.upper()]),)
-        return show_what_if(args, UpdateFeatures(updates=updates, validate_only=False))
-    update: dict[str, Any] = {"feature": name, "level": level, "upgrade_type": upgrade_type}
-    written = client_from(args).write("POST", "/v1/features", {"updates": [update]})
+        return show_what_if(args, "UpdateFeatures", body)
+    written = client_from(args).write("POST", "/v1/features", body)
     show(args, written, table=lambda: render.table(FEATURES[:2], written["features"], empty=""))
     return 0

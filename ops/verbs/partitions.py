@@ -3,7 +3,6 @@
 import argparse
 import json
 from collections.abc import Iterator
-from itertools import islice
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -13,6 +12,7 @@ from metadata_log.wire.shapes import INT32_MAX
 from ops import render
 from ops.arguments import Noun, existing_path, from_to, moment
 from ops.client import ClusterClient, client_from
+from ops.item_requests import ItemRequest, add_flags, carry_out, result_columns
 from ops.render import Column
 from ops.talk import fail_usage, show
 from ops.when import AtOffset, time_text
@@ -22,8 +22,6 @@ def _leader(leader: Any) -> str:
     return "none" if leader == -1 else str(leader)
 
 
-REFUSED: Final = 3
-"""The exit code where a partition's election was refused, as for a request that is."""
 SELECTIONS: Final = {
     "unavailable": "those without a leader",
     "under-replicated": "those whose ISR lacks a replica",
@@ -39,11 +37,14 @@ PARTITIONS: Final = (
     Column("replicas"),
     Column("isr"),
 )
-REASSIGNED: Final = (
-    Column("topic"),
-    Column("partition"),
-    Column("error", "RESULT", lambda error: "accepted" if error is None else str(error)),
-    Column("message", show=lambda message: "" if message is None else str(message)),
+REASSIGNMENT: Final = ItemRequest(
+    operation="AlterPartitionReassignments",
+    method="POST",
+    path="/v1/partitions/reassign",
+    items="partitions",
+    items_max=REASSIGNMENTS_MAX,
+    columns=result_columns(*PARTITIONS[:2], done="accepted"),
+    empty="no reassignment is under way",
 )
 UNDER_WAY: Final = (
     Column("topic"),
@@ -61,11 +62,14 @@ IMBALANCE: Final = (
     Column("percent"),
     Column("exceeds", "GETS THEM BACK", lambda exceeds: "yes" if exceeds else "no"),
 )
-ELECTED: Final = (
-    Column("topic"),
-    Column("partition"),
-    Column("leader", show=_leader),
-    Column("error", "RESULT", lambda error: "elected" if error is None else str(error)),
+ELECTION: Final = ItemRequest(
+    operation="ElectLeaders",
+    method="POST",
+    path="/v1/partitions/elect",
+    items="partitions",
+    items_max=ELECTIONS_MAX,
+    columns=result_columns(*PARTITIONS[:3], done="elected"),
+    empty="no partition needs it",
 )
 
 
@@ -105,9 +109,7 @@ def add_parsers(noun: Noun) -> None:
     elect.add_argument(
         "--unclean", action="store_true", help="messages that only the former ISR held are lost for good"
     )
-    elect.add_argument(
-        "--dry-run", action="store_true", help="show which partitions need it, and ask for nothing"
-    )
+    add_flags(elect)
     imbalance = noun.verb(
         "imbalance",
         "Show which leaderships brokers lack that they are preferred for, or what the next balancing would write.",
@@ -158,7 +160,7 @@ def _add_reassign(noun: Noun) -> None:
     reassign.add_argument(
         "--keep-replication-factor", action="store_true", help="refuse another number of replicas"
     )
-    reassign.add_argument("--dry-run", action="store_true", help="show the records, and write nothing")
+    add_flags(reassign)
     explain = noun.verb(
         "explain",
         "Show each change of a partition: why, by whose request, and who was looked at in an election.",
@@ -198,32 +200,16 @@ def run_list(args: argparse.Namespace) -> int:
 
 
 def run_elect(args: argparse.Namespace) -> int:
-    """Ask for elections in requests of ELECTIONS_MAX; REFUSED if some partition did not get one that it needs."""
+    """Ask for elections; REFUSED if some partition did not get one that it needs."""
     if args.partition is not None and args.topic is None:
         fail_usage(args, "--partition is of one topic: name it with --topic")
-    client = client_from(args)
-    if args.partition is not None and not args.dry_run:
+    if args.partition is not None:
         wanted = [{"topic": args.topic, "partition": number} for number in args.partition]
     else:
-        needy = [
-            partition
-            for partition in _partitions(
-                client, args.topic, only="unavailable" if args.unclean else "not-preferred"
-            )
-            if (args.partition is None or partition["partition"] in args.partition)
-        ]
-        if args.dry_run:
-            show(args, needy, table=lambda: render.table(PARTITIONS, needy, empty="no partition needs it"))
-            return 0
+        only = "unavailable" if args.unclean else "not-preferred"
+        needy = _partitions(client_from(args), args.topic, only=only)
         wanted = [{"topic": one["topic"], "partition": one["partition"]} for one in needy]
-    kind = "unclean" if args.unclean else "preferred"
-    elected: list[dict[str, Any]] = []
-    waiting = iter(wanted)
-    while some := list(islice(waiting, ELECTIONS_MAX)):
-        body = {"election": kind, "partitions": some}
-        elected += client.write("POST", "/v1/partitions/elect", body)["partitions"]
-    show(args, elected, table=lambda: render.table(ELECTED, elected, empty="no partition needs it"))
-    return 0 if all(one["error"] in (None, "ELECTION_NOT_NEEDED") for one in elected) else REFUSED
+    return carry_out(args, ELECTION, wanted, election="unclean" if args.unclean else "preferred")
 
 
 def run_imbalance(args: argparse.Namespace) -> int:
@@ -241,36 +227,9 @@ def run_imbalance(args: argparse.Namespace) -> int:
 
 
 def run_reassign(args: argparse.Namespace) -> int:
-    """Ask for reassignments in requests of REASSIGNMENTS_MAX; REFUSED if one of them was refused."""
-    client = client_from(args)
-    wanted = _planned(args) if args.plan is not None else _named(args, client)
+    wanted = _planned(args) if args.plan is not None else _named(args, client_from(args))
     may_change = not args.keep_replication_factor
-    if args.dry_run:
-        from metadata_log.ids import BrokerId
-        from metadata_log.wire.commands import AlterPartitionReassignments, Reassignment
-        from ops.dry_run import show_what_if
-
-        return show_what_if(
-            args,
-            AlterPartitionReassignments(
-                reassignments=tuple(
-                    Reassignment(
-                        one["topic"],
-                        one["partition"],
-                        None if one["replicas"] is None else tuple(map(BrokerId, one["replicas"])),
-                    )
-                    for one in wanted
-                ),
-                allow_replication_factor_change=may_change,
-            ),
-        )
-    results: list[dict[str, Any]] = []
-    waiting = iter(wanted)
-    while some := list(islice(waiting, REASSIGNMENTS_MAX)):
-        body = {"partitions": some, "allow_replication_factor_change": may_change}
-        results += client.write("POST", "/v1/partitions/reassign", body)["partitions"]
-    show(args, results, table=lambda: render.table(REASSIGNED, results, empty="no reassignment is under way"))
-    return 0 if all(one["error"] is None for one in results) else REFUSED
+    return carry_out(args, REASSIGNMENT, wanted, allow_replication_factor_change=may_change)
 
 
 def _planned(args: argparse.Namespace) -> list[dict[str, Any]]:

@@ -8,11 +8,11 @@ from contextlib import suppress
 from typing import Any, Final, cast
 
 from metadata_log import limits
-from metadata_log.errors import Fault, OutcomeUnknown, Rejected, Unavailable
+from metadata_log.errors import Fault, InvalidRequest, NotController, OutcomeUnknown, Rejected, Unavailable
 from metadata_log.node.addresses import http_url, is_node_url
 from metadata_log.wire.shapes import INT32_MAX
 from ops import render
-from ops.arguments import Noun, directory_id, from_to, seconds
+from ops.arguments import Noun, from_to, seconds, uuid_of
 from ops.client import Answer, ClusterClient, Unreachable, client_from
 from ops.health import (
     EXIT_CODES,
@@ -67,7 +67,7 @@ def add_parsers(noun: Noun) -> None:
         "Have another controller lead, before work on the host of the one that does.",
         run=run_transfer,
         parent=noun.flags.network,
-        examples=("quorum transfer", "quorum transfer --to 2"),
+        examples=("quorum transfer", "quorum transfer --to 2 --dry-run"),
     )
     transfer.add_argument(
         "--to",
@@ -75,6 +75,7 @@ def add_parsers(noun: Noun) -> None:
         metavar="ID",
         help="default: of the voters that hold the whole log, the one linked longest",
     )
+    transfer.add_argument("--dry-run", action="store_true", help="say who could take over; change nothing")
     _add_voter_parsers(noun)
     health = noun.verb(
         "health",
@@ -120,7 +121,9 @@ def _add_voter_parsers(noun: Noun) -> None:
             "--dry-run", action="store_true", help="check, and say what would be; write nothing"
         )
     for verb, default in ((add, "the observer's"), (remove, "the voter's")):
-        verb.add_argument("--directory-id", type=directory_id, metavar="D", help=f"default: {default}")
+        verb.add_argument(
+            "--directory-id", type=uuid_of("directory"), metavar="D", help=f"default: {default}"
+        )
     add.add_argument("--raft", metavar="HOST:PORT", help="where voters reach it; default: as it says itself")
 
 
@@ -159,8 +162,31 @@ def _table(status: dict[str, Any]) -> str:
 def run_transfer(args: argparse.Namespace) -> int:
     """Transfer leadership. Without --to the request is not repeated: a repetition would move leadership again."""
     client = client_from(args)
+    if args.dry_run:
+        return _show_successors(args, client)
     transferred = client.write("POST", "/v1/quorum/transfer", {"to": args.to}, repeatable=args.to is not None)
     show(args, transferred, table=lambda: f"controller {transferred['leader_id']} leads")
+    return 0
+
+
+def _show_successors(args: argparse.Namespace, client: ClusterClient) -> int:
+    """Show the voters that a transfer could go to, as the leader sees them."""
+    status = merged_status(ask_all(client))
+    if status is None or status["leader_id"] == -1:
+        raise NotController("no controller leads now")
+    leader_id = status["leader_id"]
+    able = [
+        voter["id"]
+        for voter in status["voters"]
+        if voter["reachable"] and voter["id"] != leader_id and args.to in (None, voter["id"])
+    ]
+    if args.to is not None and args.to == leader_id:
+        able = [leader_id]
+    if not able:
+        who = "no other voter" if args.to is None else f"controller {args.to} is no voter that"
+        raise InvalidRequest(f"{who} is reachable: leadership would stay with {leader_id}")
+    planned = {"leader_id": leader_id, "successors": able}
+    show(args, planned, table=lambda: f"controller {leader_id} leads; {render.plain(able)} could take over")
     return 0
 
 

@@ -26,13 +26,14 @@ def add_parsers(noun: Noun) -> None:
         parent=noun.flags.network,
         examples=("snapshot list",),
     )
-    noun.verb(
+    take = noun.verb(
         "take",
         "Write a snapshot now.",
         run=run_take,
         parent=noun.flags.network,
-        examples=("snapshot take",),
+        examples=("snapshot take", "snapshot take --dry-run"),
     )
+    take.add_argument("--dry-run", action="store_true", help="say which snapshot it would be; write none")
     check = noun.verb(
         "verify",
         "Check every frame, the count and the digest of a snapshot file; damage is exit code 6.",
@@ -50,8 +51,28 @@ def run_list(args: argparse.Namespace) -> int:
 
 
 def run_take(args: argparse.Namespace) -> int:
+    if args.dry_run:
+        return _show_due(args)
     taken = client_from(args).write("POST", "/v1/snapshots")
     show(args, taken, table=lambda: render.table(SNAPSHOTS, [taken], empty=""))
+    return 0
+
+
+def _show_due(args: argparse.Namespace) -> int:
+    """Show the snapshot that a controller would write now, and the newest that it has."""
+    from snapshots.snapshot_file import snapshot_id
+
+    client = client_from(args)
+    status = client.read("/v1/quorum")
+    end_offset, epoch = status["high_watermark"], status["controller_epoch"]
+    held = [one["id"] for one in client.read("/v1/snapshots")["items"]]
+    due = {
+        "id": snapshot_id(end_offset, epoch),
+        "end_offset": end_offset,
+        "controller_epoch": epoch,
+        "newest": max(held, default=None),
+    }
+    show(args, due, table=lambda: render.fields((key, render.plain(value)) for key, value in due.items()))
     return 0
 
 

@@ -4,12 +4,16 @@ import argparse
 import json
 import urllib.parse
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
+from metadata_log.limits import REQUEST_ITEMS_MAX
+from metadata_log.wire.commands import Placement
 from metadata_log.wire.shapes import INT32_MAX
 from ops import render
-from ops.arguments import Noun, from_to
+from ops.arguments import Noun, from_to, uuid_of
 from ops.client import client_from
+from ops.dry_run import show_what_if
+from ops.item_requests import ItemRequest, add_flags, carry_out, result_columns
 from ops.render import Column
 from ops.talk import fail_usage, show
 
@@ -19,8 +23,30 @@ TOPICS = (
     Column("partition_count", "PARTITIONS"),
     Column("replication_factor"),
 )
-REFUSED = 3
-"""The exit code where the topic was refused, as for a request that is."""
+CREATION: Final = ItemRequest(
+    operation="CreateTopics",
+    method="POST",
+    path="/v1/topics",
+    items="topics",
+    items_max=REQUEST_ITEMS_MAX,
+    columns=result_columns(Column("name"), Column("topic_id"), done="created"),
+)
+DELETION: Final = ItemRequest(
+    operation="DeleteTopics",
+    method="POST",
+    path="/v1/topics/delete",
+    items="topics",
+    items_max=REQUEST_ITEMS_MAX,
+    columns=result_columns(Column("name"), Column("topic_id"), done="deleted"),
+)
+GROWTH: Final = ItemRequest(
+    operation="CreatePartitions",
+    method="POST",
+    path="/v1/topics/partitions",
+    items="topics",
+    items_max=REQUEST_ITEMS_MAX,
+    columns=result_columns(Column("name"), Column("partitions"), done="grown"),
+)
 PARTITIONS = (
     Column("partition"),
     Column("leader", show=lambda leader: "none" if leader == -1 else str(leader)),
@@ -34,20 +60,22 @@ PARTITIONS = (
 def add_parsers(noun: Noun) -> None:
     create = noun.verb(
         "create",
-        "Create a topic.",
+        "Create topics, all of the same kind.",
         run=run_create,
         parent=noun.flags.network,
         examples=(
             "topics create orders --partitions 6 --replication-factor 3 --config retention.ms=86400000",
+            "topics create a b c --partitions 1 --replication-factor 3 --all-or-nothing --dry-run",
             "topics create pinned --assignment '[[11,12],[12,13]]'",
         ),
     )
-    create.add_argument("name", metavar="NAME")
+    create.add_argument("names", nargs="+", metavar="NAME")
     create.add_argument("--partitions", type=from_to(1, INT32_MAX), metavar="N")
     create.add_argument("--replication-factor", type=from_to(1, 32767), metavar="R")
     create.add_argument("--assignment", metavar="JSON", help="replicas of each partition: [[11,12],[12,13]]")
     create.add_argument("--config", action="append", default=[], metavar="K=V", help="may be repeated")
     create.add_argument("--validate-only", action="store_true", help="write nothing")
+    add_flags(create)
     noun.verb(
         "list",
         "List topics.",
@@ -55,69 +83,78 @@ def add_parsers(noun: Noun) -> None:
         parent=noun.flags.network,
         examples=("topics list",),
     )
-    for name, does, run in (
-        ("describe", "Show a topic and its partitions.", run_describe),
-        ("delete", "Delete a topic.", run_delete),
-    ):
-        verb = noun.verb(
-            name,
-            does,
-            run=run,
-            parent=noun.flags.network,
-            examples=(f"topics {name} orders",),
-        )
-        verb.add_argument("name", metavar="NAME")
+    describe = noun.verb(
+        "describe",
+        "Show a topic and its partitions.",
+        run=run_describe,
+        parent=noun.flags.network,
+        examples=("topics describe orders",),
+    )
+    describe.add_argument("name", metavar="NAME")
+    delete = noun.verb(
+        "delete",
+        "Delete topics.",
+        run=run_delete,
+        parent=noun.flags.network,
+        examples=("topics delete orders", "topics delete a b --id AQEBAQEBAQEBAQEBAQEBAQ --all-or-nothing"),
+    )
+    delete.add_argument("names", nargs="*", metavar="NAME")
+    delete.add_argument(
+        "--id", action="append", default=[], type=uuid_of("topic"), metavar="ID", help="may be repeated"
+    )
+    add_flags(delete)
     grow = noun.verb(
         "add-partitions",
-        "Give a topic more partitions.",
+        "Give topics more partitions.",
         run=run_add_partitions,
         parent=noun.flags.network,
         examples=("topics add-partitions orders --to 12", "topics add-partitions orders --to 12 --dry-run"),
     )
-    grow.add_argument("name", metavar="NAME")
+    grow.add_argument("names", nargs="+", metavar="NAME")
     grow.add_argument(
         "--to", type=from_to(1, INT32_MAX), required=True, metavar="N", help="the number it shall have"
     )
     grow.add_argument(
         "--assignment", metavar="JSON", help="replicas of each new partition: [[11,12],[12,13]]"
     )
-    grow.add_argument("--dry-run", action="store_true", help="show the records, and write nothing")
+    add_flags(grow)
+    for verb in (create, grow):
+        verb.add_argument(
+            "--placement",
+            choices=tuple(Placement),
+            default=Placement.STRIPED,
+            help="striped: as Kafka does, over racks and by chance (default); plain: i mod n, i + 1 mod n, ...",
+        )
 
 
 def run_add_partitions(args: argparse.Namespace) -> int:
     assignment = None if args.assignment is None else _assignment(args)
-    if args.dry_run:
-        from metadata_log.ids import BrokerId
-        from metadata_log.wire.commands import CreatePartitions, MorePartitions
-        from ops.dry_run import show_what_if
-
-        rows = None if assignment is None else tuple(tuple(map(BrokerId, row)) for row in assignment)
-        grown = (MorePartitions(args.name, args.to, rows),)
-        return show_what_if(args, CreatePartitions(topics=grown, validate_only=False))
-    body = {"topics": [{"name": args.name, "partitions": args.to, "assignment": assignment}]}
-    (result,) = client_from(args).write("POST", "/v1/topics/partitions", body)["topics"]
-    show(
-        args, result, table=lambda: render.fields((key, render.plain(value)) for key, value in result.items())
-    )
-    return 0 if result["error"] is None else REFUSED
+    growth = {"partitions": args.to, "assignment": assignment, "placement": args.placement}
+    return carry_out(args, GROWTH, [{"name": name, **growth} for name in args.names])
 
 
 def run_create(args: argparse.Namespace) -> int:
-    """Create a topic by counts, or by the replicas of each partition."""
+    """Create topics by counts, or by the replicas of each partition; one by itself is shown in full."""
     assignment = None if args.assignment is None else _assignment(args)
     if assignment is None and (args.partitions is None or args.replication_factor is None):
         fail_usage(args, "--partitions and --replication-factor, or --assignment, are needed")
     if assignment is not None and (args.partitions is not None or args.replication_factor is not None):
         fail_usage(args, "--assignment says how many partitions and replicas; leave the two counts out")
-    body = {
-        "name": args.name,
+    kind = {
         "partitions": -1 if args.partitions is None else args.partitions,
         "replication_factor": -1 if args.replication_factor is None else args.replication_factor,
         "assignment": assignment,
         "configs": key_values(args, args.config),
-        "validate_only": args.validate_only,
+        "placement": args.placement,
     }
-    topic = client_from(args).write("POST", "/v1/topics", body)
+    if len(args.names) > 1:
+        topics = [{"name": name, **kind} for name in args.names]
+        return carry_out(args, CREATION, topics, validate_only=args.validate_only)
+    body = {"name": args.names[0], **kind}
+    if args.dry_run:
+        return show_what_if(args, CREATION.operation, body)
+    client = client_from(args)
+    topic = client.write("POST", "/v1/topics", body | {"validate_only": args.validate_only})
     show(args, topic, table=lambda: topic_table(topic))
     return 0
 
@@ -135,7 +172,14 @@ def run_describe(args: argparse.Namespace) -> int:
 
 
 def run_delete(args: argparse.Namespace) -> int:
-    deleted = client_from(args).write("DELETE", f"/v1/topics/{quoted(args.name)}")
+    topics = [{"name": name} for name in args.names] + [{"topic_id": topic_id} for topic_id in args.id]
+    if not topics:
+        fail_usage(args, "name a topic, or give its id with --id")
+    if len(topics) > 1 or args.id:
+        return carry_out(args, DELETION, topics)
+    if args.dry_run:
+        return show_what_if(args, DELETION.operation, *topics)
+    deleted = client_from(args).write("DELETE", f"/v1/topics/{quoted(args.names[0])}")
     show(args, deleted, table=lambda: f"deleted {render.plain(deleted['name'])} ({deleted['topic_id']})")
     return 0
 

@@ -14,7 +14,7 @@ from metadata_log.node.http_answers import encoded_items, json_bytes, packed, wa
 from metadata_log.wire.commands import Command
 from metadata_log.wire.shapes import Shape, read_shape
 from quorum.controller import PART_MS, Written
-from quorum.http import brokers, configs, partitions, topics
+from quorum.http import brokers, configs, features, partitions, topics
 from quorum.http.bodies import read_body, request_id_from
 from quorum.http.door import ANONYMOUS, Door, Write, offsets_of
 
@@ -23,6 +23,7 @@ KINDS: Final[Mapping[str, Write]] = {
     **configs.WRITES,
     **brokers.WRITES,
     **partitions.WRITES,
+    **features.WRITES,
 }
 """By the operation that a command of a batch names."""
 

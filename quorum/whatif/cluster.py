@@ -74,10 +74,16 @@ class _Timer:
 
 
 class Cluster:
-    """One controller's state, its sessions and its clock; `written` has what was written since `take_written`."""
+    """One controller's state, its sessions and its clock; `written` has what was written since `take_written`.
 
-    def __init__(self, options: Options, image: MetadataImage | None = None) -> None:
+    With `checks_as_brokers` it is asked by clients, and not by Kafka's brokers, which refuse some requests themselves.
+    """
+
+    def __init__(
+        self, options: Options, image: MetadataImage | None = None, *, checks_as_brokers: bool = False
+    ) -> None:
         self.options = options
+        self._checks_as_brokers = checks_as_brokers
         self.image = founded(options) if image is None else image
         self.cluster_id = self.image.quorum.cluster_id or CLUSTER_ID
         self.now_ms = 0
@@ -157,6 +163,7 @@ class Cluster:
                 UNCLEAN_LEADER_ELECTION: str(options.unclean_leader_election_enable).lower(),
             },
             topic_defaults=TopicDefaults(options.num_partitions, options.default_replication_factor),
+            checks_as_brokers=self._checks_as_brokers,
             placement_rng=self._placement_rng,
             records_max=RECORDS_PER_BATCH_MAX,
         )
