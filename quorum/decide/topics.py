@@ -387,7 +387,7 @@ def delete_many(context: DecideContext, command: DeleteTopics) -> Decision:
         named = DeletionResult(
             given if isinstance(given, str) else None if topic is None else topic.name, topic_id
         )
-        if times[given] > 1 or (isinstance(given, str) and topic_id is not None and topic_id in times):
+        if _is_given_twice(given, topic_id, times):
             named = named._replace(error=InvalidRequest.error, message="the topic is given twice")
         elif topic is None:
             error = UnknownTopicOrPartition if isinstance(given, str) else UnknownTopicId
@@ -402,6 +402,11 @@ def delete_many(context: DecideContext, command: DeleteTopics) -> Decision:
             "or one topic of any size"
         )
     return Decision(records=records, outcome=TopicsDeleted(tuple(results.values())))
+
+
+def _is_given_twice(given: str | TopicId, topic_id: TopicId | None, times: Counter[str | TopicId]) -> bool:
+    """Answer whether a request names a topic twice alike, or by its name where it gives its id as well."""
+    return times[given] > 1 or (isinstance(given, str) and topic_id is not None and topic_id in times)
 
 
 # --- what is kept for repetitions

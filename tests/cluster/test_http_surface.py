@@ -5,6 +5,8 @@ import concurrent.futures
 import hashlib
 import itertools
 import json
+import subprocess
+import sys
 import threading
 import time
 import uuid
@@ -161,6 +163,98 @@ def test_configs_name_one_resource(quorum: Quorum, query: str, status: int, erro
     quorum.ask("GET", f"/v1/configs{query}").error(status, error)
 
 
+def test_many_topics_and_settings_are_asked_for_at_once_each_with_its_result(quorum: Quorum) -> None:
+    """B53, B56, B83: from the creation to the end, with one item refused at each step, and then none of them."""
+    wanted = {
+        "topics": [topic("many-1", placement="plain"), topic("many-2"), topic("many-3", replication_factor=2)]
+    }
+    nothing = quorum.ask("POST", "/v1/topics", wanted | {"all_or_nothing": True}).ok()
+    assert [one["error"] for one in nothing["topics"]] == [
+        "OPERATION_NOT_ATTEMPTED",
+        "OPERATION_NOT_ATTEMPTED",
+        "INVALID_REPLICATION_FACTOR",
+    ]
+    assert nothing["offsets"]["base"] == nothing["offsets"]["end"]
+    headers = {"X-Request-Id": str(uuid.uuid4())}
+    made = quorum.ask("POST", "/v1/topics", wanted, headers=headers).ok()
+    assert set(made["topics"][0]) == {
+        "name", "error", "message", "topic_id", "partitions", "replication_factor"
+    }  # fmt: skip
+    assert [(one["error"], one["partitions"]) for one in made["topics"]] == [
+        (None, 2), (None, 2), ("INVALID_REPLICATION_FACTOR", -1)
+    ]  # fmt: skip
+    assert made["offsets"]["end"] - made["offsets"]["base"] == 6
+
+    assert quorum.ask("POST", "/v1/topics", wanted, headers=headers).ok() == made
+
+    change = {
+        "resources": [
+            {"topic": "many-1", "set": {"retention.ms": "5"}, "append": {"cleanup.policy": "compact"}},
+            {"topic": "nowhere", "set": {"retention.ms": "5"}},
+            {"broker": STANDING, "set": {"min.insync.replicas": "no number"}},
+        ]
+    }
+    changed = quorum.ask("PATCH", "/v1/configs", change).ok()["resources"]
+    assert set(changed[0]) == {"resource_type", "resource_name", "error", "message"}
+    assert [one["error"] for one in changed] == [None, "UNKNOWN_TOPIC_OR_PARTITION", "INVALID_REQUEST"]
+    described = quorum.ask("GET", "/v1/configs?topic=many-1&effective=1").ok()["items"]
+    by_name = {one["name"]: one for one in described}
+    assert by_name["cleanup.policy"]["value"] == "delete,compact"
+    assert by_name["retention.ms"]["source"] == "DYNAMIC_TOPIC_CONFIG"
+    assert by_name["flush.ms"]["source"] == "DEFAULT_CONFIG"
+    whole = {"resources": [{"topic": "many-1", "configs": {"flush.ms": "1"}}]}
+    assert quorum.ask("PUT", "/v1/configs", whole).ok()["resources"][0]["error"] is None
+    listed = quorum.ask("GET", "/v1/configs?topic=many-1").ok()["items"]
+    assert [(one["name"], one["value"]) for one in listed] == [("flush.ms", "1")]
+
+    second = made["topics"][1]["topic_id"]
+    ending = {"topics": [{"name": "many-1"}, {"topic_id": second}, {"name": "many-3"}]}
+    gone = quorum.ask("POST", "/v1/topics/delete", ending).ok()["topics"]
+    assert set(gone[0]) == {"name", "topic_id", "error", "message"}
+    assert [(one["name"], one["error"]) for one in gone] == [
+        ("many-1", None), ("many-2", None), ("many-3", "UNKNOWN_TOPIC_OR_PARTITION")
+    ]  # fmt: skip
+
+
+def test_the_command_line_shows_what_it_would_write_and_then_writes_it(quorum: Quorum) -> None:
+    def run(*words: str, code: int = 0) -> Any:
+        line = [sys.executable, "-m", "ops.cli", *words, "-o", "json"]
+        bootstrap = ["--bootstrap", ",".join(quorum.cluster.bootstrap), "--timeout", "30s"]
+        done = subprocess.run([*line, *bootstrap], capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == code, done.stderr
+        return json.loads(done.stdout)
+
+    def written(*words: str, code: int = 0) -> None:
+        foreseen = run(*words, "--dry-run")
+        before = quorum.position().offset
+        run(*words, code=code)
+        dumped = run("log", "dump", "--from", str(before))
+        assert [{"type": line["type"], **line["record"]} for line in dumped] == foreseen["records"]
+
+    create = ("topics", "create", "cli-1", "cli-2", "--partitions", "1", "--replication-factor", "1")
+    foreseen = run(*create, "--dry-run")
+    assert [record["type"] for record in foreseen["records"]] == ["Topic", "Partition"] * 2
+    assert [one["error"] for one in run(*create)] == [None, None]
+    written("configs", "set", "--topic", "cli-1", "--topic", "no", "flush.ms=1", "segment.ms=2", code=3)
+    written("configs", "append", "--topic", "cli-1", "cleanup.policy=compact")
+    written("configs", "subtract", "--topic", "cli-1", "cleanup.policy=delete")
+    written("configs", "unset", "--topic", "cli-1", "segment.ms")
+    written("configs", "replace", "--topic", "cli-1", "--cluster", "retention.ms=9")
+    (described,) = run("configs", "describe", "--topic", "cli-1", "retention.ms")
+    assert (described["value"], described["source"]) == ("9", "DYNAMIC_TOPIC_CONFIG")
+    (listed,) = run("configs", "list", "--topic", "cli-1")
+    assert (listed["name"], listed["value"]) == ("retention.ms", "9")
+    written("topics", "add-partitions", "cli-1", "cli-2", "--to", "3", "--placement", "plain")
+    written("partitions", "reassign", "--topic", "cli-1", "--partition", "0", "--replicas", str(STANDING))
+    due = run("snapshot", "take", "--dry-run")
+    assert due["end_offset"] <= quorum.position().offset and due["id"].startswith(
+        f"{due['end_offset']:020d}-"
+    )
+    planned = run("quorum", "transfer", "--dry-run")
+    assert len(planned["successors"]) == 2 and planned["leader_id"] not in planned["successors"]
+    written("topics", "delete", "cli-1", "cli-2", "no", code=3)
+
+
 # --- request ids
 
 
@@ -304,7 +398,7 @@ def test_a_follower_answers_what_needs_no_leader(quorum: Quorum) -> None:
         ("DELETE", "/v1/topics", {"GET", "HEAD", "POST"}),
         ("POST", "/v1/topics/a", {"GET", "HEAD", "DELETE"}),
         ("GET", "/v1/metadata/fetch", {"POST"}),
-        ("OPTIONS", "/v1/configs", {"GET", "HEAD", "PATCH"}),
+        ("OPTIONS", "/v1/configs", {"GET", "HEAD", "PATCH", "PUT"}),
     ],
 )
 def test_another_method_is_405_and_told_which(
@@ -739,6 +833,11 @@ def test_what_lies_below_the_log_is_gone_and_a_snapshot_stands_for_it(tmp_path: 
 def test_a_retry_after_a_change_of_controllers_gets_the_first_answer(quorum: Quorum) -> None:
     headers = {"X-Request-Id": str(uuid.uuid4())}
     first = quorum.ask("POST", "/v1/topics", topic("survivor"), headers=headers).ok(201)
+    many = (
+        {"topics": [topic("survivor-1"), topic("survivor"), topic("survivor-2")]},
+        {"X-Request-Id": str(uuid.uuid4())},
+    )
+    first_of_many = quorum.ask("POST", "/v1/topics", many[0], headers=many[1]).ok()
     cluster = quorum.cluster
     old = next(member for member in cluster.controllers if member.http == quorum.active)
     parked: list[Any] = []
@@ -750,6 +849,8 @@ def test_a_retry_after_a_change_of_controllers_gets_the_first_answer(quorum: Quo
     assert parked == [None]
     again = quorum.ask("POST", "/v1/topics", topic("survivor"), headers=headers).ok(201)
     assert again == first
+    again_of_many = quorum.ask("POST", "/v1/topics", many[0], headers=many[1]).ok()
+    assert again_of_many == first_of_many, "the numbers follow from the records of the batch"
     quorum.ask("POST", "/v1/topics", topic("survivor", partitions=9), headers=headers).error(
         400, "INVALID_REQUEST"
     )

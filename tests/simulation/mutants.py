@@ -40,6 +40,8 @@ _ISR_TESTS: Final = "tests/unit/quorum/decide/test_partitions.py"
 _KAFKA_TESTS: Final = "tests/unit/quorum/whatif/test_kafka_scripts.py"
 _KAFKA_CASE: Final = f"{_KAFKA_TESTS}::test_a_case_is_answered_as_kafka_answers_it"
 _SWEEP_TESTS: Final = "tests/unit/quorum/decide/test_sweeps.py"
+_ITEM_TESTS: Final = "tests/unit/quorum/decide/test_items.py"
+_TOPIC_TESTS: Final = "tests/unit/quorum/decide/test_topics.py"
 _HOST_TESTS: Final = "tests/unit/broker_agent/test_dataless_host.py"
 _REPLICAS_TESTS: Final = "tests/unit/broker_agent/test_replicas.py"
 _REPORTS_TESTS: Final = "tests/unit/broker_agent/test_reports.py"
@@ -1365,6 +1367,43 @@ MUTANTS: Final = (
                 "B33-two-epochs",
             ),
         )
+    ),
+    Mutant(
+        "all-or-some",
+        "a request that wants all or nothing writes what is not refused",
+        "quorum.decide.registry:all_or_nothing",
+        lambda _original: lambda decision: decision,
+        Directed(f"{_ITEM_TESTS}::test_all_or_nothing_writes_nothing_if_one_item_is_refused"),
+    ),
+    Mutant(
+        "deleted-twice",
+        "a topic that is given by name and by id is removed twice in one batch",
+        "quorum.decide.topics:_is_given_twice",
+        lambda _original: lambda given, _topic_id, times: times[given] > 1,
+        Directed(f"{_ITEM_TESTS}::test_topics_are_deleted_by_name_and_by_id_each_once"),
+    ),
+    Mutant(
+        "no-policy",
+        "topics are created whatever the policy says",
+        "quorum.decide.topics:_check_policy",
+        _always(None),
+        Directed(f"{_TOPIC_TESTS}::test_a_policy_is_asked_last"),
+    ),
+    Mutant(
+        "as-it-comes",
+        "values of brokers' settings that are no numbers are stored",
+        "quorum.decide.configs:_check_as_brokers",
+        _always(None),
+        Directed("tests/unit/quorum/http/test_items.py::test_settings_of_many_resources"),
+    ),
+    Mutant(
+        "plain-from-zero",
+        "the partitions that a topic gets more are placed as if they were its first",
+        "quorum.decide.new_partitions:place_plainly",
+        lambda original: lambda brokers, **how: original(brokers, **{**how, "first": 0}),
+        Directed(
+            "tests/unit/quorum/decide/test_placement.py::test_topics_are_placed_plainly_by_name_of_the_strategy"
+        ),
     ),
     Mutant(
         "balances-nothing",
