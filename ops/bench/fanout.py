@@ -64,6 +64,7 @@ async def fanout(
                     await _measuredwrite_setting(peer, clients, done, idle=idle)
                     await asyncio.sleep(BETWEEN_WRITES_S)
                 elections = await peer.elections() - before
+                turns = await peer.stalls()
                 stalled_ms = max(stalls, default=0.0)
             floors = probes(Path(scratch))
     delivered = writes * polls
@@ -74,6 +75,7 @@ async def fanout(
         **figures(done.answered_ms, prefix="write_answered_"),
         "elections": elections,
         "healthz_max": round(stalled_ms, 1),
+        **turns,
         "healthz_max_at_rest": round(stalled_at_rest_ms, 1),
         "leader_cpu_us_per_delivery": round(1e6 * done.leader_cpu_s / delivered, 1),
         "client_cpu_us_per_delivery": round(1e6 * done.client_cpu_s / delivered, 1),

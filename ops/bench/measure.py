@@ -6,6 +6,7 @@ run, and only their ratios are worth quoting.
 """
 
 import asyncio
+import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -94,22 +95,36 @@ async def sequential(peer: Peer, *, writes: int, warm_up: int) -> Run:
     return run
 
 
-async def load(peer: Peer, *, clients: int, seconds: float) -> Run:
-    """Let `clients` clients write to the leader for `seconds`, each as fast as it is answered."""
-    run = Run()
+async def load(
+    peer: Peer, *, clients: int, seconds: float, per_second: float | None = None, run: Run | None = None
+) -> Run:
+    """Let `clients` clients write to the leader for `seconds`, each as fast as it is answered, or all of them `per_second`.
+
+    `run` is filled while it goes on.
+    """
+    run = run or Run()
+    every_s = 0.0 if per_second is None else clients / per_second
     began = time.perf_counter()
     async with asyncio.TaskGroup() as group:
         for _ in range(clients):
-            group.create_task(_client(peer, run, lambda _done: time.perf_counter() - began < seconds))
+            group.create_task(
+                _client(peer, run, lambda _done: time.perf_counter() - began < seconds, every_s)
+            )
     run.seconds = time.perf_counter() - began
     return run
 
 
-async def _client(peer: Peer, run: Run, goes_on: Callable[[int], bool]) -> None:
-    """Write to the leader while `goes_on(writes tried)`; one that fails has the leader looked up anew."""
+async def _client(peer: Peer, run: Run, goes_on: Callable[[int], bool], every_s: float = 0.0) -> None:
+    """Write to the leader while `goes_on(writes tried)`, every `every_s` at most; one that fails has the leader looked up
+    anew.
+    """
     endpoint = await peer.leader()
     tried = 0
+    due = time.perf_counter() + random.uniform(0.0, every_s)
     while goes_on(tried):
+        if every_s:
+            await asyncio.sleep(max(due - time.perf_counter(), 0.0))
+            due = max(due + every_s, time.perf_counter() - every_s)
         tried += 1
         began = time.perf_counter()
         try:

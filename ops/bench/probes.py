@@ -93,6 +93,17 @@ def _processor_time() -> tuple[int, int] | None:
     return ticks[-1], sum(ticks)
 
 
+def rss_mib(pid: int) -> float:
+    """Return the resident memory of a process."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return round(next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) / 1024, 1)
+
+
+def open_files(pid: int) -> int:
+    """Return how many file descriptors a process has."""
+    return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
+
+
 def probes(directory: Path) -> dict[str, float]:
     """Return the two floors in microseconds; the disk is that of `directory`."""
     return {"fdatasync_p50_us": fdatasync_p50_us(directory), "loopback_rtt_p50_us": loopback_rtt_p50_us()}

@@ -15,15 +15,15 @@ import aiohttp
 from metadata_log.limits import MIB
 from ops.bench.measure import BenchmarkFailed, percentile, report, sequential, write_gap_ms
 from ops.bench.our_peer import OurPeer, our_peer
-from ops.bench.probes import probes
+from ops.bench.probes import probes, rss_mib
 from ops.bench.systems import DIRECTORY
 
 SMALL: Final = 10_000
 """Partitions of the cluster that the large one is compared with."""
-_BROKERS: Final = 3
+BROKERS: Final = 3
 _CLIENTS: Final = 4
 _WRITES: Final = 500
-_TIMEOUT_S: Final = 120.0
+TIMEOUT_S: Final = 120.0
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
@@ -36,12 +36,12 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 async def scale(*, partitions: int, topic_partitions: int, failovers: int) -> dict[str, Any]:
     """Create partitions, RF 3, until there are SMALL and then until there are so many, and measure both clusters."""
     with tempfile.TemporaryDirectory(prefix="metaquorum-bench-", dir=DIRECTORY) as scratch:
-        timeout = aiohttp.ClientTimeout(total=_TIMEOUT_S)
+        timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
         async with (
-            our_peer(Path(scratch, "ours"), brokers=_BROKERS) as ours,
+            our_peer(Path(scratch, "ours"), brokers=BROKERS) as ours,
             aiohttp.ClientSession(timeout=timeout) as patient,
         ):
-            cluster = _Cluster(ours, patient, topic_partitions)
+            cluster = GrowingCluster(ours, patient, topic_partitions)
             await cluster.create(SMALL)
             small = await cluster.answer_times(failovers)
             began = time.perf_counter()
@@ -61,7 +61,7 @@ async def scale(*, partitions: int, topic_partitions: int, failovers: int) -> di
         params={
             "partitions": partitions,
             "topic_partitions": topic_partitions,
-            "brokers": _BROKERS,
+            "brokers": BROKERS,
             "clients": _CLIENTS,
             "failovers": failovers,
         },
@@ -87,7 +87,7 @@ async def scale(*, partitions: int, topic_partitions: int, failovers: int) -> di
 
 
 @dataclass(frozen=True, slots=True)
-class _Cluster:
+class GrowingCluster:
     """A cluster that grows."""
 
     ours: OurPeer
@@ -111,7 +111,7 @@ class _Cluster:
             body = {
                 "name": f"scale-{next(self._numbers)}",
                 "partitions": sizes.pop(),
-                "replication_factor": _BROKERS,
+                "replication_factor": BROKERS,
             }
             await self._post(f"{leader}/v1/topics", body)
 
@@ -157,8 +157,10 @@ class _Cluster:
         }
 
     def _rss_mib(self, node_id: int) -> int:
-        lines = Path(f"/proc/{self.ours.cluster.pid(node_id)}/status").read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) // 1024
+        pid = self.ours.cluster.pid(node_id)
+        if pid is None:
+            raise BenchmarkFailed(f"node {node_id} ended")
+        return int(rss_mib(pid))
 
     def journal_mib(self) -> int:
         """Return the bytes of the largest journal, behind the newest snapshot."""

@@ -108,6 +108,19 @@ BENCHES: Final = (
             _count("--failovers", 3, 1_000, "kills of the leader of each cluster", least=0),
         ),
     ),
+    Bench(
+        "restart",
+        "How long the controllers of a large cluster take from their start until the group is whole.",
+        flags=(
+            _count("--partitions", 100_000, 10_000_000, "of the cluster"),
+            _count("--rounds", 3, 1_000, "restarts of a follower, and of all controllers"),
+        ),
+    ),
+    Bench(
+        "soak",
+        "Half of the load that saturates, for an hour: memory and open files must not grow.",
+        flags=(("--minutes", {"type": float, "default": 60.0, "metavar": "M", "help": "default: 60"}),),
+    ),
     Bench("replay-digest", "The state digest of a log of 1M records in Spark, in a warm session."),
 )
 

@@ -13,7 +13,9 @@ from ops.bench.failover import failover
 from ops.bench.fanout import fanout
 from ops.bench.handover import handover
 from ops.bench.read_storm import read_storm
+from ops.bench.restart import restart
 from ops.bench.scale import SMALL, scale
+from ops.bench.soak import soak
 from ops.bench.steady import steady
 from ops.bench.storm import storm
 
@@ -88,8 +90,21 @@ def test_read_storm() -> None:
     assert ours["healthz_p99"] > 0
 
 
+def test_soak() -> None:
+    ours = asyncio.run(soak(minutes=0.05, saturate_s=1.0))["ours"]
+    assert 0 < ours["per_second"] < ours["saturated_per_second"]
+    assert len(ours["rss_mib_per_hour"]) == len(ours["samples"][-1]["open_files"]) == 6
+    assert ours["samples"][-1]["minute"] > ours["settled_after_minute"] >= 0.025
+
+
+def test_restart() -> None:
+    answer = asyncio.run(restart(partitions=2_000, rounds=1))
+    check_shape(answer, name="restart", peers=[], prefixes=("follower_", "all_"))
+
+
 def test_scale() -> None:
     ours = asyncio.run(scale(partitions=SMALL + 2_000, topic_partitions=1_000, failovers=1))["ours"]
     assert set(ours["large_by_small"]) == {"write_p50_ms", "write_p99_ms", "failover_median_ms"}
     assert ours["leader_rss_mib"] > 0
+    assert 0 < ours["turn_cpu_p999_at_most_ms"] <= max(ours["longest_turn_cpu_ms"], 1.0)
     assert ours["restart_s"] > 0

@@ -52,7 +52,7 @@ VERBS = {
     *("bench blackhole", "bench handover", "bench steady"),
     *("bench commit", "bench failover", "bench broker-loss", "bench broker-start", "bench fanout"),
     "bench replay-digest",
-    "bench read-storm",
+    *("bench read-storm", "bench restart", "bench soak"),
     "bench scale",
     "bench storm",
 }
