@@ -225,6 +225,24 @@ class NotLeaderOrFollower(Rejected):
     error, code = "NOT_LEADER_OR_FOLLOWER", 6
 
 
+class IdsExhausted(Rejected):
+    """All producer ids were given away; nothing helps but another cluster. Kafka answers this error, too."""
+
+    error, code = "UNKNOWN_SERVER_ERROR", -1
+
+
+class UnknownControllerId(Rejected):
+    """No controller is registered under this id."""
+
+    error, code = "UNKNOWN_CONTROLLER_ID", 116
+
+
+class NodeStillAlive(Rejected):
+    """A controller that votes, or is linked with the active one, keeps its registration; stop it first."""
+
+    error, code = "NODE_STILL_ALIVE", 10010
+
+
 class DuplicateVoter(Rejected):
     """A voter has this id, with this directory or another: remove that one first."""
 
@@ -389,8 +407,8 @@ _OF_PEERS: Final[list[type[MetadataError]]] = [
     *_leaves(Unavailable),
     *_leaves(Rejected),
 ]
-BY_NAME: Final = {leaf.error: leaf for leaf in reversed(_OF_PEERS)}
-"""The class of an error's wire name; the first declared where several share one."""
+BY_NAME: Final = {leaf.error: leaf for leaf in reversed(_OF_PEERS) if leaf.error != MetadataError.error}
+"""The class of an error's wire name; the first declared where several share one. A peer's fault has the name of all faults."""
 _BY_FAMILY: Final[dict[tuple[str, str | None], type[MetadataError]]] = {
     (leaf.error, leaf.family): leaf for leaf in reversed(_OF_PEERS)
 }

@@ -222,6 +222,8 @@ SNAPSHOT_CHUNK_BYTES: Final = 1 * MIB
 
 PROTOCOL_DEPTH_MAX: Final = 32
 CONTROLLERS_MAX: Final = 10
+CONTROLLER_REGISTRATIONS_MAX: Final = 100
+"""Voters, observers, and those that are gone until an operator removes them; nobody else needs to register."""
 FIRST_BROKER_ID: Final = 11
 
 CONTROLLER_BUFFER_BYTES_MAX: Final = (

@@ -35,6 +35,7 @@ NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "controller": ("process", "A controller's process."),
     "broker": ("process", "A broker's process."),
     "quorum": ("quorum", "The controllers."),
+    "controllers": ("controllers", "The controllers' registrations."),
     "brokers": ("brokers", "The brokers that follow the log."),
     "topics": ("topics", "Topics and their partitions."),
     "partitions": ("partitions", "Partitions of all topics, and elections of their leaders."),

@@ -364,7 +364,11 @@ class Controller:
             ineligible=frozenset({*self._leaving, *self.sessions.walking_out()} - {own}),
             records_max=self.records_per_part_max,
             is_turn_over=lambda: self._now_ms() - now_ms >= PART_MS,
+            is_linked=self._is_linked,
         )
+
+    def _is_linked(self, node_id: NodeId) -> bool:
+        return any(peer.node_id == node_id and peer.reachable for peer in self.raft.status().peers)
 
     async def _carried_out(self, begun: _Begun, *, is_proved: bool = False) -> Written:
         """Wait until a write is applied, or, if it has no batch, until what it rests on is; raises as `submit`.

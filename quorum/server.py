@@ -72,6 +72,7 @@ from quorum.raft.log_start import stored_pointer
 from quorum.raft.raft_log import Member
 from quorum.raft.raft_settings import RaftSettings
 from quorum.raft.transport import TcpTransport
+from quorum.registration import Registration, over_http, registration_of
 from quorum.status import QuorumStatus
 from snapshots.kept_digest import KeptDigest
 from snapshots.store import SnapshotStore
@@ -239,6 +240,13 @@ class _Node:
             now_ms=_now_ms,
             refusal=self.answer_buffers.refusal,
         )
+        self.registration = Registration(
+            registration_of(self.settings, self.incarnation_id),
+            controller=self.controller,
+            url_of=self.peers.url_of,
+            send=over_http(self._http, silence_max_ms=self.settings.timing.commit_timeout_ms + 1_000),
+            rng=_RNG,
+        )
 
     def _join_raft(self, member: Member, disk: OsDisk, stack: ExitStack) -> None:
         """Open the journal, check that it continues the committed log, and attach the controller to Raft.
@@ -283,7 +291,9 @@ class _Node:
             others_founded=self.transport.others_founded,
         )
         links = LinksFollowVoters(settings, member, self.transport)
-        self.controller.attach(self.raft, [self.committed_log, self.keeper, self.fetches, links])
+        self.controller.attach(
+            self.raft, [self.committed_log, self.keeper, self.fetches, links, self.registration]
+        )
 
     # --- life
 
@@ -397,6 +407,7 @@ class _Node:
             ):
                 if interval_ms:
                     group.create_task(keep_sweeping(self.controller, sweep, interval_ms=interval_ms))
+            group.create_task(self.registration.run())
             group.create_task(keep_measuring_loop_lag(self.controller.metrics))
             group.create_task(self.committed_log.keep_syncing(self.files.run))
             group.create_task(self._raise_fault())

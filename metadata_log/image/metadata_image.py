@@ -7,9 +7,10 @@ from typing import Any, Final, NamedTuple
 import immutables
 
 from metadata_log.digest import EMPTY_BUCKETS, Buckets, DigestBuilder
-from metadata_log.ids import BrokerId, TopicId, in_order
+from metadata_log.ids import BrokerId, NodeId, TopicId, in_order
 from metadata_log.image.brokers import BrokersBuilder, BrokersImage
 from metadata_log.image.configs import ConfigsBuilder, ConfigsImage
+from metadata_log.image.controllers import ControllersBuilder, ControllersImage
 from metadata_log.image.features import FeaturesBuilder, FeaturesImage
 from metadata_log.image.producer_ids import ProducerIdsBuilder, ProducerIdsImage
 from metadata_log.image.quorum import QuorumBuilder, QuorumImage
@@ -39,6 +40,7 @@ class MetadataImage:
     topics: TopicsImage = field(default_factory=TopicsImage)
     configs: ConfigsImage = field(default_factory=immutables.Map)
     next_producer_id: ProducerIdsImage = None
+    controllers: ControllersImage = field(default_factory=immutables.Map)
     results: RequestResults = field(default_factory=RequestResults)
     state_digest: "StateDigest" = field(
         default_factory=lambda: StateDigest(EMPTY_BUCKETS), repr=False, compare=False
@@ -89,6 +91,7 @@ class Delta:
     """The quorum's version or voters."""
     claim: bool = False
     producer_ids: bool = False
+    controllers: frozenset[NodeId] = frozenset()
 
 
 class _Uncounted(NamedTuple):
@@ -193,6 +196,7 @@ SUBJECT_BUILDERS: Final[tuple[type[SubjectBuilder[Any]], ...]] = (
     FeaturesBuilder,
     ProducerIdsBuilder,
     QuorumBuilder,
+    ControllersBuilder,
 )
 """A subject stands below those it depends on."""
 
@@ -204,6 +208,7 @@ _SNAPSHOT_ORDER: Final[tuple[tuple[str, Callable[[Any], Iterator[SnapshotRow]]],
     (ConfigsBuilder.FIELD, ConfigsBuilder.records),
     (TopicsBuilder.FIELD, placed_partitions),
     (ProducerIdsBuilder.FIELD, ProducerIdsBuilder.records),
+    (ControllersBuilder.FIELD, ControllersBuilder.records),
 )
 """Part of the format: equal images have equal snapshots, byte for byte."""
 

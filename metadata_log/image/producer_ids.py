@@ -22,6 +22,7 @@ class ProducerIdsBuilder(SubjectBuilder[ProducerIdsImage]):
         self._next = before
 
     def allocate(self, record: ProducerIdsRecord) -> None:
+        _check_grows(self._next, record.next_producer_id)
         self._next = record.next_producer_id
 
     STATES = {ProducerIdsRecord: allocate}  # noqa: RUF012 (a ClassVar of the base)
@@ -49,3 +50,9 @@ class ProducerIdsBuilder(SubjectBuilder[ProducerIdsImage]):
     @staticmethod
     def view(image: ProducerIdsImage) -> dict[str, Any]:
         return {"next_producer_id": image}
+
+
+def _check_grows(before: ProducerIdsImage, after: int) -> None:
+    """Check that a block ends beyond the one before it: else ids would be given away twice."""
+    if before is not None and after <= before:
+        raise ValueError(f"the next producer id is {before}, and {after} does not lie beyond it")

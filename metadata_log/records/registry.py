@@ -11,6 +11,7 @@ from metadata_log.ids import TopicId, Uuid, uuid_text
 from metadata_log.records import (
     brokers,
     configs,
+    controllers,
     features,
     partitions,
     producer_ids,
@@ -29,6 +30,7 @@ SUBJECTS: Final[tuple[ModuleType, ...]] = (
     features,
     producer_ids,
     quorum,
+    controllers,
     snapshots,
 )
 """What the log speaks of. A subject has the same name in every room that has a file for it; exported columns come in this
@@ -42,6 +44,7 @@ Record: TypeAlias = (
     | partitions.Record
     | configs.Record
     | producer_ids.Record
+    | controllers.Record
     | snapshots.Record
 )
 

@@ -241,6 +241,42 @@ class Placement(enum.StrEnum):
     PLAIN = "plain"
 
 
+class RegisterController(Shape, Command, frozen=True):
+    """A controller process registers with the active one. Source: KIP-919."""
+
+    cluster_id: str
+    controller_id: Annotated[NodeId, Meta(ge=0, le=INT32_MAX)]
+    incarnation_id: RawUuid
+    endpoints: Annotated[tuple[BrokerEndpoint, ...], Meta(max_length=LIST_ITEMS_MAX)]
+    features: Annotated[tuple[FeatureRange, ...], Meta(max_length=LIST_ITEMS_MAX)]
+
+    def to_map(self) -> dict[str, Any]:
+        return structs.asdict(self)
+
+    @classmethod
+    def from_map(cls, value: object) -> "RegisterController":
+        """Return the registration in a map that a controller sent.
+
+        Raises:
+            InvalidRequest: names the field.
+        """
+        command = read_shape(value, cls, "registration")
+        check_text("registration.cluster_id", command.cluster_id)
+        for endpoint in command.endpoints:
+            _check_endpoint(endpoint)
+        for feature in command.features:
+            _check_feature(feature)
+        return command
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnregisterController(Command):
+    """Remove the registration of a controller that is gone. With `validate_only` nothing is written."""
+
+    controller_id: NodeId
+    validate_only: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTopic(Command):
     """-1 means the default. `assignment` names the replicas of each partition; the two counts are then not allowed."""

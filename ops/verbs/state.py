@@ -46,6 +46,7 @@ def _table(state: Mapping[str, Any]) -> str:
             ("time", time_text(state["time_ms"]) if state["time_ms"] else "-"),
             ("digest", state["digest"]),
             ("voters", render.plain([voter["id"] for voter in state["voters"]])),
+            ("controllers", render.plain([each["controller_id"] for each in state["controllers"]])),
             ("brokers", render.plain([broker["broker_id"] for broker in state["brokers"]])),
             ("topics", f"{len(state['topics'])} with {partitions} partitions"),
             ("configs", str(len(state["configs"]))),

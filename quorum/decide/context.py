@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
-from metadata_log.ids import BrokerId
+from metadata_log.ids import BrokerId, NodeId
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topics import PartitionKey
 from metadata_log.limits import RECORDS_PER_PART_MAX
@@ -73,6 +73,7 @@ class DecideContext:
     part is over. `node_id` is the controller's, and `static_configs` are the settings of its file, under all dynamic ones.
     Replicas are placed by `placement_rng`, by default by `rng`. With `checks_as_brokers`, a decision also refuses what
     Kafka's brokers refuse before they forward a request to the controller.
+    `is_linked` answers whether this controller is linked with another one now.
     """
 
     image: MetadataImage
@@ -89,3 +90,4 @@ class DecideContext:
     ineligible: frozenset[BrokerId] = NOBODY
     records_max: int = RECORDS_PER_PART_MAX
     is_turn_over: Callable[[], bool] = lambda: False
+    is_linked: Callable[[NodeId], bool] = lambda _: False

@@ -3,6 +3,8 @@
 Source: KIP-584, KIP-966; Kafka's FeatureControlManager and ConfigurationControlManager.
 """
 
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from metadata_log.errors import InvalidUpdateVersion
@@ -13,6 +15,8 @@ from metadata_log.records.features import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
     METADATA_VERSION,
     METADATA_VERSION_LEVEL,
+    METAQUORUM_VERSION,
+    METAQUORUM_VERSION_LEVEL,
     FeatureLevelRecord,
 )
 from metadata_log.records.registry import Record
@@ -27,6 +31,15 @@ SUPPORTED: Final = {
     ELIGIBLE_LEADER_REPLICAS_VERSION: (0, ELIGIBLE_LEADER_REPLICAS_LEVEL),
 }
 """The levels, both ends inclusive, at which this release can finalize a feature."""
+REGISTERED: Final = tuple(
+    FeatureRange(name, *levels)
+    for name, levels in sorted(
+        {**SUPPORTED, METAQUORUM_VERSION: (METAQUORUM_VERSION_LEVEL, METAQUORUM_VERSION_LEVEL)}.items()
+    )
+)
+"""What a controller of this release registers."""
+_DISABLED: Final = (0, 0)
+"""What a node supports of a feature that its registration does not name."""
 
 
 class FeaturesUpdated(NamedTuple):
@@ -42,7 +55,8 @@ def update(context: DecideContext, command: UpdateFeatures) -> Decision:
     not, and those of single brokers are deleted.
 
     Raises:
-        InvalidUpdateVersion: a level is not supported by this controller or by a broker, or lies in the other direction.
+        InvalidUpdateVersion: a level is not supported by this controller, by a registered broker or controller, or a voter
+            is not registered; or it lies in the other direction.
     """
     records: list[Record] = []
     for wanted in command.updates:
@@ -58,20 +72,61 @@ def update(context: DecideContext, command: UpdateFeatures) -> Decision:
 def _check(context: DecideContext, wanted: FeatureUpdate) -> None:
     name, level, upgrade_type = wanted
     where = f"{name} cannot become {level}"
-    low, high = SUPPORTED.get(name, (0, 0))
+    low, high = SUPPORTED.get(name, _DISABLED)
     if name not in SUPPORTED or not low <= level <= high:
         raise InvalidUpdateVersion(f"{where}: this controller supports {low} to {high}")
-    for broker_id, broker in sorted(context.image.brokers.items()):
-        known = {feature.name: feature for feature in broker.features}.get(name, FeatureRange(name, 0, 0))
-        if not known.min_version <= level <= known.max_version:
-            raise InvalidUpdateVersion(
-                f"{where}: broker {broker_id} supports {known.min_version} to {known.max_version}"
-            )
+    if blockers := "; ".join(_blockers(context, name, level)):
+        raise InvalidUpdateVersion(
+            f"{where}: {blockers}. Upgrade them; those that are gone for good: metaquorum brokers unregister ID, "
+            "metaquorum controllers unregister ID"
+        )
     present = context.image.features.get(name, 0)
     if level < present and upgrade_type is UpgradeType.UPGRADE:
         raise InvalidUpdateVersion(f"{where}: it is {present}; ask for a downgrade")
     if level > present and upgrade_type is not UpgradeType.UPGRADE:
         raise InvalidUpdateVersion(f"{where}: it is {present}; ask for an upgrade")
+
+
+def _blockers(context: DecideContext, name: str, level: int) -> Iterator[str]:
+    """Yield every registration that does not support a level, whether its process runs or not.
+
+    Kafka names one at a time.
+    """
+    image = context.image
+    brokers: dict[tuple[int, int], list[str]] = defaultdict(list)
+    for broker_id, broker in sorted(image.brokers.items()):
+        levels = _levels_of(broker.features, name)
+        if not levels[0] <= level <= levels[1]:
+            brokers[levels].append(f"{broker_id} (fenced)" if broker.fenced else str(broker_id))
+    for levels, who in sorted(brokers.items()):
+        yield _support("broker", who, levels)
+    controllers: dict[tuple[int, int], list[str]] = defaultdict(list)
+    for controller_id, controller in sorted(image.controllers.items()):
+        if controller_id == context.node_id:
+            continue  # `SUPPORTED` has decided already
+        levels = _levels_of(controller.features, name)
+        if not levels[0] <= level <= levels[1]:
+            is_linked = context.is_linked(controller_id)
+            controllers[levels].append(str(controller_id) if is_linked else f"{controller_id} (not linked)")
+    for levels, who in sorted(controllers.items()):
+        yield _support("controller", who, levels)
+    voters = [voter.node_id for voter in image.quorum.voters or ()]
+    unknown = [str(voter) for voter in voters if voter != context.node_id and voter not in image.controllers]
+    if unknown:
+        plural, has = ("s", "have") if len(unknown) > 1 else ("", "has")
+        yield f"controller{plural} {', '.join(unknown)} {has} not registered, and may not support it"
+
+
+def _levels_of(features: Sequence[FeatureRange], name: str) -> tuple[int, int]:
+    for feature in features:
+        if feature.name == name:
+            return feature.min_version, feature.max_version
+    return _DISABLED
+
+
+def _support(what: str, who: Sequence[str], levels: tuple[int, int]) -> str:
+    plural, verb = ("s", "support") if len(who) > 1 else ("", "supports")
+    return f"{what}{plural} {', '.join(who)} {verb} {levels[0]} to {levels[1]}"
 
 
 def _one_min_isr(context: DecideContext) -> list[ConfigRecord]:

@@ -1,17 +1,23 @@
 """Pure: the operations of scripts on brokers and on time."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from metadata_log.errors import OutcomeUnknown, StaleBrokerEpoch
-from metadata_log.ids import BrokerId
+from metadata_log.ids import BrokerId, NodeId
 from metadata_log.records.brokers import BrokerEndpoint, FeatureRange
 from metadata_log.records.features import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
     METADATA_VERSION,
     METADATA_VERSION_LEVEL,
 )
-from metadata_log.wire.commands import AllocateProducerIds, BrokerHeartbeat, RegisterBroker, UnregisterBroker
+from metadata_log.wire.commands import (
+    AllocateProducerIds,
+    BrokerHeartbeat,
+    RegisterBroker,
+    RegisterController,
+    UnregisterBroker,
+)
 from metadata_log.wire.fetch import BrokerState
 from quorum.decide.brokers import BrokerRegistered
 from quorum.decide.decision import Contact
@@ -44,12 +50,7 @@ def register(run: Run, line: Line) -> Answer:
             )
             for each in listeners
         ),
-        features=_FEATURES
-        if features is None
-        else tuple(
-            FeatureRange(each["name"], each["min_supported_version"], each["max_supported_version"])
-            for each in features
-        ),
+        features=_FEATURES if features is None else _feature_ranges(features),
         rack=line.get("rack"),
         log_dirs=tuple(map(names.uuid, or_default(line, "log_dirs", [f"d{broker_id}a"]))),
         previous_broker_epoch=run.broker_epoch(line.get("previous_broker_epoch"), broker_id, missing=-1),
@@ -107,22 +108,24 @@ def unregister(run: Run, line: Line) -> Answer:
 
 
 def register_controller(run: Run, line: Line) -> Answer:
-    """Show the record that Kafka writes; here a controller's address stands among the voters."""
     controller_id = number(line["controller_id"])
-    run.write_foreign(
-        {
-            "type": "REGISTER_CONTROLLER_RECORD",
-            "version": 0,
-            "controller_id": controller_id,
-            "incarnation_id": or_default(line, "incarnation_id", f"c{controller_id}-1"),
-            "zk_migration_ready": False,
-            "end_points": [
-                {"name": "CONTROLLER", "host": f"c{controller_id}", "port": 9093, "security_protocol": 0}
-            ],
-            "features": [dict(feature) for feature in or_default(line, "features", [])],
-        }
+    run.decide(
+        RegisterController(
+            cluster_id=run.cluster.cluster_id,
+            controller_id=NodeId(controller_id),
+            incarnation_id=run.names.uuid(or_default(line, "incarnation_id", f"c{controller_id}-1")),
+            endpoints=(BrokerEndpoint("CONTROLLER", f"c{controller_id}", 9093, 0),),
+            features=_feature_ranges(or_default(line, "features", [])),
+        )
     )
     return {}
+
+
+def _feature_ranges(features: Sequence[Line]) -> tuple[FeatureRange, ...]:
+    return tuple(
+        FeatureRange(each["name"], each["min_supported_version"], each["max_supported_version"])
+        for each in features
+    )
 
 
 def fence_broker(run: Run, line: Line) -> Answer:

@@ -139,10 +139,6 @@ class Cluster:
         self.image = replace(apply(image, batch).image, end_offset=end_offset)
         self._written.append(written)
 
-    def skip_offset(self) -> None:
-        """Let an offset go to a record that this project does not have."""
-        self.image = replace(self.image, end_offset=self.image.end_offset + 1)
-
     def take_written(self) -> list[Written]:
         """Return what was written since the last call."""
         written, self._written = self._written, []

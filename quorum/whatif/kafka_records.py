@@ -8,10 +8,12 @@ from typing import Any, Final
 
 from metadata_log.records.brokers import (
     BrokerRegistrationChangeRecord,
+    FeatureRange,
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
 from metadata_log.records.configs import MIN_IN_SYNC_REPLICAS, TOPIC, ConfigRecord
+from metadata_log.records.controllers import RegisterControllerRecord
 from metadata_log.records.features import FeatureLevelRecord
 from metadata_log.records.partitions import PartitionChangeRecord, PartitionRecord
 from metadata_log.records.producer_ids import ProducerIdsRecord
@@ -81,14 +83,7 @@ def _register(record: RegisterBrokerRecord, word: Word) -> dict[str, Any]:
         "incarnation_id": word(record.incarnation_id),
         "broker_epoch": record.broker_epoch,
         "end_points": [endpoint._asdict() for endpoint in record.endpoints],
-        "features": [
-            {
-                "name": feature.name,
-                "min_supported_version": feature.min_version,
-                "max_supported_version": feature.max_version,
-            }
-            for feature in record.features
-        ],
+        "features": _features(record.features),
         "rack": record.rack,
         "fenced": record.fenced,
         "in_controlled_shutdown": record.in_controlled_shutdown,
@@ -97,6 +92,29 @@ def _register(record: RegisterBrokerRecord, word: Word) -> dict[str, Any]:
     if record.cordoned_log_dirs:
         shown["cordoned_log_dirs"] = [word(log_dir) for log_dir in record.cordoned_log_dirs]
     return shown
+
+
+def _register_controller(record: RegisterControllerRecord, word: Word) -> dict[str, Any]:
+    return {
+        "type": "REGISTER_CONTROLLER_RECORD",
+        "version": 0,
+        "controller_id": record.controller_id,
+        "incarnation_id": word(record.incarnation_id),
+        "zk_migration_ready": record.zk_migration_ready,
+        "end_points": [endpoint._asdict() for endpoint in record.endpoints],
+        "features": _features(record.features),
+    }
+
+
+def _features(features: Sequence[FeatureRange]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": feature.name,
+            "min_supported_version": feature.min_version,
+            "max_supported_version": feature.max_version,
+        }
+        for feature in features
+    ]
 
 
 def _registration_change(record: BrokerRegistrationChangeRecord, word: Word) -> dict[str, Any]:
@@ -179,6 +197,7 @@ def _value(value: Any, word: Word) -> Any:
 
 _SHOWN: Final[Mapping[type, Callable[[Any, Word], dict[str, Any]]]] = {
     RegisterBrokerRecord: _register,
+    RegisterControllerRecord: _register_controller,
     UnregisterBrokerRecord: _simple("UNREGISTER_BROKER_RECORD"),
     BrokerRegistrationChangeRecord: _registration_change,
     TopicRecord: _simple("TOPIC_RECORD"),

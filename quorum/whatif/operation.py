@@ -34,7 +34,6 @@ class Run:
         self.cluster = cluster
         self.names = names
         self._written: list[Written] = []
-        self._foreign: list[list[dict[str, Any]]] = []
 
     @property
     def image(self) -> MetadataImage:
@@ -58,15 +57,6 @@ class Run:
             for record in batch.records:
                 self.names.learn(record)
         self._written += written
-
-    def write_foreign(self, record: dict[str, Any]) -> None:
-        """Show a record that only Kafka has, and give it an offset."""
-        self._foreign.append([record])
-        self.cluster.skip_offset()
-
-    def take_foreign(self) -> list[list[dict[str, Any]]]:
-        foreign, self._foreign = self._foreign, []
-        return foreign
 
     # --- relative numbers
 

@@ -65,7 +65,7 @@ class Script:
         answer["batches"] = [
             batch_as_kafka_json(batch.records, run.names.word, has_eligible=batch.has_eligible)
             for batch in batches
-        ] + run.take_foreign()
+        ]
         if name == "AdvanceTime":
             answer["times_ms"] = [batch.at_ms for batch in batches]
         return answer

@@ -74,6 +74,7 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "quorum/log/completion.py": frozenset({"aiohttp"}),
     "quorum/log/repair.py": frozenset({"aiohttp"}),
     "quorum/log/snapshot_fetch.py": frozenset({"aiohttp"}),
+    "quorum/registration.py": frozenset({"aiohttp"}),
     "quorum/server.py": frozenset({"aiohttp"}),
     "quorum/metrics.py": frozenset({"prometheus_client"}),
     "broker_agent/controller_client.py": frozenset({"aiohttp", "msgpack"}),

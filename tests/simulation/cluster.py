@@ -55,7 +55,7 @@ from metadata_log.errors import (
     SnapshotNotFound,
     Unavailable,
 )
-from metadata_log.ids import NO_NODE, BrokerId, NodeId, TopicId, Uuid
+from metadata_log.ids import NO_NODE, BrokerId, NodeId, TopicId, Uuid, random_uuid
 from metadata_log.image.metadata_image import EMPTY, Delta, MetadataImage
 from metadata_log.image.topics import PartitionKey, TopicsImage
 from metadata_log.limits import (
@@ -67,6 +67,7 @@ from metadata_log.limits import (
 )
 from metadata_log.records.brokers import BrokerEndpoint, BrokerRegistrationChangeRecord
 from metadata_log.records.configs import BROKER, TOPIC
+from metadata_log.records.controllers import RegisterControllerRecord
 from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from metadata_log.records.topics import TopicRecord
 from metadata_log.wire.commands import (
@@ -86,6 +87,7 @@ from metadata_log.wire.commands import (
     IncrementalAlterConfigs,
     MorePartitions,
     Reassignment,
+    RegisterController,
     Registered,
     RemoveVoter,
     ReportedIsr,
@@ -108,6 +110,7 @@ from quorum.log.fetch_window import FetchWindow
 from quorum.log.snapshot_keeper import SnapshotKeeper
 from quorum.raft.journal.lost import check_reaches_log
 from quorum.raft.raft_log import Member, Voters
+from quorum.registration import Registration, registration_of
 from snapshots.snapshot_file import SUFFIX, snapshot_id
 from tests.simulation.contest import SETTING, Contest
 from tests.simulation.costs import Costs, drawn
@@ -359,12 +362,24 @@ class SimulatedController(Controller):
             newest_snapshot=self.keeper.newest,
             now_ms=lambda: int(node.now_ms()),
         )
+        rng = random.Random(world.rng.getrandbits(64))
+        self.registration = Registration(
+            registration_of(self.settings, random_uuid(rng)),
+            controller=self,
+            url_of=lambda node_id: f"http://{node_id}",
+            send=self._send_registration,
+            rng=rng,
+        )
         world.loop.call_soon(self._attach)
 
     def _attach(self) -> None:
         if self.is_running:
             assert self.node.log is not None
-            self.attach(self.node.log, [self.committed_log, self.keeper, self.fetches, _Watcher(self)])
+            self.attach(
+                self.node.log,
+                [self.committed_log, self.keeper, self.fetches, self.registration, _Watcher(self)],
+            )
+            self.node.spawn(self.registration.run)
             self.node.spawn(self.fetches.run)
             self.node.spawn(self.fetches.read_cold)
             self.node.spawn(self.keeper.run)
@@ -373,6 +388,20 @@ class SimulatedController(Controller):
             for kind in SweepKind:
                 self.node.spawn(partial(self._keep_sweeping, _SweepInOrder(kind)))
             self.node.spawn(self._sync_segments)
+
+    async def _send_registration(self, url: str, command: RegisterController, request_id: Uuid) -> int:
+        async def serve(controller: SimulatedController) -> int:
+            written = await controller.submit(
+                command, actor=f"Controller:{command.controller_id}", request_id=request_id
+            )
+            return written.end_offset
+
+        try:
+            async with asyncio.timeout(2.0):
+                target = self.world.nodes[NodeId(int(url.removeprefix("http://")))]
+                return await self.world.remote(target, serve, caller=self.node.node_id)
+        except (TimeoutError, ConnectionError) as error:
+            raise NotController(f"{url} does not answer") from error
 
     @property
     def is_running(self) -> bool:
@@ -834,6 +863,8 @@ class ClusterWorld(World):
         self._states: dict[int, tuple[int, Buckets]] = {}
         self._claims: dict[int, int] = {}
         self._requests: dict[Uuid, int] = {}
+        self._registered: set[tuple[NodeId, Uuid]] = set()
+        """Controllers' registrations: each incarnation has one record."""
         self._newest = 0
         self._isrs: dict[PartitionKey, tuple[BrokerId, ...]] = {}
         """Of each partition as the newest batch left it."""
@@ -861,7 +892,7 @@ class ClusterWorld(World):
                 VoterSettings(
                     id=voter,
                     raft=("127.0.0.1", 9000 + voter),
-                    http=f"http://{voter}",
+                    http=f"http://node-{voter}:80",
                     directory_id=self.founders[voter],
                 )
                 for voter in self.founders
@@ -966,6 +997,11 @@ class ClusterWorld(World):
             if holder != claimed.controller_id:
                 raise Violation(f"one_claim_per_epoch: epoch {batch.controller_epoch}")
         for record in batch.records:
+            if isinstance(record, RegisterControllerRecord):
+                incarnation = (record.controller_id, record.incarnation_id)
+                if incarnation in self._registered:
+                    raise Violation(f"one_registration_per_incarnation: controller {record.controller_id}")
+                self._registered.add(incarnation)
             if isinstance(record, TopicRecord) and (TOPIC, record.name) in image.configs:
                 self.contest.created(record.topic_id, image.configs[TOPIC, record.name][SETTING])
         request_id = batch.envelope.request_id
@@ -1060,12 +1096,14 @@ class ClusterWorld(World):
             # From the beginning and for good: if it changed, or min.insync.replicas did, while a partition has no leader,
             # its last known leader would be forgotten, as in Kafka, and only an unclean election would help.
             elr = FeatureUpdate(ELIGIBLE_LEADER_REPLICAS_VERSION, 1, UpgradeType.UPGRADE)
-            await self._try(UpdateFeatures(updates=(elr,), validate_only=False))
+            command: Command = UpdateFeatures(updates=(elr,), validate_only=False)
+            while not (await self._try(command) or self.is_quiet or self.violations):
+                await asyncio.sleep(0.05)  # there is no leader yet, or not every controller is registered
         for number in range(100_000):
             await asyncio.sleep(self.rng.expovariate(self.profile.topics_per_second))
             if self.is_quiet or self.violations:
                 return
-            command: Command = CreateTopic(
+            command = CreateTopic(
                 name=f"t{number}",
                 partitions=3,
                 replication_factor=min(2, len(self.brokers)),
@@ -1105,11 +1143,14 @@ class ClusterWorld(World):
             commands.append(IncrementalAlterConfigs(resources=changed, validate_only=False))
         await self._try(rng.choice(commands))
 
-    async def _try(self, command: Command) -> None:
+    async def _try(self, command: Command) -> bool:
+        """Ask for a change once; answer whether it was made, as far as is known."""
         node = self.clients[0]._node
         with suppress(TimeoutError, ConnectionError, Unavailable, OutcomeUnknown, Rejected):
             async with asyncio.timeout(2.0):
                 await self.submit(node, command, None)
+                return True
+        return False
 
     # --- brokers' weather
 

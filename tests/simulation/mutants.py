@@ -48,6 +48,9 @@ _REPORTS_TESTS: Final = "tests/unit/broker_agent/test_reports.py"
 _AGENT_HOST_TESTS: Final = "tests/unit/broker_agent/test_agent_host.py"
 _SAMPLE_HOST_TESTS: Final = "tests/unit/support/test_sample_host.py"
 _DIGEST_TESTS: Final = "tests/unit/metadata_log/test_state_digest.py"
+_CONTROLLERS_TESTS: Final = "tests/unit/quorum/decide/test_controllers.py"
+_REGISTRATION_TESTS: Final = "tests/unit/quorum/test_registration.py"
+_PRODUCER_IDS_TESTS: Final = "tests/unit/quorum/decide/test_producer_ids.py"
 _SERVER_TESTS: Final = "tests/unit/quorum/test_server.py"
 
 
@@ -173,6 +176,10 @@ def _only_what_is_applied(_original: Any) -> Any:
         return in_force._newest_change(max([applied_index, *in_force._log.voter_changes[:1]]))
 
     return change_in_force
+
+
+def _under_another_id(original: Any) -> Any:
+    return lambda registration, _request_id: original(registration, os.urandom(16))
 
 
 def _trusts_the_cache(original: Any) -> Any:
@@ -1404,6 +1411,34 @@ MUTANTS: Final = (
         Directed(
             "tests/unit/quorum/decide/test_placement.py::test_topics_are_placed_plainly_by_name_of_the_strategy"
         ),
+    ),
+    Mutant(
+        "features-nobody-asked",
+        "a feature is finalized at a level that a registered broker or controller does not support",
+        "quorum.decide.features:_blockers",
+        lambda _original: lambda *_: iter(()),
+        Directed(f"{_CONTROLLERS_TESTS}::test_every_registered_controller_must_support_the_level"),
+    ),
+    Mutant(
+        "unregisters-the-living",
+        "a controller that runs can be unregistered",
+        "quorum.controller:Controller._is_linked",
+        _always(False),
+        Directed(f"{_REGISTRATION_TESTS}::test_a_controller_that_is_linked_keeps_its_registration"),
+    ),
+    Mutant(
+        "registers-twice",
+        "a registration whose answer was lost is sent as another one",
+        "quorum.registration:Registration._register",
+        _under_another_id,
+        Directed(f"{_REGISTRATION_TESTS}::test_a_lost_answer_leads_to_no_second_record"),
+    ),
+    Mutant(
+        "ids-go-back",
+        "producer ids that were given away are given away again",
+        "metadata_log.image.producer_ids:_check_grows",
+        _always(None),
+        Directed(f"{_PRODUCER_IDS_TESTS}::test_the_next_id_only_grows"),
     ),
     Mutant(
         "balances-nothing",

@@ -21,6 +21,7 @@ from metadata_log.records.brokers import (
     UnregisterBrokerRecord,
 )
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC, ConfigRecord
+from metadata_log.records.controllers import RegisterControllerRecord, UnregisterControllerRecord
 from metadata_log.records.features import FeatureLevelRecord
 from metadata_log.records.partitions import PartitionChangeRecord, PartitionRecord
 from metadata_log.records.producer_ids import ProducerIdsRecord
@@ -291,6 +292,29 @@ def _producer_ids(rng: random.Random, image: MetadataImage) -> list[Record]:
     return [ProducerIdsRecord(BrokerId(11), 5, (image.next_producer_id or 0) + 1000)]
 
 
+def _register_controller(rng: random.Random, image: MetadataImage) -> list[Record]:
+    return [
+        RegisterControllerRecord(
+            NodeId(rng.randint(1, 4)),
+            random_uuid(rng),
+            image.end_offset,
+            False,
+            tuple(
+                BrokerEndpoint(name, "host-ä", 9093, 0)
+                for name in rng.choice(((), ("CONTROLLER",), ("A", "B")))
+            ),
+            rng.choice(((), (FeatureRange("metadata.version", 7, 30), FeatureRange("group.version", 0, 1)))),
+        )
+    ]
+
+
+def _unregister_controller(rng: random.Random, image: MetadataImage) -> list[Record]:
+    if not image.controllers:
+        return _register_controller(rng, image)
+    controller = image.controllers[rng.choice(sorted(image.controllers))]
+    return [UnregisterControllerRecord(controller.controller_id, controller.registration_epoch)]
+
+
 def _new_voters(rng: random.Random, image: MetadataImage) -> list[Record]:
     return [_voters(rng)]
 
@@ -303,6 +327,7 @@ _KINDS = (
     *(_register, _change_registration, _change_registration, _unregister),
     *(_create_topic, _create_topic, _add_partition, _change_partition, _change_partition, _change_partition),
     *(_remove_topic, _config, _config, _feature, _producer_ids, _new_voters, _no_op),
+    *(_register_controller, _register_controller, _unregister_controller),
 )
 
 

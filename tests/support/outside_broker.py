@@ -20,6 +20,7 @@ RECORDS = {  # by type: the letter of the entity's line in the digest, how many 
     0: ("b", 1, (0, 2, 1, 6, 7, 5, 3, 4, 8, 9)), 17: ("b", 1, (0, 1, 3, 4, 8, 9)), 1: ("b", 1, (0, 1)), 2: ("t", 1, (0, 1)),
     3: ("p", 2, (0, 1, 6, 7, 2, 3, 4, 5, 8, 9, 10, 11, 12)), 5: ("p", 2, (0, 1, 2, 7, 6, 8, 9, 5, 10, 11, 12)),
     4: ("c", 3, (0, 1, 2, 3)), 12: ("f", 1, (0, 1)), 1004: ("q", 0, (0,)), 1005: ("v", 0, (0,)),
+    27: ("n", 1, (0, 2, 1, 3, 4, 5)), 1010: ("n", 1, (0, 1)),
     15: ("i", 0, (0, 0, 0)), 1002: ("snapshot", 0, (0, 1, 2, 3, 4)),  # of a 15 its last field alone; a 1002 until its 1003
 }  # fmt: skip
 SECRETS = (b"password", b"sasl.jaas.config", b"ssl.keystore.key", b"ssl.truststore.certificates", b"secret")
@@ -65,7 +66,7 @@ class State(dict[tuple[Any, ...], dict[int, Any]]):  # the columns of each entit
             if kind == 5:  # naming a leader is an election; any change counts
                 told |= {3: told[3] + (fields[2] is not None), 4: told[4] + 1}
             self[key] = told
-            if kind == 1 or (kind in (4, 12) and fields[-1] in (None, 0)):
+            if kind in (1, 1010) or (kind in (4, 12) and fields[-1] in (None, 0)):
                 del self[key]
 
     def digest(self) -> str:

@@ -10,6 +10,22 @@ FROM {rows}
 WHERE type IN (12, 15, 1004)
 UNION ALL
 SELECT
+    'n|' || node_id || '|' || registration_epoch
+    || '|' || lower(hex(unbase64(translate(incarnation_id, '-_', '+/') || '==')))
+    || '|' || CAST(zk_migration_ready AS INT)
+    || '|' || array_join(
+        transform(
+            endpoints,
+            e -> lower(hex(e.name)) || ':' || lower(hex(e.host)) || ':' || e.port || ':' || e.security_protocol
+        ),
+        ','
+    )
+    || '|' || array_join(transform(features, f -> lower(hex(f.name)) || ':' || f.min || ':' || f.max), ',')
+    AS line
+FROM {rows}
+WHERE type = 27
+UNION ALL
+SELECT
     'v|' || v.id || '|' || lower(hex(unbase64(translate(v.directory_id, '-_', '+/') || '==')))
     || '|' || array_join(
         transform(v.endpoints, e -> lower(hex(e.name)) || ':' || lower(hex(e.host)) || ':' || e.port), ','

@@ -1,4 +1,4 @@
-"""Pure: what concerns the whole cluster as columns: features, producer ids, the quorum.
+"""Pure: what concerns the whole cluster as columns: features, producer ids, the quorum, its controllers.
 
 These are a handful of rows, so one table holds them: each further table costs Spark a job.
 """
@@ -9,6 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from metadata_log.ids import uuid_from_text
+from metadata_log.records.controllers import RegisterControllerRecord, UnregisterControllerRecord
 from metadata_log.records.features import FeatureLevelRecord
 from metadata_log.records.producer_ids import ProducerIdsRecord
 from metadata_log.records.quorum import (
@@ -70,6 +71,9 @@ SUBJECT: Final = ReplaySubject(
         ("kraft_version", pa.int32()),
         ("cluster_id", pa.string()),
         ("voters", pa.list_(pa.field("element", _VOTER))),
+        ("node_id", pa.int32()),
+        ("registration_epoch", pa.int64()),
+        ("zk_migration_ready", pa.bool_()),
     ),
     columns={
         FeatureLevelRecord: ("feature_name", "feature_level"),
@@ -78,6 +82,11 @@ SUBJECT: Final = ReplaySubject(
         ControllerClaimRecord: ("controller_id", "controller_epoch", "cluster_id"),
         QuorumVersionRecord: ("kraft_version",),
         VotersRecord: ("voters",),
+        RegisterControllerRecord: (
+            *("node_id", "incarnation_id", "registration_epoch", "zk_migration_ready"),
+            *("endpoints", "features"),
+        ),
+        UnregisterControllerRecord: ("node_id", "registration_epoch"),
     },
     to_column={"voters": _voters_column},
     from_column={"voters": _voters},

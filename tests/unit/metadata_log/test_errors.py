@@ -2,7 +2,15 @@
 
 import pytest
 
-from metadata_log.errors import DiskFailed, InvalidRequest, leaves, most_telling
+from metadata_log.errors import (
+    DiskFailed,
+    Fault,
+    IdsExhausted,
+    InvalidRequest,
+    error_named,
+    leaves,
+    most_telling,
+)
 
 FAULT, REFUSAL, BUG, STOP = DiskFailed("d"), InvalidRequest("r"), ValueError("b"), KeyError("s")
 
@@ -18,6 +26,12 @@ FAULT, REFUSAL, BUG, STOP = DiskFailed("d"), InvalidRequest("r"), ValueError("b"
 )
 def test_a_fault_tells_most_and_a_stop_least(errors: list[Exception], foremost: Exception) -> None:
     assert most_telling(leaves(ExceptionGroup("tasks", errors)), least=KeyError) is foremost
+
+
+def test_only_a_refusal_by_that_name_is_no_fault_of_the_peer() -> None:
+    assert isinstance(error_named("UNKNOWN_SERVER_ERROR", "", family="Rejected"), IdsExhausted)
+    for family in (None, "Fault"):
+        assert type(error_named("UNKNOWN_SERVER_ERROR", "", family=family)) is Fault
 
 
 def test_the_first_of_equals_is_taken() -> None:

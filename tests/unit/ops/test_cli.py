@@ -48,6 +48,7 @@ VERBS = {
         "configs subtract",
     ),
     *("configs replace", "log dump", "log verify", "log export"),
+    *("controllers list", "controllers unregister"),
     *("snapshot list", "snapshot take", "snapshot verify", "state", "replay digest", "replay report"),
     *("bench blackhole", "bench handover", "bench steady"),
     *("bench commit", "bench failover", "bench broker-loss", "bench broker-start", "bench fanout"),

@@ -13,7 +13,8 @@ from aiohttp.test_utils import TestClient, TestServer
 from metadata_log.ids import uuid_text
 from quorum.controller import Controller
 from quorum.http.app import application
-from tests.unit.quorum.test_controller import Lab, online, run, uuid
+from quorum.registration import registration_of
+from tests.unit.quorum.test_controller import Lab, online, run, settings, uuid
 from tests.unit.quorum.test_voters import Desk
 
 Ask = Callable[..., Awaitable[tuple[int, Any]]]
@@ -50,6 +51,11 @@ def over_http(directory: Path, story: Callable[[Controller, Ask], Awaitable[None
             await story(controller, ask)
 
     run(main)
+
+
+def registered(node_id: int) -> dict[str, Any]:
+    command = registration_of(settings(node_id), uuid(100 + node_id))
+    return command.to_map()
 
 
 async def a_topic(ask: Ask) -> None:
@@ -200,6 +206,11 @@ def test_features_are_finalized_all_or_none(tmp_path: Path) -> None:
         ]
         status, refused = await ask("POST", "/v1/features", {"updates": wanted})
         assert (status, refused["error"]) == (400, "INVALID_UPDATE_VERSION")
+        status, refused = await ask("POST", "/v1/features", {"updates": wanted[:1]})
+        assert (status, refused["error"]) == (400, "INVALID_UPDATE_VERSION")
+        assert "controllers 2, 3 have not registered" in refused["message"]
+        for node_id in (2, 3):
+            assert (await ask("POST", "/v1/controllers/register", registered(node_id), packed=True))[0] == 200
         status, answer = await ask("POST", "/v1/features", {"updates": wanted[:1]})
         assert (status, answer["features"]) == (200, [{"feature": "metadata.version", "level": 30}])
         elr = {"feature": "eligible.leader.replicas.version", "level": 1}

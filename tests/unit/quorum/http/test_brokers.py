@@ -32,7 +32,7 @@ def test_the_whole_state() -> None:
     state = state_json(made.image)
     assert list(state) == [
         *("end_offset", "controller_epoch", "time_ms", "digest", "brokers", "topics", "configs", "features"),
-        *("next_producer_id", "kraft_version", "voters"),
+        *("next_producer_id", "kraft_version", "voters", "controllers"),
     ]
     assert state["digest"] == digest(made.image)
     assert [topic["name"] for topic in state.pop("topics")] == ["s", "t"]

@@ -1,0 +1,93 @@
+"""Pure: what may happen to the registrations of controllers.
+
+Each process registers itself, and its registration stands until the next process of its id registers or an operator removes
+it: a feature is finalized only at levels that every registered controller supports (`features.py`). Source: KIP-919; Kafka's
+ClusterControlManager. Kafka removes no registration; that one can be removed is ours.
+"""
+
+from typing import Final, NamedTuple
+
+from metadata_log.batch import Cause
+from metadata_log.errors import InconsistentClusterId, NodeStillAlive, PolicyViolation, UnknownControllerId
+from metadata_log.ids import NodeId
+from metadata_log.limits import CONTROLLER_REGISTRATIONS_MAX
+from metadata_log.records.controllers import RegisterControllerRecord, UnregisterControllerRecord
+from metadata_log.wire.commands import RegisterController, UnregisterController
+from quorum.decide.context import DecideContext
+from quorum.decide.decides import Decides
+from quorum.decide.decision import Decision
+
+
+class ControllerRegistered(NamedTuple):
+    controller_id: NodeId
+    registration_epoch: int
+
+
+class ControllerUnregistered(NamedTuple):
+    controller_id: NodeId
+    registration_epoch: int
+
+
+def register(context: DecideContext, command: RegisterController) -> Decision:
+    """Decide the registration of a controller process.
+
+    As in Kafka nothing is compared with the registration before: an equal one is written again. A controller sends none
+    that its own log shows already (`quorum/registration.py`).
+
+    Raises:
+        InconsistentClusterId.
+        PolicyViolation: too many controllers are registered.
+    """
+    image, controller_id = context.image, command.controller_id
+    if command.cluster_id != context.cluster_id:
+        raise InconsistentClusterId(
+            f"this is cluster {context.cluster_id}, the controller belongs to {command.cluster_id}: "
+            "correct the cluster id or the voters in its settings"
+        )
+    existing = image.controllers.get(controller_id)
+    if existing is None and len(image.controllers) >= CONTROLLER_REGISTRATIONS_MAX:
+        raise PolicyViolation(
+            f"{CONTROLLER_REGISTRATIONS_MAX} controllers are registered; unregister some that are gone "
+            "(metaquorum controllers list)"
+        )
+    epoch = image.end_offset
+    record = RegisterControllerRecord(
+        controller_id, command.incarnation_id, epoch, False, command.endpoints, command.features
+    )
+    previous = None if existing is None else existing.registration_epoch
+    cause = Cause("CONTROLLER_REGISTERED", previous, {"controller_id": controller_id})
+    return Decision(records=(record,), outcome=ControllerRegistered(controller_id, epoch), cause=cause)
+
+
+def unregister(context: DecideContext, command: UnregisterController) -> Decision:
+    """Decide the removal of a registration, so that a controller which is gone holds back no level of a feature.
+
+    Raises:
+        UnknownControllerId: it is not registered.
+        NodeStillAlive: it votes, or is linked with this controller, or is this controller.
+    """
+    controller_id = command.controller_id
+    controller = context.image.controllers.get(controller_id)
+    if controller is None:
+        raise UnknownControllerId(f"controller {controller_id} is not registered")
+    if controller_id in [voter.node_id for voter in context.image.quorum.voters or ()]:
+        raise NodeStillAlive(
+            f"controller {controller_id} is a voter: take its vote first "
+            f"(metaquorum quorum remove-voter --id {controller_id})"
+        )
+    if controller_id == context.node_id or context.is_linked(controller_id):
+        raise NodeStillAlive(
+            f"controller {controller_id} runs, and would register again: stop it first, then repeat this"
+        )
+    epoch = controller.registration_epoch
+    outcome = ControllerUnregistered(controller_id, epoch)
+    if command.validate_only:
+        return Decision(outcome=outcome)
+    cause = Cause("CONTROLLER_UNREGISTERED", epoch, {"controller_id": controller_id})
+    return Decision(records=(UnregisterControllerRecord(controller_id, epoch),), outcome=outcome, cause=cause)
+
+
+DECISIONS: Final = (
+    Decides(RegisterController, "RegisterController", ControllerRegistered, register),
+    Decides(UnregisterController, "UnregisterController", ControllerUnregistered, unregister),
+)

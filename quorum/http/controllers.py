@@ -1,0 +1,81 @@
+"""Edge: controllers' registrations over HTTP: register, list, unregister."""
+
+import asyncio
+from typing import Any, Final, Literal
+
+from aiohttp import web
+
+from metadata_log.ids import NodeId, uuid_text
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.records.controllers import RegisterControllerRecord
+from metadata_log.records.registry import json_rows
+from metadata_log.wire.commands import RegisterController, UnregisterController
+from metadata_log.wire.shapes import Shape, read_shape
+from quorum.decide.controllers import ControllerRegistered, ControllerUnregistered
+from quorum.http.bodies import int32, read_broker_body, read_raw, request_id_of
+from quorum.http.door import Door, items_of, offsets_of
+
+
+class UnregisterQuery(Shape, frozen=True):
+    validate_only: Literal["true", "false"] = "false"
+
+
+async def register_controller(door: Door, request: web.Request) -> web.Response:
+    command = RegisterController.from_map(await read_broker_body(request, door.bodies))
+    actor = f"Controller:{command.controller_id}"
+    written = await door.controller.submit(command, actor=actor, request_id=request_id_of(request))
+    return door.ok(request, {**_registered(written.outcome), **offsets_of(written)})
+
+
+def _registered(outcome: Any) -> dict[str, Any]:
+    assert isinstance(outcome, ControllerRegistered)
+    return outcome._asdict()
+
+
+async def unregister_controller(door: Door, request: web.Request) -> web.Response:
+    # The shape refuses unknown parameters: a misspelt validate_only must not remove a registration.
+    query = read_shape(dict(request.query), UnregisterQuery, "query")
+    command = UnregisterController(
+        controller_id=NodeId(int32(request.match_info["id"], "a controller's id")),
+        validate_only=query.validate_only == "true",
+    )
+    await read_raw(request)
+    return await door.write(request, command, _unregistered)
+
+
+def _unregistered(outcome: ControllerUnregistered) -> dict[str, Any]:
+    return outcome._asdict()
+
+
+async def list_controllers(door: Door, request: web.Request) -> web.Response:
+    image: MetadataImage = await door.read(request, lambda image: image)
+    items = []
+    for controller_id in sorted(image.controllers):
+        items.append(_described(door, image, image.controllers[controller_id]))
+        await asyncio.sleep(0)  # the batch of each may have to be read from a segment
+    return door.ok(request, items_of(image, items))
+
+
+def _described(door: Door, image: MetadataImage, controller: RegisterControllerRecord) -> dict[str, Any]:
+    """Return a registration; "linked" and "registered_at_ms" are None where this node does not know."""
+    controller_id = controller.controller_id
+    batch = door.committed_log.batch_at(controller.registration_epoch)
+    raft = door.controller.raft.status()
+    linked = {peer.node_id for peer in raft.peers if peer.reachable} | {door.settings.node_id}
+    return {
+        "controller_id": controller_id,
+        "incarnation_id": uuid_text(controller.incarnation_id),
+        "registration_epoch": controller.registration_epoch,
+        "registered_at_ms": None if batch is None else batch.appended_at_ms,
+        "is_voter": controller_id in [voter.node_id for voter in image.quorum.voters or ()],
+        "linked": controller_id in linked if door.controller.is_active else None,
+        "endpoints": json_rows(controller.endpoints),
+        "features": json_rows(controller.features),
+    }
+
+
+ROUTES: Final = (
+    ("POST", "/v1/controllers/register", register_controller),
+    ("GET", "/v1/controllers", list_controllers),
+    ("DELETE", "/v1/controllers/{id}", unregister_controller),
+)
