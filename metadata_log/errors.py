@@ -408,7 +408,7 @@ _OF_PEERS: Final[list[type[MetadataError]]] = [
     *_leaves(Rejected),
 ]
 BY_NAME: Final = {leaf.error: leaf for leaf in reversed(_OF_PEERS) if leaf.error != MetadataError.error}
-"""The class of an error's wire name; the first declared where several share one. A peer's fault has the name of all faults."""
+"""The class of an error's wire name; the first declared where several share one; all faults share one name."""
 _BY_FAMILY: Final[dict[tuple[str, str | None], type[MetadataError]]] = {
     (leaf.error, leaf.family): leaf for leaf in reversed(_OF_PEERS)
 }

@@ -254,7 +254,7 @@ def test_who_answers_otherwise_than_a_controller_is_told_so(
 
 
 def test_an_error_of_the_leader_is_told(quorum: Quorum, capsys: pytest.CaptureFixture[str]) -> None:
-    quorum.answers_view = error("UNKNOWN_SERVER_ERROR", 500)
+    quorum.answers_view = error("UNKNOWN_SERVER_ERROR", 500, family="Fault")
     assert run("remove-voter", "--id", "3") == 6
     assert "UNKNOWN_SERVER_ERROR" in capsys.readouterr().err
 
