@@ -19,12 +19,13 @@ from broker_agent.config import BrokerSettings
 from broker_agent.controller_client import ControllerClient
 from broker_agent.fetch_loop import FetchLoop, OnDelta
 from broker_agent.host import Host
+from broker_agent.kafka_state import KafkaState, kafka_state
 from broker_agent.lifecycle import Action, Event, State, step
 from broker_agent.metrics import BrokerNumbers
 from broker_agent.replicas import LocalReplicas, Phase
 from broker_agent.session import Fetched, Outcome, Refused, Session, Unreachable
 from metadata_log.errors import BrokerNotAvailable, MetadataError, leaves, most_telling
-from metadata_log.ids import Uuid, random_uuid
+from metadata_log.ids import BrokerId, Uuid, random_uuid
 from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.node.addresses import read_url
 from metadata_log.node.clock import monotonic_ms, unix_ms
@@ -122,6 +123,7 @@ class BrokerAgent:
         self._session: Session | None = None
         self._stack = contextlib.AsyncExitStack()
         self._serving = False
+        self._was_online = False
         self._want_fence = False
         self._stop_deadline_ms: int | None = None
         self._stop_granted = False
@@ -157,6 +159,16 @@ class BrokerAgent:
     def session_left_ms(self) -> int:
         return 0 if self._session is None else self._session.left_ms(self._now_ms())
 
+    @property
+    def kafka_state(self) -> KafkaState:
+        registered = self.image.brokers.get(BrokerId(self.settings.broker_id))
+        return kafka_state(
+            self.state,
+            is_ending=self.fetch_loop.ending,
+            is_caught_up=registered is not None and registered.broker_epoch == self.broker_epoch,
+            was_online=self._was_online,
+        )
+
     def may_serve(self) -> bool:
         """Answer whether a client may be served now; ask this before each answer to a client."""
         self._reconcile()
@@ -167,6 +179,7 @@ class BrokerAgent:
         behind = image.end_offset < self.high_watermark
         return BrokerNumbers(
             state=self.state,
+            kafka_state=self.kafka_state,
             serves=self._serving,
             image=image,
             high_watermark=self.high_watermark,
@@ -403,7 +416,7 @@ class BrokerAgent:
         for action in actions:
             match action:
                 case Action.SERVE_CLIENTS:
-                    self._serving = True
+                    self._serving = self._was_online = True
                 case Action.REFUSE_CLIENTS:
                     self._serving = False
                 case Action.EXIT:

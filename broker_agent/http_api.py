@@ -171,6 +171,8 @@ class HttpApi:
             {
                 "broker_id": agent.settings.broker_id,
                 "state": agent.state.value,
+                "kafka_state": agent.kafka_state.name,
+                "kafka_state_number": agent.kafka_state.value,
                 "broker_epoch": -1 if agent.broker_epoch is None else agent.broker_epoch,
                 "incarnation_id": uuid_text(agent.incarnation_id),
                 "applied_offset": image.end_offset,

@@ -9,6 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
+from broker_agent.kafka_state import KafkaState
 from broker_agent.lifecycle import State
 from metadata_log.image.metadata_image import MetadataImage
 
@@ -25,6 +26,7 @@ class BrokerNumbers:
     """
 
     state: State
+    kafka_state: KafkaState
     serves: bool
     image: MetadataImage
     high_watermark: int
@@ -69,6 +71,7 @@ class _Collector(Collector):
             ("high_watermark", "First offset not committed, as the controller last reported it.", n.high_watermark),
             ("broker_epoch", "Offset of this run's registration, -1 before it.",
              -1 if n.broker_epoch is None else n.broker_epoch),
+            ("broker_state", "The state this broker is in, by Kafka's number.", n.kafka_state),
             ("session_left_milliseconds", "How long this broker may still serve without an answer of the controller.",
              n.session_left_ms),
             ("global_topic_count", "Topics in the local image.", len(image.topics.by_id)),

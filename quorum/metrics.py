@@ -35,6 +35,10 @@ class ControllerMetrics:
             "session_checks_late",
             "Times this process stood still, and therefore renewed the session of every broker.",
         )
+        self.heartbeats_late = self._counter(
+            "timed_out_broker_heartbeats",
+            "Heartbeats that waited here too long, and only renewed their sessions.",
+        )
         self.fetches = self._counter("metadata_fetches", "MetadataFetch requests.")
         self.fetch_bytes = self._counter("metadata_fetch_bytes", "Bytes of frames sent to brokers.")
         self.snapshots_written = self._counter("snapshots_written", "Snapshots taken here.")

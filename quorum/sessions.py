@@ -172,13 +172,20 @@ class Sessions:
         """Return the lowest offset (exclusive) that any unfenced broker is known to have applied, those that shut down
         left out; without any, the greatest integer.
         """
-        lowest = INT64_MAX
+        slowest = self.slowest_active(image)
+        return INT64_MAX if slowest is None else slowest[1]
+
+    def slowest_active(self, image: MetadataImage) -> tuple[BrokerId, int] | None:
+        """Return the broker with the lowest active offset, and that; None if no broker is active."""
+        slowest: tuple[BrokerId, int] | None = None
         for broker_id, broker in image.brokers.items():
             if not broker.fenced:
                 session = self._session(broker_id, broker.broker_epoch)
                 if session is None or session.shutdown_offset is None:
-                    lowest = min(lowest, 0 if session is None else session.known_offset)
-        return lowest
+                    known_offset = 0 if session is None else session.known_offset
+                    if slowest is None or (known_offset, broker_id) < (slowest[1], slowest[0]):
+                        slowest = (broker_id, known_offset)
+        return slowest
 
     def registration_changed(self, broker_id: BrokerId) -> None:
         session = self._sessions.get(broker_id)

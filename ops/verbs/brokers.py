@@ -27,6 +27,8 @@ BROKERS = (
     Column("applied_offset", "APPLIED"),
     Column("lag_records", "LAG"),
     Column("last_contact_ms_ago", "LAST CONTACT", _ago),
+    Column("control_state", "CONTROL STATE"),
+    Column("waits_for"),
     Column("endpoints"),
 )
 

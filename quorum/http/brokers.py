@@ -11,6 +11,7 @@ from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.records.registry import json_rows
 from metadata_log.wire.commands import RegisterBroker, UnregisterBroker
 from metadata_log.wire.shapes import INT32_MAX, Shape, read_shape
+from quorum.broker_view import control_state, registration_state, waits_for
 from quorum.decide.brokers import BrokerRegistered, BrokerUnregistered
 from quorum.decide.fencing import state_of
 from quorum.http.bodies import broker_id_of, read_broker_body, read_raw
@@ -90,6 +91,13 @@ def describe_broker(
         "incarnation_id": uuid_text(broker.incarnation_id),
         "rack": broker.rack,
         "endpoints": json_rows(broker.endpoints),
+        "control_state": control_state(image, broker, sessions).value,
+        "registration_state": registration_state(broker).name,
+        "in_controlled_shutdown": broker.in_controlled_shutdown,
+        "shutdown_offset": None
+        if sessions is None
+        else sessions.shutdown_offset(broker_id, broker.broker_epoch),
+        "waits_for": None if sessions is None else waits_for(image, broker, sessions, now_ms=now_ms),
         "applied_offset": applied_offset,
         "lag_records": None if applied_offset is None else max(image.end_offset - applied_offset, 0),
         "last_contact_ms_ago": contact_ms_ago,

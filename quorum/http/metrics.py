@@ -19,6 +19,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from metadata_log.ids import uuid_text
+from quorum.broker_view import registration_state
 from quorum.http.door import Door
 from quorum.loop_turns import TURN_SECONDS, TimedSelector
 from quorum.metrics import NAMESPACE
@@ -26,20 +27,23 @@ from quorum.partition_health import stuck_reassignments
 from quorum.raft.raft_log import Role
 from quorum.status import QuorumStatus
 
+BROKERS_SHOWN_MAX: Final = 1_000
+"""Of each of these brokers a scrape has three lines: about 10 ms of the loop."""
+
 Facts = tuple[tuple[str, str, float], ...]
 """Name, help and value of metrics without labels."""
 
 
 async def show_metrics(door: Door, request: web.Request) -> web.Response:  # noqa: ARG001 (a handler's signature)
     headers = {**door.headers(), "Content-Type": CONTENT_TYPE_LATEST}
-    return web.Response(body=exposition(door.status), headers=headers)
+    return web.Response(body=exposition(door.status, now_ms=door.now_ms()), headers=headers)
 
 
-def exposition(status: QuorumStatus) -> bytes:
+def exposition(status: QuorumStatus, *, now_ms: int) -> bytes:
     """Return all metrics of one controller in Prometheus' text format."""
     registry = CollectorRegistry()
     registry.register(status.controller.metrics.registry)
-    registry.register(_StatusMetrics(status))
+    registry.register(_StatusMetrics(status, now_ms))
     text: bytes = generate_latest(registry)
     return text
 
@@ -47,8 +51,9 @@ def exposition(status: QuorumStatus) -> bytes:
 class _StatusMetrics(Collector):
     """Metrics that are read from the parts of the node, each scrape anew."""
 
-    def __init__(self, status: QuorumStatus) -> None:
+    def __init__(self, status: QuorumStatus, now_ms: int) -> None:
         self._status = status
+        self._now_ms = now_ms
 
     def describe(self) -> Iterable[Metric]:
         return ()
@@ -60,6 +65,7 @@ class _StatusMetrics(Collector):
             yield CounterMetricFamily(f"{NAMESPACE}_{name}", documentation, value=float(value))
         yield from self._health()
         yield from self._raft()
+        yield from self._brokers()
 
     def _quorum(self) -> Facts:
         status, raft = self._status, self._status.raft()
@@ -87,6 +93,8 @@ class _StatusMetrics(Collector):
             ("fenced_broker_count", "Registered brokers that are fenced.", sum(b.fenced for b in brokers)),
             ("active_broker_count", "Registered brokers that are not fenced.",
              sum(not b.fenced for b in brokers)),
+            ("controlled_shutdown_broker_count", "Registered brokers that shut down.",
+             sum(b.in_controlled_shutdown for b in brokers)),
             ("global_topic_count", "Topics.", len(image.topics.by_id)),
             ("global_partition_count", "Partitions.", health.partitions),
             ("offline_partition_count", "Partitions without a leader.",
@@ -128,6 +136,39 @@ class _StatusMetrics(Collector):
             ("raft_synced_bytes", "Bytes made durable in the journal.", raft.synced_bytes_total),
             ("log_files_repaired", "Damaged files of the log replaced.", status.repair.repaired_total),
         )  # fmt: skip
+
+    def _brokers(self) -> Iterator[Metric]:
+        """Yield what is known of each broker, of the first thousand by id: a scrape is one turn of the loop."""
+        controller = self._status.controller
+        image, sessions = controller.committed, controller.sessions
+        state, silence, lag = (
+            GaugeMetricFamily(f"{NAMESPACE}_{name}", documentation, labels=["broker"])
+            for name, documentation in (
+                (
+                    "broker_registration_state",
+                    "Kafka's number for each registered broker: 10 fenced, 20 in controlled shutdown, 30 active.",
+                ),
+                (
+                    "broker_last_contact_milliseconds",
+                    "Time since a broker's last heartbeat, as the active controller knows.",
+                ),
+                (
+                    "broker_lag_records",
+                    "Records that a broker has not reported as applied, as the active controller knows.",
+                ),
+            )
+        )
+        for broker_id in sorted(image.brokers)[:BROKERS_SHOWN_MAX]:
+            who = [str(broker_id)]
+            state.add_metric(who, float(registration_state(image.brokers[broker_id])))
+            applied = sessions.applied_offset(broker_id) if controller.is_active else None
+            silent_ms = sessions.last_contact_ms_ago(broker_id, now_ms=self._now_ms)
+            if applied is not None and silent_ms is not None:
+                silence.add_metric(who, float(silent_ms))
+                lag.add_metric(who, float(max(image.end_offset - applied, 0)))
+        yield state
+        yield silence
+        yield lag
 
     def _health(self) -> Iterator[Metric]:
         reason = GaugeMetricFamily(

@@ -670,7 +670,7 @@ def test_what_stops_nobody_shows_with_its_reason(tmp_path: Path) -> None:
         assert told["DISK_NEARLY_FULL"].startswith("only 1000 bytes are free at ")
         assert "byte 7" in told["SNAPSHOT_SET_ASIDE"]
         assert "from http://h:1: refused" in told["SNAPSHOT_NOT_FETCHED"]
-        numbers = exposition(desk.status).decode().splitlines()
+        numbers = exposition(desk.status, now_ms=desk.door.now_ms()).decode().splitlines()
         for code in told:
             assert f'metaquorum_health_reason{{code="{code}"}} 1.0' in numbers
         assert "metaquorum_data_directory_free_bytes 1000.0" in numbers

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from broker_agent.kafka_state import KafkaState
 from broker_agent.lifecycle import State
 from broker_agent.metrics import BrokerNumbers
 from broker_agent.metrics import exposition as broker_exposition
@@ -13,6 +14,7 @@ from tests.unit.quorum.test_voters import Ask, Desk, at_desk
 ROOT = Path(__file__).parents[4]
 BROKER = BrokerNumbers(
     state=State.OFFLINE,
+    kafka_state=KafkaState.NOT_RUNNING,
     serves=False,
     image=EMPTY,
     high_watermark=0,
@@ -43,7 +45,9 @@ def documented(heading: str) -> dict[str, str]:
 
 def test_a_controllers_metrics_are_documented(tmp_path: Path) -> None:
     async def story(desk: Desk, _ask: Ask) -> None:
-        assert exposed(exposition(desk.status).decode()) == documented("Controllers")
+        assert exposed(exposition(desk.status, now_ms=desk.door.now_ms()).decode()) == documented(
+            "Controllers"
+        )
 
     at_desk(tmp_path, story)
 
@@ -56,7 +60,7 @@ def test_a_commit_is_counted_and_measured_at_the_controller_that_wrote_it(tmp_pa
     async def story(desk: Desk, ask: Ask) -> None:
         status, _ = await ask("PATCH", "/v1/configs", {"cluster": True, "set": {"retention.ms": "5"}})
         assert status == 200
-        lines = exposition(desk.status).decode().splitlines()
+        lines = exposition(desk.status, now_ms=desk.door.now_ms()).decode().splitlines()
         assert "metaquorum_writes_total 1.0" in lines
         assert 'metaquorum_commit_latency_seconds_bucket{le="+Inf"} 1.0' in lines
         assert "metaquorum_commit_latency_seconds_count 1.0" in lines
