@@ -133,6 +133,10 @@ FETCH_COALESCE_MS: Final = 5
 """Between two commits that wake the parked polls: of commits in quicker succession a poll gets all in one answer."""
 FETCH_TICK_MS: Final = 20
 """Polls whose time is up within one tick share one round of probes."""
+HEARTBEAT_LATE_MS: Final = 1_000
+"""A heartbeat that waited here this long only renews its session: Kafka's half of a heartbeat interval of 2 s."""
+HEARTBEAT_AGAIN_MS: Final = 100
+"""So long the poll of such a heartbeat waits at most: its broker soon says again what it wants. As Kafka's first resend."""
 FETCH_ANSWERS_KEPT_BYTES: Final = 16 * MIB
 """Of encoded answers that are kept for further polls at the same position."""
 WAITERS_MAX: Final = 20_000

@@ -628,6 +628,8 @@ class Controller:
             NotController, ThrottlingQuotaExceeded.
         """
         broker_id = command.broker_id
+        if command.is_late:
+            self.metrics.heartbeats_late.inc()
         end_offset = self._broker_ends.get(broker_id, 0)
         began_ms = self._now_ms()
         decision = decide(self._context(own=broker_id), command)

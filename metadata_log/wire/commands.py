@@ -211,7 +211,8 @@ class FollowerPosition:
 class BrokerHeartbeat(Command):
     """A registered broker reports its position and its wishes; each protocol builds the command from its own requests.
 
-    `applied_offset` is exclusive. `incarnation_id` and `position` are None if the protocol has none, as Kafka's.
+    `applied_offset` is exclusive. `incarnation_id` and `position` are None if the protocol has none, as Kafka's. `is_late`:
+    it stood in the controller's queue for too long.
     """
 
     broker_id: BrokerId
@@ -223,6 +224,7 @@ class BrokerHeartbeat(Command):
     want_shut_down: bool
     offline_log_dirs: tuple[Uuid, ...] = ()
     cordoned_log_dirs: tuple[Uuid, ...] | None = None
+    is_late: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

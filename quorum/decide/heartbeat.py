@@ -53,12 +53,18 @@ class HeartbeatAnswered(NamedTuple):
 def heartbeat(context: DecideContext, command: BrokerHeartbeat) -> Decision:
     """Decide what a heartbeat asks for; its contact is the first of the session changes.
 
-    With `more` the broker's next heartbeat goes on, on the image after it.
+    With `more` the broker's next heartbeat goes on, on the image after it. A late heartbeat is a contact and nothing else:
+    where the queue is long, work on what brokers wanted a while ago would make it longer.
 
     Raises:
         StaleBrokerEpoch: an unknown broker, another epoch or another incarnation.
     """
     broker = _registered(context.image, command)
+    if command.is_late:
+        return replace(
+            _answered(state_of(context.image, broker.broker_id, has_session=True)),
+            session_changes=(Contact(broker.broker_id, broker.broker_epoch, command.applied_offset),),
+        )
     first = _Broker(context, broker, command).decide()
     records, cause, more = list(first.records), first.cause, first.more
     directory_changes: tuple[SessionChange, ...] = ()

@@ -105,34 +105,39 @@ class FetchService(AppliedListener):
             NotController, InconsistentClusterId, StaleBrokerEpoch, ThrottlingQuotaExceeded.
         """
         self._controller.metrics.fetches.inc()
+        arrived_ms = self._now_ms()
         if request.want_fence or request.want_shut_down:
             await self._controller.turn()  # it may be long, too
         answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         poll = self._arrived(request, lambda outcome: _settle(answered, outcome))
         try:
             if not poll.is_observer:
-                poll.should_shut_down = await self._heartbeat(request.heartbeat())
+                heartbeat = _heartbeat_of(poll, is_late=self._is_late(arrived_ms))
+                poll.should_shut_down = await self._heartbeat(heartbeat)
             self._evaluate(poll)
             return await answered
         finally:
             self.give_up(poll)
 
-    def take(self, request: FetchRequest, done: Callable[[bytes | MetadataError], None]) -> Poll | None:
+    def take(
+        self, request: FetchRequest, done: Callable[[bytes | MetadataError], None], *, arrived_ms: int
+    ) -> Poll | None:
         """Take a poll that needs no task of its own: `done` gets its outcome later, within a slice.
 
-        None: the poll means a decision or waits for records about its broker. `fetch` repeats its heartbeat and waits. It
+        `arrived_ms` is when it was read. None: the poll means a decision or waits for records about its broker. `fetch` repeats its heartbeat and waits. It
         also reports any refusal but NotController, so only polls that end here are counted here.
 
         Raises:
             NotController: this controller is not active; nobody else needs to hear of the poll.
             MetadataError: the poll is refused at once.
         """
-        if request.want_fence or request.want_shut_down:
+        is_late = self._is_late(arrived_ms)
+        if (request.want_fence or request.want_shut_down) and not is_late:
             return None
         poll: Poll | None = None
         try:
             poll = self._arrived(request, done)
-            if poll.is_observer or self._is_heard(request.heartbeat()):
+            if poll.is_observer or self._is_heard(_heartbeat_of(poll, is_late=is_late)):
                 self._evaluate(poll)
                 self._controller.metrics.fetches.inc()
                 return poll
@@ -167,6 +172,10 @@ class FetchService(AppliedListener):
         self._under_way[poll] = None
         return poll
 
+    def _is_late(self, arrived_ms: int) -> bool:
+        """Answer whether a poll that arrived then has waited here for too long to mean more than a contact."""
+        return self._now_ms() - arrived_ms >= limits.HEARTBEAT_LATE_MS
+
     def _is_heard(self, command: BrokerHeartbeat) -> bool:
         """Decide a heartbeat; answer False if its poll must wait for records, or if it has to be fenced first."""
         position = command.position
@@ -182,7 +191,7 @@ class FetchService(AppliedListener):
         # What the broker claims to have applied counts only in a history that is ours.
         is_elsewhere = position is not None and is_foreign(self._log, position, self._reply(position))
         if is_elsewhere:
-            command = replace(command, want_fence=True)
+            command = replace(command, want_fence=True, is_late=False)
         decision, written_end = controller.heartbeat(command)
         while decision.more and (is_elsewhere or not decision.records):
             # Its next position may be ours, or nothing was written that would wake its poll, and nobody would go on: so all
@@ -206,6 +215,8 @@ class FetchService(AppliedListener):
             raise self._controller.not_controller()
         timing, request = self._settings.timing, poll.request
         until_ms = poll.arrived_ms + min(request.max_wait_ms, timing.max_wait_ms)
+        if poll.is_late:
+            until_ms = min(until_ms, self._now_ms() + limits.HEARTBEAT_AGAIN_MS)
         if poll.should_shut_down or until_ms <= self._now_ms() or self._reply(request.position) is not None:
             self._have_news([poll])
             return
@@ -419,6 +430,12 @@ def same_answer(
     """Return what is equal for polls that get the same bytes while the log and the epoch stay as they are."""
     at = (request.fetch_offset, request.last_epoch, request.last_crc)
     return (at, request.bytes_wanted, state, should_shut_down)
+
+
+def _heartbeat_of(poll: Poll, *, is_late: bool) -> BrokerHeartbeat:
+    poll.is_late = is_late
+    heartbeat = poll.request.heartbeat()
+    return replace(heartbeat, is_late=True) if is_late else heartbeat
 
 
 def _settle(answered: "asyncio.Future[bytes]", outcome: bytes | MetadataError) -> None:

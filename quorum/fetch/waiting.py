@@ -16,6 +16,7 @@ class Poll:
         "_done",
         "arrived_end",
         "arrived_ms",
+        "is_late",
         "is_over",
         "is_proved",
         "request",
@@ -38,6 +39,8 @@ class Poll:
         self.is_proved = False
         """A round of probes that began after its arrival proved leadership."""
         self.should_shut_down = False
+        self.is_late = False
+        """It stood here for too long before it was evaluated: its broker shall send another one soon."""
         self.is_over = False
         self.waits_at = 0
         """The end of the log at which there was nothing for it."""

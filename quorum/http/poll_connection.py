@@ -162,7 +162,16 @@ class PollConnection(NamedErrors):
     begins is known to aiohttp's parser alone from then on.
     """
 
-    __slots__ = ("_answers", "_begins_request", "_early", "_is_busy", "_over", "_poll", "_received")
+    __slots__ = (
+        "_answers",
+        "_arrived_ms",
+        "_begins_request",
+        "_early",
+        "_is_busy",
+        "_over",
+        "_poll",
+        "_received",
+    )
 
     def __init__(self, server: web.Server, answers: PollAnswers, *, silence_max_s: float) -> None:
         super().__init__(
@@ -172,6 +181,8 @@ class PollConnection(NamedErrors):
         self._begins_request = True
         self._is_busy = False
         """A poll has been read here and is not answered yet."""
+        self._arrived_ms = 0
+        """When it was read."""
         self._poll: Poll | None = None
         self._received = b""
         """The poll's bytes, for aiohttp if it has to take over."""
@@ -191,7 +202,7 @@ class PollConnection(NamedErrors):
         if head is None:
             self._begins_request = False
         elif head.is_poll and self._is_idle():
-            self._is_busy, self._received = True, data
+            self._is_busy, self._received, self._arrived_ms = True, data, self._answers.door.now_ms()
             fetches = self._answers.fetches
             if fetches.is_delivering:
                 fetches.admit_later(self._take)
@@ -226,7 +237,7 @@ class PollConnection(NamedErrors):
         if len(data) <= POLL_BYTES_MAX:
             try:
                 request = answers.request(data[data.find(b"\r\n\r\n") + 4 :])
-                self._poll = answers.fetches.take(request, self._answered)
+                self._poll = answers.fetches.take(request, self._answered, arrived_ms=self._arrived_ms)
             except NotController as refusal:
                 self._answered(refusal)
                 return

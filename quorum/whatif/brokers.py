@@ -1,6 +1,7 @@
 """Pure: the operations of scripts on brokers and on time."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from metadata_log.errors import OutcomeUnknown, StaleBrokerEpoch
@@ -20,7 +21,6 @@ from metadata_log.wire.commands import (
 )
 from metadata_log.wire.fetch import BrokerState
 from quorum.decide.brokers import BrokerRegistered
-from quorum.decide.decision import Contact
 from quorum.decide.heartbeat import HeartbeatAnswered
 from quorum.decide.java import in_uuid_order
 from quorum.decide.producer_ids import ProducerIdsAllocated
@@ -69,26 +69,24 @@ def heartbeat(run: Run, line: Line) -> Answer:
         registered_at = cluster.sessions.registration_offset(broker_id, broker.broker_epoch)
     offset = run.offset(line.get("current_metadata_offset"), registered_at=registered_at)
     cluster.sessions.heard_of(broker_id, broker_epoch, now_ms=cluster.now_ms)
-    if line.get("late"):
-        if broker is not None and broker.broker_epoch == broker_epoch:
-            cluster.sessions.carry_out(Contact(broker_id, broker_epoch, offset + 1), now_ms=cluster.now_ms)
-        raise OutcomeUnknown("the request stood in the queue past its deadline")
-    if broker is None:
-        raise StaleBrokerEpoch(f"broker {broker_id} is not registered", broker_id=broker_id)
     cordoned = line.get("cordoned_log_dirs")
-    outcome = run.decide(
-        BrokerHeartbeat(
-            broker_id=broker_id,
-            broker_epoch=broker_epoch,
-            incarnation_id=None,
-            applied_offset=offset + 1,
-            position=None,
-            want_fence=bool(line.get("want_fence")),
-            want_shut_down=bool(line.get("want_shut_down")),
-            offline_log_dirs=tuple(map(run.names.uuid, or_default(line, "offline_log_dirs", []))),
-            cordoned_log_dirs=None if cordoned is None else tuple(map(run.names.uuid, cordoned)),
-        )
+    command = BrokerHeartbeat(
+        broker_id=broker_id,
+        broker_epoch=broker_epoch,
+        incarnation_id=None,
+        applied_offset=offset + 1,
+        position=None,
+        want_fence=bool(line.get("want_fence")),
+        want_shut_down=bool(line.get("want_shut_down")),
+        offline_log_dirs=tuple(map(run.names.uuid, or_default(line, "offline_log_dirs", []))),
+        cordoned_log_dirs=None if cordoned is None else tuple(map(run.names.uuid, cordoned)),
+        is_late=bool(line.get("late")),
     )
+    if command.is_late:
+        with suppress(StaleBrokerEpoch):
+            run.decide(command)
+        raise OutcomeUnknown("the request stood in the queue past its deadline")
+    outcome = run.decide(command)
     assert isinstance(outcome, HeartbeatAnswered)
     is_fenced = outcome.state is BrokerState.FENCED
     is_leaving = cluster.sessions.shutdown_offset(broker_id, broker_epoch) is not None

@@ -1413,6 +1413,13 @@ MUTANTS: Final = (
         ),
     ),
     Mutant(
+        "obeys-late-heartbeats",
+        "an overloaded controller decides on what brokers wanted a while ago",
+        "quorum.fetch.service:FetchService._is_late",
+        _always(False),
+        Directed(f"{_FETCH_TESTS}::test_a_heartbeat_that_stood_here_too_long_only_renews_its_session"),
+    ),
+    Mutant(
         "features-nobody-asked",
         "a feature is finalized at a level that a registered broker or controller does not support",
         "quorum.decide.features:_blockers",

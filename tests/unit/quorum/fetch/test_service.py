@@ -1,6 +1,7 @@
 """MetadataFetch over a model of Raft: proofs of leadership before answers, parked polls, and what wakes them."""
 
 import asyncio
+import dataclasses
 import random
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -187,6 +188,72 @@ def test_a_poll_that_comes_late_unfences_a_broker_whose_session_must_then_run_ou
         await last
         assert not controller.committed.brokers[BrokerId(11)].fenced
         assert controller.sessions.has_session(BrokerId(11), epoch, now_ms=lab.now_ms)
+
+    run(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    ("waited_ms", "is_late"),
+    [(0, False), (limits.HEARTBEAT_LATE_MS - 1, False), (limits.HEARTBEAT_LATE_MS, True)],
+)
+@pytest.mark.parametrize("way", ["fetch", "take"])
+def test_a_heartbeat_that_stood_here_too_long_only_renews_its_session(
+    tmp_path: Path, waited_ms: int, is_late: bool, way: str
+) -> None:
+    """B25: contact and offset are taken over, what the broker wanted is not; it is counted, and soon said again."""
+
+    async def story(lab: FetchLab) -> None:
+        controller = lab.lead(1)
+        epoch = await online(lab, controller, 11)
+        count = controller.metrics.registry.get_sample_value
+        service, began = lab.services[1], controller.tip.end_offset
+        request = lab.at_end(controller, 11, epoch)
+        if way == "fetch":
+            controller._turn_over = asyncio.Event()
+            fetch = lab.fetch(1, replace(request, want_fence=True))
+            await spin()
+            lab.now_ms += waited_ms
+            controller._end_turn()
+            await spin()
+            assert (controller.tip.end_offset == began) is is_late
+            lab.quorum.commit()
+            assert controller.committed.brokers[BrokerId(11)].fenced is not is_late
+            if is_late:
+                assert service.parked == 1
+                await lab.write(controller, setting("1"))
+            await fetch
+        else:
+            lab.now_ms += waited_ms
+            wants = replace(request, want_fence=True)
+            taken = service.take(wants, lambda _: None, arrived_ms=lab.now_ms - waited_ms)
+            assert (taken is not None) is is_late, "another needs a decision, and so a task"
+            if taken is not None:
+                (tick_ms,) = service._waiting._ticks
+                assert tick_ms <= lab.now_ms + limits.HEARTBEAT_AGAIN_MS + limits.FETCH_TICK_MS
+            assert controller.tip.end_offset == began
+        assert count("metaquorum_timed_out_broker_heartbeats_total") == is_late
+        if is_late:
+            assert controller.sessions.last_contact_ms_ago(BrokerId(11), now_ms=lab.now_ms) == 0
+            assert controller.sessions.applied_offset(BrokerId(11)) == request.applied_offset
+
+    run(tmp_path, story)
+
+
+def test_a_late_heartbeat_waits_for_records_about_its_broker(tmp_path: Path) -> None:
+    """Goal: no broker is renewed whose fencing is about to commit. Method: it is fenced, and the record is in flight."""
+
+    async def story(lab: FetchLab) -> None:
+        controller = lab.lead(1)
+        epoch = await online(lab, controller, 11)
+        request = lab.at_end(controller, 11, epoch)
+        controller.heartbeat(dataclasses.replace(request.heartbeat(), want_fence=True))
+        service = lab.services[1]
+        assert service.take(request, lambda _: None, arrived_ms=lab.now_ms - limits.HEARTBEAT_LATE_MS) is None
+        fetch = lab.fetch(1, request)
+        await spin()
+        assert not fetch.done() and service.parked == 0
+        lab.quorum.commit()
+        await fetch
 
     run(tmp_path, story)
 

@@ -16,7 +16,7 @@ from broker_agent.controller_client import ControllerClient
 from broker_agent.session import Call, Fetched
 from metadata_log import limits
 from metadata_log.ids import NodeId
-from metadata_log.limits import FETCH_BYTES_MAX
+from metadata_log.limits import FETCH_BYTES_MAX, HEARTBEAT_LATE_MS
 from metadata_log.node.http_server import listen
 from metadata_log.wire.fetch import SESSION_TIMEOUT_HEADER, FetchRequest
 from quorum.controller import Controller
@@ -195,6 +195,31 @@ def test_a_brokers_poll_is_answered_here_and_one_that_means_records_by_aiohttp(
             assert len(door.passed_on) == 1, (
                 "after a whole request for aiohttp the next poll is read here again"
             )
+
+    at_a_door(tmp_path, monkeypatch, story)
+
+
+def test_a_poll_that_waits_for_answers_to_others_is_late_from_when_it_was_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B25: the time in the controller's own queue counts."""
+
+    async def story(door: Door) -> None:
+        epoch = await online(door.lab, door.controller, 11)
+        late = door.controller.metrics.registry.get_sample_value
+        queued: list[Callable[[], None]] = []
+        monkeypatch.setattr(door.fetches, "admit_later", queued.append)
+        monkeypatch.setattr(type(door.fetches), "is_delivering", True)
+        async with door.client() as client:
+            for waited_ms, count in ((HEARTBEAT_LATE_MS - 1, 0), (HEARTBEAT_LATE_MS, 1)):
+                client.send(replace(door.at_end(11, epoch), max_wait_ms=2))
+                while not queued:
+                    await asyncio.sleep(0.001)
+                door.lab.now_ms += waited_ms
+                queued.pop()()
+                assert late("metaquorum_timed_out_broker_heartbeats_total") == count
+                door.lab.now_ms += 100
+                assert (await client.answer()).head["broker_state"] == "ONLINE"
 
     at_a_door(tmp_path, monkeypatch, story)
 
