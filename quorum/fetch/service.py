@@ -124,8 +124,9 @@ class FetchService(AppliedListener):
     ) -> Poll | None:
         """Take a poll that needs no task of its own: `done` gets its outcome later, within a slice.
 
-        `arrived_ms` is when it was read. None: the poll means a decision or waits for records about its broker. `fetch` repeats its heartbeat and waits. It
-        also reports any refusal but NotController, so only polls that end here are counted here.
+        `arrived_ms` is when it was read. None: the poll means a decision or waits for records about its broker. `fetch`
+        repeats its heartbeat and waits. It also reports any refusal but NotController, so only polls that end here are
+        counted here.
 
         Raises:
             NotController: this controller is not active; nobody else needs to hear of the poll.
