@@ -120,7 +120,7 @@ def test_every_column_is_a_key_of_the_json_that_formats_promise() -> None:
         },
         "brokers": {
             *("broker_id", "state", "broker_epoch", "incarnation_id", "rack", "endpoints", "applied_offset"),
-            *("lag_records", "last_contact_ms_ago"),
+            *("lag_records", "last_contact_ms_ago", "control_state", "waits_for"),
         },
         "voters": {
             *("id", "address", "http", "role", "end_offset", "log_start_offset", "lag_records"),
