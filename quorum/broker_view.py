@@ -5,8 +5,10 @@ the log says, as a metric with a number.
 """
 
 import enum
+from functools import cached_property
 from typing import Final
 
+from metadata_log.ids import BrokerId
 from metadata_log.image.brokers import BrokerImage
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.sessions import Sessions
@@ -47,43 +49,60 @@ def registration_state(broker: BrokerImage | None) -> RegistrationState:
     )
 
 
-def control_state(image: MetadataImage, broker: BrokerImage, sessions: Sessions | None) -> ControlState:
-    """Return the state of a registered broker; without `sessions`, as far as the log tells it."""
-    if broker.fenced:
-        return ControlState.FENCED
-    if not _is_stopping(broker, sessions):
-        return ControlState.UNFENCED
-    if sessions is not None and _waits_in_shutdown(image, broker, sessions) is None:
-        return ControlState.SHUTDOWN_NOW
-    return ControlState.CONTROLLED_SHUTDOWN
+class BrokerView:
+    """The brokers of one state as a controller sees them now; without `sessions`, as far as the log tells it."""
 
+    def __init__(self, image: MetadataImage, sessions: Sessions | None, *, now_ms: int) -> None:
+        self.image = image
+        self.sessions = sessions
+        self.now_ms = now_ms
 
-def waits_for(image: MetadataImage, broker: BrokerImage, sessions: Sessions, *, now_ms: int) -> str | None:
-    """Return why a fenced broker is not unfenced, or why one that shuts down may not go; None: it waits for nothing."""
-    if broker.fenced:
-        if not sessions.has_session(broker.broker_id, broker.broker_epoch, now_ms=now_ms):
-            return NO_HEARTBEAT
-        wanted = sessions.registration_offset(broker.broker_id, broker.broker_epoch) + 1
-        applied = sessions.applied_offset(broker.broker_id) or 0
-        return WANTS_FENCE if applied >= wanted else f"has to reach offset {wanted}, its registration"
-    return _waits_in_shutdown(image, broker, sessions) if _is_stopping(broker, sessions) else None
+    @cached_property
+    def _slowest(self) -> tuple[BrokerId, int] | None:
+        """The broker for which those wait that shut down; one for all of them."""
+        return None if self.sessions is None else self.sessions.slowest_active(self.image)
 
+    def control_state(self, broker: BrokerImage) -> ControlState:
+        if broker.fenced:
+            return ControlState.FENCED
+        if not self._is_stopping(broker):
+            return ControlState.UNFENCED
+        if self.sessions is not None and self._waits_in_shutdown(broker, self.sessions) is None:
+            return ControlState.SHUTDOWN_NOW
+        return ControlState.CONTROLLED_SHUTDOWN
 
-def _is_stopping(broker: BrokerImage, sessions: Sessions | None) -> bool:
-    return broker.in_controlled_shutdown or (
-        sessions is not None and sessions.shutdown_offset(broker.broker_id, broker.broker_epoch) is not None
-    )
+    def waits_for(self, broker: BrokerImage) -> str | None:
+        """Return why a fenced broker is not unfenced, or why one that shuts down may not go.
 
+        None: it waits for nothing, or nobody knows here.
+        """
+        sessions = self.sessions
+        if sessions is None:
+            return None
+        if broker.fenced:
+            if not sessions.has_session(broker.broker_id, broker.broker_epoch, now_ms=self.now_ms):
+                return NO_HEARTBEAT
+            wanted = sessions.registration_offset(broker.broker_id, broker.broker_epoch) + 1
+            applied = sessions.applied_offset(broker.broker_id) or 0
+            return WANTS_FENCE if applied >= wanted else f"has to reach offset {wanted}, its registration"
+        return self._waits_in_shutdown(broker, sessions) if self._is_stopping(broker) else None
 
-def _waits_in_shutdown(image: MetadataImage, broker: BrokerImage, sessions: Sessions) -> str | None:
-    broker_id, broker_epoch = broker.broker_id, broker.broker_epoch
-    leads = image.topics.index.leaderships.get(broker_id, 0)
-    if leads:
-        return f"leads {leads} partition{'s' if leads > 1 else ''}"
-    target = sessions.shutdown_offset(broker_id, broker_epoch)
-    if target is None:
-        return MORE_PARTS if sessions.is_leaving(broker_id, broker_epoch) else ASKS_AGAIN
-    slowest = sessions.slowest_active(image)
-    if slowest is not None and slowest[1] < target:
-        return f"waits for broker {slowest[0]} to reach offset {target}"
-    return None
+    def _is_stopping(self, broker: BrokerImage) -> bool:
+        sessions = self.sessions
+        return broker.in_controlled_shutdown or (
+            sessions is not None
+            and sessions.shutdown_offset(broker.broker_id, broker.broker_epoch) is not None
+        )
+
+    def _waits_in_shutdown(self, broker: BrokerImage, sessions: Sessions) -> str | None:
+        broker_id, broker_epoch = broker.broker_id, broker.broker_epoch
+        leads = self.image.topics.index.leaderships.get(broker_id, 0)
+        if leads:
+            return f"leads {leads} partition{'s' if leads > 1 else ''}"
+        target = sessions.shutdown_offset(broker_id, broker_epoch)
+        if target is None:
+            return MORE_PARTS if sessions.is_leaving(broker_id, broker_epoch) else ASKS_AGAIN
+        slowest = self._slowest
+        if slowest is not None and slowest[1] < target:
+            return f"waits for broker {slowest[0]} to reach offset {target}"
+        return None

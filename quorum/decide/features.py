@@ -61,8 +61,7 @@ def update(context: DecideContext, command: UpdateFeatures) -> Decision:
     records: list[Record] = []
     for wanted in command.updates:
         _check(context, wanted)
-        if wanted.feature != METADATA_VERSION:
-            records.append(FeatureLevelRecord(wanted.feature, wanted.level))
+        records.append(FeatureLevelRecord(wanted.feature, wanted.level))
     if any(each.feature == ELIGIBLE_LEADER_REPLICAS_VERSION and each.level > 0 for each in command.updates):
         records = [*_one_min_isr(context), *records]
     outcome = FeaturesUpdated(tuple((each.feature, each.level) for each in command.updates))

@@ -11,12 +11,11 @@ from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.records.registry import json_rows
 from metadata_log.wire.commands import RegisterBroker, UnregisterBroker
 from metadata_log.wire.shapes import INT32_MAX, Shape, read_shape
-from quorum.broker_view import control_state, registration_state, waits_for
+from quorum.broker_view import BrokerView, registration_state
 from quorum.decide.brokers import BrokerRegistered, BrokerUnregistered
 from quorum.decide.fencing import state_of
 from quorum.http.bodies import broker_id_of, read_broker_body, read_raw
 from quorum.http.door import Door, Write
-from quorum.sessions import Sessions
 
 
 async def register_broker(door: Door, request: web.Request) -> web.Response:
@@ -55,9 +54,11 @@ def _unregistered(outcome: BrokerUnregistered) -> dict[str, Any]:
 
 
 async def list_brokers(door: Door, request: web.Request) -> web.Response:
-    return await door.read_items(
-        request, lambda image: [_described(door, image, broker_id) for broker_id in sorted(image.brokers)]
-    )
+    def items(image: MetadataImage) -> list[dict[str, Any]]:
+        view = _view(door, image)
+        return [describe_broker(view, broker_id) for broker_id in sorted(image.brokers)]
+
+    return await door.read_items(request, items)
 
 
 async def show_broker(door: Door, request: web.Request) -> web.Response:
@@ -66,20 +67,19 @@ async def show_broker(door: Door, request: web.Request) -> web.Response:
     def view(image: MetadataImage) -> dict[str, Any]:
         if broker_id not in image.brokers:
             raise BrokerIdNotRegistered(f"broker {broker_id} is not registered")
-        return _described(door, image, broker_id)
+        return describe_broker(_view(door, image), broker_id)
 
     return door.ok(request, await door.read(request, view))
 
 
-def _described(door: Door, image: MetadataImage, broker_id: BrokerId) -> dict[str, Any]:
+def _view(door: Door, image: MetadataImage) -> BrokerView:
     sessions = door.controller.sessions if door.controller.is_active else None
-    return describe_broker(image, broker_id, sessions=sessions, now_ms=door.now_ms())
+    return BrokerView(image, sessions, now_ms=door.now_ms())
 
 
-def describe_broker(
-    image: MetadataImage, broker_id: BrokerId, *, sessions: Sessions | None, now_ms: int
-) -> dict[str, Any]:
-    """Return a registered broker; without `sessions`, what only the active controller knows is None."""
+def describe_broker(view: BrokerView, broker_id: BrokerId) -> dict[str, Any]:
+    """Return a registered broker; without sessions, what only the active controller knows is None."""
+    image, sessions, now_ms = view.image, view.sessions, view.now_ms
     broker = image.brokers[broker_id]
     has_session = sessions is not None and sessions.has_session(broker_id, broker.broker_epoch, now_ms=now_ms)
     applied_offset = None if sessions is None else sessions.applied_offset(broker_id)
@@ -91,13 +91,13 @@ def describe_broker(
         "incarnation_id": uuid_text(broker.incarnation_id),
         "rack": broker.rack,
         "endpoints": json_rows(broker.endpoints),
-        "control_state": control_state(image, broker, sessions).value,
+        "control_state": view.control_state(broker).value,
         "registration_state": registration_state(broker).name,
         "in_controlled_shutdown": broker.in_controlled_shutdown,
         "shutdown_offset": None
         if sessions is None
         else sessions.shutdown_offset(broker_id, broker.broker_epoch),
-        "waits_for": None if sessions is None else waits_for(image, broker, sessions, now_ms=now_ms),
+        "waits_for": view.waits_for(broker),
         "applied_offset": applied_offset,
         "lag_records": None if applied_offset is None else max(image.end_offset - applied_offset, 0),
         "last_contact_ms_ago": contact_ms_ago,

@@ -6,11 +6,10 @@ from metadata_log.ids import BrokerId
 from quorum.broker_view import (
     NO_HEARTBEAT,
     WANTS_FENCE,
+    BrokerView,
     ControlState,
     RegistrationState,
-    control_state,
     registration_state,
-    waits_for,
 )
 from quorum.http.brokers import describe_broker
 from tests.support.decisions import World
@@ -25,11 +24,8 @@ def world(*lines: str) -> World:
 
 def seen(made: World, broker_id: int) -> tuple[ControlState, RegistrationState, str | None]:
     broker = made.image.brokers[BrokerId(broker_id)]
-    return (
-        control_state(made.image, broker, made.sessions),
-        registration_state(broker),
-        waits_for(made.image, broker, made.sessions, now_ms=made.now_ms),
-    )
+    view = BrokerView(made.image, made.sessions, now_ms=made.now_ms)
+    return view.control_state(broker), registration_state(broker), view.waits_for(broker)
 
 
 ONLINE = ("register 1", "heartbeat 1", "register 2", "heartbeat 2", "heartbeat 1", "heartbeat 2")
@@ -77,7 +73,7 @@ def test_a_stopping_broker_waits_for_the_others_and_then_may_go() -> None:
         stopping,
         f"waits for broker 2 to reach offset {target}",
     )
-    row = describe_broker(made.image, BrokerId(1), sessions=made.sessions, now_ms=made.now_ms)
+    row = describe_broker(BrokerView(made.image, made.sessions, now_ms=made.now_ms), BrokerId(1))
     assert (row["state"], row["control_state"], row["registration_state"]) == (
         "STOPPING",
         "CONTROLLED_SHUTDOWN",
@@ -114,6 +110,6 @@ def test_a_stopping_broker_that_leads_waits_for_its_leaderships() -> None:
 def test_another_controller_sees_what_the_log_says(lines: tuple[str, ...], wanted: ControlState) -> None:
     """B20: sessions are the active controller's alone; without them nothing is said of what a broker waits for."""
     made = world(*lines)
-    row = describe_broker(made.image, BrokerId(1), sessions=None, now_ms=made.now_ms)
+    row = describe_broker(BrokerView(made.image, None, now_ms=made.now_ms), BrokerId(1))
     assert row["control_state"] == wanted.value
     assert row["waits_for"] is row["shutdown_offset"] is row["applied_offset"] is None

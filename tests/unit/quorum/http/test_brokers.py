@@ -9,6 +9,7 @@ from metadata_log.image.metadata_image import EMPTY
 from metadata_log.image.topics import list_topics
 from metadata_log.image.views import state_json
 from metadata_log.records.configs import BROKER
+from quorum.broker_view import BrokerView
 from quorum.http.brokers import describe_broker
 from tests.support.decisions import CONTROLLER, World, word_uuid
 
@@ -93,13 +94,13 @@ def test_a_topic_in_the_list_and_in_full() -> None:
 def test_a_broker_as_the_active_controller_and_as_another_one_sees_it() -> None:
     made = world()
     made.now_ms += 40
-    one = describe_broker(made.image, BrokerId(1), sessions=made.sessions, now_ms=made.now_ms)
+    one = describe_broker(BrokerView(made.image, made.sessions, now_ms=made.now_ms), BrokerId(1))
     assert (one["state"], one["rack"], one["last_contact_ms_ago"]) == ("ONLINE", "r1", 40)
     assert one["lag_records"] == made.image.end_offset - one["applied_offset"] > 0
-    two = describe_broker(made.image, BrokerId(2), sessions=made.sessions, now_ms=made.now_ms)
+    two = describe_broker(BrokerView(made.image, made.sessions, now_ms=made.now_ms), BrokerId(2))
     assert (two["state"], two["applied_offset"], two["lag_records"]) == ("OFFLINE", None, None)
     assert two["endpoints"] == [{"name": "PLAINTEXT", "host": "b2", "port": 9092, "security_protocol": 0}]
-    elsewhere = describe_broker(made.image, BrokerId(1), sessions=None, now_ms=made.now_ms)
+    elsewhere = describe_broker(BrokerView(made.image, None, now_ms=made.now_ms), BrokerId(1))
     assert (elsewhere["state"], elsewhere["applied_offset"], elsewhere["last_contact_ms_ago"]) == (
         "ONLINE",
         None,
