@@ -4,7 +4,10 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from itertools import count
+from queue import Empty, PriorityQueue
 from threading import BoundedSemaphore
 from typing import Any, TypeVar
 
@@ -21,10 +24,21 @@ class Threads:
         """`unfinished_max` bounds the work that runs or waits to run. None: the callers bound it."""
         self._name = name
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._waiting: PriorityQueue[tuple[int, int, Future[Any], Callable[[], Any]]] = PriorityQueue()
+        """Work that has not begun, each with its order, the number of its arrival and its outcome."""
+        self._numbers = count(1)
         self._room = None if unfinished_max is None else BoundedSemaphore(unfinished_max)
 
-    async def run(self, work: Callable[..., Answer], *args: object) -> Answer:
-        """Return what `work` returns in a thread. Work whose caller is cancelled before it began is never done.
+    def order_of_pieces(self) -> int:
+        """Return the `order` of all pieces of an answer that begins now: behind work without one, before later answers.
+
+        Were the pieces of many answers made by turns, none would be whole before nearly all of them are.
+        """
+        return next(self._numbers)
+
+    async def run(self, work: Callable[..., Answer], *args: object, order: int = 0) -> Answer:
+        """Return what `work` returns in a thread; what has the lowest order begins first. Work whose caller is cancelled
+        before it began is never done.
 
         Raises:
             ThrottlingQuotaExceeded: as much work as is allowed is unfinished.
@@ -33,9 +47,20 @@ class Threads:
             raise ThrottlingQuotaExceeded(
                 f"as many {self._name} as this node bears are under way or waiting: ask again shortly, or another controller"
             )
-        submitted = self._executor.submit(work, *args)
-        submitted.add_done_callback(self._finished)
-        return await asyncio.wrap_future(submitted)
+        outcome: Future[Answer] = Future()
+        outcome.add_done_callback(self._finished)
+        self._waiting.put((order, next(self._numbers), outcome, partial(work, *args)))
+        self._executor.submit(self._begin_next)
+        return await asyncio.wrap_future(outcome)
+
+    def _begin_next(self) -> None:
+        """Do what has the lowest order, in a thread; this is submitted once for each piece of work."""
+        _, _, outcome, work = self._waiting.get_nowait()
+        if outcome.set_running_or_notify_cancel():
+            try:
+                outcome.set_result(work())
+            except BaseException as error:  # noqa: BLE001 (whoever waits gets it)
+                outcome.set_exception(error)
 
     def _finished(self, _: "Future[Any]") -> None:
         if self._room is not None:
@@ -44,6 +69,9 @@ class Threads:
     async def shut_down(self) -> None:
         """Drop the work that has not begun, and wait for the work under way."""
         self._executor.shutdown(wait=False, cancel_futures=True)
+        with suppress(Empty):
+            while True:
+                self._waiting.get_nowait()[2].cancel()
         # In a thread of its own: the loop goes on while work ends, which may need the loop to end.
         with ThreadPoolExecutor(1) as waiting:
             await asyncio.get_running_loop().run_in_executor(waiting, self._executor.shutdown)

@@ -81,12 +81,13 @@ async def _lines(door: Door, start: int, until: int) -> AsyncIterator[bytes]:
     Raises:
         LogDamaged: the log cannot be read there.
     """
+    order = door.reads.order_of_pieces()
     while start < until:
         frames, _ = await door.committed_log.read_in_thread(
             start, max_bytes=limits.ANSWER_PIECE_BYTES, until=until
         )
         try:
-            lines, start = await door.reads.run(_lines_of, frames, start)
+            lines, start = await door.reads.run(_lines_of, frames, start, order=order)
         except DamagedFrame as error:
             raise LogDamaged(damaged_answer("the log of this controller", error).message) from error
         if not lines:

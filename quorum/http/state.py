@@ -46,8 +46,8 @@ async def _pieces(door: Door, image: MetadataImage, *, as_msgpack: bool) -> Asyn
         state = state_json(image)  # it counts the digest
         yield from _msgpack_pieces(state, len(image.topics.by_id)) if as_msgpack else _json_pieces(state)
 
-    remaining = items()
-    while piece := await door.reads.run(_joined, remaining):
+    remaining, order = items(), door.reads.order_of_pieces()
+    while piece := await door.reads.run(_joined, remaining, order=order):
         yield piece
 
 

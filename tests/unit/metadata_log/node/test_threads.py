@@ -51,6 +51,41 @@ def test_work_whose_caller_left_before_it_began_is_not_done_and_leaves_its_place
     asyncio.run(story())
 
 
+def test_the_pieces_of_an_answer_come_before_those_of_later_answers_and_behind_single_work() -> None:
+    async def story() -> None:
+        reads = Threads("reads", threads=1)
+        done: list[str] = []
+        gate = threading.Event()
+        running: list[asyncio.Future[object]] = [asyncio.ensure_future(reads.run(gate.wait))]
+        first, second = reads.order_of_pieces(), reads.order_of_pieces()
+        for what, order in (("second", second), ("first", first), ("again first", first), ("single", 0)):
+            running.append(asyncio.ensure_future(reads.run(done.append, what, order=order)))
+        await asyncio.sleep(0)
+        gate.set()
+        await asyncio.gather(*running)
+        assert done == ["single", "first", "again first", "second"]
+        await reads.shut_down()
+
+    asyncio.run(story())
+
+
+def test_work_that_has_not_begun_at_the_end_is_called_off() -> None:
+    async def story() -> None:
+        reads = Threads("reads", threads=1)
+        gate = threading.Event()
+        under_way = asyncio.ensure_future(reads.run(gate.wait))
+        waiting = asyncio.ensure_future(reads.run(lambda: "never"))
+        await asyncio.sleep(0.05)
+        ending = asyncio.ensure_future(reads.shut_down())
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        gate.set()
+        assert await under_way
+        await ending
+
+    asyncio.run(story())
+
+
 def test_slots_bound_who_holds_and_who_waits() -> None:
     async def story() -> None:
         slots = Slots("past states", held_max=1, waiting_max=1)
