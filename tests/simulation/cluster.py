@@ -703,6 +703,8 @@ class SimulatedBroker:
         if self.follower.image.end_offset < before:
             self.world.violated(f"broker {self.broker_id} went back from offset {before}")
         await self._start_replicas(run, session)
+        if run != self.runs:
+            return
         self.world.check_silent(self)
         if answer.answer.should_shut_down and session.want_shut_down:
             self.world.tell(self, "may go, and stops")

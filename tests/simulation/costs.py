@@ -17,12 +17,14 @@ from unittest.mock import patch
 
 import broker_agent.dataless_host
 import broker_agent.follower
+import broker_agent.replicas
 import broker_agent.reports
 import quorum.controller
 import quorum.decide.parts
 import quorum.decide.sweeps
 import quorum.raft.proposals
 from broker_agent.dataless_host import VISITS_PER_TURN
+from broker_agent.replicas import VISITS_PER_SLICE
 from broker_agent.reports import REPORTS_MAX
 from metadata_log.batch import RecordBatch
 from metadata_log.image.metadata_image import MetadataImage
@@ -78,6 +80,7 @@ _USUAL: Final = {
     "ELECTIONS_PER_SWEEP_MAX": ELECTIONS_PER_SWEEP_MAX,
     "records_per_part_max": RECORDS_PER_PART_MAX,
     "REPORTS_MAX": REPORTS_MAX,
+    "VISITS_PER_SLICE": VISITS_PER_SLICE,
     "VISITS_PER_TURN": VISITS_PER_TURN,
     "RAFT_ENTRY_SHARED_BYTES": RAFT_ENTRY_SHARED_BYTES,
     "pieces_max": FETCH_SLICE_POLLS,
@@ -192,6 +195,7 @@ class Costs:
             (quorum.decide.sweeps, "ELECTIONS_PER_SWEEP_MAX", weight),
             (Controller, "records_per_part_max", weight),
             (broker_agent.reports, "REPORTS_MAX", weight),
+            (broker_agent.replicas, "VISITS_PER_SLICE", weight),
             (broker_agent.dataless_host, "VISITS_PER_TURN", weight),
             (quorum.raft.proposals, "RAFT_ENTRY_SHARED_BYTES", weight),
             (Slices, "pieces_max", polls),
