@@ -146,6 +146,7 @@ class Reports(Generic[Report, Answer]):
         self._room.set()
         wanted = [now for report in reports if (now := self._renew(report)) is not None]
         if not wanted:
+            await asyncio.sleep(0)  # there may be many of these
             return True
         try:
             answers = await self._send(wanted)

@@ -342,11 +342,7 @@ def test_brokers_with_data_live_through_a_roll_a_deletion_and_a_failed_disk(
             assert min(len(brokers.acknowledged[key]) for key in keys) > 20
             failed = brokers.all[BROKERS[0]]
             await failed.stop()
-            failed.disks.logs = {
-                key: log for key, log in failed.disks.logs.items() if log.directory not in failed.disks.failed
-            }
-            failed.disks.failed.clear()  # a new disk, empty, and of another id
-            failed.disks.directories = (failed.disks.directories[1], Uuid(b"\x4a" * 16))
+            failed.disks.replace_failed(Uuid(b"\x4a" * 16))
             failed.start()
             await failed.online()
             await brokers.check(keys)

@@ -111,6 +111,13 @@ class Disks:
     def held(self) -> list[PartitionKey]:
         return [key for key, log in self.logs.items() if log.directory not in self.failed]
 
+    def replace_failed(self, directory: Uuid) -> None:
+        """Put a new disk, empty and of another id, in the place of those that failed."""
+        sound = tuple(one for one in self.directories if one not in self.failed)
+        self.logs = {key: log for key, log in self.logs.items() if log.directory in sound}
+        self.directories = (*sound, directory)
+        self.failed.clear()
+
     def choose(self, wanted: Uuid) -> Uuid | None:
         """Return the directory for a new replica: the wanted one if it is ours, else the emptiest; None if that failed."""
         if wanted in self.directories:
