@@ -15,7 +15,7 @@ from ops.client import client_from
 from ops.dry_run import show_what_if
 from ops.item_requests import ItemRequest, add_flags, carry_out, result_columns
 from ops.render import Column
-from ops.talk import fail_usage, show
+from ops.talk import fail_usage, say, show
 
 TOPICS = (
     Column("name"),
@@ -147,6 +147,11 @@ def run_create(args: argparse.Namespace) -> int:
         "configs": key_values(args, args.config),
         "placement": args.placement,
     }
+    if not args.dry_run:
+        online = [one for one in client_from(args).read("/v1/brokers")["items"] if one["state"] == "ONLINE"]
+        count = args.partitions if assignment is None else len(assignment)
+        if (hint := few_partitions(count, brokers=len(online))) is not None:
+            say(hint)
     if len(args.names) > 1:
         topics = [{"name": name, **kind} for name in args.names]
         return carry_out(args, CREATION, topics, validate_only=args.validate_only)
@@ -157,6 +162,15 @@ def run_create(args: argparse.Namespace) -> int:
     topic = client.write("POST", "/v1/topics", body | {"validate_only": args.validate_only})
     show(args, topic, table=lambda: topic_table(topic))
     return 0
+
+
+def few_partitions(partitions: int, *, brokers: int) -> str | None:
+    """Return what an operator should know of a topic with fewer partitions than there are brokers online; None: nothing."""
+    if partitions >= brokers:
+        return None
+    return (
+        f"{partitions} partitions on {brokers} brokers: {brokers - partitions} brokers will lead none of them"
+    )
 
 
 def run_list(args: argparse.Namespace) -> int:

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from metadata_log.ids import TopicId, Uuid
+from metadata_log.ids import BrokerId, TopicId, Uuid
 from metadata_log.limits import ITEM_MESSAGE_LENGTH_MAX, PARTITIONS_PER_TOPIC_MAX
 from metadata_log.records.configs import BROKER, TOPIC, ConfigRecord
+from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION, FeatureLevelRecord
 from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.records.registry import Record
 from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
@@ -294,3 +295,50 @@ def test_the_results_of_a_creation_are_kept_without_what_the_records_say() -> No
     created = [record for record in decision.records if isinstance(record, TopicRecord)]
     assert [one.topic_id for one in late.results[:5]] == [record.topic_id for record in created]
     assert [one.partitions for one in late.results] == [3, -1, 3, 3, 3, -1]
+
+
+# --- min.insync.replicas and its effect
+
+
+def a_world_with_eligible() -> World:
+    """Eligible leader replicas are on; 2 of t-0's three replicas are in sync, and 3 is eligible to lead."""
+    world = a_world()
+    world.write(
+        [
+            FeatureLevelRecord(ELIGIBLE_LEADER_REPLICAS_VERSION, 1),
+            ConfigRecord(BROKER, "", "min.insync.replicas", "2"),
+            PartitionChangeRecord(
+                world.image.topics.ids["t"],
+                0,
+                isr=ids("2"),
+                leader=BrokerId(2),
+                eligible_leader_replicas=ids("3"),
+            ),
+        ]
+    )
+    return world
+
+
+@pytest.mark.parametrize(
+    ("kind", "of", "is_cleared"), [(TOPIC, "t", True), (TOPIC, "u", False), (BROKER, "", True)]
+)
+def test_another_min_insync_replicas_clears_who_was_eligible(kind: int, of: str, is_cleared: bool) -> None:
+    """B40, B83: for a topic those of this topic, for the cluster all of them."""
+    world = a_world_with_eligible()
+    found = changed(world, "min.insync.replicas", (SET, "3"), kind=kind, of=of)
+    assert isinstance(found, list)
+    assert found[0] == ConfigRecord(kind, of, "min.insync.replicas", "3")
+    cleared = PartitionChangeRecord(
+        world.image.topics.ids["t"], 0, eligible_leader_replicas=(), last_known_elr=()
+    )
+    assert found[1:] == ([cleared] if is_cleared else [])
+
+
+def test_with_eligible_leader_replicas_the_cluster_has_one_min_insync_replicas() -> None:
+    """B40, B83: no broker has its own, and neither a removal nor a replacement takes the cluster's away."""
+    world = a_world_with_eligible()
+    name = "min.insync.replicas"
+    assert changed(world, name, (SET, "3"), kind=BROKER, of="1") == "INVALID_CONFIG"
+    assert changed(world, name, (ConfigOperation.DELETE, None), kind=BROKER, of="") == "INVALID_CONFIG"
+    replacement = LegacyAlterConfigs(resources=(resource(BROKER, "", a="1"),), validate_only=False)
+    assert errors(world.decide(replacement)) == ["INVALID_CONFIG"]

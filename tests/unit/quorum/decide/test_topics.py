@@ -37,12 +37,14 @@ def error_of(decision: Decision) -> str | None:
         ("0,1/", "INVALID_REPLICA_ASSIGNMENT"),
         ("0,9", "INVALID_REPLICA_ASSIGNMENT"),
         ("0,0", "INVALID_REPLICA_ASSIGNMENT"),
+        ("1,1,2", "INVALID_REPLICA_ASSIGNMENT"),
         ("0,1/0", "INVALID_REPLICA_ASSIGNMENT"),
         ("3", "INVALID_REPLICA_ASSIGNMENT"),
         ("3,0", None),
     ],
 )
 def test_a_manual_assignment(assignment: str, error: str | None) -> None:
+    """A7, B49."""
     world = cluster(0, 1, 2)
     world.run("register 3")
     decision = world.decide(creation("t", assignment=tuple(map(ids, assignment.split("/")))))
