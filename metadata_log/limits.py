@@ -196,6 +196,8 @@ LIST_ITEMS_MAX: Final = 1_000
 """Endpoints, features and log directories of one registration; replicas of one partition."""
 REQUEST_ITEMS_MAX: Final = 1_000
 """Topics, or resources with settings, of one request that answers each; more go in several requests."""
+RACKS_DRAWN_MAX: Final = 20_000
+"""Topics that one request places, times racks: each topic draws numbers for each rack, in about 10 microseconds."""
 ITEM_MESSAGE_LENGTH_MAX: Final = 300
 """Characters that say why one item was refused: they are kept with the answer to a repeatable request."""
 ELECTIONS_PER_SWEEP_MAX: Final = 1_000

@@ -41,40 +41,58 @@ def usable_brokers(context: DecideContext) -> tuple[UsableBroker, ...]:
     )
 
 
+class Layout:
+    """Brokers that may get replicas, by rack: looked at once for all topics of a request."""
+
+    def __init__(self, brokers: Sequence[UsableBroker]) -> None:
+        by_rack: dict[str | None, tuple[list[BrokerId], list[BrokerId]]] = {}
+        for broker in brokers:
+            by_rack.setdefault(broker.rack, ([], []))[not broker.fenced].append(broker.broker_id)
+        self.count, self.rack_count = len(brokers), len(by_rack)
+        self.up = [broker.broker_id for broker in brokers if not broker.fenced]
+        # In the order in which Kafka draws their numbers: that of its hash map.
+        self._drawn = [(name, *by_rack[name]) for name in hash_order(list(by_rack))]
+        self._order = sorted(by_rack, key=lambda name: (name is not None, name or ""))
+
+    def racks(self, rng: PlacementRandom) -> tuple[list["_Rack"], list["_Rack"]]:
+        """Return the racks in the order in which they draw numbers, and by name."""
+        racks = {name: _Rack(fenced, up, rng) for name, fenced, up in self._drawn}
+        return list(racks.values()), [racks[name] for name in self._order]
+
+
 def place(
-    brokers: Sequence[UsableBroker], *, partition_count: int, replication_factor: int, rng: PlacementRandom
-) -> tuple[tuple[BrokerId, ...], ...]:
-    """Return the replicas of each partition, the leader first.
+    layout: Layout, *, partition_count: int, replication_factor: int, rng: PlacementRandom
+) -> Iterator[tuple[BrokerId, ...]]:
+    """Yield the replicas of each partition, the leader first.
 
     Raises:
         InvalidReplicationFactor: more replicas than brokers, or no broker is up.
     """
     # The numbers are drawn even for what is refused, as in Kafka: the next placement depends on it.
-    racks = _racks(brokers, rng)
-    offset = rng.randrange(len(racks)) if racks else 0
+    drawn, order = layout.racks(rng)
+    offset = rng.randrange(len(order)) if order else 0
     times = f"a partition cannot be replicated {replication_factor} times"
-    if replication_factor > len(brokers):
+    if replication_factor > layout.count:
         raise InvalidReplicationFactor(
-            f"{times}: {len(brokers)} brokers are registered and take new replicas"
+            f"{times}: {layout.count} brokers are registered and take new replicas"
         )
-    if all(broker.fenced for broker in brokers):
+    if not layout.up:
         raise InvalidReplicationFactor(f"{times}: every broker is fenced or shuts down")
-    return tuple(
-        _assignments(
-            racks,
-            rng,
-            offset=offset,
-            up_count=sum(not broker.fenced for broker in brokers),
-            partition_count=partition_count,
-            replication_factor=replication_factor,
-        )
+    return _assignments(
+        drawn,
+        order,
+        rng,
+        offset=offset,
+        up_count=len(layout.up),
+        partition_count=partition_count,
+        replication_factor=replication_factor,
     )
 
 
 def place_plainly(
-    brokers: Sequence[UsableBroker], *, first: int, partition_count: int, replication_factor: int
-) -> tuple[tuple[BrokerId, ...], ...]:
-    """Return the replicas of partitions from number `first` on, without chance.
+    layout: Layout, *, first: int, partition_count: int, replication_factor: int
+) -> Iterator[tuple[BrokerId, ...]]:
+    """Yield the replicas of partitions from number `first` on, without chance.
 
     Of n brokers that are up, in order of id, replica j of partition i lies on broker (i + j) mod n. Equal placements of
     several topics put their leaders on the same brokers, and racks do not count.
@@ -82,19 +100,20 @@ def place_plainly(
     Raises:
         InvalidReplicationFactor: more replicas than brokers that are up.
     """
-    up = [broker.broker_id for broker in brokers if not broker.fenced]
+    up = layout.up
     if replication_factor > len(up):
         raise InvalidReplicationFactor(
             f"a partition cannot be replicated {replication_factor} times: {len(up)} brokers are up"
         )
-    return tuple(
+    return (
         tuple(up[(partition_id + place) % len(up)] for place in range(replication_factor))
         for partition_id in range(first, first + partition_count)
     )
 
 
 def _assignments(
-    racks: dict[str | None, "_Rack"],
+    drawn: list["_Rack"],
+    order: list["_Rack"],
     rng: PlacementRandom,
     *,
     offset: int,
@@ -102,16 +121,15 @@ def _assignments(
     partition_count: int,
     replication_factor: int,
 ) -> Iterator[tuple[BrokerId, ...]]:
-    order = sorted(racks, key=lambda rack: (rack is not None, rack or ""))
     epoch = 0
     for _ in range(partition_count):
         if epoch == up_count and up_count > 1:
             rng.shuffle(order)
-            for rack in racks.values():
+            for rack in drawn:
                 rack.shuffle(rng)
             epoch = 0
         offset %= len(order)
-        yield _one([racks[name] for name in order], offset, epoch, replication_factor)
+        yield _one(order, offset, epoch, replication_factor)
         epoch += 1
         offset += 1
 
@@ -136,11 +154,12 @@ class _Brokers:
     """Brokers of one rack in an order of their own; each partition that takes one begins one further than the one before."""
 
     def __init__(self, brokers: list[BrokerId], rng: PlacementRandom) -> None:
-        self._brokers = brokers
+        self._brokers = brokers  # shared by all topics of a request, until it is shuffled
         self._offset = rng.randrange(len(brokers)) if brokers else 0
         self._taken, self._epoch = 0, 0
 
     def shuffle(self, rng: PlacementRandom) -> None:
+        self._brokers = list(self._brokers)
         rng.shuffle(self._brokers)
 
     def next(self, epoch: int) -> BrokerId | None:
@@ -173,16 +192,3 @@ class _Rack:
     def next(self, epoch: int) -> BrokerId | None:
         broker_id = self._up.next(epoch)
         return self._fenced.next(epoch) if broker_id is None else broker_id
-
-
-def _racks(brokers: Sequence[UsableBroker], rng: PlacementRandom) -> dict[str | None, _Rack]:
-    """Return the racks in the order in which Kafka draws their numbers: that of its hash map."""
-    names = list(dict.fromkeys(broker.rack for broker in brokers))
-    return {
-        name: _Rack(
-            [b.broker_id for b in brokers if b.rack == name and b.fenced],
-            [b.broker_id for b in brokers if b.rack == name and not b.fenced],
-            rng,
-        )
-        for name in hash_order(names)
-    }

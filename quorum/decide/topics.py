@@ -48,7 +48,7 @@ from quorum.decide.decides import Decides, Kept
 from quorum.decide.decision import Decision
 from quorum.decide.items import why
 from quorum.decide.java import first_of_hash_table
-from quorum.decide.new_partitions import assigned, placed
+from quorum.decide.new_partitions import NewPartitions
 
 DEFAULT: Final = -1
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
@@ -140,7 +140,7 @@ def create(context: DecideContext, command: CreateTopic) -> Decision:
         command.configs,
         command.placement,
     )
-    topic, records = _created(context, wanted)
+    topic, records = _created(context, NewPartitions(context), wanted)
     _check_fits(records)
     configs = tuple(shown_settings(TOPIC, topic.name, command.configs).items())
     created = TopicCreated(topic.name, topic.topic_id, configs, topic.partitions)
@@ -167,12 +167,13 @@ def create_many(context: DecideContext, command: CreateTopics) -> Decision:
         raise PolicyViolation(f"at most {PARTITIONS_PER_TOPIC_MAX} partitions can be created at once")
     records: list[Record] = []
     results: dict[str, TopicResult] = {}
+    new = NewPartitions(context)
     for wanted in command.topics:
         if times[wanted.name] > 1:
             results[wanted.name] = TopicResult(wanted.name, InvalidRequest.error, "the name is given twice")
             continue
         try:
-            topic, of_topic = _created(context, wanted)
+            topic, of_topic = _created(context, new, wanted)
         except Rejected as refusal:
             results[wanted.name] = TopicResult(wanted.name, *why(refusal))
             continue
@@ -188,7 +189,7 @@ def create_many(context: DecideContext, command: CreateTopics) -> Decision:
     return Decision(records=() if command.validate_only else records, outcome=outcome)
 
 
-def _created(context: DecideContext, wanted: NewTopic) -> tuple[TopicImage, list[Record]]:
+def _created(context: DecideContext, new: NewPartitions, wanted: NewTopic) -> tuple[TopicImage, list[Record]]:
     """Return a topic to be, and its records; raises as `create`."""
     image = context.image
     if wanted.name in image.topics.ids:
@@ -199,7 +200,7 @@ def _created(context: DecideContext, wanted: NewTopic) -> tuple[TopicImage, list
     check_name(wanted.name)
     _check_collision(image, wanted.name)
     configs = _checked_configs(wanted.configs)
-    partitions = _partitions(context, wanted)
+    partitions = _partitions(context, new, wanted)
     _check_policy(context, len(partitions), len(partitions[0].replicas))
     topic = TopicImage(_new_topic_id(image, context.rng), wanted.name, tuple(partitions))
     settings = [ConfigRecord(TOPIC, topic.name, name, value) for name, value in sorted(configs.items())]
@@ -223,7 +224,7 @@ def _checked_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
     return checked
 
 
-def _partitions(context: DecideContext, wanted: NewTopic) -> list[PartitionImage]:
+def _partitions(context: DecideContext, new: NewPartitions, wanted: NewTopic) -> list[PartitionImage]:
     count, factor = wanted.partitions, wanted.replication_factor
     if wanted.assignment:
         if count != DEFAULT or factor != DEFAULT:
@@ -231,7 +232,7 @@ def _partitions(context: DecideContext, wanted: NewTopic) -> list[PartitionImage
                 "an assignment names every replica; leave out partitions and replication_factor"
             )
         by_id = dict(reversed(wanted.assignment))  # of a number given twice the first counts
-        partitions = assigned(context, sorted(by_id.items()))
+        partitions = new.assigned(sorted(by_id.items()))
         if set(by_id) != set(range(len(by_id))):
             raise InvalidReplicaAssignment("the partitions of an assignment are not numbered 0, 1, 2, ...")
         return partitions
@@ -240,8 +241,7 @@ def _partitions(context: DecideContext, wanted: NewTopic) -> list[PartitionImage
     if count < DEFAULT or count == 0:
         raise InvalidPartitions(f"{count} partitions; at least 1 is needed")
     defaults = context.topic_defaults
-    return placed(
-        context,
+    return new.placed(
         wanted.placement,
         first=0,
         count=defaults.partitions if count == DEFAULT else count,
@@ -280,6 +280,7 @@ def create_partitions(context: DecideContext, command: CreatePartitions) -> Deci
     times = Counter(topic.name for topic in command.topics)
     records: list[Record] = []
     results: dict[str, TopicResult] = {}
+    new = NewPartitions(context)
     room = PARTITIONS_PER_TOPIC_MAX
     for wanted in command.topics:
         if times[wanted.name] > 1:
@@ -293,7 +294,7 @@ def create_partitions(context: DecideContext, command: CreatePartitions) -> Deci
         try:
             if topic is None:
                 raise UnknownTopicOrPartition(f"topic {wanted.name!r} does not exist")
-            added = _added(context, topic, wanted)
+            added = _added(context, new, topic, wanted)
         except Rejected as refusal:
             results[wanted.name] = TopicResult(wanted.name, *why(refusal))
             continue
@@ -312,7 +313,9 @@ def create_partitions(context: DecideContext, command: CreatePartitions) -> Deci
     return Decision(records=() if command.validate_only else records, outcome=outcome)
 
 
-def _added(context: DecideContext, topic: TopicImage, wanted: MorePartitions) -> list[PartitionImage]:
+def _added(
+    context: DecideContext, new: NewPartitions, topic: TopicImage, wanted: MorePartitions
+) -> list[PartitionImage]:
     have = len(topic.partitions)
     if wanted.partitions <= have:
         raise InvalidPartitions(
@@ -326,9 +329,8 @@ def _added(context: DecideContext, topic: TopicImage, wanted: MorePartitions) ->
     is_changed = any(partition.partition_epoch for partition in topic.partitions)
     factor = len(topic.partitions[first_of_hash_table(have, is_changed=is_changed)].replicas)
     if wanted.assignment is not None:
-        return assigned(context, list(enumerate(wanted.assignment, start=have)), replication_factor=factor)
-    return placed(
-        context,
+        return new.assigned(list(enumerate(wanted.assignment, start=have)), replication_factor=factor)
+    return new.placed(
         wanted.placement,
         first=have,
         count=wanted.partitions - have,

@@ -28,9 +28,10 @@ from metadata_log.wire.commands import (
     Reassignment,
     ResourceChange,
 )
+from quorum.decide import new_partitions
 from quorum.decide.decision import Decision
 from quorum.decide.topics import DECISIONS, TopicsChanged
-from tests.support.decisions import World, ids, word_uuid
+from tests.support.decisions import World, ids, registration, word_uuid
 
 SET = ConfigOperation.SET
 
@@ -190,6 +191,18 @@ def test_topics_of_many_partitions_are_deleted_one_at_a_time() -> None:
     refused = world.decide(DeleteTopics(topics=("a", "b")))
     assert refused.refusal is not None and refused.refusal.error == "POLICY_VIOLATION"
     assert errors(world.decide(DeleteTopics(topics=("a", "no")))) == [None, "UNKNOWN_TOPIC_OR_PARTITION"]
+
+
+def test_topics_times_racks_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: no request of seconds where each broker is a rack of its own."""
+    monkeypatch.setattr(new_partitions, "RACKS_DRAWN_MAX", 7)
+    world = World()
+    for broker_id in (1, 2, 3):
+        world.decide(registration(broker_id, rack=f"r{broker_id}"))
+        world.run(f"heartbeat {broker_id}")
+    topics = (*(NewTopic(name, 1, 1) for name in "abc"), NewTopic("d", assignment=((0, ids("1")),)))
+    decision = world.decide(CreateTopics(topics=topics, validate_only=False))
+    assert errors(decision) == [None, None, "POLICY_VIOLATION", None]
 
 
 def test_a_message_is_short_enough_to_keep() -> None:

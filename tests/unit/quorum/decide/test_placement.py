@@ -9,7 +9,7 @@ import pytest
 from metadata_log.errors import InvalidReplicationFactor
 from metadata_log.ids import BrokerId
 from metadata_log.wire.commands import CreatePartitions, CreateTopics, MorePartitions, NewTopic, Placement
-from quorum.decide.placement import UsableBroker, place, place_plainly, usable_brokers
+from quorum.decide.placement import Layout, UsableBroker, place, place_plainly, usable_brokers
 from tests.support.decisions import World, creation
 
 
@@ -20,7 +20,8 @@ def brokers(*rows: tuple[int, str | None, bool]) -> list[UsableBroker]:
 def placed(
     on: list[UsableBroker], count: int, factor: int, seed: int = 1
 ) -> tuple[tuple[BrokerId, ...], ...]:
-    return place(on, partition_count=count, replication_factor=factor, rng=random.Random(seed))
+    rng = random.Random(seed)
+    return tuple(place(Layout(on), partition_count=count, replication_factor=factor, rng=rng))
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -101,7 +102,7 @@ def test_who_takes_new_replicas() -> None:
 
 
 def plain(on: list[UsableBroker], count: int, factor: int, *, first: int = 0) -> list[list[int]]:
-    found = place_plainly(on, first=first, partition_count=count, replication_factor=factor)
+    found = place_plainly(Layout(on), first=first, partition_count=count, replication_factor=factor)
     return [list(map(int, replicas)) for replicas in found]
 
 
