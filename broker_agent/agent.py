@@ -31,7 +31,7 @@ from metadata_log.node.addresses import read_url
 from metadata_log.node.clock import monotonic_ms, unix_ms
 from metadata_log.node.data_directory import DirectoryLock, Meta, read_meta
 from metadata_log.node.recent_warnings import RecentWarnings
-from metadata_log.records.brokers import BrokerEndpoint, FeatureRange
+from metadata_log.records.brokers import FeatureRange
 from metadata_log.wire.commands import (
     AlteredPartition,
     AlterPartition,
@@ -49,8 +49,6 @@ FAREWELL_MAX_MS: Final = 500
 """A broker that ends waits this long for the answer to its last fetch."""
 REPORT_SILENCE_MAX_MS: Final = 5_000
 """Of a controller to which ISRs were reported: what waits longer is reported again."""
-LISTENER_NAME: Final = "PLAINTEXT"
-"""Kafka's name of its default listener; security_protocol 0."""
 
 
 def now_ms() -> int:
@@ -149,6 +147,11 @@ class BrokerAgent:
     @property
     def controller_id(self) -> int:
         return self.fetch_loop.controller_id
+
+    @property
+    def controller_url(self) -> str:
+        """The controller that this broker asks now: the active one, as far as it knows."""
+        return self.settings.controllers[0] if self._session is None else self._session.controller_url
 
     @property
     def broker_epoch(self) -> int | None:
@@ -353,15 +356,11 @@ class BrokerAgent:
     async def _new_session(self) -> Session:
         assert self._meta is not None
         self._clean_epoch = await self._cache_thread.run(self.cache.take_clean_stop)
-        host, port = self.settings.listen_http
         session = Session(
             self.settings,
             incarnation_id=self.incarnation_id,
             log_dirs=self._log_dirs or (self._meta.directory_id,),
-            endpoints=(
-                BrokerEndpoint(LISTENER_NAME, host, port or read_url(self.http_url)[1], 0),
-                *self.settings.advertised_listeners,
-            ),
+            endpoints=self.settings.endpoints(read_url(self.http_url)[1]),
             features=self._features,
             previous_broker_epoch=self._clean_epoch,
             rng=self._rng,

@@ -2,21 +2,26 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from metadata_log import limits
 from metadata_log.errors import InvalidSettings
 from metadata_log.ids import BrokerId
-from metadata_log.node.addresses import PORT_MAX, WILDCARDS, HostPort, address_text
+from metadata_log.node.addresses import PORT_MAX, WILDCARDS, HostPort, address_text, is_reachable
 from metadata_log.records.brokers import BrokerEndpoint
+
+LISTENER_NAME: Final = "PLAINTEXT"
+"""Kafka's name of its default listener, here of the broker's own endpoint; security_protocol 0."""
+SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+"""Kafka's, each at its number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSettings:
-    """`controllers` are URLs without a trailing slash; `listen_http` is the address for clients.
+    """`controllers` are URLs without a trailing slash; `listen_http` is where this process listens.
 
-    `advertised_listeners` are the further endpoints of a host program.
-
-    Inside another program the port may be 0: any free one.
+    Clients are told `advertised_http`, or `listen_http` without one, and the `advertised_listeners` of the host program.
+    Inside another program the port to listen on may be 0: any free one.
     """
 
     cluster_id: str
@@ -24,6 +29,7 @@ class BrokerSettings:
     data_dir: Path
     controllers: tuple[str, ...]
     listen_http: HostPort
+    advertised_http: HostPort | None = None
     advertised_listeners: tuple[BrokerEndpoint, ...] = ()
     rack: str | None = None
     registration_timeout_ms: int = limits.REGISTRATION_TIMEOUT_MS
@@ -52,13 +58,7 @@ class BrokerSettings:
                 raise InvalidSettings(
                     f"controllers: {url!r} is no http:// or https:// URL without trailing slash"
                 )
-        host, port = self.listen_http
-        if not host or not 0 <= port <= PORT_MAX:
-            raise InvalidSettings(f"listen.http = {host}:{port} is no host and port")
-        if host in WILDCARDS:
-            raise InvalidSettings(
-                f"listen.http = {address_text(self.listen_http)}: clients are told this address; name one they can reach"
-            )
+        self._check_addresses()
         if self.rack is not None and not 1 <= len(self.rack.encode()) <= limits.TEXT_BYTES_MAX:
             raise InvalidSettings(
                 f"rack: leave it out, or give it 1 to {limits.TEXT_BYTES_MAX} bytes of text"
@@ -66,3 +66,41 @@ class BrokerSettings:
         for name in ("registration_timeout_ms", "shutdown_timeout_ms"):
             if not 1 <= getattr(self, name) <= 24 * 3600 * 1000:
                 raise InvalidSettings(f"{name} = {getattr(self, name)} is outside 1 ms to one day")
+
+    def _check_addresses(self) -> None:
+        host, port = self.listen_http
+        if not 0 <= port <= PORT_MAX or not (host or self.advertised_http):
+            raise InvalidSettings(f"listen.http = {host}:{port} is no host and port")
+        if self.advertised_http is None:
+            if host in WILDCARDS:
+                raise InvalidSettings(
+                    f"listen.http = {address_text(self.listen_http)}: clients are told this address; name one they can "
+                    "reach, or set advertised.http"
+                )
+        elif not is_reachable(self.advertised_http):
+            raise InvalidSettings(
+                f"advertised.http = {address_text(self.advertised_http)}: wanted a HOST:PORT that others can reach"
+            )
+        elif self.advertised_http[0] == host and port not in {0, self.advertised_http[1]}:
+            raise InvalidSettings(
+                f"listen.http is port {port}, but advertised.http tells clients port {self.advertised_http[1]}"
+            )
+        names = {LISTENER_NAME}
+        for endpoint in self.advertised_listeners:
+            where = f"advertised.listeners.{endpoint.name}"
+            if not 1 <= len(endpoint.name.encode()) <= limits.TEXT_BYTES_MAX:
+                raise InvalidSettings(f"{where}: a listener's name has 1 to {limits.TEXT_BYTES_MAX} bytes")
+            if endpoint.name in names:
+                raise InvalidSettings(f"{where}: this name stands for another listener already")
+            if not is_reachable((endpoint.host, endpoint.port)):
+                raise InvalidSettings(f"{where}: wanted a HOST:PORT that others can reach")
+            names.add(endpoint.name)
+        if len(names) > limits.LIST_ITEMS_MAX:
+            raise InvalidSettings(
+                f"advertised.listeners: {limits.LIST_ITEMS_MAX - 1} at most, not {len(names) - 1}"
+            )
+
+    def endpoints(self, bound_port: int) -> tuple[BrokerEndpoint, ...]:
+        """Return what the broker registers: its own endpoint first; `bound_port` is the port it listens on."""
+        host, port = self.advertised_http or (self.listen_http[0], bound_port)
+        return (BrokerEndpoint(LISTENER_NAME, host, port, 0), *self.advertised_listeners)

@@ -1,19 +1,25 @@
-"""Edge: a broker's own endpoint: metadata for clients while the broker serves, and its status for operators at any time."""
+"""Edge: a broker's own endpoint.
+
+Clients get metadata while the broker serves; operators get its status at any time. What is for the controllers is forwarded
+to the active one (`forwarding.py`), in any state of the broker.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from broker_agent import metrics
+from broker_agent.forwarding import FORWARDED, Forwarder, forwarding
 from broker_agent.lifecycle import State
 from metadata_log import limits
 from metadata_log.digest import digest
 from metadata_log.errors import (
     BrokerNotAvailable,
     MetadataError,
+    UnknownRoute,
     UnknownTopicOrPartition,
 )
 from metadata_log.ids import uuid_text
@@ -40,8 +46,6 @@ from metadata_log.records.registry import json_rows
 if TYPE_CHECKING:
     from broker_agent.agent import BrokerAgent
 
-BODY_BYTES_MAX: Final = 4096
-"""No request to a broker needs a body."""
 CLOSING_MAX_S: Final = 1.0
 """A stopping broker waits this long for answers that are still being sent."""
 
@@ -57,36 +61,40 @@ async def listening(agent: "BrokerAgent") -> AsyncIterator[str]:
     host, port = agent.settings.listen_http
     threads = Threads("answers", threads=1, unfinished_max=limits.READS_UNFINISHED_MAX)
     buffers = AnswerBuffers()
-    api = HttpApi(agent, threads, buffers)
-    runner = web.AppRunner(api.application(), shutdown_timeout=CLOSING_MAX_S)
-    await runner.setup()
-    listener: asyncio.Server | None = None
-    try:
-        listener = await listen(runner, api.error, (host, port), buffers=buffers)
-        bound_port = port or listener.sockets[0].getsockname()[1]
-        yield http_url((host, bound_port))
-    finally:
-        if listener is not None:
-            listener.close()
-        await runner.cleanup()
-        await threads.shut_down()
+    async with forwarding(agent.settings, lambda: agent.controller_url, buffers) as forwarder:
+        api = HttpApi(agent, threads, buffers, forwarder)
+        runner = web.AppRunner(api.application(), shutdown_timeout=CLOSING_MAX_S)
+        await runner.setup()
+        listener: asyncio.Server | None = None
+        try:
+            listener = await listen(runner, api.error, (host, port), buffers=buffers)
+            bound_port = port or listener.sockets[0].getsockname()[1]
+            yield http_url((host, bound_port))
+        finally:
+            if listener is not None:
+                listener.close()
+            await runner.cleanup()
+            await threads.shut_down()
 
 
 class HttpApi:
-    """Reads the agent; changes nothing."""
+    """Reads the agent; changes nothing of it."""
 
-    def __init__(self, agent: "BrokerAgent", threads: Threads, buffers: AnswerBuffers) -> None:
+    def __init__(
+        self, agent: "BrokerAgent", threads: Threads, buffers: AnswerBuffers, forwarder: Forwarder
+    ) -> None:
         self._agent = agent
         self._threads = threads
         self._buffers = buffers
+        self._forwarder = forwarder
 
     def application(self) -> web.Application:
         middleware = errors_answered(
             self.error,
-            body_bytes_max=BODY_BYTES_MAX,
+            body_bytes_max=limits.HTTP_BODY_BYTES_MAX,
             no_such_path=self._no_such_path,
         )
-        app = web.Application(middlewares=[middleware], client_max_size=BODY_BYTES_MAX)
+        app = web.Application(middlewares=[middleware], client_max_size=limits.HTTP_BODY_BYTES_MAX)
         app.add_routes(
             [
                 web.get("/v1/metadata", self._metadata),
@@ -94,8 +102,17 @@ class HttpApi:
                 web.get("/healthz", self._healthz),
                 web.get("/readyz", self._readyz),
                 web.get("/metrics", self._metrics),
+                # Before DELETE /v1/brokers/{id}, which is forwarded.
+                web.post("/v1/brokers/register", self._no_controller),
+                web.post("/v1/controllers/register", self._no_controller),
             ]
         )
+        for method, path in FORWARDED:
+            forward = self._forwarder.answer
+            # `get` also answers HEAD.
+            app.add_routes(
+                [web.get(path, forward) if method == hdrs.METH_GET else web.route(method, path, forward)]
+            )
         return app
 
     # --- what every answer has
@@ -110,6 +127,9 @@ class HttpApi:
                 f": broker {settings.broker_id} answers here; ask one of its controllers: {controllers}"
             )
         return refusal
+
+    async def _no_controller(self, request: web.Request) -> web.Response:
+        raise UnknownRoute(self._no_such_path(request.path))
 
     def _headers(self) -> dict[str, str]:
         image = self._agent.image

@@ -147,7 +147,7 @@ class Session:
         self._serves_from = 0
         """The end offset that the image must reach before the broker serves: its fencing may lie below."""
         self._duplicate_since_ms: int | None = None
-        self._urls = _Round(settings.controllers)
+        self._urls = Round(settings.controllers)
         self._not_before_ms = 0
         self._pauses = 0
 
@@ -326,7 +326,7 @@ class Session:
         )
 
 
-class _Round:
+class Round:
     """The controllers that failed since one last answered. A round asks each of them at most once."""
 
     def __init__(self, urls: Sequence[str]) -> None:

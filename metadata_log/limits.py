@@ -148,6 +148,18 @@ ANSWER_PIECE_BYTES: Final = 256 * KIB
 """Of a large answer, made and held at once. A frame of the log that is larger is one piece."""
 ANSWERS_UNSENT_BYTES_MAX: Final = 64 * MIB
 """Of all answers that clients have not read. Beyond it, large answers are refused with THROTTLING_QUOTA_EXCEEDED."""
+FORWARDS_MAX: Final = 64
+"""Requests that one broker has sent on to a controller, 128 MiB of bodies at most; further ones are refused with
+THROTTLING_QUOTA_EXCEEDED."""
+FORWARD_ATTEMPTS_MAX: Final = 24
+"""Of one forwarded request. With the pauses between rounds they last longer than any election."""
+FORWARD_MAX_MS: Final = 10_000
+"""No further attempt of a forwarded request begins after this time."""
+FORWARD_CONNECT_MAX_MS: Final = 500
+FORWARD_SILENCE_MAX_MS: Final = 15_000
+"""A forwarded write waits this long for a controller's answer, so that it gets the controller's own REQUEST_TIMED_OUT."""
+FORWARD_READ_SILENCE_MAX_MS: Final = 5_000
+"""A forwarded read goes on to another controller after this silence."""
 
 # --- threads
 READ_THREADS: Final = 1
@@ -269,6 +281,7 @@ def check_relations() -> None:
         "election timeouts differ, so that votes do not split"
     )
     assert ELECTION_TIMEOUT_MAX_MS < COMMIT_TIMEOUT_MS, "a write outlives an election"
+    assert COMMIT_TIMEOUT_MS < FORWARD_SILENCE_MAX_MS, "a broker gets the controller's answer to a write"
     # Clients leave a node the connections and files that it needs.
     assert PARKED_OBSERVERS_MAX + BROKERS_MAX < HTTP_CONNECTIONS_MAX, (
         "each broker and observer may park a fetch"

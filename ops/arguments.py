@@ -127,7 +127,7 @@ class SharedFlags:
     def _network(self, *, timeout_s: int) -> argparse.ArgumentParser:
         network = argparse.ArgumentParser(add_help=False, parents=[self.output])
         asked = network.add_argument_group("network")
-        asked.add_argument("--bootstrap", metavar="URL[,URL...]", help="controllers to ask")
+        asked.add_argument("--bootstrap", metavar="URL[,URL...]", help="controllers to ask, or brokers")
         asked.add_argument(
             "--timeout",
             type=seconds,

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from metadata_log.errors import Unavailable
-from ops.client import Answer, ClusterClient, Unreachable
+from ops.client import Answer, ClusterClient, Unreachable, controllers_named
 from ops.log_frames import high_watermark
 
 POLL_S: Final = 0.05
@@ -36,10 +36,17 @@ def bulk_source(client: ClusterClient, *, from_leader: bool = False) -> Source:
     began = time.monotonic()
     while True:
         found: list[Source] = []
-        for url in client.bootstrap:
+        urls = list(client.bootstrap)
+        for url in urls:
             with suppress(Unreachable):
                 answer = client.ask_one(url, "/v1/quorum")
-                if answer.ok:
+                if (
+                    answer.ok and answer.came_by_a_broker
+                ):  # it forwards no log; the controllers it knows are asked, too
+                    urls += [
+                        named for named in controllers_named(answer.json()).values() if named not in urls
+                    ]
+                elif answer.ok:
                     found.append(Source(url, answer.json(), end_offset))
         ready = [one for one in found if one.status["high_watermark"] >= end_offset]
         if from_leader:

@@ -32,7 +32,7 @@ from metadata_log.errors import (
 )
 from metadata_log.ids import Uuid, random_uuid, uuid_text
 from metadata_log.limits import MIB
-from metadata_log.node.addresses import is_node_url
+from metadata_log.node.addresses import VIA_BROKER, is_node_url
 from ops.talk import fail_usage
 
 BOOTSTRAP_VARIABLE: Final = "METAQUORUM_BOOTSTRAP"
@@ -70,6 +70,11 @@ class Answer:
     @property
     def ok(self) -> bool:
         return 200 <= self.status < 300
+
+    @property
+    def came_by_a_broker(self) -> bool:
+        """Whether the node at `url` is a broker, which passed on what a controller answered."""
+        return VIA_BROKER in self.headers.get("via", "")
 
     def json(self) -> Any:
         """Return the body as JSON.
@@ -313,6 +318,12 @@ def _exchange(
         raise _NoAnswer(f"broke off its answer ({type(error).__name__})", sent=sent) from error
     finally:
         connection.close()
+
+
+def controllers_named(quorum: Mapping[str, Any]) -> dict[int, str]:
+    """Return the URL of each controller, by id, as the answer to /v1/quorum names them."""
+    rows = (*quorum.get("voters", ()), *quorum.get("observers", ()))
+    return {row["id"]: row["http"] for row in rows if is_node_url(row.get("http") or "")}
 
 
 def client_from(args: argparse.Namespace) -> ClusterClient:

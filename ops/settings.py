@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from broker_agent.config import BrokerSettings
+from broker_agent.config import SECURITY_PROTOCOLS, BrokerSettings
 from metadata_log.errors import InvalidSettings
 from metadata_log.ids import BrokerId, NodeId, Uuid, is_reserved, uuid_from_text, uuid_text
 from metadata_log.node.addresses import (
@@ -24,6 +24,7 @@ from metadata_log.node.addresses import (
     read_url,
 )
 from metadata_log.node.data_directory import Role
+from metadata_log.records.brokers import BrokerEndpoint
 from quorum.config import (
     ControllerSettings,
     ElectionSettings,
@@ -80,7 +81,8 @@ def load_broker_settings(path: Path) -> BrokerSettings:
         InvalidSettings: names the file and the key.
     """
     top = _Table.read(path)
-    listen = top.table("listen")
+    listen, advertised = top.table("listen"), top.table("advertised", default={})
+    listeners = advertised.table("listeners", default={})
     optional: dict[str, Any] = top.given(("rack",), text)
     optional |= top.given(("registration_timeout_ms", "shutdown_timeout_ms"), whole_number)
     settings = BrokerSettings(
@@ -89,10 +91,14 @@ def load_broker_settings(path: Path) -> BrokerSettings:
         data_dir=path.parent / top.take("data_dir", text),
         controllers=tuple(top.take("controllers", _list_of(url))),
         listen_http=listen.take("http", listen_address),
+        advertised_http=advertised.take("http", reachable_http, default=None),
+        advertised_listeners=tuple(
+            BrokerEndpoint(name, *address) for name, address in listeners.rest(listener).items()
+        ),
         **optional,
     )
-    listen.done()
-    top.done()
+    for table in (listen, advertised, top):
+        table.done()
     _validate(path, settings.validate)
     return settings
 
@@ -164,6 +170,18 @@ def controller_toml(settings: ControllerSettings, *, data_dir: str) -> str:
 def broker_toml(settings: BrokerSettings, *, data_dir: str) -> str:
     """Return the file that `load_broker_settings` reads as `settings`; `data_dir` is relative to the file."""
     rack = [] if settings.rack is None else [("rack", settings.rack)]
+    advertised: list[tuple[str, Sequence[tuple[str, Any]]]] = []
+    if settings.advertised_http is not None:
+        advertised.append(("[advertised]", [("http", http_url(settings.advertised_http))]))
+    if settings.advertised_listeners:
+        rows = [
+            (
+                json.dumps(name),
+                f"{SECURITY_PROTOCOLS[security_protocol]}://{address_text((host, port))}",
+            )
+            for name, host, port, security_protocol in settings.advertised_listeners
+        ]
+        advertised.append(("[advertised.listeners]", rows))
     return _toml(
         [
             (
@@ -179,6 +197,7 @@ def broker_toml(settings: BrokerSettings, *, data_dir: str) -> str:
                 ],
             ),
             ("[listen]", [("http", http_url(settings.listen_http))]),
+            *advertised,
         ]
     )
 
@@ -283,6 +302,22 @@ def reachable_url(value: object) -> str:
     return address
 
 
+def reachable_http(value: object) -> HostPort:
+    """Read http://HOST:PORT as it is told to clients."""
+    address = listen_address(value)
+    if not is_reachable(address):
+        raise ValueError("wanted a HOST:PORT that others can reach")
+    return address
+
+
+def listener(value: object) -> tuple[str, int, int]:
+    """Read PROTOCOL://HOST:PORT as it is told to clients; return host, port and the protocol's number."""
+    protocol, _, address = (value if isinstance(value, str) else "").partition("://")
+    if protocol not in SECURITY_PROTOCOLS:
+        raise ValueError(f"wanted PROTOCOL://HOST:PORT with one of {', '.join(SECURITY_PROTOCOLS)}")
+    return (*reachable(address), SECURITY_PROTOCOLS.index(protocol))
+
+
 def url(value: object) -> str:
     """Check http://HOST:PORT as it is advertised to other nodes."""
     wanted = "wanted http://HOST:PORT without trailing slash"
@@ -363,6 +398,10 @@ class _Table:
         """Take those of `keys` that are present; the others keep their defaults."""
         self._known |= set(keys)
         return {key: self.take(key, kind) for key in keys if key in self._values}
+
+    def rest(self, kind: Callable[[object], T]) -> dict[str, T]:
+        """Take all keys that are left: the file's author chose their names."""
+        return {key: self.take(key, kind) for key in list(self._values)}
 
     def table(self, key: str, *, default: Any = _MISSING) -> "_Table":
         return _Table(self._path, f"{self._name}{key}.", self.take(key, _mapping, default=default))

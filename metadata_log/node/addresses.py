@@ -12,6 +12,9 @@ WILDCARDS: Final = frozenset({"0.0.0.0", "::", "*", ""})  # noqa: S104 (refused,
 """Hosts that stand for all interfaces: a node may listen on them, and nobody can dial them."""
 ADDRESS_BYTES_MAX: Final = TEXT_BYTES_MAX + len(f"[]:{PORT_MAX}")
 URL_BYTES_MAX: Final = 2_000
+VIA_BROKER: Final = "metaquorum-broker-"
+"""Begins each broker's name in the header Via of what it forwards and of what it passes back. A broker forwards nothing that
+came by one, so no request circles."""
 
 
 def address_text(address: HostPort) -> str:

@@ -9,11 +9,11 @@ from typing import Any, Final, cast
 
 from metadata_log import limits
 from metadata_log.errors import Fault, InvalidRequest, NotController, OutcomeUnknown, Rejected, Unavailable
-from metadata_log.node.addresses import http_url, is_node_url
+from metadata_log.node.addresses import http_url
 from metadata_log.wire.shapes import INT32_MAX
 from ops import render
 from ops.arguments import Noun, from_to, seconds, uuid_of
-from ops.client import Answer, ClusterClient, Unreachable, client_from
+from ops.client import Answer, ClusterClient, Unreachable, client_from, controllers_named
 from ops.health import (
     EXIT_CODES,
     NodeAnswers,
@@ -225,10 +225,15 @@ def _partitions(judged: Mapping[str, Any]) -> Iterator[str]:
 
 
 def ask_all(client: ClusterClient) -> list[NodeAnswers]:
-    """Ask all controllers at once, then those that only the answers name: a bootstrap list may be incomplete."""
-    timeout_s = min(client.timeout_s, ONE_NODE_S)
+    """Ask all controllers at once, then those that only the answers name: a bootstrap list may be incomplete.
 
-    def ask(url: str) -> NodeAnswers:
+    A broker in the list passes on what the active controller says of the quorum. That counts only where no controller
+    answers itself.
+    """
+    timeout_s = min(client.timeout_s, ONE_NODE_S)
+    brokers: list[NodeAnswers] = []
+
+    def ask(url: str) -> NodeAnswers | None:
         answers: dict[str, Any] = {"quorum": None, "ready": None}
         for key, path, is_sound in (("quorum", "/v1/quorum", is_quorum), ("ready", "/readyz", is_ready)):
             try:
@@ -240,23 +245,33 @@ def ask_all(client: ClusterClient) -> list[NodeAnswers]:
                 failure = f"answers {path} with {answer.status}, and not as a controller does"
                 return NodeAnswers(url=url, **answers, failure=failure)
             answers[key] = body
+            if answer.came_by_a_broker:
+                brokers.append(
+                    NodeAnswers(url=url, **answers, failure="is a broker; no controller answers itself")
+                )
+                return None
         return NodeAnswers(url=url, **answers)
 
     nodes: list[NodeAnswers] = []
+    urls = list(client.bootstrap)
     for _ in range(ASKED_ROUNDS):
-        urls = list(client.bootstrap) if not nodes else _not_asked(nodes)
         if urls:
             with ThreadPoolExecutor(len(urls)) as threads:
-                nodes += threads.map(ask, urls)
-    return nodes
+                nodes += (node for node in threads.map(ask, urls) if node is not None)
+        urls = _not_asked(nodes, brokers)
+    return nodes if any(node.quorum is not None for node in nodes) else [*nodes, *brokers]
 
 
-def _not_asked(nodes: Sequence[NodeAnswers]) -> list[str]:
+def _not_asked(nodes: Sequence[NodeAnswers], brokers: Sequence[NodeAnswers]) -> list[str]:
     """Return the URLs of controllers that the answers name and that have not answered yet."""
-    quorums = [node.quorum for node in nodes if node.quorum is not None]
-    rows = [row for quorum in quorums for row in (*quorum["voters"], *quorum["observers"])]
-    named = {row["id"]: row["http"] for row in rows if is_node_url(row.get("http") or "")}
-    answered, asked = {quorum["node_id"] for quorum in quorums}, {node.url for node in nodes}
+    named = {
+        node_id: url
+        for node in (*brokers, *nodes)
+        if node.quorum is not None
+        for node_id, url in controllers_named(node.quorum).items()
+    }
+    answered = {node.quorum["node_id"] for node in nodes if node.quorum is not None}
+    asked = {node.url for node in nodes}
     left = [url for node_id, url in named.items() if node_id not in answered and url not in asked]
     return list(dict.fromkeys(left))
 

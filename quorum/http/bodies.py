@@ -1,6 +1,5 @@
 """Edge: what a request holds: its body, its X-Request-Id, and the parameters in its path and query."""
 
-import asyncio
 import json
 import re
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from metadata_log import limits
 from metadata_log.errors import InvalidRequest, UnsupportedMediaType
 from metadata_log.ids import BrokerId, Uuid, uuid_from_text
 from metadata_log.node.http_answers import JSON, MSGPACK
+from metadata_log.node.http_bodies import read_raw
 from metadata_log.node.threads import Threads
 from metadata_log.wire.bodies import check_plain, distinct, unpack
 from metadata_log.wire.shapes import INT32_MAX
@@ -21,28 +21,6 @@ _JSON: Final = json.JSONDecoder(object_pairs_hook=distinct)
 """Made once: `json.loads` makes one for each body, which takes longer than to parse the body of a usual write."""
 _HYPHENATED: Final = re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 OCTETS: Final = "application/octet-stream"
-
-
-async def read_raw(request: web.Request) -> bytes:
-    """Return the body's bytes.
-
-    Raises:
-        InvalidRequest: the body did not arrive in time.
-        UnsupportedMediaType: it is compressed.
-    """
-    if "Content-Encoding" in request.headers:
-        raise UnsupportedMediaType("a compressed body is not accepted")
-    announced = request.content_length or 0
-    if announced > limits.HTTP_BODY_BYTES_MAX:
-        # Refuse before the body arrives: it may take long, or never come.
-        raise web.HTTPRequestEntityTooLarge(max_size=limits.HTTP_BODY_BYTES_MAX, actual_size=announced)
-    if request.content.is_eof():
-        return await request.read()  # it is here already: no timer is needed
-    try:
-        async with asyncio.timeout(limits.HTTP_BODY_TIMEOUT_MS / 1000):
-            return await request.read()
-    except TimeoutError as error:
-        raise InvalidRequest(f"the body did not arrive within {limits.HTTP_BODY_TIMEOUT_MS} ms") from error
 
 
 async def read_body(request: web.Request, threads: Threads) -> Any:

@@ -8,13 +8,14 @@ from msgspec import Meta
 from metadata_log.errors import BrokerIdNotRegistered
 from metadata_log.ids import BrokerId, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.node.http_bodies import read_raw
 from metadata_log.records.registry import json_rows
 from metadata_log.wire.commands import RegisterBroker, UnregisterBroker
 from metadata_log.wire.shapes import INT32_MAX, Shape, read_shape
 from quorum.broker_view import BrokerView, registration_state
 from quorum.decide.brokers import BrokerRegistered, BrokerUnregistered
 from quorum.decide.fencing import state_of
-from quorum.http.bodies import broker_id_of, read_broker_body, read_raw
+from quorum.http.bodies import broker_id_of, read_broker_body
 from quorum.http.door import Door, Write
 
 

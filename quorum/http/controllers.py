@@ -7,12 +7,13 @@ from aiohttp import web
 
 from metadata_log.ids import NodeId, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.node.http_bodies import read_raw
 from metadata_log.records.controllers import RegisterControllerRecord
 from metadata_log.records.registry import json_rows
 from metadata_log.wire.commands import RegisterController, UnregisterController
 from metadata_log.wire.shapes import Shape, read_shape
 from quorum.decide.controllers import ControllerRegistered, ControllerUnregistered
-from quorum.http.bodies import int32, read_broker_body, read_raw, request_id_of
+from quorum.http.bodies import int32, read_broker_body, request_id_of
 from quorum.http.door import Door, items_of, offsets_of
 
 

@@ -9,10 +9,11 @@ from msgspec import UNSET, Meta, UnsetType
 from metadata_log.errors import InvalidRequest
 from metadata_log.ids import NodeId, uuid_text
 from metadata_log.node.addresses import HostPort, is_reachable, read_address
+from metadata_log.node.http_bodies import read_raw
 from metadata_log.wire.commands import AddVoter, RemoveVoter
 from metadata_log.wire.shapes import INT32_MAX, INT64_MAX, Shape, check_text, read_shape
 from quorum.decide.quorum import VotersChanged
-from quorum.http.bodies import directory_id_of, int32, read_body, read_raw
+from quorum.http.bodies import directory_id_of, int32, read_body
 from quorum.http.door import Door
 
 

@@ -8,7 +8,8 @@ from msgspec import structs
 
 from metadata_log import limits
 from metadata_log.errors import DamagedFile, PositionOutOfRange, SnapshotNotFound
-from quorum.http.bodies import OCTETS, read_raw
+from metadata_log.node.http_bodies import read_raw
+from quorum.http.bodies import OCTETS
 from quorum.http.door import Door
 
 

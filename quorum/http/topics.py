@@ -12,6 +12,7 @@ from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topics import TopicImage
 from metadata_log.image.topics import list_topics as rows_of
 from metadata_log.image.views import describe_topic, topic_json
+from metadata_log.node.http_bodies import read_raw
 from metadata_log.wire.commands import (
     CreatePartitions,
     CreateTopic,
@@ -24,7 +25,6 @@ from metadata_log.wire.commands import (
 )
 from metadata_log.wire.shapes import INT32_MAX, Int32, Shape, TextMap, check_text, check_text_map, read_shape
 from quorum.decide.topics import TopicCreated, TopicDeleted, TopicsChanged, TopicsDeleted
-from quorum.http.bodies import read_raw
 from quorum.http.door import Door, Write, carry_out, items_of, results_as
 
 Replicas = Annotated[

@@ -5,6 +5,7 @@ import concurrent.futures
 import hashlib
 import itertools
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -18,10 +19,13 @@ from typing import Any
 import msgpack
 import pytest
 
+from broker_agent.config import BrokerSettings
 from metadata_log import limits
-from metadata_log.ids import uuid_from_text
+from metadata_log.ids import BrokerId, uuid_from_text
+from metadata_log.records.brokers import BrokerEndpoint
+from ops.settings import broker_toml
 from quorum.config import ControllerSettings, LogSettings, SnapshotSettings
-from tests.support.processes import poll_until
+from tests.support.processes import free_port, poll_until, running
 from tests.support.wire import (
     MSGPACK,
     NDJSON,
@@ -862,3 +866,84 @@ def _fetch_or_lost(quorum: Quorum, url: str, position: Position) -> int | None:
         return ask(url, "POST", "/v1/metadata/fetch", request, encoding=MSGPACK).status
     except NO_ANSWER:
         return None
+
+
+def test_a_client_that_knows_a_broker_alone_administers_the_cluster(quorum: Quorum, tmp_path: Path) -> None:
+    """A106, A109: by a broker's own endpoint, with the same single record; one of three controllers is dead here."""
+    cluster = quorum.cluster
+    port = free_port()
+    url = f"http://localhost:{port}"
+    settings = BrokerSettings(
+        cluster_id=quorum.cluster_id,
+        broker_id=BrokerId(51),
+        data_dir=tmp_path / "data",
+        controllers=tuple(cluster.bootstrap),
+        listen_http=("0.0.0.0", port),
+        advertised_http=("localhost", port),
+        advertised_listeners=(BrokerEndpoint("EXTERNAL", "b51.example.org", 9093, 1),),
+    )
+    config = tmp_path / "broker.toml"
+    config.write_text(broker_toml(settings, data_dir="data"))
+    cli: list[str | Path] = [sys.executable, "-m", "ops.cli"]
+    here = {"PYTHONPATH": os.pathsep.join(sys.path), "METAQUORUM_LOG": "none"}
+
+    def metaquorum(*words: str | Path) -> Any:
+        ran = subprocess.run(
+            [*cli, *words, "-o", "json"],
+            env={**os.environ, **here},
+            check=True,
+            capture_output=True,
+            timeout=60,
+        )
+        return json.loads(ran.stdout)
+
+    def is_ready() -> bool:
+        try:
+            return ask(url, "GET", "/readyz").status == 200
+        except NO_ANSWER:
+            return False
+
+    subprocess.run([*cli, "storage", "format", "--config", config], env={**os.environ, **here}, check=True)
+    with running(
+        [*cli, "broker", "run", "--config", config],
+        directory=tmp_path,
+        env=here,
+        ready=is_ready,
+        deadline_s=60,
+    ):
+        by_broker = ("--bootstrap", url, "--timeout", "30")
+        described = ask(url, "GET", "/v1/brokers/51").ok()
+        assert [tuple(endpoint.values()) for endpoint in described["endpoints"]] == [
+            ("PLAINTEXT", "localhost", port, 0),
+            ("EXTERNAL", "b51.example.org", 9093, 1),
+        ]
+        created = metaquorum(
+            "topics", "create", "by.broker", "--partitions", "2", "--replication-factor", "1", *by_broker
+        )
+        assert quorum.ask("GET", "/v1/topics/by.broker").ok()["topic_id"] == created["topic_id"]
+        assert metaquorum("topics", "describe", "by.broker", *by_broker)["name"] == "by.broker"
+        # What is read in bulk comes from the controllers that the broker names.
+        lines = metaquorum("log", "dump", "--from", str(created["offsets"]["base"]), *by_broker)
+        assert lines[0]["record"]["name"] == "by.broker"
+        assert lines[0]["actor"] == "User:ANONYMOUS"
+        assert len(metaquorum("quorum", "status", *by_broker)["voters"]) == 3
+
+        headers = {"X-Request-Id": str(uuid.uuid4())}
+        before = quorum.position().offset
+        first = ask(url, "POST", "/v1/topics", topic("twice"), headers=headers)
+        assert first.headers["x-high-watermark"] >= str(first.ok(201)["offsets"]["end"])
+        assert ask(url, "POST", "/v1/topics", topic("twice"), headers=headers).ok(201) == first.ok(201)
+        again = quorum.ask("POST", "/v1/topics", topic("twice"), headers=headers)
+        assert again.ok(201) == first.ok(201)
+        assert first.ok(201)["offsets"]["base"] >= before
+        listed = [row["name"] for row in ask(url, "GET", "/v1/topics").ok()["items"]]
+        assert listed.count("twice") == 1
+
+        # Leadership moves under writes through the broker.
+        ask(url, "POST", "/v1/quorum/transfer", {"to": None}).ok()
+        for number in range(5):
+            ask(url, "POST", "/v1/topics", topic(f"moved.{number}")).ok(201)
+        refused = ask(url, "POST", "/v1/topics", topic("moved.0"))
+        assert refused.error(409, "TOPIC_ALREADY_EXISTS")["controller_id"] >= 1
+        ask(url, "GET", "/v1/log").error(404, "INVALID_REQUEST")
+        ask(url, "POST", "/v1/metadata/fetch", b"").error(404, "INVALID_REQUEST")

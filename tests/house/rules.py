@@ -53,6 +53,7 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "metadata_log/node/durable_files.py": frozenset({"google_crc32c"}),
     "metadata_log/node/http_server.py": frozenset({"aiohttp"}),
     "metadata_log/node/http_answers.py": frozenset({"aiohttp", "msgpack"}),
+    "metadata_log/node/http_bodies.py": frozenset({"aiohttp"}),
     "metadata_log/wire/*.py": frozenset({"msgpack"}),
     "metadata_log/log/index.py": frozenset({"msgpack", "google_crc32c"}),
     "metadata_log/replay/*.py": frozenset(
@@ -79,6 +80,7 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "quorum/metrics.py": frozenset({"prometheus_client"}),
     "broker_agent/controller_client.py": frozenset({"aiohttp", "msgpack"}),
     "broker_agent/http_api.py": frozenset({"aiohttp"}),
+    "broker_agent/forwarding.py": frozenset({"aiohttp", "yarl"}),
     "broker_agent/metrics.py": frozenset({"prometheus_client"}),
     # The operator's desk.
     "ops/bench/*.py": frozenset({"aiohttp", "msgpack"}),

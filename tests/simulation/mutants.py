@@ -42,6 +42,7 @@ _KAFKA_CASE: Final = f"{_KAFKA_TESTS}::test_a_case_is_answered_as_kafka_answers_
 _SWEEP_TESTS: Final = "tests/unit/quorum/decide/test_sweeps.py"
 _ITEM_TESTS: Final = "tests/unit/quorum/decide/test_items.py"
 _TOPIC_TESTS: Final = "tests/unit/quorum/decide/test_topics.py"
+_FORWARDING_TESTS: Final = "tests/unit/broker_agent/test_forwarding.py"
 _HOST_TESTS: Final = "tests/unit/broker_agent/test_dataless_host.py"
 _REPLICAS_TESTS: Final = "tests/unit/broker_agent/test_replicas.py"
 _REPORTS_TESTS: Final = "tests/unit/broker_agent/test_reports.py"
@@ -1602,6 +1603,20 @@ MUTANTS: Final = (
         "quorum.sessions:Sessions.grant_all",
         _always(None),
         Directed(_CONTROLLER_TESTS),
+    ),
+    Mutant(
+        "forwards-twice",
+        "a broker sends a write without a request id again after its connection broke",
+        "broker_agent.forwarding:_is_repeatable",
+        _always(value=True),
+        Directed(f"{_FORWARDING_TESTS}::test_a_write_without_an_id_is_sent_once"),
+    ),
+    Mutant(
+        "forwards-not-written",
+        "a broker passes on that nothing was written, though it sent the write twice",
+        "broker_agent.forwarding:_says_not_written",
+        _always(value=False),
+        Directed(f"{_FORWARDING_TESTS}::test_once_a_write_may_be_done_no_answer_says_that_it_is_not"),
     ),
     Mutant(
         "session-from-arrival",

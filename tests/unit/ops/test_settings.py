@@ -9,6 +9,7 @@ import ops
 from broker_agent.config import BrokerSettings
 from metadata_log.errors import InvalidSettings
 from metadata_log.ids import BrokerId, NodeId, Uuid
+from metadata_log.records.brokers import BrokerEndpoint
 from ops.settings import (
     broker_toml,
     controller_toml,
@@ -62,7 +63,16 @@ def test_settings_survive_the_way_to_a_file_and_back(tmp_path: Path) -> None:
     file.write_text(controller_toml(controller(tmp_path / "data"), data_dir="data"))
     assert load_controller_settings(file) == controller(tmp_path / "data")
     assert load_for_format(file) == ("controller", 2, tmp_path / "data", CLUSTER_ID)
-    for settings in (broker(tmp_path / "data"), replace(broker(tmp_path / "data"), rack=None)):
+    told = replace(
+        broker(tmp_path / "data"),
+        listen_http=("0.0.0.0", 9101),
+        advertised_http=("b11", 80),
+        advertised_listeners=(
+            BrokerEndpoint("EXTERNAL", "::1", 9093, 3),
+            BrokerEndpoint("odd name", "h", 1, 0),
+        ),
+    )
+    for settings in (broker(tmp_path / "data"), replace(broker(tmp_path / "data"), rack=None), told):
         file.write_text(broker_toml(settings, data_dir="data"))
         assert load_broker_settings(file) == settings
     assert load_for_format(file) == ("broker", 11, tmp_path / "data", CLUSTER_ID)
@@ -74,6 +84,25 @@ def test_format_refuses_an_address_that_run_would(tmp_path: Path, line: str) -> 
     file.write_text(f'node_id = 1\ndata_dir = "data"\n[listen]\n{line}\n')
     with pytest.raises(InvalidSettings, match=rf"listen\.{line[:4]} = .*wanted"):
         load_for_format(file)
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ('http = "b11:9101"', "advertised.http = 'b11:9101': wanted http://HOST:PORT"),
+        ('http = "http://0.0.0.0:9101"', "advertised.http = .*others can reach"),
+        ('htp = "http://b11:9101"', "advertised.htp is unknown; did you mean http"),
+        ('[advertised.listeners]\nX = "b11:1"', "advertised.listeners.X = .*wanted PROTOCOL://HOST:PORT"),
+        ('[advertised.listeners]\nX = "ssl://b11:1"', "advertised.listeners.X = .*SASL_SSL"),
+        ('[advertised.listeners]\nX = "SSL://b11:0"', "advertised.listeners.X = .*others can reach"),
+        ('[advertised.listeners]\nPLAINTEXT = "SSL://b11:1"', "advertised.listeners.PLAINTEXT: "),
+    ],
+)
+def test_what_a_broker_advertises_is_checked(tmp_path: Path, lines: str, message: str) -> None:
+    file = tmp_path / "broker.toml"
+    file.write_text(f"{broker_toml(broker(tmp_path / 'data'), data_dir='data')}[advertised]\n{lines}\n")
+    with pytest.raises(InvalidSettings, match=message):
+        load_broker_settings(file)
 
 
 def test_the_examples_are_settings_at_their_defaults() -> None:

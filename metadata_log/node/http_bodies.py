@@ -1,0 +1,30 @@
+"""Edge: the bytes of a request's body, bounded in size and time, for controllers and brokers alike."""
+
+import asyncio
+
+from aiohttp import web
+
+from metadata_log import limits
+from metadata_log.errors import InvalidRequest, UnsupportedMediaType
+
+
+async def read_raw(request: web.Request) -> bytes:
+    """Return the body's bytes.
+
+    Raises:
+        InvalidRequest: the body did not arrive in time.
+        UnsupportedMediaType: it is compressed.
+    """
+    if "Content-Encoding" in request.headers:
+        raise UnsupportedMediaType("a compressed body is not accepted")
+    announced = request.content_length or 0
+    if announced > limits.HTTP_BODY_BYTES_MAX:
+        # Refuse before the body arrives: it may take long, or never come.
+        raise web.HTTPRequestEntityTooLarge(max_size=limits.HTTP_BODY_BYTES_MAX, actual_size=announced)
+    if request.content.is_eof():
+        return await request.read()  # it is here already: no timer is needed
+    try:
+        async with asyncio.timeout(limits.HTTP_BODY_TIMEOUT_MS / 1000):
+            return await request.read()
+    except TimeoutError as error:
+        raise InvalidRequest(f"the body did not arrive within {limits.HTTP_BODY_TIMEOUT_MS} ms") from error

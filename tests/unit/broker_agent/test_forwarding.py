@@ -1,0 +1,382 @@
+"""Edge: requests of clients that know only a broker, forwarded to scripted controllers over real sockets (A106, A109)."""
+
+import asyncio
+import io
+import json
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import aiohttp
+import pytest
+from aiohttp import web
+from yarl import URL
+
+from broker_agent.agent import BrokerAgent
+from broker_agent.config import BrokerSettings
+from broker_agent.forwarding import FORWARDED
+from metadata_log import limits
+from metadata_log.ids import BrokerId
+from quorum.http.app import _files
+from tests.support.fake_controller import CLUSTER_ID, format_broker
+
+NOT_FORWARDED = {
+    ("POST", "/v1/brokers/register"): "brokers' protocol",
+    ("POST", "/v1/metadata/fetch"): "brokers' protocol",
+    ("POST", "/v1/controllers/register"): "controllers' protocol",
+    ("POST", "/v1/partitions/alter"): "brokers' protocol",
+    ("POST", "/v1/partitions/directories"): "brokers' protocol",
+    ("POST", "/v1/producer-ids"): "brokers' protocol",
+    ("GET", "/v1/log"): "bytes of the log",
+    ("GET", "/v1/metadata/snapshots/{id}"): "bytes of a snapshot",
+    ("GET", "/v1/snapshots"): "a node's own files",
+    ("POST", "/v1/snapshots"): "a node's own files",
+    ("GET", "/healthz"): "of each node",
+    ("GET", "/readyz"): "of each node",
+    ("GET", "/metrics"): "of each node",
+}
+REQUEST_ID = "3b241101-e2bb-4255-8caf-4136c566a962"
+Act = Callable[["Controller", web.Request], Awaitable[web.StreamResponse]]
+
+
+def says(status: int, body: Any = None, **headers: str) -> Act:
+    async def act(_: "Controller", __: web.Request) -> web.StreamResponse:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return web.json_response(body, status=status, headers=named)
+
+    return act
+
+
+async def breaks(_: "Controller", request: web.Request) -> web.StreamResponse:
+    """Close the connection instead of answering: the request was received."""
+    assert request.transport is not None
+    request.transport.abort()
+    return web.Response()
+
+
+NOBODY = says(503, {"error": "NOT_CONTROLLER", "message": "no leader"}, Retry_After="1")
+DONE = says(201, {"name": "t"}, X_Controller_Epoch="7", X_High_Watermark="40")
+
+
+@dataclass
+class Controller:
+    """Answers admin requests as its script says, the last act for ever; a registration finds no leader."""
+
+    script: list[Act]
+    url: str = ""
+    seen: list[tuple[str, str, Mapping[str, str], bytes]] = field(default_factory=list)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["Controller"]:
+        app = web.Application(client_max_size=4 * limits.MIB)
+        app.add_routes([web.route("*", "/{path:.*}", self._answer)])
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        self.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        try:
+            yield self
+        finally:
+            await runner.cleanup()
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        if request.path == "/v1/brokers/register":
+            return await NOBODY(self, request)
+        body = await request.read()
+        self.seen.append((request.method, str(request.rel_url), request.headers, body))
+        act = self.script.pop(0) if len(self.script) > 1 else self.script[0]
+        return await act(self, request)
+
+
+@asynccontextmanager
+async def broker(
+    tmp_path: Path, *scripts: Sequence[Act], dead: int = 0
+) -> AsyncIterator[tuple[BrokerAgent, list[Controller]]]:
+    """Run a broker, which never gets registered, with a controller for each script behind `dead` ones."""
+    async with AsyncExitStack() as stack:
+        members = [Controller(list(script)) for script in scripts]
+        for member in members:
+            await stack.enter_async_context(member.running())
+        silent = []
+        for _ in range(dead):
+            taken = stack.enter_context(socket.socket())
+            taken.bind(("127.0.0.1", 0))  # and does not listen: a connection is refused
+            silent.append(f"http://127.0.0.1:{taken.getsockname()[1]}")
+        settings = BrokerSettings(
+            cluster_id=CLUSTER_ID,
+            broker_id=BrokerId(11),
+            data_dir=format_broker(tmp_path / "data"),
+            controllers=(*silent, *(member.url for member in members)),
+            listen_http=("127.0.0.1", 0),
+        )
+        agent = await stack.enter_async_context(BrokerAgent(settings))
+        # The broker itself asks the controllers in turn; here each request begins at the first of them.
+        with patch.object(BrokerAgent, "controller_url", settings.controllers[0]):
+            yield agent, members
+
+
+async def ask(
+    agent: BrokerAgent, method: str, path: str, body: Any = None, **headers: str
+) -> tuple[int, Any, Any]:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    data = None if body is None else io.BytesIO(json.dumps(body).encode())
+    named.setdefault("Content-Type", "application/json")
+    async with (
+        aiohttp.ClientSession() as http,
+        http.request(method, URL(agent.http_url + path, encoded=True), data=data, headers=named) as response,
+    ):
+        content = await response.read()
+        return response.status, json.loads(content) if content else None, response.headers
+
+
+def run(scenario: Awaitable[None]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(60):
+            await scenario
+
+    asyncio.run(bounded())
+
+
+def test_each_route_of_a_controller_is_forwarded_or_has_a_reason_not_to_be() -> None:
+    routes = {(method, path) for file in _files() for method, path, _ in file.ROUTES}
+    assert set(FORWARDED) | set(NOT_FORWARDED) == routes
+    assert not set(FORWARDED) & set(NOT_FORWARDED)
+
+
+def test_a_request_and_its_answer_pass_unchanged_though_the_broker_is_not_registered(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, [DONE]) as (agent, [controller]):
+            assert not agent.may_serve()
+            topic = {"name": "t"}
+            status, body, headers = await ask(
+                agent, "POST", "/v1/topics?x=%2F..%3F", topic, X_Request_Id=REQUEST_ID, X_Other="private"
+            )
+            assert (status, body) == (201, {"name": "t"})
+            assert (headers["X-Controller-Epoch"], headers["X-High-Watermark"]) == ("7", "40")
+            [(method, target, sent, raw)] = controller.seen
+            assert (method, target, json.loads(raw)) == ("POST", "/v1/topics?x=%2F..%3F", topic)
+            assert sent["X-Request-Id"] == REQUEST_ID
+            assert sent["Content-Type"] == "application/json"
+            assert "X-Other" not in sent
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/v1/topics/..",
+        "/v1/topics/%2e%2e%2flog",
+        "/v1/topics/a%3Fb%23c",
+        "/v1/brokers/http:%2f%2fexample.org",
+    ],
+)
+def test_a_path_reaches_the_controller_as_it_was_sent(tmp_path: Path, target: str) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, [says(404, {})]) as (agent, [controller]):
+            reader, writer = await asyncio.open_connection(
+                agent.settings.listen_http[0], URL(agent.http_url).port
+            )
+            # In the absolute form a target names a host, which the broker does not look at.
+            for prefix in (b"", b"http://example.org"):
+                writer.write(b"GET %b%b HTTP/1.1\r\nHost: example.org\r\n\r\n" % (prefix, target.encode()))
+                assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 404")
+                await reader.readexactly(2)
+            writer.close()
+            assert [seen[1] for seen in controller.seen] == [target, target]
+            assert controller.seen[0][2]["Host"] == URL(controller.url).authority
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/log", "/v1/snapshots", "/v1/metadata/fetch", "//example.org/v1/topics"]
+)
+def test_what_is_not_for_admins_is_not_forwarded(tmp_path: Path, path: str) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, [DONE]) as (agent, [controller]):
+            status, body, _ = await ask(agent, "GET", path)
+            assert (status, body["error"]) == (404, "INVALID_REQUEST")
+            status, body, _ = await ask(agent, "POST", "/v1/brokers/register", {})
+            assert (status, body["error"]) == (404, "INVALID_REQUEST")
+            assert controller.url in body["message"]
+            assert not controller.seen
+
+    run(scenario())
+
+
+def test_redirects_are_followed_and_an_election_is_waited_out(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, [NOBODY], [DONE], dead=1) as (agent, [first, active]):
+            first.script[:] = [NOBODY, NOBODY, says(421, {}, X_Controller=active.url)]
+            active.script[:] = [NOBODY, DONE]
+            status, _, _ = await ask(agent, "POST", "/v1/topics", {})
+            assert status == 201
+            assert len(active.seen) == 2
+
+    run(scenario())
+
+
+def test_controllers_that_name_each_other_end_the_request_with_their_refusal(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, [NOBODY], [NOBODY]) as (agent, [one, other]):
+            one.script[:] = [says(421, {"error": "NOT_CONTROLLER"}, X_Controller=other.url)]
+            other.script[:] = [says(421, {"error": "NOT_CONTROLLER"}, X_Controller=one.url)]
+            status, body, headers = await ask(agent, "DELETE", "/v1/topics/t")
+            assert (status, body["error"]) == (421, "NOT_CONTROLLER")
+            assert headers["X-Controller"] in {one.url, other.url}
+            assert len(one.seen) + len(other.seen) == limits.FORWARD_ATTEMPTS_MAX
+
+    run(scenario())
+
+
+def test_a_redirect_to_no_address_of_a_node_is_not_followed(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, [NOBODY]) as (agent, [controller]):
+            controller.script[:] = [says(421, {}, X_Controller=f"{controller.url}/evil?"), DONE]
+            assert (await ask(agent, "POST", "/v1/topics", {}))[0] == 201
+            assert {seen[1] for seen in controller.seen} == {"/v1/topics"}
+
+    run(scenario())
+
+
+def test_without_any_controller_nothing_was_written(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, dead=2) as (agent, _):
+            status, body, _ = await ask(agent, "POST", "/v1/topics", {})
+            assert (status, body["error"], body["family"]) == (503, "BROKER_NOT_AVAILABLE", "Unavailable")
+            assert all(url in body["message"] for url in agent.settings.controllers)
+
+    with patch.object(limits, "FORWARD_ATTEMPTS_MAX", 6):
+        run(scenario())
+
+
+@pytest.mark.parametrize(("method", "path"), [("POST", "/v1/topics"), ("DELETE", "/v1/topics/t")])
+def test_a_write_without_an_id_is_sent_once(tmp_path: Path, method: str, path: str) -> None:
+    """A connection that broke may have carried the write: a second one could carry it out twice."""
+
+    async def scenario() -> None:
+        async with broker(tmp_path, [breaks, DONE], [DONE]) as (agent, [controller, other]):
+            status, body, _ = await ask(agent, method, path, {})
+            assert (status, body["error"], body["family"]) == (504, "REQUEST_TIMED_OUT", "OutcomeUnknown")
+            assert (len(controller.seen), len(other.seen)) == (1, 0)
+
+    run(scenario())
+
+
+def test_a_transfer_of_leadership_is_sent_once_whatever_its_id(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, [breaks, DONE]) as (agent, [controller]):
+            status, _, _ = await ask(agent, "POST", "/v1/quorum/transfer", {}, X_Request_Id=REQUEST_ID)
+            assert status == 504
+            assert len(controller.seen) == 1
+
+    run(scenario())
+
+
+def test_a_write_with_an_id_is_repeated_and_gets_the_first_answer(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, [breaks, breaks, DONE]) as (agent, [controller]):
+            status, _, _ = await ask(agent, "POST", "/v1/topics", {}, X_Request_Id=REQUEST_ID)
+            assert status == 201
+            assert [seen[2]["X-Request-Id"] for seen in controller.seen] == [REQUEST_ID] * 3
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("act", [says(429, {}), says(503, {}), says(504, {}), NOBODY])
+def test_once_a_write_may_be_done_no_answer_says_that_it_is_not(tmp_path: Path, act: Act) -> None:
+    """The refusal of a repetition speaks of the repetition alone."""
+
+    async def scenario() -> None:
+        async with broker(tmp_path, [breaks, act]) as (agent, [controller]):
+            status, body, _ = await ask(agent, "POST", "/v1/topics", {}, X_Request_Id=REQUEST_ID)
+            assert (status, body["family"]) == (504, "OutcomeUnknown")
+            assert len(controller.seen) > 1
+
+    with patch.object(limits, "FORWARD_ATTEMPTS_MAX", 6):
+        run(scenario())
+
+
+def test_a_read_is_repeated(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, [breaks, says(200, {"items": []})]) as (agent, _):
+            status, body, _ = await ask(agent, "GET", "/v1/topics")
+            assert (status, body) == (200, {"items": []})
+
+    run(scenario())
+
+
+def test_what_came_by_a_broker_is_not_forwarded_again(tmp_path: Path) -> None:
+    """A broker may stand among the controllers of another one's settings, or of its own."""
+
+    async def scenario() -> None:
+        async with broker(tmp_path, [DONE]) as (agent, [controller]):
+            assert (await ask(agent, "GET", "/v1/topics"))[0] == 201
+            sent = controller.seen.pop()[2]["Via"]
+            status, body, _ = await ask(agent, "GET", "/v1/topics", Via=sent)
+            assert (status, body["error"]) == (400, "INVALID_REQUEST")
+            assert "came by another broker" in body["message"]
+            assert (await ask(agent, "GET", "/v1/topics", Via="1.1 proxy"))[0] == 201
+            assert len(controller.seen) == 1
+
+    run(scenario())
+
+
+def test_bodies_and_requests_in_flight_are_bounded(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        release = asyncio.Event()
+
+        async def waits(controller: Controller, request: web.Request) -> web.StreamResponse:
+            await release.wait()
+            return await DONE(controller, request)
+
+        async with broker(tmp_path, [waits]) as (agent, [controller]):
+            async with asyncio.TaskGroup() as tasks:
+                first = [tasks.create_task(ask(agent, "POST", "/v1/topics", {})) for _ in range(2)]
+                while len(controller.seen) < 2:
+                    await asyncio.sleep(0.002)
+                status, body, _ = await ask(agent, "POST", "/v1/topics", {})
+                assert (status, body["error"]) == (429, "THROTTLING_QUOTA_EXCEEDED")
+                release.set()
+            assert [task.result()[0] for task in first] == [201, 201]
+            large = {"name": "x" * (limits.HTTP_BODY_BYTES_MAX - 100)}
+            assert (await ask(agent, "POST", "/v1/topics", large))[0] == 201
+            assert json.loads(controller.seen.pop()[3]) == large
+            large = {"name": "x" * limits.HTTP_BODY_BYTES_MAX}
+            status, body, _ = await ask(agent, "POST", "/v1/topics", large)
+            assert (status, body["error"]) == (413, "INVALID_REQUEST")
+            status, body, _ = await ask(agent, "POST", "/v1/topics", {}, Content_Encoding="gzip")
+            assert (status, body["error"]) == (415, "INVALID_REQUEST")
+            assert len(controller.seen) == 2
+
+    with patch.object(limits, "FORWARDS_MAX", 2):
+        run(scenario())
+
+
+def test_a_large_answer_passes_whole_and_one_that_breaks_off_is_not_whole_here_either(tmp_path: Path) -> None:
+    size = 3 * limits.MIB
+
+    async def sends(_: Controller, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        await response.write(b'"' + b"x" * size)
+        if "cut" in request.query:
+            assert request.transport is not None
+            request.transport.abort()
+            return response
+        await response.write(b'"')
+        return response
+
+    async def scenario() -> None:
+        async with broker(tmp_path, [sends]) as (agent, _):
+            status, body, _ = await ask(agent, "GET", "/v1/state")
+            assert (status, len(body)) == (200, size)
+            with pytest.raises(aiohttp.ClientPayloadError):
+                await ask(agent, "GET", "/v1/state?cut=1")
+
+    run(scenario())
