@@ -122,6 +122,9 @@ beside every bound of ours. Filling that for 200 clients at once holds the loop 
 FETCH_BYTES_DEFAULT: Final = 1 * MIB
 FETCH_BYTES_MAX: Final = 8 * MIB
 PARKED_OBSERVERS_MAX: Final = 10_000
+"""At one controller."""
+OBSERVERS_AT_LEADER_MAX: Final = 1_000
+"""Parked at the active controller. Further ones that a follower may answer are sent to a follower."""
 BROKERS_MAX: Final = 10_000
 FETCH_SLICE_MS: Final = 5
 """Polls are answered in slices of this time: a turn of the loop that takes longer delays heartbeats and writes."""
@@ -285,6 +288,9 @@ def check_relations() -> None:
     # Clients leave a node the connections and files that it needs.
     assert PARKED_OBSERVERS_MAX + BROKERS_MAX < HTTP_CONNECTIONS_MAX, (
         "each broker and observer may park a fetch"
+    )
+    assert OBSERVERS_AT_LEADER_MAX < PARKED_OBSERVERS_MAX, (
+        "observers are sent to followers before they are refused"
     )
     assert HTTP_ACCEPTS_PER_TURN + RAFT_HANDSHAKES_MAX < FILES_RESERVED, (
         "connections that are not counted yet have files"

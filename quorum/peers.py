@@ -3,6 +3,7 @@
 import logging
 from dataclasses import replace
 
+from metadata_log import limits
 from metadata_log.batch import RecordBatch
 from metadata_log.errors import QuorumRefused
 from metadata_log.ids import NO_NODE, NodeId
@@ -12,7 +13,7 @@ from quorum.applied_listener import AppliedListener
 from quorum.config import ControllerSettings
 from quorum.decide.quorum import identities
 from quorum.raft.handshake import TOO_MANY_OBSERVERS
-from quorum.raft.raft_log import Member
+from quorum.raft.raft_log import Member, RaftStatus
 from quorum.raft.transport import TcpTransport
 
 log = logging.getLogger(__name__)
@@ -24,6 +25,7 @@ class Peers:
     def __init__(self, settings: ControllerSettings, transport: TcpTransport) -> None:
         self._settings = settings
         self._transport = transport
+        self._replicas_named = 0
         transport.on_refused = self._on_refused
 
     def url_of(self, node_id: NodeId) -> str | None:
@@ -41,6 +43,19 @@ class Peers:
         known = {voter.id for voter in self._settings.voters} | self._transport.members.keys()
         others = sorted(known - {self._settings.node_id}, key=lambda node_id: (node_id != first, node_id))
         return [url for url in map(self.url_of, others) if url is not None]
+
+    def next_read_replica(self, raft: RaftStatus) -> str | None:
+        """Return the URL of a controller that follows closely, each in its turn; None if there is none."""
+        urls = [
+            url
+            for peer in raft.peers
+            if peer.reachable
+            and peer.last_caught_up_ms_ago is not None
+            and peer.last_caught_up_ms_ago <= limits.VOTER_CAUGHT_UP_MS
+            and (url := self.url_of(peer.node_id)) is not None
+        ]
+        self._replicas_named += 1
+        return urls[self._replicas_named % len(urls)] if urls else None
 
     def _on_refused(self, node_id: NodeId, reason: str, message: str) -> None:  # noqa: ARG002 (the transport's signature)
         """Stop if a majority refuses this node: they would never elect it, nor send it their log.

@@ -239,6 +239,7 @@ class _Node:
             newest_snapshot=self.keeper.newest,
             now_ms=_now_ms,
             refusal=self.answer_buffers.refusal,
+            read_replica=lambda: self.peers.next_read_replica(self.raft.status()),
         )
         self.registration = Registration(
             registration_of(self.settings, self.incarnation_id),

@@ -39,17 +39,27 @@ class Deliveries:
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Return how soon the last of `polls` was answered, the leader's processor time for it, and elections meanwhile."""
-    return asyncio.run(fanout(polls=args.polls, processes=args.processes, writes=args.writes))
+    return asyncio.run(
+        fanout(polls=args.polls, processes=args.processes, writes=args.writes, anywhere=args.anywhere)
+    )
 
 
 async def fanout(
-    *, polls: int, processes: int = 1, writes: int = WRITES, rest_s: float = REST_S
+    *,
+    polls: int,
+    processes: int = 1,
+    writes: int = WRITES,
+    rest_s: float = REST_S,
+    anywhere: bool = False,
 ) -> dict[str, Any]:
     """Park the polls, let them rest, then write one setting after the other, each once all have the one before."""
     with tempfile.TemporaryDirectory(prefix="metaquorum-bench-", dir=DIRECTORY) as scratch:
         async with our_peer(Path(scratch) / "ours", adjust=_with_usual_sessions) as peer:
             leader = await peer.leader()
-            async with healthz_times(leader) as stalls, poller_processes(peer, polls, processes) as clients:
+            async with (
+                healthz_times(leader) as stalls,
+                poller_processes(peer, polls, processes, anywhere=anywhere) as clients,
+            ):
                 idle = await _cpu_s(peer, leader, seconds=rest_s) / rest_s
                 clients.begin(leader)
                 await clients.reach(await write_setting(peer, leader))
@@ -83,7 +93,12 @@ async def fanout(
         "leader_cpu_percent_at_rest": round(100 * rest_cpu_s / rest_s, 1),
         "leader_cpu_percent_without_polls": round(100 * idle, 1),
     }
-    params = {"polls": polls, "processes": processes, "session_timeout_ms": SESSION_TIMEOUT_MS}
+    params = {
+        "polls": polls,
+        "processes": processes,
+        "anywhere": anywhere,
+        "session_timeout_ms": SESSION_TIMEOUT_MS,
+    }
     return report("fanout", params=params, ours=ours, peers={}, rounds=writes, probes=floors)
 
 

@@ -74,7 +74,9 @@ async def _asked(process: asyncio.subprocess.Process, offset: int) -> dict[str, 
 
 
 @asynccontextmanager
-async def poller_processes(peer: OurPeer, polls: int, processes: int) -> AsyncIterator[PollerProcesses]:
+async def poller_processes(
+    peer: OurPeer, polls: int, processes: int, *, anywhere: bool = False
+) -> AsyncIterator[PollerProcesses]:
     """Run processes that share the polls; they end with the block."""
     running: list[asyncio.subprocess.Process] = []
     try:
@@ -84,6 +86,7 @@ async def poller_processes(peer: OurPeer, polls: int, processes: int) -> AsyncIt
                 "endpoints": peer.endpoints,
                 "cluster_id": peer.cluster.cluster_id,
                 "max_wait_ms": SESSION_TIMEOUT_MS,
+                "anywhere": anywhere,
             }
             running.append(
                 await asyncio.create_subprocess_exec(

@@ -1,13 +1,14 @@
 """Edge: a process of its own that holds many parked polls over raw sockets, so that the client costs little.
 
-    python -m ops.bench.pollers '{"polls": N, "endpoints": [URL, ...], "cluster_id": ID, "max_wait_ms": MS}'
+    python -m ops.bench.pollers '{"polls": N, "endpoints": [URL, ...], "cluster_id": ID, "max_wait_ms": MS, "anywhere": B}'
 
 It reads its standard input. The first line is the leader's URL, where the polls begin. Each further line is an offset:
 once every poll has been answered with the records below it, one line of JSON is printed. The polls are observers': they
-have no session and write nothing.
+have no session and write nothing. With `anywhere` they take what followers answer, too, and go where the leader sends them.
 """
 
 import json
+import re
 import resource
 import selectors
 import socket
@@ -27,6 +28,7 @@ CONNECTING_MAX: Final = 100
 """Polls that are begun at once: the controller's backlog holds more."""
 RETRY_S: Final = 0.05
 RECEIVED_AT_ONCE: Final = 65_536
+_ELSEWHERE: Final = re.compile(rb"\r\n(?:X-Controller|X-Preferred-Read-Replica): ([^\r]+)")
 
 
 class Poll:
@@ -43,10 +45,13 @@ class Poll:
 
 
 class Pollers:
-    def __init__(self, polls: int, endpoints: list[str], cluster_id: str, max_wait_ms: int) -> None:
+    def __init__(
+        self, polls: int, endpoints: list[str], cluster_id: str, max_wait_ms: int, *, anywhere: bool
+    ) -> None:
         self._endpoints = endpoints
         self._cluster_id = cluster_id
         self._max_wait_ms = max_wait_ms
+        self._query = "?consistency=stale" if anywhere else ""
         # Unbuffered, so that no line waits where the selector does not see it.
         self._input = open(0, "rb", buffering=0, closefd=False)  # noqa: SIM115
         self._selector = selectors.DefaultSelector()
@@ -123,8 +128,8 @@ class Pollers:
             self._answered(poll, data[end:])
             return
         self._refusals += 1
-        at = data.find(b"X-Controller: ", 0, end)
-        self._again(poll, data[at + 14 : data.find(b"\r", at)].decode() if at >= 0 else None)
+        elsewhere = _ELSEWHERE.search(data, 0, end)
+        self._again(poll, None if elsewhere is None else elsewhere[1].decode())
 
     def _answered(self, poll: Poll, body: bytes) -> None:
         known = self._known.get(body)
@@ -193,7 +198,7 @@ class Pollers:
         )
         body: bytes = msgpack.packb(poll.to_map())
         head = (
-            "POST /v1/metadata/fetch HTTP/1.1\r\nHost: bench\r\nContent-Type: application/msgpack\r\n"
+            f"POST /v1/metadata/fetch{self._query} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/msgpack\r\n"
             f"Accept: application/msgpack\r\nContent-Length: {len(body)}\r\n\r\n"
         )
         return head.encode() + body

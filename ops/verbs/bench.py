@@ -82,7 +82,14 @@ BENCHES: Final = (
     Bench(
         "fanout",
         "How soon every one of many parked polls is answered with a write.",
-        flags=(*_POLLS, _count("--writes", 20, 10_000, "writes, each once all polls have the one before")),
+        flags=(
+            *_POLLS,
+            _count("--writes", 20, 10_000, "writes, each once all polls have the one before"),
+            (
+                "--anywhere",
+                {"action": "store_true", "help": "the polls go to followers where the leader sends them"},
+            ),
+        ),
     ),
     Bench(
         "storm",

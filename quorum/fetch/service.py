@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
 from metadata_log import limits
 from metadata_log.batch import RecordBatch
@@ -18,6 +19,7 @@ from metadata_log.ids import BrokerId
 from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.wire.commands import BrokerHeartbeat, FollowerPosition
 from metadata_log.wire.fetch import (
+    OBSERVER,
     BrokerState,
     FetchAnswer,
     FetchKind,
@@ -35,9 +37,11 @@ from quorum.fetch.slices import Slices
 from quorum.fetch.waiting import Poll, WaitingPolls
 from quorum.log.committed_log import CommittedLog
 
+NEVER_MS: Final = -(2**62)
+
 
 class FetchService(AppliedListener):
-    """Answers polls on the active controller.
+    """Answers polls: all of them on the active controller, on a follower those of observers that take what it has applied.
 
     A poll renews its broker's session when it arrives, and is answered only with proof of leadership newer than its
     arrival: a commit of a batch appended after it, or a round of probes shared by all waiting polls. So a controller that
@@ -46,6 +50,9 @@ class FetchService(AppliedListener):
     A poll takes this way, and is in one place at a time: `_waiting` (nothing to say yet), `_unproved` (the next round of
     probes is for it), `_due` or `_refused` (the next slices answer it), `_cold` (a thread reads its frames from segments).
     Polls that get the same bytes share them.
+
+    A follower answers from its own committed log, and only while its leader's messages arrive. Nothing proves that its
+    answer is the newest; that is what `takes_stale` permits.
     """
 
     def __init__(
@@ -57,14 +64,18 @@ class FetchService(AppliedListener):
         newest_snapshot: Callable[[], SnapshotOffer | None],
         now_ms: Callable[[], int],
         refusal: Callable[[int], MetadataError | None] = lambda _size: None,
+        read_replica: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """`refusal` returns why an answer of so many bytes may not be made now."""
+        """`refusal` returns why an answer of so many bytes may not be made now; `read_replica` the URL of a follower."""
         self._settings = settings
         self._controller = controller
         self._log = committed_log
         self._newest_snapshot = newest_snapshot
         self._now_ms = now_ms
         self._refusal = refusal
+        self._read_replica = read_replica
+        self._hears_leader = False
+        self._leader_looked_for_ms = NEVER_MS
         self._waiting = WaitingPolls(now_ms=now_ms, on_deadline=self._have_news)
         self._unproved: list[Poll] = []
         self._has_unproved = asyncio.Event()
@@ -98,8 +109,8 @@ class FetchService(AppliedListener):
 
     # --- arrival
 
-    async def fetch(self, request: FetchRequest) -> bytes:
-        """Answer one poll with the body of the response.
+    async def fetch(self, request: FetchRequest, *, takes_stale: bool = False) -> bytes:
+        """Answer one poll with the body of the response; `takes_stale`: an observer that a follower may answer.
 
         Raises:
             NotController, InconsistentClusterId, StaleBrokerEpoch, ThrottlingQuotaExceeded.
@@ -109,7 +120,7 @@ class FetchService(AppliedListener):
         if request.want_fence or request.want_shut_down:
             await self._controller.turn()  # it may be long, too
         answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        poll = self._arrived(request, lambda outcome: _settle(answered, outcome))
+        poll = self._arrived(request, lambda outcome: _settle(answered, outcome), takes_stale=takes_stale)
         try:
             if not poll.is_observer:
                 heartbeat = _heartbeat_of(poll, is_late=self._is_late(arrived_ms))
@@ -120,7 +131,12 @@ class FetchService(AppliedListener):
             self.give_up(poll)
 
     def take(
-        self, request: FetchRequest, done: Callable[[bytes | MetadataError], None], *, arrived_ms: int
+        self,
+        request: FetchRequest,
+        done: Callable[[bytes | MetadataError], None],
+        *,
+        arrived_ms: int,
+        takes_stale: bool = False,
     ) -> Poll | None:
         """Take a poll that needs no task of its own: `done` gets its outcome later, within a slice.
 
@@ -137,7 +153,7 @@ class FetchService(AppliedListener):
             return None
         poll: Poll | None = None
         try:
-            poll = self._arrived(request, done)
+            poll = self._arrived(request, done, takes_stale=takes_stale)
             if poll.is_observer or self._is_heard(_heartbeat_of(poll, is_late=is_late)):
                 self._evaluate(poll)
                 self._controller.metrics.fetches.inc()
@@ -162,9 +178,16 @@ class FetchService(AppliedListener):
         self._waiting.take(poll)
         self._under_way.pop(poll, None)
 
-    def _arrived(self, request: FetchRequest, done: Callable[[bytes | MetadataError], None]) -> Poll:
-        arrived_end = self._controller.tip.end_offset
-        poll = Poll(request, arrived_ms=self._now_ms(), arrived_end=arrived_end, done=done)
+    def _arrived(
+        self, request: FetchRequest, done: Callable[[bytes | MetadataError], None], *, takes_stale: bool
+    ) -> Poll:
+        takes_stale = takes_stale and request.broker_id == OBSERVER
+        is_at_follower = takes_stale and not self._controller.is_active
+        arrived_end = self._log.end_offset if is_at_follower else self._controller.tip.end_offset
+        poll = Poll(
+            request, arrived_ms=self._now_ms(), arrived_end=arrived_end, done=done, takes_stale=takes_stale
+        )
+        poll.is_proved = is_at_follower  # it asks for no proof
         if request.cluster_id != self._settings.cluster_id:
             raise InconsistentClusterId(
                 f"this is cluster {self._settings.cluster_id}, the request is for {request.cluster_id}: "
@@ -209,10 +232,10 @@ class FetchService(AppliedListener):
         """Park a poll for which there is nothing, and have any other answered.
 
         Raises:
-            NotController: this node stopped being active meanwhile.
-            ThrottlingQuotaExceeded: too many observers wait.
+            NotController: this node stopped being active meanwhile, or follows no leader.
+            ThrottlingQuotaExceeded: too many observers wait; its context may name a follower to ask.
         """
-        if not self._controller.is_active:
+        if not self._may_answer(poll):
             raise self._controller.not_controller()
         timing, request = self._settings.timing, poll.request
         until_ms = poll.arrived_ms + min(request.max_wait_ms, timing.max_wait_ms)
@@ -223,10 +246,42 @@ class FetchService(AppliedListener):
             return
         if not poll.is_observer:
             self._release(request.broker_id)
-        elif self._waiting.observers >= limits.PARKED_OBSERVERS_MAX:
-            raise ThrottlingQuotaExceeded(f"{limits.PARKED_OBSERVERS_MAX} observers wait here already")
+        else:
+            self._check_observers(poll)
         poll.waits_at = self._log.end_offset
         self._waiting.park(poll, until_ms=until_ms)
+
+    def _check_observers(self, poll: Poll) -> None:
+        """Send an observer to a follower once there are many here, and refuse it at the bound.
+
+        Raises:
+            ThrottlingQuotaExceeded: too many observers wait; its context may name a follower to ask.
+        """
+        waiting = self._waiting.observers
+        if poll.takes_stale and self._controller.is_active and waiting >= limits.OBSERVERS_AT_LEADER_MAX:
+            url = self._read_replica()
+            if url is not None:
+                raise ThrottlingQuotaExceeded(
+                    f"{waiting} observers wait at the active controller already: ask its follower {url}",
+                    read_replica_url=url,
+                )
+        if waiting >= limits.PARKED_OBSERVERS_MAX:
+            raise ThrottlingQuotaExceeded(f"{limits.PARKED_OBSERVERS_MAX} observers wait here already")
+
+    def _may_answer(self, poll: Poll) -> bool:
+        """Answer whether this node may answer a poll now: as the active controller, or as a follower of a live leader."""
+        return self._controller.is_active or (poll.takes_stale and self._follows())
+
+    def _follows(self) -> bool:
+        """Answer whether a leader's message arrived within the shortest election timeout; looked up once a tick."""
+        now_ms = self._now_ms()
+        if now_ms - self._leader_looked_for_ms >= limits.FETCH_TICK_MS:
+            heard_ms_ago = self._controller.raft.status().leader_heard_ms_ago
+            self._hears_leader = (
+                heard_ms_ago is not None and heard_ms_ago < self._settings.timing.election_timeout_min_ms
+            )
+            self._leader_looked_for_ms = now_ms
+        return self._hears_leader
 
     # --- what ends the wait
 
@@ -317,7 +372,7 @@ class FetchService(AppliedListener):
         controller, request = self._controller, poll.request
         if poll.is_over:
             return
-        if not controller.is_active:
+        if not self._may_answer(poll):
             self._finish(poll, controller.not_controller())
             return
         if poll.should_shut_down and controller.is_fenced(request.broker_id, request.broker_epoch):
@@ -353,7 +408,7 @@ class FetchService(AppliedListener):
     def _cold_outcome(self, poll: Poll, from_offset: int, frames: bytes) -> bytes | MetadataError:
         """Return the answer to a poll whose frames were read; the history below the high watermark is still the same."""
         controller = self._controller
-        if not controller.is_active:
+        if not self._may_answer(poll):
             return controller.not_controller()
         controller.metrics.fetch_bytes.inc(len(frames))
         state = self._state(poll.request, controller.committed)
@@ -409,6 +464,8 @@ class FetchService(AppliedListener):
         return encode_fetch_body(answer, frames)
 
     def _reply(self, position: FollowerPosition) -> Reply | None:
+        if position.offset > self._log.end_offset and not self._controller.is_active:
+            return None  # not diverging: this follower has not applied it yet
         return reply_to(
             position,
             log=self._log,

@@ -21,6 +21,7 @@ class Poll:
         "is_proved",
         "request",
         "should_shut_down",
+        "takes_stale",
         "waits_at",
     )
 
@@ -31,8 +32,11 @@ class Poll:
         arrived_ms: int,
         arrived_end: int,
         done: Callable[[bytes | MetadataError], None],
+        takes_stale: bool = False,
     ) -> None:
         self.request = request
+        self.takes_stale = takes_stale
+        """An observer that a follower may answer."""
         self.arrived_ms = arrived_ms
         self.arrived_end = arrived_end
         """The end of the tip when it arrived: a commit beyond it proves leadership newer than its arrival."""

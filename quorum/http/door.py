@@ -109,6 +109,8 @@ class Door:
         """Return the status and the headers of the answer that reports an error."""
         status = status_of(error)
         headers = self.headers()
+        if "read_replica_url" in error.context:
+            headers["X-Preferred-Read-Replica"] = str(error.context["read_replica_url"])
         if isinstance(error, NotController):
             url = error.context.get("controller_url")
             if url is None:
@@ -148,11 +150,8 @@ class Door:
 
     async def read(self, request: web.Request, view: Callable[[MetadataImage], Any]) -> Any:
         """Return a view of the state, as fresh as the query asks: linearizable, or whatever is committed here."""
-        consistency = request.query.get("consistency", "linearizable")
-        if consistency == "stale":
+        if takes_stale(request):
             return view(self.controller.committed)
-        if consistency != "linearizable":
-            raise InvalidRequest("consistency is linearizable or stale")
         return await self.controller.read(view)
 
     async def read_items(
@@ -226,6 +225,18 @@ class Door:
                     raise ConnectionResetError("the answer is cut short: it is not whole") from error
             await response.write_eof()
             return response
+
+
+def takes_stale(request: web.Request) -> bool:
+    """Return whether a client takes whatever is committed here, from any controller.
+
+    Raises:
+        InvalidRequest: it asks for another consistency than there is.
+    """
+    consistency = request.query.get("consistency", "linearizable")
+    if consistency not in {"linearizable", "stale"}:
+        raise InvalidRequest("consistency is linearizable or stale")
+    return consistency == "stale"
 
 
 def offsets_of(written: Written) -> dict[str, Any]:

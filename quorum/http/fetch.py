@@ -7,11 +7,12 @@ from aiohttp import web
 from metadata_log.node.http_answers import MSGPACK
 from metadata_log.wire.fetch import SESSION_TIMEOUT_HEADER, FetchRequest
 from quorum.http.bodies import read_broker_body
-from quorum.http.door import Door
+from quorum.http.door import Door, takes_stale
 
 
 async def fetch_metadata(door: Door, request: web.Request) -> web.Response:
-    answer = await door.fetches.fetch(FetchRequest.from_map(await read_broker_body(request, door.bodies)))
+    poll = FetchRequest.from_map(await read_broker_body(request, door.bodies))
+    answer = await door.fetches.fetch(poll, takes_stale=takes_stale(request))
     door.buffers.check(len(answer))
     session_timeout = {SESSION_TIMEOUT_HEADER: str(door.settings.timing.session_timeout_ms)}
     return web.Response(body=answer, content_type=MSGPACK, headers=door.headers() | session_timeout)

@@ -27,6 +27,7 @@ from quorum.http.door import Door
 
 PATH: Final = "/v1/metadata/fetch"
 _POLL_LINE: Final = f"POST {PATH} HTTP/1.1".encode()
+_STALE_LINE: Final = f"POST {PATH}?consistency=stale HTTP/1.1".encode()
 _HEAD: Final = re.compile(rb"([A-Z]+ /[!-~]* HTTP/1\.1)((?:\r\n[A-Za-z-]+: ?[ -~]*)*)\r\n\r\n")
 _FRAMED_OTHERWISE: Final = {b"transfer-encoding", b"upgrade", b"expect", b"connection"}
 _PLAIN_HEADERS: Final = {
@@ -73,7 +74,7 @@ def read_head(head: bytes) -> Head | None:
     if not (length.isdigit() and len(length) < 8):
         return None
     is_poll = (
-        line == _POLL_LINE
+        line in (_POLL_LINE, _STALE_LINE)
         and headers.keys() <= _PLAIN_HEADERS
         and b"host" in headers
         and headers.get(b"content-type") == MSGPACK.encode()
@@ -237,7 +238,10 @@ class PollConnection(NamedErrors):
         if len(data) <= POLL_BYTES_MAX:
             try:
                 request = answers.request(data[data.find(b"\r\n\r\n") + 4 :])
-                self._poll = answers.fetches.take(request, self._answered, arrived_ms=self._arrived_ms)
+                takes_stale = data.startswith(_STALE_LINE)
+                self._poll = answers.fetches.take(
+                    request, self._answered, arrived_ms=self._arrived_ms, takes_stale=takes_stale
+                )
             except NotController as refusal:
                 self._answered(refusal)
                 return

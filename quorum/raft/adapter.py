@@ -294,8 +294,9 @@ class PySyncObjLog:
     def status(self) -> RaftStatus:
         now, guard = self._now_ms(), self._guard
         syncing_since = self._sync.since
+        role = self._engine.role if self._has_engine else Role.FOLLOWER
         return RaftStatus(
-            role=self._engine.role if self._has_engine else Role.FOLLOWER,
+            role=role,
             leader_id=guard.state.leader,
             peers=peer_statuses(guard, now),
             voters=self._in_force.voters,
@@ -308,6 +309,7 @@ class PySyncObjLog:
             syncs_total=self._sync.total,
             snapshot_not_fetched=self._log_start.why_not_fetched(self._applied.index),
             entries_untrimmed=max(0, self._applied.index - self._journal.snapshot_index),
+            leader_heard_ms_ago=None if role is Role.LEADER else guard.elections.leader_heard_ms_ago(now),
             awaits_founded_quorum=guard.elections.awaits_founded_quorum,
         )
 

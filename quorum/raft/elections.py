@@ -239,6 +239,13 @@ class Elections:
             return True
         return state.now - state.leader_heard_at < state.settings.election_timeout_min_ms
 
+    def leader_heard_ms_ago(self, now: float) -> int | None:
+        """Return how long ago the leader that this node follows sent its newest message; None without one."""
+        state = self._state
+        if state.leader is None or state.leader_heard_at == NEVER:
+            return None
+        return round(now - state.leader_heard_at)
+
     def would_found_another(self, message: Message) -> bool:
         """Answer whether to refuse a vote because the candidate's log is empty: it would found a second quorum."""
         return self.awaits_founded_quorum and message["last_log_term"] == 0

@@ -70,6 +70,8 @@ class RaftStatus:
     """Why the last fetch of the snapshot that this node needs to catch up failed."""
     entries_untrimmed: int = 0
     """Entries applied on this node since the snapshot behind which its log was trimmed."""
+    leader_heard_ms_ago: int | None = None
+    """Time since a message of the leader arrived at this follower; None where none did, and on the leader itself."""
     awaits_founded_quorum: bool = False
     """This node's log is empty and a linked controller's is not: it neither campaigns nor votes for another such node."""
 

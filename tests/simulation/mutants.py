@@ -204,6 +204,14 @@ def _applies_before_its_sync(apply: Any) -> Any:
     return at_once
 
 
+def _judges_what_it_lacks(reply: Any) -> Any:
+    def judged(service: Any, position: Any) -> Any:
+        with patch.object(type(service._controller), "is_active", new=True):
+            return reply(service, position)
+
+    return judged
+
+
 def _asks_without_patience(probe: Any) -> Any:
     def asks(replication: Any, peer: Any, progress: Any) -> None:
         progress.asked_at = float("-inf")
@@ -1603,6 +1611,20 @@ MUTANTS: Final = (
         "quorum.sessions:Sessions.grant_all",
         _always(None),
         Directed(_CONTROLLER_TESTS),
+    ),
+    Mutant(
+        "answers-without-leader",
+        "a follower that has lost its leader answers observers as if it were current",
+        "quorum.fetch.service:FetchService._follows",
+        _always(value=True),
+        Directed(f"{_FETCH_TESTS}::test_a_follower_without_a_leader_answers_no_observer"),
+    ),
+    Mutant(
+        "ahead-is-diverging",
+        "a follower that lags calls an observer diverging that has read on at the leader",
+        "quorum.fetch.service:FetchService._reply",
+        _judges_what_it_lacks,
+        Directed(f"{_FETCH_TESTS}::test_a_follower_that_lags_does_not_call_an_observer_diverging"),
     ),
     Mutant(
         "forwards-twice",

@@ -22,6 +22,8 @@ class ModelQuorum:
         self.caught_up_ms_ago: dict[NodeId, int | None] = {}
         self.snapshot_not_fetched: str | None = None
         """Of the voters that are not at the leader's heels; None: not reachable."""
+        self.leader_heard_ms_ago: int | None = 0
+        """By every follower."""
         self.log: list[bytes] = []
         self.committed = 0
         self.leader: ModelRaft | None = None
@@ -134,6 +136,7 @@ class ModelRaft:
             is_voter=self.quorum.voters.get(self.node_id, b"") == self.directory_id,
             change_pending=self.change_pending,
             peers=(*self._other_voters(), *self.quorum.observers),
+            leader_heard_ms_ago=self.quorum.leader_heard_ms_ago,
             elections_total=0,
             disk_stalled_ms=0,
             committed_ms_ago=0,

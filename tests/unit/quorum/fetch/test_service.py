@@ -673,3 +673,107 @@ def test_frames_in_segments_are_not_read_for_an_answer_that_would_be_refused(tmp
         assert reads == 1
 
     run(tmp_path, story)
+
+
+# --- observers at followers
+
+
+def observer_at_end(lab: FetchLab, controller: Controller, **changes: Any) -> FetchRequest:
+    return replace(lab.at_end(controller, -1, -1), **changes)
+
+
+def test_a_follower_answers_observers_that_take_what_it_has_applied(tmp_path: Path) -> None:
+    async def story(lab: FetchLab) -> None:
+        controller = lab.lead(1)
+        epoch = await online(lab, controller, 11)
+        follower = lab.services[2]
+        with pytest.raises(NotController):
+            await follower.fetch(observer_at_end(lab, controller))
+        with pytest.raises(NotController):
+            await follower.fetch(lab.at_end(controller, 11, epoch), takes_stale=True)
+        waiting = asyncio.create_task(follower.fetch(observer_at_end(lab, controller), takes_stale=True))
+        await spin()
+        assert follower.parked == 1
+        await lab.write(controller, setting("1"))
+        answer = header(await waiting)
+        assert (answer["kind"], answer["controller_id"]) == ("DELTA", 2)
+        assert answer["high_watermark"] == lab.controllers[2].committed.end_offset
+        assert answer["broker_state"] is None
+        from_the_start = fetch_of(-1, -1, applied=0)
+        body = await follower.fetch(replace(from_the_start, last_epoch=-1), takes_stale=True)
+        assert body.endswith(lab.logs[1].read(0, max_bytes=FETCH_BYTES_MAX))
+
+    run(tmp_path, story)
+
+
+def test_a_follower_without_a_leader_answers_no_observer(tmp_path: Path) -> None:
+    """One that is cut off, or slept, must not look current: neither at arrival, nor when a poll's time is up."""
+
+    async def story(lab: FetchLab) -> None:
+        controller = lab.lead(1)
+        follower = lab.services[2]
+        silence_ms = settings(2).timing.election_timeout_min_ms
+        request = observer_at_end(lab, controller, max_wait_ms=1)
+        parked = asyncio.create_task(follower.fetch(request, takes_stale=True))
+        await spin()
+        assert follower.parked == 1
+        for heard_ms_ago in (silence_ms, None):
+            lab.now_ms += limits.FETCH_TICK_MS
+            lab.quorum.leader_heard_ms_ago = heard_ms_ago
+            with pytest.raises(NotController):
+                await follower.fetch(request, takes_stale=True)
+        with pytest.raises(NotController):
+            await parked
+        lab.now_ms += limits.FETCH_TICK_MS
+        lab.quorum.leader_heard_ms_ago = silence_ms - 1
+        assert header(await follower.fetch(replace(request, max_wait_ms=0), takes_stale=True))
+
+    run(tmp_path, story)
+
+
+def test_a_follower_that_lags_does_not_call_an_observer_diverging(tmp_path: Path) -> None:
+    """The observer read on at the leader; this follower has not applied so much yet."""
+
+    async def story(lab: FetchLab) -> None:
+        controller = lab.lead(1)
+        end_offset = controller.committed.end_offset
+        ahead = observer_at_end(lab, controller, fetch_offset=end_offset + 1, last_crc=77, max_wait_ms=0)
+        answer = header(await lab.services[2].fetch(ahead, takes_stale=True))
+        assert (answer["kind"], answer["high_watermark"]) == ("DELTA", end_offset)
+        assert header(await lab.services[1].fetch(ahead, takes_stale=True))["kind"] == "DIVERGING"
+        other = observer_at_end(lab, controller, last_crc=77, max_wait_ms=0)
+        assert header(await lab.services[2].fetch(other, takes_stale=True))["kind"] == "DIVERGING"
+
+    run(tmp_path, story)
+
+
+def test_the_leader_sends_observers_beyond_a_bound_to_a_follower(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "OBSERVERS_AT_LEADER_MAX", 1)
+    monkeypatch.setattr(limits, "PARKED_OBSERVERS_MAX", 3)
+
+    async def story(lab: FetchLab) -> None:
+        controller = lab.lead(1)
+        service, request = lab.services[1], observer_at_end(lab, controller)
+        named: list[str | None] = ["http://follower"]
+        service._read_replica = lambda: named[0]
+        waiting = [asyncio.create_task(service.fetch(request, takes_stale=True))]
+        await spin()
+        with pytest.raises(ThrottlingQuotaExceeded) as refused:
+            await service.fetch(request, takes_stale=True)
+        assert refused.value.context == {"read_replica_url": "http://follower"}
+        # An observer that wants the leader stays, and so does any other while there is no follower.
+        waiting.append(asyncio.create_task(service.fetch(request)))
+        await spin()
+        named[0] = None
+        waiting.append(asyncio.create_task(service.fetch(request, takes_stale=True)))
+        await spin()
+        assert service.parked == 3
+        with pytest.raises(ThrottlingQuotaExceeded) as refused:
+            await service.fetch(request)
+        assert refused.value.context == {}
+        await lab.write(controller, setting("1"))
+        await asyncio.gather(*waiting)
+
+    run(tmp_path, story)

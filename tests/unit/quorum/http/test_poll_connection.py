@@ -47,8 +47,8 @@ class Client:
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
-    def send(self, *requests: FetchRequest, extra: str = "") -> None:
-        self.writer.write(b"".join(poll_bytes(request, extra=extra) for request in requests))
+    def send(self, *requests: FetchRequest, extra: str = "", query: str = "") -> None:
+        self.writer.write(b"".join(poll_bytes(request, extra=extra, query=query) for request in requests))
 
     async def answer(self) -> Answer:
         async with asyncio.timeout(20):
@@ -59,10 +59,10 @@ class Client:
         return Answer(int(line.split(" ")[1]), headers, body)
 
 
-def poll_bytes(request: FetchRequest, *, extra: str = "") -> bytes:
+def poll_bytes(request: FetchRequest, *, extra: str = "", query: str = "") -> bytes:
     body = msgpack.packb(request.to_map())
     head = (
-        "POST /v1/metadata/fetch HTTP/1.1\r\nHost: x\r\nContent-Type: application/msgpack\r\n"
+        f"POST /v1/metadata/fetch{query} HTTP/1.1\r\nHost: x\r\nContent-Type: application/msgpack\r\n"
         f"{extra}Content-Length: {len(body)}\r\n\r\n"
     )
     return head.encode() + bytes(body)
@@ -468,3 +468,24 @@ def test_the_head_of_a_poll() -> None:
     read = read_head(HEAD)
     assert read is not None
     assert (read.body_bytes, read.is_poll) == (3, True)
+
+
+def test_an_observer_that_takes_what_is_applied_is_answered_here_and_sent_to_a_follower(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "OBSERVERS_AT_LEADER_MAX", 1)
+
+    async def story(door: Door) -> None:
+        door.fetches._read_replica = lambda: "http://follower:1"
+        async with door.client() as stays, door.client() as goes:
+            stays.send(door.at_end(), query="?consistency=stale")
+            await door.parked(1)
+            assert door.passed_on == []
+            goes.send(door.at_end(), query="?consistency=stale")
+            refused = await goes.answer()
+            assert refused.status == 429
+            assert refused.headers["X-Preferred-Read-Replica"] == "http://follower:1"
+            await door.lab.write(door.controller, setting("1"))
+            assert (await stays.answer()).status == 200
+
+    at_a_door(tmp_path, monkeypatch, story)
