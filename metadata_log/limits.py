@@ -142,6 +142,15 @@ HEARTBEAT_AGAIN_MS: Final = 100
 """So long the poll of such a heartbeat waits at most: its broker soon says again what it wants. As Kafka's first resend."""
 FETCH_ANSWERS_KEPT_BYTES: Final = 16 * MIB
 """Of encoded answers that are kept for further polls at the same position."""
+FEEDS_WAITING_MAX: Final = 500
+"""Change feeds that wait at one controller. One commit may wake all of them, and each then reads the log in a thread."""
+FEED_TOPICS_MAX: Final = 100
+FEED_WAIT_MAX_MS: Final = 30_000
+FEED_BYTES_MAX: Final = 64 * MIB
+"""Of frames examined for one answer of a feed; the next request goes on behind them."""
+TOPIC_NAMINGS_KEPT: Final = 10_000
+"""Creations and removals of topics, newest first, from which the names at a recent offset are known. For an older offset a
+past state is made."""
 WAITERS_MAX: Final = 20_000
 """Writes that wait for their commit."""
 SNAPSHOT_DOWNLOADS_MAX: Final = 64
@@ -275,7 +284,8 @@ def check_relations() -> None:
     assert RAFT_ENTRY_BYTES_MAX < JOURNAL_FILE_BYTES, "an entry fits into a file of the journal"
     assert FETCH_BYTES_MAX < FETCH_ANSWERS_KEPT_BYTES, "an answer is kept for the polls that get the same"
     assert (
-        ANSWERS_UNSENT_BYTES_MAX // (2 * ANSWER_PIECE_BYTES) + PAST_STATES_WAITING_MAX < READS_UNFINISHED_MAX
+        ANSWERS_UNSENT_BYTES_MAX // (2 * ANSWER_PIECE_BYTES) + PAST_STATES_WAITING_MAX + FEEDS_WAITING_MAX
+        < READS_UNFINISHED_MAX
     ), "answers under way do not fill the queue of reads"
     assert FRAME_BYTES_MAX < ANSWERS_UNSENT_BYTES_MAX, "an answer of one frame is never refused for ever"
     # Each time is long enough for what happens within it.

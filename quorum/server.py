@@ -57,6 +57,7 @@ from quorum.log.completion import complete_log, covered_offset
 from quorum.log.repair import LogRepair
 from quorum.log.snapshot_fetch import SnapshotFetch
 from quorum.log.snapshot_keeper import SnapshotKeeper
+from quorum.log.topic_feeds import TopicFeeds
 from quorum.loop_lag import keep_measuring_loop_lag
 from quorum.loop_turns import TimedSelector
 from quorum.peers import LinksFollowVoters, Peers, dialled_addresses
@@ -232,6 +233,7 @@ class _Node:
             loop.call_soon_threadsafe(self.keeper.lost)
 
         self.store.on_damage = on_snapshot_damage
+        self.feeds = TopicFeeds()
         self.fetches = FetchService(
             settings=self.settings,
             controller=self.controller,
@@ -293,7 +295,8 @@ class _Node:
         )
         links = LinksFollowVoters(settings, member, self.transport)
         self.controller.attach(
-            self.raft, [self.committed_log, self.keeper, self.fetches, links, self.registration]
+            self.raft,
+            [self.committed_log, self.keeper, self.fetches, self.feeds, links, self.registration],
         )
 
     # --- life
@@ -352,6 +355,7 @@ class _Node:
             controller=self.controller,
             committed_log=self.committed_log,
             fetches=self.fetches,
+            feeds=self.feeds,
             keeper=self.keeper,
             store=self.store,
             status=self.status,

@@ -1,18 +1,20 @@
 """Pure: the log as people and tools read it: one JSON object a record."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from metadata_log.batch import Envelope, RecordBatch
 from metadata_log.ids import uuid_text
-from metadata_log.records.registry import to_json, type_name, version_of
+from metadata_log.records.registry import Record, to_json, type_name, version_of
 
 
-def log_lines(batch: RecordBatch, *, from_offset: int = 0) -> Iterator[dict[str, Any]]:
-    """Yield an object for each record of a batch, from `from_offset` on."""
+def log_lines(
+    batch: RecordBatch, *, from_offset: int = 0, wanted: Callable[[Record], bool] = lambda _: True
+) -> Iterator[dict[str, Any]]:
+    """Yield an object for each wanted record of a batch, from `from_offset` on; `wanted` is asked of every record."""
     about = _about(batch.envelope)
     for offset, record in enumerate(batch.records, batch.base_offset):
-        if offset >= from_offset:
+        if wanted(record) and offset >= from_offset:
             yield {
                 "offset": offset,
                 "controller_epoch": batch.controller_epoch,

@@ -17,6 +17,7 @@ from ops import render
 from ops.arguments import Noun, Parser, directory, existing_path, moment
 from ops.bulk_reads import bulk_source, read_in_bulk
 from ops.client import DEFAULT_CLUSTER_FILE, Answer, ClusterClient, client_from
+from ops.log_feed import feed_lines
 from ops.log_frames import cluster_frames, file_frames, frames_in, within
 from ops.processes import running_process
 from ops.talk import fail_usage, say, show
@@ -35,10 +36,20 @@ def add_parsers(noun: Noun) -> None:
         examples=(
             "log dump --from -10m -o jsonl",
             "log dump metaquorum-data/controller-1 --from 0 --until 50",
+            "log dump --topic orders --from -1h --follow -o jsonl",
         ),
     )
     dump.add_argument("path", nargs="?", type=existing_path, metavar="DIR|FILE")
     _add_range(dump)
+    dump.add_argument(
+        "--topic",
+        dest="topics",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="only what concerns this topic; may be given several times",
+    )
+    dump.add_argument("--follow", action="store_true", help="go on with what is written from now on")
     verify = noun.verb(
         "verify",
         "Check every frame of segments, snapshots and journals offline; damage is exit code 6 and names file and byte.",
@@ -73,6 +84,22 @@ def run_dump(args: argparse.Namespace) -> int:
     match args.first, args.until:
         case (AtOffset(first), AtOffset(until)) | (AtTime(first), AtTime(until)) if until < first:
             fail_usage(args, "--until lies before --from")
+    if args.topics or args.follow:
+        if args.path is not None:
+            fail_usage(args, "--topic and --follow read a running cluster, not files")
+        if args.follow and args.until is not None:
+            fail_usage(args, "--follow has no end: leave out --until")
+        feed = feed_lines(
+            client_from(args),
+            topics=args.topics,
+            first=None if args.first is None else args.first.query,
+            until=None if args.until is None else args.until.query,
+            follow=args.follow,
+            from_leader=args.leader,
+        )
+        for text in _dumped(feed, args.output):
+            print(text, flush=True)
+        return 0
     if args.path is None:
         client = client_from(args)
         source = bulk_source(client, from_leader=args.leader)

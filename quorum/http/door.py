@@ -29,6 +29,7 @@ from quorum.fetch.service import FetchService
 from quorum.http.bodies import read_body, request_id_of
 from quorum.log.committed_log import CommittedLog
 from quorum.log.snapshot_keeper import SnapshotKeeper
+from quorum.log.topic_feeds import TopicFeeds
 from quorum.status import QuorumStatus
 from snapshots.store import SnapshotStore
 
@@ -75,6 +76,7 @@ class Door:
     controller: Controller
     committed_log: CommittedLog
     fetches: FetchService
+    feeds: TopicFeeds
     keeper: SnapshotKeeper
     store: SnapshotStore
     status: QuorumStatus

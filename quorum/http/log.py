@@ -19,7 +19,8 @@ from metadata_log.errors import (
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.log.lines import log_lines
 from quorum.http.bodies import NDJSON, OCTETS, integer
-from quorum.http.door import Door
+from quorum.http.door import Door, takes_stale
+from quorum.http.feed import PARAMETERS, send_feed
 
 LOG_BYTES_DEFAULT: Final = 1 * limits.MIB
 LOG_BYTES_MAX: Final = 8 * limits.MIB
@@ -30,17 +31,21 @@ async def show_log(door: Door, request: web.Request) -> web.StreamResponse:
     committed_log = door.committed_log
     log_start_offset, high_watermark = committed_log.log_start_offset, committed_log.end_offset
     query = request.query
+    is_feed = any(parameter in query for parameter in PARAMETERS)
     start = await offset_of(
         query.get("from", str(log_start_offset)), offset_at=committed_log.base_offset_from
     )
     until = await offset_of(query.get("until", str(high_watermark)), offset_at=committed_log.end_offset_at)
     for offset in (start, until):
-        if offset > high_watermark:
+        # A follower that lags applies it soon, and a feed waits for that.
+        if offset > high_watermark and not (is_feed and takes_stale(request)):
             raise OffsetInFuture(f"offset {offset} lies beyond the high watermark {committed.end_offset}")
     if min(start, until) < log_start_offset:
         raise OffsetCompacted(f"the log of this controller begins at offset {log_start_offset}")
-    if until < start:
+    if until < start and not (is_feed and "until" not in query):
         raise InvalidRequest(f"until {until} lies before from {start}")
+    if is_feed:
+        return await send_feed(door, request, start, until if "until" in query else None)
     if NDJSON in request.headers.get("Accept", ""):
         return await door.send(
             request,

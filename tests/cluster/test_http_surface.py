@@ -3,6 +3,7 @@
 import base64
 import concurrent.futures
 import hashlib
+import http.client
 import itertools
 import json
 import os
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.parse
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
@@ -829,6 +831,87 @@ def test_what_lies_below_the_log_is_gone_and_a_snapshot_stands_for_it(tmp_path: 
             assert onwards.head["kind"] == "DELTA"
         told = quorum.ask("GET", f"/v1/state?at={offer['end_offset']}").ok()
         assert told["end_offset"] == offer["end_offset"]
+
+
+# --- change feeds
+
+
+CHANGES, RECONNECTS = 10_000, 20
+
+
+def test_a_feed_that_is_cut_off_again_and_again_has_each_change_once(quorum: Quorum) -> None:
+    """C19: 10,000 changes of four topics, two of them followed by name, one deleted and made again meanwhile."""
+    names = [f"feed.{letter}" for letter in "abcd"]
+    start = _high_watermark(quorum)
+    for name in names:
+        quorum.ask("POST", "/v1/topics", topic(name)).ok(201)
+
+    def write() -> None:
+        values = itertools.count()
+        for part in range(CHANGES // 1_000):
+            commands = [
+                {
+                    "operation": "IncrementalAlterConfigs",
+                    "body": {"topic": names[value % 4], "set": {"retention.ms": str(value)}},
+                }
+                for value in itertools.islice(values, 1_000)
+            ]
+            results = quorum.ask("POST", "/v1/batch", {"commands": commands}).ok()["results"]
+            assert {result["status"] for result in results} == {200}
+            if part % 3 == 1:
+                quorum.ask("DELETE", f"/v1/topics/{names[0]}").ok()
+                quorum.ask("POST", "/v1/topics", topic(names[0])).ok(201)
+
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        writing = thread.submit(write)
+        nodes = itertools.cycle([quorum.active, *quorum.others])
+        found: list[dict[str, Any]] = []
+        at, cuts = start, 0
+        while not writing.done() or at < _high_watermark(quorum):
+            path = f"/v1/log?topics={names[0]},{names[1]}&from={at}&wait_ms=300&consistency=stale"
+            whole = cuts >= RECONNECTS or not found
+            text = _cut_short(next(nodes), path, None if whole else 1_000 * (1 + cuts))
+            *lines, last = text.splitlines(keepends=True)
+            if not whole:
+                cuts += 1
+                lines = [line for line in (*lines, last) if line.endswith(b"\n")]
+                if lines and b"next_offset" in lines[-1]:
+                    lines.pop()
+            found += map(json.loads, lines)
+            at = json.loads(last)["next_offset"] if whole else found[-1]["offset"] + 1
+        writing.result()
+    assert cuts == RECONNECTS
+
+    reply = quorum.ask("GET", f"/v1/log?from={start}", headers={"Accept": NDJSON})
+    log = [json.loads(line) for line in reply.body.splitlines()]
+    ids: set[str] = set()
+    expected = []
+    for line in log:
+        record = line["record"]
+        if line["type"] == "Topic" and record["name"] in names[:2]:
+            ids.add(record["topic_id"])
+        if record.get("topic_id") in ids or record.get("resource_name") in names[:2]:
+            expected.append(line)
+    assert len([line for line in expected if line["type"] == "Config"]) == CHANGES // 2
+    assert found == expected
+
+
+def _high_watermark(quorum: Quorum) -> int:
+    return int(quorum.ask("GET", "/v1/features").headers["x-high-watermark"])
+
+
+def _cut_short(url: str, path: str, size: int | None) -> bytes:
+    """Return an answer, or its first bytes, after which the connection is closed."""
+    parts = urllib.parse.urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=30)
+    try:
+        connection.request("GET", path, headers={"Accept": NDJSON})
+        response = connection.getresponse()
+        content = response.read(size)
+        assert response.status == 200, content
+        return content
+    finally:
+        connection.close()
 
 
 # --- a change of controllers, last: the epochs above stay as they were

@@ -24,6 +24,7 @@ from unittest.mock import patch
 
 from metadata_log.codec import read_header
 from metadata_log.errors import ChangePending
+from quorum.log.topic_feeds import filter_of
 
 VARIABLE: Final = "METAQUORUM_MUTANT"
 """Which mutant the plugin puts in place."""
@@ -202,6 +203,10 @@ def _applies_before_its_sync(apply: Any) -> Any:
         return goes_on
 
     return at_once
+
+
+def _takes_names_of_now(_original: Any) -> Any:
+    return lambda feeds, _offset, *, names, ids: filter_of(feeds._image, names=names, ids=ids)
 
 
 def _judges_what_it_lacks(reply: Any) -> Any:
@@ -1625,6 +1630,13 @@ MUTANTS: Final = (
         "quorum.fetch.service:FetchService._reply",
         _judges_what_it_lacks,
         Directed(f"{_FETCH_TESTS}::test_a_follower_that_lags_does_not_call_an_observer_diverging"),
+    ),
+    Mutant(
+        "feed-names-of-now",
+        "a change feed from an earlier offset takes names for the topics that bear them now",
+        "quorum.log.topic_feeds:TopicFeeds.filter_at",
+        _takes_names_of_now,
+        Directed("tests/unit/quorum/http/test_feed.py"),
     ),
     Mutant(
         "forwards-twice",

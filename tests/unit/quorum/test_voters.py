@@ -37,6 +37,7 @@ from quorum.http.metrics import exposition
 from quorum.log.committed_log import CommittedLog
 from quorum.log.repair import LogRepair
 from quorum.log.snapshot_keeper import SnapshotKeeper
+from quorum.log.topic_feeds import TopicFeeds
 from quorum.raft.handshake import INCONSISTENT_VOTER_SET, Refusal
 from quorum.raft.raft_log import PeerStatus
 from quorum.status import QuorumStatus
@@ -399,6 +400,7 @@ class Desk:
             controller=self.controller,
             committed_log=committed_log,
             fetches=fetches,
+            feeds=TopicFeeds(),
             keeper=keeper,
             store=store,
             status=self.status,

@@ -1,0 +1,89 @@
+"""Edge: the change feed of a cluster as the CLI follows it: from any controller, each record once, none skipped."""
+
+import json
+import time
+import urllib.parse
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from metadata_log.errors import Unavailable
+from ops.bulk_reads import Source, bulk_source
+from ops.client import Answer, ClusterClient, Unreachable
+from ops.talk import say
+
+NDJSON: Final = "application/x-ndjson"
+WAIT_MS: Final = 5_000
+"""An answer without news takes this long; so soon a controller that hangs is left for another one."""
+PAUSE_S: Final = 0.5
+
+
+def feed_lines(
+    client: ClusterClient,
+    *,
+    topics: Sequence[str],
+    first: str | None,
+    until: str | None,
+    follow: bool,
+    from_leader: bool = False,
+) -> Iterator[dict[str, Any]]:
+    """Yield the lines that concern some topics (none given: all lines) from `first` on (None: where the log begins).
+
+    With `follow` it goes on for ever.
+
+    What one answer brings is yielded once it is whole, and the next request begins behind it. So a controller that dies
+    costs nothing: the next one goes on at the same offset.
+
+    Raises:
+        Rejected: the controllers refuse the request; OFFSET_COMPACTED: the log begins later.
+        Unreachable: no controller answers, and nothing is to be followed.
+    """
+    at = first
+    source: Source | None = None
+    while True:
+        try:
+            if source is None:
+                source = bulk_source(client, from_leader=from_leader)
+            if at is None:
+                at = str(source.status["log_start_offset"])
+            answer = client.ask_one(
+                source.url,
+                _path(topics, at, until, wait_ms=WAIT_MS if follow else 0),
+                accept=NDJSON,
+                timeout_s=client.timeout_s + WAIT_MS / 1000,
+            )
+            if not answer.ok:
+                raise answer.error()
+            lines, next_offset = _read(answer)
+        except Unavailable as error:
+            if not follow:
+                raise
+            say(f"{error.message}; going on from offset {at or 0}")
+            source = None
+            time.sleep(PAUSE_S)
+            continue
+        yield from lines
+        is_further, at = str(next_offset) != at, str(next_offset)
+        if not follow and (next_offset >= source.end_offset or not (lines or is_further)):
+            return
+
+
+def _path(topics: Sequence[str], at: str, until: str | None, *, wait_ms: int) -> str:
+    query = {"from": at, "wait_ms": str(wait_ms), "consistency": "stale"}
+    if topics:
+        query["topics"] = ",".join(topics)
+    if until is not None:
+        query["until"] = until
+    return f"/v1/log?{urllib.parse.urlencode(query)}"
+
+
+def _read(answer: Answer) -> tuple[list[dict[str, Any]], int]:
+    """Return the lines of an answer, and the offset to go on from.
+
+    Raises:
+        Unreachable: the answer is not whole, or no feed.
+    """
+    try:
+        *lines, last = [json.loads(line) for line in answer.body.splitlines()]
+        return lines, int(last["next_offset"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise Unreachable(f"{answer.url} did not end its answer with the offset to go on from") from error

@@ -1,0 +1,153 @@
+"""Edge: a change feed over HTTP: the lines of the log that concern some topics, from an offset on, with a long poll.
+
+A feed never skips: its last line names the offset that everything before was examined up to, and the next request begins
+there. An answer that breaks off is resumed behind its last line.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Final
+
+from aiohttp import web
+
+from metadata_log import limits
+from metadata_log.codec import DamagedFrame, damaged_answer, decode_all
+from metadata_log.errors import InvalidRequest, LogDamaged
+from metadata_log.ids import TopicId, uuid_from_text
+from metadata_log.log.lines import log_lines
+from metadata_log.log.topic_filter import TopicFilter
+from metadata_log.wire.shapes import check_text
+from quorum.http.bodies import NDJSON, integer
+from quorum.http.door import Door
+from quorum.log.topic_feeds import filter_of
+from snapshots.history import image_at
+
+PARAMETERS: Final = ("topics", "topic_ids", "wait_ms")
+
+
+async def send_feed(door: Door, request: web.Request, start: int, until: int | None) -> web.StreamResponse:
+    """Answer with the lines from `start` on, once there are some; without any when the time is up.
+
+    Raises:
+        InvalidRequest: the parameters are not as they must be.
+        ThrottlingQuotaExceeded: too many feeds wait, or too many reads.
+    """
+    if NDJSON not in request.headers.get("Accept", ""):
+        raise InvalidRequest(f"{', '.join(PARAMETERS)} need Accept: {NDJSON}")
+    wait_ms = min(integer(request.query.get("wait_ms", "0"), "wait_ms"), limits.FEED_WAIT_MAX_MS)
+    wanted = _wanted(request.query)
+    feed = _Feed(door, start, until, until_s=asyncio.get_running_loop().time() + wait_ms / 1000)
+    first = await feed.first(wanted)
+    return await door.send(
+        request,
+        feed.pieces(first),
+        content_type=NDJSON,
+        last_words=lambda error: json.dumps(door.error_body(error)).encode() + b"\n",
+    )
+
+
+def _wanted(query: Mapping[str, str]) -> tuple[list[str], list[TopicId]] | None:
+    """Return the names and ids of topics; None: all records are wanted."""
+    if "topics" not in query and "topic_ids" not in query:
+        return None
+    names, ids = (query[key].split(",") if key in query else [] for key in ("topics", "topic_ids"))
+    if len(names) + len(ids) > limits.FEED_TOPICS_MAX:
+        raise InvalidRequest(f"a feed follows at most {limits.FEED_TOPICS_MAX} topics")
+    for name in names:
+        check_text("topics", name, bytes_max=limits.NAME_LENGTH_MAX)
+        if not name:
+            raise InvalidRequest("topics: a name has at least one character")
+    try:
+        return names, [TopicId(uuid_from_text(text)) for text in ids]
+    except ValueError as error:
+        raise InvalidRequest(f"topic_ids: {error}") from error
+
+
+class _Feed:
+    """What one answer has examined of the log so far."""
+
+    def __init__(self, door: Door, start: int, until: int | None, *, until_s: float) -> None:
+        self._door = door
+        self._at = start
+        self._until = until
+        self._until_s = until_s
+        self._left = limits.FEED_BYTES_MAX
+        self._topics: TopicFilter | None = None
+
+    @property
+    def _end(self) -> int:
+        end_offset = self._door.committed_log.end_offset
+        return end_offset if self._until is None else min(end_offset, self._until)
+
+    async def first(self, wanted: tuple[list[str], list[TopicId]] | None) -> bytes | None:
+        """Return the first lines, None if the time is up without any."""
+        door, loop = self._door, asyncio.get_running_loop()
+        while self._at > door.committed_log.end_offset:
+            # A follower that lags: which topics are meant is known only once it has applied so much.
+            if loop.time() >= self._until_s:
+                return None
+            await door.feeds.wait(None, door.committed_log.end_offset, until_s=self._until_s)
+        if wanted is not None:
+            self._topics = await self._filter(*wanted)
+        lines = await self._next()
+        while lines is None and self._at == self._end and loop.time() < self._until_s:
+            if self._until is not None and self._at >= self._until:
+                break
+            self._at = await door.feeds.wait(self._topics, self._at, until_s=self._until_s)
+            lines = await self._next()
+        return lines
+
+    async def _filter(self, names: list[str], ids: list[TopicId]) -> TopicFilter:
+        door = self._door
+        recent = door.feeds.filter_at(self._at, names=names, ids=ids)
+        if recent is not None:
+            return recent
+        log = door.committed_log
+        async with door.past_states.held():
+            image = await log.in_thread(image_at, log.segments, door.store, self._at)
+        return filter_of(image, names=names, ids=ids)
+
+    async def pieces(self, first: bytes | None) -> AsyncIterator[bytes]:
+        """Yield the first lines, those that follow them now, and the line with the offset to go on from."""
+        lines = first
+        while lines is not None:
+            yield lines
+            lines = await self._next()
+        yield json.dumps({"next_offset": self._at}).encode() + b"\n"
+
+    async def _next(self) -> bytes | None:
+        """Return further lines; None at the end of the log, or once FEED_BYTES_MAX were examined.
+
+        Raises:
+            LogDamaged: the log cannot be read there.
+        """
+        door = self._door
+        while self._at < self._end and self._left > 0:
+            frames, _ = await door.committed_log.read_in_thread(
+                self._at, max_bytes=limits.ANSWER_PIECE_BYTES, until=self._end
+            )
+            if not frames:
+                return None  # `until` lies within the next frame
+            self._left -= len(frames)
+            try:
+                lines, self._at = await door.reads.run(_lines_of, frames, self._at, self._topics)
+            except DamagedFrame as error:
+                raise LogDamaged(damaged_answer("the log of this controller", error).message) from error
+            if lines:
+                return lines
+        return None
+
+
+def _lines_of(frames: bytes, start: int, topics: TopicFilter | None) -> tuple[bytes, int]:
+    """Return a line for each wanted record from an offset on, and the offset after all of them; in a thread.
+
+    Raises:
+        DamagedFrame: the bytes are no frames.
+    """
+    lines, at = [], start
+    for batch, _ in decode_all(frames):
+        wanted = (lambda _: True) if topics is None else topics.concerns
+        lines += [f"{json.dumps(line)}\n" for line in log_lines(batch, from_offset=start, wanted=wanted)]
+        at = batch.end_offset
+    return "".join(lines).encode(), at

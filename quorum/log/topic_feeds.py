@@ -1,0 +1,162 @@
+"""Edge: change feeds of topics: which of them wait for what, and which topics bore which names at recent offsets.
+
+A feed reads the log from an offset on. It needs the names that held there, and while it waits it is woken by the batches
+alone that concern its topics: what a commit costs does not grow with the feeds of other topics.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple, TypeAlias
+
+from metadata_log import limits
+from metadata_log.batch import RecordBatch
+from metadata_log.errors import ThrottlingQuotaExceeded
+from metadata_log.ids import TopicId
+from metadata_log.image.metadata_image import EMPTY, Delta, MetadataImage
+from metadata_log.log.topic_filter import TOPIC, TopicFilter
+from metadata_log.records.configs import ConfigRecord
+from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
+from quorum.applied_listener import AppliedListener
+
+Key: TypeAlias = TopicId | str | None
+"""What a feed waits for: a topic's id or name; None: any batch."""
+
+
+class _Naming(NamedTuple):
+    """A topic was created or removed by the batch that ends at `end_offset`."""
+
+    end_offset: int
+    topic_id: TopicId
+    name: str
+    is_created: bool
+
+
+class _Waiting:
+    """One feed that waits for a batch of its topics beyond `at`; `woken` gets the base offset of that batch."""
+
+    __slots__ = ("at", "woken")
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+        self.woken: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+
+class TopicFeeds(AppliedListener):
+    """Listens behind the committed log, so that what wakes a feed can be read."""
+
+    def __init__(self) -> None:
+        self._image = EMPTY
+        self._namings: deque[_Naming] = deque()
+        self._known_from = 0
+        """Every naming from this offset on is in `_namings`."""
+        self._waiting: dict[Key, dict[_Waiting, None]] = {}
+        self.waiting = 0
+
+    # --- what is applied
+
+    def on_applied(self, batch: RecordBatch, frame: bytes, image: MetadataImage, delta: Delta) -> None:  # noqa: ARG002 (the listener's signature)
+        before, self._image = self._image, image
+        if image.topics.ids is not before.topics.ids:
+            self._note_names(batch, before)
+        if self.waiting:
+            for key in self._concerned(batch):
+                for feed in self._waiting.get(key, ()):
+                    if batch.end_offset > feed.at and not feed.woken.done():
+                        feed.woken.set_result(batch.base_offset)
+
+    def on_restored(self, image: MetadataImage) -> None:
+        self._image = image
+        self._namings.clear()
+        self._known_from = image.end_offset
+        for feeds in self._waiting.values():
+            for feed in feeds:
+                if not feed.woken.done():
+                    feed.woken.set_result(feed.at)
+
+    def _note_names(self, batch: RecordBatch, before: MetadataImage) -> None:
+        created: dict[TopicId, str] = {}
+        for record in batch.records:
+            match record:
+                case TopicRecord(topic_id, name):
+                    created[topic_id] = name
+                    self._namings.append(_Naming(batch.end_offset, topic_id, name, is_created=True))
+                case RemoveTopicRecord(topic_id):
+                    topic = before.topics.by_id.get(topic_id)
+                    name = created[topic_id] if topic is None else topic.name
+                    self._namings.append(_Naming(batch.end_offset, topic_id, name, is_created=False))
+        while len(self._namings) > limits.TOPIC_NAMINGS_KEPT:
+            self._known_from = self._namings.popleft().end_offset
+
+    def _concerned(self, batch: RecordBatch) -> set[Key]:
+        """Return what feeds may wait for, as far as this batch has it."""
+        keys: set[Key] = {None}
+        for record in batch.records:
+            match record:
+                case TopicRecord(topic_id, name):
+                    keys |= {topic_id, name}
+                case ConfigRecord() if record.resource_type == TOPIC:
+                    keys.add(record.resource_name)
+                case _:
+                    keys.add(getattr(record, "topic_id", None))
+        return keys
+
+    # --- what feeds ask
+
+    def filter_at(self, offset: int, *, names: Iterable[str], ids: Iterable[TopicId]) -> TopicFilter | None:
+        """Return a filter of the topics as they were before the batch that contains `offset`; None: too long ago."""
+        if offset < self._known_from:
+            return None
+        names, ids = frozenset(names), frozenset(ids)
+        living = _living(self._image, names, ids)
+        for naming in reversed(self._namings):
+            if naming.end_offset <= offset:
+                break
+            if naming.is_created:
+                living.pop(naming.topic_id, None)
+            elif naming.name in names or naming.topic_id in ids:
+                living[naming.topic_id] = naming.name
+        return TopicFilter(names=names, ids=ids, living=living)
+
+    async def wait(self, topics: TopicFilter | None, at: int, *, until_s: float) -> int:
+        """Wait for a batch that concerns the topics and ends beyond `at`; None: for any batch.
+
+        Return the offset to read on from: everything between `at` and there concerns other topics.
+
+        Raises:
+            ThrottlingQuotaExceeded: too many feeds wait.
+        """
+        if self.waiting >= limits.FEEDS_WAITING_MAX:
+            raise ThrottlingQuotaExceeded(
+                f"{limits.FEEDS_WAITING_MAX} change feeds wait here already: ask another controller"
+            )
+        keys: list[Key] = [None] if topics is None else [*topics.ids, *topics.setting_names]
+        feed = _Waiting(at)
+        for key in keys:
+            self._waiting.setdefault(key, {})[feed] = None
+        self.waiting += 1
+        try:
+            async with asyncio.timeout_at(until_s):
+                return max(at, await feed.woken)
+        except TimeoutError:
+            return max(at, self._image.end_offset)
+        finally:
+            self.waiting -= 1
+            for key in keys:
+                feeds = self._waiting[key]
+                del feeds[feed]
+                if not feeds:
+                    del self._waiting[key]
+
+
+def filter_of(image: MetadataImage, *, names: Iterable[str], ids: Iterable[TopicId]) -> TopicFilter:
+    """Return a filter that begins with the record after an image."""
+    names, ids = frozenset(names), frozenset(ids)
+    return TopicFilter(names=names, ids=ids, living=_living(image, names, ids))
+
+
+def _living(image: MetadataImage, names: Iterable[str], ids: Iterable[TopicId]) -> dict[TopicId, str]:
+    """Return the topics of some names and ids that exist in an image."""
+    named = [image.topics.named(name) for name in names]
+    found = [*named, *(image.topics.by_id.get(topic_id) for topic_id in ids)]
+    return {topic.topic_id: topic.name for topic in found if topic is not None}

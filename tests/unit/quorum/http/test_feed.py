@@ -1,0 +1,252 @@
+"""Change feeds over HTTP: exactly the records of the named topics, resumed by offset, with a long poll (C19)."""
+
+import asyncio
+import json
+import random
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from metadata_log import limits
+from metadata_log.apply import apply
+from metadata_log.ids import BrokerId, NodeId, uuid_text
+from metadata_log.image.metadata_image import EMPTY
+from metadata_log.log.lines import log_lines
+from metadata_log.wire.commands import AlterConfigs, CreateTopic, DeleteTopic
+from quorum.controller import Controller
+from quorum.http.app import application
+from quorum.http.bodies import NDJSON
+from snapshots.history import batches
+from tests.unit.quorum.test_controller import Lab, online, run, setting
+from tests.unit.quorum.test_voters import Desk
+
+
+def _topic(name: str) -> CreateTopic:
+    replicas = (BrokerId(11),)
+    return CreateTopic(
+        name=name,
+        partitions=-1,
+        replication_factor=-1,
+        assignment=(replicas, replicas),
+        configs={"cleanup.policy": "compact"},
+        validate_only=False,
+    )
+
+
+class Fed:
+    """A controller that leads, and a client of its feeds."""
+
+    def __init__(self, lab: Lab, desk: Desk, client: TestClient[web.Request, web.Application]) -> None:
+        self.lab = lab
+        self.desk = desk
+        self.client = client
+
+    @property
+    def controller(self) -> Controller:
+        return self.desk.controller
+
+    async def get(self, query: str, accept: str = NDJSON) -> aiohttp.ClientResponse:
+        return await self.client.get(f"/v1/log?{query}", headers={"Accept": accept})
+
+    async def feed(self, query: str) -> tuple[list[dict[str, Any]], int]:
+        """Return the lines of one answer, and the offset to go on from."""
+        response = await self.get(query)
+        text = await response.text()
+        assert response.status == 200, text
+        *lines, last = [json.loads(line) for line in text.splitlines()]
+        assert set(last) == {"next_offset"}
+        return lines, last["next_offset"]
+
+    async def create(self, name: str) -> None:
+        await self.lab.write(self.controller, _topic(name))
+
+    async def delete(self, name: str) -> None:
+        await self.lab.write(self.controller, DeleteTopic(name=name))
+
+    async def configure(self, name: str, value: str) -> None:
+        change = AlterConfigs(resource_type=2, resource_name=name, set={"retention.ms": value}, unset=())
+        await self.lab.write(self.controller, change)
+
+    def expected(self, *, names: set[str], ids: set[str] = frozenset()) -> list[dict[str, Any]]:  # type: ignore[assignment]
+        """Return what a feed from offset 0 has, by the whole state before and after each batch."""
+        found, image = [], EMPTY
+        for batch in batches(self.desk.door.committed_log.segments, 0):
+            before, image = image, apply(image, batch).image
+            for line in log_lines(batch):
+                record = line["record"]
+                known = [topics.topics.ids.items() for topics in (before, image)]
+                pairs = {(name, uuid_text(topic_id)) for items in known for name, topic_id in items}
+                if line["type"] == "Config":
+                    if record["resource_type"] != 2:
+                        continue
+                    concerned = {pair for pair in pairs if pair[0] == record["resource_name"]}
+                else:
+                    concerned = {pair for pair in pairs if pair[1] == record.get("topic_id")}
+                if any(name in names or topic_id in ids for name, topic_id in concerned):
+                    found.append(line)
+        return found
+
+
+def fed(directory: Path, story: Callable[[Fed], Awaitable[None]]) -> None:
+    async def main(lab: Lab) -> None:
+        desk = Desk(lab, directory)
+        door = desk.door
+        lab.controllers[1].attach(lab.quorum.nodes[NodeId(1)], [door.committed_log, door.feeds])
+        controller = lab.lead(1)
+        await online(lab, controller, 11)
+        async with TestClient[web.Request, web.Application](TestServer(application(door))) as client:
+            await story(Fed(lab, desk, client))
+        assert desk.faults == []
+
+    run(main)
+
+
+@pytest.mark.parametrize("namings_kept", [10_000, 3, 0])
+def test_a_feed_has_exactly_the_records_of_its_topics_from_any_offset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, namings_kept: int
+) -> None:
+    """Goal: names are those of the time, from any offset, by name or id, in answers of any size; with few namings kept a
+    past state tells them.
+    """
+    monkeypatch.setattr(limits, "TOPIC_NAMINGS_KEPT", namings_kept)
+    monkeypatch.setattr(limits, "ANSWER_PIECE_BYTES", 400)
+    rng = random.Random(namings_kept)
+
+    async def story(fed: Fed) -> None:
+        living: set[str] = set()
+        ids: set[str] = set()
+        for _ in range(60):
+            name = rng.choice("abcd")
+            if name not in living:
+                await fed.create(name)
+                living.add(name)
+                ids.add(uuid_text(fed.controller.committed.topics.ids[name]))
+            elif rng.random() < 0.3:
+                await fed.delete(name)
+                living.discard(name)
+            else:
+                await fed.configure(name, str(rng.randrange(1_000)))
+        end_offset = fed.controller.committed.end_offset
+        for _ in range(40):
+            names = set(rng.sample(["a", "b", "c", "d", "never"], rng.randrange(3)))
+            chosen = set(rng.sample(sorted(ids), rng.randrange(3)))
+            if not names and not chosen:
+                continue
+            query = "&".join(
+                f"{key}={','.join(some)}" for key, some in (("topics", names), ("topic_ids", chosen)) if some
+            )
+            start = at = rng.randrange(end_offset)
+            found: list[dict[str, Any]] = []
+            with patch.object(limits, "FEED_BYTES_MAX", rng.choice([1, 2_000, 1 << 20])):
+                while at < end_offset:
+                    lines, at = await fed.feed(f"{query}&from={at}")
+                    found += lines
+            expected = fed.expected(names=names, ids=chosen)
+            assert found == [line for line in expected if line["offset"] >= start]
+
+    fed(tmp_path, story)
+
+
+def test_an_answer_that_broke_off_is_resumed_behind_its_last_line(tmp_path: Path) -> None:
+    async def story(fed: Fed) -> None:
+        await fed.create("a")
+        everything, _ = await fed.feed("topics=a&from=0")
+        assert len(everything) == 4  # topic, setting, two partitions: one batch
+        for line in everything[:-1]:
+            rest, _ = await fed.feed(f"topics=a&from={line['offset'] + 1}")
+            assert rest == [other for other in everything if other["offset"] > line["offset"]]
+
+    fed(tmp_path, story)
+
+
+def test_a_feed_waits_for_its_topics_alone(tmp_path: Path) -> None:
+    async def story(fed: Fed) -> None:
+        await fed.create("a")
+        await fed.create("b")
+        end_offset = fed.controller.committed.end_offset
+        waiting = asyncio.create_task(fed.feed(f"topics=a,later&from={end_offset}&wait_ms=30000"))
+        any_record = asyncio.create_task(fed.feed(f"from={end_offset}&wait_ms=30000"))
+        feeds = fed.desk.door.feeds
+        while feeds.waiting < 2:
+            await asyncio.sleep(0.001)
+        await fed.configure("b", "1")
+        await fed.lab.write(fed.controller, setting("1"))
+        lines, _ = await any_record
+        assert lines[0]["record"]["resource_name"] == "b"
+        assert feeds.waiting == 1
+        await fed.create("later")
+        lines, at = await waiting
+        assert [line["type"] for line in lines] == ["Topic", "Config", "Partition", "Partition"]
+        assert at == fed.controller.committed.end_offset
+        # The time is up: everything up to here was examined.
+        waiting = asyncio.create_task(fed.feed(f"topics=a&from={at}&wait_ms=50"))
+        while not feeds.waiting:
+            await asyncio.sleep(0.001)
+        await fed.configure("b", "2")
+        assert await waiting == ([], fed.controller.committed.end_offset)
+        assert feeds.waiting == 0
+
+    fed(tmp_path, story)
+
+
+def test_a_follower_that_lags_waits_until_it_knows_the_names(tmp_path: Path) -> None:
+    """The client read on elsewhere: the topic was created between what this node has applied and where it goes on."""
+
+    async def story(fed: Fed) -> None:
+        at = fed.controller.committed.end_offset + 2
+        waiting = asyncio.create_task(fed.feed(f"topics=a&from={at}&wait_ms=30000&consistency=stale"))
+        while not fed.desk.door.feeds.waiting:
+            await asyncio.sleep(0.001)
+        await fed.create("a")
+        lines, _ = await waiting
+        assert [line["offset"] for line in lines] == [at, at + 1]
+        at = fed.controller.committed.end_offset + 2
+        assert await fed.feed(f"topics=a&from={at}&wait_ms=10&consistency=stale") == ([], at)
+        response = await fed.get(f"topics=a&from={at}&wait_ms=10")
+        assert (response.status, (await response.json())["error"]) == (409, "OFFSET_IN_FUTURE")
+
+    fed(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    ("query", "accept", "status", "error"),
+    [
+        ("topics=a", "application/octet-stream", 400, "INVALID_REQUEST"),
+        ("topics=", NDJSON, 400, "INVALID_REQUEST"),
+        ("topics=" + "a" * 250, NDJSON, 400, "INVALID_REQUEST"),
+        ("topics=" + ",".join(map(str, range(101))), NDJSON, 400, "INVALID_REQUEST"),
+        ("topic_ids=a", NDJSON, 400, "INVALID_REQUEST"),
+        ("wait_ms=-1", NDJSON, 400, "INVALID_REQUEST"),
+        ("topics=a&from=3&until=2", NDJSON, 400, "INVALID_REQUEST"),
+    ],
+)
+def test_what_no_feed_can_be_is_refused(
+    tmp_path: Path, query: str, accept: str, status: int, error: str
+) -> None:
+    async def story(fed: Fed) -> None:
+        response = await fed.get(query, accept)
+        assert (response.status, (await response.json())["error"]) == (status, error)
+
+    fed(tmp_path, story)
+
+
+def test_feeds_that_wait_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "FEEDS_WAITING_MAX", 1)
+
+    async def story(fed: Fed) -> None:
+        at = fed.controller.committed.end_offset
+        waiting = asyncio.create_task(fed.feed(f"topics=a&from={at}&wait_ms=30000"))
+        while not fed.desk.door.feeds.waiting:
+            await asyncio.sleep(0.001)
+        response = await fed.get(f"topics=a&from={at}&wait_ms=30000")
+        assert (response.status, (await response.json())["error"]) == (429, "THROTTLING_QUOTA_EXCEEDED")
+        await fed.create("a")
+        assert len((await waiting)[0]) == 4
+
+    fed(tmp_path, story)
