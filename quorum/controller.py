@@ -16,6 +16,8 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+from itertools import count
 from typing import Final, TypeVar
 
 from metadata_log import limits
@@ -108,6 +110,13 @@ PART_MS: Final = 5
 
 TURN_MS: Final = 10
 """After a decision this slow, other writes wait equally long: consecutive slow decisions must not silence heartbeats."""
+ROUND_MS: Final = 20
+"""Of decisions, and of whatever else runs between them, in one turn of the loop: a fifth of a heartbeat."""
+ROUND_PAUSE_MS: Final = 1
+"""After a round that long. A message of Raft is read, handled and answered within some turns of the loop."""
+
+TURNS_AT_ONCE: Final = 32
+"""Requests that are woken for one round: about as many as it decides."""
 
 CLOCK_JUMP_MS: Final = 1_000
 """Between two checks Unix time and the monotonic clock drift apart by less, unless the clock was set."""
@@ -163,8 +172,12 @@ class Controller:
         self._leaving_committed: Leaving = {}
         """The same as of `committed`; every controller follows it, and a new leader goes on from it."""
         self._transfers: list[asyncio.Future[NodeId]] = []
-        self._turn_over: asyncio.Event | None = None
-        """Set when the turn of a slow decision is over; None: no decision has a turn."""
+        self._is_held = False
+        """A slow decision has its turn: no other is made meanwhile."""
+        self._turns: list[tuple[int, asyncio.Future[None]]] = []
+        """A heap of those that wait for their turn, by their tickets."""
+        self._tickets = count()
+        self._waking: asyncio.TimerHandle | None = None
         self._round_began_ms: int | None = None
         """When writes that came together were first decided in this round of the loop; None: none was."""
         self._sweep: asyncio.TimerHandle | None = None
@@ -263,9 +276,6 @@ class Controller:
             self._take_turn(self._round_began_ms, slow_ms=PART_MS)
             self._end_round()
         await self.turn()
-        if self._round_began_ms is None:
-            self._round_began_ms = self._now_ms()
-            asyncio.get_running_loop().call_soon(self._end_round)
         try:
             return await self._begin(write[0], actor, write[1])
         except Fault:
@@ -332,20 +342,60 @@ class Controller:
         )
 
     async def turn(self) -> None:
-        """Wait while a slow decision has its turn, so that its records and heartbeats leave first."""
-        while self._turn_over is not None:
-            await self._turn_over.wait()
+        """Wait while a slow decision has its turn, so that its records and heartbeats leave first.
+
+        Requests that arrive together have their turns in order, in rounds of ROUND_MS with Raft's messages in between: a
+        thousand brokers register at once. Some of them are woken at a time, since most would only wait again.
+        """
+        if self._is_held or self._turns or self.is_round_long:
+            ticket = next(self._tickets)
+            while True:
+                woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                heappush(self._turns, (ticket, woken))
+                self._wake_later()
+                await woken
+                if not (self._is_held or self.is_round_long):
+                    break
+        self.begin_round()
+
+    def _wake_later(self) -> None:
+        if self._waking is None and not self._is_held:
+            loop = asyncio.get_running_loop()
+            self._waking = loop.call_later(ROUND_PAUSE_MS / 1000, self._wake_some)
+
+    def _wake_some(self) -> None:
+        self._waking = None
+        for _ in range(min(TURNS_AT_ONCE, len(self._turns))):
+            _, woken = heappop(self._turns)
+            if not woken.done():  # else its request was called off
+                woken.set_result(None)
+        if self._turns:
+            self._wake_later()
+
+    def begin_round(self) -> None:
+        """Count the time of this turn of the loop from its first decision on."""
+        if self._round_began_ms is None:
+            self._round_began_ms = self._now_ms()
+            asyncio.get_running_loop().call_soon(self._end_round)
+
+    @property
+    def is_round_long(self) -> bool:
+        """Whether decisions have held the loop for ROUND_MS in this turn: others wait for a later one."""
+        return self._round_began_ms is not None and self._now_ms() - self._round_began_ms >= ROUND_MS
 
     def _take_turn(self, began_ms: int, *, slow_ms: int = TURN_MS) -> None:
         took_ms = self._now_ms() - began_ms
-        if took_ms >= slow_ms and self._turn_over is None:
-            self._turn_over = asyncio.Event()
+        if took_ms >= slow_ms and not self._is_held:
+            self._is_held = True
+            if self._waking is not None:
+                self._waking.cancel()
+                self._waking = None
             asyncio.get_running_loop().call_later(took_ms / 1000, self._end_turn)
 
     def _end_turn(self) -> None:
-        assert self._turn_over is not None
-        self._turn_over.set()
-        self._turn_over = None
+        self._is_held = False
+        if self._turns:
+            self._wake_some()
 
     def _context(self, *, own: BrokerId | None = None) -> DecideContext:
         """Return what a decision now rests on; `own` is the broker that it is about, which may be on its way out."""

@@ -54,7 +54,7 @@ async def fanout(
 ) -> dict[str, Any]:
     """Park the polls, let them rest, then write one setting after the other, each once all have the one before."""
     with tempfile.TemporaryDirectory(prefix="metaquorum-bench-", dir=DIRECTORY) as scratch:
-        async with our_peer(Path(scratch) / "ours", adjust=_with_usual_sessions) as peer:
+        async with our_peer(Path(scratch) / "ours", adjust=with_usual_sessions) as peer:
             leader = await peer.leader()
             async with (
                 healthz_times(leader) as stalls,
@@ -102,7 +102,7 @@ async def fanout(
     return report("fanout", params=params, ours=ours, peers={}, rounds=writes, probes=floors)
 
 
-def _with_usual_sessions(settings: ControllerSettings) -> ControllerSettings:
+def with_usual_sessions(settings: ControllerSettings) -> ControllerSettings:
     """Park polls as long as in a cluster of several machines: a local one has shorter sessions."""
     return replace(settings, timing=replace(settings.timing, session_timeout_ms=SESSION_TIMEOUT_MS))
 

@@ -97,6 +97,14 @@ BENCHES: Final = (
         flags=(*_POLLS, _count("--rounds", 5, 1_000, "kills of the controller that leads")),
     ),
     Bench(
+        "registrations",
+        "How soon many new brokers, which register all at once, are Online and current.",
+        flags=(
+            _count("--brokers", 1_000, 10_000, "that register"),
+            _count("--partitions", 100_000, 1_000_000, "of the cluster that they join", least=0),
+        ),
+    ),
+    Bench(
         "read-storm",
         "What readers of the cold log and of past states cost those who write.",
         flags=(

@@ -150,8 +150,9 @@ def _check_registration(image: MetadataImage, command: RegisterBroker, existing:
         raise InvalidRegistration("a log directory has a reserved id")
     if len(set(log_dirs)) != len(log_dirs):
         raise InvalidRegistration("a log directory is named twice")
+    own_dirs = set(log_dirs)
     for other in image.brokers.values():
-        if other.broker_id != broker_id and not set(log_dirs).isdisjoint(other.log_dirs):
+        if other.broker_id != broker_id and not own_dirs.isdisjoint(other.log_dirs):
             shared = next(log_dir for log_dir in log_dirs if log_dir in other.log_dirs)
             raise InvalidRegistration(
                 f"log directory {uuid_text(shared)} belongs to broker {other.broker_id}: if it was copied, give this broker "

@@ -21,6 +21,7 @@ Source: Kafka's PartitionChangeBuilder; KIP-966.
 
 import enum
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from typing import Final, NamedTuple, TypeAlias
 
 from metadata_log.ids import LOST, MIGRATING, NO_LEADER, UNASSIGNED, BrokerId, TopicId, Uuid
@@ -240,10 +241,7 @@ class Electorate:
         crashed: BrokerId | None = None,
     ) -> None:
         self._context, self._image = context, context.image
-        self._leaving, self._crashed = leaving, crashed
-        up = {broker_id for broker_id, broker in self._image.brokers.items() if broker.is_active}
-        up.update(() if joining is None else (joining,))
-        self._up = up - context.ineligible - {leaving, crashed}
+        self._joining, self._leaving, self._crashed = joining, leaving, crashed
         self._has_eligible = bool(self._image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION))
         self._rules: dict[TopicId, Rules] = {}
         self._decided: dict[tuple[int, Rules], PartitionChangeRecord | None] = {}
@@ -252,6 +250,14 @@ class Electorate:
 
         self._elected: dict[tuple[int, Rules, Election], PartitionChangeRecord | None] = {}
         """The same for elections that somebody asked for."""
+
+    @cached_property
+    def _up(self) -> frozenset[BrokerId]:
+        """The brokers that may lead. Most brokers that come find no partition that this matters to."""
+        up = {broker_id for broker_id, broker in self._image.brokers.items() if broker.is_active}
+        if self._joining is not None:
+            up.add(self._joining)
+        return frozenset(up - self._context.ineligible - {self._leaving, self._crashed})
 
     def change(
         self, topic_id: TopicId, partition_id: int, partition: PartitionImage

@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from metadata_log import limits
 from metadata_log.batch import RecordBatch
@@ -38,6 +38,13 @@ from quorum.fetch.waiting import Poll, WaitingPolls
 from quorum.log.committed_log import CommittedLog
 
 NEVER_MS: Final = -(2**62)
+
+
+class _ColdRead(NamedTuple):
+    """Frames that are to be read from segments."""
+
+    from_offset: int
+    bytes_wanted: int
 
 
 class FetchService(AppliedListener):
@@ -81,8 +88,9 @@ class FetchService(AppliedListener):
         self._has_unproved = asyncio.Event()
         self._due: deque[Poll] = deque()
         self._refused: deque[Poll] = deque()
-        self._cold: asyncio.Queue[tuple[Poll, int]] = asyncio.Queue()
-        """Each with the offset from which its frames are to be read."""
+        self._cold: asyncio.Queue[_ColdRead] = asyncio.Queue()
+        self._cold_polls: dict[_ColdRead, list[Poll]] = {}
+        """The polls that wait for each read: brokers that start together ask for the same frames, which are read once."""
         self._arrivals: deque[Callable[[], None]] = deque()
         self._slices = Slices(self._next_piece, now_ms=now_ms)
         self._waking: asyncio.TimerHandle | None = None
@@ -103,9 +111,9 @@ class FetchService(AppliedListener):
         return list(self._under_way)
 
     @property
-    def is_delivering(self) -> bool:
-        """Whether answers are due: what answered clients send next may wait until all have theirs."""
-        return bool(self._due or self._refused)
+    def is_crowded(self) -> bool:
+        """Whether what clients send next may wait for a slice: answers are due, or this turn of the loop is long already."""
+        return bool(self._due or self._refused or self._controller.is_round_long)
 
     # --- arrival
 
@@ -117,8 +125,8 @@ class FetchService(AppliedListener):
         """
         self._controller.metrics.fetches.inc()
         arrived_ms = self._now_ms()
-        if request.want_fence or request.want_shut_down:
-            await self._controller.turn()  # it may be long, too
+        if request.broker_id != OBSERVER:
+            await self._controller.turn()  # it means a decision, which may be long
         answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         poll = self._arrived(request, lambda outcome: _settle(answered, outcome), takes_stale=takes_stale)
         try:
@@ -151,6 +159,7 @@ class FetchService(AppliedListener):
         is_late = self._is_late(arrived_ms)
         if (request.want_fence or request.want_shut_down) and not is_late:
             return None
+        self._controller.begin_round()
         poll: Poll | None = None
         try:
             poll = self._arrived(request, done, takes_stale=takes_stale)
@@ -389,30 +398,47 @@ class FetchService(AppliedListener):
     async def read_cold(self) -> None:
         """Answer polls whose frames are in segments only, until cancelled; COLD_FETCHES tasks do so."""
         while True:
-            poll, from_offset = await self._cold.get()
-            if poll.is_over:
-                continue
-            refused = self._refusal(poll.request.bytes_wanted)
+            read = await self._cold.get()
+            refused = self._refusal(read.bytes_wanted)
             if refused is not None:
-                self._finish(poll, refused)
+                for poll in self._take_cold(read):
+                    self._finish(poll, refused)
                 continue
             try:
-                frames, _ = await self._log.read_in_thread(from_offset, max_bytes=poll.request.bytes_wanted)
+                frames, _ = await self._log.read_in_thread(read.from_offset, max_bytes=read.bytes_wanted)
             except OffsetCompacted:
-                self._have_news([poll])  # a retention went on meanwhile: there is a snapshot to send
+                # A retention went on meanwhile: there is a snapshot to send.
+                self._have_news(self._take_cold(read))
             except MetadataError as error:
-                self._finish(poll, error)
+                for poll in self._take_cold(read):
+                    self._finish(poll, error)
             else:
-                self._finish(poll, self._cold_outcome(poll, from_offset, frames))
+                await self._deliver_cold(read, frames)
 
-    def _cold_outcome(self, poll: Poll, from_offset: int, frames: bytes) -> bytes | MetadataError:
-        """Return the answer to a poll whose frames were read; the history below the high watermark is still the same."""
+    def _take_cold(self, read: "_ColdRead") -> list[Poll]:
+        return [poll for poll in self._cold_polls.pop(read) if not poll.is_over]
+
+    async def _deliver_cold(self, read: "_ColdRead", frames: bytes) -> None:
+        """Answer the polls whose frames were read, in slices; the history below the high watermark is still the same."""
         controller = self._controller
-        if not self._may_answer(poll):
-            return controller.not_controller()
-        controller.metrics.fetch_bytes.inc(len(frames))
-        state = self._state(poll.request, controller.committed)
-        return self._encoded(SendDelta(from_offset), state, frames, should_shut_down=poll.should_shut_down)
+        bodies: dict[tuple[BrokerState | None, bool], bytes] = {}
+        ends_ms = self._now_ms() + limits.FETCH_SLICE_MS
+        for poll in self._take_cold(read):
+            if self._now_ms() >= ends_ms:
+                await asyncio.sleep(limits.FETCH_PAUSE_MS / 1000)
+                bodies.clear()  # the high watermark may be another one by now
+                ends_ms = self._now_ms() + limits.FETCH_SLICE_MS
+            refused = self._refusal(len(frames))
+            if refused is not None or not self._may_answer(poll):
+                self._finish(poll, refused or controller.not_controller())
+                continue
+            controller.metrics.fetch_bytes.inc(len(frames))
+            key = self._state(poll.request, controller.committed), poll.should_shut_down
+            if key not in bodies:
+                bodies[key] = self._encoded(
+                    SendDelta(read.from_offset), key[0], frames, should_shut_down=key[1]
+                )
+            self._finish(poll, bodies[key])
 
     def _finish(self, poll: Poll, outcome: bytes | MetadataError) -> None:
         self._under_way.pop(poll, None)
@@ -437,7 +463,11 @@ class FetchService(AppliedListener):
             frames = b""
             if isinstance(reply, SendDelta):
                 if log.is_cold(reply.from_offset):
-                    self._cold.put_nowait((poll, reply.from_offset))
+                    read = _ColdRead(reply.from_offset, request.bytes_wanted)
+                    if read not in self._cold_polls:
+                        self._cold_polls[read] = []
+                        self._cold.put_nowait(read)
+                    self._cold_polls[read].append(poll)
                     return None
                 frames = log.read(reply.from_offset, max_bytes=request.bytes_wanted)
             body = self._encoded(reply, state, frames, should_shut_down=poll.should_shut_down)

@@ -205,7 +205,7 @@ class PollConnection(NamedErrors):
         elif head.is_poll and self._is_idle():
             self._is_busy, self._received, self._arrived_ms = True, data, self._answers.door.now_ms()
             fetches = self._answers.fetches
-            if fetches.is_delivering:
+            if fetches.is_crowded:
                 fetches.admit_later(self._take)
             else:
                 self._take()

@@ -40,7 +40,7 @@ async def download_snapshot(door: Door, request: web.Request) -> web.StreamRespo
         start, end = _range(request, offer.bytes, etag)
         try:
             if start == 0:
-                await door.downloads.run(door.store.check, name)
+                await door.keeper.check(name, door.downloads.run)
             file = path.open("rb")  # keeps the bytes if another download finds damage and moves the file
         except (DamagedFile, FileNotFoundError) as error:
             raise SnapshotNotFound(f"snapshot {name} was damaged here: fetch the metadata anew") from error

@@ -13,6 +13,7 @@ from ops.bench.failover import failover
 from ops.bench.fanout import fanout
 from ops.bench.handover import handover
 from ops.bench.read_storm import read_storm
+from ops.bench.registrations import registrations
 from ops.bench.restart import restart
 from ops.bench.scale import SMALL, scale
 from ops.bench.soak import soak
@@ -82,6 +83,13 @@ def test_fanout() -> None:
 def test_storm() -> None:
     answer = asyncio.run(storm(polls=20, processes=1, rounds=1))
     check_shape(answer, name="storm", peers=[], prefixes=("last_delivered_", "first_write_"))
+
+
+def test_registrations() -> None:
+    answer = asyncio.run(registrations(brokers=20, partitions=20))
+    check_shape(answer, name="registrations", peers=[], prefixes=())
+    assert 0 < answer["ours"]["online_s"] <= answer["ours"]["current_s"]
+    assert answer["ours"]["sent_mb"] > 0
 
 
 def test_read_storm() -> None:

@@ -1639,6 +1639,15 @@ MUTANTS: Final = (
         Directed("tests/unit/quorum/http/test_feed.py"),
     ),
     Mutant(
+        "all-in-one-turn",
+        "all that arrived together is decided in one turn of the loop",
+        "quorum.controller:Controller.is_round_long",
+        lambda _original: property(lambda _controller: False),
+        Directed(
+            f"{_CONTROLLER_TESTS}::test_long_decisions_that_arrive_together_leave_the_loop_to_others_in_between"
+        ),
+    ),
+    Mutant(
         "forwards-twice",
         "a broker sends a write without a request id again after its connection broke",
         "broker_agent.forwarding:_is_repeatable",

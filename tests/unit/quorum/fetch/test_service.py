@@ -209,7 +209,7 @@ def test_a_heartbeat_that_stood_here_too_long_only_renews_its_session(
         service, began = lab.services[1], controller.tip.end_offset
         request = lab.at_end(controller, 11, epoch)
         if way == "fetch":
-            controller._turn_over = asyncio.Event()
+            controller._is_held = True
             fetch = lab.fetch(1, replace(request, want_fence=True))
             await spin()
             lab.now_ms += waited_ms
@@ -624,6 +624,42 @@ def test_frames_in_segments_only_are_read_off_the_loop_and_nobody_waits_for_them
         body = await cold
         assert header(body)["high_watermark"] == controller.committed.end_offset
         assert body.endswith(log.read(0, max_bytes=FETCH_BYTES_MAX, until=image.end_offset))
+
+    run(tmp_path, story)
+
+
+def test_polls_for_the_same_frames_share_one_read(tmp_path: Path) -> None:
+    """Brokers that start together begin at the same offset; each gets the answer for its own state."""
+
+    async def story(lab: FetchLab) -> None:
+        controller = lab.lead(1)
+        epoch = await online(lab, controller, 11)
+        await lab.write(controller, setting("1"))
+        log, gate, image, reads = lab.logs[1], asyncio.Event(), controller.committed, 0
+        log._window.reset(image.end_offset, image.controller_epoch, image.last_crc)
+
+        async def read_in_thread(work: Callable[..., Any], *args: object) -> Any:
+            nonlocal reads
+            reads += 1
+            await gate.wait()
+            return work(*args)
+
+        log._read_in_thread = read_in_thread
+        at_start = replace(fetch_of(-1, -1, applied=0), last_epoch=-1)
+        polls = [lab.fetch(1, at_start) for _ in range(3)]
+        await spin()
+        broker = replace(fetch_of(11, epoch, applied=0), last_epoch=-1, applied_offset=image.end_offset)
+        polls.append(lab.fetch(1, broker))
+        gone = lab.fetch(1, at_start)
+        await spin()
+        gone.cancel()
+        gate.set()
+        bodies = [await poll for poll in polls]
+        assert reads == 1
+        assert bodies[0] is bodies[1] is bodies[2]
+        assert header(bodies[3])["broker_state"] == "ONLINE"
+        frames = log.read(0, max_bytes=FETCH_BYTES_MAX)
+        assert all(body.endswith(frames) for body in bodies)
 
     run(tmp_path, story)
 

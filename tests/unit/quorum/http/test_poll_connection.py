@@ -209,7 +209,7 @@ def test_a_poll_that_waits_for_answers_to_others_is_late_from_when_it_was_read(
         late = door.controller.metrics.registry.get_sample_value
         queued: list[Callable[[], None]] = []
         monkeypatch.setattr(door.fetches, "admit_later", queued.append)
-        monkeypatch.setattr(type(door.fetches), "is_delivering", True)
+        monkeypatch.setattr(type(door.fetches), "is_crowded", True)
         async with door.client() as client:
             for waited_ms, count in ((HEARTBEAT_LATE_MS - 1, 0), (HEARTBEAT_LATE_MS, 1)):
                 client.send(replace(door.at_end(11, epoch), max_wait_ms=2))
