@@ -38,6 +38,7 @@ from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
 from quorum.decide.decision import Decision
 from quorum.decide.items import why
+from quorum.decide.topics import check_name
 
 
 class ConfigsAltered(NamedTuple):
@@ -69,7 +70,7 @@ def alter(context: DecideContext, command: AlterConfigs) -> Decision:
     A value that is there already gives no record, except for a broker or the cluster: their readers act on the record.
 
     Raises:
-        UnknownTopicOrPartition, BrokerIdNotRegistered, InvalidConfig, InvalidRequest, PolicyViolation.
+        UnknownTopicOrPartition, BrokerIdNotRegistered, InvalidConfig, InvalidRequest, InvalidTopic, PolicyViolation.
     """
     resource = ResourceChange(
         command.resource_type,
@@ -276,6 +277,11 @@ def _check(
     records: Sequence[ConfigRecord],
 ) -> None:
     image = context.image
+    if resource.resource_type == TOPIC:
+        # As in Kafka before the values, which need no topic to be judged.
+        if not resource.resource_name:
+            raise InvalidRequest("the settings of a topic need its name; those of all are the cluster's")
+        check_name(resource.resource_name)
     after: dict[str, str | None] = {**before}
     for record in records:
         if _has_eligible(image) and record.name == MIN_IN_SYNC_REPLICAS and record.resource_type == BROKER:

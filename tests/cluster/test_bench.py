@@ -8,6 +8,7 @@ import pytest
 
 from ops.bench.blackhole import Fault, blackhole
 from ops.bench.broker_loss import broker_loss
+from ops.bench.broker_start import broker_start
 from ops.bench.commit import commit
 from ops.bench.failover import failover
 from ops.bench.fanout import fanout
@@ -108,6 +109,12 @@ def test_soak() -> None:
 def test_restart() -> None:
     answer = asyncio.run(restart(partitions=2_000, rounds=1))
     check_shape(answer, name="restart", peers=[], prefixes=("follower_", "all_"))
+
+
+def test_a_broker_starts_from_its_cache() -> None:
+    """A100: 20,000 partitions within a second, at which rate a million take less than a minute."""
+    ours = broker_start(rounds=1, partitions=20_000)["ours"]
+    assert 0 < ours["p50"] < 1_000
 
 
 def test_scale() -> None:

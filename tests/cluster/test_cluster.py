@@ -241,6 +241,8 @@ def test_a_roll_of_all_brokers_leaves_no_partition_leaderless_and_every_isr_whol
 
 
 def test_another_controller_takes_over_and_the_old_one_rejoins(tmp_path: Path) -> None:
+    """A34, A36: exactly one is active, and after its end exactly one other, under a higher epoch."""
+
     async def story(cluster: LocalCluster) -> None:
         old = await active_id(cluster)
         epoch = get(f"{cluster.http(old)}/v1/quorum")["controller_epoch"]
@@ -258,6 +260,8 @@ def test_another_controller_takes_over_and_the_old_one_rejoins(tmp_path: Path) -
 
 
 def test_a_controller_that_slept_answers_nothing_from_the_past(tmp_path: Path) -> None:
+    """A43: another wrote meanwhile; the one that wakes up answers with what that one wrote, or not at all."""
+
     async def story(cluster: LocalCluster) -> None:
         old = await active_id(cluster)
         cluster.signal(old, signal.SIGSTOP)

@@ -16,6 +16,7 @@ Rule = Callable[[Module], Iterator[str]]
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_the_rooms_keep_the_rule(rule: Rule) -> None:
+    """A112: one file alone imports the library of consensus; behind that door there is no choice of several."""
     broken = [f"{module.path}: {fault}" for module in MODULES for fault in sorted(rule(module))]
     assert broken == []
 

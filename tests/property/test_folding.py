@@ -48,7 +48,8 @@ def through_a_snapshot(image: MetadataImage) -> MetadataImage:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_snapshot_taken_anywhere_changes_nothing_after_it(seed: int) -> None:
-    """Goal: compaction is invisible. Method: one history applied whole, and again with the image
+    """Goal: compaction is invisible (A88, A94, A96): equal offsets are equal images, and an image has nothing that its
+    records do not say. Method: one history applied whole, and again with the image
     rebuilt from its own records at a random cut; both ends must be the same image.
     """
     rng = random.Random(seed)

@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
+from quorum.controller import Controller
 from tests.simulation.campaign import Life, Outcome, live
 from tests.simulation.cluster import ClusterWorld
 from tests.simulation.membership import Membership
-from tests.simulation.world import PROFILES
+from tests.simulation.world import PROFILES, SimulatedNode
 
 WRITES_PER_SECOND_MIN = 10.0
 """Of a run this short; a campaign counts only those with thirty."""
@@ -113,6 +114,59 @@ def test_the_same_seed_is_the_same_life_in_any_process() -> None:
     ]
     traces = [text.splitlines()[0].split("trace ")[1] for text in lives]
     assert traces[0] == traces[1]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_of_controllers_that_start_together_one_becomes_active(seed: int) -> None:
+    """A37, A92: three controllers and four brokers start at once, in whatever order they hear of each other."""
+    claims: list[dict[int, int]] = []
+
+    class Looks(ClusterWorld):
+        def more_weather(self) -> list[tuple[float | None, Callable[[], None]]]:
+            self.loop.call_later(2.5, lambda: claims.append(dict(self._claims)))
+            return super().more_weather()
+
+    world = Looks(seed=seed, profile=PROFILES["calm"], brokers=4, clients=1)
+    assert world.run(3.0) == []
+    ((epoch, _node_id),) = claims[0].items()
+    assert epoch == 1
+    images = [
+        node.listener.committed for node in world.nodes.values() if isinstance(node.listener, Controller)
+    ]
+    images += [broker.follower.image for broker in world.brokers]
+    assert len(images) == 7
+    assert len({(image.end_offset, image.digest_buckets) for image in images}) == 1
+    assert [broker.fenced for broker in images[0].brokers.values()] == [False] * 4
+
+
+def test_a_quorum_of_one_elects_itself_and_serves() -> None:
+    """A91: nobody else is asked."""
+    world = ClusterWorld(seed=5, profile=PROFILES["calm"], voters=1, brokers=1, clients=1)
+    assert world.run(3.0) == []
+    assert world.acknowledged
+    assert world.reads_answered > 0
+
+
+def test_lost_fetches_are_made_up_for() -> None:
+    """A89: three of ten requests and answers of brokers are lost; each ends with the image that the controllers have."""
+
+    class Loses(ClusterWorld):
+        lost = 0
+
+        async def _pass(self, caller: int, node: SimulatedNode, what: str) -> None:
+            if caller >= 11 and not self.is_quiet and self.rng.random() < 0.3:
+                self.lost += 1
+                raise ConnectionError(f"the {what} was lost")
+            await super()._pass(caller, node, what)
+
+    world = Loses(seed=9, profile=PROFILES["calm"], brokers=3, clients=2)
+    assert world.run(6.0) == []
+    assert world.lost > 50
+    images = [
+        node.listener.committed for node in world.nodes.values() if isinstance(node.listener, Controller)
+    ]
+    images += [broker.follower.image for broker in world.brokers]
+    assert len({(image.end_offset, image.digest_buckets) for image in images}) == 1
 
 
 def test_a_failing_seed_tells_its_story(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,6 +123,8 @@ async def crash(settings: BrokerSettings, when: Callable[[BrokerAgent], object])
 
 
 def test_a_broker_registers_follows_serves_and_stops_clean(tmp_path: Path) -> None:
+    """A105: Stopping, told that it may go, Offline."""
+
     async def scenario() -> None:
         cluster = FakeCluster()
         cluster.log.topic("orders", partitions=3)
@@ -172,6 +174,8 @@ def test_a_broker_registers_follows_serves_and_stops_clean(tmp_path: Path) -> No
 
 
 def test_a_restart_at_a_saved_offset_fetches_only_what_is_new(tmp_path: Path) -> None:
+    """A90: the state at the saved offset comes from its own disk."""
+
     async def scenario() -> None:
         cluster = FakeCluster()
         async with controllers(cluster) as members:
@@ -668,7 +672,9 @@ def test_a_disk_that_takes_no_frames_ends_the_broker(tmp_path: Path, monkeypatch
 
 @pytest.mark.parametrize("path", ["/v1/metadata", "/v1/metadata?topics=orders"])
 def test_a_broker_cut_off_fences_itself_by_the_clock_and_comes_back(tmp_path: Path, path: str) -> None:
-    """Goal: no timer is trusted. Method: the clock jumps as after a suspend, while no timer has fired."""
+    """Goal: a broker that is cut off stops serving (A103), and no timer is trusted. Method: the clock jumps as after a
+    suspend, while no timer has fired.
+    """
 
     async def scenario() -> None:
         cluster, clock = FakeCluster(), Clock()
@@ -765,6 +771,8 @@ def test_a_wish_to_be_fenced_travels_at_once(tmp_path: Path) -> None:
 
 
 def test_stopping_while_leaderships_do_not_move_ends_at_the_deadline(tmp_path: Path) -> None:
+    """A105: Stopping, and Offline at the deadline."""
+
     async def scenario() -> None:
         cluster = FakeCluster(grants_shut_down=False)
         async with controllers(cluster) as members:

@@ -138,6 +138,8 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_broker_that_returned_is_in_every_isr_again_by_one_report() -> None:
+    """A16: nobody has to ask for it."""
+
     cluster = a_cluster()
     cluster.run("expire 3")
     assert cluster.isrs() == [(1, 2)] * 3

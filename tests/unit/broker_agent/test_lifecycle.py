@@ -22,6 +22,7 @@ LEGAL = {
 @pytest.mark.parametrize("state", State)
 @pytest.mark.parametrize("event", Event)
 def test_every_pair_of_state_and_event(state: State, event: Event) -> None:
+    """A104: the four states, and every way between them."""
     after = LEGAL.get((state, event))
     if after is None:
         with pytest.raises(IllegalTransition, match=f"{event.name} in {state.name}"):

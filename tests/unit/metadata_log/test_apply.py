@@ -101,6 +101,24 @@ def test_a_batch_continues_by_offset_crc_and_epoch(image: MetadataImage) -> None
     assert is_next(image, step_of(image, [leap]).batch)
 
 
+@pytest.mark.parametrize(
+    ("controller_epoch", "is_claim", "accepted"),
+    [(4, False, False), (5, False, True), (6, False, False), (5, True, False), (6, True, True)],
+)
+def test_a_batch_of_a_controller_that_was_replaced_is_refused(
+    image: MetadataImage, controller_epoch: int, is_claim: bool, accepted: bool
+) -> None:
+    """A38: at epoch 5 a batch of epoch 4 is refused and one of 5 accepted; only a claim brings 6."""
+    at_five = step_of(image, [ControllerClaimRecord(claim(image).controller_id, 5, "A" * 22)]).image
+    record: Record = NoOpRecord()
+    if is_claim:
+        record = ControllerClaimRecord(claim(image).controller_id, controller_epoch, "A" * 22)
+    batch = replace(
+        step_of(at_five, [NoOpRecord()]).batch, controller_epoch=controller_epoch, records=(record,)
+    )
+    assert is_next(at_five, batch) is accepted
+
+
 def test_a_topic_may_be_made_anew_within_one_batch(image: MetadataImage) -> None:
     settings = ConfigRecord(TOPIC, "t", "retention.ms", "1")
     grown = step_of(image, [partition(1), partition(2), settings]).image

@@ -69,6 +69,7 @@ def a_history() -> History:
 
 
 def test_an_election_names_its_cause_and_every_candidate() -> None:
+    """C2: the session of broker 1 ended; 2 was fenced, and 3 was elected."""
     history = a_history()
     history.run("BrokerHeartbeat", broker_id=2, want_fence=True)
     history.run("FenceBroker", broker_id=1)

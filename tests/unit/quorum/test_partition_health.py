@@ -74,6 +74,7 @@ def reassigned(**fields: Any) -> PartitionImage:
     ],
 )
 def test_a_reassignment_that_cannot_end_has_a_reason(partition: PartitionImage, why: str | None) -> None:
+    """C21: a target that is dead, not registered or shutting down, or that nobody could report."""
     world = World()
     for line in ("register 1", "register 2", "register 3", "heartbeat 1", "heartbeat 2"):
         world.run(line)

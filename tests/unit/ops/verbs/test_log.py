@@ -404,6 +404,7 @@ def test_a_journal_that_stands_on_a_snapshot_needs_its_pointer(
 def test_a_running_nodes_journal_is_let_be(
     data: Path, journal: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A108: what a running node still writes is not read."""
     monkeypatch.setattr("ops.verbs.log.running_process", lambda _: {"pid": 1})
     flip(first(journal), 80)
     assert cli.main(["log", "verify", str(data), "-o", "json"]) == 0
@@ -429,6 +430,7 @@ def serve(told: Node, *, per_page: int) -> None:
 
 @pytest.mark.parametrize("per_page", [1, 7, 100])
 def test_the_clusters_log_comes_in_pages(per_page: int) -> None:
+    """A101: who only reads gets the same log, from any offset on."""
     with node() as told:
         serve(told, per_page=per_page)
         client = ClusterClient((told.url,), timeout_s=5, rng=random.Random(1))

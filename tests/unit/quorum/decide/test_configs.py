@@ -47,6 +47,27 @@ def test_values(name: str, good: tuple[str, ...], bad: tuple[str, ...]) -> None:
             check_topic_configs({name: value})
 
 
+@pytest.mark.parametrize(
+    ("topic", "value", "error"),
+    [
+        ("", "x", "INVALID_REQUEST"),
+        ("a b", "x", "INVALID_TOPIC_EXCEPTION"),
+        ("..", "1", "INVALID_TOPIC_EXCEPTION"),
+        ("none", "x", "INVALID_CONFIG"),
+        ("none", "1", "UNKNOWN_TOPIC_OR_PARTITION"),
+    ],
+)
+def test_the_topics_name_is_judged_before_the_value_and_that_before_the_topic(
+    topic: str, value: str, error: str
+) -> None:
+    """B83: in Kafka's order, also where the topic does not exist."""
+    command = AlterConfigs(
+        resource_type=TOPIC, resource_name=topic, set={"min.insync.replicas": value}, unset=()
+    )
+    refusal = World().decide(command).refusal
+    assert refusal is not None and refusal.error == error
+
+
 def test_an_unknown_name_is_refused() -> None:
     with pytest.raises(InvalidConfig, match=r"no\.such"):
         check_topic_configs({"no.such": "1"})

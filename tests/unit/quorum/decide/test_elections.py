@@ -62,6 +62,7 @@ def test_who_is_elected(
     elected: int,
     is_unclean: bool,
 ) -> None:
+    """B30, A50, A51: with replicas 1 to 5, ISR [1, 2, 3] and 1 lost, 2 leads, whether 4 or 5 is up as well."""
     before = partition(replicas, replicas, leader)
     record = changed(before, isr, election, up)
     assert record is not None
@@ -96,7 +97,30 @@ def test_a_recovering_partition_stays_so() -> None:
     assert before.changed_by(record).leader_recovery_state == RECOVERING
 
 
+@pytest.mark.parametrize(
+    ("isr", "eligible", "up", "elected", "isr_after"),
+    [
+        ("1,2", "", (1, 2, 3), 1, "1,2"),
+        ("1,2", "", (2, 3), 2, "1,2"),
+        ("1,2", "", (3,), NO_LEADER, "1,2"),
+        ("1,2", "3", (3,), NO_LEADER, "1,2"),
+        ("", "3", (1, 2, 3), 3, "3"),
+        ("", "2,3", (1, 3), 3, "3"),
+        ("", "2,3", (1,), NO_LEADER, ""),
+    ],
+)
+def test_a_valid_leader_is_in_sync_or_eligible_where_nobody_is(
+    isr: str, eligible: str, up: tuple[int, ...], elected: int, isr_after: str
+) -> None:
+    """B31: and active; who is eligible counts only while the ISR is empty."""
+    before = partition("1,2,3", isr, NO_LEADER)._replace(eligible_leader_replicas=ids(eligible))
+    record = change(TOPIC, 0, before, may_lead=lambda broker_id: broker_id in up, min_isr=3)
+    after = before if record is None else before.changed_by(record)
+    assert (after.leader, after.isr) == (elected, ids(isr_after))
+
+
 def test_a_replica_leads_from_an_online_directory_only() -> None:
+    """B31: the directory that a broker lost, or does not have, is not online."""
     world = World()
     world.run("register 1 dirs=a,b")
     for directory, is_online in (("a", True), ("gone", False)):

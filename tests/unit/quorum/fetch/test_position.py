@@ -34,6 +34,8 @@ class Frames(NamedTuple):
 
 WHOLE = Frames(((0, -1, 0), (5, 1, 15), (9, 1, 19), (12, 3, 112), (20, 4, 120)))
 CUT = Frames(((9, 1, 19), (12, 3, 112), (20, 4, 120)))
+OLDER = Frames(((0, -1, 0), (100, 1, 77), (120, 1, 78)))
+FROM_500 = Frames(((500, 2, 55), (600, 2, 56)))
 
 
 def diverging(offset: int, epoch: int) -> SendDiverging:
@@ -72,6 +74,10 @@ def diverging(offset: int, epoch: int) -> SendDiverging:
         (WHOLE, (5, 0, 99), 0, OFFER, diverging(0, -1)),
         (WHOLE, (0, 1, 1), 0, OFFER, diverging(0, -1)),
         (CUT, (18, 4, 7), 0, OFFER, diverging(12, 3)),
+        (OLDER, (100, 1, 77), 0, OFFER, SendDelta(100)),
+        (FROM_500, (100, 1, 77), 0, OFFER, SendImage(OFFER)),
+        (FROM_500, (0, -1, 0), 0, OFFER, SendImage(OFFER)),
+        (FROM_500, (500, 2, 55), 0, OFFER, SendDelta(500)),
     ],
 )
 def test_what_a_position_is_told(
@@ -81,6 +87,9 @@ def test_what_a_position_is_told(
     snapshot: SnapshotOffer | None,
     told: Reply | None,
 ) -> None:
+    """A97: who stands at 100 of 120 is sent what begins at 100. A98: of a log that begins at 500, an image for who stands
+    at 100 or nowhere, and the log for who stands at 500 in its history.
+    """
     position = FollowerPosition(offset=asked[0], controller_epoch=asked[1], crc=asked[2])
     reply = reply_to(
         position, log=log, high_watermark=log.end_offset, snapshot=snapshot, delta_bytes_behind=behind

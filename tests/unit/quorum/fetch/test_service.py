@@ -116,6 +116,8 @@ def header(body: bytes) -> dict[str, object]:
 
 
 def test_a_parked_fetch_is_woken_by_a_commit_which_proves_leadership(tmp_path: Path) -> None:
+    """A33: what is told is committed before."""
+
     async def story(lab: FetchLab) -> None:
         controller = lab.lead(1)
         epoch = await online(lab, controller, 11)
@@ -176,6 +178,8 @@ def test_polls_that_arrive_together_take_turns_where_each_means_long_work(
 
 
 def test_a_poll_that_comes_late_unfences_a_broker_whose_session_must_then_run_out(tmp_path: Path) -> None:
+    """A99: a poll unfences, and silence fences."""
+
     async def story(lab: FetchLab) -> None:
         controller = lab.lead(1)
         epoch = await online(lab, controller, 11)

@@ -209,6 +209,7 @@ def test_a_read_waits_for_a_majority(quorum: Quorum) -> None:
 
 
 def test_a_leader_alone_refuses_reads_within_an_election_timeout(quorum: Quorum) -> None:
+    """A93: with two of three down nothing is read, and nothing written."""
     quorum.write()
     leader = quorum.leader()
     assert leader.log is not None

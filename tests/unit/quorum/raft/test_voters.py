@@ -98,6 +98,28 @@ def test_one_voter_comes_or_goes(before: Voters, after: Voters, *, allowed: bool
         check_one_change(before, after)
 
 
+@pytest.mark.parametrize(("voters", "commit", "survives"), [(1, 1, 0), (3, 2, 1), (5, 3, 2)])
+def test_a_majority_commits(voters: int, commit: int, survives: int) -> None:
+    """A2, A93: of 2N + 1 voters N + 1 commit, so N may be lost; after one loss more nothing is written."""
+    quorum = Quorum(voters=voters)
+    quorum.start()
+    leader = quorum.leader()
+    others = [node for node in quorum.nodes if node is not leader]
+    for node in others[:survives]:
+        node.crash()
+    quorum.write()
+    assert sum(node.log is not None for node in quorum.nodes) == commit
+    for node in others[survives : survives + 1]:
+        node.crash()
+        assert leader.log is not None
+        before = frames_of(leader)
+        leader.log.append(quorum.world.next_frame())
+        quorum.wait(3.0)
+        assert frames_of(leader) == before
+        assert not leader.is_leader()
+    quorum.end()
+
+
 # --- changes
 
 

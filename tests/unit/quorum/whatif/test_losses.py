@@ -1,10 +1,14 @@
 """Edge: what a loss or a roll of brokers does, foreseen."""
 
 import json
+import random
 from typing import Any
+
+import pytest
 
 from metadata_log.ids import BrokerId
 from metadata_log.records.brokers import BrokerRegistrationChangeRecord
+from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION, FeatureLevelRecord
 from metadata_log.records.partitions import PartitionChangeRecord
 from quorum.whatif.cluster import Cluster, Options
 from quorum.whatif.losses import lose, roll
@@ -37,6 +41,28 @@ def test_a_loss_is_the_records_of_a_fencing_and_who_suffers() -> None:
         ("alone", True, False),
         ("strict", False, True),
     }
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("eligible", [False, True])
+def test_what_was_foreseen_is_what_is_then_written(seed: int, eligible: bool) -> None:
+    """C4: the records of a foreseen loss are those of the fencing, decided at the same offset."""
+    world, rng = World(seed=seed), random.Random(seed)
+    for broker_id in range(1, 6):
+        world.run(f"register {broker_id} rack=r{broker_id % 2}")
+        world.run(f"heartbeat {broker_id}")
+    if eligible:
+        world.write([FeatureLevelRecord(ELIGIBLE_LEADER_REPLICAS_VERSION, 1)])
+    for number in range(4):
+        min_isr, unclean = rng.randint(1, 3), rng.choice(("true", "false"))
+        world.run(
+            f"create t{number} partitions=5 replicas=3 min.insync.replicas={min_isr} "
+            f"unclean.leader.election.enable={unclean}"
+        )
+    for lost in rng.sample(range(1, 6), 4):
+        (step,) = lose(Cluster(Options(), world.image), [BrokerId(lost)])
+        parts = world.expire(lost, world.image.brokers[BrokerId(lost)].broker_epoch)
+        assert list(step.records) == [record for part in parts for record in part.records]
 
 
 def test_a_second_loss_is_decided_on_the_state_after_the_first() -> None:

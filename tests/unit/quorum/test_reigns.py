@@ -1,0 +1,253 @@
+"""Edge: what the founding documents tell of controllers: who is active, under which epoch, what becomes of the others."""
+
+import asyncio
+
+import pytest
+
+from metadata_log.batch import RecordBatch
+from metadata_log.codec import decode_all
+from metadata_log.errors import NotController
+from metadata_log.ids import BrokerId, NodeId
+from metadata_log.image.metadata_image import Delta, MetadataImage, buckets_of
+from metadata_log.records.brokers import BrokerRegistrationChangeRecord
+from metadata_log.wire.commands import DeleteTopic
+from quorum.applied_listener import AppliedListener
+from quorum.controller import Controller
+from quorum.decide.sweeps import Sweep, SweepKind
+from tests.unit.quorum.test_controller import (
+    Lab,
+    leaders,
+    online,
+    poll,
+    run,
+    setting,
+    silence,
+    spin,
+    with_many_partitions,
+)
+
+
+def active(lab: Lab) -> list[int]:
+    return [node_id for node_id, controller in lab.controllers.items() if controller.is_active]
+
+
+def test_one_controller_is_active_and_after_its_end_exactly_one_other() -> None:
+    """A34, A36: each election, whatever it was for, is one more epoch."""
+
+    async def story(lab: Lab) -> None:
+        assert active(lab) == []
+        seen = []
+        lab.lead(1)  # the cluster starts
+        seen.append((active(lab), lab.controllers[1].committed.controller_epoch))
+        lab.lead(2)  # the active one has failed
+        seen.append((active(lab), lab.controllers[1].committed.controller_epoch))
+        lab.quorum.depose()  # the active one heard no majority for too long
+        assert active(lab) == []
+        lab.lead(3)
+        seen.append((active(lab), lab.controllers[1].committed.controller_epoch))
+        assert seen == [([1], 1), ([2], 2), ([3], 3)]
+        lab.same_everywhere()
+
+    run(story)
+
+
+def test_a_claim_of_another_ends_a_reign_though_nobody_told_it() -> None:
+    """A38: a higher epoch in the log means that this controller was replaced: it decides nothing more."""
+
+    async def story(lab: Lab) -> None:
+        old = lab.lead(1)
+        lab.quorum.leader = lab.quorum.nodes[NodeId(2)]
+        lab.controllers[2].on_leadership(is_leader=True)
+        assert active(lab) == [1]
+        lab.quorum.commit()
+        assert active(lab) == [2]
+        with pytest.raises(NotController):
+            await old.submit(setting("1"), actor=None, request_id=None)
+        assert old.committed.controller_epoch == 2
+
+    run(story)
+
+
+def test_a_controller_that_slept_writes_nothing_more() -> None:
+    """A43: paused for 7 s of 6 s, it wakes up believing that it leads; what it appends lands nowhere, and no epoch has
+    records of two writers.
+    """
+
+    async def story(lab: Lab) -> None:
+        old = lab.lead(1)
+        await lab.write(old, setting("1"))
+        lab.now_ms += 7_000
+        task = asyncio.create_task(old.submit(setting("old"), actor="User:old", request_id=None))
+        await spin()
+        (late,) = lab.quorum.log[lab.quorum.committed :]
+        new = lab.lead(2, keep=0)
+        await lab.write(new, setting("2"))
+        lab.quorum.log.append(late)  # it was on the way
+        lab.quorum.commit()
+        with pytest.raises(NotController):
+            await task
+        assert dict(new.committed.configs[4, ""]) == {"log.retention.ms": "2"}
+        assert (new.committed.controller_epoch, active(lab)) == (2, [2])
+        lab.same_everywhere()
+
+    run(story)
+
+
+class Steps(AppliedListener):
+    """What a new controller does, in order, as seen at each step."""
+
+    def __init__(self, lab: Lab, controller: Controller) -> None:
+        self.lab, self.controller, self.seen = lab, controller, list[str]()
+
+    def on_activity(self, *, active: bool) -> None:
+        image, sessions = self.controller.committed, self.controller.sessions
+        granted = [
+            broker_id
+            for broker_id, broker in image.brokers.items()
+            if sessions.has_session(broker_id, broker.broker_epoch, now_ms=self.lab.now_ms)
+        ]
+        self.seen.append(f"active {active}, epoch {image.controller_epoch}, sessions {granted}")
+
+    def on_applied(self, batch: RecordBatch, frame: bytes, image: MetadataImage, delta: Delta) -> None:
+        assert frame and delta is not None
+        self.seen.append(f"told of epoch {batch.controller_epoch} at {image.end_offset == batch.end_offset}")
+
+
+def test_a_new_controller_takes_its_steps_in_order() -> None:
+    """A39, A40: the claim in the log, with it the whole state; a session for every broker; the parts that only an active
+    controller has; then the rest of the node hears of it. What is not applied yet is decided on by nobody, and the one
+    before has stopped.
+    """
+
+    async def story(lab: Lab) -> None:
+        old = lab.lead(1)
+        await online(lab, old, 11)
+        lab.now_ms += 60_000
+        heard = {node_id: Steps(lab, lab.controllers[node_id]) for node_id in (1, 2)}
+        for node_id, steps in heard.items():
+            lab.controllers[node_id].attach(lab.quorum.nodes[NodeId(node_id)], [steps])
+        lab.quorum.elect(2)
+        assert heard[1].seen == ["active False, epoch 1, sessions []"]
+        assert heard[2].seen == []
+        lab.quorum.commit()
+        assert heard[2].seen == ["active True, epoch 2, sessions [11]", "told of epoch 2 at True"]
+        assert heard[1].seen[1:] == ["told of epoch 2 at True"]
+
+    run(story)
+
+
+def test_a_controller_that_resigns_does_nothing_more() -> None:
+    """A40: no session ends, no election is held, whoever asks is refused, and whoever waits hears from the next claim."""
+
+    async def story(lab: Lab) -> None:
+        controller = lab.lead(1)
+        epoch = await online(lab, controller, 11)
+        waiting = asyncio.create_task(controller.submit(setting("1"), actor=None, request_id=None))
+        await spin()
+        controller.resign()
+        lab.now_ms += 60_000
+        end = len(lab.quorum.log)
+        assert controller.check_sessions() == 0
+        assert controller.sweep(Sweep(SweepKind.UNCLEAN)) is False
+        for command in (DeleteTopic(name="t"), setting("2")):
+            with pytest.raises(NotController):
+                await controller.submit(command, actor=None, request_id=None)
+        with pytest.raises(NotController):
+            controller.heartbeat(poll(11, epoch, applied=0))
+        assert len(lab.quorum.log) == end
+        lab.lead(2, keep=0)
+        with pytest.raises(NotController):
+            await waiting
+
+    run(story)
+
+
+def test_the_loss_of_a_controller_comes_before_that_of_brokers() -> None:
+    """A42: while nobody is active nobody is fenced; the next controller gives every broker a full session first."""
+
+    async def story(lab: Lab) -> None:
+        old = lab.lead(1)
+        await online(lab, old, 11)
+        lab.quorum.depose()
+        lab.now_ms += 60_000
+        assert all(controller.check_sessions() == 0 for controller in lab.controllers.values())
+        new = lab.lead(2)
+        began = len(lab.quorum.log)
+        silence(lab, new)
+        lab.quorum.commit()
+        (first, *_) = [batch for frames in lab.quorum.log[began - 1 :] for batch, _ in decode_all(frames)]
+        assert first.claim is not None
+        (fenced,) = [batch for frames in lab.quorum.log[began:] for batch, _ in decode_all(frames)]
+        assert [type(record) for record in fenced.records] == [BrokerRegistrationChangeRecord]
+
+    run(story)
+
+
+def test_a_takeover_applies_the_end_of_the_log_and_no_snapshot() -> None:
+    """A95: a controller that stood by has the whole state already; the lab has no snapshot to load."""
+
+    async def story(lab: Lab) -> None:
+        await with_many_partitions(lab, 11, 12)
+        standby = lab.controllers[2]
+        before = standby.committed
+        assert not lab.snapshots
+        lab.lead(2)
+        assert standby.committed.end_offset == before.end_offset + 1
+        assert standby.committed.topics is before.topics, "only the claim was applied"
+
+    run(story)
+
+
+def test_silence_fences_and_a_poll_gives_back() -> None:
+    """A99, A102: no poll for the session timeout: fenced, its leaderships gone; then a poll unfences it."""
+
+    async def story(lab: Lab) -> None:
+        controller, epochs = await with_many_partitions(lab, 11, 12)
+        silence(lab, controller, (12, epochs[12]))
+        while controller.check_sessions():
+            lab.now_ms += 10
+        lab.quorum.commit()
+        assert controller.committed.brokers[BrokerId(11)].fenced
+        assert set(leaders(controller)) == {12}
+        controller.heartbeat(poll(11, epochs[11], applied=controller.committed.end_offset))
+        lab.quorum.commit()
+        assert not controller.committed.brokers[BrokerId(11)].fenced
+
+    run(story)
+
+
+def test_every_change_says_who_asked_for_it() -> None:
+    """C3: an operator, a broker or the controller itself is named in each batch, also after a change of controllers."""
+
+    async def story(lab: Lab) -> None:
+        controller, epochs = await with_many_partitions(lab, 11, 12)
+        task = asyncio.create_task(controller.submit(setting("7"), actor="User:ann", request_id=None))
+        await spin()
+        lab.quorum.commit()
+        await task
+        silence(lab, controller, (12, epochs[12]))
+        while controller.check_sessions():
+            lab.now_ms += 10
+        lab.quorum.commit()
+        controller.heartbeat(poll(11, epochs[11], applied=controller.committed.end_offset))
+        lab.quorum.commit()
+        new = lab.lead(2)
+        assert new.committed.digest_buckets == buckets_of(new.committed)
+        actors = [
+            (batch.envelope.actor, batch.envelope.cause and batch.envelope.cause.code)
+            for frames in lab.quorum.log
+            for batch, _ in decode_all(frames)
+        ]
+        named = list(dict.fromkeys(actors))
+        assert named == [
+            ("Controller:1", "CONTROLLER_CLAIMED"),
+            ("User:ANONYMOUS", "BROKER_REGISTERED"),
+            ("Broker:11", "BROKER_UNFENCED"),
+            ("Broker:12", "BROKER_UNFENCED"),
+            ("User:ANONYMOUS", None),
+            ("User:ann", None),
+            ("Controller:1", "SESSION_EXPIRED"),
+            ("Controller:2", "CONTROLLER_CLAIMED"),
+        ]
+
+    run(story)
