@@ -21,6 +21,7 @@ CAUSES: Final[Mapping[str, str]] = {
     "BROKER_UNFENCED": "broker {broker_id} had caught up and was unfenced",
     "CONTROLLED_SHUTDOWN": "broker {broker_id} asked to shut down",
     "DIRECTORIES_REPORTED": "broker {broker_id} reported where its replicas lie",
+    "ELIGIBLE_REPLICAS_CLEARED": "min.insync.replicas was about to change",
     "FENCE_REQUESTED": "broker {broker_id} asked to be fenced",
     "ISR_REPORTED": "its leader, broker {broker_id}, reported the ISR",
     "LEADERS_BALANCED": "leaderships were given back to first replicas",

@@ -58,6 +58,8 @@ class IsrSize(NamedTuple):
 
 
 NO_MIN_ISR: Final = 0
+_FEW: Final = 8
+"""Partitions of one topic in one batch that are counted one by one; more are counted in C, field by field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +188,19 @@ class _TopicCounts(NamedTuple):
     eligible: dict[TopicId, int]
 
 
+@dataclass(slots=True)
+class _Alike:
+    """Partitions that were one object before a batch and are one object after it; `of_topic` is how each changes the
+    counts of its topic.
+    """
+
+    was: PartitionImage
+    now: PartitionImage
+    own_min_isr: int
+    of_topic: list[tuple[dict[TopicId, int], int]]
+    times: int = 0
+
+
 class PartitionIndexBuilder:
     """The index while a batch is applied; made from the partitions before and after it."""
 
@@ -199,6 +214,8 @@ class PartitionIndexBuilder:
         self._preferred_elsewhere: dict[BrokerId, int] = {}
         self._isr_sizes: dict[IsrSize, int] = {}
         self._by_topic = _TopicCounts({}, {}, {}, {}, {})
+        self._alike: dict[tuple[int, int, int], _Alike] = {}
+        """By identity of a partition before and after, which are kept here, and its topic's own min.insync.replicas."""
         self._joined: dict[BrokerId, list[TopicId]] = {}
         self._left: dict[BrokerId, list[TopicId]] = {}
 
@@ -209,8 +226,43 @@ class PartitionIndexBuilder:
 
         If the topic's own min.insync.replicas changes, these are all of them.
         """
+        own_min_isr = self._min_isr.get(topic_id, NO_MIN_ISR)
+        if len(before) == len(after) <= _FEW and own_min_isr == self._before.min_isr.get(
+            topic_id, NO_MIN_ISR
+        ):
+            for was, now in zip(before, after, strict=True):
+                self._replace_one(topic_id, was, now, own_min_isr)
+            return
         self._count(topic_id, after, 1, self._min_isr)
         self._count(topic_id, before, -1, self._before.min_isr)
+
+    def _replace_one(
+        self, topic_id: TopicId, was: PartitionImage, now: PartitionImage, own_min_isr: int
+    ) -> None:
+        """Count what of one partition changed: most changes of a broker's partitions are in as many topics, and alike."""
+        key = id(was), id(now), own_min_isr
+        alike = self._alike.get(key)
+        if alike is None:
+            of_topic = [
+                (changes, has - had)
+                for changes, had, has in zip(self._by_topic, _traits(was), _traits(now), strict=True)
+                if had != has
+            ]
+            alike = self._alike[key] = _Alike(was, now, own_min_isr, of_topic)
+        alike.times += 1
+        for changes, by in alike.of_topic:
+            changes[topic_id] = changes.get(topic_id, 0) + by
+
+    def _count_alike(self) -> None:
+        for alike in self._alike.values():
+            for partition, times in ((alike.was, -alike.times), (alike.now, alike.times)):
+                kind = IsrSize(alike.own_min_isr, len(partition.replicas), len(partition.isr))
+                leader, first = partition.leader, partition.replicas[0]
+                _add(self._isr_sizes, kind, times)
+                _add(self._leaderships, leader, times)
+                _add(self._preferred, first, times)
+                if leader != first:
+                    _add(self._preferred_elsewhere, first, times)
 
     def _count(
         self,
@@ -258,6 +310,7 @@ class PartitionIndexBuilder:
             self._left.setdefault(broker_id, []).append(topic_id)
 
     def finish(self) -> PartitionIndex:
+        self._count_alike()
         before, changes = self._before, self._by_topic
         self._leaderships.pop(NO_LEADER, None)
         leaderless = _added(before.leaderless, changes.leaderless)
@@ -315,7 +368,11 @@ def _followed(
 
 def _count_in(counts: dict[BrokerId, int], brokers: Sequence[BrokerId], sign: int) -> None:
     for broker_id in {*brokers}:
-        counts[broker_id] = counts.get(broker_id, 0) + sign * brokers.count(broker_id)
+        _add(counts, broker_id, sign * brokers.count(broker_id))
+
+
+def _add(counts: dict[Key, int], key: Key, by: int) -> None:
+    counts[key] = counts.get(key, 0) + by
 
 
 def _having(partitions: Sequence[PartitionImage], one: "itemgetter[int]", other: "itemgetter[int]") -> int:

@@ -129,9 +129,13 @@ class TopicsBuilder(SubjectBuilder[TopicsImage]):
         partitions, touched = self._open.get(topic_id) or self._opened(topic_id)
         if partition_id < 0:
             raise IndexError(partition_id)
-        partitions[partition_id] = partitions[partition_id].changed_by(record)
+        before = partitions[partition_id]
+        after = partitions[partition_id] = before.changed_by(record)
         touched.add(partition_id)
-        if record.replicas is not None or record.eligible_leader_replicas is not None:
+        if record.replicas is not None or (
+            record.eligible_leader_replicas is not None
+            and (_is_led_from_outside(before) or _is_led_from_outside(after))
+        ):
             self._moved.add(topic_id)
 
     def create_partition(self, record: PartitionRecord) -> None:
@@ -249,6 +253,11 @@ class TopicsBuilder(SubjectBuilder[TopicsImage]):
     def view(image: TopicsImage) -> dict[str, Any]:  # noqa: ARG004 (the base's signature)
         """Return the place of "topics" alone: a topic is shown with its settings, another subject's (`views.py`)."""
         return {"topics": ()}
+
+
+def _is_led_from_outside(partition: PartitionImage) -> bool:
+    """Answer whether a broker without a replica may lead the partition."""
+    return not set(partition.eligible_leader_replicas) <= set(partition.replicas)
 
 
 def placed_partitions(image: TopicsImage) -> Iterator[PlacedPartitions]:

@@ -136,6 +136,15 @@ BENCHES: Final = (
         "Half of the load that saturates, for an hour: memory and open files must not grow.",
         flags=(("--minutes", {"type": float, "default": 60.0, "metavar": "M", "help": "default: 60"}),),
     ),
+    Bench(
+        "decisions",
+        "What decisions about many partitions cost, and their longest turn of the loop; no process is started.",
+        flags=(
+            _count("--partitions", 1_000_000, 10_000_000, "of the cluster", least=1_000),
+            _count("--leaderships", 10_000, 100_000, "of the broker that is lost and returns"),
+            _count("--rounds", 3, 1_000),
+        ),
+    ),
     Bench("replay-digest", "The state digest of a log of 1M records in Spark, in a warm session."),
 )
 

@@ -5,10 +5,10 @@ than its controller. Source: Kafka's ConfigurationControlManager; the table is i
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from metadata_log.batch import Cause
 from metadata_log.errors import (
     BrokerIdNotRegistered,
     InvalidConfig,
@@ -24,7 +24,6 @@ from metadata_log.limits import CONFIG_VALUE_BYTES_MAX, RECORDS_PER_BATCH_MAX
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, MIN_IN_SYNC_REPLICAS, TOPIC, ConfigRecord
 from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from metadata_log.records.partitions import PartitionChangeRecord
-from metadata_log.records.registry import Record
 from metadata_log.wire.commands import (
     AlterConfigs,
     ConfigChange,
@@ -36,9 +35,12 @@ from metadata_log.wire.commands import (
 from quorum.decide.config_types import INTEGER, LIST_CONFIGS, check_broker_configs, check_topic_configs
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
-from quorum.decide.decision import Decision
+from quorum.decide.decision import Decision, Outcome
 from quorum.decide.items import why
 from quorum.decide.topics import check_name
+
+ELIGIBLE_CLEARED: Final = "ELIGIBLE_REPLICAS_CLEARED"
+"""The cause of a part that comes before a change of min.insync.replicas."""
 
 
 class ConfigsAltered(NamedTuple):
@@ -91,7 +93,7 @@ def alter(context: DecideContext, command: AlterConfigs) -> Decision:
             after[record.name] = record.value
     shown = shown_settings(command.resource_type, command.resource_name, after)
     outcome = ConfigsAltered(command.resource_type, command.resource_name, tuple(shown.items()))
-    return Decision(records=_batch(context.image, records), outcome=outcome)
+    return _decided(context, records, outcome)
 
 
 def alter_incrementally(context: DecideContext, command: IncrementalAlterConfigs) -> Decision:
@@ -135,43 +137,55 @@ def _per_resource(
         else:
             results[key] = ResourceAltered(*key)
     outcome = ResourcesAltered(tuple(results.values()))
-    return Decision(records=() if command.validate_only else _batch(context.image, records), outcome=outcome)
+    return Decision(outcome=outcome) if command.validate_only else _decided(context, records, outcome)
 
 
-def _batch(image: MetadataImage, records: Sequence[ConfigRecord]) -> list[Record]:
-    """Return the records of a change, with what it means for eligible leader replicas."""
-    # No further than to the first one too many: a whole cluster may have eligible replicas.
-    cleared = islice(clear_eligible(image, records), RECORDS_PER_BATCH_MAX + 1)
-    batch: list[Record] = [*records, *cleared]
-    if len(batch) > RECORDS_PER_BATCH_MAX:
-        raise PolicyViolation(
-            f"the settings and the partitions that they change need more than {RECORDS_PER_BATCH_MAX} records, "
-            "and no more can be written at once"
-        )
-    return batch
+def _decided(context: DecideContext, settings: Sequence[ConfigRecord], outcome: Outcome) -> Decision:
+    """Decide that settings are written, with what a change of min.insync.replicas means: who was eligible to lead under
+    another number no longer is.
 
-
-def clear_eligible(image: MetadataImage, settings: Sequence[ConfigRecord]) -> Iterator[PartitionChangeRecord]:
-    """Yield what a change of min.insync.replicas means: who was eligible to lead under another number no longer is.
-
-    Kafka writes a ClearElrRecord, and every reader finds out which partitions it changes.
+    Kafka writes a ClearElrRecord, and every reader finds out which partitions it changes. Here these are in the log, in as
+    many parts as they need; the settings come in the last.
     """
-    if not _has_eligible(image):
-        return
-    cleared: set[TopicId] = set()
-    for record in settings:
-        if record.name == MIN_IN_SYNC_REPLICAS:
-            topic_id = image.topics.ids.get(record.resource_name) if record.resource_type == TOPIC else None
-            is_topic = record.resource_type == TOPIC
-            cleared.update(
-                image.topics.index.eligible if not is_topic else () if topic_id is None else (topic_id,)
-            )
-    for topic_id in sorted(cleared):
-        for partition_id, partition in enumerate(image.topics.by_id[topic_id].partitions):
+    if len(settings) > RECORDS_PER_BATCH_MAX:
+        raise PolicyViolation(
+            f"{len(settings)} settings; at most {RECORDS_PER_BATCH_MAX} can be written at once"
+        )
+    cleared, more = _cleared(context, _topics_cleared(context.image, settings))
+    cleared.sort(key=lambda record: record[:2])  # the topics came in no order
+    if more or (cleared and len(settings) + len(cleared) > context.records_max):
+        return Decision(records=cleared, cause=Cause(ELIGIBLE_CLEARED, None, {}), more=True)
+    return Decision(records=[*settings, *cleared], outcome=outcome)
+
+
+def _topics_cleared(image: MetadataImage, settings: Sequence[ConfigRecord]) -> Iterable[TopicId]:
+    """Return the topics with somebody eligible that these settings concern."""
+    eligible = image.topics.index.eligible
+    if not _has_eligible(image) or not eligible:
+        return ()
+    concerned = [record for record in settings if record.name == MIN_IN_SYNC_REPLICAS]
+    if any(record.resource_type != TOPIC for record in concerned):
+        return eligible
+    ids = {image.topics.ids.get(record.resource_name) for record in concerned}
+    return [topic_id for topic_id in ids if topic_id is not None and topic_id in eligible]
+
+
+def _cleared(context: DecideContext, topics: Iterable[TopicId]) -> tuple[list[PartitionChangeRecord], bool]:
+    """Return the changes of a part, and whether there may be others: what is cleared is not found again."""
+    records: list[PartitionChangeRecord] = []
+    for topic_id in topics:
+        if records and context.is_turn_over():
+            return records, True
+        for partition_id, partition in enumerate(context.image.topics.by_id[topic_id].partitions):
             if partition.eligible_leader_replicas or partition.last_known_elr:
-                yield PartitionChangeRecord(
-                    topic_id, partition_id, eligible_leader_replicas=(), last_known_elr=()
+                if len(records) >= context.records_max:
+                    return records, True
+                records.append(
+                    PartitionChangeRecord(
+                        topic_id, partition_id, eligible_leader_replicas=(), last_known_elr=()
+                    )
                 )
+    return records, False
 
 
 def _has_eligible(image: MetadataImage) -> bool:

@@ -122,7 +122,8 @@ def alter(context: DecideContext, command: AlterPartition) -> Decision:
 def elect(context: DecideContext, command: ElectLeaders) -> Decision:
     """Decide elections that an operator asks for; one that is refused does not change what becomes of the others.
 
-    Where all partitions are meant, those that need no election get no result.
+    Where all partitions are meant, those that need no election get no result. Only scripts of `whatif` may mean all at once:
+    at the doors of a controller partitions are named, a bounded number in a request.
 
     A preferred election is never unclean, whatever the topic's configuration says. An unclean one takes any replica that may
     lead if no member of the ISR may; messages that only the others held are then lost.
@@ -131,7 +132,11 @@ def elect(context: DecideContext, command: ElectLeaders) -> Decision:
     electorate = Electorate(context)
     records: list[PartitionChangeRecord] = []
     results: list[Elected] = []
-    wanted = _all_partitions(image) if command.partitions is None else command.partitions
+    wanted = (
+        _partitions_of_concern(image, is_unclean=command.unclean)
+        if command.partitions is None
+        else command.partitions
+    )
     for name, partition_id in wanted:
         topic = image.topics.named(name)
         if topic is None or not 0 <= partition_id < len(topic.partitions):
@@ -172,11 +177,13 @@ def _not_elected(
     return Elected(topic, partition_id, error.error, leader, _WHY_NOT[error])
 
 
-def _all_partitions(image: MetadataImage) -> Iterator[tuple[str, int]]:
-    """Yield the partitions of all topics, by name and number."""
-    for name, topic_id in sorted(image.topics.ids.items()):
-        for partition_id in range(len(image.topics.by_id[topic_id].partitions)):
-            yield name, partition_id
+def _partitions_of_concern(image: MetadataImage, *, is_unclean: bool) -> Iterator[tuple[str, int]]:
+    """Yield the partitions of the topics where some may need such an election, by name and number."""
+    topics = image.topics
+    concerned = topics.index.leaderless if is_unclean else topics.index.not_preferred
+    for topic in sorted((topics.by_id[topic_id] for topic_id in concerned), key=lambda topic: topic.name):
+        for partition_id in range(len(topic.partitions)):
+            yield topic.name, partition_id
 
 
 def _refusal(context: DecideContext, command: AlterPartition, reported: ReportedIsr) -> str | None:

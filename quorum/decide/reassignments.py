@@ -7,7 +7,7 @@ Source: KIP-455, KIP-860; Kafka's ReplicationControlManager and PartitionReassig
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from metadata_log.batch import Cause
 from metadata_log.errors import (
@@ -27,7 +27,7 @@ from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.wire.commands import AlterPartitionReassignments, Reassignment
 from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision
-from quorum.decide.elections import Election, Electorate, Target
+from quorum.decide.elections import Election, Electorate, Rules, Target
 from quorum.decide.items import why
 from quorum.decide.new_partitions import check_replicas
 
@@ -67,12 +67,13 @@ def reassign(context: DecideContext, command: AlterPartitionReassignments) -> De
         PolicyViolation: they need more records than one batch holds.
     """
     electorate = Electorate(context)
+    alike: Alike = {}
     records: list[PartitionChangeRecord] = []
     results: list[Reassigned] = []
     for wanted in command.reassignments:
         try:
             record = _record(
-                context, electorate, wanted, may_change_factor=command.allow_replication_factor_change
+                context, electorate, alike, wanted, may_change_factor=command.allow_replication_factor_change
             )
         except Rejected as refusal:
             results.append(Reassigned(wanted.topic, wanted.partition_id, *why(refusal)))
@@ -87,14 +88,33 @@ def reassign(context: DecideContext, command: AlterPartitionReassignments) -> De
     return Decision(records=records, outcome=PartitionsReassigned(tuple(results)), cause=cause)
 
 
+Alike: TypeAlias = dict[tuple[int, tuple[BrokerId, ...] | None, Rules], PartitionChangeRecord | None]
+"""By identity of a partition, which the image keeps, the replicas it shall have, and the rules of its topic: the change of
+one of the partitions that are this object. Most partitions of a large cluster are one of few objects."""
+
+
 def _record(
-    context: DecideContext, electorate: Electorate, wanted: Reassignment, *, may_change_factor: bool
+    context: DecideContext,
+    electorate: Electorate,
+    alike: Alike,
+    wanted: Reassignment,
+    *,
+    may_change_factor: bool,
 ) -> PartitionChangeRecord | None:
+    """Return the change of one partition; None: it has these replicas. Raises a refusal."""
     topic = context.image.topics.named(wanted.topic)
     if topic is None or not 0 <= wanted.partition_id < len(topic.partitions):
         raise UnknownTopicOrPartition(f"there is no partition {wanted.topic}-{wanted.partition_id}")
     partition = topic.partitions[wanted.partition_id]
     where = topic.topic_id, wanted.partition_id, partition
+    key = id(partition), wanted.replicas, electorate.rules(topic.topic_id)
+    if key in alike:
+        record = alike[key]
+        return (
+            None
+            if record is None
+            else PartitionChangeRecord(topic.topic_id, wanted.partition_id, *record[2:])
+        )
     if wanted.replicas is None:
         target = _reverted(partition)
         if (
@@ -104,11 +124,14 @@ def _record(
             raise InvalidReplicaAssignment(
                 f"{wanted.topic}-{wanted.partition_id} cannot get its replicas back: none of them is in sync"
             )
-        return electorate.change_to(target, *where)
-    check_replicas(context.image, wanted.replicas)
-    if not may_change_factor:
-        _check_factor(partition, wanted.replicas)
-    return electorate.change_to(_target(partition, wanted.replicas), *where, Election.ONLINE)
+        record = electorate.change_to(target, *where)
+    else:
+        check_replicas(context.image, wanted.replicas)
+        if not may_change_factor:
+            _check_factor(partition, wanted.replicas)
+        record = electorate.change_to(_target(partition, wanted.replicas), *where, Election.ONLINE)
+    alike[key] = record
+    return record
 
 
 def _target(partition: PartitionImage, replicas: tuple[BrokerId, ...]) -> Target:

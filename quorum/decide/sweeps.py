@@ -7,18 +7,20 @@ Source: Kafka's ReplicationControlManager; its auto.leader.rebalance and unclean
 import enum
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from metadata_log.batch import Cause
 from metadata_log.ids import NO_LEADER, BrokerId, TopicId
 from metadata_log.image.partition_index import PartitionIndex
-from metadata_log.image.partitions import PartitionImage
-from metadata_log.image.topics import TopicsImage
+from metadata_log.image.topics import TopicImage, TopicsImage
 from metadata_log.limits import ELECTIONS_PER_SWEEP_MAX
 from metadata_log.records.partitions import PartitionChangeRecord
 from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision
 from quorum.decide.elections import Election, Electorate
+
+_VISITS_BETWEEN_LOOKS: Final = 256
+"""Partitions of a topic that are looked at between two looks at the clock."""
 
 
 class SweepKind(enum.Enum):
@@ -54,8 +56,8 @@ def imbalances(index: PartitionIndex) -> list[Imbalance]:
 class Sweep:
     """One sweep after the other over the partitions that may need an election, in parts.
 
-    A part is bounded by the elections of one batch and by the time of a turn; topics that come to need one after a sweep
-    began are for the next.
+    A part is bounded by the elections of one batch and by the time of a turn, and may end inside a topic; topics that come
+    to need one after a sweep began are for the next.
 
     A balancing sweep gives leaderships back to the brokers whose imbalance at its beginning exceeds `imbalance_percentage`.
     Kafka's controller ignores leader.imbalance.per.broker.percentage since KRaft; 0, the default, decides as it does.
@@ -67,13 +69,16 @@ class Sweep:
         self._waiting: Iterator[TopicId] | None = None
         self._favoured: frozenset[BrokerId] = frozenset()
         """Brokers that get leaderships back."""
+        self._next_partition = 0
+        """Of the first topic that waits: those before it were looked at."""
 
     def part(self, context: DecideContext) -> Decision:
         """Return the elections of the next part; with `more` the sweep is not at its end."""
         image = context.image
         electorate = Electorate(context)
         if self._waiting is None:
-            self._waiting = iter(tuple(self._topics(image.topics)))
+            # The map is immutable, so nothing is copied; it holds the topics as they were when the sweep began.
+            self._waiting = iter(self._topics(image.topics))
             self._favoured = frozenset(
                 one.broker_id
                 for one in imbalances(image.topics.index)
@@ -82,11 +87,10 @@ class Sweep:
         records: list[PartitionChangeRecord] = []
         for topic_id in self._waiting:
             topic = image.topics.by_id.get(topic_id)
-            if topic is not None:
-                self._hold(electorate, topic_id, topic.partitions, records)
-            if len(records) >= ELECTIONS_PER_SWEEP_MAX:
+            if topic is not None and not self._hold(context, electorate, topic, records):
                 self._waiting = chain((topic_id,), self._waiting)
                 return self._decision(records, more=True)
+            self._next_partition = 0
             if context.is_turn_over():
                 return self._decision(records, more=True)
         self._waiting = None
@@ -97,29 +101,32 @@ class Sweep:
 
     def _hold(
         self,
+        context: DecideContext,
         electorate: Electorate,
-        topic_id: TopicId,
-        partitions: tuple[PartitionImage, ...],
+        topic: TopicImage,
         records: list[PartitionChangeRecord],
-    ) -> None:
-        """Add the elections of one topic, as far as there is room."""
+    ) -> bool:
+        """Add the elections of one topic, as far as there is room and time; answer whether it was looked at to its end."""
+        topic_id, partitions = topic.topic_id, topic.partitions
         is_balance = self._kind is SweepKind.BALANCE
         if not is_balance and not electorate.rules(topic_id).is_unclean:
-            return
+            return True
         election = Election.PREFERRED if is_balance else Election.UNCLEAN
-        for partition_id, partition in enumerate(partitions):
+        for partition_id in range(self._next_partition, len(partitions)):
+            partition = partitions[partition_id]
             needs_one = (
                 partition.leader != partition.replicas[0] and partition.replicas[0] in self._favoured
                 if is_balance
                 else partition.leader == NO_LEADER
             )
-            if not needs_one:
-                continue
-            change = electorate.elect(topic_id, partition_id, partition, election)
+            change = electorate.elect(topic_id, partition_id, partition, election) if needs_one else None
             if change is not None:
                 records.append(change)
-                if len(records) >= ELECTIONS_PER_SWEEP_MAX:
-                    return
+            is_time_to_look = partition_id % _VISITS_BETWEEN_LOOKS == _VISITS_BETWEEN_LOOKS - 1
+            if len(records) >= ELECTIONS_PER_SWEEP_MAX or (is_time_to_look and context.is_turn_over()):
+                self._next_partition = partition_id + 1
+                return False
+        return True
 
     def _decision(self, records: list[PartitionChangeRecord], *, more: bool) -> Decision:
         return Decision(

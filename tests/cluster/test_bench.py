@@ -10,6 +10,7 @@ from ops.bench.blackhole import Fault, blackhole
 from ops.bench.broker_loss import broker_loss
 from ops.bench.broker_start import broker_start
 from ops.bench.commit import commit
+from ops.bench.decisions import decisions
 from ops.bench.failover import failover
 from ops.bench.fanout import fanout
 from ops.bench.handover import handover
@@ -115,6 +116,15 @@ def test_a_broker_starts_from_its_cache() -> None:
     """A100: 20,000 partitions within a second, at which rate a million take less than a minute."""
     ours = broker_start(rounds=1, partitions=20_000)["ours"]
     assert 0 < ours["p50"] < 1_000
+
+
+def test_decisions() -> None:
+    ours = decisions(partitions=20_000, leaderships=500, rounds=1)["ours"]
+    for shape in ("small_topics", "large_topics"):
+        assert ours[shape]["fencing"]["records"] == 501
+        assert ours[shape]["preferred_sweep"]["records"] == 500
+        assert ours[shape]["unclean_sweep"]["records"] == 500
+        assert ours[shape]["min_isr_of_the_cluster"]["records"] == 501
 
 
 def test_scale() -> None:

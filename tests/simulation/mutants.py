@@ -1327,8 +1327,8 @@ MUTANTS: Final = (
             (
                 "eligible-for-good",
                 "who was eligible under another min.insync.replicas still is",
-                "configs:clear_eligible",
-                lambda _original: lambda *_: iter(()),
+                "configs:_topics_cleared",
+                _always(()),
                 "B40-elr-configs",
             ),
             (

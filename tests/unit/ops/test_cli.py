@@ -52,6 +52,7 @@ VERBS = {
     *("snapshot list", "snapshot take", "snapshot verify", "state", "replay digest", "replay report"),
     *("bench blackhole", "bench handover", "bench steady"),
     *("bench commit", "bench failover", "bench broker-loss", "bench broker-start", "bench fanout"),
+    "bench decisions",
     "bench replay-digest",
     *("bench read-storm", "bench restart", "bench soak"),
     "bench scale",

@@ -605,7 +605,10 @@ def test_a_fencing_that_begins_anew_visits_all_partitions() -> None:
         for n in range(20):
             name = f"after-{n}"
             await lab.write(controller, topic_of(-1, name=name, assignment=((BrokerId(11), BrokerId(12)),)))
-        assert controller.committed.topics.index.leaderships[BrokerId(11)] == MANY - 1_999 + 20
+        assert (
+            controller.committed.topics.index.leaderships[BrokerId(11)]
+            == MANY - (RECORDS_PER_PART_MAX - 1) + 20
+        )
         silence(lab, controller, (12, epochs[12]))
         while controller.check_sessions():
             pass

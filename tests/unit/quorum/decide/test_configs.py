@@ -10,9 +10,10 @@ import pytest
 import tests.golden
 from metadata_log.errors import InvalidConfig, InvalidRequest
 from metadata_log.records.configs import BROKER, TOPIC, ConfigRecord
+from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION, FeatureLevelRecord
 from metadata_log.wire.commands import AlterConfigs
 from quorum.decide.config_types import TOPIC_CONFIGS, check_broker_configs, check_topic_configs
-from quorum.decide.configs import ConfigsAltered
+from quorum.decide.configs import ELIGIBLE_CLEARED, ConfigsAltered
 from quorum.decide.effective_configs import min_isr_number
 from tests.support.decisions import World
 
@@ -45,6 +46,32 @@ def test_values(name: str, good: tuple[str, ...], bad: tuple[str, ...]) -> None:
     for value in bad:
         with pytest.raises(InvalidConfig, match=name):
             check_topic_configs({name: value})
+
+
+@pytest.mark.parametrize(("records_max", "parts"), [(100, 1), (8, 1), (7, 2), (3, 3), (2, 4)])
+def test_who_is_eligible_is_cleared_in_parts_before_the_setting(records_max: int, parts: int) -> None:
+    """B40, C16: seven partitions, and the setting in the last part, beside what then is left."""
+    world = World()
+    for line in ("register 1", "heartbeat 1", "register 2", "heartbeat 2"):
+        world.run(line)
+    world.write([FeatureLevelRecord(ELIGIBLE_LEADER_REPLICAS_VERSION, 1)])
+    world.run("set cluster: min.insync.replicas=2")
+    world.run("create a on=1,2/1,2/1,2/1,2")
+    world.run("create b on=1,2/1,2/1,2")
+    world.run("heartbeat 2 fence")
+    world.records_max = records_max
+    command = AlterConfigs(resource_type=BROKER, resource_name="", set={"min.insync.replicas": "1"}, unset=())
+    decisions = [world.decide(command)]
+    while decisions[-1].more:
+        decisions.append(world.decide(command))
+    sizes = [len(decision.records) for decision in decisions]
+    assert (len(sizes), sum(sizes)) == (parts, 8)
+    assert max(sizes) <= records_max
+    assert decisions[-1].records[0] == ConfigRecord(BROKER, "", "min.insync.replicas", "1")
+    assert [type(decision.outcome) for decision in decisions] == [type(None)] * (parts - 1) + [ConfigsAltered]
+    for decision in decisions[:-1]:
+        assert decision.cause is not None and decision.cause.code == ELIGIBLE_CLEARED
+    assert not world.image.topics.index.eligible
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,14 @@
 """Edge: ISRs that leaders report and elections that operators ask for, as far as no script of Kafka's shows it."""
 
-from metadata_log.errors import StaleBrokerEpoch
+import pytest
+
+from metadata_log.errors import InvalidRequest, StaleBrokerEpoch
 from metadata_log.ids import LOST, NO_LEADER, BrokerId
 from metadata_log.records.partitions import RECOVERED, RECOVERING, PartitionChangeRecord
 from metadata_log.wire.commands import AlterPartition, ElectLeaders, IsrMember, ReportedIsr
 from quorum.decide.decision import Decision
-from quorum.decide.partitions import LeadersElected, PartitionAltered, PartitionsAltered
+from quorum.decide.partitions import Elected, LeadersElected, PartitionAltered, PartitionsAltered
+from quorum.http.partitions import _elections
 from tests.support.decisions import World, ids, word_uuid
 
 
@@ -127,6 +130,23 @@ def test_a_preferred_election_is_never_unclean() -> None:
     ]
     after = world.image.topics.by_id[world.image.topics.ids["t"]].partitions[0]
     assert (after.isr, after.leader_recovery_state) == ((1,), RECOVERING)
+
+
+def test_an_election_of_all_looks_at_the_topics_that_need_one() -> None:
+    """B52: in order of name; those that need none get no result."""
+    world = a_world()
+    world.run("create s on=1,2,3/2,1,3")
+    world.run("heartbeat 1 fence")
+    world.run("heartbeat 1")
+    world.run("isr s-0 1,2,3")
+    decision = world.decide(ElectLeaders(unclean=False, partitions=None))
+    assert decision.outcome == LeadersElected((Elected("s", 0, None, BrokerId(1)),))
+    decision = world.decide(ElectLeaders(unclean=True, partitions=None))
+    assert decision.outcome == LeadersElected(())
+    with pytest.raises(InvalidRequest):
+        _elections({"election": "preferred"})
+    with pytest.raises(InvalidRequest):
+        _elections({"election": "preferred", "partitions": None})
 
 
 def test_the_results_say_what_the_partition_is_after_the_change() -> None:

@@ -160,7 +160,7 @@ def test_a_leader_that_slept_changes_nothing() -> None:
     assert world.image is before, "not one record"
 
 
-@pytest.mark.parametrize(("records_max", "writes"), [(RECORDS_PER_BATCH_MAX, 2), (RECORDS_PER_PART_MAX, 6)])
+@pytest.mark.parametrize(("records_max", "writes"), [(RECORDS_PER_BATCH_MAX, 2), (RECORDS_PER_PART_MAX, 11)])
 def test_ten_thousand_partitions_fail_over_in_a_few_writes(records_max: int, writes: int) -> None:
     """A46: 10,000 partitions at a write each would be 10,000 writes; here a write is a part of a fencing."""
     world = up(1, 2)

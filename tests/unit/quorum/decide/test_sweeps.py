@@ -5,6 +5,7 @@ import pytest
 from metadata_log.ids import NO_LEADER, BrokerId
 from metadata_log.records.partitions import PartitionChangeRecord
 from quorum.decide import sweeps
+from quorum.decide.decision import Decision
 from quorum.decide.sweeps import Sweep, SweepKind, imbalances
 from quorum.whatif.cluster import Cluster, Options
 from tests.support.decisions import World, ids
@@ -127,6 +128,47 @@ def test_a_part_has_the_elections_of_one_batch_and_the_time_of_one_turn(
     world.turns_are_short = True
     assert swept(world, SweepKind.BALANCE)[:3] == [1, 1, 1]
     assert leaders(world) == {(1, 1), (2, 2)}
+
+
+@pytest.mark.parametrize("partitions", [255, 256, 257, 700])
+def test_a_part_may_end_inside_a_topic(partitions: int) -> None:
+    """C16: a topic of many partitions takes as many turns as it needs, and none of them is looked at twice."""
+    world = World()
+    for broker_id in (1, 2):
+        world.run(f"register {broker_id}")
+        world.run(f"heartbeat {broker_id}")
+    world.run("create t on=" + "/".join(["1,2"] * partitions))
+    topic_id = world.image.topics.ids["t"]
+    changes = [PartitionChangeRecord(topic_id, each, leader=BrokerId(2)) for each in range(partitions)]
+    world.write(changes)
+    world.turns_are_short = True
+    parts = swept(world, SweepKind.BALANCE)
+    assert parts == [256] * (partitions // 256) + [partitions % 256, 0]
+    assert leaders(world) == {(1, 1)}
+
+
+def test_a_topic_that_lost_its_first_partitions_place_is_looked_at_from_there() -> None:
+    """The topic in which a part ended is deleted: the next one begins at its first partition."""
+    world = World()
+    for broker_id in (1, 2):
+        world.run(f"register {broker_id}")
+        world.run(f"heartbeat {broker_id}")
+    for name in ("t", "u"):
+        world.run(f"create {name} on=" + "/".join(["1,2"] * 300))
+        topic_id = world.image.topics.ids[name]
+        world.write([PartitionChangeRecord(topic_id, each, leader=BrokerId(2)) for each in range(300)])
+    world.turns_are_short = True
+    sweep = Sweep(SweepKind.BALANCE)
+    first = sweep.part(world.context())
+    world.carry_out(first)
+    (begun,) = {record.topic_id for record in first.records if isinstance(record, PartitionChangeRecord)}
+    world.run(f"delete {world.image.topics.by_id[begun].name}")
+    parts: list[Decision] = []
+    while not parts or parts[-1].more:
+        parts.append(sweep.part(world.context()))
+        world.carry_out(parts[-1])
+    assert sum(len(part.records) for part in parts) == 300
+    assert leaders(world) == {(1, 1)}
 
 
 def test_only_topics_that_accept_losses_are_elected_uncleanly() -> None:
