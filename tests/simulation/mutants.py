@@ -25,6 +25,7 @@ from unittest.mock import patch
 from metadata_log.codec import read_header
 from metadata_log.errors import ChangePending
 from quorum.log.topic_feeds import filter_of
+from tests.simulation import decision_mutants
 
 VARIABLE: Final = "METAQUORUM_MUTANT"
 """Which mutant the plugin puts in place."""
@@ -1388,6 +1389,10 @@ MUTANTS: Final = (
                 "B33-two-epochs",
             ),
         )
+    ),
+    *(
+        Mutant(name, breaks, target, replacement, Directed(test))
+        for name, breaks, target, replacement, test in decision_mutants.ROWS
     ),
     Mutant(
         "all-or-some",
