@@ -35,7 +35,10 @@ ROWS: Final = {
     "A12": Row("A write is answered once the ISR has it"),
     "A13": Row("A leader counts as a replica; a follower serves no client"),
     "A14": Row("A follower stays in the ISR for replica.lag.time.max.ms; the leader always"),
-    "A15": Row("A follower waits for less time than the one after which it is removed"),
+    "A15": Row(
+        "A follower waits for less time than the one after which it is removed",
+        "both times stand in the file of a broker with data, which no controller sees",
+    ),
     "A16": Row("Who has caught up is in the ISR again, without an operator"),
     "A17": Row(
         "Leaders push to followers",

@@ -119,7 +119,7 @@ def leading(**changes: int) -> Rig:
 
 
 def test_a_record_is_done_once_every_member_of_the_isr_has_it() -> None:
-    """A10: ends {L: 2, F1: 2, F2: 1} make the high watermark 1."""
+    """A10: ends {L: 2, F1: 2, F2: 1} make the high watermark 1. A12: of two records that wait, the first is done."""
     rig = leading()
     rig.append("a", "b")
     assert [one.value for one in rig.fetch(2, 0).records] == ["a", "b"]
@@ -184,6 +184,7 @@ def test_a_member_that_is_proposed_holds_the_high_watermark_already() -> None:
 
 
 def test_a_member_that_is_to_leave_counts_until_the_controllers_have_said_so() -> None:
+    """A11: a smaller ISR is adopted once the controllers accepted it."""
     rig = leading()
     rig.append("a")
     rig.fetch(2, 1)
@@ -237,6 +238,7 @@ def test_a_follower_that_had_at_its_fetch_what_stood_at_the_one_before_had_caugh
 
 
 def test_a_follower_joins_at_the_high_watermark_and_in_the_leaders_epoch() -> None:
+    """A11: who has what every member has is proposed."""
     rig = Rig()
     rig.change(isr=ids("1,2"))
     rig.append("a", "b")
@@ -251,7 +253,7 @@ def test_a_follower_joins_at_the_high_watermark_and_in_the_leaders_epoch() -> No
 
 
 def test_a_follower_below_the_start_of_the_epoch_does_not_join() -> None:
-    """The new leader's high watermark lags behind what was committed before it began."""
+    """A59: the new leader's high watermark lags behind what was committed before it began."""
     rig = Rig()
     log = rig.replica.log
     log.append(Record(0, "a"))
@@ -378,6 +380,41 @@ def test_a_follower_truncates_to_where_its_log_leaves_the_leaders() -> None:
     assert rig.host.truncated_committed == 0
 
 
+def test_a_follower_that_returns_truncates_and_fetches_from_there() -> None:
+    """A9: its log ends at 12, and the leader's history is another from 9 on: truncated to 9, the next fetch is at 9."""
+    rig = following()
+    take(rig, records=tuple(Record(epoch, "x") for epoch in (*[0] * 9, *[1] * 3)))
+    assert rig.replica.log.end_offset == 12
+    take(rig, diverging=EpochEnd(0, 9))
+    assert rig.replica.log.end_offset == 9
+    rig.host.tick()
+    _, fetch = rig.sent[-1]
+    assert isinstance(fetch, Fetch)
+    assert fetch.positions[0].fetch_offset == 9
+
+
+def test_what_it_means_to_lead_and_to_follow() -> None:
+    """A57: a leader takes records and fetches nothing; a follower takes none, and fetches from the end of its log."""
+    rig = leading()
+    rig.append("a")
+    rig.host.tick()
+    assert (rig.done, rig.sent) == ([], [])
+    rig.change(leader=BrokerId(2))
+    assert rig.done == ["NOT_LEADER_OR_FOLLOWER"]
+    rig.host.tick()
+    to, fetch = rig.sent[-1]
+    assert isinstance(fetch, Fetch)
+    assert (to, fetch.positions[0].fetch_offset, rig.replica.leading) == (2, 1, None)
+    rig.append("b")
+    assert rig.done[1:] == ["NOT_LEADER_OR_FOLLOWER"]
+    sent = len(rig.sent)
+    rig.change(leader=BrokerId(1))
+    rig.now_ms += 10_000
+    rig.host.tick()
+    assert len(rig.sent) == sent
+    assert rig.replica.leading is not None
+
+
 @pytest.mark.parametrize(
     ("own", "asked", "end"),
     [
@@ -430,6 +467,7 @@ def _log(epochs: list[int]) -> ReplicaLog:
 
 
 def test_a_deleted_replica_is_gone_and_a_stray_is_set_aside() -> None:
+    """A58: nobody waits for it any more, nothing is fetched for it, and its data are gone."""
     rig = leading()
     rig.append("a")
     rig.host.carry_out([Delete(*rig.key, "t", topic_deleted=True)], rig.world.image)
