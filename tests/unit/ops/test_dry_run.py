@@ -15,7 +15,14 @@ from tests.unit.ops.test_cli import verbs
 
 READS = {
     *("quorum status", "quorum health"),
-    *("brokers list", "brokers describe", "brokers explain", "topics list", "topics describe"),
+    *(
+        "controllers list",
+        "brokers list",
+        "brokers describe",
+        "brokers explain",
+        "topics list",
+        "topics describe",
+    ),
     *("partitions list", "partitions reassignments", "partitions imbalance", "partitions explain"),
     *("configs list", "configs describe", "features list", "whatif", "state"),
     *("log dump", "log verify", "snapshot list", "snapshot verify", "storage info"),
@@ -82,7 +89,6 @@ def a_cluster() -> World:
         ("configs append --topic t cleanup.policy=compact", {"Config": 1}, []),
         ("configs subtract --topic t retention.ms=5", {}, ["INVALID_CONFIG"]),
         ("configs replace --topic t", {"Config": 1}, []),
-        ("features downgrade eligible.leader.replicas.version=0", {"FeatureLevel": 1}, []),
         ("brokers unregister 1 2", {"PartitionChange": 6, "UnregisterBroker": 2}, []),
         (
             "partitions elect --topic u --partition 0 --partition 7",
