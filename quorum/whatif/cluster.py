@@ -162,6 +162,7 @@ class Cluster:
             checks_as_brokers=self._checks_as_brokers,
             placement_rng=self._placement_rng,
             records_max=RECORDS_PER_BATCH_MAX,
+            is_linked=lambda _: True,  # nothing is known of links: no controller is taken for dead
         )
 
     # --- time

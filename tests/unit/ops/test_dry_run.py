@@ -7,10 +7,12 @@ from collections import Counter
 
 import pytest
 
-from metadata_log.ids import BrokerId, uuid_text
+from metadata_log.ids import BrokerId, NodeId, uuid_text
+from metadata_log.records.controllers import RegisterControllerRecord
 from metadata_log.records.partitions import PartitionChangeRecord
 from ops import cli, live_state
-from tests.support.decisions import World, word_uuid
+from quorum.decide.features import REGISTERED
+from tests.support.decisions import CONTROLLER, World, word_uuid
 from tests.unit.ops.test_cli import verbs
 
 READS = {
@@ -52,6 +54,10 @@ def test_every_verb_that_changes_something_has_a_dry_run() -> None:
 
 def a_cluster() -> World:
     world = World()
+    registered = RegisterControllerRecord(
+        NodeId(CONTROLLER), word_uuid("c"), world.image.end_offset, False, (), REGISTERED
+    )
+    world.write([registered])
     for broker_id in (1, 2, 3):
         world.run(f"register {broker_id}")
         world.run(f"heartbeat {broker_id}")
