@@ -59,8 +59,9 @@ class Threads:
         if outcome.set_running_or_notify_cancel():
             try:
                 outcome.set_result(work())
-            except BaseException as error:  # noqa: BLE001 (whoever waits gets it)
-                outcome.set_exception(error)
+            except BaseException as error:
+                outcome.set_exception(error)  # whoever waits gets it; nobody looks at the pool's own future
+                raise
 
     def _finished(self, _: "Future[Any]") -> None:
         if self._room is not None:

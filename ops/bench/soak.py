@@ -48,13 +48,12 @@ async def soak(*, minutes: float, saturate_s: float = SATURATE_S) -> dict[str, A
         async with our_peer(Path(scratch) / "ours", brokers=BROKERS) as peer:
             saturated = (await load(peer, clients=WRITERS, seconds=saturate_s)).per_second
             soaking = _Soaking(peer, await peer.elections())
-            watch = asyncio.create_task(soaking.watch(every_s=seconds / SAMPLES))
-            done = await load(
-                peer, clients=WRITERS, seconds=seconds, per_second=saturated / 2, run=soaking.writing
-            )
-            watch.cancel()
-            with suppress(asyncio.CancelledError):
-                await watch
+            async with asyncio.TaskGroup() as group:
+                watch = group.create_task(soaking.watch(every_s=seconds / SAMPLES))
+                done = await load(
+                    peer, clients=WRITERS, seconds=seconds, per_second=saturated / 2, run=soaking.writing
+                )
+                watch.cancel()
             await soaking.sample()
             stalls = await peer.stalls()
         floors = probes(Path(scratch))
