@@ -54,7 +54,7 @@ VERBS = {
     *("bench commit", "bench failover", "bench broker-loss", "bench broker-start", "bench fanout"),
     "bench decisions",
     "bench replay-digest",
-    *("bench read-storm", "bench restart", "bench soak"),
+    *("bench read-storm", "bench registrations", "bench restart", "bench soak"),
     "bench scale",
     "bench storm",
 }
