@@ -66,7 +66,9 @@ class Wait(NamedTuple):
 
 
 class Stop(NamedTuple):
-    """This broker shuts down, and the partition has no leader or goes on without it: stop fetching, keep the data."""
+    """Stop fetching, and keep the data: this broker shuts down, and the partition has no leader or goes on without it; or
+    the topic was deleted, and can still be restored.
+    """
 
     topic_id: TopicId
     partition_id: int
@@ -167,7 +169,7 @@ class LocalReplicas:
         visited = 0
         for key in islice(self._unchecked, VISITS_PER_SLICE):
             visited += 1
-            partition = image.topics.partition(key)
+            partition = image.topics.partition(key, with_deleted=True)
             if key in self._held and (partition is None or self._broker_id not in partition.replicas):
                 self._held.discard(key)
                 yield Stray(*key)
@@ -176,7 +178,7 @@ class LocalReplicas:
     def _roles(self, image: MetadataImage) -> Iterator[Instruction]:
         """Visit some more of the replicas, behind those visited; the image may be another one by now."""
         visited = 0
-        behind = image.topics.partitions_on(self._broker_id, after=self._walked_to)
+        behind = image.topics.partitions_on(self._broker_id, after=self._walked_to, with_deleted=True)
         for topic_id, partition_id, partition in islice(behind, VISITS_PER_SLICE):
             visited += 1
             self._walked_to = key = (topic_id, partition_id)
@@ -217,8 +219,8 @@ class LocalReplicas:
         deletes: list[Delete] = []
         assigned: list[tuple[PartitionKey, PartitionImage, bool]] = []
         for topic_id in delta.topics:
-            topic = before.topics.by_id.get(topic_id)
-            if topic is not None and topic_id not in after.topics.by_id:
+            topic = before.topics.known(topic_id)
+            if topic is not None and after.topics.known(topic_id) is None:
                 deletes += (
                     Delete(topic_id, partition_id, topic.name, topic_deleted=True)
                     for partition_id, partition in enumerate(topic.partitions)
@@ -227,8 +229,13 @@ class LocalReplicas:
         touched: dict[TopicId, list[int]] = {}  # each topic is looked up once, however many partitions it has
         for topic_id, partition_id in delta.partitions:
             touched.setdefault(topic_id, []).append(partition_id)
+        for topic_id in delta.topics:
+            topic = after.topics.known(topic_id)
+            if topic is not None and before.topics.known(topic_id) is not None:
+                # It was deleted for a time, or restored: the replicas stay, and their roles change.
+                touched[topic_id] = [*range(len(topic.partitions))]
         for topic_id, partition_ids in sorted(touched.items()):
-            topic, topic_before = after.topics.by_id.get(topic_id), before.topics.by_id.get(topic_id)
+            topic, topic_before = after.topics.known(topic_id), before.topics.known(topic_id)
             partitions = () if topic is None else topic.partitions
             earlier = () if topic_before is None else topic_before.partitions
             for partition_id in sorted(partition_ids):
@@ -236,7 +243,8 @@ class LocalReplicas:
                 was = earlier[partition_id] if partition_id < len(earlier) else None
                 was_here = was is not None and broker_id in was.replicas
                 if now is not None and broker_id in now.replicas:
-                    if was is None or was.partition_epoch != now.partition_epoch:
+                    is_other = was is None or was.partition_epoch != now.partition_epoch
+                    if is_other or topic_id in delta.topics:
                         assigned.append(((topic_id, partition_id), now, not was_here))
                 elif topic is not None and was_here:
                     deletes.append(Delete(topic_id, partition_id, topic.name, topic_deleted=False))
@@ -250,7 +258,9 @@ class LocalReplicas:
         if not is_new:
             return (role,)
         directory = partition.directories[partition.replicas.index(self._broker_id)]
-        return Start(*key, image.topics.by_id[key[0]].name, directory), role
+        topic = image.topics.known(key[0])
+        assert topic is not None, "the partition is one of its"
+        return Start(*key, topic.name, directory), role
 
     def _role(self, image: MetadataImage, key: PartitionKey, partition: PartitionImage) -> Role:
         broker_id, leader = self._broker_id, partition.leader
@@ -258,6 +268,8 @@ class LocalReplicas:
             return Lead(*key, partition)
         own = image.brokers.get(broker_id)
         is_stopping = own is not None and own.in_controlled_shutdown
+        if key[0] in image.topics.deleted:
+            return Stop(*key, partition)
         if is_stopping and (leader == NO_LEADER or broker_id not in partition.isr):
             return Stop(*key, partition)
         endpoint = self._endpoint(image, leader)

@@ -49,7 +49,8 @@ def apply(image: MetadataImage, batch: RecordBatch) -> Applied:
     Raises:
         InvariantBroken: a record contradicts the image; no node can go on from here.
     """
-    builders = _OpenBuilders(image)
+    elapsed_ms = image.elapsed_at(batch.appended_at_ms)
+    builders = _OpenBuilders(image, elapsed_ms=elapsed_ms)
     applied = 0
     try:
         for record in batch.records:
@@ -84,6 +85,7 @@ def apply(image: MetadataImage, batch: RecordBatch) -> Applied:
         controller_epoch=batch.controller_epoch,
         last_crc=batch.crc,
         last_time_ms=batch.appended_at_ms,
+        elapsed_ms=elapsed_ms,
         results=results.evicted(now_ms=batch.appended_at_ms),
         state_digest=StateDigest.behind(image, delta),
         **builders.parts(),
@@ -101,7 +103,7 @@ def image_of(
     Raises:
         InvariantBroken: the records contradict each other.
     """
-    builders = _OpenBuilders(EMPTY)
+    builders = _OpenBuilders(EMPTY, elapsed_ms=0)
     results: list[RequestResultRecord] = []
     record: SnapshotRow = header
     try:
@@ -133,8 +135,9 @@ Steps = tuple[tuple[type[SubjectBuilder[Any]], Callable[[Any, Any], None]], ...]
 class _OpenBuilders:
     """The builders of the subjects that a batch concerns; each is made when it is first needed."""
 
-    def __init__(self, before: MetadataImage) -> None:
+    def __init__(self, before: MetadataImage, *, elapsed_ms: int) -> None:
         self._before = before
+        self.elapsed_ms = elapsed_ms
         self._open: dict[type[SubjectBuilder[Any]], SubjectBuilder[Any]] = {}
 
     def of(self, kind: type[B]) -> B:

@@ -305,6 +305,12 @@ class OffsetCompacted(Rejected):
     error, code = "OFFSET_COMPACTED", 10002
 
 
+class UndeleteWindowPassed(Rejected):
+    """The topic was deleted too long ago to be restored; it is about to be removed."""
+
+    error, code = "UNDELETE_WINDOW_PASSED", 10003
+
+
 # --- Fault
 
 

@@ -206,6 +206,15 @@ REQUEST_RESULT_BYTES_MAX: Final = 64 * MIB
 REQUEST_RESULT_AGE_MS: Final = 15 * 60 * 1000
 REQUEST_RESULT_STEP_MS: Final = 10 * 1000
 """The most that the time between two results adds to their age, so that a quiet log keeps some hundred for longer."""
+LOG_TIME_STEP_MS: Final = 10 * 1000
+"""The most that the time between two batches adds to the log's time: so little may a clock that jumps end a window early."""
+UNDELETE_SWEEP_MS: Final = 2 * 1000
+"""How often the active controller looks for deleted topics whose window has passed. While there are any, it also sees to it
+that the log is never quiet for longer than half of LOG_TIME_STEP_MS, as the rest of a silence would not count."""
+UNDELETE_WINDOW_MS_MAX: Final = 366 * 24 * 60 * 60 * 1000
+DELETED_TOPICS_MAX: Final = 10_000
+"""Deleted topics that can still be restored: they are listed and looked through as a whole. With so many, further topics can
+only be deleted at once."""
 UNCOUNTED_BATCHES_MAX: Final = 256
 UNCOUNTED_LINES_MAX: Final = 200_000
 """Of the state digest: with so many changes waiting to be counted, each batch counts some. They and the images between them

@@ -18,13 +18,15 @@ def show_what_if(args: argparse.Namespace, operation: str, *bodies: Mapping[str,
 
     Replicas that nobody assigns are placed by chance, and new topics get chance ids: the real ones will differ.
 
+    `undelete_window_ms` is what the controllers' settings say; it matters to deletions alone.
+
     Raises:
         Rejected: one of the requests would be refused.
     """
     from quorum.http.batch import KINDS
 
     commands = [KINDS[operation].read(body) for body in bodies]
-    cluster = _live_cluster(args)
+    cluster = _live_cluster(args, undelete_window_ms=_undelete_window_ms(args, operation))
     end_offset = cluster.image.end_offset
     refused: list[dict[str, Any]] = []
     for command in commands:
@@ -33,11 +35,20 @@ def show_what_if(args: argparse.Namespace, operation: str, *bodies: Mapping[str,
     return _show(args, cluster, end_offset, refused)
 
 
-def _live_cluster(args: argparse.Namespace) -> "Cluster":
+def _undelete_window_ms(args: argparse.Namespace, operation: str) -> int:
+    """Return what the controllers' settings say, where it matters."""
+    if operation != "DeleteTopics":
+        return 0
+    window_ms: int = client_from(args).read("/v1/topics?deleted=true")["undelete_window_ms"]
+    return window_ms
+
+
+def _live_cluster(args: argparse.Namespace, *, undelete_window_ms: int = 0) -> "Cluster":
     from ops.live_state import live_image
     from quorum.whatif.cluster import Cluster, Options
 
-    return Cluster(Options(), live_image(client_from(args)), checks_as_brokers=True)
+    options = Options(undelete_window_ms=undelete_window_ms)
+    return Cluster(options, live_image(client_from(args)), checks_as_brokers=True)
 
 
 def show_balancing(args: argparse.Namespace, percentage: int) -> int:

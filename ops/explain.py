@@ -4,16 +4,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from metadata_log.batch import Cause, RecordBatch
-from metadata_log.ids import LOST, MIGRATING, NO_LEADER, UNASSIGNED, BrokerId
+from metadata_log.ids import LOST, MIGRATING, NO_LEADER, UNASSIGNED, BrokerId, TopicId
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.image.partitions import PartitionImage
+from metadata_log.image.partitions import PartitionImage, without_leader
 from metadata_log.records.brokers import (
     BrokerRegistrationChangeRecord,
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
 from metadata_log.records.partitions import RECOVERING, PartitionChangeRecord, PartitionRecord
-from metadata_log.records.topics import TopicRecord
+from metadata_log.records.topics import TopicRecord, TopicTombstoneRecord
 
 CAUSES: Final[Mapping[str, str]] = {
     "BROKER_REGISTERED": "broker {broker_id} registered another run",
@@ -32,6 +32,8 @@ CAUSES: Final[Mapping[str, str]] = {
     "REASSIGNMENT_REQUESTED": "a reassignment was asked for",
     "SESSION_EXPIRED": "broker {broker_id} was silent: its session ended",
     "SHUTDOWN_GRANTED": "broker {broker_id} shut down",
+    "TOPIC_DELETED": "the topic was deleted; it can be restored for a time",
+    "TOPIC_UNDELETED": "the topic was restored",
     "UNCLEAN_ELECTION_REQUESTED": "an unclean election was asked for",
     "UNCLEAN_SWEEP": "the topic accepts lost messages, and nobody else could lead",
 }
@@ -58,9 +60,15 @@ class Step(NamedTuple):
 
 
 def explain_partition(steps: Iterator[Step], topic: str, partition_id: int) -> Iterator[dict[str, Any]]:
-    """Yield an object for each change of a partition; a topic of the same name that was deleted is another one."""
+    """Yield an object for each change of a partition; a topic of the same name that was deleted is another one.
+
+    One that was deleted for a time is followed until another has its name.
+    """
+    deleted_id: TopicId | None = None
     for before, batch in steps:
         known = before.topics.named(topic)
+        if known is None and deleted_id is not None:
+            known = before.topics.known(deleted_id)
         partition: PartitionImage | None = None
         if known is not None and partition_id < len(known.partitions):
             partition = known.partitions[partition_id]
@@ -68,6 +76,18 @@ def explain_partition(steps: Iterator[Step], topic: str, partition_id: int) -> I
         for offset, record in enumerate(batch.records, batch.base_offset):
             if isinstance(record, TopicRecord) and record.name == topic:
                 topic_id = record.topic_id
+            if isinstance(record, TopicTombstoneRecord) and record.topic_id == topic_id:
+                deleted_id = topic_id
+                if partition is not None:
+                    hidden = without_leader(partition)
+                    yield {
+                        **_about(batch, offset),
+                        "changed": _changed(partition, hidden),
+                        "leader_epoch": hidden.leader_epoch,
+                        "partition_epoch": hidden.partition_epoch,
+                        "candidates": [],
+                    }
+                    partition = hidden
             if not isinstance(record, PartitionRecord | PartitionChangeRecord):
                 continue
             if (record.topic_id, record.partition_id) != (topic_id, partition_id):

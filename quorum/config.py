@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from metadata_log import limits
 from metadata_log.errors import InvalidSettings
@@ -78,6 +79,8 @@ class TopicSettings:
     num_partitions: int = 1
     default_replication_factor: int = 3
     min_insync_replicas: int = 1
+    undelete_window_ms: int = 0
+    """For how long a deleted topic can be restored; 0 is Kafka's way: it is gone at once."""
     partitions_per_topic_max: int = INT32_MAX
     """More are refused with POLICY_VIOLATION, at a creation and when a topic grows."""
     replication_factor_min: int = 1
@@ -87,6 +90,12 @@ class TopicSettings:
     def static_configs(self) -> dict[str, str]:
         """The settings of this file that count where the log has none, by their names in the log."""
         return {MIN_IN_SYNC_REPLICAS: str(self.min_insync_replicas)}
+
+
+_TOPIC_BOUNDS: Final = {
+    "partitions_per_topic_max": (1, INT32_MAX),
+    "undelete_window_ms": (0, limits.UNDELETE_WINDOW_MS_MAX),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,9 +170,11 @@ class ControllerSettings:
             if not 1 <= getattr(timing, name) <= 24 * 3600 * 1000:
                 raise InvalidSettings(f"timing.{name} = {getattr(timing, name)} is outside 1 ms to one day")
         for name in TopicSettings.__slots__:
-            most = INT32_MAX if name == "partitions_per_topic_max" else limits.LIST_ITEMS_MAX
-            if not 1 <= getattr(self.topics, name) <= most:
-                raise InvalidSettings(f"topics.{name} = {getattr(self.topics, name)} is outside 1 to {most}")
+            least, most = _TOPIC_BOUNDS.get(name, (1, limits.LIST_ITEMS_MAX))
+            if not least <= getattr(self.topics, name) <= most:
+                raise InvalidSettings(
+                    f"topics.{name} = {getattr(self.topics, name)} is outside {least} to {most}"
+                )
         for name in ElectionSettings.__slots__:
             if not 0 <= getattr(self.elections, name) <= INT32_MAX:
                 raise InvalidSettings(

@@ -45,6 +45,7 @@ from quorum.config import ControllerSettings
 from quorum.decide.canonical import IdempotencyKey, idempotency_key, pack_outcome, unpack_outcome
 from quorum.decide.context import DecideContext, TopicDefaults, TopicPolicy
 from quorum.decide.decision import Decision, Outcome
+from quorum.decide.deleted_topics import Expiry
 from quorum.decide.fencing import SESSION_EXPIRED, fence
 from quorum.decide.parts import HEARD_OF, Leaving, leaving_after
 from quorum.decide.quorum import claim, identities
@@ -153,7 +154,9 @@ class Controller:
         self._batch_at = batch_at
         topics = settings.topics
         self._static_configs = topics.static_configs
-        self._topic_defaults = TopicDefaults(topics.num_partitions, topics.default_replication_factor)
+        self._topic_defaults = TopicDefaults(
+            topics.num_partitions, topics.default_replication_factor, topics.undelete_window_ms
+        )
         self._topic_policy = TopicPolicy(topics.partitions_per_topic_max, topics.replication_factor_min)
         self._listeners: list[AppliedListener] = []
         self.committed: MetadataImage = EMPTY
@@ -407,6 +410,7 @@ class Controller:
             rng=self._rng,
             cluster_id=self._settings.cluster_id,
             node_id=self._settings.node_id,
+            unix_ms=self._unix_ms(),
             static_configs=self._static_configs,
             topic_defaults=self._topic_defaults,
             topic_policy=self._topic_policy,
@@ -739,8 +743,8 @@ class Controller:
         self.sessions.forget(broker_id, broker_epoch)
         return limits.SESSION_CHECK_AGAIN_MS
 
-    def sweep(self, sweep: Sweep) -> bool:
-        """Hold the elections of one part of a sweep; answer whether another is due soon."""
+    def sweep(self, sweep: Sweep | Expiry) -> bool:
+        """Make one part of a sweep; answer whether another is due soon."""
         if self._tip is None or not self._active:
             return False
         began_ms = self._now_ms()

@@ -46,6 +46,7 @@ from metadata_log.node.recent_warnings import RecentWarnings, recent_warnings
 from metadata_log.node.threads import Slots, Threads, share_the_interpreter
 from quorum.config import ControllerSettings
 from quorum.controller import Controller
+from quorum.decide.deleted_topics import Expiry
 from quorum.decide.sweeps import Sweep, SweepKind
 from quorum.fetch.service import FetchService
 from quorum.http.app import application
@@ -409,6 +410,7 @@ class _Node:
             for sweep, interval_ms in (
                 (balance, 1_000 * elections.leader_imbalance_check_interval_seconds),
                 (Sweep(SweepKind.UNCLEAN), elections.unclean_leader_election_interval_ms),
+                (Expiry(), limits.UNDELETE_SWEEP_MS),
             ):
                 if interval_ms:
                     group.create_task(keep_sweeping(self.controller, sweep, interval_ms=interval_ms))

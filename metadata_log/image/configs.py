@@ -1,6 +1,6 @@
 """Pure: the settings as the log has made them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import immutables
@@ -11,7 +11,7 @@ from metadata_log.image.topics import TopicsBuilder
 from metadata_log.records.configs import MIN_IN_SYNC_REPLICAS, TOPIC, ConfigRecord
 from metadata_log.records.declaration import shown
 from metadata_log.records.registry import Record
-from metadata_log.records.topics import RemoveTopicRecord
+from metadata_log.records.topics import RemoveTopicRecord, TopicTombstoneRecord
 
 if TYPE_CHECKING:
     from metadata_log.image.metadata_image import Delta
@@ -48,13 +48,15 @@ class ConfigsBuilder(SubjectBuilder[ConfigsImage]):
             self._configs.pop(resource, None)
         self._touched.add((*resource, record.name))
 
-    def remove_topic(self, record: RemoveTopicRecord) -> None:
+    def remove_topic(self, record: RemoveTopicRecord | TopicTombstoneRecord) -> None:
         name = self.others.of(TopicsBuilder).name_of(record.topic_id)
+        if name is None:  # deleted before, and its settings with it
+            return
         settings = self._configs.pop((TOPIC, name), None)
         self._touched.update((TOPIC, name, setting) for setting in settings or ())
 
     STATES = {ConfigRecord: put}  # noqa: RUF012 (a ClassVar of the base)
-    CHANGES = {RemoveTopicRecord: remove_topic}  # noqa: RUF012
+    CHANGES = {RemoveTopicRecord: remove_topic, TopicTombstoneRecord: remove_topic}  # noqa: RUF012
 
     def finish(self) -> ConfigsImage:
         return self._configs.finish()
@@ -85,6 +87,13 @@ class ConfigsBuilder(SubjectBuilder[ConfigsImage]):
     @staticmethod
     def view(image: ConfigsImage) -> dict[str, Any]:
         return {"configs": [item for resource in sorted(image) for item in configs_items(image, *resource)]}
+
+
+def with_settings(
+    image: ConfigsImage, resource: Resource, settings: Iterable[tuple[str, str]]
+) -> ConfigsImage:
+    """Return the settings as they are once a resource without any has these."""
+    return image.set(resource, immutables.Map(settings))
 
 
 def config_line(record: ConfigRecord) -> str:

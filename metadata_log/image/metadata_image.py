@@ -17,8 +17,13 @@ from metadata_log.image.quorum import QuorumBuilder, QuorumImage
 from metadata_log.image.results import RequestResults
 from metadata_log.image.snapshot_rows import PlacedPartitions, SnapshotRow
 from metadata_log.image.subject import SubjectBuilder
-from metadata_log.image.topics import TopicsBuilder, TopicsImage, placed_partitions
-from metadata_log.limits import LINES_COUNTED_AT_ONCE, UNCOUNTED_BATCHES_MAX, UNCOUNTED_LINES_MAX
+from metadata_log.image.topics import TopicsBuilder, TopicsImage, placed_partitions, tombstones
+from metadata_log.limits import (
+    LINES_COUNTED_AT_ONCE,
+    LOG_TIME_STEP_MS,
+    UNCOUNTED_BATCHES_MAX,
+    UNCOUNTED_LINES_MAX,
+)
 from metadata_log.records.partitions import PartitionRecord
 from metadata_log.records.registry import Record
 
@@ -34,6 +39,8 @@ class MetadataImage:
     controller_epoch: int = 0
     last_crc: int = 0
     last_time_ms: int = 0
+    elapsed_ms: int = field(default=0, compare=False)
+    """The log's time since this image's history began, for differences alone; see `log_time_step_ms`."""
     quorum: QuorumImage = field(default_factory=QuorumImage)
     features: FeaturesImage = field(default_factory=immutables.Map)
     brokers: BrokersImage = field(default_factory=immutables.Map)
@@ -51,6 +58,10 @@ class MetadataImage:
         """What the state digest is made of; the first who asks has it counted."""
         return self.state_digest.buckets(self)
 
+    def elapsed_at(self, unix_ms: int) -> int:
+        """Return the log's time at a batch that would be appended now."""
+        return self.elapsed_ms + log_time_step_ms(self.last_time_ms, unix_ms)
+
     def is_active(self, broker_id: BrokerId) -> bool:
         """Answer whether a broker may lead and join an ISR: registered, unfenced, not shutting down."""
         broker = self.brokers.get(broker_id)
@@ -59,6 +70,8 @@ class MetadataImage:
     def to_rows(self) -> Iterator[SnapshotRow]:
         """Yield what adds up to this image, in the fixed order of a snapshot; each topic's partitions together."""
         for part, rows in _SNAPSHOT_ORDER:
+            if rows is placed_partitions:
+                yield from tombstones(self.topics, elapsed_ms=self.elapsed_ms)
             yield from rows(getattr(self, part))
         for request_id in in_order(self.results.by_id):
             yield self.results.by_id[request_id]
@@ -73,6 +86,15 @@ class MetadataImage:
                 yield row
 
 
+def log_time_step_ms(before_ms: int, now_ms: int) -> int:
+    """Return what the time between two batches adds to the log's time.
+
+    Bounded, as each leader stamps with its own clock: a clock that is set, or differs from the last leader's, must not end a
+    window early.
+    """
+    return min(max(0, now_ms - before_ms), LOG_TIME_STEP_MS)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delta:
     """The keys a batch touched; what stood there before and after is read from the two images.
@@ -82,7 +104,7 @@ class Delta:
 
     brokers: frozenset[BrokerId] = frozenset()
     topics: frozenset[TopicId] = frozenset()
-    """Topics created or removed."""
+    """Topics created, removed, deleted for a time, or restored."""
     partitions: frozenset[tuple[TopicId, int]] = frozenset()
     """Partitions created or changed; those of a removed topic are not listed one by one."""
     configs: frozenset[tuple[int, str, str]] = frozenset()
@@ -121,11 +143,15 @@ class StateDigest:
     @staticmethod
     def behind(before: MetadataImage, touched: Delta) -> "StateDigest":
         """Return the digest of the image that a batch made of `before`; some that was put off for long is counted."""
-        topics = before.topics.by_id
+        topics = before.topics
         lines = (
             1 + len(touched.partitions) + len(touched.topics) + len(touched.configs) + len(touched.brokers)
         )
-        lines += sum(len(topics[topic_id].partitions) for topic_id in touched.topics if topic_id in topics)
+        lines += sum(
+            len(topic.partitions)
+            for topic_id in touched.topics
+            if (topic := topics.known(topic_id)) is not None
+        )
         batches_behind, lines_behind = 1, lines
         earlier = before.state_digest.state
         if isinstance(earlier, _Uncounted):

@@ -65,7 +65,8 @@ _FEW: Final = 8
 @dataclass(frozen=True, slots=True)
 class PartitionIndex:
     on_broker: immutables.Map[BrokerId, SortedIds] = field(default_factory=immutables.Map)
-    """The topics with a replica on a broker, or one that may lead though it is none; a broker without any is left out."""
+    """The topics with a replica on a broker, or one that may lead though it is none; a broker without any is left out.
+    Deleted topics that can be restored are among them, and are counted nowhere else."""
     leaderships: immutables.Map[BrokerId, int] = field(default_factory=immutables.Map)
     """How many partitions a broker leads; one that leads none is left out."""
     preferred: immutables.Map[BrokerId, int] = field(default_factory=immutables.Map)
@@ -101,8 +102,10 @@ class Topic(Protocol):
     def partitions(self) -> tuple[PartitionImage, ...]: ...
 
 
-def index_of(topics: Iterable[Topic], min_isr: "immutables.Map[TopicId, int]") -> PartitionIndex:
-    """Return the index of topics, best in the order of their ids, from nothing.
+def index_of(
+    topics: Iterable[Topic], min_isr: "immutables.Map[TopicId, int]", *, deleted: Iterable[Topic] = ()
+) -> PartitionIndex:
+    """Return the index of topics, best in the order of their ids, from nothing; of `deleted` ones only where they lie.
 
     A start does this for a million partitions, most of which are one of few objects: each object is looked at once.
     """
@@ -118,6 +121,9 @@ def index_of(topics: Iterable[Topic], min_isr: "immutables.Map[TopicId, int]") -
             if joined is None:
                 joined = on_broker[broker_id] = []
             joined.append(topic.topic_id)
+    for topic in deleted:
+        for broker_id in _brokers_of(topic.partitions):
+            on_broker.setdefault(broker_id, []).append(topic.topic_id)
     leaderships: Counter[BrokerId] = Counter()
     preferred: Counter[BrokerId] = Counter()
     elsewhere: Counter[BrokerId] = Counter()

@@ -64,6 +64,12 @@ def _shared_uuid(uuid: Uuid) -> Uuid:
     return uuid
 
 
+@lru_cache(maxsize=16 * 1024)
+def without_leader(partition: PartitionImage) -> PartitionImage:
+    """Return a partition of a topic that is deleted: nobody leads it, and no epoch changes; equal ones are one object."""
+    return partition._replace(leader=NO_LEADER)
+
+
 def partition_line(topic_id_hex: str, partition_id: int, partition: PartitionImage) -> str:
     return f"p|{topic_id_hex}|{partition_id}|{_line_behind_id(partition)}"
 

@@ -18,6 +18,9 @@ Methods = Mapping[type, Callable[[Any, Any], None]]
 class Builders(Protocol):
     """The builders of all subjects while a batch is applied; a subject that depends on another looks it up here."""
 
+    elapsed_ms: int
+    """The log's time at this batch, as `MetadataImage.elapsed_ms` counts it."""
+
     def of(self, kind: type[B]) -> B: ...
 
 

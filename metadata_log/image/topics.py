@@ -1,7 +1,7 @@
 """Pure: the topics, with their partitions, as the log has made them."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import immutables
@@ -15,13 +15,19 @@ from metadata_log.image.partition_index import (
     PartitionIndexBuilder,
     index_of,
 )
-from metadata_log.image.partitions import PartitionImage, new_partition, partition_line
+from metadata_log.image.partitions import PartitionImage, new_partition, partition_line, without_leader
 from metadata_log.image.snapshot_rows import PlacedPartitions
 from metadata_log.image.sorted_ids import NO_IDS
 from metadata_log.image.subject import Builders, SubjectBuilder
 from metadata_log.records.partitions import PartitionChangeRecord, PartitionRecord
 from metadata_log.records.registry import Record
-from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
+from metadata_log.records.topics import (
+    KeptSetting,
+    RemoveTopicRecord,
+    TopicRecord,
+    TopicRestoreRecord,
+    TopicTombstoneRecord,
+)
 
 if TYPE_CHECKING:
     from metadata_log.image.metadata_image import Delta
@@ -38,18 +44,45 @@ class TopicImage(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class DeletedTopic:
+    """A topic that was deleted, and can be restored for a time; its settings in order of name."""
+
+    topic: TopicImage
+    deleted_at_ms: int
+    grace_ms: int
+    configs: tuple[KeptSetting, ...]
+    since_ms: int = field(compare=False)
+    """The log's time at its deletion."""
+
+    def left_ms(self, elapsed_ms: int) -> int:
+        """Return what is left of the grace time when the log's time is `elapsed_ms`; 0 or less: it has passed."""
+        return self.grace_ms - (elapsed_ms - self.since_ms)
+
+
+@dataclass(frozen=True, slots=True)
 class TopicsImage:
     by_id: immutables.Map[TopicId, TopicImage] = field(default_factory=immutables.Map)
+    """The topics that live. Those that are deleted are in `deleted`: nobody who looks here sees them."""
     ids: immutables.Map[str, TopicId] = field(default_factory=immutables.Map)
     """By name."""
+    deleted: immutables.Map[TopicId, DeletedTopic] = field(default_factory=immutables.Map)
+    """The topics that can still be restored."""
     index: PartitionIndex = field(default_factory=PartitionIndex, repr=False)
+    """Counts partitions of living topics; `on_broker` also has the deleted ones, whose replicas stay."""
+
+    def known(self, topic_id: TopicId) -> TopicImage | None:
+        """Return a topic that lives or can be restored: its replicas belong to the cluster."""
+        topic = self.by_id.get(topic_id)
+        if topic is None and (deleted := self.deleted.get(topic_id)) is not None:
+            return deleted.topic
+        return topic
 
     def named(self, name: str) -> TopicImage | None:
         topic_id = self.ids.get(name)
         return None if topic_id is None else self.by_id[topic_id]
 
-    def partition(self, key: PartitionKey) -> PartitionImage | None:
-        topic = self.by_id.get(key[0])
+    def partition(self, key: PartitionKey, *, with_deleted: bool = False) -> PartitionImage | None:
+        topic = self.known(key[0]) if with_deleted else self.by_id.get(key[0])
         return topic.partitions[key[1]] if topic is not None and 0 <= key[1] < len(topic.partitions) else None
 
     @property
@@ -64,15 +97,19 @@ class TopicsImage:
         broker_id: BrokerId,
         *,
         after: PartitionKey | None = None,
+        with_deleted: bool = False,
     ) -> Iterator[tuple[TopicId, int, PartitionImage]]:
         """Yield the partitions with a replica on a broker, sorted by topic id and partition.
 
         So are those that it may lead though it has no replica any more: Kafka does not forget that. With `after`, those
-        behind it: the cost does not depend on how many stand before it.
+        behind it: the cost does not depend on how many stand before it. `with_deleted` also those of deleted topics.
         """
         topics = self.index.on_broker.get(broker_id, NO_IDS)
         for topic_id in topics if after is None else topics.starting_at(after[0]):
-            partitions = self.by_id[topic_id].partitions
+            topic = self.known(topic_id) if with_deleted else self.by_id.get(topic_id)
+            if topic is None:
+                continue
+            partitions = topic.partitions
             first = 0 if after is None or topic_id != after[0] else after[1] + 1
             for partition_id in range(first, len(partitions)):
                 partition = partitions[partition_id]
@@ -105,9 +142,10 @@ class TopicsBuilder(SubjectBuilder[TopicsImage]):
         super().__init__(before, others)
         self._by_id = before.by_id.mutate()
         self._ids = before.ids.mutate()
+        self._deleted = before.deleted.mutate()
         self._open: dict[TopicId, _OpenTopic] = {}
         self._touched: set[TopicId] = set()
-        """Topics that were created or removed."""
+        """Topics that were created, removed, deleted for a time or restored."""
         self._moved: set[TopicId] = set()
         """Topics whose replicas may lie on other brokers than before."""
         self._min_isr: dict[TopicId, int] = {}
@@ -116,8 +154,9 @@ class TopicsBuilder(SubjectBuilder[TopicsImage]):
     def id_of(self, name: str) -> TopicId:
         return self._ids[name]
 
-    def name_of(self, topic_id: TopicId) -> str:
-        return self._by_id[topic_id].name
+    def name_of(self, topic_id: TopicId) -> str | None:
+        """Return the name of a topic; None if it is deleted already."""
+        return None if topic_id in self._deleted else self._by_id[topic_id].name
 
     def set_min_isr(self, name: str, value: str | None) -> None:
         """Note a topic's own min.insync.replicas; None: it has none. What is no number counts as none."""
@@ -155,7 +194,7 @@ class TopicsBuilder(SubjectBuilder[TopicsImage]):
         partitions += placed
 
     def create(self, record: TopicRecord) -> None:
-        if record.topic_id in self._by_id or record.name in self._ids:
+        if record.topic_id in self._by_id or record.topic_id in self._deleted or record.name in self._ids:
             raise ValueError(f"topic {record.name!r} or its id exists")
         self._by_id[record.topic_id] = TopicImage(record.topic_id, record.name, ())
         self._ids[record.name] = record.topic_id
@@ -163,30 +202,84 @@ class TopicsBuilder(SubjectBuilder[TopicsImage]):
         self._moved.add(record.topic_id)
 
     def remove(self, record: RemoveTopicRecord) -> None:
-        topic = self._by_id.pop(record.topic_id)
-        del self._ids[topic.name]
+        if self._deleted.pop(record.topic_id, None) is None:
+            del self._ids[self._by_id.pop(record.topic_id).name]
         self._open.pop(record.topic_id, None)
         self._touched.add(record.topic_id)
         self._moved.add(record.topic_id)
 
+    def delete_for_a_time(self, record: TopicTombstoneRecord) -> None:
+        topic_id = record.topic_id
+        if self._by_id[topic_id].name != record.name:
+            raise ValueError(f"topic {record.name!r} has another name")
+        partitions, _ = self._open.get(topic_id) or self._opened(topic_id)
+        partitions[:] = map(without_leader, partitions)
+        del self._ids[record.name], self._by_id[topic_id]
+        self._keep(record)
+
+    def keep_deleted(self, record: TopicTombstoneRecord) -> None:
+        """Keep a deleted topic that a snapshot tells of; its partitions follow."""
+        if record.topic_id in self._by_id or record.topic_id in self._deleted:
+            raise ValueError(f"topic {record.name!r} stands there already")
+        self._keep(record)
+
+    def _keep(self, record: TopicTombstoneRecord) -> None:
+        self._deleted[record.topic_id] = DeletedTopic(
+            TopicImage(record.topic_id, record.name, ()),
+            record.deleted_at_ms,
+            record.grace_ms,
+            record.configs,
+            since_ms=self.others.elapsed_ms - record.counted_ms,
+        )
+        self._touched.add(record.topic_id)
+
+    def restore(self, record: TopicRestoreRecord) -> None:
+        topic_id = record.topic_id
+        if topic_id not in self._open:
+            self._opened(topic_id)
+        name = self._deleted.pop(topic_id).topic.name
+        if name in self._ids:
+            raise ValueError(f"another topic is named {name!r}")
+        self._by_id[topic_id] = TopicImage(topic_id, name, ())
+        self._ids[name] = topic_id
+        self._touched.add(topic_id)
+
     STATES = {TopicRecord: create, PartitionRecord: create_partition}  # noqa: RUF012 (a ClassVar of the base)
-    SNAPSHOT_ROWS = {PlacedPartitions: place_partitions}  # noqa: RUF012
-    CHANGES = {PartitionChangeRecord: change_partition, RemoveTopicRecord: remove}  # noqa: RUF012
+    SNAPSHOT_ROWS = {TopicTombstoneRecord: keep_deleted, PlacedPartitions: place_partitions}  # noqa: RUF012
+    CHANGES = {  # noqa: RUF012
+        PartitionChangeRecord: change_partition,
+        RemoveTopicRecord: remove,
+        TopicTombstoneRecord: delete_for_a_time,
+        TopicRestoreRecord: restore,
+    }
 
     def _opened(self, topic_id: TopicId) -> _OpenTopic:
-        topic = self._open[topic_id] = _OpenTopic(list(self._by_id[topic_id].partitions), set())
+        deleted = self._deleted.get(topic_id)
+        partitions = (self._by_id[topic_id] if deleted is None else deleted.topic).partitions
+        topic = self._open[topic_id] = _OpenTopic(list(partitions), set())
         return topic
 
     def finish(self) -> TopicsImage:
         for topic_id, (partitions, _) in self._open.items():
-            self._by_id[topic_id] = TopicImage(topic_id, self._by_id[topic_id].name, tuple(partitions))
-        by_id = self._by_id.finish()
-        return TopicsImage(by_id, self._ids.finish(), self._index(by_id))
+            deleted = self._deleted.get(topic_id)
+            topic = self._by_id[topic_id] if deleted is None else deleted.topic
+            topic = TopicImage(topic_id, topic.name, tuple(partitions))
+            if deleted is None:
+                self._by_id[topic_id] = topic
+            else:
+                self._deleted[topic_id] = replace(deleted, topic=topic)
+        image = TopicsImage(self._by_id.finish(), self._ids.finish(), self._deleted.finish())
+        return replace(image, index=self._index(image))
 
-    def _index(self, after: immutables.Map[TopicId, TopicImage]) -> PartitionIndex:
+    def _index(self, image: TopicsImage) -> PartitionIndex:
+        after = image.by_id
         min_isr = self._min_isr_after(after)
-        if not self.before.by_id:
-            return index_of((after[topic_id] for topic_id in in_order(after)), min_isr)
+        if not self.before.by_id and not self.before.deleted:
+            return index_of(
+                (after[topic_id] for topic_id in in_order(after)),
+                min_isr,
+                deleted=[each.topic for each in image.deleted.values()],
+            )
         index = PartitionIndexBuilder(self.before.index, min_isr)
         counted_whole = self._touched | self._min_isr.keys()
         for topic_id in counted_whole:
@@ -194,7 +287,7 @@ class TopicsBuilder(SubjectBuilder[TopicsImage]):
                 topic_id, _partitions_of(self.before.by_id, topic_id), _partitions_of(after, topic_id)
             )
         for topic_id, (now, touched) in self._open.items():
-            if topic_id not in counted_whole:
+            if topic_id not in counted_whole and topic_id in after:
                 was = self.before.by_id[topic_id].partitions
                 index.replace(
                     topic_id,
@@ -202,8 +295,11 @@ class TopicsBuilder(SubjectBuilder[TopicsImage]):
                     [now[partition_id] for partition_id in touched],
                 )
         for topic_id in self._moved:
+            was_known, is_known = self.before.known(topic_id), image.known(topic_id)
             index.place(
-                topic_id, _partitions_of(self.before.by_id, topic_id), _partitions_of(after, topic_id)
+                topic_id,
+                () if was_known is None else was_known.partitions,
+                () if is_known is None else is_known.partitions,
             )
         return index.finish()
 
@@ -232,16 +328,20 @@ class TopicsBuilder(SubjectBuilder[TopicsImage]):
         for topic_id in touched.topics:
             if (topic := image.by_id.get(topic_id)) is not None:
                 yield from topic_lines(topic)
+            elif (deleted := image.deleted.get(topic_id)) is not None:
+                yield from deleted_lines(deleted)
         for topic_id, partition_id in touched.partitions:
             if topic_id not in touched.topics:
-                partitions = image.by_id[topic_id].partitions
-                if partition_id < len(partitions):
-                    yield partition_line(topic_id.hex(), partition_id, partitions[partition_id])
+                topic = image.known(topic_id)
+                if topic is not None and partition_id < len(topic.partitions):
+                    yield partition_line(topic_id.hex(), partition_id, topic.partitions[partition_id])
 
     @staticmethod
     def lines(image: TopicsImage) -> Iterator[str]:
         for topic in image.by_id.values():
             yield from topic_lines(topic)
+        for deleted in image.deleted.values():
+            yield from deleted_lines(deleted)
 
     @staticmethod
     def records(image: TopicsImage) -> Iterator[Record]:
@@ -260,17 +360,42 @@ def _is_led_from_outside(partition: PartitionImage) -> bool:
     return not set(partition.eligible_leader_replicas) <= set(partition.replicas)
 
 
+def tombstones(image: TopicsImage, *, elapsed_ms: int) -> Iterator[TopicTombstoneRecord]:
+    """Yield the deleted topics' records of a snapshot, by topic id; their partitions come with those of all others."""
+    for topic_id in in_order(image.deleted):
+        deleted = image.deleted[topic_id]
+        yield TopicTombstoneRecord(
+            topic_id,
+            deleted.topic.name,
+            deleted.deleted_at_ms,
+            deleted.grace_ms,
+            deleted.configs,
+            elapsed_ms - deleted.since_ms,
+        )
+
+
 def placed_partitions(image: TopicsImage) -> Iterator[PlacedPartitions]:
     """Yield the partitions of each topic, by topic id."""
-    for topic_id in in_order(image.by_id):
-        if partitions := image.by_id[topic_id].partitions:
-            yield PlacedPartitions(topic_id, 0, partitions)
+    for topic_id in in_order([*image.by_id, *image.deleted] if image.deleted else image.by_id):
+        topic = image.known(topic_id)
+        if topic is not None and topic.partitions:
+            yield PlacedPartitions(topic_id, 0, topic.partitions)
 
 
 def topic_lines(topic: TopicImage) -> Iterator[str]:
     """Yield the digest lines of a topic and of its partitions."""
     topic_id_hex = topic.topic_id.hex()
     yield f"t|{topic_id_hex}|{hex_of_text(topic.name)}"
+    for partition_id, partition in enumerate(topic.partitions):
+        yield partition_line(topic_id_hex, partition_id, partition)
+
+
+def deleted_lines(deleted: DeletedTopic) -> Iterator[str]:
+    """Yield the digest lines of a deleted topic and of its partitions."""
+    topic = deleted.topic
+    topic_id_hex = topic.topic_id.hex()
+    configs = ",".join(f"{hex_of_text(name)}:{hex_of_text(value)}" for name, value in deleted.configs)
+    yield (f"d|{topic_id_hex}|{hex_of_text(topic.name)}|{deleted.deleted_at_ms}|{deleted.grace_ms}|{configs}")
     for partition_id, partition in enumerate(topic.partitions):
         yield partition_line(topic_id_hex, partition_id, partition)
 
@@ -292,4 +417,21 @@ def list_topics(image: TopicsImage) -> list[dict[str, Any]]:
             "replication_factor": len(image.by_id[topic_id].partitions[0].replicas),
         }
         for name, topic_id in sorted(image.ids.items())
+    ]
+
+
+def list_deleted(image: TopicsImage, *, elapsed_ms: int) -> list[dict[str, Any]]:
+    """Return the deleted topics that can be restored when the log's time is `elapsed_ms`, by name and time."""
+    ordered = sorted(image.deleted.values(), key=lambda each: (each.topic.name, each.deleted_at_ms))
+    return [
+        {
+            "name": each.topic.name,
+            "topic_id": uuid_text(each.topic.topic_id),
+            "partition_count": len(each.topic.partitions),
+            "replication_factor": len(each.topic.partitions[0].replicas),
+            "deleted_at_ms": each.deleted_at_ms,
+            "grace_ms": each.grace_ms,
+            "left_ms": max(each.left_ms(elapsed_ms), 0),
+        }
+        for each in ordered
     ]

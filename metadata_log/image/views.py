@@ -8,7 +8,7 @@ from metadata_log.ids import uuid_text
 from metadata_log.image.configs import shown_settings
 from metadata_log.image.metadata_image import SUBJECT_BUILDERS, MetadataImage
 from metadata_log.image.partitions import describe_partition
-from metadata_log.image.topics import TopicImage
+from metadata_log.image.topics import TopicImage, list_deleted
 from metadata_log.records.configs import TOPIC
 
 
@@ -45,6 +45,7 @@ def state_json(image: MetadataImage) -> dict[str, Any]:
     for builder in SUBJECT_BUILDERS:
         state |= builder.view(getattr(image, builder.FIELD))
     topics = image.topics
+    state["deleted_topics"] = list_deleted(topics, elapsed_ms=image.elapsed_ms)
     state["topics"] = (
         describe_topic(image, topics.by_id[topic_id]) for _, topic_id in sorted(topics.ids.items())
     )

@@ -21,4 +21,35 @@ class RemoveTopicRecord(NamedTuple):
     topic_id: TopicId
 
 
-Record: TypeAlias = TopicRecord | RemoveTopicRecord
+class KeptSetting(NamedTuple):
+    """A setting that a deleted topic had."""
+
+    name: str
+    value: str
+
+
+@record(type_id=1006, secret_fields=NO_SECRETS)
+class TopicTombstoneRecord(NamedTuple):
+    """A topic was deleted, and can be restored until `grace_ms` of the log's time have passed.
+
+    Its name is free. Its partitions keep their replicas, and lose their leaders without an election. `configs` are its
+    settings, by name; none of Kafka's settings of topics is a secret. `counted_ms` is what of the grace time has passed:
+    0 in a log, and in a snapshot, where the record stands for the deleted topic, as much as was counted.
+    """
+
+    topic_id: TopicId
+    name: str
+    deleted_at_ms: int
+    grace_ms: int
+    configs: tuple[KeptSetting, ...]
+    counted_ms: int
+
+
+@record(type_id=1007, secret_fields=NO_SECRETS)
+class TopicRestoreRecord(NamedTuple):
+    """A deleted topic is back under its id and name, without leaders; its settings and elections follow in records."""
+
+    topic_id: TopicId
+
+
+Record: TypeAlias = TopicRecord | RemoveTopicRecord | TopicTombstoneRecord | TopicRestoreRecord

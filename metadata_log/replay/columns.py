@@ -17,7 +17,7 @@ from metadata_log.ids import uuid_from_text
 from metadata_log.records.declaration import shown
 from metadata_log.records.registry import TYPE_IDS, TYPES, Record
 from metadata_log.records.snapshots import SnapshotHeaderRecord
-from metadata_log.records.topics import TopicRecord
+from metadata_log.records.topics import TopicRecord, TopicTombstoneRecord
 from metadata_log.replay.subjects.registry import SUBJECTS
 from metadata_log.replay.subjects.subject import UuidTexts
 
@@ -59,6 +59,10 @@ _POSITION_COLUMNS: Final = frozenset({"controller_id", "controller_epoch"})
 _SNAPSHOT_HEADER: Final = TYPE_IDS[SnapshotHeaderRecord]
 _TYPE_NAMES: Final = {type_id: of.__name__.removesuffix("Record") for type_id, of in TYPES.items()}
 _TOPIC_TYPES: Final = frozenset(type_id for type_id, names in _COLUMNS.items() if "topic_id" in names)
+
+
+_NAMING: Final = (TYPE_IDS[TopicRecord], TYPE_IDS[TopicTombstoneRecord])
+"""The types that name a topic; in a snapshot a deleted topic has the second alone."""
 
 
 class TopicName(NamedTuple):
@@ -136,11 +140,13 @@ class Columns:
         count = len(records)
         types = np.fromiter((TYPE_IDS[type(record)] for record in records), np.int32, count)
         pieces: dict[str, list[tuple[Any, pa.Array]]] = {}
+        for type_id in _NAMING:
+            places = np.flatnonzero(types == type_id)
+            offsets = columns["log_offset"].take(pa.array(places)).to_pylist()
+            self._learn_topics([records[place] for place in places.tolist()], offsets)
         for type_id in np.unique(types).tolist():
             places = np.flatnonzero(types == type_id)
             of_type = [records[place] for place in places.tolist()]
-            if type_id == TYPE_IDS[TopicRecord]:
-                self._learn_topics(of_type, columns["log_offset"].take(pa.array(places)).to_pylist())
             for name, values in self._transposed(type_id, of_type):
                 pieces.setdefault(name, []).append((places, pa.array(values, SCHEMA.field(name).type)))
         names = pa.array([_TYPE_NAMES[type_id] for type_id in _TYPE_NAMES])
@@ -159,7 +165,7 @@ class Columns:
 
     def _learn_topics(self, records: Iterable[Any], offsets: Iterable[int]) -> None:
         for record, offset in zip(records, offsets, strict=True):
-            self._topics[record.topic_id] = TopicName(offset, record.name)
+            self._topics.setdefault(record.topic_id, TopicName(offset, record.name))
 
     def _transposed(self, type_id: int, records: Sequence[Any]) -> Iterator[tuple[str, Sequence[Any]]]:
         for name, values in zip(_COLUMNS[type_id], zip(*records, strict=True), strict=True):
@@ -169,7 +175,7 @@ class Columns:
         if type_id in _TOPIC_TYPES:
             topics = [self._topics[record.topic_id] for record in records]
             yield "topic_seq", [topic.topic_seq for topic in topics]
-            if type_id != TYPE_IDS[TopicRecord]:
+            if type_id not in _NAMING:
                 yield "topic_name", [topic.name for topic in topics]
 
 
@@ -212,7 +218,8 @@ def records_of(table: pa.Table) -> Iterator[tuple[int, Record]]:
     Rows that stand for no record (a snapshot's position) are left out. Sensitive values stay as they are shown.
     """
     types = table.column("type").to_numpy()
-    for type_id in np.unique(types).tolist():
+    # In a snapshot, a deleted topic's record stands before its partitions.
+    for type_id in sorted(np.unique(types).tolist(), key=lambda each: (each not in _NAMING, each)):
         if type_id not in _COLUMNS:
             continue
         rows = table.take(pa.array(np.flatnonzero(types == type_id)))
@@ -240,11 +247,13 @@ def by_name(table: pa.Table) -> pa.Table:
 
 def topic_names(table: pa.Table) -> dict[bytes, TopicName]:
     """Return how the topics of a snapshot are named, by id."""
-    rows = table.filter(pa.compute.equal(table.column("type"), TYPE_IDS[TopicRecord]))
+    rows = table.filter(
+        pa.compute.is_in(table.column("type"), pa.array(_NAMING, table.schema.field("type").type))
+    )
     return {
-        uuid_from_text(topic_id): TopicName(offset, name)
-        for topic_id, offset, name in zip(
-            *(rows.column(name).to_pylist() for name in ("topic_id", "log_offset", "topic_name")), strict=True
+        uuid_from_text(topic_id): TopicName(topic_seq, name)
+        for topic_id, topic_seq, name in zip(
+            *(rows.column(name).to_pylist() for name in ("topic_id", "topic_seq", "topic_name")), strict=True
         )
     }
 

@@ -55,6 +55,15 @@ _CAUSES: Final = {
     "BROKER_UNFENCED": "caught up",
     "LOG_DIR_OFFLINE": "log directory failed",
     "LOG_DIR_CORDONED": "log directory cordoned",
+    "DIRECTORIES_REPORTED": "directories reported",
+    "ISR_REPORTED": "reported by the leader",
+    "LEADERS_BALANCED": "balanced",
+    "PREFERRED_ELECTION_REQUESTED": "preferred election asked for",
+    "REASSIGNMENT_REQUESTED": "reassignment asked for",
+    "TOPIC_DELETED": "topic deleted",
+    "TOPIC_UNDELETED": "topic restored",
+    "UNCLEAN_ELECTION_REQUESTED": "unclean election asked for",
+    "UNCLEAN_SWEEP": "topic accepts losses",
     "CONTROLLER_CLAIMED": "new controller",
 }
 
@@ -80,6 +89,9 @@ def _sections(engine: Engine[Any], export: Export) -> Iterable[str]:
     topics = _fetch(engine, engine.analysis("topic_events", records=records))
     configs = _fetch(engine, engine.analysis("config_events", records=records))
     moves = _fetch(engine, engine.analysis("leader_moves", partition_changes=changes))
+    elections = _fetch(engine, engine.analysis("elections", partition_changes=changes))
+    reassigned = _fetch(engine, engine.analysis("reassignments", partition_changes=changes))
+    of_cluster = _fetch(engine, engine.analysis("cluster_events", records=records))
     churn = _fetch(engine, engine.analysis("topic_churn", partition_changes=changes))
     unavailable = _fetch(
         engine, engine.analysis("unavailability", leader_intervals=leader_intervals(engine, export))
@@ -91,12 +103,15 @@ def _sections(engine: Engine[Any], export: Export) -> Iterable[str]:
             *_broker_events(brokers, repeated),
             *_topic_events(topics),
             *_config_events(configs),
+            *_cluster_events(of_cluster),
             *_moved(moves),
         ]
     )
     yield _controllers(claims)
     yield _brokers(brokers)
     yield _leaderships(churn)
+    yield _elections(elections)
+    yield _reassignments(reassigned)
     yield _unavailability(unavailable)
     yield _topics(topics)
 
@@ -192,8 +207,22 @@ def _broker_text(interval: dict[str, Any], before: dict[str, Any] | None) -> str
 
 def _topic_events(topics: Sequence[dict[str, Any]]) -> Iterable[_Event]:
     for topic in topics:
-        verb = "created" if topic["type_name"] == "Topic" else "deleted"
+        verb = _topic_verb(topic)
         yield _Event(topic["log_offset"], topic["ts"], f"topic {topic['topic_name']} {verb}{_by(topic)}")
+
+
+def _topic_verb(topic: dict[str, Any]) -> str:
+    match topic["type_name"]:
+        case "Topic":
+            return "created"
+        case "TopicTombstone":
+            return f"deleted, and can be restored for {_duration(topic['grace_ms'])}"
+        case "TopicRestore":
+            return "restored"
+        case _ if topic["cause_code"] == "UNDELETE_WINDOW_PASSED":
+            return "gone: the time in which it could be restored has passed"
+        case _:
+            return "deleted"
 
 
 def _config_events(settings: Sequence[dict[str, Any]]) -> Iterable[_Event]:
@@ -220,6 +249,16 @@ def _config_events(settings: Sequence[dict[str, Any]]) -> Iterable[_Event]:
         yield _Event(
             first["log_offset"], first["ts"], f"setting{s} of {whose} changed{_by(first)}: {changes}"
         )
+
+
+def _cluster_events(events: Sequence[dict[str, Any]]) -> Iterable[_Event]:
+    for event in events:
+        text = (
+            f"feature {event['feature_name']} finalized at {event['feature_level']}{_by(event)}"
+            if event["type_name"] == "FeatureLevel"
+            else f"broker {event['broker_id']} got producer ids below {event['next_producer_id']:,}"
+        )
+        yield _Event(event["log_offset"], event["ts"], text)
 
 
 def _moved(moves: Sequence[dict[str, Any]]) -> Iterable[_Event]:
@@ -311,6 +350,45 @@ def _leaderships(churn: Sequence[dict[str, Any]]) -> str:
     )
 
 
+def _elections(elections: Sequence[dict[str, Any]]) -> str:
+    return _table(
+        "## Elections",
+        ("topic", "cause", "how", "elections"),
+        (
+            (
+                row["topic_name"],
+                _cause(row["cause_code"], None) or "not told",
+                row["kind"],
+                f"{row['elections']:,}",
+            )
+            for row in elections
+        ),
+        none="None after the creation of a topic.",
+    )
+
+
+def _reassignments(changes: Sequence[dict[str, Any]]) -> str:
+    return _table(
+        "## Reassignments",
+        ("offset", "at", "partition", "what", "replicas", "added", "removed", "cause"),
+        (
+            (
+                change["log_offset"],
+                _moment(change["ts"]),
+                f"{change['topic_name']}:{change['partition']}",
+                change["what"],
+                *(
+                    ", ".join(map(str, change[name]))
+                    for name in ("replicas", "adding_replicas", "removing_replicas")
+                ),
+                _cause(change["cause_code"], None),
+            )
+            for change in changes
+        ),
+        none="None.",
+    )
+
+
 def _unavailability(unavailable: Sequence[dict[str, Any]]) -> str:
     return _table(
         "## Time without a leader",
@@ -339,7 +417,7 @@ def _topics(topics: Sequence[dict[str, Any]]) -> str:
                 topic["log_offset"],
                 _moment(topic["ts"]),
                 topic["topic_name"],
-                "created" if topic["type_name"] == "Topic" else "deleted",
+                _topic_verb(topic),
                 topic["topic_id"],
                 topic["actor"] or "",
                 topic["request_id"] or "",

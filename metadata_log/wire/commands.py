@@ -294,7 +294,10 @@ class CreateTopic(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteTopic(Command):
+    """With `now`, the topic cannot be restored; one that was deleted for a time ends."""
+
     name: str
+    now: bool = False
 
 
 class NewTopic(NamedTuple):
@@ -321,7 +324,15 @@ class CreateTopics(ManyItems):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteTopics(ManyItems):
-    """Delete topics by name or by id; each gets a result of its own."""
+    """Delete topics by name or by id; each gets a result of its own. `now` as in DeleteTopic."""
+
+    topics: tuple[str | TopicId, ...]
+    now: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UndeleteTopics(ManyItems):
+    """Restore deleted topics, by name or by id; each gets a result of its own."""
 
     topics: tuple[str | TopicId, ...]
 

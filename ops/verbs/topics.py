@@ -1,4 +1,4 @@
-"""Edge: `topics create|list|describe|delete|add-partitions`."""
+"""Edge: `topics create|list|describe|delete|undelete|add-partitions`."""
 
 import argparse
 import json
@@ -16,12 +16,20 @@ from ops.dry_run import show_what_if
 from ops.item_requests import ItemRequest, add_flags, carry_out, result_columns
 from ops.render import Column
 from ops.talk import fail_usage, say, show
+from ops.when import time_text
 
 TOPICS = (
     Column("name"),
     Column("topic_id"),
     Column("partition_count", "PARTITIONS"),
     Column("replication_factor"),
+)
+DELETED = (
+    Column("name"),
+    Column("topic_id"),
+    Column("partition_count", "PARTITIONS"),
+    Column("deleted_at_ms", "DELETED AT", time_text),
+    Column("gone_at_ms", "GONE AT", time_text),
 )
 CREATION: Final = ItemRequest(
     operation="CreateTopics",
@@ -46,6 +54,14 @@ GROWTH: Final = ItemRequest(
     items="topics",
     items_max=REQUEST_ITEMS_MAX,
     columns=result_columns(Column("name"), Column("partitions"), done="grown"),
+)
+RESTORATION: Final = ItemRequest(
+    operation="UndeleteTopics",
+    method="POST",
+    path="/v1/topics/undelete",
+    items="topics",
+    items_max=REQUEST_ITEMS_MAX,
+    columns=result_columns(Column("name"), Column("topic_id"), done="restored"),
 )
 PARTITIONS = (
     Column("partition"),
@@ -76,12 +92,15 @@ def add_parsers(noun: Noun) -> None:
     create.add_argument("--config", action="append", default=[], metavar="K=V", help="may be repeated")
     create.add_argument("--validate-only", action="store_true", help="write nothing")
     add_flags(create)
-    noun.verb(
+    lists = noun.verb(
         "list",
         "List topics.",
         run=run_list,
         parent=noun.flags.network,
-        examples=("topics list",),
+        examples=("topics list", "topics list --deleted"),
+    )
+    lists.add_argument(
+        "--deleted", action="store_true", help="those that were deleted and can be restored, and until when"
     )
     describe = noun.verb(
         "describe",
@@ -93,16 +112,32 @@ def add_parsers(noun: Noun) -> None:
     describe.add_argument("name", metavar="NAME")
     delete = noun.verb(
         "delete",
-        "Delete topics.",
+        "Delete topics. They can be restored for as long as undelete_window_ms in the controllers' settings says.",
         run=run_delete,
         parent=noun.flags.network,
-        examples=("topics delete orders", "topics delete a b --id AQEBAQEBAQEBAQEBAQEBAQ --all-or-nothing"),
+        examples=(
+            "topics delete orders",
+            "topics delete orders --now",
+            "topics delete a b --id AQEBAQEBAQEBAQEBAQEBAQ --all-or-nothing",
+        ),
     )
     delete.add_argument("names", nargs="*", metavar="NAME")
     delete.add_argument(
         "--id", action="append", default=[], type=uuid_of("topic"), metavar="ID", help="may be repeated"
     )
+    delete.add_argument(
+        "--now", action="store_true", help="for ever; also one that was deleted and could be restored"
+    )
     add_flags(delete)
+    undelete = noun.verb(
+        "undelete",
+        "Restore deleted topics: each has its id, settings and partitions as before.",
+        run=run_undelete,
+        parent=noun.flags.network,
+        examples=("topics undelete orders", "topics undelete AQEBAQEBAQEBAQEBAQEBAQ --dry-run"),
+    )
+    undelete.add_argument("topics", metavar="NAME|ID", nargs="+")
+    add_flags(undelete)
     grow = noun.verb(
         "add-partitions",
         "Give topics more partitions.",
@@ -174,6 +209,10 @@ def few_partitions(partitions: int, *, brokers: int) -> str | None:
 
 
 def run_list(args: argparse.Namespace) -> int:
+    if args.deleted:
+        deleted = _deleted(args)["items"]
+        show(args, deleted, table=lambda: render.table(DELETED, deleted, empty="no deleted topics"))
+        return 0
     items = client_from(args).read("/v1/topics")["items"]
     show(args, items, table=lambda: render.table(TOPICS, items, empty="no topics"))
     return 0
@@ -190,12 +229,25 @@ def run_delete(args: argparse.Namespace) -> int:
     if not topics:
         fail_usage(args, "name a topic, or give its id with --id")
     if len(topics) > 1 or args.id:
-        return carry_out(args, DELETION, topics)
+        return carry_out(args, DELETION, topics, now=args.now)
     if args.dry_run:
-        return show_what_if(args, DELETION.operation, *topics)
-    deleted = client_from(args).write("DELETE", f"/v1/topics/{quoted(args.names[0])}")
+        return show_what_if(args, DELETION.operation, {**topics[0], "now": args.now})
+    query = "?now=true" if args.now else ""
+    deleted = client_from(args).write("DELETE", f"/v1/topics/{quoted(args.names[0])}{query}")
     show(args, deleted, table=lambda: f"deleted {render.plain(deleted['name'])} ({deleted['topic_id']})")
     return 0
+
+
+def run_undelete(args: argparse.Namespace) -> int:
+    """Restore topics; what is the id of a deleted topic is taken for one, and anything else for a name."""
+    ids = {topic["topic_id"] for topic in _deleted(args)["items"]}
+    return carry_out(
+        args, RESTORATION, [{"topic_id" if each in ids else "name": each} for each in args.topics]
+    )
+
+
+def _deleted(args: argparse.Namespace) -> Any:
+    return client_from(args).read("/v1/topics?deleted=true")
 
 
 def topic_table(topic: Mapping[str, Any]) -> str:

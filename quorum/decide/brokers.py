@@ -81,8 +81,10 @@ def register(context: DecideContext, command: RegisterBroker) -> Decision:
         )
         changes = (RegisteredAgain(broker_id, broker_epoch, image.end_offset),)
     else:
-        walk = _walk_out(image, command, existing)
-        records, more, walked = part_of(context, walk, changes_on_leaving(context, walk))
+        is_clean = existing is not None and command.previous_broker_epoch == existing.broker_epoch
+        walk = _walk_out(image, command, existing, is_clean=is_clean)
+        visits = changes_on_leaving(context, walk, is_clean=is_clean)
+        records, more, walked = part_of(context, walk, visits)
         if more:
             return Decision(records=records, cause=cause, session_changes=(walked,), more=True)
         changes = (walked,)
@@ -106,12 +108,13 @@ def register(context: DecideContext, command: RegisterBroker) -> Decision:
     )
 
 
-def _walk_out(image: MetadataImage, command: RegisterBroker, existing: BrokerImage | None) -> Walk:
+def _walk_out(
+    image: MetadataImage, command: RegisterBroker, existing: BrokerImage | None, *, is_clean: bool
+) -> Walk:
     """Return how the incarnation before leaves: where replicas may be eligible to lead, it matters whether it stopped
     cleanly.
     """
     epoch = -1 if existing is None else existing.broker_epoch
-    is_clean = existing is not None and command.previous_broker_epoch == epoch
     may_be_eligible = image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > 0
     kind = WalkKind.CRASHED if may_be_eligible and not is_clean else WalkKind.LEAVES
     return Walk(kind, command.broker_id, epoch)

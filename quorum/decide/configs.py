@@ -37,7 +37,7 @@ from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
 from quorum.decide.decision import Decision, Outcome
 from quorum.decide.items import why
-from quorum.decide.topics import check_name
+from quorum.decide.topic_names import check_name
 
 ELIGIBLE_CLEARED: Final = "ELIGIBLE_REPLICAS_CLEARED"
 """The cause of a part that comes before a change of min.insync.replicas."""

@@ -28,6 +28,8 @@ class TopicDefaults(NamedTuple):
 
     partitions: int = 1
     replication_factor: int = 3
+    undelete_window_ms: int = 0
+    """For how long a deleted topic can be restored; 0: not at all, as in Kafka."""
 
 
 class TopicPolicy(NamedTuple):
@@ -71,6 +73,7 @@ class DecideContext:
     `ineligible` are brokers that a change in parts is taking out of service: until its last part they lead nothing and get
     no replica. `records_max` bounds one part of a change, and so does `is_turn_over`, which answers whether the time of a
     part is over. `node_id` is the controller's, and `static_configs` are the settings of its file, under all dynamic ones.
+    `unix_ms` is the time that a batch appended now is stamped with.
     Replicas are placed by `placement_rng`, by default by `rng`. With `checks_as_brokers`, a decision also refuses what
     Kafka's brokers refuse before they forward a request to the controller.
     `is_linked` answers whether this controller is linked with another one now.
@@ -82,6 +85,7 @@ class DecideContext:
     rng: random.Random
     cluster_id: str
     node_id: int = -1
+    unix_ms: int = 0
     static_configs: Mapping[str, str] = field(default_factory=dict)
     topic_defaults: TopicDefaults = TOPIC_DEFAULTS
     topic_policy: TopicPolicy = NO_POLICY

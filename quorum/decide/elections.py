@@ -299,6 +299,8 @@ class Electorate:
         configuration allows.
         """
         rules = self.rules(topic_id)
+        if partition.leader == NO_LEADER:
+            target = target._replace(isr=self._present(partition.isr if target.isr is None else target.isr))
         return change(
             topic_id,
             partition_id,
@@ -309,6 +311,14 @@ class Electorate:
             min_isr=rules.min_isr,
             directory_of_new=lambda broker_id: directory_of_new_replica(self._image, broker_id),
         )
+
+    def _present(self, isr: Replicas) -> Replicas:
+        """Return an ISR that nobody led without brokers that are not up, unless that is all of them.
+
+        The ISR of a topic that comes back is that of its deletion. In other leaderless partitions nothing changes: a broker
+        that is fenced has left the ISR, or was the last in it.
+        """
+        return tuple([broker_id for broker_id in isr if broker_id in self._up]) or isr
 
     def rules(self, topic_id: TopicId) -> Rules:
         """Return what the configuration says for a topic."""
@@ -329,15 +339,25 @@ Visits: TypeAlias = Iterator[tuple[PartitionKey, PartitionChangeRecord | None]]
 """Partitions of a broker in order, each with the change it needs, None where nothing changes."""
 
 
-def changes_on_leaving(context: DecideContext, walk: Walk) -> Visits:
-    """Visit the partitions of a broker that leaves every ISR it is in, and, if it crashed, is eligible no longer."""
+def changes_on_leaving(context: DecideContext, walk: Walk, *, is_clean: bool = True) -> Visits:
+    """Visit the partitions of a broker that leaves every ISR it is in, and, if it crashed, is eligible no longer.
+
+    Those of deleted topics are visited where the broker may have lost messages: it crashed, did not end cleanly, or is
+    removed. Otherwise it still has all: nobody leads them.
+    """
     image, broker_id = context.image, walk.broker_id
     crashed = walk.kind is WalkKind.CRASHED
     electorate = Electorate(
         context, leaving=None if crashed else broker_id, crashed=broker_id if crashed else None
     )
     after = context.sessions.visited(walk)
-    for topic_id, partition_id, partition in image.topics.partitions_on(broker_id, after=after):
+    with_deleted = not is_clean or walk.kind is not WalkKind.LEAVES
+    visits = image.topics.partitions_on(broker_id, after=after, with_deleted=with_deleted)
+    for topic_id, partition_id, partition in visits:
+        if topic_id in image.topics.deleted:
+            change = _without(topic_id, partition_id, partition, walk)
+            yield (topic_id, partition_id), change
+            continue
         leaves = broker_id in partition.isr or (
             walk.kind is not WalkKind.LEAVES and broker_id in partition.eligible_leader_replicas
         )
@@ -345,6 +365,28 @@ def changes_on_leaving(context: DecideContext, walk: Walk) -> Visits:
             (topic_id, partition_id),
             electorate.change(topic_id, partition_id, partition) if leaves else None,
         )
+
+
+def _without(
+    topic_id: TopicId, partition_id: int, partition: PartitionImage, walk: Walk
+) -> PartitionChangeRecord | None:
+    """Return a deleted topic's partition without a broker that may have lost messages; None where it is not relied on.
+
+    Without eligible leader replicas the last of an ISR stays, as in a topic that lives, unless the broker is removed: then
+    another disk may come under its id.
+    """
+    isr = tuple(each for each in partition.isr if each != walk.broker_id)
+    if not isr and walk.kind is WalkKind.LEAVES:
+        isr = partition.isr
+    eligible = tuple(each for each in partition.eligible_leader_replicas if each != walk.broker_id)
+    record = PartitionChangeRecord(
+        topic_id,
+        partition_id,
+        isr=_changed(partition.isr, isr),
+        eligible_leader_replicas=_changed(partition.eligible_leader_replicas, eligible),
+        last_known_elr=() if partition.last_known_elr == (walk.broker_id,) else None,
+    )
+    return None if record[2:] == _NOTHING else record
 
 
 def changes_on_joining(context: DecideContext, walk: Walk) -> Visits:

@@ -1,11 +1,9 @@
 """Pure: what may happen to topics: their creation with all partitions, and their end.
 
-Source: Kafka's ReplicationControlManager; the names are those of its Topic class.
+Source: Kafka's ReplicationControlManager.
 """
 
-import itertools
 import random
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -16,7 +14,6 @@ from metadata_log.errors import (
     InvalidReplicaAssignment,
     InvalidReplicationFactor,
     InvalidRequest,
-    InvalidTopic,
     PolicyViolation,
     Rejected,
     TopicAlreadyExists,
@@ -28,11 +25,11 @@ from metadata_log.image.configs import shown_settings
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.partitions import PartitionImage, new_partition
 from metadata_log.image.topics import TopicImage
-from metadata_log.limits import NAME_LENGTH_MAX, PARTITIONS_PER_TOPIC_MAX, RECORDS_PER_BATCH_MAX
+from metadata_log.limits import PARTITIONS_PER_TOPIC_MAX, RECORDS_PER_BATCH_MAX
 from metadata_log.records.configs import TOPIC, ConfigRecord
 from metadata_log.records.partitions import PartitionRecord
 from metadata_log.records.registry import Record
-from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
+from metadata_log.records.topics import TopicRecord
 from metadata_log.wire.commands import (
     CreatePartitions,
     CreateTopic,
@@ -41,17 +38,25 @@ from metadata_log.wire.commands import (
     DeleteTopics,
     MorePartitions,
     NewTopic,
+    UndeleteTopics,
 )
 from quorum.decide.config_types import check_topic_configs
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides, Kept
 from quorum.decide.decision import Decision
+from quorum.decide.deleted_topics import (
+    Ending,
+    TopicsUndeleted,
+    cause_of_deletion,
+    deleted_topic,
+    undelete,
+)
 from quorum.decide.items import why
 from quorum.decide.java import first_of_hash_table
 from quorum.decide.new_partitions import NewPartitions
+from quorum.decide.topic_names import check_collision, check_name
 
 DEFAULT: Final = -1
-_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 class TopicCreated(NamedTuple):
@@ -198,7 +203,7 @@ def _created(context: DecideContext, new: NewPartitions, wanted: NewTopic) -> tu
             topic_id=uuid_text(image.topics.ids[wanted.name]),
         )
     check_name(wanted.name)
-    _check_collision(image, wanted.name)
+    check_collision(image, wanted.name)
     configs = _checked_configs(wanted.configs)
     partitions = _partitions(context, new, wanted)
     _check_policy(context, len(partitions), len(partitions[0].replicas))
@@ -362,13 +367,30 @@ def _restore(kept: TopicKept, records: Sequence[Record] | None, image: MetadataI
 def delete(context: DecideContext, command: DeleteTopic) -> Decision:
     """Decide the end of a topic; its partitions and configs go with it.
 
+    Where deleted topics can be restored, it is deleted for a time, unless `now` asks for its end. That also ends a topic
+    that was deleted for a time.
+
     Raises:
-        UnknownTopicOrPartition.
+        UnknownTopicOrPartition, InvalidRequest, PolicyViolation.
     """
-    topic_id = context.image.topics.ids.get(command.name)
-    if topic_id is None:
-        raise UnknownTopicOrPartition(f"topic {command.name!r} does not exist")
-    return Decision(records=(RemoveTopicRecord(topic_id),), outcome=TopicDeleted(command.name, topic_id))
+    topic = _to_end(context, command.name, now=command.now)
+    record = Ending(context, now=command.now).record(topic)
+    return Decision(
+        records=(record,), outcome=TopicDeleted(topic.name, topic.topic_id), cause=cause_of_deletion([record])
+    )
+
+
+def _to_end(context: DecideContext, named: str | TopicId, *, now: bool) -> TopicImage:
+    """Return the topic that is to end; with `now` one that is deleted already, if none lives under this name or id."""
+    topics = context.image.topics
+    topic = topics.named(named) if isinstance(named, str) else topics.by_id.get(named)
+    if topic is not None:
+        return topic
+    if now and topics.deleted:
+        return deleted_topic(context.image, named).topic
+    if isinstance(named, str):
+        raise UnknownTopicOrPartition(f"topic {named!r} does not exist")
+    raise UnknownTopicId("no such topic exists")
 
 
 def delete_many(context: DecideContext, command: DeleteTopics) -> Decision:
@@ -381,29 +403,38 @@ def delete_many(context: DecideContext, command: DeleteTopics) -> Decision:
     """
     topics, times = context.image.topics, Counter(command.topics)
     results: dict[str | TopicId, DeletionResult] = {}
+    ended: set[TopicId] = set()
     records: list[Record] = []
+    ending = Ending(context, now=command.now)
     partitions = 0
     for given in command.topics:
         topic_id = topics.ids.get(given) if isinstance(given, str) else given
-        topic = None if topic_id is None else topics.by_id.get(topic_id)
+        known = None if topic_id is None else topics.by_id.get(topic_id)
         named = DeletionResult(
-            given if isinstance(given, str) else None if topic is None else topic.name, topic_id
+            given if isinstance(given, str) else None if known is None else known.name, topic_id
         )
-        if _is_given_twice(given, topic_id, times):
-            named = named._replace(error=InvalidRequest.error, message="the topic is given twice")
-        elif topic is None:
-            error = UnknownTopicOrPartition if isinstance(given, str) else UnknownTopicId
-            named = named._replace(error=error.error, message="no such topic exists")
-        else:
-            records.append(RemoveTopicRecord(topic.topic_id))
-            partitions += len(topic.partitions)
-        results[given] = named
+        try:
+            if _is_given_twice(given, topic_id, times):
+                raise InvalidRequest("the topic is given twice")
+            topic = _to_end(context, given, now=command.now)
+            if topic is not known and topic.topic_id in ended:
+                raise InvalidRequest("the topic is given twice")
+            records.append(ending.record(topic))
+        except Rejected as refusal:
+            error, message = why(refusal)
+            results[given] = named._replace(error=error, message=message)
+            continue
+        ended.add(topic.topic_id)
+        partitions += len(topic.partitions)
+        results[given] = DeletionResult(topic.name, topic.topic_id)
     if len(records) > 1 and partitions > PARTITIONS_PER_TOPIC_MAX:
         raise PolicyViolation(
             f"the topics have {partitions} partitions; at most {PARTITIONS_PER_TOPIC_MAX} can be deleted at once, "
             "or one topic of any size"
         )
-    return Decision(records=records, outcome=TopicsDeleted(tuple(results.values())))
+    return Decision(
+        records=records, outcome=TopicsDeleted(tuple(results.values())), cause=cause_of_deletion(records)
+    )
 
 
 def _is_given_twice(given: str | TopicId, topic_id: TopicId | None, times: Counter[str | TopicId]) -> bool:
@@ -439,52 +470,10 @@ def _restore_many(kept: TopicsKept, records: Sequence[Record] | None, image: Met
     return TopicsChanged(tuple(results))
 
 
-# --- names
-
-
-def check_name(name: str) -> None:
-    """Check the name of a topic to be.
-
-    Raises:
-        InvalidTopic: empty, `.`, `..`, longer than 249, or other characters than letters, digits, `.`, `_` and `-`.
-    """
-    if not name:
-        raise InvalidTopic("a topic needs a name")
-    if name in (".", ".."):
-        raise InvalidTopic(f"a topic cannot be named {name!r}: choose another name")
-    if len(name) > NAME_LENGTH_MAX:
-        raise InvalidTopic(f"the name has {len(name)} characters; at most {NAME_LENGTH_MAX} are allowed")
-    if not _NAME.fullmatch(name):
-        raise InvalidTopic(f"{name!r} has characters other than a-z, A-Z, 0-9, '.', '_' and '-'")
-
-
-def _check_collision(image: MetadataImage, name: str) -> None:
-    """Refuse a name that metrics could not tell from another: `.` and `_` are one character there."""
-    places = [place for place, character in enumerate(name) if character in "._"]
-    colliding: str | None
-    if 2 ** len(places) <= len(image.topics.ids):
-        # Fewer ways to write the name than topics: look each of them up.
-        colliding = None
-        letters = list(name)
-        for choice in itertools.product("._", repeat=len(places)):
-            for place_, character in zip(places, choice, strict=True):
-                letters[place_] = character
-            if "".join(letters) in image.topics.ids:
-                colliding = "".join(letters)
-                break
-    else:
-        unified = name.replace(".", "_")
-        colliding = next((other for other in image.topics.ids if other.replace(".", "_") == unified), None)
-    if colliding is not None:
-        raise InvalidTopic(
-            f"topic {name!r} collides with {colliding!r}: '.' and '_' are one in metric names; choose another name"
-        )
-
-
 def _new_topic_id(image: MetadataImage, rng: random.Random) -> TopicId:
     while True:
         topic_id = TopicId(random_uuid(rng))
-        if topic_id not in image.topics.by_id:
+        if image.topics.known(topic_id) is None:
             return topic_id
 
 
@@ -500,4 +489,5 @@ DECISIONS: Final = (
     ),
     Decides(DeleteTopics, "DeleteTopics.many", TopicsDeleted, delete_many),
     Decides(CreatePartitions, "CreatePartitions", TopicsChanged, create_partitions),
+    Decides(UndeleteTopics, "UndeleteTopics", TopicsUndeleted, undelete),
 )

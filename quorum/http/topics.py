@@ -1,4 +1,4 @@
-"""Edge: topics over HTTP: list, describe, create, delete."""
+"""Edge: topics over HTTP: list, describe, create, delete, restore."""
 
 from typing import Annotated, Any, Final
 
@@ -9,9 +9,10 @@ from metadata_log import limits
 from metadata_log.errors import InvalidRequest, UnknownTopicOrPartition
 from metadata_log.ids import BrokerId, TopicId, uuid_from_text, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.image.topics import TopicImage
+from metadata_log.image.topics import TopicImage, list_deleted
 from metadata_log.image.topics import list_topics as rows_of
 from metadata_log.image.views import describe_topic, topic_json
+from metadata_log.node.clock import unix_ms
 from metadata_log.node.http_bodies import read_raw
 from metadata_log.wire.commands import (
     CreatePartitions,
@@ -22,6 +23,7 @@ from metadata_log.wire.commands import (
     MorePartitions,
     NewTopic,
     Placement,
+    UndeleteTopics,
 )
 from metadata_log.wire.shapes import INT32_MAX, Int32, Shape, TextMap, check_text, check_text_map, read_shape
 from quorum.decide.topics import TopicCreated, TopicDeleted, TopicsChanged, TopicsDeleted
@@ -57,6 +59,7 @@ class NewTopics(Shape, frozen=True):
 
 class NamedTopic(Shape, frozen=True):
     name: str
+    now: bool = False
 
 
 class TopicByNameOrId(Shape, frozen=True):
@@ -64,20 +67,48 @@ class TopicByNameOrId(Shape, frozen=True):
     topic_id: str | UnsetType = UNSET
 
 
-class EndingTopics(Shape, frozen=True):
+class TopicsByNameOrId(Shape, frozen=True):
     topics: Annotated[tuple[TopicByNameOrId, ...], Meta(min_length=1, max_length=limits.REQUEST_ITEMS_MAX)]
     all_or_nothing: bool = False
+
+
+class EndingTopics(TopicsByNameOrId, frozen=True):
+    now: bool = False
 
 
 NO_TOPIC: Final = TopicId(bytes(16))
 """Stands in for the id of a topic that was only validated."""
 
 
+def _asks(request: web.Request, flag: str) -> bool:
+    """Answer whether the query has `flag=true`."""
+    value = request.query.get(flag, "false")
+    if value not in ("true", "false"):
+        raise InvalidRequest(f"{flag} is true or false")
+    return value == "true"
+
+
 async def list_topics(door: Door, request: web.Request) -> web.Response:
+    if _asks(request, "deleted"):
+        return await _list_deleted(door, request)
     return await door.read_large(
         request,
         lambda image: items_of(image, rows_of(image.topics)),
         is_large=lambda image: len(image.topics.ids) > limits.LARGE_VIEW_ITEMS,
+    )
+
+
+async def _list_deleted(door: Door, request: web.Request) -> web.Response:
+    """List the topics that can be restored, by name, and say for how long a topic that is deleted now could be."""
+    now_ms = unix_ms()
+
+    def view(image: MetadataImage) -> dict[str, Any]:
+        rows = list_deleted(image.topics, elapsed_ms=image.elapsed_at(now_ms))
+        items = [{**row, "gone_at_ms": now_ms + row["left_ms"]} for row in rows]
+        return {"undelete_window_ms": door.settings.topics.undelete_window_ms, **items_of(image, items)}
+
+    return await door.read_large(
+        request, view, is_large=lambda image: len(image.topics.deleted) > limits.LARGE_VIEW_ITEMS
     )
 
 
@@ -127,7 +158,8 @@ def _grown_topics(body: Any) -> CreatePartitions:
 
 async def delete_topic(door: Door, request: web.Request) -> web.Response:
     await read_raw(request)
-    return await door.write(request, DeleteTopic(name=request.match_info["name"]), _deleted)
+    command = DeleteTopic(name=request.match_info["name"], now=_asks(request, "now"))
+    return await door.write(request, command, _deleted)
 
 
 def _new_topics(body: Any) -> CreateTopic | CreateTopics:
@@ -169,13 +201,21 @@ def _created_status(command: CreateTopic | CreateTopics) -> int:
 def _ending_topics(body: Any) -> DeleteTopic | DeleteTopics:
     """Return the end of one topic, or, where a body has "topics", of many."""
     if not (isinstance(body, dict) and "topics" in body):
-        return DeleteTopic(name=read_shape(body, NamedTopic, "topic").name)
+        topic = read_shape(body, NamedTopic, "topic")
+        return DeleteTopic(name=topic.name, now=topic.now)
     return _many_ending_topics(body)
 
 
 def _many_ending_topics(body: Any) -> DeleteTopics:
     wanted = read_shape(body, EndingTopics, "topics")
-    return DeleteTopics(topics=tuple(map(_given, wanted.topics)), all_or_nothing=wanted.all_or_nothing)
+    return DeleteTopics(
+        topics=tuple(map(_given, wanted.topics)), now=wanted.now, all_or_nothing=wanted.all_or_nothing
+    )
+
+
+def _undelete(body: Any) -> UndeleteTopics:
+    wanted = read_shape(body, TopicsByNameOrId, "topics")
+    return UndeleteTopics(topics=tuple(map(_given, wanted.topics)), all_or_nothing=wanted.all_or_nothing)
 
 
 def _given(topic: TopicByNameOrId) -> str | TopicId:
@@ -210,12 +250,14 @@ WRITES: Final = {
     "CreateTopics": Write(_new_topics, _created, _created_status),
     "DeleteTopics": Write(_ending_topics, _deleted),
     "CreatePartitions": Write(_grown_topics, _changed),
+    "UndeleteTopics": Write(_undelete, _changed),
 }
 ROUTES: Final = (
     ("GET", "/v1/topics", list_topics),
     ("POST", "/v1/topics", carry_out(WRITES["CreateTopics"])),
     ("POST", "/v1/topics/partitions", carry_out(WRITES["CreatePartitions"])),
     ("POST", "/v1/topics/delete", carry_out(Write(_many_ending_topics, _changed))),
+    ("POST", "/v1/topics/undelete", carry_out(WRITES["UndeleteTopics"])),
     ("GET", "/v1/topics/{name}", show_topic),
     ("DELETE", "/v1/topics/{name}", delete_topic),
 )

@@ -46,6 +46,7 @@ class Options:
     default_replication_factor: int = 3
     num_partitions: int = 1
     min_insync_replicas: int = 1
+    undelete_window_ms: int = 0
     unclean_leader_election_enable: bool = False
     leader_imbalance_check_interval_seconds: int = 300
     unclean_leader_election_interval_ms: int = 300_000
@@ -158,7 +159,10 @@ class Cluster:
                 MIN_IN_SYNC_REPLICAS: str(options.min_insync_replicas),
                 UNCLEAN_LEADER_ELECTION: str(options.unclean_leader_election_enable).lower(),
             },
-            topic_defaults=TopicDefaults(options.num_partitions, options.default_replication_factor),
+            topic_defaults=TopicDefaults(
+                options.num_partitions, options.default_replication_factor, options.undelete_window_ms
+            ),
+            unix_ms=self.image.last_time_ms,
             checks_as_brokers=self._checks_as_brokers,
             placement_rng=self._placement_rng,
             records_max=RECORDS_PER_BATCH_MAX,

@@ -5,11 +5,12 @@ import random
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from metadata_log.ids import BrokerId
-from metadata_log.image.metadata_image import buckets_of
+from metadata_log.ids import NO_LEADER, BrokerId, TopicId
+from metadata_log.image.metadata_image import MetadataImage, buckets_of
 from metadata_log.records.partitions import RECOVERED
-from metadata_log.wire.commands import AlterPartition, IsrMember, ReportedIsr
+from metadata_log.wire.commands import AlterPartition, IsrMember, ReportedIsr, UndeleteTopics
 from metadata_log.wire.fetch import BrokerState
+from quorum.decide.deleted_topics import Expiry
 from tests.support.decisions import World, answered, invariants_hold, registration, word_uuid
 
 BROKERS = 5
@@ -38,6 +39,9 @@ def step(world: World, rng: random.Random) -> None:
             world.expire(broker_id, broker.broker_epoch)
         case 8:
             world.run(f"create {name} partitions={rng.randint(1, 4)} replicas={rng.randint(1, 3)}")
+        case 9 if world.topic_defaults.undelete_window_ms and rng.random() < 0.7:
+            world.decide(UndeleteTopics(topics=(name,)))
+            world.carry_out(Expiry().part(world.context()))
         case 9:
             unclean = rng.choice(("true", "false"))
             world.run(
@@ -93,6 +97,44 @@ def test_any_sequence_keeps_the_invariants(seed: int, records_max: int) -> None:
         step(world, rng)
         invariants_hold(world.image)
     assert world.image.digest_buckets == buckets_of(world.image)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32), records_max=st.sampled_from((3, 5, 10_000)))
+def test_topics_that_come_back_are_led_by_whoever_has_all(seed: int, records_max: int) -> None:
+    """Goal: a restored topic has its id and replicas, and no leader that may have lost messages meanwhile (C13).
+
+    Method: a storm with deletions; the brokers that registered or were removed since a deletion are kept beside it.
+    """
+    rng = random.Random(seed)
+    world = World(seed=seed, records_max=records_max, undelete_window_ms=40_000)
+    came: dict[TopicId, set[int]] = {}
+    for _ in range(80):
+        before = world.image
+        step(world, rng)
+        after = world.image
+        invariants_hold(after, with_restored=True)
+        for topic_id in before.topics.deleted:
+            came[topic_id] |= {
+                broker_id
+                for broker_id in {*before.brokers, *after.brokers}
+                if _epoch(before, broker_id) != _epoch(after, broker_id)
+            }
+            was, now = before.topics.deleted[topic_id].topic, after.topics.by_id.get(topic_id)
+            if now is None:
+                continue
+            for old, new in zip(was.partitions, now.partitions, strict=True):
+                assert new.replicas == old.replicas
+                assert new.leader == NO_LEADER or new.leader_epoch == old.leader_epoch + 1
+                assert new.leader not in came[topic_id] or new.isr == (new.leader,), "or it is the last"
+        for topic_id in {*after.topics.deleted} - {*before.topics.deleted}:
+            came[topic_id] = set()
+    assert world.image.digest_buckets == buckets_of(world.image)
+
+
+def _epoch(image: MetadataImage, broker_id: BrokerId) -> int | None:
+    broker = image.brokers.get(broker_id)
+    return None if broker is None else broker.broker_epoch
 
 
 @settings(max_examples=20, deadline=None)

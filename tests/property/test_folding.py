@@ -3,6 +3,7 @@
 import random
 from collections import Counter, defaultdict
 from collections.abc import Mapping
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,12 @@ from metadata_log.records.partitions import PartitionChangeRecord, PartitionReco
 from metadata_log.records.quorum import ControllerClaimRecord
 from metadata_log.records.registry import Record
 from metadata_log.records.snapshots import SnapshotHeaderRecord
-from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
+from metadata_log.records.topics import (
+    RemoveTopicRecord,
+    TopicRecord,
+    TopicRestoreRecord,
+    TopicTombstoneRecord,
+)
 from snapshots.fold import fold
 from snapshots.history import image_at
 from snapshots.snapshot_file import read_snapshot, write_snapshot
@@ -62,6 +68,9 @@ def test_a_snapshot_taken_anywhere_changes_nothing_after_it(seed: int) -> None:
         assert is_next(resumed, step.batch)
         whole, resumed = apply(whole, step.batch).image, apply(resumed, step.batch).image
         assert resumed == whole
+        for topic_id, deleted in whole.topics.deleted.items():
+            left_ms = resumed.topics.deleted[topic_id].left_ms(resumed.elapsed_ms)
+            assert left_ms == deleted.left_ms(whole.elapsed_ms)
         assert resumed.digest_buckets == whole.digest_buckets
         assert list(resumed.to_records()) == list(whole.to_records())
 
@@ -123,6 +132,12 @@ def test_the_index_of_partitions_is_the_one_from_nothing(seed: int) -> None:
                 leaderless[topic_id] += 1
             else:
                 leaderships[partition.leader] += 1
+        for topic_id, deleted in topics.deleted.items():
+            assert topic_id not in topics.by_id
+            for partition in deleted.topic.partitions:
+                assert partition.leader == NO_LEADER
+                for broker_id in (*partition.replicas, *partition.eligible_leader_replicas):
+                    on[broker_id].add(topic_id)
         assert {broker_id: list(ids) for broker_id, ids in topics.index.on_broker.items()} == {
             broker_id: sorted(ids) for broker_id, ids in on.items()
         }
@@ -149,12 +164,14 @@ def test_the_index_of_partitions_is_the_one_from_nothing(seed: int) -> None:
 def test_a_walk_goes_on_behind_any_partition(seed: int) -> None:
     *_, last = random_history(random.Random(seed), batch_count=30)
     topics = last.image.topics
-    for broker_id in last.image.brokers:
-        whole = list(topics.partitions_on(broker_id))
+    for broker_id, with_deleted in product(last.image.brokers, (False, True)):
+        whole = list(topics.partitions_on(broker_id, with_deleted=with_deleted))
         keys = [(topic_id, partition_id) for topic_id, partition_id, _ in whole]
         assert keys == sorted(keys)
+        assert with_deleted or all(topic_id in topics.by_id for topic_id, _ in keys)
         for place, key in enumerate(keys):
-            assert list(topics.partitions_on(broker_id, after=key)) == whole[place + 1 :]
+            behind = topics.partitions_on(broker_id, after=key, with_deleted=with_deleted)
+            assert list(behind) == whole[place + 1 :]
     leaderless = list(topics.leaderless())
     for place, (topic_id, partition_id, partition) in enumerate(leaderless):
         assert partition.leader == NO_LEADER
@@ -171,7 +188,8 @@ def test_a_delta_names_every_key_that_differs(seed: int) -> None:
             b for b in {*before.brokers, *after.brokers} if before.brokers.get(b) != after.brokers.get(b)
         } <= delta.brokers
         assert {*before.topics.by_id} ^ {*after.topics.by_id} <= delta.topics
-        for topic_id in {*before.topics.by_id} & {*after.topics.by_id}:
+        assert {*before.topics.deleted} ^ {*after.topics.deleted} <= delta.topics
+        for topic_id in {*before.topics.by_id} & {*after.topics.by_id} - delta.topics:
             was, now = before.topics.by_id[topic_id].partitions, after.topics.by_id[topic_id].partitions
             changed = {(topic_id, i) for i in range(len(now)) if i >= len(was) or was[i] != now[i]}
             assert changed <= delta.partitions
@@ -222,6 +240,8 @@ def entity_of(record: Record, topic_ids: dict[str, TopicId]) -> tuple[object, ..
             return ("broker", record.broker_id)
         case TopicRecord() | PartitionRecord() | PartitionChangeRecord() | RemoveTopicRecord():
             return ("topic", record.topic_id)
+        case TopicTombstoneRecord() | TopicRestoreRecord():
+            return ("topic", record.topic_id)
         case ConfigRecord() if record.resource_type == TOPIC:
             return ("topic", topic_ids[record.resource_name])
         case ConfigRecord():
@@ -238,10 +258,13 @@ def test_entities_do_not_depend_on_each_other(seed: int) -> None:
     history = random_history(random.Random(seed), batch_count=40)
     of_entity: dict[tuple[object, ...], list[Record]] = defaultdict(list)
     topic_ids: dict[str, TopicId] = {}
+    names: dict[TopicId, str] = {}
     for step in history:
         for record in step.batch.records:
             if isinstance(record, TopicRecord):
-                topic_ids[record.name] = record.topic_id
+                topic_ids[record.name], names[record.topic_id] = record.topic_id, record.name
+            elif isinstance(record, TopicRestoreRecord):
+                topic_ids[names[record.topic_id]] = record.topic_id
             of_entity[entity_of(record, topic_ids)].append(record)
     alone = [
         line

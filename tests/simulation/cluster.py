@@ -92,15 +92,17 @@ from metadata_log.wire.commands import (
     RemoveVoter,
     ReportedIsr,
     ResourceChange,
+    UndeleteTopics,
     UpdateFeatures,
     UpgradeType,
 )
 from metadata_log.wire.fetch import FetchKind, FetchRequest, SnapshotOffer, decode_fetch_body
 from quorum.applied_listener import AppliedListener
-from quorum.config import ControllerSettings, SnapshotSettings, TimingSettings, VoterSettings
+from quorum.config import ControllerSettings, SnapshotSettings, TimingSettings, TopicSettings, VoterSettings
 from quorum.controller import Controller, Written
 from quorum.decide.brokers import BrokerRegistered
 from quorum.decide.decision import Decision, Walk, Walked
+from quorum.decide.deleted_topics import Expiry
 from quorum.decide.partitions import PartitionsAltered
 from quorum.decide.sweeps import Sweep, SweepKind
 from quorum.fetch.service import FetchService
@@ -127,6 +129,8 @@ SESSION_TIMEOUT_MS = 3_000
 SNAPSHOT_BYTES = 60_000
 SEGMENT_SYNC_SECONDS = 1.0
 SWEEP_SECONDS = 2.0
+UNDELETE_WINDOW_MS = 4_000
+"""For so long topics can be restored in every third life."""
 CALL_SECONDS = 0.0005
 LIVENESS_SECONDS = 15.0
 """After the last fault: a sync under way may take 5 s more, then a broker's session must run out (3 s) before another
@@ -385,8 +389,9 @@ class SimulatedController(Controller):
             self.node.spawn(self.keeper.run)
             self.node.spawn(self.keeper.count)
             self.node.spawn(self._check_sessions)
-            for kind in SweepKind:
-                self.node.spawn(partial(self._keep_sweeping, _SweepInOrder(kind)))
+            sweeps: tuple[Sweep | Expiry, ...] = (*map(_SweepInOrder, SweepKind), Expiry())
+            for sweep in sweeps:
+                self.node.spawn(partial(self._keep_sweeping, sweep))
             self.node.spawn(self._sync_segments)
 
     async def _send_registration(self, url: str, command: RegisterController, request_id: Uuid) -> int:
@@ -449,7 +454,7 @@ class SimulatedController(Controller):
             again_ms = self.check_sessions()
             await asyncio.sleep((again_ms or SESSION_TIMEOUT_MS / SESSION_CHECKS_PER_TIMEOUT) / 1000)
 
-    async def _keep_sweeping(self, sweep: Sweep) -> None:
+    async def _keep_sweeping(self, sweep: Sweep | Expiry) -> None:
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
             await self.node.awake()
@@ -901,6 +906,7 @@ class ClusterWorld(World):
             ),
             timing=self.timing,
             snapshot=SnapshotSettings(bytes=SNAPSHOT_BYTES),
+            topics=TopicSettings(undelete_window_ms=UNDELETE_WINDOW_MS if self.seed % 3 == 0 else 0),
         )
 
     def propose(self, leader: SimulatedNode, voters: Voters) -> None:
@@ -1117,6 +1123,9 @@ class ClusterWorld(World):
             await self._administrate(f"t{max(number - self.rng.randrange(TOPICS_KEPT), 0)}")
             if number >= TOPICS_KEPT:
                 await self._try(DeleteTopic(name=f"t{number - TOPICS_KEPT}"))
+                if self.seed % 3 == 0:
+                    await self._try(UndeleteTopics(topics=(f"t{number - TOPICS_KEPT}",)))
+                    await self._try(DeleteTopic(name=f"t{number - TOPICS_KEPT}"))
 
     async def _administrate(self, name: str) -> None:
         """Let an operator ask for something of a topic, or of all partitions."""

@@ -37,7 +37,7 @@ from metadata_log.limits import (
 )
 from metadata_log.records.partitions import PartitionChangeRecord, PartitionRecord
 from metadata_log.records.registry import Record
-from metadata_log.records.topics import RemoveTopicRecord
+from metadata_log.records.topics import RemoveTopicRecord, TopicRestoreRecord, TopicTombstoneRecord
 from quorum.controller import Controller
 from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision
@@ -274,8 +274,8 @@ class Costs:
         for record in records:
             if isinstance(record, PartitionRecord):
                 self._work("created", each * weight)
-            elif isinstance(record, RemoveTopicRecord):
-                topic = None if image is None else image.topics.by_id.get(record.topic_id)
+            elif isinstance(record, RemoveTopicRecord | TopicTombstoneRecord | TopicRestoreRecord):
+                topic = None if image is None else image.topics.known(record.topic_id)
                 self._work("removed", each + REMOVE * weight * len(topic.partitions if topic else ()))
             else:
                 seconds += each * (weight if isinstance(record, PartitionChangeRecord) else 1)

@@ -42,6 +42,7 @@ _ISR_TESTS: Final = "tests/unit/quorum/decide/test_partitions.py"
 _KAFKA_TESTS: Final = "tests/unit/quorum/whatif/test_kafka_scripts.py"
 _KAFKA_CASE: Final = f"{_KAFKA_TESTS}::test_a_case_is_answered_as_kafka_answers_it"
 _SWEEP_TESTS: Final = "tests/unit/quorum/decide/test_sweeps.py"
+_DELETED_TESTS: Final = "tests/unit/quorum/decide/test_deleted_topics.py"
 _ITEM_TESTS: Final = "tests/unit/quorum/decide/test_items.py"
 _TOPIC_TESTS: Final = "tests/unit/quorum/decide/test_topics.py"
 _FORWARDING_TESTS: Final = "tests/unit/broker_agent/test_forwarding.py"
@@ -101,6 +102,14 @@ def _always(value: object) -> Callable[[Any], Any]:
 
 
 # --- replacements that need more than a value
+
+
+def _names_the_deleted(original: Any) -> Any:
+    def named(topics: Any, name: str) -> Any:
+        deleted = (each.topic for each in topics.deleted.values() if each.topic.name == name)
+        return original(topics, name) or next(deleted, None)
+
+    return named
 
 
 def _starts_with_any_image(_original: Any) -> Any:
@@ -1370,7 +1379,7 @@ MUTANTS: Final = (
             (
                 "names-collide",
                 "two topics have names that metrics cannot tell apart",
-                "topics:_check_collision",
+                "topics:check_collision",
                 _always(None),
                 "B54-topic-names",
             ),
@@ -1486,6 +1495,55 @@ MUTANTS: Final = (
         "quorum.decide.sweeps:Sweep.part",
         _in_one_turn,
         Directed(f"{_SWEEP_TESTS}::test_a_part_has_the_elections_of_one_batch_and_the_time_of_one_turn"),
+    ),
+    Mutant(
+        "gone-by-the-clock",
+        "a clock that jumps ends the window of deleted topics",
+        "metadata_log.image.metadata_image:log_time_step_ms",
+        lambda _original: lambda before_ms, now_ms: max(0, now_ms - before_ms),
+        Directed(f"{_DELETED_TESTS}::test_a_clock_that_jumps_ends_no_window_early"),
+    ),
+    Mutant(
+        "gone-early",
+        "a deleted topic is removed within its window",
+        "metadata_log.image.topics:DeletedTopic.left_ms",
+        _always(0),
+        Directed(f"{_DELETED_TESTS}::test_behind_its_window_a_topic_is_gone"),
+    ),
+    Mutant(
+        "time-stands-still",
+        "a quiet log ends no window",
+        "quorum.decide.deleted_topics:LOG_TIME_STEP_MS",
+        lambda _original: 10**12,
+        Directed(f"{_DELETED_TESTS}::test_a_quiet_log_still_counts"),
+    ),
+    Mutant(
+        "relies-on-the-lost",
+        "a broker that may have lost messages of a deleted topic leads it once it is restored",
+        "quorum.decide.elections:_without",
+        _always(None),
+        Directed(f"{_DELETED_TESTS}::test_who_may_have_lost_messages_is_in_no_isr_that_comes_back"),
+    ),
+    Mutant(
+        "comes-back-fenced",
+        "a restored topic has fenced brokers in its ISRs",
+        "quorum.decide.elections:Electorate._present",
+        lambda _original: lambda _self, isr: isr,
+        Directed(f"{_DELETED_TESTS}::test_who_may_have_lost_messages_is_in_no_isr_that_comes_back"),
+    ),
+    Mutant(
+        "shows-the-deleted",
+        "clients see deleted topics",
+        "metadata_log.image.topics:TopicsImage.named",
+        _names_the_deleted,
+        Directed(f"{_DELETED_TESTS}::test_nobody_asks_anything_of_a_deleted_topic"),
+    ),
+    Mutant(
+        "deletes-the-data",
+        "a broker deletes the data of topics that can be restored",
+        "metadata_log.image.topics:TopicsImage.known",
+        lambda _original: lambda topics, topic_id: topics.by_id.get(topic_id),
+        Directed(f"{_REPLICAS_TESTS}::test_a_topic_that_is_deleted_for_a_time_keeps_its_data"),
     ),
     Mutant(
         "recovers-never",

@@ -35,7 +35,7 @@ from metadata_log.wire.commands import (
     UnregisterBroker,
 )
 from metadata_log.wire.fetch import FetchRequest
-from quorum.decide.context import NOBODY, DecideContext
+from quorum.decide.context import NOBODY, DecideContext, TopicDefaults
 from quorum.decide.decision import Decision
 from quorum.decide.fencing import fence
 from quorum.decide.heartbeat import HeartbeatAnswered
@@ -94,6 +94,7 @@ class World:
         seed: int = 1,
         records_max: int = 10_000,
         turns_are_short: bool = False,
+        undelete_window_ms: int = 0,
     ) -> None:
         self.image = EMPTY
         self.sessions = Sessions(session_timeout_ms=session_timeout_ms)
@@ -101,6 +102,7 @@ class World:
         self.rng = random.Random(seed)
         self.records_max = records_max
         self.turns_are_short = turns_are_short
+        self.topic_defaults = TopicDefaults(undelete_window_ms=undelete_window_ms)
         """Whether the time of a part is over whenever somebody looks."""
         self.registered_at: dict[int, int] = {}
         self.previous_epoch: dict[int, int] = {}
@@ -159,6 +161,8 @@ class World:
             cluster_id=CLUSTER_ID,
             ineligible=ineligible | (self.sessions.walking_out() - {own}),
             records_max=self.records_max,
+            unix_ms=self.now_ms,
+            topic_defaults=self.topic_defaults,
             is_turn_over=lambda: self.turns_are_short,
         )
 
@@ -431,15 +435,21 @@ def _list(values: Sequence[int]) -> str:
     return ",".join(map(str, values)) or "none"
 
 
-def invariants_hold(image: MetadataImage, *, halfway: frozenset[int] = frozenset()) -> None:
-    """Check what must be true after every batch; brokers `halfway` through their fencing may still lead."""
+def invariants_hold(
+    image: MetadataImage, *, halfway: frozenset[int] = frozenset(), with_restored: bool = False
+) -> None:
+    """Check what must be true after every batch; brokers `halfway` through their fencing may still lead.
+
+    `with_restored`: a leaderless partition may have the ISR that it had when its topic was deleted, or what is left of it.
+    """
     for topic in image.topics.by_id.values():
         for partition in topic.partitions:
-            assert partition.isr, "an ISR is never empty"
+            is_waiting = with_restored and partition.leader == NO_LEADER
+            assert partition.isr or is_waiting, "an ISR is never empty"
             assert set(partition.isr) <= set(partition.replicas)
             assert len(set(partition.replicas)) == len(partition.replicas) == len(partition.directories)
             if partition.leader != NO_LEADER:
                 assert partition.leader in partition.isr
                 assert not image.brokers[partition.leader].fenced or partition.leader in halfway
-            for broker_id in partition.isr if len(partition.isr) > 1 else ():
+            for broker_id in partition.isr if len(partition.isr) > 1 and not is_waiting else ():
                 assert not image.brokers[broker_id].fenced or broker_id in halfway

@@ -20,7 +20,7 @@ from metadata_log.records.brokers import (
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
-from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC, ConfigRecord
+from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC, ConfigRecord, is_sensitive
 from metadata_log.records.controllers import RegisterControllerRecord, UnregisterControllerRecord
 from metadata_log.records.features import FeatureLevelRecord
 from metadata_log.records.partitions import PartitionChangeRecord, PartitionRecord
@@ -34,7 +34,13 @@ from metadata_log.records.quorum import (
     VotersRecord,
 )
 from metadata_log.records.registry import Record
-from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
+from metadata_log.records.topics import (
+    KeptSetting,
+    RemoveTopicRecord,
+    TopicRecord,
+    TopicRestoreRecord,
+    TopicTombstoneRecord,
+)
 
 CLUSTER_ID = "A" * 22
 FIRST_TIME_MS = 1_700_000_000_000
@@ -270,6 +276,34 @@ def _remove_topic(rng: random.Random, image: MetadataImage) -> list[Record]:
     return [NoOpRecord()] if topic_id is None or rng.random() < 0.4 else [RemoveTopicRecord(topic_id)]
 
 
+def _delete_topic(rng: random.Random, image: MetadataImage) -> list[Record]:
+    topic_id = _some_topic(rng, image)
+    if topic_id is None:
+        return _create_topic(rng, image)
+    name = image.topics.by_id[topic_id].name
+    settings = sorted((image.configs.get((TOPIC, name)) or {}).items())
+    kept = tuple(KeptSetting(*setting) for setting in settings if not is_sensitive(setting[0]))
+    return [TopicTombstoneRecord(topic_id, name, image.last_time_ms, rng.choice((1, 3_600_000)), kept, 0)]
+
+
+def _change_deleted(rng: random.Random, image: MetadataImage) -> list[Record]:
+    if not image.topics.deleted:
+        return _delete_topic(rng, image)
+    deleted = image.topics.deleted[rng.choice(sorted(image.topics.deleted))]
+    topic_id, name, partitions = deleted.topic
+    place = rng.randrange(len(partitions))
+    change = PartitionChangeRecord(topic_id, place)
+    if rng.random() < 0.3:
+        return [change._replace(isr=partitions[place].isr[1:], eligible_leader_replicas=())]
+    if rng.random() < 0.2 or name in image.topics.ids:
+        return [RemoveTopicRecord(topic_id)]
+    restored: list[Record] = [TopicRestoreRecord(topic_id)]
+    restored += [ConfigRecord(TOPIC, name, setting, value) for setting, value in deleted.configs]
+    if isr := partitions[place].isr:
+        restored.append(change._replace(leader=isr[0]))
+    return restored
+
+
 def _config(rng: random.Random, image: MetadataImage) -> list[Record]:
     value = rng.choice(("1", "a long värde", "", None))
     setting = rng.choice(("retention.ms", "cleanup.policy", "ssl.key.password", "min.insync.replicas"))
@@ -326,7 +360,8 @@ def _no_op(rng: random.Random, image: MetadataImage) -> list[Record]:
 _KINDS = (
     *(_register, _change_registration, _change_registration, _unregister),
     *(_create_topic, _create_topic, _add_partition, _change_partition, _change_partition, _change_partition),
-    *(_remove_topic, _config, _config, _feature, _producer_ids, _new_voters, _no_op),
+    *(_remove_topic, _delete_topic, _change_deleted, _change_deleted),
+    *(_config, _config, _feature, _producer_ids, _new_voters, _no_op),
     *(_register_controller, _register_controller, _unregister_controller),
 )
 

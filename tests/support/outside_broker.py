@@ -54,11 +54,20 @@ class State(dict[tuple[Any, ...], dict[int, Any]]):  # the columns of each entit
         if kind == 1003:
             _, self.offset, self.epoch, _, self.crc = self.pop(("snapshot",)).values()
             assert fields[1].decode() == self.digest(), "a snapshot of another state"
-        elif kind == 9:
-            gone = ("t", fields[0]), ("p", fields[0]), ("c", 2, self["t", fields[0]][1])
+        elif kind == 9 or (
+            kind == 1006 and ("t", fields[0]) in self
+        ):  # in a snapshot a 1006 is what there is
+            gone = {("t", fields[0]), ("c", 2, self.get(("t", fields[0]), {1: None})[1])}
+            gone |= {("p", fields[0]), ("d", fields[0])} if kind == 9 else set()
             for key in [key for key in self if key[:2] in gone or key[:3] in gone]:
                 del self[key]
-        elif kind not in (20, 1000, 1001):
+            for key in [key for key in self if key[:2] == ("p", fields[0])]:
+                self[key] = self[key] | {2: -1}
+        if kind == 1006:  # without what has passed of its time
+            self["d", fields[0]] = dict(enumerate(fields[:5]))
+        elif kind == 1007:
+            self["t", fields[0]] = {0: fields[0], 1: self.pop(("d", fields[0]))[1]}
+        elif kind not in (9, 20, 1000, 1001, 1003, 1006):
             letter, keys, columns = RECORDS[kind]  # where it is not there, it is another version's
             key, told = (letter, *fields[:keys]), dict(zip(columns, fields, strict=True))
             if kind in (5, 17):

@@ -9,7 +9,7 @@ WITH named AS (
         log_offset, ts, cause_code, 'create' AS op, topic_seq * 16777216 + partition AS pkey,
         topic_id, topic_name, partition, leader, leader_epoch
     FROM {initial}
-    WHERE type = 3
+    WHERE type = 3 AND topic_seq NOT IN (SELECT topic_seq FROM {initial} WHERE type = 1006)
 ),
 followed AS (
     SELECT

@@ -8,30 +8,34 @@ WITH events AS (
         CASE type WHEN 3 THEN 'create' ELSE 'change' END AS op,
         topic_seq * 16777216 + partition AS pkey,
         topic_id, topic_name, partition,
-        leader, leader_epoch, partition_epoch, leader_recovery_state, isr, replicas, adding_replicas, removing_replicas
+        leader, leader_epoch, partition_epoch, leader_recovery_state, isr, replicas, adding_replicas, removing_replicas,
+        eligible_leader_replicas, last_known_elr, directories
     FROM {records}
     WHERE type IN (3, 5)
     UNION ALL
+    -- A topic that is removed, or deleted so that it can be restored (1006): nobody leads it then.
     SELECT
         gone.log_offset, gone.batch_base, gone.ts, gone.controller_epoch, gone.controller_id,
         gone.cause_code, gone.cause_detail, gone.type,
         'delete' AS op,
         p.topic_seq * 16777216 + p.partition AS pkey,
         p.topic_id, p.topic_name, p.partition,
-        NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
-    FROM {records} gone JOIN {records} p ON gone.topic_seq = p.topic_seq
-    WHERE gone.type = 9 AND p.type = 3
+        -1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+    FROM {records} gone JOIN {records} p ON gone.topic_seq = p.topic_seq AND p.log_offset < gone.log_offset
+    WHERE gone.type IN (9, 1006) AND p.type = 3 AND gone.log_offset >= {from_offset}
 ),
 afterwards AS (
     SELECT
         log_offset, batch_base, ts, controller_epoch, controller_id, cause_code, cause_detail, op,
+        type = 9 AS removed,
         pkey, topic_id, topic_name, partition,
         leader IS NOT NULL AS leader_told,
         isr IS NOT NULL AS isr_told,
         replicas IS NOT NULL AS replicas_told,
         adding_replicas IS NOT NULL OR removing_replicas IS NOT NULL AS reassignment_told,
         last_value(leader) IGNORE NULLS OVER so_far AS leader,
-        CAST(sum(CASE WHEN type = 3 THEN leader_epoch WHEN leader IS NULL THEN 0 ELSE 1 END) OVER so_far AS INT)
+        CAST(sum(CASE WHEN type = 3 THEN leader_epoch WHEN type = 5 AND leader IS NOT NULL THEN 1 ELSE 0 END)
+            OVER so_far AS INT)
             AS leader_epoch,
         CAST(sum(CASE type WHEN 3 THEN partition_epoch WHEN 5 THEN 1 ELSE 0 END) OVER so_far AS INT)
             AS partition_epoch,
@@ -39,14 +43,17 @@ afterwards AS (
         last_value(isr) IGNORE NULLS OVER so_far AS isr,
         last_value(replicas) IGNORE NULLS OVER so_far AS replicas,
         last_value(adding_replicas) IGNORE NULLS OVER so_far AS adding_replicas,
-        last_value(removing_replicas) IGNORE NULLS OVER so_far AS removing_replicas
+        last_value(removing_replicas) IGNORE NULLS OVER so_far AS removing_replicas,
+        last_value(eligible_leader_replicas) IGNORE NULLS OVER so_far AS eligible_leader_replicas,
+        last_value(last_known_elr) IGNORE NULLS OVER so_far AS last_known_elr,
+        last_value(directories) IGNORE NULLS OVER so_far AS directories
     FROM events
     WINDOW so_far AS (PARTITION BY pkey ORDER BY log_offset ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
 ),
 flagged AS (
     SELECT
         *,
-        CASE WHEN op = 'delete' THEN 0 ELSE
+        CASE WHEN removed THEN 0 ELSE
             CASE WHEN leader = -1 THEN 1 ELSE 0 END
             + CASE WHEN size(isr) < size(replicas) THEN 2 ELSE 0 END
             + CASE WHEN leader <> replicas[0] THEN 8 ELSE 0 END
@@ -83,6 +90,9 @@ SELECT
     CASE WHEN op <> 'delete' THEN replicas END AS replicas,
     CASE WHEN op <> 'delete' THEN adding_replicas END AS adding_replicas,
     CASE WHEN op <> 'delete' THEN removing_replicas END AS removing_replicas,
+    CASE WHEN op <> 'delete' THEN eligible_leader_replicas END AS eligible_leader_replicas,
+    CASE WHEN op <> 'delete' THEN last_known_elr END AS last_known_elr,
+    CASE WHEN op <> 'delete' THEN directories END AS directories,
     flags,
     CASE WHEN prev_offset >= 0 THEN prev_offset END AS prev_offset,
     prev_ts, prev_leader, prev_isr,

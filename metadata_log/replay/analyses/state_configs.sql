@@ -12,6 +12,6 @@ WITH newest AS (
 SELECT
     c.type, c.type_name, c.log_offset, c.ts,
     c.resource_type, c.resource_name, c.config_name, c.config_value
-FROM newest c LEFT JOIN {topics} t ON c.resource_type = 2 AND c.resource_name = t.topic_name
+FROM newest c LEFT JOIN {topics} t ON c.resource_type = 2 AND c.resource_name = t.topic_name AND t.type = 2
 WHERE c.age = 1 AND c.config_value IS NOT NULL
     AND (c.resource_type <> 2 OR c.log_offset > t.log_offset)

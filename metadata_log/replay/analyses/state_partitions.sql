@@ -1,5 +1,6 @@
 -- The partitions that live. A field is what the newest record that told it said; the leader epoch counts the
--- changes that named a leader, the partition epoch counts all of them. `log_offset` is that of the last change.
+-- changes that named a leader, the partition epoch counts all of them. `log_offset` is that of the last change;
+-- the deletion of a topic that can be restored changes all its partitions.
 --
 -- Written for what most records are, changes of leader and isr. All rows are aggregated only to what has a fixed
 -- width, which Spark does by hash (with a list among it, it would sort them all); the newest isr is then fetched
@@ -8,6 +9,12 @@
 -- {others} are the records that are not about partitions.
 WITH removed AS (
     SELECT topic_id, max(log_offset) AS removed_at FROM {others} WHERE type = 9 GROUP BY topic_id
+),
+deleted AS (
+    SELECT topic_id, max(log_offset) AS deleted_at, max_by(ts, log_offset) AS ts
+    FROM {others}
+    WHERE type = 1006
+    GROUP BY topic_id
 ),
 told AS (
     SELECT /*+ BROADCAST(r) */ p.*
@@ -21,6 +28,7 @@ newest AS (
         max(log_offset) AS log_offset,
         max_by(ts, log_offset) AS ts,
         max_by(leader, CASE WHEN leader IS NOT NULL THEN log_offset END) AS leader,
+        max(CASE WHEN leader IS NOT NULL THEN log_offset END) AS led_at,
         CAST(sum(CASE WHEN type = 3 THEN leader_epoch WHEN leader IS NULL THEN 0 ELSE 1 END) AS INT)
             AS leader_epoch,
         CAST(sum(CASE WHEN type = 3 THEN partition_epoch ELSE 1 END) AS INT) AS partition_epoch,
@@ -51,14 +59,18 @@ seldom AS (
         OR eligible_leader_replicas IS NOT NULL OR last_known_elr IS NOT NULL OR directories IS NOT NULL
     GROUP BY topic_id, partition
 )
-SELECT /*+ BROADCAST(n) */
+SELECT /*+ BROADCAST(n), BROADCAST(d) */
     3 AS type,
     'Partition' AS type_name,
-    n.log_offset, n.ts, n.topic_id, s.topic_name, s.topic_seq, n.partition,
-    n.leader, n.leader_epoch, n.partition_epoch, s.leader_recovery_state,
+    greatest(n.log_offset, coalesce(d.deleted_at, n.log_offset)) AS log_offset,
+    CASE WHEN d.deleted_at > n.log_offset THEN d.ts ELSE n.ts END AS ts,
+    n.topic_id, s.topic_name, s.topic_seq, n.partition,
+    -- A deletion takes the leader, without an election. In a snapshot it stands before its partitions.
+    CASE WHEN d.deleted_at > n.led_at THEN -1 ELSE n.leader END AS leader, n.leader_epoch, n.partition_epoch, s.leader_recovery_state,
     s.replicas, i.isr, s.adding_replicas, s.removing_replicas,
     s.eligible_leader_replicas, s.last_known_elr, s.directories
 FROM {records} i
-JOIN newest n ON i.log_offset = n.isr_at
+JOIN newest n ON i.log_offset = n.isr_at AND i.topic_id = n.topic_id AND i.partition = n.partition
 JOIN seldom s ON n.topic_id = s.topic_id AND n.partition = s.partition
+LEFT JOIN deleted d ON n.topic_id = d.topic_id
 WHERE i.type IN (3, 5)

@@ -26,6 +26,8 @@ from metadata_log.image.metadata_image import EMPTY, Delta, MetadataImage
 from metadata_log.image.topics import PartitionKey
 from metadata_log.records.brokers import BrokerEndpoint
 from metadata_log.records.partitions import RECOVERED, RECOVERING, PartitionChangeRecord
+from metadata_log.wire.commands import DeleteTopic, UndeleteTopics
+from quorum.decide.context import TopicDefaults
 from tests.support.decisions import World, ids, registration, word_uuid
 from tests.support.histories import random_history, small_uuid
 
@@ -194,6 +196,25 @@ def test_a_deleted_topic_takes_its_replicas_along_before_one_of_its_name_is_star
     assert host.key("t") != was
 
 
+def test_a_topic_that_is_deleted_for_a_time_keeps_its_data() -> None:
+    """C13: its replicas stop, are no strays after a start, and go on once it is restored."""
+    host = Host()
+    host.world.topic_defaults = TopicDefaults(undelete_window_ms=60_000)
+    host.run("create t on=1,2/2,3/2,1")
+    topic_id, _ = host.key("t")
+    assert host.run("delete t") == ["stop ?-0", "stop ?-2"]
+    again = Host(started=False)
+    again.world = host.world
+    assert again.start([(topic_id, 0), (topic_id, 2)]) == ["stop ?-0", "stop ?-2"]
+    host.told.clear()
+    host.world.decide(UndeleteTopics(topics=("t",)))
+    assert host.texts(host.told) == ["lead t-0 1/1 isr 1,2", "follow t-2 2@b2 1"]
+    host.run("delete t")
+    host.told.clear()
+    host.world.decide(DeleteTopic(name="t", now=True))
+    assert host.texts(host.told) == ["delete t-0 with its topic", "delete t-2 with its topic"]
+
+
 def test_a_broker_that_shuts_down_stops_what_goes_on_without_it() -> None:
     host = Host()
     host.run("create t on=2,1,3", "create u on=1,2", "create v on=2,1,3")
@@ -321,7 +342,10 @@ class Model:
     def agrees(self, image: MetadataImage, broker_id: BrokerId) -> None:
         assigned = {
             (topic.topic_id, partition_id): partition
-            for topic in image.topics.by_id.values()
+            for topic in (
+                *image.topics.by_id.values(),
+                *(each.topic for each in image.topics.deleted.values()),
+            )
             for partition_id, partition in enumerate(topic.partitions)
             if broker_id in partition.replicas
         }
@@ -330,6 +354,7 @@ class Model:
             assert isinstance(role, Lead | Follow | Wait | Stop)
             assert role.partition == assigned[key]
             assert isinstance(role, Lead) == (assigned[key].leader == broker_id)
+            assert isinstance(role, Stop) or key[0] in image.topics.by_id
 
 
 @settings(max_examples=60, deadline=None)

@@ -59,6 +59,8 @@ FIELDS: dict[int, tuple[Any, ...]] = {
     1003: (INT, TEXT),
     1004: (INT,),
     1005: ([(INT, BIN, [ENDPOINT], INT, INT)],),
+    1006: (BIN, TEXT, INT, INT, [(TEXT, TEXT)], INT),
+    1007: (BIN,),
     1010: (INT, INT),
 }
 """The record types as docs/formats.md, section 1, has them."""

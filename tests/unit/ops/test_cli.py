@@ -30,6 +30,7 @@ VERBS = {
         *("quorum add-voter", "quorum remove-voter", "quorum replace-voter"),
     ),
     *("brokers list", "brokers describe", "topics create", "topics list", "topics describe", "topics delete"),
+    "topics undelete",
     *(
         "brokers unregister",
         "topics add-partitions",

@@ -4,7 +4,12 @@ from collections.abc import Iterator
 from typing import Any
 from unittest.mock import patch
 
-from metadata_log.batch import Envelope, RecordBatch
+from metadata_log.batch import Cause, Envelope, RecordBatch
+from metadata_log.ids import BrokerId
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.records.partitions import PartitionChangeRecord
+from metadata_log.records.registry import Record
+from metadata_log.records.topics import TopicRestoreRecord, TopicTombstoneRecord
 from ops.explain import CAUSES, LEAVING, Step, explain_broker, explain_partition
 from quorum.decide.parts import TAKES_OUT
 from quorum.whatif.cluster import Written
@@ -48,6 +53,28 @@ class History:
                 )
             )
         return answer
+
+    def image(self) -> MetadataImage:
+        run = self._script._run
+        assert run is not None
+        return run.image
+
+    def take(self, *records: Record, cause: str) -> None:
+        """Let a batch follow that no script writes."""
+        run = self._script._run
+        assert run is not None
+        before = run.image
+        batch = RecordBatch(
+            base_offset=before.end_offset,
+            controller_epoch=1,
+            appended_at_ms=0,
+            previous_crc=0,
+            crc=0,
+            envelope=Envelope(cause=Cause(cause, None, {})),
+            records=records,
+        )
+        self._steps.append(Step(before, batch))
+        run.cluster.write(records)
 
     def partition(self) -> list[dict[str, Any]]:
         return list(explain_partition(self._each(), "t", 0))
@@ -133,3 +160,24 @@ def test_a_broker_s_life_is_told() -> None:
 
 def test_every_cause_that_takes_a_broker_out_is_known() -> None:
     assert TAKES_OUT <= LEAVING <= set(CAUSES)
+
+
+def test_a_topic_that_is_deleted_for_a_time_is_followed_until_it_is_back() -> None:
+    history = a_history()
+    topic_id = history.image().topics.ids["t"]
+    history.take(TopicTombstoneRecord(topic_id, "t", 0, 1_000, (), 0), cause="TOPIC_DELETED")
+    history.take(
+        PartitionChangeRecord(topic_id, 0, isr=(BrokerId(2), BrokerId(3))), cause="BROKER_REGISTERED"
+    )
+    election = PartitionChangeRecord(topic_id, 0, leader=BrokerId(2))
+    history.take(TopicRestoreRecord(topic_id), election, cause="TOPIC_UNDELETED")
+    _, deleted, lost, restored = history.partition()
+    assert (deleted["why"], deleted["changed"]) == (CAUSES["TOPIC_DELETED"], {"leader": [1, -1]})
+    assert lost["changed"] == {"isr": [[1, 2, 3], [2, 3]]}
+    assert (restored["why"], restored["changed"]) == ("the topic was restored", {"leader": [-1, 2]})
+    assert [(each["broker"], each["verdict"]) for each in restored["candidates"]] == [
+        (1, "not in sync"),
+        (2, "elected"),
+        (3, "could lead; another stands before it"),
+    ]
+    assert restored["leader_epoch"] == 1

@@ -35,7 +35,7 @@ from metadata_log.wire.commands import (
     RegisterBroker,
     UnregisterBroker,
 )
-from quorum.config import ControllerSettings, TimingSettings, VoterSettings
+from quorum.config import ControllerSettings, TimingSettings, TopicSettings, VoterSettings
 from quorum.controller import ROUND_MS, TURN_MS, Controller, Written
 from quorum.decide.decision import Decision
 from quorum.decide.registry import decide
@@ -49,7 +49,9 @@ def uuid(number: int) -> Uuid:
     return Uuid(number.to_bytes(16))
 
 
-def settings(node_id: int, *, commit_timeout_ms: int = 10_000) -> ControllerSettings:
+def settings(
+    node_id: int, *, commit_timeout_ms: int = 10_000, undelete_window_ms: int = 0
+) -> ControllerSettings:
     voters = tuple(
         VoterSettings(
             id=NodeId(n),
@@ -67,21 +69,25 @@ def settings(node_id: int, *, commit_timeout_ms: int = 10_000) -> ControllerSett
         listen_raft=("127.0.0.1", 9000 + node_id),
         voters=voters,
         timing=TimingSettings(commit_timeout_ms=commit_timeout_ms),
+        topics=TopicSettings(undelete_window_ms=undelete_window_ms),
     )
 
 
 class Lab:
     """Three controllers on one model quorum, and a clock that stands still."""
 
-    def __init__(self, *, commit_timeout_ms: int = 10_000) -> None:
+    def __init__(self, *, commit_timeout_ms: int = 10_000, undelete_window_ms: int = 0) -> None:
         self.quorum = ModelQuorum({NodeId(n): uuid(500 + n) for n in (1, 2, 3)})
         self.now_ms = 1_000_000
+        self.undelete_window_ms = undelete_window_ms
         self.clock_set_by_ms = 0
         self.snapshots: dict[str, MetadataImage] = {}
         self.controllers = {}
         for node_id in (1, 2, 3):
             controller = Controller(
-                settings=settings(node_id, commit_timeout_ms=commit_timeout_ms),
+                settings=settings(
+                    node_id, commit_timeout_ms=commit_timeout_ms, undelete_window_ms=undelete_window_ms
+                ),
                 now_ms=lambda: self.now_ms,
                 unix_ms=lambda: 1_700_000_000_000 + self.now_ms + self.clock_set_by_ms,
                 rng=random.Random(node_id),

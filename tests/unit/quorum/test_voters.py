@@ -356,7 +356,7 @@ class Desk:
         self.directory_id = FOUNDERS[NodeId(1)]
         self.refused: dict[NodeId, Refusal] = {}
         self.room = 1 << 30
-        own = settings(1)
+        own = settings(1, undelete_window_ms=lab.undelete_window_ms)
         committed_log = CommittedLog(SegmentedLog.open(directory / "log", segment_bytes=1 << 20))
         self.store = store = SnapshotStore(directory / "snapshots", directory / "quarantine")
         self.keeper = keeper = SnapshotKeeper(

@@ -20,7 +20,7 @@ from tests.unit.quorum.test_voters import Desk
 Ask = Callable[..., Awaitable[tuple[int, Any]]]
 
 
-def over_http(directory: Path, story: Callable[[Controller, Ask], Awaitable[None]]) -> None:
+def over_http(directory: Path, story: Callable[[Controller, Ask], Awaitable[None]], **options: int) -> None:
     async def main(lab: Lab) -> None:
         controller = lab.lead(1)
         for broker_id in (11, 12):
@@ -50,7 +50,7 @@ def over_http(directory: Path, story: Callable[[Controller, Ask], Awaitable[None
 
             await story(controller, ask)
 
-    run(main)
+    run(main, **options)
 
 
 def registered(node_id: int) -> dict[str, Any]:
@@ -61,6 +61,67 @@ def registered(node_id: int) -> dict[str, Any]:
 async def a_topic(ask: Ask) -> None:
     status, _ = await ask("POST", "/v1/topics", {"name": "t", "assignment": [[11], [12]]})
     assert status == 201
+
+
+def test_a_deleted_topic_is_hidden_listed_and_restored(tmp_path: Path) -> None:
+    """C13: on every way that shows topics, a deleted one is not there."""
+
+    async def story(controller: Controller, ask: Ask) -> None:
+        await a_topic(ask)
+        _, topic = await ask("GET", "/v1/topics/t")
+        status, deleted = await ask("DELETE", "/v1/topics/t")
+        assert (status, deleted["topic_id"]) == (200, topic["topic_id"])
+        for method, path in (
+            ("GET", "/v1/topics/t"),
+            ("DELETE", "/v1/topics/t"),
+            ("GET", "/v1/configs?topic=t"),
+        ):
+            assert (await ask(method, path))[0] == 404
+        assert (await ask("GET", "/v1/topics"))[1]["items"] == []
+        assert (await ask("GET", "/v1/partitions"))[1]["items"] == []
+        elections = {"election": "preferred", "partitions": [{"topic": "t", "partition": 0}]}
+        _, elected = await ask("POST", "/v1/partitions/elect", elections)
+        assert elected["partitions"][0]["error"] == "UNKNOWN_TOPIC_OR_PARTITION"
+        _, listed = await ask("GET", "/v1/topics?deleted=true")
+        (item,) = listed["items"]
+        assert listed["undelete_window_ms"] == item["grace_ms"] == 60_000
+        assert (item["name"], item["topic_id"], item["partition_count"]) == ("t", topic["topic_id"], 2)
+        _, state = await ask("GET", "/v1/state")
+        assert (state["topics"], len(state["deleted_topics"])) == ([], 1)
+
+        wanted = {"topics": [{"topic_id": topic["topic_id"]}, {"name": "none"}]}
+        status, restored = await ask("POST", "/v1/topics/undelete", wanted)
+        assert status == 200
+        assert [one["error"] for one in restored["topics"]] == [None, "UNKNOWN_TOPIC_OR_PARTITION"]
+        _, again = await ask("GET", "/v1/topics/t")
+        assert again["topic_id"] == topic["topic_id"]
+        assert [one["leader_epoch"] for one in again["partitions"]] == [1, 1]
+
+        await ask("DELETE", "/v1/topics/t")
+        assert (await ask("DELETE", "/v1/topics/t?now=true"))[0] == 200
+        assert (await ask("GET", "/v1/topics?deleted=true"))[1]["items"] == []
+        assert not controller.committed.topics.deleted
+
+    over_http(tmp_path, story, undelete_window_ms=60_000)
+
+
+def test_requests_about_deleted_topics_are_checked(tmp_path: Path) -> None:
+    async def story(_: Controller, ask: Ask) -> None:
+        bodies: tuple[dict[str, Any], ...] = (
+            {},
+            {"topics": []},
+            {"topics": [{}]},
+            {"topics": [{"name": "t", "topic_id": "x"}]},
+            {"topics": [{"topic_id": "x"}]},
+            {"topics": [{"name": 1}]},
+        )
+        for body in bodies:
+            status, answer = await ask("POST", "/v1/topics/undelete", body)
+            assert (status, answer["error"]) == (400, "INVALID_REQUEST")
+        for method, path in (("DELETE", "/v1/topics/t?now=yes"), ("GET", "/v1/topics?deleted=1")):
+            assert (await ask(method, path))[0] == 400
+
+    over_http(tmp_path, story)
 
 
 def test_partitions_that_lack_something_are_listed_and_reported(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def test_the_whole_state() -> None:
     state = state_json(made.image)
     assert list(state) == [
         *("end_offset", "controller_epoch", "time_ms", "digest", "brokers", "topics", "configs", "features"),
-        *("next_producer_id", "kraft_version", "voters", "controllers"),
+        *("next_producer_id", "kraft_version", "voters", "controllers", "deleted_topics"),
     ]
     assert state["digest"] == digest(made.image)
     assert [topic["name"] for topic in state.pop("topics")] == ["s", "t"]

@@ -1,0 +1,355 @@
+"""Edge: topics that are deleted for a time: hidden, restored as they were, gone behind their window (C13)."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from metadata_log.ids import NO_LEADER, BrokerId, TopicId, uuid_text
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.image.topics import TopicImage
+from metadata_log.limits import LOG_TIME_STEP_MS
+from metadata_log.records.brokers import FeatureRange
+from metadata_log.records.features import (
+    ELIGIBLE_LEADER_REPLICAS_LEVEL,
+    ELIGIBLE_LEADER_REPLICAS_VERSION,
+    FeatureLevelRecord,
+)
+from metadata_log.records.partitions import PartitionChangeRecord
+from metadata_log.records.quorum import NoOpRecord
+from metadata_log.records.topics import RemoveTopicRecord, TopicRestoreRecord, TopicTombstoneRecord
+from metadata_log.wire.commands import (
+    AlterPartitionReassignments,
+    DeleteTopic,
+    DeleteTopics,
+    ElectLeaders,
+    Reassignment,
+    UndeleteTopics,
+    UnregisterBroker,
+)
+from quorum.decide import deleted_topics
+from quorum.decide.decision import Decision
+from quorum.decide.deleted_topics import Expiry, TopicUndeleted
+from quorum.decide.topics import TopicDeleted
+from tests.support.decisions import FEATURES, World, creation, ids, invariants_hold, registration, word_uuid
+
+WINDOW_MS = 60_000
+WITH_ELR = (*FEATURES, FeatureRange(ELIGIBLE_LEADER_REPLICAS_VERSION, 0, 1))
+
+
+def cluster(*broker_ids: int, elr: bool = False, records_max: int = 10_000) -> World:
+    world = World(undelete_window_ms=WINDOW_MS, records_max=records_max)
+    for broker_id in broker_ids:
+        world.run(f"register {broker_id}")
+        world.run(f"heartbeat {broker_id}")
+    if elr:
+        world.write([FeatureLevelRecord(ELIGIBLE_LEADER_REPLICAS_VERSION, ELIGIBLE_LEADER_REPLICAS_LEVEL)])
+    return world
+
+
+def with_topic(world: World, name: str = "t", *replicas: str) -> TopicId:
+    assignment = tuple(map(ids, replicas or ("0,1,2",)))
+    assert world.decide(creation(name, assignment=assignment, configs={"retention.ms": "1"})).refusal is None
+    return world.image.topics.ids[name]
+
+
+def delete(world: World, name: str = "t", *, now: bool = False) -> Decision:
+    return world.decide(DeleteTopic(name=name, now=now))
+
+
+def undelete(world: World, *named: str | TopicId) -> list[TopicUndeleted]:
+    decision = world.decide(UndeleteTopics(topics=named))
+    assert decision.refusal is None
+    return list(decision.result()[0])
+
+
+def errors(results: Sequence[TopicUndeleted]) -> list[str | None]:
+    return [one.error for one in results]
+
+
+def topic_of(image: MetadataImage, topic_id: TopicId) -> TopicImage:
+    topic = image.topics.known(topic_id)
+    assert topic is not None
+    return topic
+
+
+def expire(world: World, ms: int) -> list[Decision]:
+    """Let time pass as the active controller does while nobody asks for anything."""
+    expiry, made = Expiry(), []
+    until = world.now_ms + ms
+    while world.now_ms < until:
+        world.now_ms = min(world.now_ms + 2_000, until)
+        while True:
+            decision = expiry.part(world.context())
+            world.carry_out(decision)
+            if decision.records:
+                made.append(decision)
+            if not decision.more:
+                break
+    return made
+
+
+def test_a_topic_that_comes_back_is_the_same_but_for_one_election() -> None:
+    """C13: delete, undelete in the window: same topic id, epochs + 1."""
+    world = cluster(0, 1, 2)
+    topic_id = with_topic(world, "t", "0,1,2", "1,2,0")
+    before = world.image
+    deleted = delete(world)
+    assert [type(record) for record in deleted.records] == [TopicTombstoneRecord]
+    assert deleted.result() == TopicDeleted("t", topic_id)
+    image = world.image
+    assert not image.topics.by_id
+    assert not image.topics.ids
+    assert not image.configs
+    assert image.topics.counts.partitions == image.topics.counts.leaderless == 0
+    assert not image.topics.index.leaderships
+    assert list(image.topics.partitions_on(BrokerId(0))) == []
+    assert len(list(image.topics.partitions_on(BrokerId(0), with_deleted=True))) == 2
+
+    assert undelete(world, "t") == [TopicUndeleted("t", topic_id, partitions=2)]
+    after = world.image
+    assert after.configs == before.configs
+    assert after.topics.ids == before.topics.ids
+    for was, now in zip(
+        before.topics.by_id[topic_id].partitions, after.topics.by_id[topic_id].partitions, strict=True
+    ):
+        assert now == was._replace(leader_epoch=1, partition_epoch=1)
+    invariants_hold(after)
+
+
+def test_without_a_window_a_topic_is_gone_at_once() -> None:
+    world = World()
+    for broker_id in (0, 1, 2):
+        world.run(f"register {broker_id}")
+        world.run(f"heartbeat {broker_id}")
+    topic_id = with_topic(world)
+    decision = delete(world)
+    assert (decision.records, decision.cause) == ((RemoveTopicRecord(topic_id),), None)
+    assert errors(undelete(world, "t", topic_id)) == ["UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID"]
+
+
+def test_behind_its_window_a_topic_is_gone() -> None:
+    world = cluster(0, 1, 2)
+    topic_id = with_topic(world)
+    delete(world)
+    quiet = expire(world, WINDOW_MS - 2_000)
+    assert all(isinstance(record, NoOpRecord) for decision in quiet for record in decision.records)
+    assert len(quiet) <= WINDOW_MS // (LOG_TIME_STEP_MS // 2), "a few records while nothing happens"
+    assert topic_id in world.image.topics.deleted
+    removal = expire(world, 4_000)[-1]
+    assert [*removal.records] == [RemoveTopicRecord(topic_id)]
+    assert removal.cause is not None
+    assert removal.cause.code == "UNDELETE_WINDOW_PASSED"
+    assert not world.image.topics.deleted
+    assert errors(undelete(world, topic_id)) == ["UNKNOWN_TOPIC_ID"]
+    assert list(world.image.topics.partitions_on(BrokerId(0), with_deleted=True)) == []
+    assert not Expiry().part(world.context()).records
+
+
+def test_a_window_that_has_passed_is_told_before_the_topic_is_removed() -> None:
+    world = cluster(0, 1, 2)
+    with_topic(world)
+    delete(world)
+    for _ in range(WINDOW_MS // 5_000):
+        world.now_ms += 5_000
+        world.write([NoOpRecord()])
+    (result,) = undelete(world, "t")
+    assert result.error == "UNDELETE_WINDOW_PASSED"
+
+
+@pytest.mark.parametrize("jump_ms", [86_400_000, -86_400_000])
+def test_a_clock_that_jumps_ends_no_window_early(jump_ms: int) -> None:
+    world = cluster(0, 1, 2)
+    world.now_ms = 100_000_000
+    topic_id = with_topic(world)
+    delete(world)
+    world.now_ms += jump_ms
+    expire(world, WINDOW_MS - 2 * LOG_TIME_STEP_MS)
+    assert topic_id in world.image.topics.deleted
+    expire(world, 3 * LOG_TIME_STEP_MS)
+    assert topic_id not in world.image.topics.deleted, "and late by little"
+
+
+def test_a_quiet_log_still_counts() -> None:
+    """Goal: a silence counts 10 s at most, so the sweep lets no silence be longer."""
+    world = cluster(0, 1, 2)
+    topic_id = with_topic(world)
+    delete(world)
+    expire(world, WINDOW_MS + 2_000)
+    assert topic_id not in world.image.topics.deleted
+
+
+def test_the_name_is_free_and_may_be_taken() -> None:
+    world = cluster(0, 1, 2)
+    first = with_topic(world)
+    delete(world)
+    second = with_topic(world)
+    assert first != second
+    assert errors(undelete(world, "t")) == ["TOPIC_ALREADY_EXISTS"]
+    assert errors(undelete(world, first)) == ["TOPIC_ALREADY_EXISTS"]
+    assert errors(undelete(world, second)) == ["TOPIC_ALREADY_EXISTS"], "it is not deleted"
+    delete(world)
+    assert errors(undelete(world, "t")) == ["INVALID_REQUEST"], "two had the name"
+    assert errors(undelete(world, first, second)) == [None, "TOPIC_ALREADY_EXISTS"]
+    assert world.image.topics.ids["t"] == first
+    delete(world)
+    with_topic(world, "a.b")
+    delete(world, "a.b")
+    with_topic(world, "a_b")
+    assert errors(undelete(world, "a.b")) == ["INVALID_TOPIC_EXCEPTION"]
+
+
+def test_a_deleted_topic_ends_at_once_where_that_is_asked() -> None:
+    world = cluster(0, 1, 2)
+    first = with_topic(world)
+    delete(world)
+    assert delete(world).refusal is not None, "it is hidden"
+    assert [*delete(world, now=True).records] == [RemoveTopicRecord(first)]
+    second = with_topic(world)
+    assert [*delete(world, now=True).records] == [RemoveTopicRecord(second)]
+    assert delete(world, now=True).refusal is not None
+    first, second = with_topic(world), TopicId(word_uuid("none"))
+    delete(world)
+    decision = world.decide(DeleteTopics(topics=(first, second), now=True))
+    assert [one.error for one in decision.result()[0]] == [None, "UNKNOWN_TOPIC_ID"]
+    assert not world.image.topics.deleted
+
+
+def test_deleted_topics_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deleted_topics, "DELETED_TOPICS_MAX", 1)
+    world = cluster(0, 1, 2)
+    with_topic(world, "a")
+    with_topic(world, "b")
+    decision = world.decide(DeleteTopics(topics=("a", "b")))
+    assert [one.error for one in decision.result()[0]] == [None, "POLICY_VIOLATION"]
+    assert delete(world, "b", now=True).refusal is None
+
+
+def test_nobody_asks_anything_of_a_deleted_topic() -> None:
+    world = cluster(0, 1, 2)
+    with_topic(world)
+    delete(world)
+    election = world.decide(ElectLeaders(unclean=False, partitions=(("t", 0),)))
+    assert election.result()[0][0].error == "UNKNOWN_TOPIC_OR_PARTITION"
+    wanted = (Reassignment("t", 0, ids("0,1")),)
+    reassigned = world.decide(
+        AlterPartitionReassignments(reassignments=wanted, allow_replication_factor_change=True)
+    )
+    assert reassigned.result()[0][0].error == "UNKNOWN_TOPIC_OR_PARTITION"
+
+
+def restart(world: World, broker_id: int, *, clean: bool) -> None:
+    epoch = world.image.brokers[BrokerId(broker_id)].broker_epoch
+    world.advance(30_000, [one for one in world.image.brokers if one != broker_id])
+    again = registration(
+        broker_id,
+        incarnation_id=word_uuid(f"{broker_id}-again-{world.image.end_offset}"),
+        previous_broker_epoch=epoch if clean else -1,
+        features=WITH_ELR,
+    )
+    assert world.decide(again).refusal is None
+    world.heartbeat(broker_id)
+
+
+@pytest.mark.parametrize("elr", [False, True])
+@pytest.mark.parametrize(
+    ("what", "isr"),
+    [("fenced", (0, 2)), ("clean", (0, 1, 2)), ("unclean", (0, 2)), ("removed", (0, 2))],
+)
+def test_who_may_have_lost_messages_is_in_no_isr_that_comes_back(
+    what: str, isr: tuple[int, ...], elr: bool
+) -> None:
+    world = cluster(0, 1, 2, elr=elr)
+    topic_id = with_topic(world, "t", "1,0,2")
+    delete(world)
+    match what:
+        case "fenced":
+            world.advance(30_000, [0, 2])
+        case "removed":
+            world.decide(UnregisterBroker(broker_id=BrokerId(1)))
+            again = registration(
+                1, incarnation_id=word_uuid("another"), log_dirs=(word_uuid("new"),), features=WITH_ELR
+            )
+            assert world.decide(again).refusal is None
+            world.heartbeat(1)
+        case _:
+            restart(world, 1, clean=what == "clean")
+    undelete(world, "t")
+    (partition,) = topic_of(world.image, topic_id).partitions
+    assert sorted(partition.isr) == sorted(isr)
+    assert partition.leader == (1 if what == "clean" else 0)
+    invariants_hold(world.image)
+
+
+def test_a_removed_broker_is_elected_nowhere_though_it_was_the_last() -> None:
+    world = cluster(0, 1)
+    topic_id = with_topic(world, "t", "1")
+    delete(world)
+    world.decide(UnregisterBroker(broker_id=BrokerId(1)))
+    world.run("register 1")
+    world.heartbeat(1)
+    undelete(world, "t")
+    world.heartbeat(1)
+    (partition,) = topic_of(world.image, topic_id).partitions
+    assert (partition.leader, partition.isr) == (NO_LEADER, ())
+    world.decide(ElectLeaders(unclean=True, partitions=(("t", 0),)))
+    (partition,) = topic_of(world.image, topic_id).partitions
+    assert (partition.leader, partition.isr) == (1, (1,)), "an operator may take what there is"
+
+
+def test_partitions_that_nobody_can_lead_wait_for_whoever_has_all() -> None:
+    world = cluster(0, 1, 2)
+    topic_id = with_topic(world)
+    delete(world)
+    world.advance(30_000, [])
+    assert errors(undelete(world, "t")) == [None]
+    (partition,) = topic_of(world.image, topic_id).partitions
+    assert (partition.leader, partition.isr, partition.leader_epoch) == (NO_LEADER, (0, 1, 2), 0)
+    world.heartbeat(2)
+    (partition,) = topic_of(world.image, topic_id).partitions
+    assert (partition.leader, partition.isr, partition.leader_epoch) == (2, (2,), 1)
+
+
+def test_a_reassignment_goes_on_where_it_stood() -> None:
+    world = cluster(0, 1, 2)
+    topic_id = with_topic(world, "t", "0,1")
+    wanted = (Reassignment("t", 0, ids("0,2")),)
+    world.decide(AlterPartitionReassignments(reassignments=wanted, allow_replication_factor_change=True))
+    (before,) = topic_of(world.image, topic_id).partitions
+    assert before.adding_replicas == (2,)
+    delete(world)
+    undelete(world, "t")
+    (after,) = topic_of(world.image, topic_id).partitions
+    assert after == before._replace(leader_epoch=1, partition_epoch=before.partition_epoch + 1)
+
+
+def test_many_partitions_get_their_leaders_in_parts() -> None:
+    world = cluster(0, 1, 2, records_max=4)
+    topic_id = with_topic(world, "t", *["0,1,2"] * 9)
+    delete(world)
+    decision = world.decide(UndeleteTopics(topics=("t",)))
+    assert sum(isinstance(record, TopicRestoreRecord) for record in decision.records) == 1
+    assert sum(isinstance(record, PartitionChangeRecord) for record in decision.records) == 2
+    assert world.image.topics.counts.leaderless == 7
+    for _ in range(4):
+        world.heartbeat(1)
+    assert world.image.topics.counts.leaderless == 0
+    assert {one.leader_epoch for one in topic_of(world.image, topic_id).partitions} == {1}
+    invariants_hold(world.image)
+
+
+def test_removals_come_in_parts() -> None:
+    world = cluster(0, 1, 2, records_max=3)
+    for name in "abc":
+        with_topic(world, name, "0", "1")
+        delete(world, name)
+    made = expire(world, WINDOW_MS + 2_000)
+    removals = [decision for decision in made if isinstance(decision.records[0], RemoveTopicRecord)]
+    assert [len(decision.records) for decision in removals] == [1, 1, 1]
+
+
+def test_a_topic_given_twice_is_refused_once() -> None:
+    world = cluster(0, 1, 2)
+    topic_id = with_topic(world)
+    delete(world)
+    assert errors(undelete(world, "t", "t")) == ["INVALID_REQUEST"]
+    assert errors(undelete(world, "t", topic_id)) == [None, "TOPIC_ALREADY_EXISTS"], uuid_text(topic_id)
