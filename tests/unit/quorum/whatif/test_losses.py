@@ -107,6 +107,41 @@ def test_a_script_begins_on_the_state_it_is_given() -> None:
     assert partition()["leader"] == 1, "another script begins where the first began"
 
 
+def test_what_a_heartbeat_carries_and_is_answered() -> None:
+    """B26: caught up, fenced, in controlled shutdown, may shut down; and with it failed and cordoned directories."""
+    script = Script()
+    told = []
+    for line in (
+        {"op": "Options"},
+        {"op": "RegisterBroker", "broker_id": 1, "log_dirs": ["a", "b"]},
+        {"op": "RegisterBroker", "broker_id": 2},
+        {"op": "BrokerHeartbeat", "broker_id": 1, "current_metadata_offset": "registration-1"},
+        {"op": "BrokerHeartbeat", "broker_id": 1},
+        {"op": "BrokerHeartbeat", "broker_id": 2},
+        {"op": "CreateTopics", "topics": [{"name": "t", "assignments": [[1, 2]]}]},
+        {"op": "BrokerHeartbeat", "broker_id": 1, "offline_log_dirs": ["b"]},
+        {"op": "BrokerHeartbeat", "broker_id": 1, "want_shut_down": True},
+        {"op": "BrokerHeartbeat", "broker_id": 2},
+        {"op": "BrokerHeartbeat", "broker_id": 1, "want_shut_down": True},
+        {"op": "BrokerHeartbeat", "broker_id": 1, "cordoned_log_dirs": ["a"]},
+    ):
+        answer = script.answer(line)
+        assert answer["error"] is None
+        if line.get("broker_id") == 1 and line["op"] == "BrokerHeartbeat":
+            records = [record for batch in answer["batches"] for record in batch]
+            told.append((*answer["response"].values(), len(records)))
+    names = ("is_caught_up", "is_fenced", "in_controlled_shutdown", "should_shut_down")
+    assert tuple(answer["response"]) == names
+    assert told == [
+        (False, True, False, False, 0),
+        (True, False, False, False, 1),
+        (True, False, False, False, 1),
+        (True, False, True, False, 2),
+        (True, True, False, True, 1),
+        (True, False, False, False, 2),
+    ]
+
+
 def test_what_is_no_operation_changes_nothing() -> None:
     script = Script()
     before = script.answer({"op": "State"})
