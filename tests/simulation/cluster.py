@@ -116,6 +116,7 @@ from quorum.registration import Registration, registration_of
 from snapshots.snapshot_file import SUFFIX, snapshot_id
 from tests.simulation.contest import SETTING, Contest
 from tests.simulation.costs import Costs, drawn
+from tests.simulation.data_plane import DataHost, DataPlane, draws_data
 from tests.simulation.registers import NEVER_WRITTEN, Operation, check
 from tests.simulation.shared_work import shared_work
 from tests.simulation.small_limits import small_limits
@@ -149,6 +150,7 @@ WALK_SECONDS = 4.0
 """Within so long a walk over a broker's partitions is at its end, if it has not rested for WALK_RESTS_SECONDS meanwhile."""
 WALK_RESTS_SECONDS = 0.5
 WATCH_SECONDS = 0.1
+BROKERS_WITH_DATA_MAX = 5
 CONTENDERS = 3
 KEY_SECONDS = 20.0
 """After this time clients use other keys, so that the history of each key stays short."""
@@ -562,7 +564,10 @@ class SimulatedBroker:
             rng=random.Random(self.world.rng.getrandbits(64)),
         )
         self.previous_epoch = -1
-        self.host = DatalessHost(self.broker_id)
+        data = self.world.data
+        self.host: DatalessHost | DataHost = (
+            DatalessHost(self.broker_id) if data is None else data.host_of(self, uuid(900 + self.broker_id))
+        )
         self.replicas = LocalReplicas(self.broker_id)
         self.session.want_fence = True
         self.world.tell(self, "starts")
@@ -581,7 +586,7 @@ class SimulatedBroker:
     def may_serve(self) -> bool:
         return self.session is not None and self.session.may_serve(self.now_ms(), self.follower.image)
 
-    async def _report_isrs(self, run: int, host: DatalessHost) -> None:
+    async def _report_isrs(self, run: int, host: DatalessHost | DataHost) -> None:
         try:
             await host.run(_Reporter(self, run))
         except* _RunIsOver:
@@ -608,19 +613,22 @@ class SimulatedBroker:
         except (TimeoutError, ConnectionError) as error:
             raise BrokerNotAvailable("no answer") from error
         finally:
-            await self._awake()
+            await self.awake()
         if run != self.runs:
             raise _RunIsOver
         self.world.consequences["isrs reported"] += len(altered)
         return altered
 
-    async def _awake(self) -> None:
-        while self.asleep_until > self.world.loop.time():
+    def is_awake(self) -> bool:
+        return self.asleep_until <= self.world.loop.time()
+
+    async def awake(self) -> None:
+        while not self.is_awake():
             await asyncio.sleep(min(self.asleep_until - self.world.loop.time(), 0.25))
 
     async def _live(self, run: int, session: Session) -> None:
         while run == self.runs and not self.world.violations:
-            await self._awake()
+            await self.awake()
             if self.slow_until > self.world.loop.time():
                 await asyncio.sleep(self.world.rng.uniform(0.1, 0.8))
             step = session.next_step(self.now_ms(), self.follower.position)
@@ -631,16 +639,16 @@ class SimulatedBroker:
                 async with asyncio.timeout(step.silence_max_ms / 1000):
                     answer = await self._call(step)
             except (TimeoutError, ConnectionError):
-                await self._awake()
+                await self.awake()
                 if run == self.runs:
                     session.on_unreachable(self.now_ms())
                 continue
             except MetadataError as error:
-                await self._awake()
+                await self.awake()
                 if run == self.runs:
                     self._refused(session, error)
                 continue
-            await self._awake()
+            await self.awake()
             if run == self.runs:
                 await self._take(session, step, answer)
 
@@ -730,6 +738,7 @@ class SimulatedBroker:
         while self.replicas.phase is Phase.STARTING and run == self.runs:
             self.host.carry_out(self.replicas.next_slice(self.follower.image), self.follower.image)
             await asyncio.sleep(0)
+            await self.awake()
         if self.replicas.phase is Phase.FOLLOWING:
             session.want_fence = False
 
@@ -842,7 +851,9 @@ class ClusterWorld(World):
         observers: int = 0,
         brokers: int = 3,
         clients: int = 5,
+        has_data: bool | None = None,
     ) -> None:
+        """`has_data`: whether the brokers' host is the sample host; None: drawn by the seed."""
         self.timing = TimingSettings(session_timeout_ms=SESSION_TIMEOUT_MS, commit_timeout_ms=1_500)
         self.library = SnapshotLibrary()
         super().__init__(
@@ -853,6 +864,9 @@ class ClusterWorld(World):
             make_listener=self._controller,
         )
         self.costs = Costs(self.loop, drawn(seed, is_heavy=profile.is_heavy), self.violated)
+        if has_data is None:
+            has_data = 3 <= brokers <= BROKERS_WITH_DATA_MAX and not profile.is_heavy and draws_data(seed)
+        self.data = DataPlane(self) if has_data else None
         self.brokers = [SimulatedBroker(self, 11 + number) for number in range(brokers)]
         self.clients = [SimulatedClient(self, 1 + number) for number in range(clients)]
         self.acknowledged: dict[Uuid, int] = {}
@@ -873,6 +887,8 @@ class ClusterWorld(World):
         self._registered: set[tuple[NodeId, Uuid]] = set()
         """Controllers' registrations: each incarnation has one record."""
         self._newest = 0
+        self.image = EMPTY
+        """The newest one that is committed."""
         self._isrs: dict[PartitionKey, tuple[BrokerId, ...]] = {}
         """Of each partition as the newest batch left it."""
         self._silent: dict[BrokerId, tuple[int, int]] = {}
@@ -994,6 +1010,7 @@ class ClusterWorld(World):
         if image.end_offset <= self._newest:
             return
         self._newest = image.end_offset
+        self.image = image
         self.network.note("commit", image.end_offset, batch.crc)
         if batch.claim is not None:
             claimed = batch.claim
@@ -1010,8 +1027,10 @@ class ClusterWorld(World):
                 if incarnation in self._registered:
                     raise Violation(f"one_registration_per_incarnation: controller {record.controller_id}")
                 self._registered.add(incarnation)
-            if isinstance(record, TopicRecord) and (TOPIC, record.name) in image.configs:
-                self.contest.created(record.topic_id, image.configs[TOPIC, record.name][SETTING])
+            if isinstance(record, TopicRecord):
+                settings = image.configs.get((TOPIC, record.name))
+                if settings is not None and SETTING in settings:
+                    self.contest.created(record.topic_id, settings[SETTING])
         request_id = batch.envelope.request_id
         if request_id is not None:
             if request_id in self._requests:
@@ -1019,6 +1038,8 @@ class ClusterWorld(World):
             self._requests[request_id] = batch.base_offset
             self.story.chat("log", f"offset {batch.base_offset} holds request {request_id.hex()[-12:]}")
         self._check_leaders(image, delta)
+        if self.data is not None:
+            self.data.committed(image, delta)
         cause = batch.envelope.cause
         if cause is not None and cause.code == "SESSION_EXPIRED":
             # From the first part on its leaderships move, though its registration changes with the last alone.
@@ -1088,6 +1109,9 @@ class ClusterWorld(World):
             self.spawn(partial(self.contest.contend, number))
         self.spawn(self._change_topics)
         self.spawn(self._watch_availability)
+        if self.data is not None:
+            self.spawn(self.data.append)
+            self.spawn(self.data.keep_topics)
         await super()._live(seconds, settle_seconds)
         found = check(self.history)
         if found is not None:
@@ -1105,7 +1129,7 @@ class ClusterWorld(World):
             # its last known leader would be forgotten, as in Kafka, and only an unclean election would help.
             elr = FeatureUpdate(ELIGIBLE_LEADER_REPLICAS_VERSION, 1, UpgradeType.UPGRADE)
             command: Command = UpdateFeatures(updates=(elr,), validate_only=False)
-            while not (await self._try(command) or self.is_quiet or self.violations):
+            while not (await self.attempt(command) or self.is_quiet or self.violations):
                 await asyncio.sleep(0.05)  # there is no leader yet, or not every controller is registered
         for number in range(100_000):
             await asyncio.sleep(self.rng.expovariate(self.profile.topics_per_second))
@@ -1119,13 +1143,13 @@ class ClusterWorld(World):
                 configs={},
                 validate_only=False,
             )
-            await self._try(command)
+            await self.attempt(command)
             await self._administrate(f"t{max(number - self.rng.randrange(TOPICS_KEPT), 0)}")
             if number >= TOPICS_KEPT:
-                await self._try(DeleteTopic(name=f"t{number - TOPICS_KEPT}"))
+                await self.attempt(DeleteTopic(name=f"t{number - TOPICS_KEPT}"))
                 if self.seed % 3 == 0:
-                    await self._try(UndeleteTopics(topics=(f"t{number - TOPICS_KEPT}",)))
-                    await self._try(DeleteTopic(name=f"t{number - TOPICS_KEPT}"))
+                    await self.attempt(UndeleteTopics(topics=(f"t{number - TOPICS_KEPT}",)))
+                    await self.attempt(DeleteTopic(name=f"t{number - TOPICS_KEPT}"))
 
     async def _administrate(self, name: str) -> None:
         """Let an operator ask for something of a topic, or of all partitions."""
@@ -1152,9 +1176,9 @@ class ClusterWorld(World):
             min_isr = ConfigChange("min.insync.replicas", ConfigOperation.SET, str(rng.randint(1, 2)))
             changed = (ResourceChange(TOPIC, name, (min_isr,)),)
             commands.append(IncrementalAlterConfigs(resources=changed, validate_only=False))
-        await self._try(rng.choice(commands))
+        await self.attempt(rng.choice(commands))
 
-    async def _try(self, command: Command) -> bool:
+    async def attempt(self, command: Command) -> bool:
         """Ask for a change once; answer whether it was made, as far as is known."""
         node = self.clients[0]._node
         with suppress(TimeoutError, ConnectionError, Unavailable, OutcomeUnknown, Rejected):
@@ -1167,12 +1191,15 @@ class ClusterWorld(World):
 
     def more_weather(self) -> list[tuple[float | None, Callable[[], None]]]:
         every = self.profile.broker_every
-        return [(None if every is None or not self.brokers else every, self._trouble_broker)]
+        kinds = [(None if every is None or not self.brokers else every, self._trouble_broker)]
+        return kinds if self.data is None else [*kinds, *self.data.weather()]
 
     def _trouble_broker(self) -> None:
         broker, rng = self.rng.choice(self.brokers), self.rng
-        kinds = ("sleep", "crash", "stop", "cut", "slow", "stranded")
-        kind = rng.choice(kinds[:-1] if self.profile.is_heavy else kinds)
+        kinds = ["sleep", "crash", "stop", "cut", "slow"]
+        kinds += [] if self.profile.is_heavy else ["stranded"]
+        kinds += [] if self.data is None else ["power"]
+        kind = rng.choice(kinds)
         seconds = rng.choice((0.5, 2.0, 6.0)) * rng.uniform(0.3, 1.0)
         self.faults[f"broker: {kind}"] += 1
         if kind == "sleep":
@@ -1192,8 +1219,10 @@ class ClusterWorld(World):
             self.tell(broker, "is asked to stop")
             broker.session.want_shut_down = True
             self.loop.call_later(3.0, self.start_broker, broker, broker.runs)
-        elif kind == "crash" and broker.session is not None:
+        elif kind in ("crash", "power") and broker.session is not None:
             broker.crash()
+            if kind == "power" and self.data is not None and self.data.may_lose_power(broker.broker_id):
+                self.data.lose_power(broker.broker_id)
             self.loop.call_later(seconds, self.start_broker, broker, broker.runs)
 
     def _cut(self, broker: SimulatedBroker, nodes: Sequence[NodeId], what: str, seconds: float) -> None:
@@ -1232,6 +1261,8 @@ class ClusterWorld(World):
         self.network.faults = type(self.network.faults)()
         self.network.heal()
         self.cuts.clear()
+        if self.data is not None:
+            self.data.cuts.clear()
         self.end_faults()
         for broker in self.brokers:
             broker.asleep_until = broker.slow_until = 0.0
@@ -1242,17 +1273,22 @@ class ClusterWorld(World):
         self.tell("weather", "is calm from now on")
         acknowledged = [client.acknowledged for client in self.clients]
         began = self.loop.time()
-        trouble = await self._within(LIVENESS_SECONDS, lambda: self._not_live(acknowledged))
+        trouble = await self.within(LIVENESS_SECONDS, lambda: self._not_live(acknowledged))
         if trouble is not None:
             self.violated(f"liveness: {LIVENESS_SECONDS:.0f} s after the last fault {trouble}")
             return
         self.recovered_after = self.loop.time() - began
         self.is_quiet = True
+        if self.data is not None:
+            trouble = await self.data.end()
+            if trouble is not None:
+                self.violated(trouble)
+                return
         if len(self.ids) > 1 and not await self._change_voters_at_rest():
             return
         for key in sorted({operation.key for operation in self.history[-300:]}):
             await self.clients[0].read(key)
-        trouble = await self._within(CONVERGENCE_SECONDS, self._not_converged)
+        trouble = await self.within(CONVERGENCE_SECONDS, self._not_converged)
         if trouble is not None:
             self.violated(f"convergence: {CONVERGENCE_SECONDS:.0f} s after the last write {trouble}")
             return
@@ -1335,7 +1371,7 @@ class ClusterWorld(World):
             and a in other.transport.links
         )
 
-    async def _within(self, seconds: float, trouble: Callable[[], str | None]) -> str | None:
+    async def within(self, seconds: float, trouble: Callable[[], str | None]) -> str | None:
         """Return None as soon as there is no trouble, or what it still is after so many seconds."""
         until = self.loop.time() + seconds
         while not self.violations:
