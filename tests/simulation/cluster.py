@@ -851,9 +851,7 @@ class ClusterWorld(World):
         observers: int = 0,
         brokers: int = 3,
         clients: int = 5,
-        has_data: bool | None = None,
     ) -> None:
-        """`has_data`: whether the brokers' host is the sample host; None: drawn by the seed."""
         self.timing = TimingSettings(session_timeout_ms=SESSION_TIMEOUT_MS, commit_timeout_ms=1_500)
         self.library = SnapshotLibrary()
         super().__init__(
@@ -864,9 +862,9 @@ class ClusterWorld(World):
             make_listener=self._controller,
         )
         self.costs = Costs(self.loop, drawn(seed, is_heavy=profile.is_heavy), self.violated)
-        if has_data is None:
-            has_data = 3 <= brokers <= BROKERS_WITH_DATA_MAX and not profile.is_heavy and draws_data(seed)
-        self.data = DataPlane(self) if has_data else None
+        may_have_data = 3 <= brokers <= BROKERS_WITH_DATA_MAX and not profile.is_heavy
+        has_data = draws_data(seed) if profile.has_data is None else profile.has_data
+        self.data = DataPlane(self) if may_have_data and has_data else None
         self.brokers = [SimulatedBroker(self, 11 + number) for number in range(brokers)]
         self.clients = [SimulatedClient(self, 1 + number) for number in range(clients)]
         self.acknowledged: dict[Uuid, int] = {}
@@ -1279,6 +1277,7 @@ class ClusterWorld(World):
             return
         self.recovered_after = self.loop.time() - began
         self.is_quiet = True
+        await self._elect_stranded()
         if self.data is not None:
             trouble = await self.data.end()
             if trouble is not None:
@@ -1294,6 +1293,25 @@ class ClusterWorld(World):
             return
         self._check_acknowledged()
         self.writes_acknowledged = len(self.acknowledged)
+
+    async def _elect_stranded(self) -> None:
+        """Do what `docs/limits.md` asks of an operator where nobody can be elected cleanly any more."""
+        until = self.loop.time() + CHANGE_SECONDS
+        while (stranded := self._stranded()) and not self.violations and self.loop.time() < until:
+            await self.attempt(ElectLeaders(unclean=True, partitions=tuple(stranded)))
+            self.consequences["unclean elections by an operator"] += 1
+            await asyncio.sleep(0.1)
+
+    def _stranded(self) -> list[tuple[str, int]]:
+        """Return the partitions whose ISR is empty, and no replica of which is eligible or the last known leader."""
+        return sorted(
+            (topic.name, number)
+            for topic in self.image.topics.by_id.values()
+            for number, partition in enumerate(topic.partitions)
+            if not partition.isr
+            and not set(partition.eligible_leader_replicas) & set(partition.replicas)
+            and (partition.eligible_leader_replicas or len(partition.last_known_elr) != 1)
+        )
 
     async def _change_voters_at_rest(self) -> bool:
         """Let one controller vote more, or one less: whatever was interrupted before, a change can be made."""

@@ -59,7 +59,8 @@ APPENDS_PER_SECOND: Final = 25.0
 TOPIC_EVERY_SECONDS: Final = 6.0
 TOPICS_KEPT: Final = 3
 PARTITIONS: Final = 2
-CUT_EVERY_SECONDS: Final = 5.0
+FAULTS_PER_CUT: Final = 1.5
+"""So many faults of brokers befall for each cut between two."""
 ROLL_SECONDS: Final = 10.0
 """A session (3 s) may have to end, and a follower must catch up."""
 EQUAL_SECONDS: Final = 5.0
@@ -295,7 +296,8 @@ class DataPlane:
     # --- the weather
 
     def weather(self) -> list[tuple[float | None, Callable[[], None]]]:
-        return [(CUT_EVERY_SECONDS, self._cut)] if self.world.profile.broker_every is not None else []
+        every = self.world.profile.broker_every
+        return [(None if every is None else FAULTS_PER_CUT * every, self._cut)]
 
     def _cut(self) -> None:
         rng = self.rng
@@ -477,7 +479,7 @@ class DataPlane:
             trouble = await world.within(ROLL_SECONDS, partial(_not_stopped, broker))
             if trouble is None:
                 await asyncio.sleep(self.rng.uniform(0.0, 1.0))
-                if broker.session is None:  # else the weather's own timer has started it
+                if _not_stopped(broker) is None:  # else the weather's own timer has started it
                     broker.start(keep_cache=True)
                 trouble = await world.within(ROLL_SECONDS, self._not_whole)
         self.is_rolling = False

@@ -25,7 +25,7 @@ from unittest.mock import patch
 from metadata_log.codec import read_header
 from metadata_log.errors import ChangePending
 from quorum.log.topic_feeds import filter_of
-from tests.simulation import decision_mutants
+from tests.simulation import data_mutants, decision_mutants
 
 VARIABLE: Final = "METAQUORUM_MUTANT"
 """Which mutant the plugin puts in place."""
@@ -1630,6 +1630,55 @@ MUTANTS: Final = (
         Directed(
             f"{_AGENT_HOST_TESTS}::test_a_host_is_told_of_all_its_replicas_before_the_broker_may_be_unfenced"
         ),
+    ),
+    Mutant(
+        "joins-below-the-high-watermark",
+        "the sample host's leader takes followers into the ISR that lack committed records",
+        "tests.support.sample_host:SampleHost._expand",
+        data_mutants.joins_early,
+        Seeds("brokers", 4),
+    ),
+    Mutant(
+        "acknowledges-alone",
+        "the sample host's leader acknowledges what no follower has",
+        "tests.support.sample_host:SampleHost._advance",
+        data_mutants.advances_alone,
+        Seeds("brokers", 2),
+    ),
+    Mutant(
+        "acknowledges-with-few",
+        "the sample host's high watermark rises while the ISR is smaller than min.insync.replicas",
+        "tests.support.sample_host:SampleHost._advance",
+        data_mutants.advances_with_few,
+        Seeds("brokers", 4),
+    ),
+    Mutant(
+        "appends-with-few",
+        "the sample host ignores min.insync.replicas",
+        "tests.support.sample_host:SampleHost._min_isr",
+        _always(1),
+        Seeds("brokers", 4),
+    ),
+    Mutant(
+        "truncates-to-the-high-watermark",
+        "a follower of a new leader cuts its log at its own high watermark, not where the epochs part",
+        "tests.support.sample_host:SampleHost._take_role",
+        data_mutants.truncates_to_the_high_watermark,
+        Seeds("brokers", 15),
+    ),
+    Mutant(
+        "elects-outside-the-isr",
+        "where no member of the ISR can lead, another replica is elected as if it were one",
+        "quorum.decide.elections:change",
+        data_mutants.elects_anybody,
+        Seeds("brokers", 12),
+    ),
+    Mutant(
+        "power-loss-is-clean",
+        "a broker that lost power stays eligible to lead what it lost",
+        "quorum.decide.brokers:_walk_out",
+        _leaves_cleanly,
+        Seeds("brokers", 12),
     ),
     Mutant(
         "commits-without-a-proposed-member",

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from quorum.controller import Controller
 from tests.simulation.campaign import Life, Outcome, live
 from tests.simulation.cluster import ClusterWorld
@@ -90,6 +91,22 @@ def test_twenty_brokers_keep_every_property() -> None:
 def test_a_short_simulated_cluster_keeps_every_property() -> None:
     world = ClusterWorld(seed=7, profile=PROFILES["fifo"], brokers=2, clients=2)
     assert world.run(3.0) == []
+
+
+def test_a_short_life_of_a_data_plane_loses_no_acknowledged_record() -> None:
+    """With eligible leader replicas, under kill -9, losses of power and cuts between brokers, and a roll at the end."""
+    world = ClusterWorld(seed=3, profile=PROFILES["brokers"], clients=2)
+    assert world.run(4.0) == []
+    assert world.image.features[ELIGIBLE_LEADER_REPLICAS_VERSION] == 1
+    assert world.consequences["records acknowledged"] > 20
+    assert world.consequences["joined in sync"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [401, 402])
+def test_a_data_plane_loses_no_acknowledged_record(seed: int) -> None:
+    """With eligible leader replicas (401) and without."""
+    assert lived(seed, "brokers", 20.0).consequences["records acknowledged"] > 50
 
 
 def test_the_same_seed_is_the_same_life() -> None:

@@ -69,6 +69,8 @@ class Profile:
     """A node's wall clock jumps by up to minutes, either way."""
     broker_every: float | None = None
     """A broker sleeps, dies, restarts in order, is cut off, or reads slowly."""
+    has_data: bool | None = None
+    """The brokers have a data plane; None: the seed says so."""
     is_heavy: bool = False
     """The cluster is large: see `costs`."""
     change_every: float | None = None
@@ -123,6 +125,14 @@ PROFILES = {
     ),
     "storm": Profile(
         crash_every=6.0, partition_every=0.35, flap_every=1.0, transfer_every=5.0, broker_every=2.0
+    ),
+    "brokers": Profile(
+        links=LinkFaults(lost=0.02, duplicated=0.05, late=0.05),
+        crash_every=8.0,
+        partition_every=6.0,
+        transfer_every=8.0,
+        broker_every=0.6,
+        has_data=True,
     ),
     "heavy": Profile(wall_clock_every=20.0, broker_every=2.0, topics_per_second=2.5, is_heavy=True),
     "members": Profile(
