@@ -328,7 +328,7 @@ ROWS: Final[tuple[Row, ...]] = (
     (
         "born-in-sync",
         "a fenced replica of a new partition is in its ISR",
-        "quorum.decide.new_partitions:_NewPartitions.partition",
+        "quorum.decide.new_partitions:NewPartitions._partition",
         _in_sync_though_fenced,
         f"{_DECIDE}/test_stories.py::test_a_new_topic_is_led_by_the_first_that_is_up",
     ),

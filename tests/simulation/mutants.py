@@ -1699,7 +1699,7 @@ MUTANTS: Final = (
         "elections wait for twenty times as long",
         "tests.simulation.world:RaftSettings",
         lambda settings: partial(settings, election_timeout_min_ms=6_000, election_timeout_max_ms=12_000),
-        Seeds("fifo", 10),
+        Seeds("fifo", 40),
     ),
     Mutant(
         "settles-nothing",
