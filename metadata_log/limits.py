@@ -13,7 +13,7 @@ RECORDS_PER_BATCH_MAX: Final = 10_000
 """Kafka's bound for a batch and for one user operation (QuorumController.MAX_RECORDS_PER_USER_OP)."""
 RECORDS_PER_PART_MAX: Final = 1_000
 """Of one part of a long change. A part is one turn of the leader's loop, and heartbeats are sent between two parts. To
-decide, encode and apply so many, each in another topic of a million partitions, takes 20 ms."""
+decide, encode and apply so many, each in another topic of a million partitions, takes about 20 ms of processor time."""
 BATCH_BYTES_MAX: Final = 1 * MIB
 """A batch's records; larger ones would hold up heartbeats on a slow link. Its envelope comes on top."""
 FRAME_BYTES_MAX: Final = 2 * MIB

@@ -35,6 +35,11 @@ if TYPE_CHECKING:
 PartitionKey = tuple[TopicId, int]
 
 
+def unified_name(name: str) -> str:
+    """Return a topic's name as metrics have it."""
+    return name.replace(".", "_")
+
+
 class TopicImage(NamedTuple):
     """A topic with its partitions, partition i at place i."""
 
@@ -67,6 +72,8 @@ class TopicsImage:
     """By name."""
     deleted: immutables.Map[TopicId, DeletedTopic] = field(default_factory=immutables.Map)
     """The topics that can still be restored."""
+    alike: immutables.Map[str, tuple[str, ...]] = field(default_factory=immutables.Map, repr=False)
+    """Names of living topics that hold `.` or `_`, by `unified_name`: in metrics those under one key are one name."""
     index: PartitionIndex = field(default_factory=PartitionIndex, repr=False)
     """Counts partitions of living topics; `on_broker` also has the deleted ones, whose replicas stay."""
 
@@ -143,6 +150,7 @@ class TopicsBuilder(SubjectBuilder[TopicsImage]):
         self._by_id = before.by_id.mutate()
         self._ids = before.ids.mutate()
         self._deleted = before.deleted.mutate()
+        self._alike = before.alike.mutate()
         self._open: dict[TopicId, _OpenTopic] = {}
         self._touched: set[TopicId] = set()
         """Topics that were created, removed, deleted for a time or restored."""
@@ -197,13 +205,13 @@ class TopicsBuilder(SubjectBuilder[TopicsImage]):
         if record.topic_id in self._by_id or record.topic_id in self._deleted or record.name in self._ids:
             raise ValueError(f"topic {record.name!r} or its id exists")
         self._by_id[record.topic_id] = TopicImage(record.topic_id, record.name, ())
-        self._ids[record.name] = record.topic_id
+        self._take_name(record.name, record.topic_id)
         self._touched.add(record.topic_id)
         self._moved.add(record.topic_id)
 
     def remove(self, record: RemoveTopicRecord) -> None:
         if self._deleted.pop(record.topic_id, None) is None:
-            del self._ids[self._by_id.pop(record.topic_id).name]
+            self._give_name_up(self._by_id.pop(record.topic_id).name)
         self._open.pop(record.topic_id, None)
         self._touched.add(record.topic_id)
         self._moved.add(record.topic_id)
@@ -214,7 +222,8 @@ class TopicsBuilder(SubjectBuilder[TopicsImage]):
             raise ValueError(f"topic {record.name!r} has another name")
         partitions, _ = self._open.get(topic_id) or self._opened(topic_id)
         partitions[:] = map(without_leader, partitions)
-        del self._ids[record.name], self._by_id[topic_id]
+        del self._by_id[topic_id]
+        self._give_name_up(record.name)
         self._keep(record)
 
     def keep_deleted(self, record: TopicTombstoneRecord) -> None:
@@ -241,8 +250,22 @@ class TopicsBuilder(SubjectBuilder[TopicsImage]):
         if name in self._ids:
             raise ValueError(f"another topic is named {name!r}")
         self._by_id[topic_id] = TopicImage(topic_id, name, ())
-        self._ids[name] = topic_id
+        self._take_name(name, topic_id)
         self._touched.add(topic_id)
+
+    def _take_name(self, name: str, topic_id: TopicId) -> None:
+        self._ids[name] = topic_id
+        key = unified_name(name)
+        if "_" in key:
+            self._alike[key] = tuple(sorted((*self._alike.get(key, ()), name)))
+
+    def _give_name_up(self, name: str) -> None:
+        del self._ids[name]
+        key = unified_name(name)
+        if "_" in key:
+            others = tuple(other for other in self._alike.pop(key) if other != name)
+            if others:
+                self._alike[key] = others
 
     STATES = {TopicRecord: create, PartitionRecord: create_partition}  # noqa: RUF012 (a ClassVar of the base)
     SNAPSHOT_ROWS = {TopicTombstoneRecord: keep_deleted, PlacedPartitions: place_partitions}  # noqa: RUF012
@@ -268,7 +291,9 @@ class TopicsBuilder(SubjectBuilder[TopicsImage]):
                 self._by_id[topic_id] = topic
             else:
                 self._deleted[topic_id] = replace(deleted, topic=topic)
-        image = TopicsImage(self._by_id.finish(), self._ids.finish(), self._deleted.finish())
+        image = TopicsImage(
+            self._by_id.finish(), self._ids.finish(), self._deleted.finish(), self._alike.finish()
+        )
         return replace(image, index=self._index(image))
 
     def _index(self, image: TopicsImage) -> PartitionIndex:

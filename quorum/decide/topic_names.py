@@ -1,11 +1,11 @@
 """Pure: how a topic may be named. Source: Kafka's Topic class."""
 
-import itertools
 import re
 from typing import Final
 
 from metadata_log.errors import InvalidTopic
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.image.topics import unified_name
 from metadata_log.limits import NAME_LENGTH_MAX
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
@@ -29,21 +29,7 @@ def check_name(name: str) -> None:
 
 def check_collision(image: MetadataImage, name: str) -> None:
     """Refuse a name that metrics could not tell from another: `.` and `_` are one character there."""
-    places = [place for place, character in enumerate(name) if character in "._"]
-    colliding: str | None
-    if 2 ** len(places) <= len(image.topics.ids):
-        # Fewer ways to write the name than topics: look each of them up.
-        colliding = None
-        letters = list(name)
-        for choice in itertools.product("._", repeat=len(places)):
-            for place_, character in zip(places, choice, strict=True):
-                letters[place_] = character
-            if "".join(letters) in image.topics.ids:
-                colliding = "".join(letters)
-                break
-    else:
-        unified = name.replace(".", "_")
-        colliding = next((other for other in image.topics.ids if other.replace(".", "_") == unified), None)
+    colliding = next(iter(image.topics.alike.get(unified_name(name), ())), None)
     if colliding is not None:
         raise InvalidTopic(
             f"topic {name!r} collides with {colliding!r}: '.' and '_' are one in metric names; choose another name"

@@ -141,6 +141,11 @@ def test_the_index_of_partitions_is_the_one_from_nothing(seed: int) -> None:
         assert {broker_id: list(ids) for broker_id, ids in topics.index.on_broker.items()} == {
             broker_id: sorted(ids) for broker_id, ids in on.items()
         }
+        alike: dict[str, list[str]] = defaultdict(list)
+        for name in sorted(topics.ids):
+            if "." in name or "_" in name:
+                alike[name.replace(".", "_")].append(name)
+        assert {key: list(names) for key, names in topics.alike.items()} == alike
         assert dict(topics.index.leaderships) == leaderships
         assert dict(topics.index.preferred) == preferred
         assert dict(topics.index.preferred_elsewhere) == +elsewhere
