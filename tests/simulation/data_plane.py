@@ -495,7 +495,7 @@ class DataPlane:
             f"{topic.name}-{number}"
             for topic in self.world.image.topics.by_id.values()
             for number, partition in enumerate(topic.partitions)
-            if set(partition.isr) != set(partition.replicas) or partition.adding_replicas
+            if set(partition.isr) != set(partition.replicas)
         ]
         return f"the ISRs of {sorted(lacking)} are not whole" if lacking else None
 
