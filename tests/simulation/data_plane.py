@@ -5,7 +5,8 @@ direction. A killed process keeps what it wrote (the kernel has it). A loss of p
 Checked all the time, of each partition of the clients' topics:
 
     acknowledged_is_on_enough_disks  a record is acknowledged once min.insync.replicas replicas hold it
-    isr_holds_acknowledged           each member of the ISR holds every acknowledged record
+    isr_holds_acknowledged           each member of the ISR holds a record when it is acknowledged, and all of them when the
+                                     member begins to follow a leader
     joined_in_sync                   whoever joins an ISR, or is elected, holds every acknowledged record, and the leader's
                                      log up to the high watermark at which the leader proposed it
     no_acknowledged_record_is_lost   whoever begins to lead holds every acknowledged record
@@ -26,7 +27,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Never
 
-from broker_agent.replicas import Instruction, Lead
+from broker_agent.replicas import Follow, Instruction, Lead
 from broker_agent.reports import IsrAgent, isr_reports
 from metadata_log.ids import NO_LEADER, BrokerId, TopicId, Uuid
 from metadata_log.image.metadata_image import Delta, MetadataImage
@@ -127,8 +128,8 @@ class DataHost(SampleHost):
     def carry_out(self, instructions: Sequence[Instruction], image: MetadataImage) -> None:
         super().carry_out(instructions, image)
         for one in instructions:
-            if isinstance(one, Lead):
-                self._data.leads(self, (one.topic_id, one.partition_id))
+            if isinstance(one, Lead | Follow):
+                self._data.takes_role(self, (one.topic_id, one.partition_id))
 
     def _submit(self, report: ReportedIsr) -> None:
         key = report.topic_id, report.partition_id
@@ -412,13 +413,16 @@ class DataPlane:
             records = replica.log.records[: replica.high_watermark]
             self._proposed[replica.key, report.partition_epoch] = Proposed(host.broker_id, records)
 
-    def leads(self, host: DataHost, key: PartitionKey) -> None:
-        """Check whoever leads by the newest image."""
-        known, replica = self.partitions.get(key), host.replicas.get(key)
-        if known is None or replica is None or key in self.uncleans:
+    def takes_role(self, host: DataHost, key: PartitionKey) -> None:
+        """Check a member of the ISR by the newest image that now leads, or follows, by its own image."""
+        known, broker_id = self.partitions.get(key), host.broker_id
+        if known is None or key in self.uncleans or broker_id not in known.isr:
             return
-        if replica.leader_epoch == known.leader_epoch and known.leader == host.broker_id:
-            self._check_holds(host.broker_id, key, "no_acknowledged_record_is_lost")
+        if not self._may_lack(broker_id, key):
+            is_leader = broker_id == known.leader
+            self._check_holds(
+                broker_id, key, "no_acknowledged_record_is_lost" if is_leader else "isr_holds_acknowledged"
+            )
 
     def truncated(self, host: DataHost, key: PartitionKey, count: int) -> None:
         if key in self.partitions and key not in self.uncleans:
@@ -474,12 +478,12 @@ class DataPlane:
                 return f"roll_ends_whole: {trouble}"
             self.is_rolling = True
             world.tell(broker, "is rolled")
-            assert broker.session is not None
-            broker.session.want_shut_down = True
-            trouble = await world.within(ROLL_SECONDS, partial(_not_stopped, broker))
+            if broker.session is not None:
+                broker.session.want_shut_down = True
+            trouble = await world.within(ROLL_SECONDS, partial(_not_stopped, broker, broker.runs))
             if trouble is None:
                 await asyncio.sleep(self.rng.uniform(0.0, 1.0))
-                if _not_stopped(broker) is None:  # else the weather's own timer has started it
+                if broker.session is None:  # else a timer of the weather has started it again
                     broker.start(keep_cache=True)
                 trouble = await world.within(ROLL_SECONDS, self._not_whole)
         self.is_rolling = False
@@ -528,5 +532,5 @@ def _leads(host: DataHost, key: PartitionKey) -> bool:
     return replica is not None and replica.leading is not None
 
 
-def _not_stopped(broker: "SimulatedBroker") -> str | None:
-    return f"{broker} does not stop" if broker.session is not None else None
+def _not_stopped(broker: "SimulatedBroker", run: int) -> str | None:
+    return f"{broker} does not stop" if broker.runs == run else None
