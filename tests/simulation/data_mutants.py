@@ -53,6 +53,10 @@ def truncates_to_the_high_watermark(take_role: Any) -> Any:
     return takes
 
 
+def epoch_of_the_last_record(_original: Any) -> Any:
+    return property(lambda log: log.records[-1].leader_epoch if log.records else -1)
+
+
 def elects_anybody(change: Any) -> Any:
     """Let a controller elect replicas outside the ISR as if they were members."""
 

@@ -1667,6 +1667,15 @@ MUTANTS: Final = (
         Seeds("brokers", 25),
     ),
     Mutant(
+        "fetches-by-its-last-record",
+        "a follower does not name the epoch in which it led without appending",
+        "tests.support.replica_log:ReplicaLog.last_epoch",
+        data_mutants.epoch_of_the_last_record,
+        Directed(
+            f"{_SAMPLE_HOST_TESTS}::test_a_leader_that_appended_nothing_forgets_its_epoch_when_it_follows"
+        ),
+    ),
+    Mutant(
         "elects-outside-the-isr",
         "where no member of the ISR can lead, another replica is elected as if it were one",
         "quorum.decide.elections:change",

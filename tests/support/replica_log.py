@@ -41,8 +41,12 @@ class ReplicaLog:
 
     @property
     def last_epoch(self) -> int:
-        """Leader epoch of the last record; -1 without one."""
-        return self.records[-1].leader_epoch if self.records else -1
+        """The newest leader epoch known here, with a record or not; -1 without one.
+
+        A follower that led without appending names its own epoch. So it is told where the logs part, forgets that epoch, and
+        does not append records of older ones behind it.
+        """
+        return self.epochs[-1][0] if self.epochs else -1
 
     def begin_epoch(self, leader_epoch: int) -> None:
         """Note where an epoch begins, also without a record: followers truncate to there."""
@@ -75,7 +79,7 @@ class ReplicaLog:
     def diverges_at(self, fetch_offset: int, last_epoch: int) -> EpochEnd | None:
         """Return where a follower's log leaves this one; None: all of it stands here, too.
 
-        The follower's log ends at `fetch_offset`, with a record of `last_epoch`.
+        The follower's log ends at `fetch_offset`, and `last_epoch` is the newest that it knows.
         """
         if last_epoch < 0:
             return None

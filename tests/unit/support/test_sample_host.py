@@ -456,6 +456,21 @@ def test_the_largest_common_epoch_is_found(follower: list[int], leader: list[int
     assert common == leader[: len(common)]
 
 
+def test_a_leader_that_appended_nothing_forgets_its_epoch_when_it_follows() -> None:
+    """Otherwise the records of the epoch before lie behind the begin of its own, and followers are told to cut there."""
+    own, other = _log([4, 4]), _log([4, 4, 4, 4])
+    own.begin_epoch(5)
+    other.begin_epoch(6)
+    diverging = other.diverges_at(own.end_offset, own.last_epoch)
+    assert diverging == EpochEnd(4, 4)
+    own.truncate(own.common_end(diverging))
+    assert (own.end_offset, own.last_epoch) == (2, 4)
+    for record in other.records[2:]:
+        own.append(record)
+    own.begin_epoch(7)
+    assert own.end_of(4) == EpochEnd(4, 4)
+
+
 def _log(epochs: list[int]) -> ReplicaLog:
     log = ReplicaLog(HERE, "t")
     for epoch in epochs:
