@@ -36,6 +36,7 @@ FORWARDED: Final = (
     ("POST", "/v1/topics"),
     ("POST", "/v1/topics/partitions"),
     ("POST", "/v1/topics/delete"),
+    ("POST", "/v1/topics/undelete"),
     ("GET", "/v1/topics/{name}"),
     ("DELETE", "/v1/topics/{name}"),
     ("GET", "/v1/partitions"),

@@ -18,15 +18,13 @@ def show_what_if(args: argparse.Namespace, operation: str, *bodies: Mapping[str,
 
     Replicas that nobody assigns are placed by chance, and new topics get chance ids: the real ones will differ.
 
-    `undelete_window_ms` is what the controllers' settings say; it matters to deletions alone.
-
     Raises:
         Rejected: one of the requests would be refused.
     """
     from quorum.http.batch import KINDS
 
     commands = [KINDS[operation].read(body) for body in bodies]
-    cluster = _live_cluster(args, undelete_window_ms=_undelete_window_ms(args, operation))
+    cluster = _live_cluster(args, undelete_window_ms=undelete_window_ms(args, operation))
     end_offset = cluster.image.end_offset
     refused: list[dict[str, Any]] = []
     for command in commands:
@@ -35,7 +33,7 @@ def show_what_if(args: argparse.Namespace, operation: str, *bodies: Mapping[str,
     return _show(args, cluster, end_offset, refused)
 
 
-def _undelete_window_ms(args: argparse.Namespace, operation: str) -> int:
+def undelete_window_ms(args: argparse.Namespace, operation: str) -> int:
     """Return what the controllers' settings say, where it matters."""
     if operation != "DeleteTopics":
         return 0

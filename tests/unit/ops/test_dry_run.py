@@ -10,7 +10,7 @@ import pytest
 from metadata_log.ids import BrokerId, NodeId, uuid_text
 from metadata_log.records.controllers import RegisterControllerRecord
 from metadata_log.records.partitions import PartitionChangeRecord
-from ops import cli, live_state
+from ops import cli, dry_run, live_state
 from quorum.decide.features import REGISTERED
 from tests.support.decisions import CONTROLLER, World, word_uuid
 from tests.unit.ops.test_cli import verbs
@@ -114,6 +114,7 @@ def test_a_dry_run_shows_the_records_and_what_would_be_refused(
     """Goal: a dry run asks nobody to write. Method: there is no controller, only its state."""
     image = a_cluster().image
     monkeypatch.setattr(live_state, "live_image", lambda _: image)
+    monkeypatch.setattr(dry_run, "undelete_window_ms", lambda *_: 0)
     monkeypatch.setattr(importlib.metadata, "packages_distributions", lambda: {"ops": ["metaquorum"]})
     assert cli.main([*line.split(), "--dry-run", "-o", "json", "--bootstrap", "http://127.0.0.1:1"]) == 0
     shown = json.loads(capsys.readouterr().out)

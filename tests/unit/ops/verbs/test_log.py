@@ -37,7 +37,7 @@ from tests.support.histories import (
 from tests.support.journals import compact_to
 from tests.support.told_node import Node, Reply, Seen, node
 
-FILE_BYTES = 1_100
+FILE_BYTES = 1_400
 HISTORY = random_history(random.Random(5), 40)
 END = HISTORY[-1].batch.end_offset
 
