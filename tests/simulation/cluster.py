@@ -22,6 +22,8 @@ Clients write with request ids and read; brokers poll, are cut off, sleep, die a
     liveness                    within LIVENESS_SECONDS of the last fault one controller is active, every broker is online,
                                 every client was answered and no change of voters is left pending; another is carried out
     convergence                 once the clients rest, all controllers and brokers stand at the same offset
+
+Half of the lives have a data plane, with properties of its own: see `data_plane`.
 """
 
 import asyncio

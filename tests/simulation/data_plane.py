@@ -8,7 +8,7 @@ Checked all the time, of each partition of the clients' topics:
     isr_holds_acknowledged           each member of the ISR holds a record when it is acknowledged, and all of them when the
                                      member begins to follow a leader
     joined_in_sync                   whoever joins an ISR, or is elected, holds every acknowledged record, and the leader's
-                                     log up to the high watermark at which the leader proposed it
+                                     log up to the high watermark at which the leader proposed it, in the same process
     no_acknowledged_record_is_lost   whoever begins to lead holds every acknowledged record
     truncates_nothing_committed      a follower cuts nothing below its high watermark
     roll_keeps_leaders               while brokers are rolled in order, no partition of two replicas or more is leaderless
@@ -144,10 +144,13 @@ class DataHost(SampleHost):
 
 
 class Proposed(NamedTuple):
-    """What a leader proposed: its log up to its high watermark then."""
+    """What a leader proposed."""
 
     leader: BrokerId
     records: list[Record]
+    """Its log up to its high watermark then."""
+    epochs: dict[BrokerId, int]
+    """The broker epochs of the members, as the leader knew them."""
 
 
 class DataPlane:
@@ -377,6 +380,11 @@ class DataPlane:
             self.cut_logs.pop((broker_id, key), None)
             self._check_holds(broker_id, key, "joined_in_sync: it joined the ISR or was elected")
             if proposed is not None and proposed.leader == now.leader == before.leader:
+                broker_epoch = self.world.image.brokers[broker_id].broker_epoch
+                if proposed.epochs.get(broker_id, broker_epoch) != broker_epoch:
+                    raise Violation(
+                        f"joined_in_sync: {now.leader} proposed {broker_id} for {self._name(key)} by a former process"
+                    )
                 log = self.disks[broker_id].logs[key]
                 if log.records[: len(proposed.records)] != proposed.records:
                     raise Violation(
@@ -411,7 +419,8 @@ class DataPlane:
         known = self.partitions.get(replica.key)
         if known is not None and known.leader_epoch == report.leader_epoch:
             records = replica.log.records[: replica.high_watermark]
-            self._proposed[replica.key, report.partition_epoch] = Proposed(host.broker_id, records)
+            epochs = {member.broker_id: member.broker_epoch for member in report.isr}
+            self._proposed[replica.key, report.partition_epoch] = Proposed(host.broker_id, records, epochs)
 
     def takes_role(self, host: DataHost, key: PartitionKey) -> None:
         """Check a member of the ISR by the newest image that now leads, or follows, by its own image."""
