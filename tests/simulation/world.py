@@ -288,7 +288,7 @@ class SimulatedNode:
         # What a journal was opened with has changed nothing; the pointer is read only now.
         self.rots = [rot for rot in self.rots if not rot.name.endswith(".journal")]
         self.log.after_pump = self._after_pump
-        self.log.may_run = self.is_awake
+        self.log.may_run = partial(self._may_run, self.log)
         world.tell(self, "starts")
         self.task = world.loop.create_task_of(self.processor, self._run(self.log))
 
@@ -465,6 +465,10 @@ class SimulatedNode:
         return False
 
     # --- sleep
+
+    def _may_run(self, log: WatchedLog) -> bool:
+        """Answer whether a log's process runs: what waited for its turn when the process ended does nothing more."""
+        return self.log is log and self.is_awake()
 
     def is_awake(self) -> bool:
         return self.paused_until <= self.world.loop.time()
