@@ -257,9 +257,6 @@ each second; without a snapshot they would stay for ever."""
 SNAPSHOTS_KEPT: Final = 2
 SCRUB_EVERY_S: Final = 24 * 3600.0
 """Closed files of the log and snapshots are read once a day, to find bytes that rotted."""
-SNAPSHOT_CHECKED_S: Final = 5.0
-"""A check of a snapshot's bytes counts for the downloads that begin within this time: a thousand brokers start together, and
-to check a large snapshot takes a tenth of a second. Each of them compares the SHA-256 besides."""
 SNAPSHOT_CHUNK_BYTES: Final = 1 * MIB
 """Of a snapshot, asked for in one request."""
 

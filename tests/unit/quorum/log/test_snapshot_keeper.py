@@ -169,3 +169,35 @@ def test_one_that_is_set_aside_before_it_is_announced_stops_nobody(
         assert desk.keeper.offers() == [offer], "nor one that is set aside while they are listed"
 
     run(story)
+
+
+def test_downloads_that_begin_together_share_a_check_and_a_later_one_has_its_own(tmp_path: Path) -> None:
+    """Goal: a thousand brokers cost one reading, and none gets bytes that rotted before it asked."""
+
+    async def story(lab: Lab) -> None:
+        keeper = Desk(lab, tmp_path).keeper
+        outcomes: list[asyncio.Future[None]] = []
+
+        async def check(_work: object, _name: str) -> None:
+            outcomes.append(asyncio.get_running_loop().create_future())
+            await outcomes[-1]
+
+        together = [asyncio.create_task(keeper.check("a", check)) for _ in range(3)]
+        await asyncio.sleep(0.01)
+        (first,) = outcomes
+        first.set_exception(DamagedFile("rotted"))
+        await asyncio.sleep(0.01)
+        assert len(outcomes) == 2, "what one found damaged, the next looks at for itself"
+        together[1].cancel()
+        await asyncio.sleep(0.01)
+        outcomes[-1].set_result(None)
+        results = await asyncio.gather(*together, return_exceptions=True)
+        assert [type(each) for each in results].count(DamagedFile) == 1
+        assert any(each is None for each in results)
+        later = asyncio.create_task(keeper.check("a", check))
+        await asyncio.sleep(0.01)
+        outcomes[-1].set_result(None)
+        await later
+        assert len(outcomes) >= 3
+
+    run(story)
