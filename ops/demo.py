@@ -134,6 +134,7 @@ class _Demo:
             f"kill -9 controller {active.controller_id}, the active one",
             "the others see its connections break and elect at once, without waiting for a timeout",
         )
+        before = await self._registrations()
         self._cluster.kill(active.controller_id)
         killed = time.monotonic()
         await self._set_config("retention.ms", "3600000")
@@ -144,7 +145,15 @@ class _Demo:
             f"epoch {successor.controller_epoch}, before it was epoch {active.controller_epoch}"
         )
         await self._cluster.start_one(active.controller_id)
-        self._tell(f"controller {active.controller_id} is started again and catches up")
+
+        async def registered_anew() -> bool:
+            now = await self._registrations()
+            return now.get(active.controller_id) != before.get(active.controller_id)
+
+        await self._until(f"controller {active.controller_id} registered its new process", registered_anew)
+        self._tell(
+            f"controller {active.controller_id} is started again, catches up, and registers its new process"
+        )
 
     async def _snapshot_and_tail(self) -> None:
         self._step("take a snapshot, and write on", "a snapshot is the log folded; what follows is the tail")
@@ -259,6 +268,11 @@ class _Demo:
 
     async def _write(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
         return await asyncio.to_thread(self._client.write, method, path, body)
+
+    async def _registrations(self) -> dict[int, int]:
+        """Return the offset of each controller's registration."""
+        items = await self._items("/v1/controllers")
+        return {item["controller_id"]: item["registration_epoch"] for item in items}
 
     async def _until(self, what: str, look: Callable[[], Awaitable[Seen | None]]) -> Seen:
         """Return the first true result of `look`.
