@@ -155,10 +155,15 @@ class _OpenBuilders:
         return self.of(QuorumBuilder).claims if QuorumBuilder in self._open else 0
 
     def parts(self) -> dict[str, Any]:
-        """Return every subject's part of the image after all records, by field."""
-        open_, before = self._open, self._before
+        """Return every subject's part of the image after all records, by field; the builders have served then.
+
+        Each builder refers to this object, and this one no more to them: so nothing is left that only the cycle collector
+        can free. A controller freezes what is alive during a long collection, and would keep such a cycle with all images
+        that it reaches.
+        """
+        open_, self._open = self._open, {}
         return {
-            kind.FIELD: open_[kind].finish() if kind in open_ else getattr(before, kind.FIELD)
+            kind.FIELD: open_[kind].finish() if kind in open_ else getattr(self._before, kind.FIELD)
             for kind in SUBJECT_BUILDERS
         }
 

@@ -1,5 +1,6 @@
 """Edge: what apply refuses, and the corners of what it allows."""
 
+import gc
 import random
 from dataclasses import replace
 
@@ -185,3 +186,18 @@ def test_results_are_bounded_in_bytes_whether_loaded_or_followed(monkeypatch: py
         loaded = replace(image, results=RequestResults.of(image.results.by_id.values()))
         assert answered(loaded, 9, 109).results == answered(image, 9, 109).results
     assert set(image.results.by_id) == set(map(small_uuid, (4, 3, 5)))
+
+
+def test_what_is_applied_leaves_nothing_for_the_cycle_collector() -> None:
+    """A node freezes what is alive during a long collection; a cycle among it would keep a past image for ever."""
+    history = random_history(random.Random(5), 60)
+    image, was_enabled = EMPTY, gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        for step in history:
+            image = apply(image, step.batch).image
+        assert gc.collect() == 0
+    finally:
+        if was_enabled:
+            gc.enable()
