@@ -57,6 +57,7 @@ FORWARDED: Final = (
     ("POST", "/v1/batch"),
     ("GET", "/v1/state"),
     ("GET", "/v1/quorum"),
+    ("GET", "/v1/quorum/settings"),
     ("POST", "/v1/quorum/transfer"),
     ("POST", "/v1/quorum/voters"),
     ("DELETE", "/v1/quorum/voters/{id}"),

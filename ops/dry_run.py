@@ -1,10 +1,12 @@
 """Edge: what a command would write now: decided on the live state by the controller's own rules; nothing is written."""
 
 import argparse
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from metadata_log.ids import NodeId
 from metadata_log.records.registry import json_rows, to_json, type_name
+from metadata_log.wire.commands import Command
 from ops import render
 from ops.client import client_from
 from ops.talk import show
@@ -13,40 +15,51 @@ if TYPE_CHECKING:
     from quorum.whatif.cluster import Cluster
 
 
+class Foreseen(NamedTuple):
+    """What would be written on the state at `end_offset` (exclusive), and the items that would be refused."""
+
+    end_offset: int
+    records: list[dict[str, Any]]
+    refused: list[dict[str, Any]]
+
+
 def show_what_if(args: argparse.Namespace, operation: str, *bodies: Mapping[str, Any]) -> int:
     """Print the records that requests with these bodies would write one after the other, and the items they would refuse.
-
-    Replicas that nobody assigns are placed by chance, and new topics get chance ids: the real ones will differ.
 
     Raises:
         Rejected: one of the requests would be refused.
     """
     from quorum.http.batch import KINDS
 
-    commands = [KINDS[operation].read(body) for body in bodies]
-    cluster = _live_cluster(args, undelete_window_ms=undelete_window_ms(args, operation))
+    return show_foreseen(args, foresee(args, [KINDS[operation].read(body) for body in bodies]))
+
+
+def foresee(
+    args: argparse.Namespace, commands: Sequence[Command], *, linked: Collection[NodeId] | None = None
+) -> Foreseen:
+    """Return what the active controller would write if it carried out the commands one after the other.
+
+    Replicas that nobody assigns are placed by chance, and new topics get chance ids: the real ones will differ.
+    `linked` are the controllers that run, as far as that is known.
+
+    Raises:
+        Rejected: one of the commands would be refused.
+    """
+    cluster = _live_cluster(args, linked)
     end_offset = cluster.image.end_offset
     refused: list[dict[str, Any]] = []
     for command in commands:
         outcome: Any = cluster.decide(command).result()
         refused += json_rows([row for row in getattr(outcome, "results", ()) if row.error is not None])
-    return _show(args, cluster, end_offset, refused)
+    return Foreseen(end_offset, _written(cluster), refused)
 
 
-def undelete_window_ms(args: argparse.Namespace, operation: str) -> int:
-    """Return what the controllers' settings say, where it matters."""
-    if operation != "DeleteTopics":
-        return 0
-    window_ms: int = client_from(args).read("/v1/topics?deleted=true")["undelete_window_ms"]
-    return window_ms
+def _live_cluster(args: argparse.Namespace, linked: Collection[NodeId] | None = None) -> "Cluster":
+    from ops.live_state import live_image, live_options
+    from quorum.whatif.cluster import Cluster
 
-
-def _live_cluster(args: argparse.Namespace, *, undelete_window_ms: int = 0) -> "Cluster":
-    from ops.live_state import live_image
-    from quorum.whatif.cluster import Cluster, Options
-
-    options = Options(undelete_window_ms=undelete_window_ms)
-    return Cluster(options, live_image(client_from(args)), checks_as_brokers=True)
+    client = client_from(args)
+    return Cluster(live_options(client), live_image(client), checks_as_brokers=True, linked=linked)
 
 
 def show_balancing(args: argparse.Namespace, percentage: int) -> int:
@@ -58,27 +71,29 @@ def show_balancing(args: argparse.Namespace, percentage: int) -> int:
     sweep = Sweep(SweepKind.BALANCE, imbalance_percentage=percentage)
     while cluster.sweep(sweep):
         pass
-    return _show(args, cluster, end_offset, [])
+    return show_foreseen(args, Foreseen(end_offset, _written(cluster), []))
 
 
-def _show(
-    args: argparse.Namespace, cluster: "Cluster", end_offset: int, refused: list[dict[str, Any]]
-) -> int:
-    """Print what was decided on the state at `end_offset` (exclusive)."""
-    records = [
+def _written(cluster: "Cluster") -> list[dict[str, Any]]:
+    return [
         {"type": type_name(record), **to_json(record)}
         for batch in cluster.take_written()
         for record in batch.records
     ]
-    shown = {"end_offset": end_offset, "records": records, "refused": refused}
-    show(args, shown, table=lambda: _table(records, refused))
+
+
+def show_foreseen(args: argparse.Namespace, foreseen: Foreseen) -> int:
+    def table() -> str:
+        refused = (f"refused: {_line(error)}" for error in foreseen.refused)
+        return "\n".join([record_lines(foreseen.records), *refused])
+
+    show(args, foreseen._asdict(), table=table)
     return 0
 
 
-def _table(records: list[dict[str, Any]], errors: list[dict[str, Any]]) -> str:
-    lines = [_line(record) for record in records] or ["nothing would be written"]
-    lines += [f"refused: {_line(error)}" for error in errors]
-    return "\n".join(lines)
+def record_lines(records: Sequence[Mapping[str, Any]]) -> str:
+    """Return a line for each record."""
+    return "\n".join(map(_line, records)) or "nothing would be written"
 
 
 def _line(record: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from ops.bulk_reads import Source, bulk_source
 from ops.client import Answer, ClusterClient
 from ops.explain import Step
 from ops.log_frames import cluster_frames
+from quorum.whatif.cluster import Options
 from snapshots.snapshot_file import read_snapshot
 
 OCTETS: Final = "application/octet-stream"
@@ -30,6 +31,15 @@ def live_image(client: ClusterClient) -> MetadataImage:
     for before, batch in _steps(ask, image, source.end_offset):
         image = apply(before, batch).image
     return image
+
+
+def live_options(client: ClusterClient) -> Options:
+    """Return what the active controller's settings add to the state.
+
+    Raises:
+        Unavailable: no controller is active.
+    """
+    return Options.of_settings(client.read("/v1/quorum/settings"))
 
 
 def history(client: ClusterClient) -> Iterator[Step]:

@@ -3,10 +3,12 @@
 import argparse
 from typing import Any, Final
 
+from metadata_log.wire.commands import UnregisterController
 from metadata_log.wire.shapes import INT32_MAX
 from ops import render
 from ops.arguments import Noun, from_to
-from ops.client import client_from
+from ops.client import ClusterClient, client_from
+from ops.dry_run import foresee, show_foreseen
 from ops.render import Column
 from ops.talk import show
 from ops.when import time_text
@@ -48,7 +50,7 @@ def add_parsers(noun: Noun) -> None:
         examples=("controllers unregister 4 --dry-run", "controllers unregister 4"),
     )
     unregister.add_argument("controller_id", type=from_to(0, INT32_MAX), metavar="ID")
-    unregister.add_argument("--dry-run", action="store_true", help="check it, and write nothing")
+    unregister.add_argument("--dry-run", action="store_true", help="show the records, and write nothing")
 
 
 def run_list(args: argparse.Namespace) -> int:
@@ -58,9 +60,16 @@ def run_list(args: argparse.Namespace) -> int:
 
 
 def run_unregister(args: argparse.Namespace) -> int:
-    path = f"/v1/controllers/{args.controller_id}"
-    gone = client_from(args).write("DELETE", f"{path}?validate_only=true" if args.dry_run else path)
-    gone = {**gone, "dry_run": args.dry_run}
-    what = "would no longer be" if args.dry_run else "is no longer"
-    show(args, gone, table=lambda: f"controller {gone['controller_id']} {what} registered")
+    client = client_from(args)
+    if args.dry_run:
+        return _show_unregistration(args, client)
+    gone = client.write("DELETE", f"/v1/controllers/{args.controller_id}")
+    show(args, gone, table=lambda: f"controller {gone['controller_id']} is no longer registered")
     return 0
+
+
+def _show_unregistration(args: argparse.Namespace, client: ClusterClient) -> int:
+    """Show what would be written; which controllers run is what the active one sees of its links."""
+    linked = [one["controller_id"] for one in client.read("/v1/controllers")["items"] if one["linked"]]
+    command = UnregisterController(controller_id=args.controller_id, validate_only=False)
+    return show_foreseen(args, foresee(args, [command], linked=linked))

@@ -117,9 +117,7 @@ def _add_voter_parsers(noun: Noun) -> None:
     )
     for verb in (add, remove, replace):
         verb.add_argument("--id", type=from_to(0, INT32_MAX), required=True, metavar="N")
-        verb.add_argument(
-            "--dry-run", action="store_true", help="check, and say what would be; write nothing"
-        )
+        verb.add_argument("--dry-run", action="store_true", help="check, and show the records; write nothing")
     for verb, default in ((add, "the observer's"), (remove, "the voter's")):
         verb.add_argument(
             "--directory-id", type=uuid_of("directory"), metavar="D", help=f"default: {default}"
@@ -185,8 +183,12 @@ def _show_successors(args: argparse.Namespace, client: ClusterClient) -> int:
     if not able:
         who = "no other voter" if args.to is None else f"controller {args.to} is no voter that"
         raise InvalidRequest(f"{who} is reachable: leadership would stay with {leader_id}")
-    planned = {"leader_id": leader_id, "successors": able}
-    show(args, planned, table=lambda: f"controller {leader_id} leads; {render.plain(able)} could take over")
+    planned = {"leader_id": leader_id, "successors": able, "records": []}
+    says = (
+        f"controller {leader_id} leads; {render.plain(able)} could take over\n"
+        "no record is written for it; whoever leads next claims the log, as after any election"
+    )
+    show(args, planned, table=lambda: says)
     return 0
 
 

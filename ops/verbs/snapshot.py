@@ -71,8 +71,14 @@ def _show_due(args: argparse.Namespace) -> int:
         "end_offset": end_offset,
         "controller_epoch": epoch,
         "newest": max(held, default=None),
+        "records": [],
     }
-    show(args, due, table=lambda: render.fields((key, render.plain(value)) for key, value in due.items()))
+
+    def table() -> str:
+        fields = render.fields((key, render.plain(value)) for key, value in due.items() if key != "records")
+        return f"{fields}\n\nno record is written: a snapshot is a file of one controller"
+
+    show(args, due, table=table)
     return 0
 
 

@@ -11,8 +11,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 from metadata_log.errors import DuplicateVoter, InvalidRequest, MetadataError, NotCaughtUp, VoterNotFound
+from metadata_log.ids import NodeId, uuid_from_text
 from metadata_log.limits import VOTER_CAUGHT_UP_MS
+from metadata_log.node.addresses import read_address
+from metadata_log.wire.commands import AddVoter, Command, RemoveVoter
 from ops.client import ClusterClient, Unreachable, client_from, leader_url
+from ops.dry_run import foresee, record_lines
 from ops.health import is_quorum
 from ops.talk import say, show
 
@@ -31,6 +35,8 @@ def run_add(args: argparse.Namespace) -> int:
         directory_id, raft = observer["directory_id"], raft or _address(observer)
     answer = _add(client, args.id, directory_id, raft, dry_run=args.dry_run)
     result = {"id": args.id, "directory_id": directory_id, "raft": raft, "dry_run": args.dry_run, **answer}
+    if args.dry_run:
+        result |= _foreseen(args, [_addition(args.id, directory_id, raft)])
     says = f"controller {args.id} would vote" if args.dry_run else f"controller {args.id} votes now"
     show(args, result, table=lambda: f"{says}; {_voters(result)}")
     if not args.dry_run:
@@ -49,6 +55,8 @@ def run_remove(args: argparse.Namespace) -> int:
         directory_id = voter["directory_id"]
     answer = _remove(client, args.id, directory_id, dry_run=args.dry_run)
     result = {"id": args.id, "directory_id": directory_id, "dry_run": args.dry_run, **answer}
+    if args.dry_run:
+        result |= _foreseen(args, [_removal(args.id, directory_id)])
     says = f"controller {args.id} {'would vote' if args.dry_run else 'votes'} no more"
     show(args, result, table=lambda: f"{says}; {_voters(result)}")
     if not args.dry_run:
@@ -84,6 +92,10 @@ def run_replace(args: argparse.Namespace) -> int:
         "dry_run": args.dry_run,
         "voters": voters,
     }
+    if args.dry_run:
+        changes: list[Command] = [] if removed is None else [_removal(args.id, removed)]
+        changes += [] if step.add is None else [_addition(args.id, step.add, step.raft)]
+        result |= _foreseen(args, changes)
     show(args, result, table=lambda: _replaced(result))
     if not args.dry_run and step.add is not None:
         _say_settings(args.id, step.add)
@@ -235,6 +247,30 @@ def _remove(client: ClusterClient, node_id: int, directory_id: str, *, dry_run: 
     return answer
 
 
+def _addition(node_id: int, directory_id: str, raft: str | None) -> Command:
+    assert raft is not None, "the controller refuses an addition without an address"
+    host, port = read_address(raft)
+    return AddVoter(
+        voter_id=NodeId(node_id),
+        directory_id=uuid_from_text(directory_id),
+        host=host,
+        port=port,
+        validate_only=False,
+    )
+
+
+def _removal(node_id: int, directory_id: str) -> Command:
+    return RemoveVoter(
+        voter_id=NodeId(node_id), directory_id=uuid_from_text(directory_id), validate_only=False
+    )
+
+
+def _foreseen(args: argparse.Namespace, changes: Sequence[Command]) -> dict[str, Any]:
+    """Return the records of changes that the leader was asked about, whose word on links and progress counts."""
+    foreseen = foresee(args, changes)
+    return {"end_offset": foreseen.end_offset, "records": foreseen.records}
+
+
 def _replaced(result: Mapping[str, Any]) -> str:
     node_id, added = result["id"], result["added"]
     if added is None:
@@ -246,8 +282,10 @@ def _replaced(result: Mapping[str, Any]) -> str:
 
 
 def _voters(result: Mapping[str, Any]) -> str:
+    """Return a sentence about who votes then, and a line for each record that a dry run foresees."""
     would = "would be" if result["dry_run"] else "are"
-    return f"the voters {would} {', '.join(str(voter['id']) for voter in result['voters'])}"
+    says = f"the voters {would} {', '.join(str(voter['id']) for voter in result['voters'])}"
+    return f"{says}\n{record_lines(result['records'])}" if result["dry_run"] else says
 
 
 def _say_settings(node_id: int, directory_id: str) -> None:

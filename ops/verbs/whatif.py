@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from metadata_log.errors import InvalidRequest
 from metadata_log.ids import BrokerId
@@ -18,6 +18,9 @@ from ops.arguments import Noun, existing_path
 from ops.client import client_from
 from ops.render import Column
 from ops.talk import fail_usage, say, show
+
+if TYPE_CHECKING:
+    from quorum.whatif.cluster import Options
 
 SUFFERS: Final = 10
 """The exit code where a loss or a restart leaves a partition without a leader or with too few in-sync replicas."""
@@ -89,16 +92,17 @@ def run_whatif(args: argparse.Namespace) -> int:
     if args.lose or args.roll:
         return _run_losses(args)
     image = _image(args) if args.live or args.path else None
+    options = _options(args) if args.live else None
     if sys.stdin.isatty():
         fail_usage(args, "name a loss (--lose, --roll), or send a script of operations on stdin")
-    _answer(sys.stdin, image)
+    _answer(sys.stdin, image, options)
     return 0
 
 
-def _answer(lines: Iterable[str], image: MetadataImage | None) -> None:
+def _answer(lines: Iterable[str], image: MetadataImage | None, options: "Options | None") -> None:
     from quorum.whatif.script import Script
 
-    script = Script(image)
+    script = Script(image, options)
     for line in lines:
         if not line.strip():
             continue
@@ -118,13 +122,21 @@ def _image(args: argparse.Namespace) -> MetadataImage:
     return live_image(client_from(args)) if path is None else read_snapshot(path)
 
 
+def _options(args: argparse.Namespace) -> "Options":
+    """Return the settings of the cluster that is asked; of a snapshot nobody tells any, so Kafka's defaults count."""
+    from ops.live_state import live_options
+    from quorum.whatif.cluster import Options
+
+    return live_options(client_from(args)) if args.path is None else Options()
+
+
 def _run_losses(args: argparse.Namespace) -> int:
-    from quorum.whatif.cluster import Cluster, Options
+    from quorum.whatif.cluster import Cluster
     from quorum.whatif.losses import Step, lose, roll
 
     image = _image(args)
     up = [broker_id for broker_id, broker in sorted(image.brokers.items()) if not broker.fenced]
-    cluster = Cluster(Options(), image)
+    cluster = Cluster(_options(args), image)
     steps: list[Step] = []
     for step in roll(cluster, up) if args.roll else lose(cluster, _lost(image, up, args.lose)):
         steps.append(step)

@@ -1,6 +1,7 @@
 """Edge: the quorum over HTTP: describe it, transfer its leadership, add and remove voters."""
 
 import asyncio
+from dataclasses import asdict
 from typing import Annotated, Any, Final, Literal
 
 from aiohttp import web
@@ -8,6 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from metadata_log.errors import InvalidRequest
 from metadata_log.ids import NodeId, uuid_text
+from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.node.addresses import HostPort, is_reachable, read_address
 from metadata_log.node.http_bodies import read_raw
 from metadata_log.wire.commands import AddVoter, RemoveVoter
@@ -43,6 +45,21 @@ async def show_quorum(door: Door, request: web.Request) -> web.Response:
     while committed.state_digest.count_some(committed):
         await asyncio.sleep(0)  # after a large change there is much to count
     return door.ok(request, door.status.quorum())
+
+
+async def show_settings(door: Door, request: web.Request) -> web.Response:
+    """Answer with what the active controller's file adds to the log when it decides."""
+
+    def view(image: MetadataImage) -> dict[str, Any]:
+        return {
+            "end_offset": image.end_offset,
+            "controller_epoch": image.controller_epoch,
+            "topics": asdict(door.settings.topics),
+            "elections": asdict(door.settings.elections),
+            "session_timeout_ms": door.settings.timing.session_timeout_ms,
+        }
+
+    return door.ok(request, await door.read(request, view))
 
 
 async def transfer_leadership(door: Door, request: web.Request) -> web.Response:
@@ -99,6 +116,7 @@ def _reachable(text: str) -> HostPort:
 
 ROUTES: Final = (
     ("GET", "/v1/quorum", show_quorum),
+    ("GET", "/v1/quorum/settings", show_settings),
     ("POST", "/v1/quorum/transfer", transfer_leadership),
     ("POST", "/v1/quorum/voters", add_voter),
     ("DELETE", "/v1/quorum/voters/{id}", remove_voter),

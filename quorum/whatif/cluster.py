@@ -4,13 +4,13 @@ Its timers are those of Kafka's controller: the session check, preferred balanci
 """
 
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from metadata_log.apply import apply, image_of
 from metadata_log.batch import NO_ENVELOPE, Cause, RecordBatch
-from metadata_log.ids import BrokerId
+from metadata_log.ids import BrokerId, NodeId
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import RECORDS_PER_BATCH_MAX, SESSION_CHECK_AGAIN_MS
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, MIN_IN_SYNC_REPLICAS, ConfigRecord
@@ -23,7 +23,8 @@ from metadata_log.records.features import (
 from metadata_log.records.registry import Record
 from metadata_log.records.snapshots import SnapshotHeaderRecord
 from metadata_log.wire.commands import Command
-from quorum.decide.context import DecideContext, TopicDefaults
+from metadata_log.wire.shapes import INT32_MAX
+from quorum.decide.context import DecideContext, TopicDefaults, TopicPolicy
 from quorum.decide.decision import Decision
 from quorum.decide.effective_configs import UNCLEAN_LEADER_ELECTION
 from quorum.decide.fencing import fence
@@ -39,7 +40,7 @@ CHECKS_PER_TIMEOUT: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What a script may choose of its cluster; an interval of 0 means never."""
+    """What a script may choose of its cluster, or a controller's settings say of it; an interval of 0 means never."""
 
     eligible_leader_replicas: int = 0
     session_timeout_ms: int = 9_000
@@ -47,11 +48,20 @@ class Options:
     num_partitions: int = 1
     min_insync_replicas: int = 1
     undelete_window_ms: int = 0
+    partitions_per_topic_max: int = INT32_MAX
+    replication_factor_min: int = 1
     unclean_leader_election_enable: bool = False
     leader_imbalance_check_interval_seconds: int = 300
+    leader_imbalance_per_broker_percentage: int = 0
     unclean_leader_election_interval_ms: int = 300_000
     controller_id: int = 3_000
     placement_seed: int = 0
+
+    @classmethod
+    def of_settings(cls, settings: Mapping[str, Any]) -> "Options":
+        """Return the options of a cluster whose active controller answers GET /v1/quorum/settings with `settings`."""
+        told = {**settings["topics"], **settings["elections"], **settings}
+        return cls(**{name: told[name] for name in cls.__dataclass_fields__ if name in told})
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +88,20 @@ class Cluster:
     """One controller's state, its sessions and its clock; `written` has what was written since `take_written`.
 
     With `checks_as_brokers` it is asked by clients, and not by Kafka's brokers, which refuse some requests themselves.
+    `linked` are the controllers that run; None: nothing is known of links, and no controller is taken for dead.
     """
 
     def __init__(
-        self, options: Options, image: MetadataImage | None = None, *, checks_as_brokers: bool = False
+        self,
+        options: Options,
+        image: MetadataImage | None = None,
+        *,
+        checks_as_brokers: bool = False,
+        linked: Collection[NodeId] | None = None,
     ) -> None:
         self.options = options
         self._checks_as_brokers = checks_as_brokers
+        self._linked = linked
         self.image = founded(options) if image is None else image
         self.cluster_id = self.image.quorum.cluster_id or CLUSTER_ID
         self.now_ms = 0
@@ -98,7 +115,10 @@ class Cluster:
         self._timers_set = 0
         if options.leader_imbalance_check_interval_seconds:
             period_ms = 1_000 * options.leader_imbalance_check_interval_seconds
-            self._set_timer(period_ms, lambda: self.sweep(Sweep(SweepKind.BALANCE)))
+            percentage = options.leader_imbalance_per_broker_percentage
+            self._set_timer(
+                period_ms, lambda: self.sweep(Sweep(SweepKind.BALANCE, imbalance_percentage=percentage))
+            )
         if options.unclean_leader_election_interval_ms:
             period_ms = options.unclean_leader_election_interval_ms
             self._set_timer(period_ms, lambda: self.sweep(Sweep(SweepKind.UNCLEAN)))
@@ -162,11 +182,12 @@ class Cluster:
             topic_defaults=TopicDefaults(
                 options.num_partitions, options.default_replication_factor, options.undelete_window_ms
             ),
+            topic_policy=TopicPolicy(options.partitions_per_topic_max, options.replication_factor_min),
             unix_ms=self.image.last_time_ms,
             checks_as_brokers=self._checks_as_brokers,
             placement_rng=self._placement_rng,
             records_max=RECORDS_PER_BATCH_MAX,
-            is_linked=lambda _: True,  # nothing is known of links: no controller is taken for dead
+            is_linked=lambda node_id: self._linked is None or node_id in self._linked,
         )
 
     # --- time

@@ -4,6 +4,7 @@ The lines are those of Kafka's request schemas in snake case; an answer has `err
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from metadata_log.errors import MetadataError
@@ -23,10 +24,14 @@ OPERATIONS: Final[Mapping[str, Callable[[Run, Mapping[str, Any]], Answer]]] = {
 
 
 class Script:
-    """Runs scripts one after the other; each begins with `Reset`, on `image` or on an empty cluster."""
+    """Runs scripts one after the other; each begins with `Reset`, on `image` or on an empty cluster.
 
-    def __init__(self, image: MetadataImage | None = None) -> None:
+    `options` hold where a script says nothing else.
+    """
+
+    def __init__(self, image: MetadataImage | None = None, options: Options | None = None) -> None:
         self._image = image
+        self._options = options or Options()
         self._run: Run | None = None
 
     def answer(self, line: Mapping[str, Any]) -> dict[str, Any]:
@@ -49,13 +54,13 @@ class Script:
         if name == "Options":
             if self._run is not None:
                 raise BadScript("Options must be the first operation of a script")
-            self._run = self._begin(_options(line))
+            self._run = self._begin(replace(self._options, **_chosen(line)))
             return {"error": None, "batches": [], "next_offset": self._run.cluster.image.end_offset}
         operation = OPERATIONS.get(name)
         if operation is None:
             raise BadScript(f"unknown op {name}")
         if self._run is None:
-            self._run = self._begin(Options())
+            self._run = self._begin(self._options)
         run = self._run
         try:
             answer: Answer = {"error": None, **operation(run, line)}
@@ -78,11 +83,10 @@ class Script:
         return Run(cluster, names)
 
 
-def _options(line: Mapping[str, Any]) -> Options:
+def _chosen(line: Mapping[str, Any]) -> dict[str, Any]:
     level = line.get("metadata_version")
     if level not in (None, 30, "4.3-IV0"):
         raise BadScript(
             f"metadata_version {level}: records are written as 4.3-IV0 (30) has them, and in no other way"
         )
-    known = {name: line[name] for name in Options.__dataclass_fields__ if line.get(name) is not None}
-    return Options(**known)
+    return {name: line[name] for name in Options.__dataclass_fields__ if line.get(name) is not None}

@@ -94,7 +94,16 @@ def test_the_leaders_disk_is_replaced_as_the_runbook_says(tmp_path: Path) -> Non
         assert planned["removed"] == cluster.member(lost).directory_id
         assert {voter["id"]: voter["directory_id"] for voter in planned["voters"]}[lost] == fresh
         done = json.loads(metaquorum(quorum, *replace_voter, "--json"))
+        foreseen = {key: planned.pop(key) for key in ("end_offset", "records")}
         assert {**done, "dry_run": True} == planned
+        dumped = map(
+            json.loads,
+            metaquorum(
+                quorum, "log", "dump", "--from", str(foreseen["end_offset"]), "-o", "jsonl"
+            ).splitlines(),
+        )
+        changes = [{"type": each["type"], **each["record"]} for each in dumped if each["type"] == "Voters"]
+        assert changes == foreseen["records"], "the dry run showed what was written"
         wait_until_green(quorum)
         assert "nothing to replace" in metaquorum(quorum, *replace_voter)
         metaquorum(quorum, "quorum", "transfer", "--to", str(lost))

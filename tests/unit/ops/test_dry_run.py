@@ -4,17 +4,25 @@ import argparse
 import importlib.metadata
 import json
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, Final
 
 import pytest
 
 from metadata_log.ids import BrokerId, NodeId, uuid_text
 from metadata_log.records.controllers import RegisterControllerRecord
 from metadata_log.records.partitions import PartitionChangeRecord
-from ops import cli, dry_run, live_state
+from ops import cli, live_state
+from quorum.config import ElectionSettings, TopicSettings
 from quorum.decide.features import REGISTERED
+from quorum.whatif.cluster import Options
 from tests.support.decisions import CONTROLLER, World, word_uuid
+from tests.support.told_node import Reply, node
 from tests.unit.ops.test_cli import verbs
 
+NO_OPTIONS: Final[Mapping[str, Any]] = {}
+DRY = ("--dry-run", "-o", "json", "--bootstrap", "http://127.0.0.1:1")
 READS = {
     *("quorum status", "quorum health"),
     *(
@@ -64,7 +72,16 @@ def a_cluster() -> World:
     world.run("create t on=1,2,3/2,3,1 retention.ms=5")
     world.run("create u on=1,2")
     world.write([PartitionChangeRecord(world.image.topics.ids["u"], 0, leader=BrokerId(2))])
+    world.write([registered._replace(controller_id=NodeId(77))])
     return world
+
+
+def no_controller(monkeypatch: pytest.MonkeyPatch, options: Mapping[str, Any] = NO_OPTIONS) -> None:
+    """Let dry runs find a state, and the settings of a controller, but nobody who could write."""
+    image = a_cluster().image
+    monkeypatch.setattr(live_state, "live_image", lambda _: image)
+    monkeypatch.setattr(live_state, "live_options", lambda _: Options(**options))
+    monkeypatch.setattr(importlib.metadata, "packages_distributions", lambda: {"ops": ["metaquorum"]})
 
 
 @pytest.mark.parametrize(
@@ -112,11 +129,8 @@ def test_a_dry_run_shows_the_records_and_what_would_be_refused(
     refused: list[str],
 ) -> None:
     """Goal: a dry run asks nobody to write. Method: there is no controller, only its state."""
-    image = a_cluster().image
-    monkeypatch.setattr(live_state, "live_image", lambda _: image)
-    monkeypatch.setattr(dry_run, "undelete_window_ms", lambda *_: 0)
-    monkeypatch.setattr(importlib.metadata, "packages_distributions", lambda: {"ops": ["metaquorum"]})
-    assert cli.main([*line.split(), "--dry-run", "-o", "json", "--bootstrap", "http://127.0.0.1:1"]) == 0
+    no_controller(monkeypatch)
+    assert cli.main([*line.split(), *DRY]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert Counter(record["type"] for record in shown["records"]) == records
     assert [one["error"] for one in shown["refused"]] == refused
@@ -125,10 +139,82 @@ def test_a_dry_run_shows_the_records_and_what_would_be_refused(
 def test_a_request_that_would_be_refused_whole_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(live_state, "live_image", lambda _: a_cluster().image)
-    monkeypatch.setattr(importlib.metadata, "packages_distributions", lambda: {"ops": ["metaquorum"]})
-    line = (
-        "topics create a b --partitions 6000 --replication-factor 1 --dry-run --bootstrap http://127.0.0.1:1"
+    no_controller(monkeypatch)
+    assert (
+        cli.main([*["topics", "create", "a", "b", "--partitions", "6000", "--replication-factor", "1"], *DRY])
+        == 3
     )
-    assert cli.main(line.split()) == 3
     assert "POLICY_VIOLATION" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "options", "records", "refused"),
+    [
+        ("topics delete t", {"undelete_window_ms": 60_000}, {"TopicTombstone": 1}, []),
+        ("topics delete t --now", {"undelete_window_ms": 60_000}, {"RemoveTopic": 1}, []),
+        (
+            "topics create a t --partitions 3 --replication-factor 1",
+            {"partitions_per_topic_max": 2},
+            {},
+            ["POLICY_VIOLATION", "TOPIC_ALREADY_EXISTS"],
+        ),
+        (
+            "topics create a t --partitions 1 --replication-factor 1",
+            {"replication_factor_min": 2},
+            {},
+            ["POLICY_VIOLATION", "TOPIC_ALREADY_EXISTS"],
+        ),
+        ("topics add-partitions t --to 4", {"partitions_per_topic_max": 3}, {}, ["POLICY_VIOLATION"]),
+    ],
+)
+def test_a_dry_run_decides_by_the_settings_of_the_active_controller(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    line: str,
+    options: dict[str, int],
+    records: dict[str, int],
+    refused: list[str],
+) -> None:
+    no_controller(monkeypatch, options)
+    assert cli.main([*line.split(), *DRY]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert Counter(record["type"] for record in shown["records"]) == records
+    assert [one["error"] for one in shown["refused"]] == refused
+
+
+def test_the_settings_of_a_controller_become_those_of_a_dry_run() -> None:
+    """Goal: no setting that a decision rests on is forgotten. Method: each gets a value of its own."""
+    topics = {name: 10 + at for at, name in enumerate(TopicSettings.__slots__)}
+    elections = {name: 20 + at for at, name in enumerate(ElectionSettings.__slots__)}
+    told = {"end_offset": 7, "topics": topics, "elections": elections, "session_timeout_ms": 5}
+    options = asdict(Options.of_settings(told))
+    assert {name: options[name] for name in (*topics, *elections)} == topics | elections
+    assert options["session_timeout_ms"] == 5
+
+
+@pytest.mark.parametrize(
+    ("controller_id", "linked", "types", "code"),
+    [
+        (77, [], ["UnregisterController"], 0),
+        (77, [77], [], 3),
+        (CONTROLLER, [], [], 3),
+        (5, [], [], 3),
+    ],
+)
+def test_a_dry_run_of_an_unregistration_rests_on_the_links_of_the_active_controller(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    controller_id: int,
+    linked: list[int],
+    types: list[str],
+    code: int,
+) -> None:
+    no_controller(monkeypatch)
+    items = [{"controller_id": each, "linked": each in linked} for each in (CONTROLLER, 77)]
+    with node() as told:
+        told.answer = lambda _: Reply(body=json.dumps({"items": items}).encode())
+        line = ["controllers", "unregister", str(controller_id), "--dry-run", "-o", "json"]
+        assert cli.main([*line, "--bootstrap", told.url]) == code
+        assert {seen.method for seen in told.seen} == {"GET"}
+    out = capsys.readouterr().out
+    assert [record["type"] for record in json.loads(out or '{"records": []}')["records"]] == types

@@ -8,10 +8,16 @@ from typing import Any
 
 import pytest
 
+from metadata_log.apply import image_of
 from metadata_log.errors import InvalidRequest, NotCaughtUp
-from ops import cli
+from metadata_log.ids import NodeId, uuid_from_text
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.records.quorum import QuorumVersionRecord, Voter, VoterEndpoint, VotersRecord
+from metadata_log.records.snapshots import SnapshotHeaderRecord
+from ops import cli, live_state
 from ops.verbs import voters
 from ops.verbs.voters import Step, next_step
+from quorum.whatif.cluster import Options
 from tests.support.told_node import Node, Reply, Seen, error, node, not_controller
 
 DIRECTORIES = {name: name * 21 + "A" for name in "abcdefg"}
@@ -73,6 +79,23 @@ class Quorum:
             self.voters, self.observers = before
         return refused or Reply(body=json.dumps({"voters": after, "offsets": {"base": 1, "end": 2}}).encode())
 
+    def image(self) -> MetadataImage:
+        """Return the state whose voters these are."""
+        voters = tuple(
+            Voter(
+                NodeId(each["id"]),
+                uuid_from_text(each["directory_id"]),
+                (VoterEndpoint("CONTROLLER", "h", each["id"]),),
+                0,
+                1,
+            )
+            for each in self.voters
+        )
+        header = SnapshotHeaderRecord(
+            cluster_id="c" * 22, end_offset=10, controller_epoch=1, last_time_ms=0, last_crc=0
+        )
+        return image_of([QuorumVersionRecord(1), VotersRecord(voters)], header=header)
+
     def view(self) -> dict[str, Any]:
         return {
             "cluster_id": "c" * 22,
@@ -111,7 +134,10 @@ def quorum(monkeypatch: pytest.MonkeyPatch) -> Iterator[Quorum]:
     monkeypatch.setattr(voters, "LOOK_AGAIN_S", 0.001)
     with node() as told:
         monkeypatch.setenv("METAQUORUM_BOOTSTRAP", told.url)
-        yield Quorum(told)
+        quorum = Quorum(told)
+        monkeypatch.setattr(live_state, "live_image", lambda _: quorum.image())
+        monkeypatch.setattr(live_state, "live_options", lambda _: Options())
+        yield quorum
 
 
 def run(*words: str) -> int:
@@ -128,7 +154,9 @@ def test_an_observer_is_added(quorum: Quorum, capsys: pytest.CaptureFixture[str]
     quorum.observers = [row(4, "d"), row(5, "e")]
     assert run("add-voter", "--id", "4", "--dry-run") == 0
     said = capsys.readouterr()
-    assert said.out == "controller 4 would vote; the voters would be 1, 2, 3, 4\n"
+    says, record = said.out.splitlines()
+    assert says == "controller 4 would vote; the voters would be 1, 2, 3, 4"
+    assert record.startswith("Voters voters=") and DIRECTORIES["d"] in record
     assert said.err == ""
     assert run("add-voter", "--id", "4", "--json") == 0
     said = capsys.readouterr()
@@ -179,7 +207,9 @@ def test_a_voter_is_not_added_again(quorum: Quorum, capsys: pytest.CaptureFixtur
 
 def test_a_voter_is_removed(quorum: Quorum, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("remove-voter", "--id", "3", "--dry-run") == 0
-    assert capsys.readouterr().out == "controller 3 would vote no more; the voters would be 1, 2\n"
+    says, record = capsys.readouterr().out.splitlines()
+    assert says == "controller 3 would vote no more; the voters would be 1, 2"
+    assert record.startswith("Voters voters=") and DIRECTORIES["c"] not in record
     assert run("remove-voter", "--id", "3") == 0
     said = capsys.readouterr()
     assert said.out == "controller 3 votes no more; the voters are 1, 2\n"
@@ -216,6 +246,11 @@ def test_a_dry_run_of_a_replacement_tells_the_same_and_changes_nothing(
     assert (told["removed"], told["added"], told["dry_run"]) == (DIRECTORIES["c"], DIRECTORIES["d"], True)
     assert [voter["id"] for voter in told["voters"]] == [1, 2, 3]
     assert told["voters"][2]["directory_id"] == DIRECTORIES["d"]
+    assert [[voter["directory_id"] for voter in each["voters"]] for each in told["records"]] == [
+        [DIRECTORIES["a"], DIRECTORIES["b"]],
+        [DIRECTORIES["a"], DIRECTORIES["b"], DIRECTORIES["d"]],
+    ]
+    assert (told["end_offset"], told["records"][1]["type"]) == (10, "Voters")
     assert quorum.voters == before
     assert quorum.wishes == [("remove", 3, DIRECTORIES["c"], True), ("add", 3, DIRECTORIES["d"], True)]
 

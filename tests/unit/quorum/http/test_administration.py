@@ -14,6 +14,7 @@ from metadata_log.ids import uuid_text
 from quorum.controller import Controller
 from quorum.http.app import application
 from quorum.registration import registration_of
+from quorum.whatif.cluster import Options
 from tests.unit.quorum.test_controller import Lab, online, run, settings, uuid
 from tests.unit.quorum.test_voters import Desk
 
@@ -101,6 +102,19 @@ def test_a_deleted_topic_is_hidden_listed_and_restored(tmp_path: Path) -> None:
         assert (await ask("DELETE", "/v1/topics/t?now=true"))[0] == 200
         assert (await ask("GET", "/v1/topics?deleted=true"))[1]["items"] == []
         assert not controller.committed.topics.deleted
+
+    over_http(tmp_path, story, undelete_window_ms=60_000)
+
+
+def test_the_settings_that_decisions_rest_on_are_told(tmp_path: Path) -> None:
+    """C4: a dry run takes them over, so that it decides as this controller would."""
+
+    async def story(controller: Controller, ask: Ask) -> None:
+        status, told = await ask("GET", "/v1/quorum/settings")
+        assert status == 200
+        assert told["end_offset"] == controller.committed.end_offset
+        options = Options.of_settings(told)
+        assert options == Options(undelete_window_ms=60_000)
 
     over_http(tmp_path, story, undelete_window_ms=60_000)
 
