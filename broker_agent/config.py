@@ -31,6 +31,8 @@ class BrokerSettings:
     listen_http: HostPort
     advertised_http: HostPort | None = None
     advertised_listeners: tuple[BrokerEndpoint, ...] = ()
+    allowed_hosts: tuple[str, ...] = ()
+    """Further names by which clients may ask for this broker."""
     rack: str | None = None
     registration_timeout_ms: int = limits.REGISTRATION_TIMEOUT_MS
     """How long to wait for another process of this broker id to end."""
@@ -99,6 +101,12 @@ class BrokerSettings:
             raise InvalidSettings(
                 f"advertised.listeners: {limits.LIST_ITEMS_MAX - 1} at most, not {len(names) - 1}"
             )
+
+    @property
+    def own_hosts(self) -> tuple[str, ...]:
+        """The names by which clients may ask for this broker, numeric addresses and `localhost` aside."""
+        advertised = () if self.advertised_http is None else (self.advertised_http[0],)
+        return (self.listen_http[0], *advertised, *self.allowed_hosts)
 
     def endpoints(self, bound_port: int) -> tuple[BrokerEndpoint, ...]:
         """Return what the broker registers: its own endpoint first; `bound_port` is the port it listens on."""

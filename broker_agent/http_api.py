@@ -39,6 +39,7 @@ from metadata_log.node.http_answers import (
     status_of,
     wants_msgpack,
 )
+from metadata_log.node.http_caller import OwnNames
 from metadata_log.node.http_server import listen
 from metadata_log.node.threads import Threads
 from metadata_log.records.registry import json_rows
@@ -92,6 +93,7 @@ class HttpApi:
         middleware = errors_answered(
             self.error,
             body_bytes_max=limits.HTTP_BODY_BYTES_MAX,
+            check=OwnNames(self._agent.settings.own_hosts).check,
             no_such_path=self._no_such_path,
         )
         app = web.Application(middlewares=[middleware], client_max_size=limits.HTTP_BODY_BYTES_MAX)

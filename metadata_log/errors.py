@@ -289,6 +289,12 @@ class ExpectationFailed(Rejected):
     error, code = "INVALID_REQUEST", 42
 
 
+class ForeignCaller(Rejected):
+    """A web page of somebody else may have sent this: Host is no name of this node, or Origin is another one."""
+
+    error, code = "INVALID_REQUEST", 42
+
+
 class UnknownRoute(Rejected):
     error, code = "INVALID_REQUEST", 42
 

@@ -19,6 +19,7 @@ from metadata_log.node.addresses import (
     HostPort,
     address_text,
     http_url,
+    is_host,
     is_reachable,
     read_address,
     read_url,
@@ -52,6 +53,7 @@ def load_controller_settings(path: Path) -> ControllerSettings:
     log, snapshot = top.table("log", default={}), top.table("snapshot", default={})
     advertised = top.table("advertised", default={})
     elections, topics = top.table("elections", default={}), top.table("topics", default={})
+    http = top.table("http", default={})
     settings = ControllerSettings(
         cluster_id=top.take("cluster_id", cluster_id),
         node_id=NodeId(top.take("node_id", whole_number)),
@@ -61,13 +63,14 @@ def load_controller_settings(path: Path) -> ControllerSettings:
         voters=tuple(_voter(table) for table in top.tables("voters")),
         advertised_http=advertised.take("http", reachable_url, default=None),
         advertised_raft=advertised.take("raft", reachable, default=None),
+        allowed_hosts=tuple(http.take("allowed_hosts", _list_of(host_name), default=[])),
         timing=TimingSettings(**timing.given(TimingSettings.__slots__, whole_number)),
         log=LogSettings(**log.given(LogSettings.__slots__, whole_number)),
         snapshot=SnapshotSettings(**snapshot.given(SnapshotSettings.__slots__, whole_number)),
         elections=ElectionSettings(**elections.given(ElectionSettings.__slots__, whole_number)),
         topics=TopicSettings(**topics.given(TopicSettings.__slots__, whole_number)),
     )
-    for table in (listen, timing, log, snapshot, advertised, elections, topics, top):
+    for table in (listen, timing, log, snapshot, advertised, elections, topics, http, top):
         table.done()
     _validate(path, settings.validate)
     _check_same_port(path, settings)
@@ -83,6 +86,7 @@ def load_broker_settings(path: Path) -> BrokerSettings:
     top = _Table.read(path)
     listen, advertised = top.table("listen"), top.table("advertised", default={})
     listeners = advertised.table("listeners", default={})
+    http = top.table("http", default={})
     optional: dict[str, Any] = top.given(("rack",), text)
     optional |= top.given(("registration_timeout_ms", "shutdown_timeout_ms"), whole_number)
     settings = BrokerSettings(
@@ -92,12 +96,13 @@ def load_broker_settings(path: Path) -> BrokerSettings:
         controllers=tuple(top.take("controllers", _list_of(url))),
         listen_http=listen.take("http", listen_address),
         advertised_http=advertised.take("http", reachable_http, default=None),
+        allowed_hosts=tuple(http.take("allowed_hosts", _list_of(host_name), default=[])),
         advertised_listeners=tuple(
             BrokerEndpoint(name, *address) for name, address in listeners.rest(listener).items()
         ),
         **optional,
     )
-    for table in (listen, advertised, top):
+    for table in (listen, advertised, http, top):
         table.done()
     _validate(path, settings.validate)
     return settings
@@ -145,6 +150,8 @@ def controller_toml(settings: ControllerSettings, *, data_dir: str) -> str:
         advertised.append(("raft", address_text(settings.advertised_raft)))
     if advertised:
         tables.append(("[advertised]", advertised))
+    if settings.allowed_hosts:
+        tables.append(("[http]", [("allowed_hosts", list(settings.allowed_hosts))]))
     tables += [
         (
             "[[voters]]",
@@ -182,6 +189,8 @@ def broker_toml(settings: BrokerSettings, *, data_dir: str) -> str:
             for name, host, port, security_protocol in settings.advertised_listeners
         ]
         advertised.append(("[advertised.listeners]", rows))
+    if settings.allowed_hosts:
+        advertised.append(("[http]", [("allowed_hosts", list(settings.allowed_hosts))]))
     return _toml(
         [
             (
@@ -276,6 +285,14 @@ def directory_id(value: object) -> Uuid:
     if is_reserved(uuid):
         raise ValueError(wanted)
     return uuid
+
+
+def host_name(value: object) -> str:
+    """Read the name of a host, without a port."""
+    name = text(value)
+    if not is_host(name) or ":" in name or "/" in name:
+        raise ValueError("wanted the names of hosts, without ports")
+    return name
 
 
 def host_port(value: object) -> HostPort:

@@ -7,7 +7,7 @@ from typing import Final
 from metadata_log import limits
 from metadata_log.errors import InvalidSettings
 from metadata_log.ids import NodeId, Uuid
-from metadata_log.node.addresses import HostPort, address_text, http_url, is_reachable
+from metadata_log.node.addresses import HostPort, address_text, http_url, is_reachable, read_url
 from metadata_log.records.configs import MIN_IN_SYNC_REPLICAS
 from metadata_log.wire.shapes import INT32_MAX
 
@@ -110,6 +110,8 @@ class ControllerSettings:
     advertised_http: str | None = None
     advertised_raft: HostPort | None = None
     """Where others reach this node; None: as its entry among the voters says, else where it listens."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Further names by which clients may ask for this node."""
     timing: TimingSettings = field(default_factory=TimingSettings)
     log: LogSettings = field(default_factory=LogSettings)
     snapshot: SnapshotSettings = field(default_factory=SnapshotSettings)
@@ -131,6 +133,13 @@ class ControllerSettings:
         if self.advertised_http is not None:
             return self.advertised_http
         return self.own.http if self.is_listed else http_url(self.listen_http)
+
+    @property
+    def own_hosts(self) -> tuple[str, ...]:
+        """The names by which clients may ask for this node, numeric addresses and `localhost` aside."""
+        listed = [self.own.http] if self.is_listed else []
+        urls = {self.http_url, *listed}
+        return (self.listen_http[0], *sorted(read_url(url)[0] for url in urls), *self.allowed_hosts)
 
     @property
     def raft_address(self) -> HostPort:

@@ -41,6 +41,7 @@ from metadata_log.node.data_directory import (
 )
 from metadata_log.node.disk_space import Reserve, check_space, free_bytes
 from metadata_log.node.durable_files import settle_names
+from metadata_log.node.http_caller import OwnNames
 from metadata_log.node.http_server import listen
 from metadata_log.node.recent_warnings import RecentWarnings, recent_warnings
 from metadata_log.node.threads import Slots, Threads, share_the_interpreter
@@ -369,6 +370,7 @@ class _Node:
                 waiting_max=limits.PAST_STATES_WAITING_MAX,
             ),
             buffers=self.answer_buffers,
+            own_names=OwnNames(self.settings.own_hosts),
             now_ms=_now_ms,
             on_fault=self._on_fault,
         )

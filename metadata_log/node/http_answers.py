@@ -12,6 +12,7 @@ from metadata_log.errors import (
     ChangePending,
     ExpectationFailed,
     Fault,
+    ForeignCaller,
     MetadataError,
     MethodNotAllowed,
     NotCaughtUp,
@@ -50,6 +51,7 @@ STATUS: Final[Mapping[str, int]] = {
 STATUS_OF_LEAF: Final[Mapping[type[MetadataError], int]] = {
     ChangePending: 503,
     NotCaughtUp: 503,
+    ForeignCaller: 403,
     UnknownRoute: 404,
     MethodNotAllowed: 405,
     RequestTooLarge: 413,
@@ -84,10 +86,13 @@ def errors_answered(
     answer: Answer,
     *,
     body_bytes_max: int,
+    check: Callable[[web.Request], None],
     on_fault: Callable[[Fault], None] = lambda _: None,
     no_such_path: Callable[[str], str] = "no such path: {}".format,
 ) -> Any:
     """Return the middleware that turns every error of a handler or of the router into an answer of the one shape.
+
+    `check` raises what refuses a request before anything of it is done.
 
     `on_fault` learns of each Fault a handler raised. `no_such_path` words the refusal of an unknown path.
     """
@@ -95,6 +100,7 @@ def errors_answered(
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
+            check(request)
             return await handler(request)
         except MetadataError as error:
             if isinstance(error, Fault):

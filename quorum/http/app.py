@@ -12,7 +12,7 @@ from aiohttp import hdrs, web
 from metadata_log import limits
 from metadata_log.node.http_answers import errors_answered
 from metadata_log.records.registry import subject_names
-from quorum.http.door import Door
+from quorum.http.door import Door, Handler
 
 NOT_OF_ONE_SUBJECT: Final = ("batch", "fetch", "health", "log", "metrics", "state")
 """Files of this folder beside those that have the name of a subject of the log."""
@@ -26,16 +26,22 @@ def _files() -> Iterator[ModuleType]:
             yield import_module(module)
 
 
+def routes() -> Iterator[tuple[str, str, Handler]]:
+    """Yield every route of a controller: its method, its path, and the handler of a door and a request."""
+    for file in _files():
+        yield from file.ROUTES
+
+
 def application(door: Door) -> web.Application:
     middleware = errors_answered(
-        door.error, body_bytes_max=limits.HTTP_BODY_BYTES_MAX, on_fault=door.on_fault
+        door.error,
+        body_bytes_max=limits.HTTP_BODY_BYTES_MAX,
+        check=door.own_names.check,
+        on_fault=door.on_fault,
     )
     app = web.Application(middlewares=[middleware], client_max_size=limits.HTTP_BODY_BYTES_MAX)
-    for file in _files():
-        for method, path, handler in file.ROUTES:
-            bound = partial(handler, door)
-            # `get` also answers HEAD.
-            app.add_routes(
-                [web.get(path, bound) if method == hdrs.METH_GET else web.route(method, path, bound)]
-            )
+    for method, path, handler in routes():
+        bound = partial(handler, door)
+        # `get` also answers HEAD.
+        app.add_routes([web.get(path, bound) if method == hdrs.METH_GET else web.route(method, path, bound)])
     return app

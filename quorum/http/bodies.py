@@ -35,7 +35,7 @@ async def read_body(request: web.Request, threads: Threads) -> Any:
     decode: Callable[[bytes], Any]
     if request.content_type == MSGPACK:
         decode = unpack
-    elif request.content_type in (JSON, OCTETS, "text/plain"):
+    elif request.content_type == JSON:
         decode = _from_json
     else:
         raise UnsupportedMediaType(f"send {JSON} or {MSGPACK}, not {request.content_type}")

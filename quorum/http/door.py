@@ -20,6 +20,7 @@ from metadata_log.node.http_answers import (
     status_of,
     wants_msgpack,
 )
+from metadata_log.node.http_caller import OwnNames
 from metadata_log.node.threads import Slots, Threads
 from metadata_log.records.registry import json_rows
 from metadata_log.wire.commands import AddVoter, Command, RemoveVoter
@@ -86,6 +87,7 @@ class Door:
     downloads: Threads
     past_states: Slots
     buffers: AnswerBuffers
+    own_names: OwnNames
     now_ms: Callable[[], int]
     on_fault: Callable[[Fault], None]
 

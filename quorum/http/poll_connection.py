@@ -51,10 +51,11 @@ EARLY_BYTES_MAX: Final = 64 * 1024
 class Head:
     """What the head of a request says, as far as it matters here."""
 
-    __slots__ = ("body_bytes", "is_poll")
+    __slots__ = ("body_bytes", "host", "is_poll")
 
-    def __init__(self, body_bytes: int, *, is_poll: bool) -> None:
+    def __init__(self, body_bytes: int, *, host: str, is_poll: bool) -> None:
         self.body_bytes = body_bytes
+        self.host = host
         self.is_poll = is_poll
 
 
@@ -80,7 +81,7 @@ def read_head(head: bytes) -> Head | None:
         and headers.get(b"content-type") == MSGPACK.encode()
         and headers.get(b"accept", MSGPACK.encode()) in (MSGPACK.encode(), b"*/*")
     )
-    return Head(int(length), is_poll=is_poll)
+    return Head(int(length), host=headers.get(b"host", b"").decode(), is_poll=is_poll)
 
 
 class PollAnswers:
@@ -100,6 +101,8 @@ class PollAnswers:
             return self._heads[head]
         except KeyError:
             read = read_head(head)
+            if read is not None and not self.door.own_names.is_own(read.host):
+                read.is_poll = False  # aiohttp refuses it
             if read is not None and read.is_poll:  # that of a write has an id, and is not sent again
                 if len(self._heads) >= HEADS_KEPT:
                     self._heads.clear()

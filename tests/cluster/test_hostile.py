@@ -111,7 +111,7 @@ def _hello(**other: Any) -> dict[str, Any]:
 
 RAFT_ATTACKS: dict[str, bytes] = {
     "noise": bytes(range(256)) * 4,
-    "http": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    "http": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
     "a huge length": b"\xff\xff\xff\xff",
     "no length": b"\x00\x00\x00\x00",
     "a number": _framed(5),
@@ -180,14 +180,14 @@ def test_a_pickle_is_never_opened(quorum: Quorum, tmp_path: Path) -> None:
 HTTP_ATTACKS: dict[str, bytes] = {
     "noise": bytes(range(256)) * 4,
     "tls": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(64),
-    "a long line": b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
-    "a long header": b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 100_000 + b"\r\n\r\n",
-    "many headers": b"GET / HTTP/1.1\r\nHost: x\r\n" + b"X: a\r\n" * 5_000 + b"\r\n",
-    "a negative length": b"POST /v1/topics HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n",
-    "two lengths": b"POST /v1/topics HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n12",
-    "two framings": b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-    "a bad chunk": b"POST /v1/topics HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-    "a method of no protocol": b"FOO /v1/topics HTTP/1.1\r\nHost: x\r\n\r\n",
+    "a long line": b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "a long header": b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 100_000 + b"\r\n\r\n",
+    "many headers": b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"X: a\r\n" * 5_000 + b"\r\n",
+    "a negative length": b"POST /v1/topics HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n",
+    "two lengths": b"POST /v1/topics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n12",
+    "two framings": b"POST / HTTP/1.1\r\nHost: [::]\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "a bad chunk": b"POST /v1/topics HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    "a method of no protocol": b"FOO /v1/topics HTTP/1.1\r\nHost: localhost\r\n\r\n",
 }
 
 
@@ -206,7 +206,7 @@ def test_what_is_no_http_is_refused_and_closed(quorum: Quorum, data: bytes) -> N
 def test_a_connection_that_says_nothing_more_is_closed(quorum: Quorum) -> None:
     """Neither silence, nor half a head, nor half a body holds a connection for ever."""
     port = urllib.parse.urlsplit(quorum.active).port or 0
-    head = b"POST /v1/topics HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    head = b"POST /v1/topics HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     halves = {
         "nothing": b"",
         "half a head": head,
@@ -283,7 +283,7 @@ def test_a_compressed_body_is_refused(quorum: Quorum, coding: str) -> None:
 
 def test_a_body_in_chunks_may_come_slowly_and_must_not_be_too_large(quorum: Quorum) -> None:
     port = urllib.parse.urlsplit(quorum.active).port or 0
-    head = b"POST /v1/topics HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+    head = b"POST /v1/topics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
     with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
         for byte in head + b"".join(b"1\r\n%c\r\n" % byte for byte in b'{"name":"."}') + b"0\r\n\r\n":
             connection.sendall(bytes([byte]))
@@ -296,7 +296,7 @@ def test_a_body_in_chunks_may_come_slowly_and_must_not_be_too_large(quorum: Quor
 
 
 def test_a_body_announced_too_large_is_not_waited_for(quorum: Quorum) -> None:
-    head = b"POST /v1/topics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+    head = b"POST /v1/topics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
     port = urllib.parse.urlsplit(quorum.active).port or 0
     said = speak(port, head + b"Content-Length: 99999999999\r\n\r\n")
     assert said.startswith(b"HTTP/1.1 413 ")
@@ -478,7 +478,7 @@ def test_a_thousand_parked_observers_are_woken_by_one_write(quorum: Quorum, many
     position = quorum.position()
     body = msgpack.packb(fetch_request(quorum.cluster_id, position, max_wait_ms=60_000))
     head = (
-        "POST /v1/metadata/fetch HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+        "POST /v1/metadata/fetch HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
         f"Content-Type: {MSGPACK}\r\nContent-Length: {len(body)}\r\n\r\n"
     )
     with ExitStack() as stack:
@@ -531,9 +531,7 @@ def test_connections_never_use_up_the_files_of_the_disk(tmp_path: Path, many_fil
             stack.enter_context(kept)
             for _ in range(files_max):
                 stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
-            request = (
-                b"POST /v1/snapshots HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
-            )
+            request = b"POST /v1/snapshots HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
             kept.sendall(request)
             heard = b"".join(iter(lambda: kept.recv(4_096), b""))
             assert heard.startswith(b"HTTP/1.1 201 "), heard

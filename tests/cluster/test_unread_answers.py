@@ -46,13 +46,16 @@ def quorum(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quorum]:
 
 
 def _http(path: str, *, accept: str = "*/*") -> bytes:
-    return f"GET {path} HTTP/1.1\r\nHost: x\r\nAccept: {accept}\r\n\r\n".encode()
+    return f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: {accept}\r\n\r\n".encode()
 
 
 def _poll(quorum: Quorum, position: Position) -> bytes:
     """Return a poll in the plain form in which brokers and observers send it."""
     body: bytes = msgpack.packb(fetch_request(quorum.cluster_id, position, max_bytes=8 * MIB))
-    head = f"POST /v1/metadata/fetch HTTP/1.1\r\nHost: x\r\nContent-Type: {MSGPACK}\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = (
+        f"POST /v1/metadata/fetch HTTP/1.1\r\nHost: localhost\r\n"
+        f"Content-Type: {MSGPACK}\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
     return head.encode() + body
 
 

@@ -53,6 +53,7 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "metadata_log/node/durable_files.py": frozenset({"google_crc32c"}),
     "metadata_log/node/http_server.py": frozenset({"aiohttp"}),
     "metadata_log/node/http_answers.py": frozenset({"aiohttp", "msgpack"}),
+    "metadata_log/node/http_caller.py": frozenset({"aiohttp"}),
     "metadata_log/node/http_bodies.py": frozenset({"aiohttp"}),
     "metadata_log/wire/*.py": frozenset({"msgpack"}),
     "metadata_log/log/index.py": frozenset({"msgpack", "google_crc32c"}),

@@ -248,7 +248,7 @@ def test_connections_beyond_the_bound_are_closed_and_the_others_are_answered(
                 assert await refused.read() == b""
                 too_many.close()
                 for reader, writer in kept:
-                    writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                    writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
                     assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
                     writer.close()
 

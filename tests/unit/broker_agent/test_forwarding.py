@@ -21,7 +21,7 @@ from broker_agent.config import BrokerSettings
 from broker_agent.forwarding import FORWARDED
 from metadata_log import limits
 from metadata_log.ids import BrokerId
-from quorum.http.app import _files
+from quorum.http.app import routes
 from tests.support.fake_controller import CLUSTER_ID, format_broker
 
 NOT_FORWARDED = {
@@ -142,8 +142,8 @@ def run(scenario: Awaitable[None]) -> None:
 
 
 def test_each_route_of_a_controller_is_forwarded_or_has_a_reason_not_to_be() -> None:
-    routes = {(method, path) for file in _files() for method, path, _ in file.ROUTES}
-    assert set(FORWARDED) | set(NOT_FORWARDED) == routes
+    known = {(method, path) for method, path, _ in routes()}
+    assert set(FORWARDED) | set(NOT_FORWARDED) == known
     assert not set(FORWARDED) & set(NOT_FORWARDED)
 
 
@@ -183,7 +183,7 @@ def test_a_path_reaches_the_controller_as_it_was_sent(tmp_path: Path, target: st
             )
             # In the absolute form a target names a host, which the broker does not look at.
             for prefix in (b"", b"http://example.org"):
-                writer.write(b"GET %b%b HTTP/1.1\r\nHost: example.org\r\n\r\n" % (prefix, target.encode()))
+                writer.write(b"GET %b%b HTTP/1.1\r\nHost: localhost\r\n\r\n" % (prefix, target.encode()))
                 assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 404")
                 await reader.readexactly(2)
             writer.close()
@@ -204,6 +204,33 @@ def test_what_is_not_for_admins_is_not_forwarded(tmp_path: Path, path: str) -> N
             status, body, _ = await ask(agent, "POST", "/v1/brokers/register", {})
             assert (status, body["error"]) == (404, "INVALID_REQUEST")
             assert controller.url in body["message"]
+            assert not controller.seen
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("headers", "wanted"),
+    [
+        ({"Content_Type": "text/plain"}, 415),
+        ({"Content_Type": "application/octet-stream"}, 415),
+        ({"Origin": "http://page.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Host": "rebound.example"}, 403),
+    ],
+)
+def test_what_a_foreign_page_can_send_is_not_forwarded(
+    tmp_path: Path, headers: dict[str, str], wanted: int
+) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, [DONE]) as (agent, [controller]):
+            for method, path in FORWARDED:
+                if method != "GET":
+                    status, body, _ = await ask(agent, method, path, {}, **headers)
+                    assert (status, body["error"]) == (wanted, "INVALID_REQUEST")
+            if wanted == 403:
+                status, _, _ = await ask(agent, "GET", "/v1/metadata", **headers)
+                assert status == 403
             assert not controller.seen
 
     run(scenario())

@@ -81,7 +81,7 @@ def test_who_dials_is_known_by_its_first_request() -> None:
     async def story(links: Links, echo: Echo, port: int) -> None:
         links.names["8e9e05c52164694d"] = "etcd1"
         address = links.to("etcd2", (HOST, port))
-        request = b"GET /raft/stream/message/1 HTTP/1.1\r\nHost: x\r\nX-Server-From: 8e9e05c52164694d\r\n\r\n"
+        request = b"GET /raft/stream/message/1 HTTP/1.1\r\nHost: localhost\r\nX-Server-From: 8e9e05c52164694d\r\n\r\n"
         (heard, one), (silenced, other) = [await asyncio.open_connection(*address) for _ in range(2)]
         one.write(request.replace(b"8e9e", b"0000"))
         other.write(request)

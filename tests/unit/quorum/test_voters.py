@@ -25,6 +25,7 @@ from metadata_log.errors import (
 from metadata_log.ids import NodeId, Uuid, uuid_text
 from metadata_log.log.segmented_log import SegmentedLog
 from metadata_log.node.answer_buffers import AnswerBuffers
+from metadata_log.node.http_caller import OwnNames
 from metadata_log.node.recent_warnings import RecentWarnings
 from metadata_log.node.threads import Slots, Threads
 from metadata_log.wire.commands import AddVoter, RemoveVoter
@@ -410,6 +411,7 @@ class Desk:
             past_states=Slots("past states", held_max=1, waiting_max=8),
             buffers=AnswerBuffers(),
             now_ms=lambda: lab.now_ms,
+            own_names=OwnNames(()),
             on_fault=self.faults.append,
         )
 

@@ -37,7 +37,9 @@ def served(story: Callable[[Client], Awaitable[None]]) -> list[Fault]:
         return web.Response(body=await request.read())
 
     async def main() -> None:
-        middleware = errors_answered(answer, body_bytes_max=BODY_BYTES_MAX, on_fault=faults.append)
+        middleware = errors_answered(
+            answer, body_bytes_max=BODY_BYTES_MAX, check=lambda _: None, on_fault=faults.append
+        )
         app = web.Application(middlewares=[middleware], client_max_size=BODY_BYTES_MAX)
         app.add_routes([web.get("/raise/{error}", raising), web.post("/read", reading)])
         async with TestClient(TestServer(app)) as client:

@@ -17,7 +17,7 @@ from metadata_log.node.http_answers import status_of
 from metadata_log.node.http_server import NamedErrors, listen
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-ASK = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+ASK = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
 
 def answer(_request: web.BaseRequest, error: MetadataError) -> web.Response:
@@ -138,14 +138,14 @@ def test_what_is_no_http_is_an_invalid_request() -> None:
 
 
 def test_what_nobody_foresaw_is_a_fault_that_tells_nothing_of_the_inside() -> None:
-    said = asyncio.run(heard(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", fails))
+    said = asyncio.run(heard(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", fails))
     assert said.startswith(b"HTTP/1.1 500 ")
     assert b"UNKNOWN_SERVER_ERROR Fault" in said
     assert b"ZeroDivision" not in said
 
 
 def test_an_answer_that_had_begun_is_cut_off() -> None:
-    said = asyncio.run(heard(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", fails_late))
+    said = asyncio.run(heard(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", fails_late))
     assert said.startswith(b"HTTP/1.1 200 ")
     assert b"UNKNOWN_SERVER_ERROR" not in said
 
@@ -156,16 +156,17 @@ async def reads(request: web.Request) -> web.StreamResponse:
 
 @pytest.mark.parametrize("path", ["/", "/nowhere"])
 def test_an_expectation_nobody_knows_is_an_invalid_request(path: str) -> None:
-    request = (
-        f"POST {path} HTTP/1.1\r\nHost: x\r\nExpect: foo\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi"
-    )
+    request = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nExpect: foo\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi"
     said = asyncio.run(heard(request.encode(), reads))
     assert said.startswith(b"HTTP/1.1 417 ")
     assert said.endswith(b"INVALID_REQUEST Rejected Expect: foo is not known here, only 100-continue")
 
 
 def test_who_waits_for_100_continue_is_told_to_go_on() -> None:
-    request = b"POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi"
+    request = (
+        b"POST / HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nConnection: close\r\n"
+        b"Content-Length: 2\r\n\r\nhi"
+    )
     said = asyncio.run(heard(request, reads))
     assert said.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 ")
     assert said.endswith(b"\r\n\r\nhi")

@@ -125,8 +125,8 @@ def test_a_head_is_answered_without_a_body_and_its_connection_goes_on(tmp_path: 
         for path in asked:
             reader, writer = await asyncio.open_connection(client.host, client.port)
             writer.write(
-                f"HEAD {path} HTTP/1.1\r\nHost: x\r\nAccept: {NDJSON}\r\n\r\n"
-                "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode()
+                f"HEAD {path} HTTP/1.1\r\nHost: localhost\r\nAccept: {NDJSON}\r\n\r\n"
+                "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
             )
             head, following, body = (await reader.read()).split(b"\r\n\r\n")
             assert head.startswith(b"HTTP/1.1 200 "), path

@@ -26,7 +26,10 @@ from tests.unit.quorum.fetch.test_service import fetch_of
 from tests.unit.quorum.test_controller import Lab, online, run, setting, spin
 from tests.unit.quorum.test_voters import Desk
 
-HEAD = b"POST /v1/metadata/fetch HTTP/1.1\r\nHost: x\r\nContent-Type: application/msgpack\r\nContent-Length: 3\r\n\r\n"
+HEAD = (
+    b"POST /v1/metadata/fetch HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/msgpack\r\n"
+    b"Content-Length: 3\r\n\r\n"
+)
 
 
 @dataclass
@@ -62,7 +65,7 @@ class Client:
 def poll_bytes(request: FetchRequest, *, extra: str = "", query: str = "") -> bytes:
     body = msgpack.packb(request.to_map())
     head = (
-        f"POST /v1/metadata/fetch{query} HTTP/1.1\r\nHost: x\r\nContent-Type: application/msgpack\r\n"
+        f"POST /v1/metadata/fetch{query} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/msgpack\r\n"
         f"{extra}Content-Length: {len(body)}\r\n\r\n"
     )
     return head.encode() + bytes(body)
@@ -294,7 +297,7 @@ def test_pipelined_polls_are_answered_one_after_the_other(
             await door.parked(1)
             request = replace(door.at_end(), max_wait_ms=0)
             client.send(request, request)
-            client.writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            client.writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
             await asyncio.sleep(0.01)
             assert door.passed_on == []
             before = request.fetch_offset
@@ -325,7 +328,10 @@ def test_a_body_that_looks_like_a_poll_is_read_as_a_body(
     async def story(door: Door) -> None:
         async with door.client() as client:
             inner = poll_bytes(door.at_end())
-            head = f"POST /v1/topics HTTP/1.1\r\nHost: x\r\nContent-Length: {len(inner)}\r\n\r\n"
+            head = (
+                f"POST /v1/topics HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                f"Content-Length: {len(inner)}\r\n\r\n"
+            )
             client.writer.write(head.encode())
             await asyncio.sleep(0.01)
             client.writer.write(inner)
@@ -427,20 +433,20 @@ def test_a_node_that_stops_answers_polls_before_it_closes_their_connections(
     "head",
     [
         HEAD.replace(b"\r\nHost", b"\nHost"),
-        HEAD.replace(b"Host: x", b"Host: x\rX: y"),
-        HEAD.replace(b"Host: x", b"Host : x"),
-        HEAD.replace(b"Host: x", b"Host: x\r\n folded"),
-        HEAD.replace(b"Host: x", b"Transfer-Encoding: chunked"),
-        HEAD.replace(b"Host: x", b"Content-Length: 4"),
-        HEAD.replace(b"Host: x", b"Expect: 100-continue"),
-        HEAD.replace(b"Host: x", b"Connection: close"),
-        HEAD.replace(b"Host: x", b"Upgrade: h2c"),
+        HEAD.replace(b"Host: localhost", b"Host: localhost\rX: y"),
+        HEAD.replace(b"Host: localhost", b"Host : localhost"),
+        HEAD.replace(b"Host: localhost", b"Host: localhost\r\n folded"),
+        HEAD.replace(b"Host: localhost", b"Transfer-Encoding: chunked"),
+        HEAD.replace(b"Host: localhost", b"Content-Length: 4"),
+        HEAD.replace(b"Host: localhost", b"Expect: 100-continue"),
+        HEAD.replace(b"Host: localhost", b"Connection: close"),
+        HEAD.replace(b"Host: localhost", b"Upgrade: h2c"),
         HEAD.replace(b"Length: 3", b"Length: +3"),
         HEAD.replace(b"Length: 3", b"Length: 3, 3"),
         HEAD.replace(b"Length: 3", b"Length:"),
         HEAD.replace(b"HTTP/1.1", b"HTTP/1.0"),
-        HEAD.replace(b"Host: x", b"Host: " + b"x" * 3_000),
-        HEAD.replace(b"Host: x", b"Host: \xff"),
+        HEAD.replace(b"Host: localhost", b"Host: " + b"x" * 3_000),
+        HEAD.replace(b"Host: localhost", b"Host: \xff"),
     ],
 )
 def test_heads_of_another_form_are_left_to_aiohttp(head: bytes) -> None:
@@ -454,14 +460,25 @@ def test_heads_of_another_form_are_left_to_aiohttp(head: bytes) -> None:
         HEAD.replace(b"/v1/metadata/fetch", b"/v1/topics"),
         HEAD.replace(b"Host", b"X-Host"),
         HEAD.replace(b"application/msgpack", b"application/json"),
-        HEAD.replace(b"Host: x", b"Host: x\r\nAccept: application/json"),
-        HEAD.replace(b"Host: x", b"Host: x\r\nContent-Encoding: gzip"),
+        HEAD.replace(b"Host: localhost", b"Host: localhost\r\nAccept: application/json"),
+        HEAD.replace(b"Host: localhost", b"Host: localhost\r\nContent-Encoding: gzip"),
     ],
 )
 def test_heads_of_other_requests_are_understood_and_left_to_aiohttp(head: bytes) -> None:
     read = read_head(head)
     assert read is not None
     assert (read.body_bytes, read.is_poll) == (3, False)
+
+
+def test_a_poll_by_a_foreign_name_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(door: Door) -> None:
+        async with door.client() as client:
+            for _ in range(2):
+                foreign = poll_bytes(door.at_end()).replace(b"Host: localhost", b"Host: rebound.example")
+                client.writer.write(foreign)
+                assert (await client.answer()).status == 403
+
+    at_a_door(tmp_path, monkeypatch, story)
 
 
 def test_the_head_of_a_poll() -> None:
