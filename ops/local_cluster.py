@@ -30,7 +30,13 @@ from metadata_log import limits
 from metadata_log.errors import DirectoryInUse, DiskFailed, Fault, Rejected, Unavailable
 from metadata_log.ids import random_uuid, uuid_text
 from metadata_log.node.addresses import read_address, read_url
-from metadata_log.node.durable_files import renamed_os_errors, replace_file
+from metadata_log.node.durable_files import (
+    DIRECTORY_MODE,
+    FILE_MODE,
+    open_private,
+    renamed_os_errors,
+    replace_file,
+)
 from ops.client import ClusterClient, Unreachable
 from ops.cluster_layout import (
     BROKER_SHUTDOWN_TIMEOUT_MS,
@@ -194,7 +200,7 @@ class LocalCluster:
     def prepare(self) -> None:
         """Lock the directory, and create or complete its files; no process is started yet."""
         with renamed_os_errors(self.directory):
-            self.directory.mkdir(parents=True, exist_ok=True)
+            self.directory.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
         self._take_lock()
         try:
             self._started_at_ms = time.time_ns() // 1_000_000
@@ -226,7 +232,7 @@ class LocalCluster:
         paths = [str(_ROOT), environment.get("PYTHONPATH")]
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
         config = str(self.directory / member.config)
-        with renamed_os_errors(self._stderr(member)), self._stderr(member).open("wb") as output:
+        with renamed_os_errors(self._stderr(member)), open_private(self._stderr(member), "wb") as output:
             self._children[node_id] = subprocess.Popen(  # noqa: S603, ASYNC220 fork and exec: a millisecond
                 [sys.executable, "-P", "-m", "ops.cli", member.role, "run", "--config", config],
                 env=environment,
@@ -382,7 +388,7 @@ class LocalCluster:
 
     def _take_lock(self) -> None:
         with renamed_os_errors(self.directory):
-            fd = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fd = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

@@ -3,8 +3,16 @@
 import fcntl
 import os
 from pathlib import Path
+from typing import Final
 
 from metadata_log.node.data_directory import Process, is_alive, read_process_json
+
+PRIVATE_UMASK: Final = 0o077
+
+
+def keep_files_private() -> None:
+    """Let nobody but this user read what the process writes from now on: data and logs hold secrets."""
+    os.umask(PRIVATE_UMASK)
 
 
 def running_process(data: Path) -> Process | None:

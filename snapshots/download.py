@@ -15,7 +15,7 @@ import aiohttp
 
 from metadata_log.errors import DamagedFile, MetadataError, SnapshotNotFound
 from metadata_log.limits import SNAPSHOT_CHUNK_BYTES
-from metadata_log.node.durable_files import renamed_os_errors, sync_directory
+from metadata_log.node.durable_files import open_private, renamed_os_errors, sync_directory
 from snapshots.snapshot_file import SUFFIX, position_of, read_snapshot
 from snapshots.store import sha256_of
 
@@ -91,7 +91,7 @@ async def _download(
     session: aiohttp.ClientSession, url: str, partial: Path, chunk_bytes: int, timeout_s: float
 ) -> str:
     """Complete the partial file and return the SHA-256 its sender names."""
-    with renamed_os_errors(partial), partial.open("ab") as file:
+    with renamed_os_errors(partial), open_private(partial, "ab") as file:
         # The last byte is fetched again, which tells a complete file from one that is too long.
         position = max(0, file.tell() - 1)
         etag: str | None = None

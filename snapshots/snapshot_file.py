@@ -29,7 +29,7 @@ from metadata_log.ids import SnapshotId
 from metadata_log.image.metadata_image import MetadataImage, StateDigest, buckets_of
 from metadata_log.image.snapshot_rows import SnapshotRow, SnapshotRows, packed
 from metadata_log.limits import BATCH_BYTES_MAX, RECORDS_PER_BATCH_MAX
-from metadata_log.node.durable_files import renamed_os_errors, sync_directory
+from metadata_log.node.durable_files import open_private, renamed_os_errors, sync_directory
 from metadata_log.records.snapshots import SnapshotFooterRecord, SnapshotHeaderRecord
 
 SUFFIX: Final = ".snapshot"
@@ -74,7 +74,7 @@ def write_snapshot(
     partial = path.with_name(path.name + ".part")
     with renamed_os_errors(partial):
         try:
-            with partial.open("wb") as file:
+            with open_private(partial, "wb") as file:
                 began = time.thread_time()
                 for frame in snapshot_frames(image):
                     file.write(frame)

@@ -13,6 +13,7 @@ from metadata_log.errors import DamagedFile, DiskFailed, SnapshotNotFound
 from metadata_log.ids import SnapshotId
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.node.durable_files import (
+    DIRECTORY_MODE,
     quarantine,
     renamed_os_errors,
     sync_directory,
@@ -64,7 +65,7 @@ class SnapshotStore:
         self.on_damage: Callable[[SnapshotId, DamagedFile], None] = lambda _id, _error: None
         """Called with each snapshot that goes to quarantine, in the thread that found it damaged."""
         with renamed_os_errors(directory):
-            directory.mkdir(parents=True, exist_ok=True)
+            directory.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
             for partial in directory.glob("*.part"):
                 partial.unlink()
             self._sync()

@@ -10,6 +10,7 @@ import msgpack
 
 from metadata_log.log.position import Position
 from metadata_log.log.segment_file import Entry, Segment
+from metadata_log.node.durable_files import open_private
 
 _INDEX_VERSION: Final = 1
 
@@ -30,7 +31,8 @@ def write_index(segment: Segment) -> None:
         ]
     )
     partial = segment.path.with_suffix(".index.part")
-    partial.write_bytes(body + google_crc32c.value(body).to_bytes(4))
+    with open_private(partial, "wb") as file:
+        file.write(body + google_crc32c.value(body).to_bytes(4))
     # Neither synced nor waited for: an index that a crash took is made again.
     partial.replace(segment.index_path)
 

@@ -10,7 +10,12 @@ from metadata_log.limits import RESERVE_BYTES
 from metadata_log.log.position import Position
 from metadata_log.log.segment_file import Segment
 from metadata_log.node.disk_space import check_space
-from metadata_log.node.durable_files import quarantine_copy, removed_if_it_fails, renamed_os_errors
+from metadata_log.node.durable_files import (
+    open_private,
+    quarantine_copy,
+    removed_if_it_fails,
+    renamed_os_errors,
+)
 
 
 class Replacement(NamedTuple):
@@ -46,7 +51,7 @@ def prepare_replacement(old: Segment, before_following: Position, frames: bytes)
     check_space(old.path.parent, 2 * len(frames) + RESERVE_BYTES)
     partial = old.path.with_suffix(".log.part")
     with renamed_os_errors(old.path), removed_if_it_fails(partial):
-        with partial.open("wb") as file:
+        with open_private(partial, "wb") as file:
             file.write(frames)
             file.flush()
             os.fsync(file.fileno())

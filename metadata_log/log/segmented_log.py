@@ -55,6 +55,8 @@ from metadata_log.log.segment_file import (
     set_aside,
 )
 from metadata_log.node.durable_files import (
+    DIRECTORY_MODE,
+    FILE_MODE,
     renamed_os_errors,
     sync_directory,
     unreadable_is_damaged,
@@ -112,7 +114,7 @@ class SegmentedLog:
             DiskFailed: the disk refuses.
         """
         with renamed_os_errors(directory):
-            directory.mkdir(parents=True, exist_ok=True)
+            directory.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
             opened = cls(
                 directory,
                 segment_bytes=segment_bytes,
@@ -187,7 +189,7 @@ class SegmentedLog:
         time_max_ms = self._segments[-1].time_max_ms if self._segments else self._start.time_max_ms
         segment = Segment(path, self.end_offset, self._last, time_max_ms)
         with renamed_os_errors(path):
-            fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
         if self._fd is not None:
             self._rolled.append((self._fd, self._segments[-1]))
         self._fd = fd

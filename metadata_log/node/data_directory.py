@@ -11,8 +11,10 @@ log/ snapshots/ quarantine/, and a controller's journal/
 import errno
 import fcntl
 import json
+import logging
 import os
 import random
+import stat
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
@@ -33,6 +35,8 @@ from metadata_log.errors import (
 )
 from metadata_log.ids import NodeId, Uuid, random_uuid, uuid_from_text, uuid_text
 from metadata_log.node.durable_files import (
+    DIRECTORY_MODE,
+    FILE_MODE,
     checked_json,
     disk_failed,
     from_checked_json,
@@ -49,6 +53,7 @@ FOLDERS: Final[Mapping[Role, tuple[str, ...]]] = {
     "broker": ("log", "snapshots", "quarantine"),
 }
 
+log = logging.getLogger(__name__)
 _FRESH: Final = "fresh"
 
 
@@ -111,10 +116,11 @@ def format_directory(
         )
     with renamed_os_errors(path):
         _check_nothing_lies_there(path, role, may_hold)
-        for folder in FOLDERS[role]:
-            (path / folder).mkdir(parents=True, exist_ok=True)
+        for directory in (path, *(path / folder for folder in FOLDERS[role])):
+            directory.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+            directory.chmod(DIRECTORY_MODE)
         if role == "controller":
-            (path / _FRESH).touch()
+            (path / _FRESH).touch(mode=FILE_MODE)
         sync_directory(path)
     meta = Meta(
         role=role,
@@ -238,7 +244,7 @@ class DirectoryLock:
         """
         with renamed_os_errors(self._path):
             # A full disk still has room for an empty file that exists, so nothing is written here.
-            fd = os.open(self._path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fd = os.open(self._path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -262,12 +268,39 @@ class DirectoryLock:
 
     def __enter__(self) -> Self:
         self.acquire()
+        narrow(self._path)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.release()
+
+
+def narrow(path: Path) -> None:
+    """Take from others what earlier releases, or a careless copy, let them read: a data directory holds secrets.
+
+    Where that is refused, since the directory is another user's, the log says so and the node goes on.
+    """
+    narrowed = 0
+    try:
+        for folder, _, names in os.walk(path):
+            narrowed += _narrowed(Path(folder), DIRECTORY_MODE)
+            narrowed += sum(_narrowed(Path(folder, name), FILE_MODE) for name in names)
+    except OSError as error:
+        facts = {"path": error.filename or str(path), "reason": error.strerror}
+        log.warning("permissions_not_narrowed", extra=facts)
+    if narrowed:
+        log.warning("permissions_narrowed", extra={"path": str(path), "names": narrowed})
+
+
+def _narrowed(name: Path, mode: int) -> bool:
+    """Return whether a file or directory could be read or changed by others, and no longer can."""
+    found = name.lstat().st_mode
+    if stat.S_ISLNK(found) or not found & 0o077:
+        return False
+    name.chmod(stat.S_IMODE(found) & mode)
+    return True
 
 
 def write_process_json(

@@ -6,7 +6,7 @@ from typing import Literal
 
 from metadata_log.errors import DiskFailed
 from metadata_log.limits import RESERVE_BYTES
-from metadata_log.node.durable_files import renamed_os_errors
+from metadata_log.node.durable_files import FILE_MODE, renamed_os_errors
 
 
 def free_bytes(path: Path) -> int:
@@ -62,7 +62,7 @@ class Reserve:
                 return "kept"
             if free < 3 * self._size:
                 return "no room"
-            fd = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fd = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
             try:
                 os.posix_fallocate(fd, 0, self._size)
             finally:

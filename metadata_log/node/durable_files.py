@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, BinaryIO, Final, Literal, TypeVar
 
 import google_crc32c
 
@@ -19,6 +19,9 @@ from metadata_log.wire.shapes import Shape, convert
 
 T = TypeVar("T", bound=Shape)
 
+DIRECTORY_MODE: Final = 0o700
+FILE_MODE: Final = 0o600
+"""A log has the secrets of settings in plain text: nobody but its owner reads what a node writes."""
 _PAGE_BYTES: Final = 4096
 _UNREADABLE: Final = frozenset({errno.EIO, errno.EBADMSG, errno.EUCLEAN})
 """Errors of a disk that has lost these bytes, and may still give all others."""
@@ -71,6 +74,15 @@ def unreadable_is_damaged(path: Path) -> Iterator[None]:
         raise DamagedFile(f"{path}: cannot be read: {os.strerror(number)}", path=str(path)) from error
 
 
+def open_private(path: Path, mode: Literal["wb", "ab"]) -> BinaryIO:
+    """Open a file to be written; one that is made here is its owner's alone."""
+    return open(path, mode, opener=_private)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, FILE_MODE)
+
+
 def sync_directory(path: Path) -> None:
     """Make all new, changed and removed names of a directory durable."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -88,7 +100,7 @@ def replace_file(path: Path, content: bytes) -> None:
     """
     partial = path.with_name(path.name + ".part")
     with renamed_os_errors(path, wanted_bytes=len(content)):
-        with partial.open("wb") as file:
+        with open_private(partial, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -154,7 +166,7 @@ def quarantine_copy(path: Path) -> Path:
     with renamed_os_errors(path):
         target = _place_in_quarantine(path, None)
         with removed_if_it_fails(target):
-            with target.open("wb") as file:
+            with open_private(target, "wb") as file:
                 for page in _readable_pages(path):
                     file.write(page)
                 file.flush()
@@ -189,7 +201,7 @@ def _readable_pages(path: Path) -> Iterator[bytes]:
 def _place_in_quarantine(path: Path, into: Path | None) -> Path:
     folder = path.parent.parent / "quarantine" if into is None else into
     if not folder.exists():
-        folder.mkdir()
+        folder.mkdir(mode=DIRECTORY_MODE)
         sync_directory(folder.parent)
     target, number = folder / path.name, 1
     while target.exists():

@@ -8,14 +8,20 @@ TOPIC = 2
 BROKER = 4
 """Kafka's resource types; the cluster default is a BROKER of the empty name."""
 CLUSTER_DEFAULT = ""
+SECRET_ENDINGS = (
+    "password",
+    "sasl.jaas.config",
+    "ssl.keystore.key",
+    "ssl.keystore.certificate.chain",
+    "ssl.truststore.certificates",
+    "secret",
+)
 MIN_IN_SYNC_REPLICAS = "min.insync.replicas"
 
 
 def is_sensitive(name: str) -> bool:
     """Answer whether a setting's value may not be shown: Kafka's settings of type PASSWORD."""
-    return name.endswith(
-        ("password", "sasl.jaas.config", "ssl.keystore.key", "ssl.truststore.certificates", "secret")
-    )
+    return name.endswith(SECRET_ENDINGS)
 
 
 @record(type_id=4, secret_fields={"value": lambda config: is_sensitive(config.name)})

@@ -65,7 +65,13 @@ def add_parsers(noun: Noun) -> None:
                 help="with --topic: as this broker sees it; default: as the active controller does",
             )
     for name, does, run, example, metavar in (
-        ("set", "Set settings.", run_set, "--topic orders --topic payments retention.ms=1000", "K=V"),
+        (
+            "set",
+            "Set settings.",
+            run_set,
+            "--topic orders --topic payments retention.ms=1000",
+            "K=V|K=@FILE|K=-",
+        ),
         (
             "unset",
             "Remove settings: the layer below counts again.",

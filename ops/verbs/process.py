@@ -13,7 +13,7 @@ from metadata_log.node.data_directory import Role, read_meta
 from metadata_log.node.durable_files import renamed_os_errors
 from ops.arguments import Noun
 from ops.log_format import PROCESS_FAILED, setup_logging
-from ops.processes import running_process
+from ops.processes import keep_files_private, running_process
 from ops.settings import load_broker_settings, load_controller_settings
 
 log = logging.getLogger(__name__)
@@ -47,6 +47,7 @@ def run_controller_process(args: argparse.Namespace) -> int:
     from quorum.loop_turns import TimedSelector
     from quorum.server import run_controller
 
+    keep_files_private()
     settings = load_controller_settings(args.config)
     read_meta(settings.data_dir, "controller", settings.node_id, settings.cluster_id)
     text_log = text_log_of(settings.data_dir, "controller")
@@ -58,6 +59,7 @@ def run_controller_process(args: argparse.Namespace) -> int:
 def run_broker_process(args: argparse.Namespace) -> int:
     from broker_agent.process import run_broker
 
+    keep_files_private()
     settings = load_broker_settings(args.config)
     read_meta(settings.data_dir, "broker", settings.broker_id, settings.cluster_id)
     text_log = text_log_of(settings.data_dir, "broker")

@@ -9,7 +9,7 @@ from metadata_log.ids import NodeId, random_uuid, uuid_text
 from metadata_log.node.data_directory import Meta, format_directory, load_meta, read_meta
 from ops import render
 from ops.arguments import Noun
-from ops.processes import running_process
+from ops.processes import keep_files_private, running_process
 from ops.settings import cluster_id, load_for_format
 from ops.talk import fail_usage, say, show
 
@@ -37,6 +37,7 @@ def add_parsers(noun: Noun) -> None:
 
 def run_format(args: argparse.Namespace) -> int:
     """Format the directory that a settings file names; the file need not know its directory id yet."""
+    keep_files_private()
     role, node_id, data_dir, in_file = load_for_format(args.config)
     if args.cluster_id is not None:
         try:

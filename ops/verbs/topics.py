@@ -2,11 +2,13 @@
 
 import argparse
 import json
+import sys
 import urllib.parse
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
-from metadata_log.limits import REQUEST_ITEMS_MAX
+from metadata_log.limits import CONFIG_VALUE_BYTES_MAX, REQUEST_ITEMS_MAX
 from metadata_log.wire.commands import Placement
 from metadata_log.wire.shapes import INT32_MAX
 from ops import render
@@ -263,15 +265,47 @@ def quoted(name: str) -> str:
 
 def key_values(args: argparse.Namespace, pairs: Sequence[str]) -> dict[str, str]:
     """Return K=V pairs as a map; the value is what follows the first `=`."""
-    found: dict[str, str] = {}
+    found: dict[str, str | None] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key:
             fail_usage(args, f"{pair!r} is not K=V")
         if key in found:
             fail_usage(args, f"{key} is given twice")
-        found[key] = value
-    return found
+        found[key] = _value_of(args, key, value)
+    if list(found.values()).count(None) > 1:
+        fail_usage(args, "the standard input has one value: K=- stands for one setting")
+    return {key: _from_stdin(args, key) if value is None else value for key, value in found.items()}
+
+
+def _value_of(args: argparse.Namespace, key: str, given: str) -> str | None:
+    """Return a value as given, or a file's content for `@FILE`; None for `-`, which stands for the standard input.
+
+    A value on the command line is shown by `ps` and kept by the shell: secrets come from elsewhere. `@@` stands for one `@`.
+    """
+    if given == "-":
+        return None
+    if not given.startswith("@"):
+        return given
+    if given.startswith("@@"):
+        return given[1:]
+    try:
+        return _without_last_newline(Path(given[1:]).read_bytes()[: CONFIG_VALUE_BYTES_MAX + 3])
+    except (OSError, ValueError) as error:
+        fail_usage(
+            args, f"{key}=@FILE: {getattr(error, 'strerror', None) or 'the file is not UTF-8'}: {given[1:]}"
+        )
+
+
+def _from_stdin(args: argparse.Namespace, key: str) -> str:
+    try:
+        return _without_last_newline(sys.stdin.buffer.read(CONFIG_VALUE_BYTES_MAX + 3))
+    except ValueError:
+        fail_usage(args, f"{key}=-: what was read is not UTF-8")
+
+
+def _without_last_newline(content: bytes) -> str:
+    return content.decode().removesuffix("\n").removesuffix("\r")
 
 
 def _assignment(args: argparse.Namespace) -> list[list[int]]:

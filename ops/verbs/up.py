@@ -22,6 +22,7 @@ from ops.local_cluster import (
     ended_with,
     metaquorum_command,
 )
+from ops.processes import keep_files_private
 from ops.talk import fail_usage, say
 from ops.when import time_text
 
@@ -49,6 +50,7 @@ def run_up(args: argparse.Namespace) -> int:
 
     Returns 0, or what a node that failed to start ended with.
     """
+    keep_files_private()
     cluster = LocalCluster(args.dir, controllers=args.controllers, brokers=args.brokers)
     try:
         asyncio.run(_run(cluster, Events(args.output), demo=args.demo))

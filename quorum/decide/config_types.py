@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from metadata_log.errors import InvalidConfig, InvalidRequest
-from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC
+from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC, is_sensitive
 from metadata_log.wire.shapes import INT32_MAX, INT64_MAX
 
 Check = Callable[[str], str | None]
@@ -412,7 +412,8 @@ def check_broker_configs(resource_name: str, settings: Mapping[str, str]) -> Non
         check = BROKER_CONFIGS.get(base)
         fault = None if check is None else check(value.strip())
         if fault is not None:
-            raise InvalidRequest(f"{name} = {value!r} is {fault}")
+            shown = "the secret given for it" if is_sensitive(name) else repr(value)
+            raise InvalidRequest(f"{name} = {shown} is {fault}")
         is_own = name in _PER_BROKER or (match is not None and base not in _FOR_ALL_LISTENERS)
         if resource_name == CLUSTER_DEFAULT and is_own:
             raise InvalidRequest(f"{name} is set for each broker, not for the whole cluster")

@@ -120,7 +120,7 @@ class SnapshotDirectory:
         self.rotted: set[str] = set()
         """Those of which a bit ever turned: one may be put back while its node still looks for another."""
 
-    def mkdir(self, *, parents: bool, exist_ok: bool) -> None:
+    def mkdir(self, *, mode: int, parents: bool, exist_ok: bool) -> None:
         """Be there already."""
 
     def glob(self, pattern: str) -> list[_Path]:

@@ -23,7 +23,14 @@ RECORDS = {  # by type: the letter of the entity's line in the digest, how many 
     27: ("n", 1, (0, 2, 1, 3, 4, 5)), 1010: ("n", 1, (0, 1)),
     15: ("i", 0, (0, 0, 0)), 1002: ("snapshot", 0, (0, 1, 2, 3, 4)),  # of a 15 its last field alone; a 1002 until its 1003
 }  # fmt: skip
-SECRETS = (b"password", b"sasl.jaas.config", b"ssl.keystore.key", b"ssl.truststore.certificates", b"secret")
+SECRETS = (
+    b"password",
+    b"sasl.jaas.config",
+    b"ssl.keystore.key",
+    b"ssl.keystore.certificate.chain",
+    b"ssl.truststore.certificates",
+    b"secret",
+)
 CRCS = [reduce(lambda crc, _: crc >> 1 ^ 0x82F63B78 * (crc & 1), range(8), byte) for byte in range(256)]
 crc32c = partial(reduce, lambda crc, byte: crc >> 8 ^ CRCS[(crc ^ byte) & 255])
 

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from metadata_log.node.durable_files import renamed_os_errors, replace_file, sync_directory
+from metadata_log.node.durable_files import FILE_MODE, renamed_os_errors, replace_file, sync_directory
 
 
 class OsFile:
@@ -60,7 +60,7 @@ class OsDisk:
     def create(self, name: str) -> OsFile:
         path = self._directory / name
         with renamed_os_errors(path):
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
             try:
                 sync_directory(self._directory)
             except OSError:
