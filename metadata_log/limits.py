@@ -184,6 +184,8 @@ PAST_STATES_MAX: Final = 4
 """Past states held at once, each until its client has read it."""
 PAST_STATES_WAITING_MAX: Final = 256
 """Requests that wait for a past state; further ones are refused with THROTTLING_QUOTA_EXCEEDED."""
+LINES_HERE_BYTES_MAX: Final = 16 * KIB
+"""Frames that a thread turns into lines in a few milliseconds; those of more bytes go to the process that reads the past."""
 LARGE_VIEW_ITEMS: Final = 500
 """A listing of more topics, or a topic of more partitions, is made and encoded in a thread."""
 COLD_FETCHES: Final = 2

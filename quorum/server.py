@@ -44,7 +44,7 @@ from metadata_log.node.durable_files import settle_names
 from metadata_log.node.http_caller import OwnNames
 from metadata_log.node.http_server import listen
 from metadata_log.node.recent_warnings import RecentWarnings, recent_warnings
-from metadata_log.node.threads import Slots, Threads, share_the_interpreter
+from metadata_log.node.threads import Threads, share_the_interpreter
 from quorum.config import ControllerSettings
 from quorum.controller import Controller
 from quorum.decide.deleted_topics import Expiry
@@ -56,6 +56,8 @@ from quorum.http.metrics import TurnMetrics
 from quorum.http.poll_connection import poll_connections
 from quorum.log.committed_log import CommittedLog
 from quorum.log.completion import complete_log, covered_offset
+from quorum.log.history_process import HistoryProcess
+from quorum.log.past import Past
 from quorum.log.repair import LogRepair
 from quorum.log.snapshot_fetch import SnapshotFetch
 from quorum.log.snapshot_keeper import SnapshotKeeper
@@ -139,6 +141,9 @@ class _Node:
         share_the_interpreter()
         self.bodies = Threads("bodies", threads=1, unfinished_max=limits.BODIES_UNFINISHED_MAX)
         self.reads = Threads("reads", threads=limits.READ_THREADS, unfinished_max=limits.READS_UNFINISHED_MAX)
+        # The process computes, and the thread waits for it: a cold read of a broker never waits behind a past state.
+        self.past_reads = Threads("reads of the past", threads=1, unfinished_max=limits.READS_UNFINISHED_MAX)
+        self.history_process = HistoryProcess("quorum.log.past")
         self.files = Threads("files", threads=limits.FILE_THREADS)
         self.downloads = Threads("downloads", threads=limits.DOWNLOAD_THREADS)
         disk = OsDisk(settings.data_dir / "journal")
@@ -347,7 +352,8 @@ class _Node:
                 listener.close()
             await runner.cleanup()
             # A thread finishes the snapshot that it writes before the lock goes: the next process may write the same one.
-            for threads in (self.files, self.bodies, self.reads, self.downloads):
+            self.history_process.shut_down()
+            for threads in (self.files, self.bodies, self.reads, self.past_reads, self.downloads):
                 await threads.shut_down()
             await loop.shutdown_default_executor()
 
@@ -364,11 +370,7 @@ class _Node:
             bodies=self.bodies,
             reads=self.reads,
             downloads=self.downloads,
-            past_states=Slots(
-                "past states",
-                held_max=limits.PAST_STATES_MAX,
-                waiting_max=limits.PAST_STATES_WAITING_MAX,
-            ),
+            past=Past(self.committed_log, self.store, threads=self.past_reads, process=self.history_process),
             buffers=self.answer_buffers,
             own_names=OwnNames(self.settings.own_hosts),
             now_ms=_now_ms,

@@ -1,10 +1,13 @@
 """Pure: the log as people and tools read it: one JSON object a record."""
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from metadata_log.batch import Envelope, RecordBatch
+from metadata_log.codec import decode_all
 from metadata_log.ids import uuid_text
+from metadata_log.log.topic_filter import TopicFilter
 from metadata_log.records.registry import Record, to_json, type_name, version_of
 
 
@@ -24,6 +27,24 @@ def log_lines(
                 **about,
                 "record": to_json(record),
             }
+
+
+def lines_of(
+    frames: bytes, start: int, topics: TopicFilter | None = None
+) -> tuple[bytes, int, TopicFilter | None]:
+    """Return a line for each record of whole frames from offset `start` on, or for those that concern `topics`.
+
+    Also return the offset after all of the records, and the filter with what it learned from them.
+
+    Raises:
+        DamagedFrame: the bytes are no frames.
+    """
+    lines, at = [], start
+    wanted = (lambda _: True) if topics is None else topics.concerns
+    for batch, _ in decode_all(frames):
+        lines += [f"{json.dumps(line)}\n" for line in log_lines(batch, from_offset=start, wanted=wanted)]
+        at = batch.end_offset
+    return "".join(lines).encode(), at, topics
 
 
 def _about(envelope: Envelope) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from metadata_log.ids import TopicId
+from metadata_log.ids import TopicId, Uuid
 from metadata_log.records.configs import ConfigRecord
 from metadata_log.records.registry import Record
 from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
@@ -26,6 +26,16 @@ class TopicFilter:
         self.names = frozenset(names)
         self.ids = {*ids, *living}
         self._living = dict(living)
+
+    def to_plain(self) -> tuple[list[str], list[bytes], Mapping[bytes, str]]:
+        """Return what `of_plain` makes an equal filter of."""
+        living: dict[bytes, str] = {topic_id: name for topic_id, name in self._living.items()}  # noqa: C416 (widens the keys)
+        return list(self.names), list(self.ids), living
+
+    @staticmethod
+    def of_plain(names: Iterable[str], ids: Iterable[bytes], living: Mapping[bytes, str]) -> "TopicFilter":
+        known = {TopicId(Uuid(topic_id)): name for topic_id, name in living.items()}
+        return TopicFilter(names=names, ids=[TopicId(Uuid(topic_id)) for topic_id in ids], living=known)
 
     @property
     def setting_names(self) -> set[str]:

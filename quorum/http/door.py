@@ -21,7 +21,7 @@ from metadata_log.node.http_answers import (
     wants_msgpack,
 )
 from metadata_log.node.http_caller import OwnNames
-from metadata_log.node.threads import Slots, Threads
+from metadata_log.node.threads import Threads
 from metadata_log.records.registry import json_rows
 from metadata_log.wire.commands import AddVoter, Command, RemoveVoter
 from quorum.config import ControllerSettings
@@ -29,6 +29,7 @@ from quorum.controller import Controller, Written
 from quorum.fetch.service import FetchService
 from quorum.http.bodies import read_body, request_id_of
 from quorum.log.committed_log import CommittedLog
+from quorum.log.past import Past
 from quorum.log.snapshot_keeper import SnapshotKeeper
 from quorum.log.topic_feeds import TopicFeeds
 from quorum.status import QuorumStatus
@@ -85,7 +86,7 @@ class Door:
     """Decode large bodies of requests."""
     reads: Threads
     downloads: Threads
-    past_states: Slots
+    past: Past
     buffers: AnswerBuffers
     own_names: OwnNames
     now_ms: Callable[[], int]

@@ -12,16 +12,12 @@ from typing import Final
 from aiohttp import web
 
 from metadata_log import limits
-from metadata_log.codec import DamagedFrame, damaged_answer, decode_all
-from metadata_log.errors import InvalidRequest, LogDamaged
+from metadata_log.errors import InvalidRequest
 from metadata_log.ids import TopicId, uuid_from_text
-from metadata_log.log.lines import log_lines
 from metadata_log.log.topic_filter import TopicFilter
 from metadata_log.wire.shapes import check_text
 from quorum.http.bodies import NDJSON, integer
 from quorum.http.door import Door
-from quorum.log.topic_feeds import filter_of
-from snapshots.history import image_at
 
 PARAMETERS: Final = ("topics", "topic_ids", "wait_ms")
 
@@ -103,10 +99,8 @@ class _Feed:
         recent = door.feeds.filter_at(self._at, names=names, ids=ids)
         if recent is not None:
             return recent
-        log = door.committed_log
-        async with door.past_states.held():
-            image = await log.in_thread(image_at, log.segments, door.store, self._at)
-        return filter_of(image, names=names, ids=ids)
+        async with door.past.state_at(self._at) as past:
+            return await past.topic_filter(names, ids)
 
     async def pieces(self, first: bytes | None) -> AsyncIterator[bytes]:
         """Yield the first lines, those that follow them now, and the line with the offset to go on from."""
@@ -130,24 +124,7 @@ class _Feed:
             if not frames:
                 return None  # `until` lies within the next frame
             self._left -= len(frames)
-            try:
-                lines, self._at = await door.reads.run(_lines_of, frames, self._at, self._topics)
-            except DamagedFrame as error:
-                raise LogDamaged(damaged_answer("the log of this controller", error).message) from error
+            lines, self._at, self._topics = await door.past.lines(frames, self._at, self._topics)
             if lines:
                 return lines
         return None
-
-
-def _lines_of(frames: bytes, start: int, topics: TopicFilter | None) -> tuple[bytes, int]:
-    """Return a line for each wanted record from an offset on, and the offset after all of them; in a thread.
-
-    Raises:
-        DamagedFrame: the bytes are no frames.
-    """
-    lines, at = [], start
-    for batch, _ in decode_all(frames):
-        wanted = (lambda _: True) if topics is None else topics.concerns
-        lines += [f"{json.dumps(line)}\n" for line in log_lines(batch, from_offset=start, wanted=wanted)]
-        at = batch.end_offset
-    return "".join(lines).encode(), at

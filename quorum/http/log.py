@@ -7,17 +7,14 @@ from typing import Final
 from aiohttp import web
 
 from metadata_log import limits
-from metadata_log.codec import DamagedFrame, damaged_answer, decode_all
 from metadata_log.errors import (
     Fault,
     InvalidRequest,
-    LogDamaged,
     MetadataError,
     OffsetCompacted,
     OffsetInFuture,
 )
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.log.lines import log_lines
 from quorum.http.bodies import NDJSON, OCTETS, integer
 from quorum.http.door import Door, takes_stale
 from quorum.http.feed import PARAMETERS, send_feed
@@ -86,31 +83,15 @@ async def _lines(door: Door, start: int, until: int) -> AsyncIterator[bytes]:
     Raises:
         LogDamaged: the log cannot be read there.
     """
-    order = door.reads.order_of_pieces()
+    order = door.past.order_of_lines()
     while start < until:
         frames, _ = await door.committed_log.read_in_thread(
             start, max_bytes=limits.ANSWER_PIECE_BYTES, until=until
         )
-        try:
-            lines, start = await door.reads.run(_lines_of, frames, start, order=order)
-        except DamagedFrame as error:
-            raise LogDamaged(damaged_answer("the log of this controller", error).message) from error
+        lines, start, _ = await door.past.lines(frames, start, order=order)
         if not lines:
             return
         yield lines
-
-
-def _lines_of(frames: bytes, start: int) -> tuple[bytes, int]:
-    """Return a line for each record from an offset on, and the offset after them.
-
-    Raises:
-        DamagedFrame: the bytes are no frames.
-    """
-    lines, at = [], start
-    for batch, _ in decode_all(frames):
-        lines += [f"{json.dumps(line)}\n" for line in log_lines(batch, from_offset=start)]
-        at = batch.end_offset
-    return "".join(lines).encode(), at
 
 
 async def offset_of(text: str, *, offset_at: Callable[[int], Awaitable[int]]) -> int:

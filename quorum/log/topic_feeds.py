@@ -149,7 +149,7 @@ class TopicFeeds(AppliedListener):
                     del self._waiting[key]
 
 
-def filter_of(image: MetadataImage, *, names: Iterable[str], ids: Iterable[TopicId]) -> TopicFilter:
+def filter_of(image: MetadataImage, names: Iterable[str], ids: Iterable[TopicId]) -> TopicFilter:
     """Return a filter that begins with the record after an image."""
     names, ids = frozenset(names), frozenset(ids)
     return TopicFilter(names=names, ids=ids, living=_living(image, names, ids))

@@ -216,7 +216,7 @@ def _applies_before_its_sync(apply: Any) -> Any:
 
 
 def _takes_names_of_now(_original: Any) -> Any:
-    return lambda feeds, _offset, *, names, ids: filter_of(feeds._image, names=names, ids=ids)
+    return lambda feeds, _offset, *, names, ids: filter_of(feeds._image, names, ids)
 
 
 def _judges_what_it_lacks(reply: Any) -> Any:

@@ -27,7 +27,7 @@ from metadata_log.log.segmented_log import SegmentedLog
 from metadata_log.node.answer_buffers import AnswerBuffers
 from metadata_log.node.http_caller import OwnNames
 from metadata_log.node.recent_warnings import RecentWarnings
-from metadata_log.node.threads import Slots, Threads
+from metadata_log.node.threads import Threads
 from metadata_log.wire.commands import AddVoter, RemoveVoter
 from quorum.controller import Controller, Written
 from quorum.decide.quorum import identities
@@ -36,6 +36,7 @@ from quorum.http.app import application
 from quorum.http.door import Door
 from quorum.http.metrics import exposition
 from quorum.log.committed_log import CommittedLog
+from quorum.log.past import Past
 from quorum.log.repair import LogRepair
 from quorum.log.snapshot_keeper import SnapshotKeeper
 from quorum.log.topic_feeds import TopicFeeds
@@ -396,6 +397,7 @@ class Desk:
             recent=RecentWarnings(),
         )
         self.faults: list[Exception] = []
+        reads = Threads("reads", threads=1, unfinished_max=8)
         self.door = Door(
             settings=own,
             controller=self.controller,
@@ -406,9 +408,9 @@ class Desk:
             store=store,
             status=self.status,
             bodies=Threads("bodies", threads=1, unfinished_max=8),
-            reads=Threads("reads", threads=1, unfinished_max=8),
+            reads=reads,
             downloads=Threads("downloads", threads=1),
-            past_states=Slots("past states", held_max=1, waiting_max=8),
+            past=Past(committed_log, store, threads=reads, states_max=1),
             buffers=AnswerBuffers(),
             now_ms=lambda: lab.now_ms,
             own_names=OwnNames(()),

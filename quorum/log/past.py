@@ -1,0 +1,213 @@
+"""Edge: reads of the past: lines of the log, and states as they were at an offset.
+
+They compute for long, so they are made one after the other beside the event loop: in the process that reads the past, or
+in a thread where there is none. What that process cannot do is done in a thread, too, which then tells why.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+from metadata_log import limits
+from metadata_log.codec import DamagedFrame, damaged_answer, decode_all
+from metadata_log.errors import LogDamaged, MetadataError, OffsetCompacted, SnapshotNotFound
+from metadata_log.ids import TopicId
+from metadata_log.image.metadata_image import EMPTY, MetadataImage
+from metadata_log.log.lines import lines_of
+from metadata_log.log.topic_filter import TopicFilter
+from metadata_log.node.state_answer import joined, state_items
+from metadata_log.node.threads import Slots, Threads
+from quorum.log.committed_log import CommittedLog
+from quorum.log.history_process import HistoryProcess, WorkFailed, be_history_process
+from quorum.log.topic_feeds import filter_of
+from snapshots.fold import fold
+from snapshots.history import image_at
+from snapshots.snapshot_file import position_of, read_snapshot
+from snapshots.store import SnapshotStore
+
+Call = Callable[..., Awaitable[Any]]
+
+
+class PastState:
+    """The state at an offset, under the key by which whoever computes holds it."""
+
+    def __init__(self, key: int, call: Call, threads: Threads) -> None:
+        self._key = key
+        self._call = call
+        self._threads = threads
+
+    async def topic_filter(self, names: list[str], ids: list[TopicId]) -> TopicFilter:
+        """Return a filter that begins with the record after the state."""
+        return TopicFilter.of_plain(*await self._call("topic_filter", self._key, names, ids))
+
+    async def pieces(self, *, as_msgpack: bool) -> AsyncIterator[bytes]:
+        """Yield the encoding of the state in pieces of ANSWER_PIECE_BYTES or a little more."""
+        order = self._threads.order_of_pieces()
+        await self._call("begin", self._key, as_msgpack, order=order)
+        while piece := await self._call("next_piece", self._key, order=order):
+            yield piece
+
+
+class Past:
+    """The past of one controller, as its HTTP shows it."""
+
+    def __init__(
+        self,
+        committed_log: CommittedLog,
+        store: SnapshotStore,
+        *,
+        threads: Threads,
+        process: HistoryProcess | None = None,
+        states_max: int = limits.PAST_STATES_MAX,
+    ) -> None:
+        """`threads` make one answer after the other; without `process` they compute it, too."""
+        self._log = committed_log
+        self._store = store
+        self._threads = threads
+        self._process = process
+        self._states = Slots("past states", held_max=states_max, waiting_max=limits.PAST_STATES_WAITING_MAX)
+        self._left: list[int] = []
+        """Keys of states that the process still holds, and nobody reads."""
+
+    def order_of_lines(self) -> int:
+        """Return the `order` of all lines of an answer that begins now."""
+        return self._threads.order_of_pieces()
+
+    async def lines(
+        self, frames: bytes, start: int, topics: TopicFilter | None = None, *, order: int = 0
+    ) -> tuple[bytes, int, TopicFilter | None]:
+        """Return what `lines_of` returns.
+
+        Raises:
+            LogDamaged: the bytes are no frames.
+            ThrottlingQuotaExceeded: too many reads wait, or the process that reads the past failed.
+        """
+        try:
+            if self._process is not None and len(frames) > limits.LINES_HERE_BYTES_MAX:
+                plain = None if topics is None else topics.to_plain()
+                with suppress(WorkFailed):
+                    lines, end, learned = await self._there("lines", frames, start, plain, order=order)
+                    return lines, end, None if learned is None else TopicFilter.of_plain(*learned)
+            return await self._threads.run(lines_of, frames, start, topics, order=order)
+        except DamagedFrame as error:
+            raise LogDamaged(damaged_answer("the log of this controller", error).message) from error
+
+    @asynccontextmanager
+    async def state_at(self, end_offset: int) -> AsyncIterator[PastState]:
+        """Hold the state of the log below `end_offset`; inside a batch, that at the batch's beginning.
+
+        Raises:
+            OffsetInFuture, OffsetCompacted, LogDamaged: as `image_at`.
+            ThrottlingQuotaExceeded: too many reads wait, or the process that reads the past failed.
+        """
+        async with self._states.held():
+            key = next(_KEYS)
+            try:
+                call = self._there
+                if self._process is None or not await self._is_built(key, end_offset):
+                    call = self._here
+                    image = await self._log.in_thread(image_at, self._log.segments, self._store, end_offset)
+                    _IMAGES[key] = image
+                yield PastState(key, call, self._threads)
+            finally:
+                _forget([key])
+                if self._process is not None:
+                    self._left.append(key)
+                    await self._forget_there()
+
+    async def _here(self, work: str, *args: object, order: int = 0) -> Any:
+        return await self._threads.run(_WORKS[work], *args, order=order)
+
+    async def _there(self, work: str, *args: object, order: int = 0) -> Any:
+        assert self._process is not None
+        return await self._threads.run(self._process.call, work, *args, order=order)
+
+    async def _is_built(self, key: int, end_offset: int) -> bool:
+        """Answer whether the process holds the state now; where it does not, this one finds out why."""
+        snapshot, at = await self._threads.run(self._newest_snapshot, end_offset)
+        if at < self._log.log_start_offset or end_offset > self._log.end_offset:
+            return False
+        order = self._threads.order_of_pieces()
+        try:
+            await self._there("load", key, snapshot, order=order)
+            while at < end_offset:
+                frames, after = await self._log.read_in_thread(
+                    at, max_bytes=limits.ANSWER_PIECE_BYTES, until=end_offset
+                )
+                if not frames:
+                    break  # `end_offset` lies within the next batch
+                await self._there("fold", key, frames, order=order)
+                at = after
+        except (WorkFailed, OffsetCompacted):
+            return False
+        return True
+
+    def _newest_snapshot(self, end_offset: int) -> tuple[str | None, int]:
+        for snapshot_id in reversed(self._store.ids()):
+            at, _ = position_of(snapshot_id)
+            if at <= end_offset:
+                with suppress(SnapshotNotFound):  # retired meanwhile
+                    return str(self._store.path(snapshot_id)), at
+        return None, 0
+
+    async def _forget_there(self) -> None:
+        """Have the process drop what nobody reads any more; what it was not told now, it is told next time."""
+        told = len(self._left)
+        with suppress(MetadataError, WorkFailed):
+            await self._there("forget", self._left[:told])
+            del self._left[:told]
+
+
+_KEYS: Final = count(1)
+_IMAGES: Final[dict[int, MetadataImage]] = {}
+"""The states that this process holds, for itself or for its parent, by key."""
+_ITEMS: Final[dict[int, Iterator[bytes]]] = {}
+"""The answer under way about each of them."""
+
+
+def _lines(frames: bytes, start: int, topics: Any) -> tuple[bytes, int, Any]:
+    lines, end, learned = lines_of(frames, start, None if topics is None else TopicFilter.of_plain(*topics))
+    return lines, end, None if learned is None else learned.to_plain()
+
+
+def _load(key: int, snapshot: str | None) -> None:
+    _IMAGES[key] = EMPTY if snapshot is None else read_snapshot(Path(snapshot))
+
+
+def _fold(key: int, frames: bytes) -> None:
+    _IMAGES[key] = fold((batch for batch, _ in decode_all(frames)), onto=_IMAGES[key])
+
+
+def _topic_filter(key: int, names: list[str], ids: list[TopicId]) -> Any:
+    return filter_of(_IMAGES[key], names, ids).to_plain()
+
+
+def _begin(key: int, as_msgpack: bool) -> None:
+    _ITEMS[key] = state_items(_IMAGES[key], as_msgpack=as_msgpack)
+
+
+def _next_piece(key: int) -> bytes:
+    return joined(_ITEMS[key])
+
+
+def _forget(keys: list[int]) -> None:
+    for key in keys:
+        _ITEMS.pop(key, None)
+        _IMAGES.pop(key, None)
+
+
+_WORKS: Final[dict[str, Callable[..., Any]]] = {
+    "lines": _lines,
+    "load": _load,
+    "fold": _fold,
+    "topic_filter": _topic_filter,
+    "begin": _begin,
+    "next_piece": _next_piece,
+    "forget": _forget,
+}
+"""What the process that reads the past can do; a thread of this one does it where there is no such process."""
+
+if __name__ == "__main__":
+    be_history_process(_WORKS)
