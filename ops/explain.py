@@ -59,6 +59,13 @@ class Step(NamedTuple):
     batch: RecordBatch
 
 
+class History(NamedTuple):
+    """A log from some offset on: the state there, and every batch that follows."""
+
+    image: MetadataImage
+    steps: Iterator[Step]
+
+
 def explain_partition(steps: Iterator[Step], topic: str, partition_id: int) -> Iterator[dict[str, Any]]:
     """Yield an object for each change of a partition; a topic of the same name that was deleted is another one.
 

@@ -9,8 +9,9 @@ from metadata_log.apply import apply
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from ops.bulk_reads import Source, bulk_source
 from ops.client import Answer, ClusterClient
-from ops.explain import Step
-from ops.log_frames import cluster_frames
+from ops.explain import History, Step
+from ops.log_frames import cluster_frames, frames_in
+from ops.when import OFFSET_MAX, AtOffset, When
 from quorum.whatif.cluster import Options
 from snapshots.snapshot_file import read_snapshot
 
@@ -42,15 +43,27 @@ def live_options(client: ClusterClient) -> Options:
     return Options.of_settings(client.read("/v1/quorum/settings"))
 
 
-def history(client: ClusterClient) -> Iterator[Step]:
-    """Yield every batch that the log holds, with the state before it; raises as `live_image`.
+def history(client: ClusterClient, *, since: When | None = None) -> History:
+    """Return what the log holds, from `since` or a little before it; raises as `live_image`.
 
-    Where the log no longer begins at 0, it begins behind the oldest snapshot.
+    It begins behind the newest snapshot that is not beyond `since`, if there is one; without `since`, where the log does, or
+    behind the oldest snapshot if the log no longer begins at 0.
     """
     source = bulk_source(client)
     ask = _asking(client, source)
     is_whole = source.status["log_start_offset"] == 0
-    yield from _steps(ask, EMPTY if is_whole else _snapshot(ask, newest=False), source.end_offset)
+    image = EMPTY if since is None else _snapshot(ask, newest=True, until=_offset_of(ask, since))
+    if not is_whole and image is EMPTY:
+        image = _snapshot(ask, newest=False)
+    return History(image, _steps(ask, image, source.end_offset))
+
+
+def _offset_of(ask: Ask, when: When) -> int:
+    """Return an offset from which on everything is that was written at a time or later."""
+    if isinstance(when, AtOffset):
+        return when.offset
+    frames = frames_in(ask(f"/v1/log?from={when.query}&max_bytes=1"))
+    return next((frame.header.base_offset for frame in frames), OFFSET_MAX)
 
 
 def _asking(client: ClusterClient, source: Source) -> Ask:
@@ -63,9 +76,9 @@ def _asking(client: ClusterClient, source: Source) -> Ask:
     return ask
 
 
-def _snapshot(ask: Ask, *, newest: bool) -> MetadataImage:
-    """Return the state of the newest or the oldest snapshot; the empty one if there is none."""
-    items = ask("/v1/snapshots?").json()["items"]
+def _snapshot(ask: Ask, *, newest: bool, until: int = OFFSET_MAX) -> MetadataImage:
+    """Return the state of the newest or the oldest snapshot up to an offset; the empty one if there is none."""
+    items = [one for one in ask("/v1/snapshots?").json()["items"] if int(one["end_offset"]) <= until]
     if not items:
         return EMPTY
     found = (max if newest else min)(items, key=lambda snapshot: int(snapshot["end_offset"]))

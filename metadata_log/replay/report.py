@@ -24,6 +24,7 @@ from metadata_log.replay.timeline import (
     controller_failovers,
     end_ms,
     leader_intervals,
+    reassignments,
 )
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def _sections(engine: Engine[Any], export: Export) -> Iterable[str]:
     configs = _fetch(engine, engine.analysis("config_events", records=records))
     moves = _fetch(engine, engine.analysis("leader_moves", partition_changes=changes))
     elections = _fetch(engine, engine.analysis("elections", partition_changes=changes))
-    reassigned = _fetch(engine, engine.analysis("reassignments", partition_changes=changes))
+    reassigned = _fetch(engine, reassignments(engine, export))
     of_cluster = _fetch(engine, engine.analysis("cluster_events", records=records))
     churn = _fetch(engine, engine.analysis("topic_churn", partition_changes=changes))
     unavailable = _fetch(
@@ -367,23 +368,21 @@ def _elections(elections: Sequence[dict[str, Any]]) -> str:
     )
 
 
-def _reassignments(changes: Sequence[dict[str, Any]]) -> str:
+def _reassignments(found: Sequence[dict[str, Any]]) -> str:
     return _table(
         "## Reassignments",
-        ("offset", "at", "partition", "what", "replicas", "added", "removed", "cause"),
+        ("offset", "at", "partition", "from", "to", "by", "how it ended", "took"),
         (
             (
-                change["log_offset"],
-                _moment(change["ts"]),
-                f"{change['topic_name']}:{change['partition']}",
-                change["what"],
-                *(
-                    ", ".join(map(str, change[name]))
-                    for name in ("replicas", "adding_replicas", "removing_replicas")
-                ),
-                _cause(change["cause_code"], None),
+                "before" if one["begun_offset"] is None else one["begun_offset"],
+                "" if one["begun_ts"] is None else _moment(one["begun_ts"]),
+                f"{one['topic_name']}:{one['partition']}",
+                *(", ".join(map(str, one[name] or ())) for name in ("from_replicas", "to_replicas")),
+                one["actor"] or "",
+                one["ended"] or ("under way" if one["why_stuck"] is None else f"stuck: {one['why_stuck']}"),
+                "" if one["duration_ms"] is None else _duration(one["duration_ms"]),
             )
-            for change in changes
+            for one in found
         ),
         none="None.",
     )

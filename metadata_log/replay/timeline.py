@@ -37,6 +37,20 @@ def broker_state_intervals(engine: Engine[Table], export: Export) -> Table:
     )
 
 
+def reassignments(engine: Engine[Table], export: Export) -> Table:
+    """Return each reassignment: who began it, from which replicas to which, and how it ended, or why it is stuck."""
+    state = export.snapshot(export.end_offset)
+    assert state is not None, "an export ends in a snapshot"
+    return engine.analysis(
+        "reassignments",
+        {"end_ms": end_ms(export)},
+        partition_changes=engine.parquet(export.paths(PARTITION_CHANGES)),
+        records=engine.parquet(export.paths(RECORDS), schema=SCHEMA),
+        initial=_initial(engine, export),
+        state=engine.parquet([state], schema=SCHEMA),
+    )
+
+
 def controller_failovers(engine: Engine[Table], export: Export) -> Table:
     """Return each claim, with the silence before it and its tenure."""
     return engine.analysis(

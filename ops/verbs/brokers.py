@@ -81,7 +81,7 @@ def run_explain(args: argparse.Namespace) -> int:
     from ops.explain import explain_broker
     from ops.live_state import history
 
-    found = list(explain_broker(history(client_from(args)), args.broker_id))
+    found = list(explain_broker(history(client_from(args)).steps, args.broker_id))
     if not found:
         raise BrokerIdNotRegistered(
             f"the log tells nothing of broker {args.broker_id}", broker_id=args.broker_id

@@ -14,8 +14,8 @@ from ops.arguments import Noun, existing_path, from_to, moment
 from ops.client import ClusterClient, client_from
 from ops.item_requests import ItemRequest, add_flags, carry_out, result_columns
 from ops.render import Column
-from ops.talk import fail_usage, show
-from ops.when import AtOffset, time_text
+from ops.talk import fail_usage, say, show
+from ops.when import AtOffset, When, duration_text, time_text
 
 
 def _leader(leader: Any) -> str:
@@ -53,6 +53,19 @@ UNDER_WAY: Final = (
     Column("isr"),
     Column("adding_replicas", "ADDING"),
     Column("removing_replicas", "REMOVING"),
+    Column("why_stuck", "STUCK", lambda why: "" if why is None else str(why)),
+)
+HISTORY_LISTED: Final = 10_000
+HISTORY: Final = (
+    Column("begun_ms", "BEGUN AT", lambda ms: "before" if ms is None else time_text(ms)),
+    Column("begun_offset", "OFFSET", lambda offset: "" if offset is None else str(offset)),
+    Column("topic"),
+    Column("partition"),
+    Column("from", show=lambda replicas: "?" if replicas is None else render.plain(replicas)),
+    Column("to"),
+    Column("actor", "BY", lambda actor: "" if actor is None else str(actor)),
+    Column("ended", show=lambda ended: "under way" if ended is None else str(ended)),
+    Column("duration_ms", "TOOK", lambda ms: "" if ms is None else duration_text(ms)),
     Column("why_stuck", "STUCK", lambda why: "" if why is None else str(why)),
 )
 IMBALANCE: Final = (
@@ -170,12 +183,31 @@ def _add_reassign(noun: Noun) -> None:
     )
     explain.add_argument("partition", type=_topic_partition, metavar="TOPIC:N")
     explain.add_argument("--until", type=moment, metavar="WHEN", help="an end offset or a time; default: now")
-    noun.verb(
+    listing = noun.verb(
         "reassignments",
-        "List the reassignments under way.",
+        "List the reassignments under way; with --history, all that the log tells of, and how each ended.",
         run=run_reassignments,
         parent=noun.flags.network,
-        examples=("partitions reassignments",),
+        examples=(
+            "partitions reassignments",
+            "partitions reassignments --history --since -1d",
+            "partitions reassignments --history --topic orders -o jsonl",
+        ),
+    )
+    listing.add_argument("--history", action="store_true", help="from the log; it is read from a follower")
+    listing.add_argument("--topic", metavar="NAME", help="of topics of this name alone, deleted ones too")
+    listing.add_argument(
+        "--since",
+        type=moment,
+        metavar="WHEN",
+        help="with --history: those that began at this offset or time, or later",
+    )
+    listing.add_argument(
+        "--limit",
+        type=from_to(1, INT32_MAX),
+        default=HISTORY_LISTED,
+        metavar="N",
+        help=f"with --history: the first N; how to go on is said then; default: {HISTORY_LISTED}",
     )
 
 
@@ -264,7 +296,7 @@ def run_explain(args: argparse.Namespace) -> int:
     until = args.until
     found = [
         change
-        for change in explain_partition(history(client_from(args)), topic, number)
+        for change in explain_partition(history(client_from(args)).steps, topic, number)
         if until is None
         or (
             change["offset"] < until.offset
@@ -290,8 +322,38 @@ def _explained(change: dict[str, Any]) -> str:
 
 
 def run_reassignments(args: argparse.Namespace) -> int:
-    items = client_from(args).read("/v1/partitions/reassignments")["items"]
+    client = client_from(args)
+    if args.history:
+        return _show_history(args, client)
+    if args.since is not None:
+        fail_usage(args, "--since is of the history: add --history")
+    items = client.read("/v1/partitions/reassignments")["items"]
+    items = [one for one in items if args.topic in (None, one["topic"])]
     show(args, items, table=lambda: render.table(UNDER_WAY, items, empty="no reassignment is under way"))
+    return 0
+
+
+def _show_history(args: argparse.Namespace, client: ClusterClient) -> int:
+    """Show the reassignments in the order in which they began, at most --limit of them."""
+    from ops.live_state import history
+    from ops.reassignment_history import Reassignment, reassignments_of
+
+    since: When | None = args.since
+
+    def is_wanted(one: Reassignment) -> bool:
+        if args.topic not in (None, one.topic):
+            return False
+        if since is None or one.begun_offset is None or one.begun_ms is None:
+            return since is None
+        if isinstance(since, AtOffset):
+            return one.begun_offset >= since.offset
+        return one.begun_ms >= since.unix_ms
+
+    found = reassignments_of(history(client, since=since), is_wanted=is_wanted, most=args.limit)
+    if found.next_offset is not None:
+        say(f"the first {args.limit} are shown; to go on: --since {found.next_offset}")
+    items = [one.shown(found.now_ms) for one in found.items]
+    show(args, items, table=lambda: render.table(HISTORY, items, empty="the log tells of no reassignment"))
     return 0
 
 

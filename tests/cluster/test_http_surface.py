@@ -252,6 +252,10 @@ def test_the_command_line_shows_what_it_would_write_and_then_writes_it(quorum: Q
     assert (listed["name"], listed["value"]) == ("retention.ms", "9")
     written("topics", "add-partitions", "cli-1", "cli-2", "--to", "3", "--placement", "plain")
     written("partitions", "reassign", "--topic", "cli-1", "--partition", "0", "--replicas", str(STANDING))
+    history = run("partitions", "reassignments", "--history", "--topic", "cli-1", "--since", "-1h")
+    assert [(one["partition"], one["to"], one["actor"]) for one in history] == [
+        (0, [STANDING], "User:ANONYMOUS")
+    ]
     due = run("snapshot", "take", "--dry-run")
     assert due["end_offset"] <= quorum.position().offset and due["id"].startswith(
         f"{due['end_offset']:020d}-"

@@ -18,6 +18,7 @@ from metadata_log.replay.timeline import (
     broker_state_intervals,
     controller_failovers,
     leader_intervals,
+    reassignments,
 )
 from tests.support.exports import frames_of, image_at
 from tests.support.histories import CLUSTER_ID, random_history
@@ -78,6 +79,7 @@ def _answers(engine: Engine[Any], export: Export) -> dict[str, list[str]]:
         "leader_intervals": leader_intervals(engine, export),
         "broker_state_intervals": broker_state_intervals(engine, export),
         "controller_failovers": controller_failovers(engine, export),
+        "reassignments": reassignments(engine, export),
         **state.parts,
     }
     return {name: sorted(map(repr, rows(engine.arrow(table)))) for name, table in tables.items()}

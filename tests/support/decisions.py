@@ -106,6 +106,9 @@ class World:
         """Whether the time of a part is over whenever somebody looks."""
         self.registered_at: dict[int, int] = {}
         self.previous_epoch: dict[int, int] = {}
+        self.envelope = NO_ENVELOPE
+        """Of the batches that follow."""
+        self.frames: list[bytes] = []
         self.watchers: list[Callable[[MetadataImage, MetadataImage, Delta], None]] = []
         """Each is called with every batch: the image before, the image after, and what changed."""
         self._words: dict[bytes, str] = {uuid: word for word, uuid in _RESERVED.items()}
@@ -128,9 +131,10 @@ class World:
             controller_epoch=epoch,
             appended_at_ms=self.now_ms,
             previous_crc=self.image.last_crc,
-            envelope=NO_ENVELOPE,
+            envelope=self.envelope,
             records=records,
         )
+        self.frames.append(frame)
         batch, _ = decode(frame)
         assert is_next(self.image, batch)
         for offset, record in enumerate(batch.records, batch.base_offset):
