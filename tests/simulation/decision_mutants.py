@@ -1,5 +1,5 @@
 """Pure: seeded bugs of decisions about brokers and partitions: name, what is broken, where, what stands there instead, and
-the directed test that notices it. `mutants` makes mutants of them.
+the directed test that notices it.
 """
 
 import importlib
@@ -8,16 +8,13 @@ from typing import Any, Final
 
 from metadata_log.ids import NO_LEADER
 from metadata_log.wire.shapes import INT64_MAX
+from tests.simulation.mutant import Directed, Mutant, always
 
 Row = tuple[str, str, str, Callable[[Any], Any], str]
 
 _KAFKA: Final = "tests/unit/quorum/whatif/test_kafka_scripts.py::test_a_case_is_answered_as_kafka_answers_it"
 _TRANSCRIPT: Final = "tests/transcripts/test_transcripts.py::test_the_cluster_does_as_the_transcript_says"
 _DECIDE: Final = "tests/unit/quorum/decide"
-
-
-def _always(value: object) -> Callable[[Any], Any]:
-    return lambda _original: lambda *_args, **_kwargs: value
 
 
 def _elections() -> Any:
@@ -142,7 +139,7 @@ def _case(name: str) -> str:
     return f"{_KAFKA}[{name}]"
 
 
-ROWS: Final[tuple[Row, ...]] = (
+_ROWS: Final[tuple[Row, ...]] = (
     (
         "preferred-is-online",
         "a preferred election leaves the present leader where it is",
@@ -210,35 +207,35 @@ ROWS: Final[tuple[Row, ...]] = (
         "isr-of-anything",
         "an ISR names strangers, one twice, or leaves the leader out",
         "quorum.decide.partitions:_is_possible",
-        _always(True),
+        always(True),
         _case("B41-alter-partition-checks"),
     ),
     (
         "leads-from-nowhere",
         "a replica in a directory that is not online keeps leading",
         "quorum.decide.directories:is_online",
-        _always(True),
+        always(True),
         _case("B58-directories"),
     ),
     (
         "id-taken-over",
         "another incarnation takes the id of a broker that is alive",
         "quorum.decide.brokers:_check_has_no_session",
-        _always(None),
+        always(None),
         _case("B14-id-conflict"),
     ),
     (
         "any-features",
         "a broker registers that does not support a finalized level",
         "quorum.decide.brokers:_check_features",
-        _always(None),
+        always(None),
         _case("B16-features"),
     ),
     (
         "any-directories",
         "a broker registers without directories, or with another's",
         "quorum.decide.brokers:_check_registration",
-        _always(None),
+        always(None),
         _case("B17-log-directories"),
     ),
     (
@@ -266,14 +263,14 @@ ROWS: Final[tuple[Row, ...]] = (
         "waits-for-nobody",
         "a stopping broker goes before the slowest of the others knows of it",
         "quorum.sessions:Sessions.lowest_active_offset",
-        _always(INT64_MAX),
+        always(INT64_MAX),
         _case("B23-fence-the-slow-one"),
     ),
     (
         "caught-up-at-once",
         "a broker is unfenced before it has applied its own registration",
         "quorum.sessions:Sessions.registration_offset",
-        _always(-1),
+        always(-1),
         f"{_TRANSCRIPT}[heartbeat-caught-up]",
     ),
     (
@@ -301,14 +298,14 @@ ROWS: Final[tuple[Row, ...]] = (
         "settings-of-nobody",
         "settings are written for topics and brokers that do not exist",
         "quorum.decide.configs:_check_resource",
-        _always(None),
+        always(None),
         _case("B83-configs"),
     ),
     (
         "settings-of-any-value",
         "a topic's settings have any names and values",
         "quorum.decide.configs:check_topic_configs",
-        _always(None),
+        always(None),
         _case("B83-configs"),
     ),
     (
@@ -322,7 +319,7 @@ ROWS: Final[tuple[Row, ...]] = (
         "topics-of-any-name",
         "the settings of a topic are judged without a look at its name",
         "quorum.decide.configs:check_name",
-        _always(None),
+        always(None),
         f"{_DECIDE}/test_configs.py::test_the_topics_name_is_judged_before_the_value_and_that_before_the_topic",
     ),
     (
@@ -336,7 +333,7 @@ ROWS: Final[tuple[Row, ...]] = (
         "assigned-to-anybody",
         "a new partition is assigned to brokers that are not registered, or to one twice",
         "quorum.decide.new_partitions:check_replicas",
-        _always(None),
+        always(None),
         _case("B49-manual-assignment-errors"),
     ),
     (
@@ -357,7 +354,7 @@ ROWS: Final[tuple[Row, ...]] = (
         "followers-for-ever",
         "the same brokers follow each other in all partitions",
         "quorum.decide.placement:_Rack.shuffle",
-        _always(None),
+        always(None),
         f"{_DECIDE}/test_placement.py::test_the_same_followers_do_not_go_together_for_ever",
     ),
     (
@@ -367,4 +364,9 @@ ROWS: Final[tuple[Row, ...]] = (
         _drops_at_once,
         _case("B44-reassign-arithmetic"),
     ),
+)
+
+MUTANTS: Final = tuple(
+    Mutant(name, breaks, target, replacement, Directed(test))
+    for name, breaks, target, replacement, test in _ROWS
 )

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.mutants import MUTANTS, Directed, Mutant, catch, in_place
+from tests.simulation.mutant import Directed, Mutant
+from tests.simulation.mutants import MUTANTS, catch, in_place
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -1,0 +1,62 @@
+"""Pure: what a seeded bug is: where it stands, what stands there instead, and what notices it."""
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Seeds:
+    """Simulated lives with seeds from 1 on, `most` at most."""
+
+    profile: str
+    most: int
+    voters: int = 3
+    observers: int = 0
+    brokers: int = 3
+    raft_only: bool = False
+
+    def __str__(self) -> str:
+        level = "raft" if self.raft_only else "cluster"
+        brokers = "" if self.brokers == 3 else f", {self.brokers} brokers"
+        return f"seeds, {level}, {self.profile}, {self.voters} voters{brokers}"
+
+
+@dataclass(frozen=True, slots=True)
+class Directed:
+    """A test that fails under the mutant."""
+
+    test: str
+
+    def __str__(self) -> str:
+        return f"`{self.test.rsplit('/', 1)[-1]}`"
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    name: str
+    breaks: str
+    target: str
+    """module:Class.attribute, or module:attribute."""
+    replacement: Callable[[Any], Any]
+    """Given what was there, returns what stands there instead."""
+    caught_by: Seeds | Directed
+
+
+def always(value: object) -> Callable[[Any], Any]:
+    """Replace a method by one that returns `value`."""
+    return lambda _original: lambda *_args, **_kwargs: value
+
+
+def leaves_cleanly(original: Any) -> Any:
+    decision = importlib.import_module("quorum.decide.decision")
+    return lambda *args: replace(original(*args), kind=decision.WalkKind.LEAVES)
+
+
+async def at_once(*_args: object) -> None:
+    """In place of a wait."""
+
+
+def reads_at_once(_original: Any) -> Any:
+    return at_once
