@@ -48,6 +48,9 @@ RAFT_HELLO_BYTES_MAX: Final = 4 * KIB
 """What a peer may make us buffer before it has named itself."""
 RAFT_HANDSHAKES_MAX: Final = 64
 """Accepted links that have not finished their handshake; further ones are closed at once."""
+RAFT_STRANGER_TIMEOUTS: Final = 10
+"""In longest election timeouts. A node that has heard no leader for this time believes one whom its own log does not name,
+since all voters that it knows may have been replaced while it was away. A quorum that works elects much faster."""
 JOURNAL_FILE_BYTES: Final = 16 * MIB
 FREE_BYTES_TO_START: Final = 4 * MIB
 """On top of the journal's next file: enough to take part and to write a snapshot of a small cluster."""

@@ -132,6 +132,8 @@ class _StatusMetrics(Collector):
             ("raft_links_dropped",
              "Raft links dropped because of what arrived on them, or because nothing arrived or left.",
              status.foreign_bytes_total()),
+            ("raft_messages_ignored", "Raft messages ignored because their sender is no voter.",
+             raft.messages_ignored_total),
             ("raft_syncs", "Syncs of the journal.", raft.syncs_total),
             ("raft_synced_bytes", "Bytes made durable in the journal.", raft.synced_bytes_total),
             ("log_files_repaired", "Damaged files of the log replaced.", status.repair.repaired_total),

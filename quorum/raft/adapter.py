@@ -31,7 +31,7 @@ from quorum.raft.guard import Guard
 from quorum.raft.journal.journal import Journal
 from quorum.raft.journal_sync import JournalSync
 from quorum.raft.log_start import LogStart, PointerDisk
-from quorum.raft.messages import Message, RaftTransport, frames_of
+from quorum.raft.messages import ForeignMessage, Message, RaftTransport, frames_of
 from quorum.raft.peer_status import ms_ago, peer_statuses
 from quorum.raft.pointer import Pointer
 from quorum.raft.progress import NEVER
@@ -98,6 +98,7 @@ class PySyncObjLog:
             rng=rng,
             now_ms=now_ms(),
         )
+        self._guard.belief.newest_voters = lambda: self._in_force.set_up_to(journal[-1][1])
         self._log_start = LogStart(
             journal=journal,
             guard=self._guard,
@@ -310,14 +311,21 @@ class PySyncObjLog:
             snapshot_not_fetched=self._log_start.why_not_fetched(self._applied.index),
             entries_untrimmed=max(0, self._applied.index - self._journal.snapshot_index),
             leader_heard_ms_ago=None if role is Role.LEADER else guard.elections.leader_heard_ms_ago(now),
+            messages_ignored_total=guard.belief.ignored_total,
             awaits_founded_quorum=guard.elections.awaits_founded_quorum,
         )
 
     # --- what the transport calls
 
     def _on_message(self, sender: Member, message: Message) -> None:
-        self._events.append(partial(self._guard.received, sender, message))
+        self._events.append(partial(self._receive, sender, message))
         self._wake.set()
+
+    def _receive(self, sender: Member, message: Message, now: float) -> None:
+        try:
+            self._guard.received(sender, message, now)
+        except ForeignMessage as error:
+            self._transport.drop(sender, str(error))
 
     def _on_connected(self, member: Member) -> None:
         self._events.append(partial(self._guard.connected, member))

@@ -8,11 +8,10 @@ from metadata_log.errors import InvariantBroken, two_histories
 from metadata_log.ids import NodeId
 from quorum.raft import messages
 from quorum.raft.elections import Elections
-from quorum.raft.messages import Message
+from quorum.raft.messages import ForeignMessage, Message
 from quorum.raft.outbox import Outbox
 from quorum.raft.pointer import SnapshotOffer
 from quorum.raft.quorum_state import QuorumState, newest_up_to_term
-from quorum.raft.raft_log import Role
 
 
 class FollowerLog:
@@ -29,26 +28,29 @@ class FollowerLog:
         self.offered: tuple[NodeId, SnapshotOffer] | None = None
         """The newest snapshot that a leader offered and that this node needs; the adapter takes it."""
 
-    def on_append_entries(self, source: NodeId, message: Message) -> None:
+    def on_append_entries(self, source: NodeId, message: Message, *, is_member: bool) -> None:
         if self._state.rejects_lower_term(source, message):
             return
-        self._refuse_second_leader(source, message)
-        shown, self._proved = self.drop_held_entries(message)
+        try:
+            shown, self._proved = self.drop_held_entries(message)
+        except InvariantBroken as error:
+            if is_member:
+                raise
+            raise ForeignMessage(f"no voter, and {error.message}") from error
         self._answering, self._outbox.answers_heartbeat = message, not message["entries"]
         self._state.deliver(source, shown)
         self._answering, self._outbox.answers_heartbeat = None, False
         self._proved = None
         self._elections.heard_leader(source)
 
-    def _refuse_second_leader(self, source: NodeId, message: Message) -> None:
-        if message["term"] == self._state.engine.term and self._state.engine.role is Role.LEADER:
-            raise InvariantBroken(f"voters {self._state.id} and {source} both lead term {message['term']}")
-
     def drop_held_entries(self, message: Message) -> tuple[Message, int | None]:
         """Take out of append_entries what our log holds already, because the engine cuts its log after `prevLogIdx`.
 
         Returns what the engine is shown, and the last index of our log that the message proves to be the leader's. If that
         is None, nothing is proved: the engine will refuse, and change nothing.
+
+        Raises:
+            InvariantBroken: our journal proves that the sender's log tells another history.
         """
         state = self._state
         base, last = state.log[0][1], state.log[-1][1]
@@ -64,9 +66,13 @@ class FollowerLog:
                 raise two_histories(f"the leader of term {message['term']} lacks committed entry {previous}")
             return message, None
         matching = 0
-        for _, index, term in entries:
+        for command, index, term in entries:
             if index > last or state.term_at(index) != term:
                 break
+            if state.log[index - base][0] != command:
+                raise two_histories(
+                    f"entry {index} of term {term} is another one at the leader of term {message['term']}"
+                )
             matching += 1
         proved = previous + matching
         if matching == len(entries):
@@ -118,7 +124,6 @@ class FollowerLog:
     def on_install_snapshot(self, source: NodeId, message: Message) -> None:
         if self._state.rejects_lower_term(source, message):
             return
-        self._refuse_second_leader(source, message)
         self._state.deliver(source, self.as_heartbeat(message))
         self._elections.heard_leader(source)
         if self.holds(message["index"], message["index_term"]):

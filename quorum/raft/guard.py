@@ -4,6 +4,7 @@ The engine keeps the parts that are right: term and vote, candidacy and its log 
 of matching followers, the commit rule. Every message in either direction passes the guard. Each rule below is one method,
 and closes one way in which the library, as shipped, loses or invents committed entries:
 
+    Belief         admits               nobody but a member leads or is voted for, no term jumps, no second leader of a term
     QuorumState    counts               only voters in force are counted, each by its id and directory
                    is_current           each answer carries its sender's term: a stale one counts for nothing, a higher one
                                         deposes
@@ -26,13 +27,15 @@ and closes one way in which the library, as shipped, loses or invents committed 
     Guard          drops_appends        the engine's own append_entries are dropped
     ReadRounds     is_confirmed         a read is confirmed by a majority that answered after it came (ReadIndex)
 
-A provable violation of Raft's properties raises InvariantBroken: a dead replica is safer than a wrong one.
+A violation of Raft's properties that this node's own journal proves raises InvariantBroken: a dead replica is safer than a
+wrong one. What only a message claims raises ForeignMessage, which costs the sender its link.
 """
 
 import random
 
 from metadata_log.errors import InvariantBroken
 from metadata_log.ids import NodeId
+from quorum.raft.belief import Belief
 from quorum.raft.elections import Elections
 from quorum.raft.follower_log import FollowerLog
 from quorum.raft.messages import Message
@@ -63,6 +66,7 @@ class Guard:
         self.state = QuorumState(
             member=member, voters=voters, log=log, settings=settings, outbox=self.outbox, now_ms=now_ms
         )
+        self.belief = Belief(self.state)
         self.elections = Elections(self.state, self.outbox, rng)
         self.follower = FollowerLog(self.state, self.outbox, self.elections)
         self.replication = Replication(self.state, self.outbox)
@@ -97,17 +101,18 @@ class Guard:
     def received(self, sender: Member, message: Message, now_ms: float) -> None:
         """Handle one checked message from a link that belongs to `sender`.
 
-        A leader or a candidate may be unknown to an older set of voters, so messages of all are handled; but only voters
-        are counted. Source: Raft thesis 4.1.
+        Raises:
+            ForeignMessage: the link is to be dropped; nothing was changed, but that a leader may have stepped down.
         """
         state = self.state
         state.now = now_ms
         source = sender.node_id
-        if source == state.id:
+        if source == state.id or not self.belief.admits(sender, message):
             return
         match message["type"]:
             case "append_entries":
-                self.follower.on_append_entries(source, message)
+                self.follower.on_append_entries(source, message, is_member=self.belief.is_member(sender))
+                self._note_leader(sender, message)
             case "next_node_idx":
                 self.replication.on_next_node_idx(sender, message)
             case "request_vote":
@@ -126,6 +131,7 @@ class Guard:
                     self.elections.on_pre_vote_response(source, message)
             case "install_snapshot":
                 self.follower.on_install_snapshot(source, message)
+                self._note_leader(sender, message)
             case "read_probe":
                 self.reads.on_probe(source, message)
             case "read_probe_response":
@@ -137,6 +143,10 @@ class Guard:
                 state.is_current(source, message)
             case kind:
                 raise InvariantBroken(f"message of kind {kind!r} passed the transport's check")
+
+    def _note_leader(self, sender: Member, message: Message) -> None:
+        if message["term"] == self.state.engine.term:
+            self.belief.followed(sender, message["term"])
 
     def tick(self, now_ms: float, *, submitted: bool = False) -> None:
         """Let the engine count and commit, and do what is due; `submitted`: something waits for it."""
@@ -212,6 +222,7 @@ class Guard:
             self.replication.peers = {}
             self.elections.restart_timer()
         if state.leader == state.id:
+            self.belief.ceased_to_lead()
             state.forget_leader()
 
     def sent_by_engine(self, target: NodeId, message: Message) -> None:

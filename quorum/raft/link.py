@@ -9,8 +9,8 @@ Bytes, integers big-endian: every message is a u32 length and one msgpack map.
 
 Each end sends its verdict even if the other end has refused it, so that a node that does not belong here learns why.
 A node believes a refusal only if it dialled: a stranger may claim any id, but does not answer at a voter's address.
-All other bytes (a length out of bounds, no msgpack, an unknown kind) drop the link and are counted; they never stop
-the process.
+All other bytes (a length out of bounds, no msgpack, an unknown kind), and messages that their sender may not send
+(`belief.py`), drop the link and are counted; they never stop the process.
 """
 
 import asyncio
@@ -150,7 +150,7 @@ class Link(asyncio.Protocol):
             length = int.from_bytes(received[position:start], "big")
             limit = RAFT_HELLO_BYTES_MAX if self._established_at_ms is None else RAFT_MESSAGE_BYTES_MAX
             if length > limit:
-                self._drop(f"a message of {length} bytes; {limit} are allowed")
+                self.drop(f"a message of {length} bytes; {limit} are allowed")
                 return
             if len(received) - start < length:
                 break
@@ -163,7 +163,7 @@ class Link(asyncio.Protocol):
                     self._shake_hands(message)
                     continue
             except ValueError as error:
-                self._drop(str(error))
+                self.drop(str(error))
                 return
             self._owner.call(self._owner.on_message, self.member, message)
         del received[:position]
@@ -193,7 +193,7 @@ class Link(asyncio.Protocol):
         self._outbox.append(framed)
         self._outbox_bytes += len(framed)
         if self._outbox_bytes + self._transport.get_write_buffer_size() > RAFT_OUTBOX_BYTES_MAX:
-            self._drop(f"more than {RAFT_OUTBOX_BYTES_MAX} bytes wait to be sent on it")
+            self.drop(f"more than {RAFT_OUTBOX_BYTES_MAX} bytes wait to be sent on it")
 
     @property
     def closed_here(self) -> bool:
@@ -253,9 +253,12 @@ class Link(asyncio.Protocol):
         owner.established(self, self._hello)
 
     def _handshake_overdue(self) -> None:
-        self._drop(f"no handshake within {HANDSHAKE_TIMEOUT_MS} ms")
+        self.drop(f"no handshake within {HANDSHAKE_TIMEOUT_MS} ms")
 
-    def _drop(self, reason: str) -> None:
+    def drop(self, reason: str) -> None:
+        """Close a link whose other end breaks the protocol or does not read; the owner counts and logs it."""
+        if self._closing:
+            return
         self._owner.dropped(self._peer, self._address(), reason[:_REASON_LENGTH_MAX])
         self.close()
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Protocol
 from msgspec import Meta
 
 from metadata_log.ids import NodeId
-from metadata_log.limits import RAFT_MESSAGE_BYTES_MAX
+from metadata_log.limits import RAFT_APPEND_BYTES_MAX, RAFT_MESSAGE_BYTES_MAX
 from metadata_log.wire.shapes import Natural, Shape, convert
 from quorum.raft.raft_log import Member
 from quorum.raft.voters import from_command, is_change
@@ -26,9 +26,15 @@ NO_OP: Final = b"\x01"
 PAYLOAD: Final = 0x10
 """First byte of our own entries: the engine commits this type, but never unpickles or executes it."""
 
+TERM_MAX: Final = 2**48
+"""A message of a higher term is none of ours, so that a term can always rise: an election adds one."""
 _PAYLOAD_BYTE: Final = bytes([PAYLOAD])
 ENTRY_BYTES: Final = 256
 """An upper bound of what an entry costs beside its command, in memory and in a message."""
+
+
+class ForeignMessage(ValueError):
+    """A message of a known shape that its sender may not send, or that no sound node sends: its link is dropped."""
 
 
 class RaftTransport(Protocol):
@@ -44,6 +50,9 @@ class RaftTransport(Protocol):
 
     def send(self, node_id: NodeId, message: Message) -> None:
         """Queue a message, or drop it if there is no link; never block."""
+
+    def drop(self, member: Member, reason: str) -> None:
+        """Close the link of a member that breaks the protocol, and count it; nothing if there is none any more."""
 
     def flush(self) -> None:
         """Write all queued messages now, with one write per link; otherwise they leave in the loop's next turn."""
@@ -67,73 +76,75 @@ def frames_of(command: bytes) -> bytes:
     return command[1:] if command[0] == PAYLOAD else b""
 
 
-_Row = tuple[bytes, Natural, Natural]
+_Term = Annotated[int, Meta(ge=0, le=TERM_MAX)]
+_Row = tuple[bytes, Natural, _Term]
 """An `Entry` as it comes out of msgpack."""
+_Rows = Annotated[list[_Row], Meta(max_length=RAFT_APPEND_BYTES_MAX // ENTRY_BYTES)]
 _Pointer = Annotated[bytes, Meta(max_length=RAFT_MESSAGE_BYTES_MAX)]
 
 
 class _AppendEntries(Shape, frozen=True, tag_field="type", tag="append_entries"):
-    term: Natural
+    term: _Term
     commit_index: Natural
     prevLogIdx: Natural  # noqa: N815 (the engine's names)
-    prevLogTerm: Natural  # noqa: N815
-    entries: list[_Row]
+    prevLogTerm: _Term  # noqa: N815
+    entries: _Rows
 
 
 class _NextNodeIdx(Shape, frozen=True, tag_field="type", tag="next_node_idx"):
-    term: Natural
+    term: _Term
     next_node_idx: Natural
     reset: bool
     success: bool
     hint_index: Natural
-    hint_term: Natural
+    hint_term: _Term
 
 
 class _RequestVote(Shape, frozen=True, tag_field="type", tag="request_vote"):
-    term: Natural
+    term: _Term
     last_log_index: Natural
-    last_log_term: Natural
+    last_log_term: _Term
     force: bool
 
 
 class _ResponseVote(Shape, frozen=True, tag_field="type", tag="response_vote"):
-    term: Natural
+    term: _Term
 
 
 class _PreVote(Shape, frozen=True, tag_field="type", tag="pre_vote"):
-    term: Natural
+    term: _Term
     last_log_index: Natural
-    last_log_term: Natural
+    last_log_term: _Term
 
 
 class _PreVoteResponse(Shape, frozen=True, tag_field="type", tag="pre_vote_response"):
-    term: Natural
+    term: _Term
     granted: bool
 
 
 class _InstallSnapshot(Shape, frozen=True, tag_field="type", tag="install_snapshot"):
-    term: Natural
+    term: _Term
     index: Natural
-    index_term: Natural
+    index_term: _Term
     pointer: _Pointer
 
 
 class _ReadProbe(Shape, frozen=True, tag_field="type", tag="read_probe"):
-    term: Natural
+    term: _Term
     read_id: Natural
 
 
 class _ReadProbeResponse(Shape, frozen=True, tag_field="type", tag="read_probe_response"):
-    term: Natural
+    term: _Term
     read_id: Natural
 
 
 class _TimeoutNow(Shape, frozen=True, tag_field="type", tag="timeout_now"):
-    term: Natural
+    term: _Term
 
 
 class _Nack(Shape, frozen=True, tag_field="type", tag="nack"):
-    term: Natural
+    term: _Term
 
 
 _SHAPES: Final[Mapping[object, type[Shape]]] = {
@@ -154,6 +165,7 @@ _SHAPES: Final[Mapping[object, type[Shape]]] = {
 }
 
 KINDS: Final = frozenset(_SHAPES)
+_LOG_TERMS: Final = ("prevLogTerm", "hint_term", "last_log_term", "index_term")
 
 
 def check(message: object) -> None:
@@ -168,6 +180,12 @@ def check(message: object) -> None:
     if type(kind) is not str or kind not in _SHAPES:
         raise ValueError(f"unknown kind of message: {kind!r:.60}")
     convert(message, _SHAPES[kind], kind)
+    for field in _LOG_TERMS:
+        # What a log holds is never newer than its node's term, and a candidate's own term is newer than all of it.
+        if message.get(field, 0) > message["term"]:
+            raise ValueError(f"{kind}.{field}: {message[field]} in a message of term {message['term']}")
+    if kind == "next_node_idx" and message["success"] and message["next_node_idx"] < 1:
+        raise ValueError("next_node_idx: every log begins with entry 1, so nobody asks for an older one")
     if kind == "append_entries":
         _check_entries(message)
 

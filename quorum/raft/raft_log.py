@@ -72,6 +72,8 @@ class RaftStatus:
     """Entries applied on this node since the snapshot behind which its log was trimmed."""
     leader_heard_ms_ago: int | None = None
     """Time since a message of the leader arrived at this follower; None where none did, and on the leader itself."""
+    messages_ignored_total: int = 0
+    """Messages that were not believed, because the log names their sender as no voter."""
     awaits_founded_quorum: bool = False
     """This node's log is empty and a linked controller's is not: it neither campaigns nor votes for another such node."""
 

@@ -7,13 +7,12 @@ time. The engine counts its own node in any case, so it learns of an acknowledge
 Source: Ongaro's thesis 3.5 (replication), 10.2.1 (the leader writes while its followers do).
 """
 
-from typing import Final
+from typing import Final, NoReturn
 
-from metadata_log.errors import InvariantBroken
 from metadata_log.ids import NodeId, Uuid
 from metadata_log.limits import KIB, MIB, RAFT_APPEND_BYTES_MAX
 from quorum.raft import messages
-from quorum.raft.messages import Entry, Message
+from quorum.raft.messages import Entry, ForeignMessage, Message
 from quorum.raft.outbox import Outbox
 from quorum.raft.pointer import SnapshotOffer
 from quorum.raft.progress import NEVER, Progress
@@ -197,7 +196,7 @@ class Replication:
         progress.heard_at = state.now
         if message["success"]:
             if acked > state.log[-1][1]:
-                raise InvariantBroken(f"voter {source} acknowledged entry {acked}, which we never sent")
+                self._refuse_unsent(sender, acked)
             # A probe's answer, or an old acknowledgement: either way the position is known.
             if progress.probing and acked < progress.probe:
                 progress.next = acked + 1
@@ -212,6 +211,16 @@ class Replication:
             progress.ask_at(max(hinted, progress.match))
         if state.counts(sender):
             self._count(source, progress, success=message["success"])
+
+    def _refuse_unsent(self, sender: Member, acked: int) -> NoReturn:
+        """Refuse the acknowledgement of an entry that was never sent.
+
+        If a voter tells the truth, our disk was set back, and entries of our own term stand elsewhere: we must not write
+        others in their place. Whoever holds them may lead next.
+        """
+        if self._state.counts(sender):
+            self._state.step_down(self._state.engine.term + 1)
+        raise ForeignMessage(f"it acknowledges entry {acked}, which was never sent")
 
     def _count(self, voter: NodeId, progress: Progress, *, success: bool) -> None:
         """Let the engine know when a voter last answered, and how much of its log counts."""

@@ -43,6 +43,9 @@ T = TypeVar("T")
 
 REFUSED_LATELY_MS: Final = 10 * RECONNECT_MAX_MS
 """A refused peer is reported for this time after its last attempt. While it runs, it dials again within a tenth of it."""
+_DROPS_SPAN_MS: Final = 1_000
+_DROPS_LOGGED_MAX: Final = 10
+"""Dropped links logged within _DROPS_SPAN_MS; all are counted."""
 _REMEMBERED_MAX: Final = 2 * CONTROLLERS_MAX
 """The transport remembers the last hello, and the last refusal, of this many peers."""
 
@@ -79,7 +82,10 @@ class TcpTransport:
         self.members: dict[NodeId, Hello] = {}
         """The last hello of each linked peer, and of peers whose links were lost last; the newest last."""
         self.foreign_bytes_total = 0
-        """Links dropped: foreign bytes, a handshake that took too long, or too many unsent bytes."""
+        """Links dropped: foreign bytes, messages that their sender may not send, a handshake that took too long, or too many
+        unsent bytes."""
+        self._drops_since_ms = now_ms()
+        self._drops_logged = 0
         self.node_id = node_id
         self.hello = hello
         """Sent in the next handshake; the owner of the transport replaces it when it changes."""
@@ -182,6 +188,11 @@ class TcpTransport:
         if link is not None:
             link.send(message)
 
+    def drop(self, member: Member, reason: str) -> None:
+        link = self._established.get(member.node_id)
+        if link is not None and link.member == member:
+            link.drop(reason)
+
     def flush(self) -> None:
         for link in self._established.values():
             link.flush()
@@ -260,6 +271,12 @@ class TcpTransport:
 
     def dropped(self, peer: NodeId | None, address: object, reason: str) -> None:
         self.foreign_bytes_total += 1
+        now = self.now_ms()
+        if now - self._drops_since_ms >= _DROPS_SPAN_MS:
+            self._drops_since_ms, self._drops_logged = now, 0
+        self._drops_logged += 1
+        if self._drops_logged > _DROPS_LOGGED_MAX:
+            return  # a stranger may dial again at once; the count goes on
         log.warning("raft_link_dropped", extra={"peer_id": peer, "address": str(address), "detail": reason})
 
     def call(self, callback: Callable[..., None], *arguments: object) -> None:

@@ -594,6 +594,9 @@ class NobodyThere:
     def send(self, node_id: NodeId, message: object) -> None:
         """Drop it."""
 
+    def drop(self, member: object, reason: str) -> None:
+        """Do nothing."""
+
     def flush(self) -> None:
         """Do nothing."""
 

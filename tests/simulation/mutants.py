@@ -31,6 +31,7 @@ from tests.simulation import (
     partition_mutants,
     raft_mutants,
     storage_mutants,
+    trust_mutants,
 )
 from tests.simulation.mutant import Directed, Mutant, Seeds
 
@@ -47,6 +48,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *decision_mutants.MUTANTS,
     *broker_mutants.MUTANTS,
     *data_mutants.MUTANTS,
+    *trust_mutants.MUTANTS,
 )
 
 

@@ -48,6 +48,12 @@ class SimulatedTransport:
             self.on_send(node_id, message)
             self._network.carry(self, node_id, message)
 
+    def drop(self, member: Member, reason: str) -> None:
+        """End the connection: its peer reads EOF."""
+        if self.alive and member.node_id in self.links:
+            self._network.note("dropped", self.node_id, member.node_id, reason)
+            self._network.drop(self, member.node_id)
+
     def flush(self) -> None:
         """Each message travels by itself here."""
 
@@ -113,6 +119,14 @@ class Network:
     def flap(self, one: NodeId, other: NodeId) -> None:
         """Reset one connection: both ends see it closed by their peer."""
         self._end(frozenset((one, other)), by_peer=True)
+
+    def drop(self, dropper: SimulatedTransport, peer: NodeId) -> None:
+        """Let one end close its connection: only the other end reads that as its peer's doing."""
+        epoch = self._epoch(dropper.node_id, peer)
+        other = self._transports.get(peer)
+        if other is not None:
+            self._loop.call_outside(self._delay(), self._notice, other, dropper.node_id, epoch + 1, True)
+        self._lose(dropper, peer, by_peer=False)
 
     def is_open(self, source: NodeId, target: NodeId) -> bool:
         return (

@@ -21,7 +21,7 @@ from metadata_log.errors import (
     ThrottlingQuotaExceeded,
 )
 from metadata_log.ids import NodeId
-from quorum.raft import adapter, applied_entries, engine, proposals
+from quorum.raft import adapter, applied_entries, engine, messages, proposals
 from quorum.raft.guard import Guard
 from quorum.raft.pointer import FILE_NAME, Pointer
 from quorum.raft.progress import NEVER, Progress
@@ -73,6 +73,35 @@ def test_the_claim_leaves_with_the_elections_own_entry() -> None:
     quorum.until(lambda: bool(seen))
     assert seen[0] == 2
     quorum.end()
+
+
+def test_a_stranger_on_a_link_stops_nobody_and_loses_it(
+    quorum: Quorum, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a forged append, acknowledgement and term cost a link, and never a process or a write."""
+    quorum.write()
+    dropped: list[tuple[NodeId, str]] = []
+    stranger = Member(NodeId(9), directory_of(NodeId(9), 0))
+    terms = [node.journal.getCurrentTerm() for node in quorum.nodes]
+    for node in quorum.nodes:
+        assert node.log is not None
+        monkeypatch.setattr(node.transport, "drop", lambda member, reason: dropped.append((*member, reason)))
+        for forged in (
+            messages.append_entries(term=terms[0], commit_index=1, previous=(1, 0), entries=[]),
+            messages.next_node_idx(term=terms[0], next_index=10_000, success=True),
+            {"type": "nack", "term": 2**40},
+            {"type": "nack", "term": terms[0] + 1},
+        ):
+            node.transport.on_connected(stranger)
+            node.transport.on_message(stranger, forged)
+    quorum.wait(1.0)
+    # The leader: all but the last. A follower ignores an acknowledgement as well.
+    assert len(dropped) == 3 + 2 + 2
+    quorum.write(5)
+    assert [node.journal.getCurrentTerm() for node in quorum.nodes] == terms
+    assert all(
+        node.log is not None and node.log.status().messages_ignored_total == 1 for node in quorum.nodes
+    )
 
 
 def test_a_follower_accepts_nothing(quorum: Quorum) -> None:

@@ -71,19 +71,6 @@ def test_member_a_wiped_voters_vote_is_not_counted(monkeypatch: pytest.MonkeyPat
     assert (quorum[A].engine.role is Role.LEADER) == (not rule)
 
 
-def test_a_leader_that_no_set_of_voters_here_names_is_followed() -> None:
-    """A node that was away for long may know none of those who vote by now."""
-    quorum = HandQuorum()
-    quorum.elect(A)
-    quorum.settle()
-    newcomer = Member(NodeId(9), directory_of(NodeId(9), 0))
-    entries = [(b"\x10y", 3, 4)]
-    news = messages.append_entries(term=4, commit_index=2, previous=(2, 1), entries=entries)
-    quorum[C].guard.received(newcomer, news, quorum.now)
-    assert quorum[C].text == "1@0 2@1 3@4"
-    assert quorum[C].guard.state.leader == 9
-
-
 # --- terms
 
 
@@ -815,19 +802,3 @@ def test_a_leader_that_lacks_a_committed_entry_stops_the_process() -> None:
     with pytest.raises(InvariantBroken, match="lacks committed entry 3") as broken:
         quorum[B].guard.received(quorum.member(C), other, quorum.now)
     assert broken.value.context == {"runbook": "two-histories.md"}
-
-
-def test_two_leaders_of_one_term_are_a_violation() -> None:
-    quorum = HandQuorum()
-    quorum.elect(A)
-    second = messages.append_entries(term=1, commit_index=1, previous=(1, 0), entries=[])
-    with pytest.raises(InvariantBroken, match="both lead term 1"):
-        quorum[A].guard.received(quorum.member(B), second, quorum.now)
-
-
-def test_an_acknowledgement_beyond_the_log_is_a_violation() -> None:
-    quorum = HandQuorum()
-    quorum.elect(A)
-    beyond = messages.next_node_idx(term=1, next_index=99, success=True)
-    with pytest.raises(InvariantBroken, match="acknowledged entry 98"):
-        quorum[A].guard.received(quorum.member(B), beyond, quorum.now)

@@ -866,6 +866,32 @@ def test_foreign_bytes_of_a_peer_drop_the_link_and_are_no_loss_by_the_peer(data:
     run(test())
 
 
+def test_a_member_that_breaks_the_protocol_loses_its_link_and_may_come_again() -> None:
+    async def test() -> None:
+        one, two, _ = pair()
+        async with one.running(), two.running():
+            await until(lambda: linked(one.transport) and linked(two.transport), "both connected")
+            one.transport.drop(Member(NodeId(2), directory(7)), "another process of that id")
+            one.transport.drop(member(3), "nobody")
+            assert one.transport.foreign_bytes_total == 0 and linked(one.transport)
+            one.transport.drop(member(2), "a forged message")
+            one.transport.drop(member(2), "what it sent before")
+            assert one.transport.foreign_bytes_total == 1
+            await until(lambda: len(one.events) == len(two.events) == 3, "linked again")
+        assert one.events[:2] == [("connected", member(2)), ("lost", member(2), False)]
+        assert two.events[:2] == [("connected", member(1)), ("lost", member(1), True)]
+
+    run(test())
+
+
+def test_dropped_links_are_all_counted_and_few_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    one, _, _ = pair()
+    for _ in range(1_000):
+        one.transport.dropped(None, "10.0.0.9", "no msgpack")
+    assert one.transport.foreign_bytes_total == 1_000
+    assert 10 <= sum(record.message == "raft_link_dropped" for record in caplog.records) <= 20
+
+
 def test_bytes_may_come_one_by_one() -> None:
     async def test() -> None:
         one, _, ports = pair()

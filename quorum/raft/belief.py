@@ -1,0 +1,129 @@
+"""Pure: which messages are believed, and of whom; all others are ignored, or cost their sender its link.
+
+A *member* is a voter in force here, or one that the newest change in our log names. Anybody else who passed the handshake
+is a *stranger*: an observer, a removed voter, a voter that was added while this node was away, or whoever dialled.
+
+    from anybody     no term above TERM_MAX, and none that would raise ours by more than TERM_JUMP_MAX; a request
+                     of a lower term is answered with ours
+    from a stranger  how far it follows our log: `next_node_idx` of our term or an older one, to a leader. What it answers
+                     to other questions, and its `nack`, are ignored: a stranger's term deposes nobody
+                     what candidates ask: ignored
+                     what leaders send: only of the leader that this node follows already, which a change may just have
+                     removed. While a member leads, another's costs the link; in a silence it is ignored
+    from a member    what a leader of another node sends in the term in which we lead, or a second one in the term in which
+                     we follow a member, costs the link
+
+An exception is needed: a node that was away for long may know nobody who votes by now, and nothing in its log tells a new
+voter from a stranger. So it believes strangers once it has heard no leader for RAFT_STRANGER_TIMEOUTS election timeouts, and
+at once if its log is empty and its settings name it as no voter: it has acknowledged nothing and voted for nobody.
+What is refused here never reaches the engine, so it is never journalled. Source: Raft thesis 4.1, for the exception.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from metadata_log.limits import RAFT_STRANGER_TIMEOUTS
+from quorum.raft.messages import TERM_MAX, ForeignMessage, Message
+from quorum.raft.quorum_state import QuorumState
+from quorum.raft.raft_log import Member, Role, Voters
+
+TERM_JUMP_MAX: Final = 1_000_000
+"""No message raises a node's term by more; so many elections, without a pause, take some hours. A node that missed more has
+its disk replaced: an empty log takes any term up to TERM_MAX."""
+_OF_LEADERS: Final = frozenset({"append_entries", "install_snapshot", "read_probe", "timeout_now"})
+_OF_CANDIDATES: Final = frozenset({"request_vote", "pre_vote"})
+_ANSWERED_WITH_NACK: Final = _OF_LEADERS | {"request_vote"}
+
+
+class Belief:
+    """Judges each message before any rule of the guard sees it."""
+
+    def __init__(self, state: QuorumState) -> None:
+        self._state = state
+        self._leader: tuple[Member, int] | None = None
+        """The last leader whose message was handled, and its term."""
+        self._heard_at = state.now
+        """When that was, or when we last led; at first, when this node started."""
+        self.newest_voters: Callable[[], Voters] = lambda: state.voters
+        """Returns the voters that the newest change in our log names, whether in force or not."""
+        self.ignored_total = 0
+        """Messages of strangers that were ignored."""
+
+    def is_member(self, sender: Member) -> bool:
+        return self._state.counts(sender) or self.newest_voters().get(sender.node_id) == sender.directory_id
+
+    def admits(self, sender: Member, message: Message) -> bool:
+        """Answer whether to handle a message; it is ignored if not.
+
+        Raises:
+            ForeignMessage: no sound node in the sender's place sends it.
+        """
+        self.check_term(message["term"])
+        if message["type"] in _ANSWERED_WITH_NACK and message["term"] < self._state.engine.term:
+            return True
+        is_member = self.is_member(sender)
+        if message["type"] in _OF_LEADERS:
+            self._refuse_second_leader(sender, message, is_member=is_member)
+        if is_member or self._admits_stranger(sender, message):
+            return True
+        self.ignored_total += 1
+        return False
+
+    def check_term(self, term: int) -> None:
+        """Bound a message's term; see TERM_JUMP_MAX."""
+        own = self._state.engine.term
+        highest = TERM_MAX if own == 0 and self._is_empty() else own + TERM_JUMP_MAX
+        if term > highest:
+            raise ForeignMessage(f"a message of term {term}, while this node is in term {own}")
+
+    def _admits_stranger(self, sender: Member, message: Message) -> bool:
+        kind, term = message["type"], message["term"]
+        if kind == "next_node_idx":
+            return bool(term <= self._state.engine.term)
+        if kind in _OF_LEADERS and self._leader == (sender, term):
+            return True
+        return (kind in _OF_LEADERS or kind in _OF_CANDIDATES) and self.may_believe_strangers()
+
+    def may_believe_strangers(self) -> bool:
+        """Answer whether one whom our log does not name may lead, or be voted for."""
+        state = self._state
+        if state.engine.role is Role.LEADER:
+            return False
+        silence_ms = RAFT_STRANGER_TIMEOUTS * state.settings.election_timeout_max_ms
+        return (not state.is_voter and self._is_empty()) or state.now - self._heard_at >= silence_ms
+
+    def _is_empty(self) -> bool:
+        return self._state.log[-1][1] == 1
+
+    def _refuse_second_leader(self, sender: Member, message: Message, *, is_member: bool) -> None:
+        """Refuse what a leader sends while another leads, or this node does.
+
+        A voter in force that claims our own term deposes us. If that is true, a voter's disk was set back and voted twice,
+        so nothing further may be proposed in this term; the comparison of held entries finds two histories, if there are.
+        """
+        state, term = self._state, message["term"]
+        if state.engine.role is Role.LEADER:
+            own = state.engine.term
+            if term == own and state.counts(sender):
+                state.step_down(own + 1)
+            if term == own or not is_member:
+                raise ForeignMessage(f"it claims to lead term {term}, and this node led term {own}")
+            return
+        leader = self._leader
+        if state.leader is None or leader is None or leader[0] == sender:
+            return
+        if not is_member and self.is_member(leader[0]) and not self.may_believe_strangers():
+            raise ForeignMessage(
+                f"it is no voter, and claims to lead term {term}; this node follows {state.leader}"
+            )
+        if term == state.engine.term == leader[1] and self.is_member(leader[0]):
+            raise ForeignMessage(f"it claims to lead term {term}, in which this node follows {state.leader}")
+
+    # --- what it notes
+
+    def followed(self, sender: Member, term: int) -> None:
+        """Note that a leader's message was handled."""
+        self._leader, self._heard_at = (sender, term), self._state.now
+
+    def ceased_to_lead(self) -> None:
+        self._heard_at = self._state.now

@@ -1,0 +1,59 @@
+"""Seeded bugs in what a node believes of others: its peers on the Raft port, and whoever sends it bytes.
+
+Each row: name, what is broken, target, replacement, the test that notices it.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from tests.simulation.mutant import Directed, Mutant
+
+_BELIEF: Final = "tests/unit/quorum/raft/test_belief.py"
+
+
+def _always(value: object) -> Callable[[Any], Any]:
+    return lambda _original: lambda *_args, **_kwargs: value
+
+
+_ROWS: Final[tuple[tuple[str, str, str, Callable[[Any], Any], str], ...]] = (
+    (
+        "believes-strangers",
+        "whoever passed the handshake may depose a leader, and be voted for",
+        "quorum.raft.belief:Belief._admits_stranger",
+        _always(True),
+        f"{_BELIEF}::test_a_strangers_term_deposes_nobody",
+    ),
+    (
+        "believes-no-newcomer",
+        "a node that was away for long follows none of those who vote by now",
+        "quorum.raft.belief:Belief.may_believe_strangers",
+        _always(False),
+        f"{_BELIEF}::test_a_leader_whom_no_set_of_voters_here_names_is_followed_after_a_silence",
+    ),
+    (
+        "term-jumps",
+        "a message's term is adopted however high it is",
+        "quorum.raft.belief:Belief.check_term",
+        _always(None),
+        f"{_BELIEF}::test_no_message_makes_a_term_jump",
+    ),
+    (
+        "two-leaders",
+        "a second leader of a term is followed",
+        "quorum.raft.belief:Belief._refuse_second_leader",
+        _always(None),
+        f"{_BELIEF}::test_a_second_leader_of_the_term_in_which_a_member_is_followed_costs_its_link",
+    ),
+    (
+        "unsent-is-acknowledged",
+        "an acknowledgement of what was never sent is taken for true",
+        "quorum.raft.replication:Replication._refuse_unsent",
+        _always(None),
+        f"{_BELIEF}::test_a_voters_acknowledgement_beyond_the_log_ends_the_term",
+    ),
+)
+
+MUTANTS: Final = tuple(
+    Mutant(name, breaks, target, replacement, Directed(test))
+    for name, breaks, target, replacement, test in _ROWS
+)
