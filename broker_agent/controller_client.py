@@ -8,7 +8,7 @@ import msgpack
 
 from broker_agent.session import Call, Fetched, Outcome, Refused, Unreachable
 from metadata_log.errors import InvalidRequest, MetadataError, error_named
-from metadata_log.limits import FETCH_BYTES_MAX, HTTP_BODY_TIMEOUT_MS, MIB
+from metadata_log.limits import FETCH_BYTES_MAX, HTTP_SILENCE_MAX_MS, MIB
 from metadata_log.wire.bodies import unpack
 from metadata_log.wire.commands import (
     AlteredPartitions,
@@ -108,7 +108,7 @@ class ControllerClient:
         self, url: str, body: dict[str, Any], silence_max_ms: int
     ) -> "_Answered | Refused | Unreachable":
         timeout = aiohttp.ClientTimeout(
-            total=(silence_max_ms + HTTP_BODY_TIMEOUT_MS) / 1000,
+            total=(silence_max_ms + HTTP_SILENCE_MAX_MS) / 1000,
             sock_connect=min(CONNECT_MAX_MS, silence_max_ms) / 1000,
             sock_read=silence_max_ms / 1000,
         )

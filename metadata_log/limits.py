@@ -106,12 +106,19 @@ HTTP_BATCH_ANSWER_BYTES_MAX: Final = 2 * MIB
 """Of the results of one POST /v1/batch; behind these bytes a result shows no more than its status and its offsets."""
 HTTP_BODY_AT_ONCE_BYTES: Final = 16 * KIB
 """A larger body is decoded in a thread: one of 2 MiB that holds two million numbers takes a second and more."""
-HTTP_BODY_TIMEOUT_MS: Final = 15_000
-"""A request's headers and body must arrive within this time, and the client must read a part of the answer within it. So a
-slow sender, or a client that stops reading, cannot hold a connection for ever."""
+HTTP_SILENCE_MAX_MS: Final = 15_000
+"""A connection on which no request begins, or whose client reads nothing of its answer, is closed after this time."""
+HTTP_ARRIVAL_MAX_MS: Final = 8_000
+"""A request's head must be whole this long after its first bytes, and so must its body after the head, however they trickle
+in. Two MiB in this time need 270 KB/s."""
+HTTP_LINGERING_MS: Final = 1_500
+"""For the rest of a body that was refused unread, so that its sender reads the refusal."""
 HTTP_CONNECTIONS_MAX: Final = 24_000
 """One for the parked fetch of each broker and observer, and some thousands for the rest; fewer if the process may not open
 so many files."""
+HTTP_CONNECTIONS_PER_ADDRESS: Final = 0.5
+"""The share of them that one numeric address (of IPv6, one network of 64 bits) may hold: no single machine shuts the others
+out. A proxy in front of all observers needs less."""
 HTTP_ACCEPTS_PER_TURN: Final = 64
 """Connections accepted in one turn of the loop: the bound may be exceeded by so many for a moment."""
 HTTP_BACKLOG: Final = 4_096
@@ -313,6 +320,9 @@ def check_relations() -> None:
     # Clients leave a node the connections and files that it needs.
     assert PARKED_OBSERVERS_MAX + BROKERS_MAX < HTTP_CONNECTIONS_MAX, (
         "each broker and observer may park a fetch"
+    )
+    assert PARKED_OBSERVERS_MAX < HTTP_CONNECTIONS_PER_ADDRESS * HTTP_CONNECTIONS_MAX, (
+        "all observers may come by one proxy"
     )
     assert OBSERVERS_AT_LEADER_MAX < PARKED_OBSERVERS_MAX, (
         "observers are sent to followers before they are refused"

@@ -24,7 +24,7 @@ async def read_raw(request: web.Request) -> bytes:
     if request.content.is_eof():
         return await request.read()  # it is here already: no timer is needed
     try:
-        async with asyncio.timeout(limits.HTTP_BODY_TIMEOUT_MS / 1000):
+        async with asyncio.timeout(limits.HTTP_ARRIVAL_MAX_MS / 1000):
             return await request.read()
     except TimeoutError as error:
-        raise InvalidRequest(f"the body did not arrive within {limits.HTTP_BODY_TIMEOUT_MS} ms") from error
+        raise InvalidRequest(f"the body did not arrive within {limits.HTTP_ARRIVAL_MAX_MS} ms") from error

@@ -1,6 +1,7 @@
 """Edge: the connections of aiohttp's server: their number is bounded, and every failure on one has a named error."""
 
 import asyncio
+import ipaddress
 import logging
 import math
 import os
@@ -39,14 +40,13 @@ class NamedErrors(web.RequestHandler):
     something unforeseen.
     """
 
-    __slots__ = ("_answer", "_buffers")
+    __slots__ = ("_address", "_answer", "_buffers", "_head_began", "addresses")
 
     def __init__(
         self, server: web.Server, answer: Answer, *, silence_max_s: float, buffers: AnswerBuffers
     ) -> None:
         """`answer` renders an error. `buffers` counts what the client has not read. `silence_max_s` bounds how long the
-        client may be silent: before the first request, until all headers of a request have arrived, and while it takes
-        nothing of an answer.
+        client may be silent: before a request, and while it takes nothing of an answer.
 
         A compressed body is not decompressed.
         """
@@ -56,9 +56,28 @@ class NamedErrors(web.RequestHandler):
             keepalive_timeout=silence_max_s,
             access_log=None,  # type: ignore[arg-type]  # no log of every request, as web.AppRunner takes it
             auto_decompress=False,
+            lingering_time=limits.HTTP_LINGERING_MS / 1000,
         )
         self._answer = answer
         self._buffers = buffers
+        self._head_began = False
+        self._address = ""
+        """Set while the connection counts among those of its address."""
+        self.addresses: Addresses | None = None
+        """Where connections are counted by address, if they are."""
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._messages or self._request_in_progress:
+            self._head_began = False
+        elif not self._head_began and self._keepalive_handle is not None:
+            # A part of a head: from now on it is not silence that counts.
+            self._head_began = True
+            due = self._loop.time() + limits.HTTP_ARRIVAL_MAX_MS / 1000
+            if due < self._next_keepalive_close_time:
+                self._next_keepalive_close_time = due
+                self._keepalive_handle.cancel()
+                self._keepalive_handle = self._loop.call_at(due, self._process_keepalive)
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -71,9 +90,19 @@ class NamedErrors(web.RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._buffers.hold(self, 0)
+        if self.addresses is not None:
+            if not self._address:
+                return  # it was refused, and never began
+            self.addresses.leave(self._address)
         super().connection_lost(exc)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if self.addresses is not None:
+            self._address = self.addresses.enter(transport.get_extra_info("peername"))
+            if not self._address:
+                assert isinstance(transport, asyncio.Transport)
+                transport.abort()
+                return
         # Only the kernel sees what the reader takes. Its timer restarts whenever there is room for more, so a slow reader of
         # a large answer is not cut off. The timer also covers what is left when the connection is closed.
         silence_max_ms = int(self.keepalive_timeout * 1000)
@@ -118,6 +147,41 @@ class _Refused(asyncio.Protocol):
         transport.abort()
 
 
+class Addresses:
+    """Counts the connections of each address, and admits so many of one."""
+
+    def __init__(self, each_max: int, refused: Callable[[], None]) -> None:
+        self._each_max = each_max
+        self._refused = refused
+        self._held: dict[str, int] = {}
+
+    def enter(self, peer: tuple[str, int] | None) -> str:
+        """Count a connection; return what to `leave`, or nothing where it is refused."""
+        if peer is None:
+            return "?"  # it is gone already
+        address = _network_of(peer[0])
+        held = self._held.get(address, 0)
+        if held >= self._each_max:
+            self._refused()
+            return ""
+        self._held[address] = held + 1
+        return address
+
+    def leave(self, address: str) -> None:
+        held = self._held.pop(address, 0)
+        if held > 1:
+            self._held[address] = held - 1
+
+
+def _network_of(address: str) -> str:
+    """Return an IPv4 address, or the network of 64 bits of an IPv6 address: a machine has all of it."""
+    if ":" not in address:
+        return address
+    numeric = ipaddress.IPv6Address(address.partition("%")[0])
+    mapped = numeric.ipv4_mapped
+    return str(mapped) if mapped is not None else numeric.packed[:8].hex()
+
+
 class _RefusalLog:
     """Logs refused connections: the first one, then at most once per LOG_AGAIN_S."""
 
@@ -157,6 +221,8 @@ async def listen(
     host, port = address
     connections_max = _connections_max()
     refusals = _RefusalLog()
+    each_max = max(1, int(limits.HTTP_CONNECTIONS_PER_ADDRESS * connections_max))
+    addresses = Addresses(each_max, lambda: refusals.refused(each_max))
 
     def connection() -> asyncio.BaseProtocol:
         server = runner.server
@@ -165,8 +231,12 @@ async def listen(
             refusals.refused(connections_max)
             return _Refused()
         if connection_of is not None:
-            return connection_of(server)
-        return NamedErrors(server, answer, silence_max_s=limits.HTTP_BODY_TIMEOUT_MS / 1000, buffers=buffers)
+            made = connection_of(server)
+        else:
+            silence_max_s = limits.HTTP_SILENCE_MAX_MS / 1000
+            made = NamedErrors(server, answer, silence_max_s=silence_max_s, buffers=buffers)
+        made.addresses = addresses
+        return made
 
     try:
         # asyncio accepts as many connections in one turn of the loop as its backlog holds.

@@ -17,7 +17,7 @@ from aiohttp.helpers import rfc822_formatted_time
 from aiohttp.http import SERVER_SOFTWARE
 
 from metadata_log.errors import Fault, MetadataError, NotController
-from metadata_log.limits import HTTP_BODY_TIMEOUT_MS
+from metadata_log.limits import HTTP_SILENCE_MAX_MS
 from metadata_log.node.http_answers import MSGPACK, packed
 from metadata_log.node.http_server import NamedErrors
 from metadata_log.wire.bodies import unpack
@@ -307,4 +307,4 @@ class PollConnection(NamedErrors):
 def poll_connections(door: Door) -> Callable[[web.Server], PollConnection]:
     """Return what makes the protocol of each connection to a controller."""
     answers = PollAnswers(door)
-    return lambda server: PollConnection(server, answers, silence_max_s=HTTP_BODY_TIMEOUT_MS / 1000)
+    return lambda server: PollConnection(server, answers, silence_max_s=HTTP_SILENCE_MAX_MS / 1000)

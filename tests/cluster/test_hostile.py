@@ -213,7 +213,7 @@ def test_a_connection_that_says_nothing_more_is_closed(quorum: Quorum) -> None:
         "half a body": head + b"Content-Length: 100\r\n\r\n{",
         "half a chunk": head + b"Transfer-Encoding: chunked\r\n\r\n64\r\n{",
     }
-    patience_s = 2 * limits.HTTP_BODY_TIMEOUT_MS / 1000 + 10
+    patience_s = 2 * limits.HTTP_SILENCE_MAX_MS / 1000 + 10
     with concurrent.futures.ThreadPoolExecutor(len(halves)) as pool:
         heard = {name: pool.submit(speak, port, data, timeout_s=patience_s) for name, data in halves.items()}
         assert heard["nothing"].result() == heard["half a head"].result() == b""

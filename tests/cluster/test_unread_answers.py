@@ -9,7 +9,7 @@ from pathlib import Path
 import msgpack
 import pytest
 
-from metadata_log.limits import HTTP_BODY_TIMEOUT_MS, MIB
+from metadata_log.limits import HTTP_SILENCE_MAX_MS, MIB
 from metadata_log.node.addresses import read_address
 from tests.support.processes import poll_until
 from tests.support.wire import (
@@ -107,6 +107,6 @@ def test_two_hundred_clients_that_never_read_cost_little_memory_and_no_election(
         # They are still there; but who takes nothing for this time is closed, and then others are served.
         poll_until(
             lambda: ask(leader, "GET", whole).status == 200,
-            deadline_s=3 * HTTP_BODY_TIMEOUT_MS / 1000,
+            deadline_s=3 * HTTP_SILENCE_MAX_MS / 1000,
             what="an answer to one who reads",
         )

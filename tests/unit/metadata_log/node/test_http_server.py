@@ -14,7 +14,8 @@ from metadata_log.errors import CannotListen, MetadataError
 from metadata_log.limits import KIB, MIB
 from metadata_log.node.answer_buffers import AnswerBuffers
 from metadata_log.node.http_answers import status_of
-from metadata_log.node.http_server import NamedErrors, listen
+from metadata_log.node.http_bodies import read_raw
+from metadata_log.node.http_server import Addresses, NamedErrors, listen
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 ASK = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
@@ -254,3 +255,107 @@ def test_a_slow_reader_gets_a_large_answer_whole() -> None:
             assert time.monotonic() - began > 3
 
     asyncio.run(scenario())
+
+
+async def _reads_body(request: web.Request) -> web.StreamResponse:
+    try:
+        return web.Response(body=await read_raw(request))
+    except MetadataError as error:
+        return answer(request, error)
+
+
+async def _says_hello(_: web.Request) -> web.StreamResponse:
+    return web.Response(text="hello")
+
+
+POSTED = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "handler", "says"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ", _says_hello, b""),
+        (b"G", _says_hello, b""),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\nGET / HTTP/1.1\r\nX: ", _says_hello, b"HTTP/1.1 200"),
+        (POSTED, _reads_body, b"HTTP/1.1 400"),
+        (POSTED, _says_hello, b"HTTP/1.1 200"),
+    ],
+)
+def test_what_trickles_in_is_cut_off(
+    monkeypatch: pytest.MonkeyPatch, first: bytes, handler: Handler, says: bytes
+) -> None:
+    """Goal: nobody holds a connection by a byte now and then. Method: one each 20 ms, with bounds of 0.3 s."""
+    monkeypatch.setattr(limits, "HTTP_ARRIVAL_MAX_MS", 300)
+    monkeypatch.setattr(limits, "HTTP_LINGERING_MS", 200)
+
+    async def story() -> tuple[bytes, float]:
+        app = web.Application()
+        app.router.add_route("*", "/", handler)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        listener = await listen(runner, answer, ("127.0.0.1", 0), buffers=AnswerBuffers())
+        reader, writer = await asyncio.open_connection(*listener.sockets[0].getsockname())
+        began = time.monotonic()
+        writer.write(first)
+
+        async def trickle() -> None:
+            while True:
+                await asyncio.sleep(0.02)
+                writer.write(b"x")
+
+        trickling = asyncio.ensure_future(trickle())
+        said = b""
+        async with asyncio.timeout(30):
+            with suppress(ConnectionResetError):
+                while piece := await reader.read(4096):
+                    said += piece
+        took_s = time.monotonic() - began
+        trickling.cancel()
+        writer.close()
+        listener.close()
+        await runner.cleanup()
+        return said, took_s
+
+    said, took_s = asyncio.run(story())
+    assert said.startswith(says)
+    assert took_s < 5
+
+
+def test_one_address_holds_a_share_of_the_connections() -> None:
+    refused: list[None] = []
+    addresses = Addresses(2, lambda: refused.append(None))
+    held = [addresses.enter(("10.0.0.1", port)) for port in range(3)]
+    assert held == ["10.0.0.1", "10.0.0.1", ""]
+    assert addresses.enter(("10.0.0.2", 1))
+    addresses.leave("10.0.0.1")
+    assert addresses.enter(("::ffff:10.0.0.1", 4)) == "10.0.0.1"
+    assert not addresses.enter(("10.0.0.1", 5))
+    nets = [addresses.enter((address, 1)) for address in ("fe80::1%eth0", "fe80::2", "fe80::3", "fe81::1")]
+    assert [bool(net) for net in nets] == [True, True, False, True]
+    assert len(refused) == 3
+
+
+def test_connections_of_one_address_beyond_its_share_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "HTTP_CONNECTIONS_MAX", 4)
+
+    async def story() -> None:
+        runner = web.AppRunner(web.Application())
+        await runner.setup()
+        listener = await listen(runner, answer, ("127.0.0.1", 0), buffers=AnswerBuffers())
+        address = listener.sockets[0].getsockname()
+        async with asyncio.timeout(30):
+            for _ in range(2):  # what is closed makes room
+                kept = [await asyncio.open_connection(*address) for _ in range(2)]
+                reader, writer = await asyncio.open_connection(*address)
+                with suppress(ConnectionResetError):
+                    assert await reader.read() == b""
+                for _, one in [*kept, (reader, writer)]:
+                    one.close()
+                server = runner.server
+                assert server is not None
+                while server.connections:
+                    await asyncio.sleep(0.001)
+        listener.close()
+        await runner.cleanup()
+
+    asyncio.run(story())
