@@ -16,11 +16,14 @@ if TYPE_CHECKING:
 
 
 class Foreseen(NamedTuple):
-    """What would be written on the state at `end_offset` (exclusive), and the items that would be refused."""
+    """What would be written on the state at `end_offset` (exclusive), in how many batches, and the items that would be
+    refused.
+    """
 
     end_offset: int
     records: list[dict[str, Any]]
     refused: list[dict[str, Any]]
+    batches: int
 
 
 def show_what_if(args: argparse.Namespace, operation: str, *bodies: Mapping[str, Any]) -> int:
@@ -51,7 +54,7 @@ def foresee(
     for command in commands:
         outcome: Any = cluster.decide(command).result()
         refused += json_rows([row for row in getattr(outcome, "results", ()) if row.error is not None])
-    return Foreseen(end_offset, _written(cluster), refused)
+    return _foreseen(cluster, end_offset, refused)
 
 
 def _live_cluster(args: argparse.Namespace, linked: Collection[NodeId] | None = None) -> "Cluster":
@@ -71,21 +74,22 @@ def show_balancing(args: argparse.Namespace, percentage: int) -> int:
     sweep = Sweep(SweepKind.BALANCE, imbalance_percentage=percentage)
     while cluster.sweep(sweep):
         pass
-    return show_foreseen(args, Foreseen(end_offset, _written(cluster), []))
+    return show_foreseen(args, _foreseen(cluster, end_offset, []))
 
 
-def _written(cluster: "Cluster") -> list[dict[str, Any]]:
-    return [
-        {"type": type_name(record), **to_json(record)}
-        for batch in cluster.take_written()
-        for record in batch.records
+def _foreseen(cluster: "Cluster", end_offset: int, refused: list[dict[str, Any]]) -> Foreseen:
+    written = cluster.take_written()
+    records = [
+        {"type": type_name(record), **to_json(record)} for batch in written for record in batch.records
     ]
+    return Foreseen(end_offset, records, refused, len(written))
 
 
 def show_foreseen(args: argparse.Namespace, foreseen: Foreseen) -> int:
     def table() -> str:
-        refused = (f"refused: {_line(error)}" for error in foreseen.refused)
-        return "\n".join([record_lines(foreseen.records), *refused])
+        refused = [f"refused: {_line(error)}" for error in foreseen.refused]
+        counts = f"{len(foreseen.records)} records in {foreseen.batches} batches, {len(refused)} refused"
+        return "\n".join([record_lines(foreseen.records), *refused, counts])
 
     show(args, foreseen._asdict(), table=table)
     return 0

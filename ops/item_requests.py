@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from metadata_log.errors import ElectionNotNeeded
 from ops import render
@@ -12,6 +12,8 @@ from ops.client import client_from
 from ops.dry_run import show_what_if
 from ops.render import Column
 from ops.talk import fail_usage, show
+
+Item = TypeVar("Item")
 
 REFUSED: Final = 3
 """The exit code where an item was refused, as for a request that is."""
@@ -52,7 +54,7 @@ def carry_out(
     args: argparse.Namespace, request: ItemRequest, items: Sequence[Mapping[str, Any]], **more: Any
 ) -> int:
     """Send the items with the fields `more`, or show what would be written; return REFUSED if one was refused."""
-    bodies = [{request.items: some, **more} for some in _chunks(items, request.items_max)]
+    bodies = [{request.items: some, **more} for some in chunks(items, request.items_max)]
     if args.all_or_nothing:
         if len(bodies) > 1:
             fail_usage(args, f"{len(items)} at once; --all-or-nothing takes at most {request.items_max}")
@@ -67,7 +69,7 @@ def carry_out(
     return 0 if all(one["error"] in (None, ElectionNotNeeded.error) for one in results) else REFUSED
 
 
-def _chunks(items: Sequence[Mapping[str, Any]], size: int) -> Iterator[list[Mapping[str, Any]]]:
+def chunks(items: Sequence[Item], size: int) -> Iterator[list[Item]]:
     waiting = iter(items)
     while some := list(islice(waiting, size)):
         yield some

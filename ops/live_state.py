@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from metadata_log.apply import apply
+from metadata_log.errors import OffsetCompacted
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from ops.bulk_reads import Source, bulk_source
 from ops.client import Answer, ClusterClient
@@ -31,6 +32,17 @@ def live_image(client: ClusterClient) -> MetadataImage:
     image = _snapshot(ask, newest=True)
     for before, batch in _steps(ask, image, source.end_offset):
         image = apply(before, batch).image
+    return image
+
+
+def newer_image(client: ClusterClient, image: MetadataImage) -> MetadataImage:
+    """Return a state as `live_image` does, from one of before: only what was written since is read, if it is still there."""
+    source = bulk_source(client)
+    try:
+        for before, batch in _steps(_asking(client, source), image, source.end_offset):
+            image = apply(before, batch).image
+    except OffsetCompacted:
+        return live_image(client)
     return image
 
 

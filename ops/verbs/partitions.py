@@ -1,21 +1,21 @@
 """Edge: `partitions list|elect|imbalance|reassign|reassignments|explain`."""
 
 import argparse
-import json
 from collections.abc import Iterator
 from typing import Any, Final
 from urllib.parse import urlencode
 
 from metadata_log.errors import UnknownTopicOrPartition
-from metadata_log.limits import ELECTIONS_MAX, REASSIGNMENTS_MAX
+from metadata_log.limits import ELECTIONS_MAX
 from metadata_log.wire.shapes import INT32_MAX
 from ops import render
-from ops.arguments import Noun, existing_path, from_to, moment
+from ops.arguments import Noun, existing_path, from_to, moment, seconds
 from ops.client import ClusterClient, client_from
 from ops.item_requests import ItemRequest, add_flags, carry_out, result_columns
 from ops.render import Column
-from ops.talk import fail_usage, say, show
-from ops.when import AtOffset, When, duration_text, time_text
+from ops.talk import fail_usage, show
+from ops.verbs import reassignments
+from ops.when import AtOffset, time_text
 
 
 def _leader(leader: Any) -> str:
@@ -36,37 +36,6 @@ PARTITIONS: Final = (
     Column("preferred"),
     Column("replicas"),
     Column("isr"),
-)
-REASSIGNMENT: Final = ItemRequest(
-    operation="AlterPartitionReassignments",
-    method="POST",
-    path="/v1/partitions/reassign",
-    items="partitions",
-    items_max=REASSIGNMENTS_MAX,
-    columns=result_columns(*PARTITIONS[:2], done="accepted"),
-    empty="no reassignment is under way",
-)
-UNDER_WAY: Final = (
-    Column("topic"),
-    Column("partition"),
-    Column("replicas"),
-    Column("isr"),
-    Column("adding_replicas", "ADDING"),
-    Column("removing_replicas", "REMOVING"),
-    Column("why_stuck", "STUCK", lambda why: "" if why is None else str(why)),
-)
-HISTORY_LISTED: Final = 10_000
-HISTORY: Final = (
-    Column("begun_ms", "BEGUN AT", lambda ms: "before" if ms is None else time_text(ms)),
-    Column("begun_offset", "OFFSET", lambda offset: "" if offset is None else str(offset)),
-    Column("topic"),
-    Column("partition"),
-    Column("from", show=lambda replicas: "?" if replicas is None else render.plain(replicas)),
-    Column("to"),
-    Column("actor", "BY", lambda actor: "" if actor is None else str(actor)),
-    Column("ended", show=lambda ended: "under way" if ended is None else str(ended)),
-    Column("duration_ms", "TOOK", lambda ms: "" if ms is None else duration_text(ms)),
-    Column("why_stuck", "STUCK", lambda why: "" if why is None else str(why)),
 )
 IMBALANCE: Final = (
     Column("broker_id", "BROKER"),
@@ -145,12 +114,14 @@ def add_parsers(noun: Noun) -> None:
 def _add_reassign(noun: Noun) -> None:
     reassign = noun.verb(
         "reassign",
-        "Give partitions other replicas; those that go stay until the others are in sync.",
-        run=run_reassign,
+        "Give partitions other replicas; those that go stay until the others are in sync. A plan is carried out a part at "
+        "a time, and may be run again after an interruption.",
+        run=reassignments.run_reassign,
         parent=noun.flags.network,
         examples=(
             "partitions reassign --topic orders --partition 3 --replicas 11,12,14",
             "partitions reassign --plan plan.json --dry-run",
+            "partitions reassign --plan plan.json --at-most 100",
             "partitions reassign --topic orders --cancel",
         ),
     )
@@ -173,6 +144,19 @@ def _add_reassign(noun: Noun) -> None:
     reassign.add_argument(
         "--keep-replication-factor", action="store_true", help="refuse another number of replicas"
     )
+    reassign.add_argument(
+        "--at-most",
+        type=from_to(0, INT32_MAX),
+        metavar="N",
+        help="with --plan: so many of it are under way at a time, and the next begin as these end; 0: no bound; default: "
+        f"{reassignments.AT_MOST}",
+    )
+    reassign.add_argument(
+        "--patience",
+        type=seconds,
+        metavar="DURATION",
+        help="with --plan: give up once all under way are stuck for so long; default: 60s",
+    )
     add_flags(reassign)
     explain = noun.verb(
         "explain",
@@ -186,7 +170,7 @@ def _add_reassign(noun: Noun) -> None:
     listing = noun.verb(
         "reassignments",
         "List the reassignments under way; with --history, all that the log tells of, and how each ended.",
-        run=run_reassignments,
+        run=reassignments.run_list,
         parent=noun.flags.network,
         examples=(
             "partitions reassignments",
@@ -205,9 +189,9 @@ def _add_reassign(noun: Noun) -> None:
     listing.add_argument(
         "--limit",
         type=from_to(1, INT32_MAX),
-        default=HISTORY_LISTED,
+        default=reassignments.HISTORY_LISTED,
         metavar="N",
-        help=f"with --history: the first N; how to go on is said then; default: {HISTORY_LISTED}",
+        help=f"with --history: the first N; how to go on is said then; default: {reassignments.HISTORY_LISTED}",
     )
 
 
@@ -258,36 +242,6 @@ def run_imbalance(args: argparse.Namespace) -> int:
     return show_balancing(args, answer["percentage"] if args.percentage is None else args.percentage)
 
 
-def run_reassign(args: argparse.Namespace) -> int:
-    wanted = _planned(args) if args.plan is not None else _named(args, client_from(args))
-    may_change = not args.keep_replication_factor
-    return carry_out(args, REASSIGNMENT, wanted, allow_replication_factor_change=may_change)
-
-
-def _planned(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Return the partitions of a plan file."""
-    try:
-        plan = json.loads(args.plan.read_text(encoding="utf-8"))["partitions"]
-        return [
-            {"topic": one["topic"], "partition": one["partition"], "replicas": one["replicas"]}
-            for one in plan
-        ]
-    except (ValueError, KeyError, TypeError, OSError) as error:
-        fail_usage(args, f"{args.plan} is no plan ({error!r}); partitions have topic, partition and replicas")
-
-
-def _named(args: argparse.Namespace, client: ClusterClient) -> list[dict[str, Any]]:
-    """Return the partitions that the flags name."""
-    if args.cancel and args.partition is None:
-        under_way = client.read("/v1/partitions/reassignments")["items"]
-        numbers = [one["partition"] for one in under_way if one["topic"] == args.topic]
-    elif args.partition is None or (args.replicas is None and not args.cancel):
-        fail_usage(args, "--partition with --replicas or --cancel is needed")
-    else:
-        numbers = args.partition
-    return [{"topic": args.topic, "partition": number, "replicas": args.replicas} for number in numbers]
-
-
 def run_explain(args: argparse.Namespace) -> int:
     from ops.explain import explain_partition
     from ops.live_state import history
@@ -319,42 +273,6 @@ def _explained(change: dict[str, Any]) -> str:
     ]
     lines += [f"        {each['broker']}: {each['verdict']}" for each in change["candidates"]]
     return "\n".join(lines)
-
-
-def run_reassignments(args: argparse.Namespace) -> int:
-    client = client_from(args)
-    if args.history:
-        return _show_history(args, client)
-    if args.since is not None:
-        fail_usage(args, "--since is of the history: add --history")
-    items = client.read("/v1/partitions/reassignments")["items"]
-    items = [one for one in items if args.topic in (None, one["topic"])]
-    show(args, items, table=lambda: render.table(UNDER_WAY, items, empty="no reassignment is under way"))
-    return 0
-
-
-def _show_history(args: argparse.Namespace, client: ClusterClient) -> int:
-    """Show the reassignments in the order in which they began, at most --limit of them."""
-    from ops.live_state import history
-    from ops.reassignment_history import Reassignment, reassignments_of
-
-    since: When | None = args.since
-
-    def is_wanted(one: Reassignment) -> bool:
-        if args.topic not in (None, one.topic):
-            return False
-        if since is None or one.begun_offset is None or one.begun_ms is None:
-            return since is None
-        if isinstance(since, AtOffset):
-            return one.begun_offset >= since.offset
-        return one.begun_ms >= since.unix_ms
-
-    found = reassignments_of(history(client, since=since), is_wanted=is_wanted, most=args.limit)
-    if found.next_offset is not None:
-        say(f"the first {args.limit} are shown; to go on: --since {found.next_offset}")
-    items = [one.shown(found.now_ms) for one in found.items]
-    show(args, items, table=lambda: render.table(HISTORY, items, empty="the log tells of no reassignment"))
-    return 0
 
 
 def _partitions(client: ClusterClient, topic: str | None, *, only: str | None) -> Iterator[dict[str, Any]]:

@@ -222,7 +222,9 @@ def test_many_topics_and_settings_are_asked_for_at_once_each_with_its_result(quo
     ]  # fmt: skip
 
 
-def test_the_command_line_shows_what_it_would_write_and_then_writes_it(quorum: Quorum) -> None:
+def test_the_command_line_shows_what_it_would_write_and_then_writes_it(
+    quorum: Quorum, tmp_path: Path
+) -> None:
     def run(*words: str, code: int = 0) -> Any:
         line = [sys.executable, "-m", "ops.cli", *words, "-o", "json"]
         bootstrap = ["--bootstrap", ",".join(quorum.cluster.bootstrap), "--timeout", "30s"]
@@ -252,10 +254,14 @@ def test_the_command_line_shows_what_it_would_write_and_then_writes_it(quorum: Q
     assert (listed["name"], listed["value"]) == ("retention.ms", "9")
     written("topics", "add-partitions", "cli-1", "cli-2", "--to", "3", "--placement", "plain")
     written("partitions", "reassign", "--topic", "cli-1", "--partition", "0", "--replicas", str(STANDING))
-    history = run("partitions", "reassignments", "--history", "--topic", "cli-1", "--since", "-1h")
-    assert [(one["partition"], one["to"], one["actor"]) for one in history] == [
-        (0, [STANDING], "User:ANONYMOUS")
-    ]
+    plan = tmp_path / "plan.json"
+    rows = [{"topic": "cli-2", "partition": number, "replicas": [STANDING]} for number in range(3)]
+    plan.write_text(json.dumps({"partitions": [*rows, {"topic": "no", "partition": 0, "replicas": [1]}]}))
+    carried_out = run(
+        "partitions", "reassign", "--plan", str(plan), "--at-most", "1", "--patience", "0s", code=3
+    )
+    assert (carried_out["partitions"], carried_out["done"]) == (4, 3)
+    assert [one["error"] for one in carried_out["problems"]] == ["UNKNOWN_TOPIC_OR_PARTITION"]
     due = run("snapshot", "take", "--dry-run")
     assert due["end_offset"] <= quorum.position().offset and due["id"].startswith(
         f"{due['end_offset']:020d}-"

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -180,6 +181,30 @@ def test_a_dry_run_decides_by_the_settings_of_the_active_controller(
     shown = json.loads(capsys.readouterr().out)
     assert Counter(record["type"] for record in shown["records"]) == records
     assert [one["error"] for one in shown["refused"]] == refused
+
+
+def test_a_dry_run_of_a_plan_counts_records_and_batches(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """C16: how large an operation is, before it begins."""
+    no_controller(monkeypatch)
+    replicas = {
+        ("t", 0): [2, 3, 1],
+        ("t", 1): [2, 3, 1],
+        ("u", 0): [3],
+        **{("x", n): [1] for n in range(999)},
+    }
+    rows = [{"topic": t, "partition": n, "replicas": wanted} for (t, n), wanted in replicas.items()]
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({"partitions": rows}))
+    line = ("partitions", "reassign", "--plan", str(plan))
+    assert cli.main([*line, *DRY]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (len(shown["records"]), shown["batches"], len(shown["refused"])) == (2, 1, 999)
+    assert cli.main([*line, *DRY, "-o", "table"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "2 records in 1 batches, 999 refused"
+    assert cli.main([*line, "--all-or-nothing", *DRY]) == 2
+    assert "1002 at once; --all-or-nothing takes at most 1000" in capsys.readouterr().err
 
 
 def test_the_settings_of_a_controller_become_those_of_a_dry_run() -> None:
