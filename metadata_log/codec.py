@@ -228,6 +228,22 @@ def check_frame(data: bytes | memoryview, at: int = 0) -> FrameHeader:
     return header
 
 
+def check_frames(data: bytes) -> None:
+    """Check that bytes are whole, sound frames, one behind the other; behind one of another version nothing is checked.
+
+    Raises:
+        DamagedFrame: they are not.
+    """
+    at = 0
+    while at < len(data):
+        try:
+            at += check_frame(data, at).frame_bytes
+        except DamagedFrame as error:
+            if not error.another_version:
+                raise
+            return
+
+
 def decode(data: bytes | memoryview, at: int = 0) -> tuple[RecordBatch, int]:
     """Return the batch of the frame at position `at`, and where the frame ends.
 

@@ -23,7 +23,7 @@ from typing import Final, TypeVar
 from metadata_log import limits
 from metadata_log.apply import apply, is_next
 from metadata_log.batch import NO_ENVELOPE, Cause, Envelope, RecordBatch
-from metadata_log.codec import DamagedFrame, damaged_answer, decode_all, encode
+from metadata_log.codec import DamagedFrame, check_frames, damaged_answer, decode_all, encode
 from metadata_log.errors import (
     ChangePending,
     Fault,
@@ -839,6 +839,9 @@ class Controller:
             log.info("controller_resigned", extra={"controller_epoch": self._claim_epoch})
             for listener in self._listeners:
                 listener.on_activity(active=False)
+
+    def check(self, frames: bytes) -> None:
+        check_frames(frames)
 
     def on_commit(self, frames: bytes) -> None:
         head = self._in_flight[0] if self._in_flight else None

@@ -323,9 +323,18 @@ class PySyncObjLog:
 
     def _receive(self, sender: Member, message: Message, now: float) -> None:
         try:
+            self._check_payloads(message)
             self._guard.received(sender, message, now)
         except ForeignMessage as error:
             self._transport.drop(sender, str(error))
+
+    def _check_payloads(self, message: Message) -> None:
+        """Check the frames of entries before they are journalled: once committed, damage would stop every node, for good."""
+        for command, index, _ in message.get("entries", ()):
+            try:
+                self._listener.check(frames_of(command))
+            except ValueError as error:
+                raise ForeignMessage(f"entry {index}: {error}") from error
 
     def _on_connected(self, member: Member) -> None:
         self._events.append(partial(self._guard.connected, member))

@@ -1,10 +1,13 @@
 """Pure: the two messages of a handshake between controllers, and the rules by which a node refuses another.
 
     hello                        {type "hello", version 2, cluster_id str, node_id int, directory_id bin,
-                                  http str, raft str, founding bin}
+                                  http str, raft str, founding bin, checksums bool (absent: false)}
     verdict                      {type "welcome"} or {type "refused", error str, message str}
 
 `http` is the node's URL without trailing slash (at most 2,000 bytes), `raft` the "host:port" where others reach it.
+
+If both hellos say `checksums`, each message after the handshake has its CRC-32C before it (`link.py`). Older releases do
+not say it.
 
 `founding` is `founding_sha256` of the voters in the node's settings, while no voters are set in its log, else empty.
 Two nodes that would found different quorums refuse each other. Once voters are set, only the log counts.
@@ -47,6 +50,7 @@ class Hello:
     http: str
     raft: str
     founding: bytes
+    checksums: bool = True
 
     @property
     def member(self) -> Member:
@@ -118,6 +122,7 @@ def hello_message(hello: Hello) -> dict[str, Any]:
         "http": hello.http,
         "raft": hello.raft,
         "founding": hello.founding,
+        "checksums": hello.checksums,
     }
 
 
@@ -128,8 +133,8 @@ def hello_from(message: object) -> Hello:
         ValueError: it is no hello of version 2.
     """
     match message:
-        case {"type": "hello", "version": 2}:
-            hello: Hello = convert(message, Hello, "hello")
+        case {"type": "hello", "version": 2, **fields}:
+            hello: Hello = convert({"checksums": False, **fields}, Hello, "hello")
         case _:
             raise ValueError("no hello of version 2")
     if len(hello.http.encode()) > URL_BYTES_MAX or not is_node_url(hello.http):

@@ -81,6 +81,13 @@ class RaftStatus:
 class RaftListener(Protocol):
     """Called by Raft; every method is synchronous and runs on the event loop."""
 
+    def check(self, frames: bytes) -> None:
+        """Check a payload that another node sent, before it is journalled.
+
+        Raises:
+            ValueError: the bytes are not whole, sound frames.
+        """
+
     def on_commit(self, frames: bytes) -> None:
         """Apply one committed payload: zero or more whole frames, in commit order, the same on every node."""
 

@@ -68,7 +68,7 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "quorum/raft/journal/*.py": frozenset({"google_crc32c"}),
     "quorum/raft/pointer.py": frozenset({"msgpack", "google_crc32c"}),
     "quorum/raft/handshake.py": frozenset({"msgpack"}),
-    "quorum/raft/link.py": frozenset({"msgpack"}),
+    "quorum/raft/link.py": frozenset({"msgpack", "google_crc32c"}),
     "quorum/raft/voters.py": frozenset({"msgpack"}),
     "quorum/decide/canonical.py": frozenset({"msgpack"}),
     "quorum/http/*.py": frozenset({"aiohttp"}),

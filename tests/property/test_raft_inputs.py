@@ -121,6 +121,11 @@ def is_message(value: Any) -> bool:
     fields = KINDS[value["type"]]
     if value.keys() != {"type", *fields} or not all(fields[name](value[name]) for name in fields):
         return False
+    terms = [value[name] for name in fields if "term" in name.lower()]
+    if max(terms) > 2**48 or max(terms) > value["term"]:
+        return False
+    if value["type"] == "next_node_idx" and value["success"] and value["next_node_idx"] == 0:
+        return False
     if value["type"] == "append_entries":
         index, term = value["prevLogIdx"], value["prevLogTerm"]
         for _, entry_index, entry_term in value["entries"]:
@@ -147,6 +152,7 @@ def is_hello(value: Any) -> bool:
         and is_address(value["raft"])
         and type(value.get("founding")) is bytes
         and len(value["founding"]) in (0, 32)
+        and type(value.get("checksums", False)) is bool
         and all(type(key) is str for key in value)
     )
 
@@ -368,6 +374,6 @@ def test_the_bytes_are_those_of_every_release() -> None:
     assert pointer.to_bytes()[:-4].hex() == body
     assert Pointer.from_bytes(pointer.to_bytes()) == pointer
     assert list(hello_message(HELLO)) == [
-        *("type", "version", "cluster_id", "node_id", "directory_id", "http", "raft", "founding")
+        *("type", "version", "cluster_id", "node_id", "directory_id", "http", "raft", "founding", "checksums")
     ]
     assert msgpack.packb(verdict(None)).hex() == "81a474797065a777656c636f6d65"

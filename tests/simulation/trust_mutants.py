@@ -8,11 +8,24 @@ from typing import Any, Final
 
 from tests.simulation.mutant import Directed, Mutant
 
-_BELIEF: Final = "tests/unit/quorum/raft/test_belief.py"
+_RAFT: Final = "tests/unit/quorum/raft"
+_BELIEF: Final = f"{_RAFT}/test_belief.py"
 
 
 def _always(value: object) -> Callable[[Any], Any]:
     return lambda _original: lambda *_args, **_kwargs: value
+
+
+class _Any(bytes):
+    """Bytes that differ from none."""
+
+    __hash__ = bytes.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __ne__(self, other: object) -> bool:
+        return False
 
 
 _ROWS: Final[tuple[tuple[str, str, str, Callable[[Any], Any], str], ...]] = (
@@ -50,6 +63,20 @@ _ROWS: Final[tuple[tuple[str, str, str, Callable[[Any], Any], str], ...]] = (
         "quorum.raft.replication:Replication._refuse_unsent",
         _always(None),
         f"{_BELIEF}::test_a_voters_acknowledgement_beyond_the_log_ends_the_term",
+    ),
+    (
+        "damaged-payload",
+        "an entry is journalled whose frames were damaged on their way",
+        "quorum.raft.adapter:PySyncObjLog._check_payloads",
+        _always(None),
+        f"{_RAFT}/test_adapter.py::test_entries_damaged_on_their_way_are_fetched_again_and_never_journalled",
+    ),
+    (
+        "damaged-message",
+        "a message is believed that differs from its checksum",
+        "quorum.raft.link:_crc",
+        lambda crc: lambda body: _Any(crc(body)),
+        f"{_RAFT}/test_transport.py::test_a_flipped_bit_costs_the_link_wherever_it_is",
     ),
 )
 

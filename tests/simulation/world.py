@@ -623,6 +623,9 @@ class Model:
         self.mine: set[bytes] = set()
         """Frames appended in this leadership and not yet applied."""
 
+    def check(self, frames: bytes) -> None:
+        """Do nothing: these frames are numbers."""
+
     def on_commit(self, frames: bytes) -> None:
         world = self.node.world
         for start in range(0, len(frames), FRAME_BYTES):

@@ -4,11 +4,12 @@ import random
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import google_crc32c
 import msgpack
 import pytest
 
 from metadata_log.batch import NO_ENVELOPE, Cause, Envelope
-from metadata_log.codec import DamagedFrame, decode, encode
+from metadata_log.codec import DamagedFrame, check_frames, decode, encode
 from metadata_log.ids import TopicId
 from metadata_log.records.configs import ConfigRecord
 from metadata_log.records.features import FeatureLevelRecord
@@ -236,3 +237,43 @@ def test_what_nobody_could_read_is_never_written() -> None:
                 envelope=envelope,
                 records=records,
             )
+
+
+def test_frames_of_a_payload_are_checked_each_bit_of_them() -> None:
+    """What a peer sends is checked by this alone before it is journalled."""
+    _, frame = encode(
+        base_offset=7,
+        controller_epoch=1,
+        appended_at_ms=3,
+        previous_crc=5,
+        envelope=NO_ENVELOPE,
+        records=[FeatureLevelRecord(name="metadata.version", level=30)],
+    )
+    check_frames(b"")
+    check_frames(frame + frame)
+    for bit in range(8 * len(frame)):
+        damaged = bytearray(frame + frame)
+        damaged[len(frame) + bit // 8] ^= 1 << bit % 8
+        with pytest.raises(DamagedFrame):
+            check_frames(bytes(damaged))
+    for cut in range(1, len(frame)):
+        with pytest.raises(DamagedFrame):
+            check_frames(frame + frame[:cut])
+    with pytest.raises(DamagedFrame):
+        check_frames(frame + b"?")
+
+
+def test_a_sound_frame_of_another_version_is_let_through() -> None:
+    """The node that applies it names that version, and stops; a leader of that version must not lose its links for it."""
+    _, frame = encode(
+        base_offset=7,
+        controller_epoch=1,
+        appended_at_ms=3,
+        previous_crc=5,
+        envelope=NO_ENVELOPE,
+        records=[FeatureLevelRecord(name="metadata.version", level=30)],
+    )
+    head = bytearray(frame[:36])
+    head[2] = 2
+    crc = google_crc32c.extend(google_crc32c.value(bytes(head)), frame[40:])
+    check_frames(bytes(head) + crc.to_bytes(4, "big") + frame[40:] + b"whatever follows")

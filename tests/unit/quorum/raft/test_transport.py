@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
+import random
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
+import google_crc32c
 import msgpack
 import pytest
 
@@ -22,6 +24,7 @@ from metadata_log.limits import (
 )
 from quorum.raft import handshake as handshake_module
 from quorum.raft import link as link_module
+from quorum.raft import messages
 from quorum.raft import transport as transport_module
 from quorum.raft.handshake import (
     INCONSISTENT_CLUSTER_ID,
@@ -270,7 +273,7 @@ def test_messages_of_one_turn_leave_in_one_write(monkeypatch: pytest.MonkeyPatch
                 one.transport.send(NodeId(2), NACK)
             assert writes == []
             await until(lambda: len(two.messages) == 10, "all arrived")
-            assert writes == [10 * frame(NACK)]
+            assert writes == [10 * checked(NACK)]
 
     run(test())
 
@@ -772,7 +775,8 @@ def test_an_attempt_ends_when_the_other_end_came_first(monkeypatch: pytest.Monke
         async with one.running():
             attempt, attempt_writer = await asyncio.wait_for(heard.get(), DEADLINE_S)
             _, writer = await established(ports[1], ports, 2)
-            assert await drained(attempt) == frame(hello_of(1, ports, raft=f"127.0.0.1:{ports[1]}"))
+            own = hello_of(1, ports, raft=f"127.0.0.1:{ports[1]}", checksums=True)
+            assert await drained(attempt) == frame(own)
             await until(lambda: one.transport.handshakes() == 0, "one link alone")
             assert one.events == [("connected", member(2))]
             attempt_writer.close()
@@ -862,6 +866,56 @@ def test_foreign_bytes_of_a_peer_drop_the_link_and_are_no_loss_by_the_peer(data:
             assert one.messages == [(member(2), NACK)], "what came before is good, what comes behind is not"
             assert one.events == [("connected", member(2)), ("lost", member(2), False)]
             assert one.transport.foreign_bytes_total == 1
+
+    run(test())
+
+
+async def with_checksums(
+    port: int, ports: dict[int, int]
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await established(port, ports, 2, checksums=True)
+
+
+def checked(message: object) -> bytes:
+    body: bytes = msgpack.packb(message)
+    crc: int = google_crc32c.value(body)
+    return len(body).to_bytes(4, "big") + crc.to_bytes(4, "big") + body
+
+
+def test_messages_have_checksums_where_both_ends_know_them() -> None:
+    async def test() -> None:
+        one, _, ports = pair()
+        async with one.running():
+            reader, writer = await with_checksums(ports[1], ports)
+            writer.write(checked(NACK))
+            await until(lambda: one.messages, "arrived")
+            one.transport.send(NodeId(2), NACK)
+            assert await reader.readexactly(len(checked(NACK))) == checked(NACK)
+            writer.close()
+
+    run(test())
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_flipped_bit_costs_the_link_wherever_it_is(seed: int) -> None:
+    """Goal: no message that was damaged on its way is believed: an acknowledgement's index is as dear as an entry."""
+    rng = random.Random(seed)
+
+    async def test() -> None:
+        one, _, ports = pair()
+        async with one.running():
+            reader, writer = await with_checksums(ports[1], ports)
+            data = bytearray(checked(messages.next_node_idx(term=3, next_index=7, success=True)))
+            bit = rng.randrange(32 if seed < 8 else 0, 8 * len(data))
+            data[bit // 8] ^= 1 << bit % 8
+            writer.write(
+                bytes(data) + 4_000 * checked(NACK)
+            )  # a length that became greater swallows what follows
+            if bit >= 20:
+                assert await drained(reader) == b""
+                assert one.transport.foreign_bytes_total == 1
+            writer.close()
+            assert one.messages == []
 
     run(test())
 
