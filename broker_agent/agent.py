@@ -96,7 +96,7 @@ class BrokerAgent:
         self.http_url = ""
         self.cache = Cache(settings.data_dir, cluster_id=settings.cluster_id)
         self._cache_thread = CacheThread(self.cache)
-        self._client = ControllerClient()
+        self._client = ControllerClient(settings.token_file)
         self.fetch_loop = FetchLoop(
             controllers=settings.controllers,
             client=self._client,

@@ -33,6 +33,10 @@ class BrokerSettings:
     advertised_listeners: tuple[BrokerEndpoint, ...] = ()
     allowed_hosts: tuple[str, ...] = ()
     """Further names by which clients may ask for this broker."""
+    principals: Path | None = None
+    """The file of principals; None: everybody may do everything."""
+    token_file: Path | None = None
+    """Holds the bearer token with which this broker asks the controllers."""
     rack: str | None = None
     registration_timeout_ms: int = limits.REGISTRATION_TIMEOUT_MS
     """How long to wait for another process of this broker id to end."""

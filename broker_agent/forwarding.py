@@ -65,7 +65,7 @@ FORWARDED: Final = (
 """The controllers' surface for admins. Not the brokers' own protocol, and no bytes of logs and snapshots."""
 NEVER_REPEATED: Final = frozenset({"/v1/quorum/transfer"})
 """Each such request moves leadership on, whatever its X-Request-Id."""
-SENT_ON: Final = (hdrs.ACCEPT, hdrs.CONTENT_TYPE, "X-Request-Id")
+SENT_ON: Final = (hdrs.ACCEPT, hdrs.AUTHORIZATION, hdrs.CONTENT_TYPE, "X-Request-Id")
 HOP_BY_HOP: Final = frozenset(
     {"connection", "keep-alive", "transfer-encoding", "content-length", "date", "server"}
 )

@@ -26,6 +26,7 @@ from metadata_log.ids import uuid_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topics import TopicImage
 from metadata_log.image.views import describe_topic
+from metadata_log.node.access import Access
 from metadata_log.node.addresses import http_url
 from metadata_log.node.answer_buffers import AnswerBuffers
 from metadata_log.node.http_answers import (
@@ -41,6 +42,7 @@ from metadata_log.node.http_answers import (
 )
 from metadata_log.node.http_caller import OwnNames
 from metadata_log.node.http_server import listen
+from metadata_log.node.rights import BROKERS, Right
 from metadata_log.node.threads import Threads
 from metadata_log.records.registry import json_rows
 
@@ -88,12 +90,22 @@ class HttpApi:
         self._threads = threads
         self._buffers = buffers
         self._forwarder = forwarder
+        settings = agent.settings
+        self._own_names = OwnNames(settings.own_hosts)
+        forwarded = dict.fromkeys(FORWARDED, Right.TOKEN)
+        self._access = Access(
+            settings.principals, cluster_id=settings.cluster_id, rights={**forwarded, **BROKERS}
+        )
+
+    def _check(self, request: web.Request) -> None:
+        self._own_names.check(request)
+        self._access.check(request)
 
     def application(self) -> web.Application:
         middleware = errors_answered(
             self.error,
             body_bytes_max=limits.HTTP_BODY_BYTES_MAX,
-            check=OwnNames(self._agent.settings.own_hosts).check,
+            check=self._check,
             no_such_path=self._no_such_path,
         )
         app = web.Application(middlewares=[middleware], client_max_size=limits.HTTP_BODY_BYTES_MAX)

@@ -20,7 +20,8 @@ class Cause(NamedTuple):
 class Envelope(NamedTuple):
     """Who asked for a batch, by which request, why, and what is kept of the answer.
 
-    `request_sha256`, `operation` and `response` are None where `request_id` is None.
+    `request_sha256` and `response` are None where `request_id` is None. `operation` is None where a controller acts by
+    itself.
     """
 
     actor: str | None = None

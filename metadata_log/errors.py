@@ -289,6 +289,18 @@ class ExpectationFailed(Rejected):
     error, code = "INVALID_REQUEST", 42
 
 
+class AuthenticationFailed(Rejected):
+    """Identity is on, and the request has none, or one that is not known here."""
+
+    error, code = "SASL_AUTHENTICATION_FAILED", 58
+
+
+class NotAuthorized(Rejected):
+    """The principal has no right to this."""
+
+    error, code = "CLUSTER_AUTHORIZATION_FAILED", 31
+
+
 class ForeignCaller(Rejected):
     """A web page of somebody else may have sent this: Host is no name of this node, or Origin is another one."""
 

@@ -119,6 +119,11 @@ so many files."""
 HTTP_CONNECTIONS_PER_ADDRESS: Final = 0.5
 """The share of them that one numeric address (of IPv6, one network of 64 bits) may hold: no single machine shuts the others
 out. A proxy in front of all observers needs less."""
+IDENTITY_BYTES_MAX: Final = 1 * MIB
+PRINCIPALS_MAX: Final = 2_000
+"""Of a file of principals: every token that is presented is compared with all of them, which takes half a millisecond."""
+IDENTITY_CHECK_S: Final = 1.0
+"""A file of principals, or of certificates, that changed is read again after this time, or some more."""
 HTTP_ACCEPTS_PER_TURN: Final = 64
 """Connections accepted in one turn of the loop: the bound may be exceeded by so many for a moment."""
 HTTP_BACKLOG: Final = 4_096

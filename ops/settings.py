@@ -53,7 +53,7 @@ def load_controller_settings(path: Path) -> ControllerSettings:
     log, snapshot = top.table("log", default={}), top.table("snapshot", default={})
     advertised = top.table("advertised", default={})
     elections, topics = top.table("elections", default={}), top.table("topics", default={})
-    http = top.table("http", default={})
+    http, identity = top.table("http", default={}), top.table("identity", default={})
     settings = ControllerSettings(
         cluster_id=top.take("cluster_id", cluster_id),
         node_id=NodeId(top.take("node_id", whole_number)),
@@ -64,13 +64,15 @@ def load_controller_settings(path: Path) -> ControllerSettings:
         advertised_http=advertised.take("http", reachable_url, default=None),
         advertised_raft=advertised.take("raft", reachable, default=None),
         allowed_hosts=tuple(http.take("allowed_hosts", _list_of(host_name), default=[])),
+        principals=identity.take("principals", _path_from(path), default=None),
+        token_file=identity.take("token_file", _path_from(path), default=None),
         timing=TimingSettings(**timing.given(TimingSettings.__slots__, whole_number)),
         log=LogSettings(**log.given(LogSettings.__slots__, whole_number)),
         snapshot=SnapshotSettings(**snapshot.given(SnapshotSettings.__slots__, whole_number)),
         elections=ElectionSettings(**elections.given(ElectionSettings.__slots__, whole_number)),
         topics=TopicSettings(**topics.given(TopicSettings.__slots__, whole_number)),
     )
-    for table in (listen, timing, log, snapshot, advertised, elections, topics, http, top):
+    for table in (listen, timing, log, snapshot, advertised, elections, topics, http, identity, top):
         table.done()
     _validate(path, settings.validate)
     _check_same_port(path, settings)
@@ -86,7 +88,7 @@ def load_broker_settings(path: Path) -> BrokerSettings:
     top = _Table.read(path)
     listen, advertised = top.table("listen"), top.table("advertised", default={})
     listeners = advertised.table("listeners", default={})
-    http = top.table("http", default={})
+    http, identity = top.table("http", default={}), top.table("identity", default={})
     optional: dict[str, Any] = top.given(("rack",), text)
     optional |= top.given(("registration_timeout_ms", "shutdown_timeout_ms"), whole_number)
     settings = BrokerSettings(
@@ -97,12 +99,14 @@ def load_broker_settings(path: Path) -> BrokerSettings:
         listen_http=listen.take("http", listen_address),
         advertised_http=advertised.take("http", reachable_http, default=None),
         allowed_hosts=tuple(http.take("allowed_hosts", _list_of(host_name), default=[])),
+        principals=identity.take("principals", _path_from(path), default=None),
+        token_file=identity.take("token_file", _path_from(path), default=None),
         advertised_listeners=tuple(
             BrokerEndpoint(name, *address) for name, address in listeners.rest(listener).items()
         ),
         **optional,
     )
-    for table in (listen, advertised, http, top):
+    for table in (listen, advertised, http, identity, top):
         table.done()
     _validate(path, settings.validate)
     return settings
@@ -152,6 +156,7 @@ def controller_toml(settings: ControllerSettings, *, data_dir: str) -> str:
         tables.append(("[advertised]", advertised))
     if settings.allowed_hosts:
         tables.append(("[http]", [("allowed_hosts", list(settings.allowed_hosts))]))
+    tables += _identity(settings)
     tables += [
         (
             "[[voters]]",
@@ -191,6 +196,7 @@ def broker_toml(settings: BrokerSettings, *, data_dir: str) -> str:
         advertised.append(("[advertised.listeners]", rows))
     if settings.allowed_hosts:
         advertised.append(("[http]", [("allowed_hosts", list(settings.allowed_hosts))]))
+    advertised += _identity(settings)
     return _toml(
         [
             (
@@ -209,6 +215,14 @@ def broker_toml(settings: BrokerSettings, *, data_dir: str) -> str:
             *advertised,
         ]
     )
+
+
+def _identity(
+    settings: ControllerSettings | BrokerSettings,
+) -> list[tuple[str, Sequence[tuple[str, Any]]]]:
+    files = (("principals", settings.principals), ("token_file", settings.token_file))
+    given = [(name, str(path)) for name, path in files if path is not None]
+    return [("[identity]", given)] if given else []
 
 
 def _toml(tables: Sequence[tuple[str, Sequence[tuple[str, Any]]]]) -> str:
@@ -285,6 +299,11 @@ def directory_id(value: object) -> Uuid:
     if is_reserved(uuid):
         raise ValueError(wanted)
     return uuid
+
+
+def _path_from(settings_file: Path) -> Callable[[object], Path]:
+    """Return what reads a path that is relative to the settings file."""
+    return lambda value: settings_file.parent / text(value)
 
 
 def host_name(value: object) -> str:

@@ -112,6 +112,10 @@ class ControllerSettings:
     """Where others reach this node; None: as its entry among the voters says, else where it listens."""
     allowed_hosts: tuple[str, ...] = ()
     """Further names by which clients may ask for this node."""
+    principals: Path | None = None
+    """The file of principals; None: everybody may do everything."""
+    token_file: Path | None = None
+    """Holds the bearer token with which this controller asks the others."""
     timing: TimingSettings = field(default_factory=TimingSettings)
     log: LogSettings = field(default_factory=LogSettings)
     snapshot: SnapshotSettings = field(default_factory=SnapshotSettings)

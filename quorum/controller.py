@@ -106,6 +106,7 @@ class _Begun:
         return self.batch is None and self.known is None
 
 
+HEARTBEAT: Final = DECISIONS[BrokerHeartbeat].operation
 PART_MS: Final = 5
 """A part of a long change is decided within about this time; to encode, apply and append it takes as long again."""
 
@@ -315,12 +316,11 @@ class Controller:
             if key is not None and (known := tip.results.get(key.request_id)) is not None:
                 return self._repeated(known, operation, key)
             decision = decide(self._context(), command)
-            envelope = Envelope(actor=actor, cause=decision.cause)
+            envelope = Envelope(actor=actor, cause=decision.cause, operation=operation)
             if key is not None and not decision.more:
                 envelope = envelope._replace(
                     request_id=key.request_id,
                     request_sha256=key.sha256,
-                    operation=operation,
                     response=None if decision.refusal is not None else _kept(operation, decision.result()),
                 )
             batch = self._carry_out(decision, envelope)
@@ -688,7 +688,9 @@ class Controller:
         began_ms = self._now_ms()
         decision = decide(self._context(own=broker_id), command)
         decision.result()
-        batch = self._carry_out(decision, Envelope(actor=f"Broker:{broker_id}", cause=decision.cause))
+        batch = self._carry_out(
+            decision, Envelope(actor=f"Broker:{broker_id}", cause=decision.cause, operation=HEARTBEAT)
+        )
         if batch is not None:
             end_offset = batch.end_offset
             self._take_turn(began_ms)
@@ -698,7 +700,8 @@ class Controller:
             # before: else the next controller would fence it at once, and it would serve beyond that.
             heard = Cause(HEARD_OF, command.broker_epoch, {"broker_id": broker_id})
             batch = self._carry_out(
-                Decision(records=(NoOpRecord(),)), Envelope(actor=f"Broker:{broker_id}", cause=heard)
+                Decision(records=(NoOpRecord(),)),
+                Envelope(actor=f"Broker:{broker_id}", cause=heard, operation=HEARTBEAT),
             )
             assert batch is not None
             self._broker_ends[broker_id] = end_offset = batch.end_offset

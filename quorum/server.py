@@ -26,6 +26,7 @@ from metadata_log.errors import (
 from metadata_log.ids import NodeId, Uuid, random_uuid
 from metadata_log.image.metadata_image import EMPTY
 from metadata_log.log.segmented_log import SegmentedLog
+from metadata_log.node.access import Access, bearer_from
 from metadata_log.node.addresses import address_text
 from metadata_log.node.answer_buffers import AnswerBuffers
 from metadata_log.node.clock import monotonic_ms, unix_ms
@@ -44,6 +45,7 @@ from metadata_log.node.durable_files import settle_names
 from metadata_log.node.http_caller import OwnNames
 from metadata_log.node.http_server import listen
 from metadata_log.node.recent_warnings import RecentWarnings, recent_warnings
+from metadata_log.node.rights import CONTROLLERS
 from metadata_log.node.threads import Threads, share_the_interpreter
 from quorum.config import ControllerSettings
 from quorum.controller import Controller
@@ -373,6 +375,7 @@ class _Node:
             past=Past(self.committed_log, self.store, threads=self.past_reads, process=self.history_process),
             buffers=self.answer_buffers,
             own_names=OwnNames(self.settings.own_hosts),
+            access=Access(self.settings.principals, cluster_id=self.settings.cluster_id, rights=CONTROLLERS),
             now_ms=_now_ms,
             on_fault=self._on_fault,
         )
@@ -437,7 +440,9 @@ class _Node:
     def _http(self) -> aiohttp.ClientSession:
         """Return the session for requests to other controllers; it is made on the loop at its first use."""
         if self._session is None:
-            self._session = aiohttp.ClientSession(auto_decompress=False)
+            self._session = aiohttp.ClientSession(
+                auto_decompress=False, headers=bearer_from(self.settings.token_file)
+            )
         return self._session
 
     async def _wait_for_stop(self) -> None:

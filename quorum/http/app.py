@@ -36,7 +36,7 @@ def application(door: Door) -> web.Application:
     middleware = errors_answered(
         door.error,
         body_bytes_max=limits.HTTP_BODY_BYTES_MAX,
-        check=door.own_names.check,
+        check=door.check,
         on_fault=door.on_fault,
     )
     app = web.Application(middlewares=[middleware], client_max_size=limits.HTTP_BODY_BYTES_MAX)

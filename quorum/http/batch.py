@@ -8,15 +8,17 @@ from aiohttp import web
 from msgspec import Meta
 
 from metadata_log import limits
-from metadata_log.errors import InvalidRequest, MetadataError
+from metadata_log.errors import InvalidRequest, MetadataError, NotAuthorized
 from metadata_log.ids import Uuid
+from metadata_log.node.access import actor_of, of
 from metadata_log.node.http_answers import encoded_items, json_bytes, packed, wants_msgpack
+from metadata_log.node.rights import BATCHED, Principal, Right
 from metadata_log.wire.commands import Command
 from metadata_log.wire.shapes import Shape, read_shape
 from quorum.controller import PART_MS, Written
 from quorum.http import brokers, configs, features, partitions, topics
 from quorum.http.bodies import read_body, request_id_from
-from quorum.http.door import ANONYMOUS, Door, Write, offsets_of
+from quorum.http.door import Door, Write, offsets_of
 
 KINDS: Final[Mapping[str, Write]] = {
     **topics.WRITES,
@@ -47,20 +49,21 @@ async def write_all(door: Door, request: web.Request) -> web.Response:
     body = await read_body(request, door.bodies)
     items = read_shape(body, Batch, "batch").commands
     commands: list[tuple[Write, Command] | None] = []
+    principal = of(request)
 
     def read_each() -> Iterator[tuple[Command, Uuid | None] | MetadataError]:
         """Read each command just before it is decided, so that both count as one part of the work."""
         for number, item in enumerate(items):
             try:
-                kind, command, request_id = _read(item, f"commands[{number}]")
-            except InvalidRequest as error:
+                kind, command, request_id = _read(item, f"commands[{number}]", principal)
+            except (InvalidRequest, NotAuthorized) as error:
                 commands.append(None)
                 yield error
             else:
                 commands.append((kind, command))
                 yield command, request_id
 
-    results = await door.controller.submit_all(read_each(), actor=ANONYMOUS)
+    results = await door.controller.submit_all(read_each(), actor=actor_of(request))
     encode = packed if wants_msgpack(request) else json_bytes
     encoded: list[bytes] = []
     size, began_ms = 0, door.now_ms()
@@ -74,11 +77,12 @@ async def write_all(door: Door, request: web.Request) -> web.Response:
     return encoded_items(request, "results", encoded, headers=door.headers())
 
 
-def _read(item: object, what: str) -> tuple[Write, Command, Uuid | None]:
+def _read(item: object, what: str, principal: Principal) -> tuple[Write, Command, Uuid | None]:
     read = read_shape(item, Item, what)
     kind = KINDS.get(read.operation)
     if kind is None:
         raise InvalidRequest(f"{what}.operation must be one of {', '.join(sorted(KINDS))}")
+    principal.authorize(BATCHED.get(read.operation, Right.ALTER), read.operation)
     request_id = None if read.id is None else request_id_from(read.id, f"{what}.id")
     return kind, kind.read(read.body), request_id
 

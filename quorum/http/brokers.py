@@ -8,6 +8,7 @@ from msgspec import Meta
 from metadata_log.errors import BrokerIdNotRegistered
 from metadata_log.ids import BrokerId, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.node.access import of
 from metadata_log.node.http_bodies import read_raw
 from metadata_log.records.registry import json_rows
 from metadata_log.wire.commands import RegisterBroker, UnregisterBroker
@@ -24,6 +25,7 @@ async def register_broker(door: Door, request: web.Request) -> web.Response:
         door.controller.turn()
     )  # to read the bodies of a thousand registrations takes as long as to decide them
     command = RegisterBroker.from_map(await read_broker_body(request, door.bodies))
+    of(request).check_broker(command.broker_id)
     written = await door.controller.submit(command, actor=f"Broker:{command.broker_id}", request_id=None)
     assert isinstance(written.outcome, BrokerRegistered)
     committed = door.controller.committed

@@ -2,13 +2,14 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from aiohttp import hdrs, web
 
 from metadata_log import limits
 from metadata_log.errors import Fault, InvalidRequest, MetadataError, NotController
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.node.access import Access, actor_of
 from metadata_log.node.answer_buffers import AnswerBuffers
 from metadata_log.node.http_answers import (
     JSON,
@@ -34,8 +35,6 @@ from quorum.log.snapshot_keeper import SnapshotKeeper
 from quorum.log.topic_feeds import TopicFeeds
 from quorum.status import QuorumStatus
 from snapshots.store import SnapshotStore
-
-ANONYMOUS: Final = "User:ANONYMOUS"
 
 
 class Write(NamedTuple):
@@ -89,8 +88,14 @@ class Door:
     past: Past
     buffers: AnswerBuffers
     own_names: OwnNames
+    access: Access
     now_ms: Callable[[], int]
     on_fault: Callable[[Fault], None]
+
+    def check(self, request: web.Request) -> None:
+        """Refuse what a foreign page may have sent, or nobody with a right to it, before anything of it is done."""
+        self.own_names.check(request)
+        self.access.check(request)
 
     # --- answers
 
@@ -146,9 +151,11 @@ class Door:
         """Carry out a client's command, and answer with its outcome as `answer_of` shows it and the records' offsets."""
         request_id = request_id_of(request)
         if isinstance(command, AddVoter | RemoveVoter):
-            written = await self.controller.change_voters(command, actor=ANONYMOUS, request_id=request_id)
+            written = await self.controller.change_voters(
+                command, actor=actor_of(request), request_id=request_id
+            )
         else:
-            written = await self.controller.submit(command, actor=ANONYMOUS, request_id=request_id)
+            written = await self.controller.submit(command, actor=actor_of(request), request_id=request_id)
         return self.ok(request, {**answer_of(written.outcome), **offsets_of(written)}, status=status)
 
     # --- reads

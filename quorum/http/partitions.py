@@ -18,6 +18,7 @@ from metadata_log.limits import (
     PARTITIONS_LISTED_MAX,
     REASSIGNMENTS_MAX,
 )
+from metadata_log.node.access import of
 from metadata_log.wire.commands import (
     AlterPartition,
     AlterPartitionReassignments,
@@ -54,6 +55,7 @@ class WantedElections(Shape, frozen=True):
 async def alter_partitions(door: Door, request: web.Request) -> web.Response:
     command = AlterPartition.from_map(await read_broker_body(request, door.bodies))
     # Without a request id: a report that is repeated finds newer partition epochs, or nothing to change.
+    of(request).check_broker(command.broker_id)
     written = await door.controller.submit(command, actor=f"Broker:{command.broker_id}", request_id=None)
     assert isinstance(written.outcome, PartitionsAltered)
     return door.ok(request, {"partitions": [altered._asdict() for altered in written.outcome.results]})
@@ -181,6 +183,7 @@ async def assign_directories(door: Door, request: web.Request) -> web.Response:
             ReplicaDirectory(one.directory, one.topic_id, one.partition_id) for one in placed.replicas
         ),
     )
+    of(request).check_broker(command.broker_id)
     written = await door.controller.submit(command, actor=f"Broker:{command.broker_id}", request_id=None)
     assert isinstance(written.outcome, ReplicasAssigned)
     return door.ok(request, {"replicas": [one._asdict() for one in written.outcome.results]})

@@ -8,9 +8,9 @@ arrival, but for that of a controller that is not active: when a leader dies, al
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import web
 from aiohttp.helpers import rfc822_formatted_time
@@ -18,6 +18,7 @@ from aiohttp.http import SERVER_SOFTWARE
 
 from metadata_log.errors import Fault, MetadataError, NotController
 from metadata_log.limits import HTTP_SILENCE_MAX_MS
+from metadata_log.node.access import peer_certificate
 from metadata_log.node.http_answers import MSGPACK, packed
 from metadata_log.node.http_server import NamedErrors
 from metadata_log.wire.bodies import unpack
@@ -170,6 +171,7 @@ class PollConnection(NamedErrors):
         "_answers",
         "_arrived_ms",
         "_begins_request",
+        "_certificate",
         "_early",
         "_is_busy",
         "_over",
@@ -183,6 +185,8 @@ class PollConnection(NamedErrors):
         )
         self._answers = answers
         self._begins_request = True
+        self._certificate: Mapping[str, Any] | None = None
+        """What the client showed, where identity is on."""
         self._is_busy = False
         """A poll has been read here and is not answered yet."""
         self._arrived_ms = 0
@@ -192,6 +196,11 @@ class PollConnection(NamedErrors):
         """The poll's bytes, for aiohttp if it has to take over."""
         self._early = b""
         self._over: asyncio.Future[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if self._answers.door.access.is_on:
+            self._certificate = peer_certificate(transport)
+        super().connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
         if not data:  # aiohttp goes on with what its parser holds
@@ -241,6 +250,9 @@ class PollConnection(NamedErrors):
         if len(data) <= POLL_BYTES_MAX:
             try:
                 request = answers.request(data[data.find(b"\r\n\r\n") + 4 :])
+                if not answers.door.access.may_poll(self._certificate, request.broker_id):
+                    self._hand_over()  # there may be a token, else aiohttp refuses it
+                    return
                 takes_stale = data.startswith(_STALE_LINE)
                 self._poll = answers.fetches.take(
                     request, self._answered, arrived_ms=self._arrived_ms, takes_stale=takes_stale

@@ -6,6 +6,7 @@ from aiohttp import web
 from msgspec import Meta
 
 from metadata_log.ids import BrokerId
+from metadata_log.node.access import of
 from metadata_log.wire.commands import AllocateProducerIds
 from metadata_log.wire.shapes import INT32_MAX, Natural, Shape, read_shape
 from quorum.decide.producer_ids import ProducerIdsAllocated
@@ -21,6 +22,7 @@ class WantedBlock(Shape, frozen=True):
 async def allocate(door: Door, request: web.Request) -> web.Response:
     wanted = read_shape(await read_broker_body(request, door.bodies), WantedBlock, "producer_ids")
     command = AllocateProducerIds(broker_id=wanted.broker_id, broker_epoch=wanted.broker_epoch)
+    of(request).check_broker(command.broker_id)
     # Without a request id: a block that nobody heard of is lost, and nothing but numbers with it.
     written = await door.controller.submit(command, actor=f"Broker:{command.broker_id}", request_id=None)
     assert isinstance(written.outcome, ProducerIdsAllocated)

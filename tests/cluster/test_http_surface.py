@@ -1025,7 +1025,7 @@ def test_a_client_that_knows_a_broker_alone_administers_the_cluster(quorum: Quor
         # What is read in bulk comes from the controllers that the broker names.
         lines = metaquorum("log", "dump", "--from", str(created["offsets"]["base"]), *by_broker)
         assert lines[0]["record"]["name"] == "by.broker"
-        assert lines[0]["actor"] == "User:ANONYMOUS"
+        assert lines[0]["actor"] == "User:ANONYMOUS@127.0.0.1"
         assert len(metaquorum("quorum", "status", *by_broker)["voters"]) == 3
 
         headers = {"X-Request-Id": str(uuid.uuid4())}

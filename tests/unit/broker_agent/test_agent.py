@@ -253,6 +253,7 @@ def test_connections_beyond_the_bound_are_closed_and_the_others_are_answered(
                     writer.close()
 
     monkeypatch.setattr(limits, "HTTP_CONNECTIONS_MAX", 3)
+    monkeypatch.setattr(limits, "HTTP_CONNECTIONS_PER_ADDRESS", 1)
     asyncio.run(scenario())
 
 

@@ -1,6 +1,7 @@
 """Edge: requests of clients that know only a broker, forwarded to scripted controllers over real sockets (A106, A109)."""
 
 import asyncio
+import hashlib
 import io
 import json
 import socket
@@ -21,6 +22,7 @@ from broker_agent.config import BrokerSettings
 from broker_agent.forwarding import FORWARDED
 from metadata_log import limits
 from metadata_log.ids import BrokerId
+from metadata_log.node.rights import BROKERS, Right
 from quorum.http.app import routes
 from tests.support.fake_controller import CLUSTER_ID, format_broker
 
@@ -94,7 +96,7 @@ class Controller:
 
 @asynccontextmanager
 async def broker(
-    tmp_path: Path, *scripts: Sequence[Act], dead: int = 0
+    tmp_path: Path, *scripts: Sequence[Act], dead: int = 0, principals: Path | None = None
 ) -> AsyncIterator[tuple[BrokerAgent, list[Controller]]]:
     """Run a broker, which never gets registered, with a controller for each script behind `dead` ones."""
     async with AsyncExitStack() as stack:
@@ -112,6 +114,7 @@ async def broker(
             data_dir=format_broker(tmp_path / "data"),
             controllers=(*silent, *(member.url for member in members)),
             listen_http=("127.0.0.1", 0),
+            principals=principals,
         )
         agent = await stack.enter_async_context(BrokerAgent(settings))
         # The broker itself asks the controllers in turn; here each request begins at the first of them.
@@ -232,6 +235,39 @@ def test_what_a_foreign_page_can_send_is_not_forwarded(
                 status, _, _ = await ask(agent, "GET", "/v1/metadata", **headers)
                 assert status == 403
             assert not controller.seen
+
+    run(scenario())
+
+
+def test_a_client_is_forwarded_with_its_own_token_or_not_at_all(tmp_path: Path) -> None:
+    """Goal: what a broker may do is never lent to its clients. The controller judges the token."""
+    file = tmp_path / "principals.toml"
+    token = "a-token-of-the-reader"
+    digest = hashlib.sha256(token.encode()).hexdigest()
+    file.write_text(f'[[principals]]\nname = "User:reader"\nroles = ["reader"]\ntoken_sha256 = "{digest}"\n')
+
+    async def scenario() -> None:
+        async with broker(tmp_path, [DONE], principals=file) as (agent, [controller]):
+            for method, path in FORWARDED:
+                status, body, _ = await ask(agent, method, path, None if method == "GET" else {})
+                assert (status, body["error"]) == (401, "SASL_AUTHENTICATION_FAILED")
+            assert not controller.seen
+            status, _, _ = await ask(
+                agent, "POST", "/v1/topics", {}, Authorization="Bearer the-controllers-judge"
+            )
+            assert (status, controller.seen[0][2]["Authorization"]) == (201, "Bearer the-controllers-judge")
+            for (method, path), right in BROKERS.items():
+                wrong = await ask(agent, method, path, Authorization="Bearer of-nobody-that-is-known")
+                none = await ask(agent, method, path)
+                if right is Right.OPEN:
+                    assert {wrong[0], none[0]} <= {200, 404, 503}
+                else:
+                    assert (wrong[0], none[0]) == (401, 401)
+            async with (
+                aiohttp.ClientSession(headers={"Authorization": f"Bearer {token}"}) as http,
+                http.get(agent.http_url + "/metrics") as answer,
+            ):
+                assert answer.status == 200
 
     run(scenario())
 

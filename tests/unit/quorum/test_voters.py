@@ -24,9 +24,11 @@ from metadata_log.errors import (
 )
 from metadata_log.ids import NodeId, Uuid, uuid_text
 from metadata_log.log.segmented_log import SegmentedLog
+from metadata_log.node.access import Access
 from metadata_log.node.answer_buffers import AnswerBuffers
 from metadata_log.node.http_caller import OwnNames
 from metadata_log.node.recent_warnings import RecentWarnings
+from metadata_log.node.rights import CONTROLLERS
 from metadata_log.node.threads import Threads
 from metadata_log.wire.commands import AddVoter, RemoveVoter
 from quorum.controller import Controller, Written
@@ -352,7 +354,7 @@ def test_a_controller_is_named_by_its_url_as_far_as_it_is_known() -> None:
 class Desk:
     """The HTTP face of controller 1 of a lab; all its parts are real, on a directory of the test's."""
 
-    def __init__(self, lab: Lab, directory: Path) -> None:
+    def __init__(self, lab: Lab, directory: Path, *, principals: Path | None = None) -> None:
         self.lab = lab
         self.controller = lab.controllers[1]
         self.directory_id = FOUNDERS[NodeId(1)]
@@ -414,6 +416,7 @@ class Desk:
             buffers=AnswerBuffers(),
             now_ms=lambda: lab.now_ms,
             own_names=OwnNames(()),
+            access=Access(principals, cluster_id=own.cluster_id, rights=CONTROLLERS),
             on_fault=self.faults.append,
         )
 

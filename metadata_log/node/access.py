@@ -1,0 +1,254 @@
+"""Edge: who sends a request, by its client certificate or its bearer token, and whether that principal may use the route.
+
+The file of principals is TOML. It is read again when it changes; while a new content is refused, the one before counts.
+
+    [[principals]]
+    name = "User:alice"           # `Broker:11` and `Controller:1` for nodes
+    roles = ["admin"]             # admin, broker, controller, reader
+    token_sha256 = "64 hex"       # of a token of 43 random characters; left out: only by certificate
+"""
+
+import hashlib
+import hmac
+import logging
+import re
+import ssl
+import time
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from aiohttp import hdrs, web
+
+from metadata_log import limits
+from metadata_log.errors import AuthenticationFailed, InvalidSettings
+from metadata_log.ids import BrokerId
+from metadata_log.node.rights import ANYBODY, NOBODY, ROLES, Principal, Right, authorize
+from metadata_log.wire.shapes import Shape, convert
+
+log = logging.getLogger(__name__)
+
+PRINCIPAL: Final = web.RequestKey("principal", Principal)
+SCHEME: Final = "metaquorum"
+_BEARER: Final = re.compile(r"Bearer ([!-~]{20,512})", re.IGNORECASE)
+_NAME: Final = re.compile(r"(?:User|Broker|Controller):[!-~]{1,200}")
+_NODES: Final = {"broker": "Broker", "controller": "Controller"}
+_NODE_ID: Final = re.compile("0|[1-9][0-9]{0,9}")
+
+
+class _Row(Shape, frozen=True):
+    name: str
+    roles: list[str]
+    token_sha256: str | None = None
+
+
+class _File(Shape, frozen=True):
+    principals: list[_Row]
+
+
+class Access:
+    """Decides on each request; without a file everybody may do everything."""
+
+    def __init__(
+        self, file: Path | None, *, cluster_id: str, rights: Mapping[tuple[str, str], Right]
+    ) -> None:
+        """Read the file; `rights` are those of this node's routes.
+
+        Raises:
+            InvalidSettings: the file is missing, or no file of principals.
+        """
+        self._file = file
+        self._cluster_id = cluster_id
+        self._rights = rights
+        self._by_name: dict[str, Principal] = {}
+        self._by_token: dict[bytes, Principal] = {}
+        self._state: tuple[int, int, int] | None = None
+        self._looked_at = 0.0
+        if file is not None:
+            self._state = _state_of(file)
+            self._read(file)
+
+    @property
+    def is_on(self) -> bool:
+        return self._file is not None
+
+    def check(self, request: web.Request) -> None:
+        """Find out who sends a request, and refuse what that principal may not do. `of` returns it from then on.
+
+        Raises:
+            AuthenticationFailed: nobody, or a token that is none.
+            NotAuthorized: the principal has no right to it.
+        """
+        request[PRINCIPAL] = ANYBODY if self._file is None else NOBODY
+        if self._file is None:
+            return
+        resource = request.match_info.route.resource
+        method = hdrs.METH_GET if request.method == hdrs.METH_HEAD else request.method
+        route = (method, "" if resource is None else resource.canonical)
+        right = self._rights.get(route)
+        if right is Right.OPEN:
+            return
+        if right is Right.TOKEN:
+            if hdrs.AUTHORIZATION not in request.headers:
+                raise AuthenticationFailed(
+                    "a broker forwards with the client's own token: send `Authorization: Bearer TOKEN`, or ask a controller"
+                )
+            return
+        principal = self._principal_of(request)
+        if resource is not None or principal is None:  # else there is no such path, and the router says so
+            authorize(principal, route, self._rights)
+        request[PRINCIPAL] = principal or NOBODY
+
+    def may_poll(self, certificate: Mapping[str, Any] | None, broker_id: BrokerId) -> bool:
+        """Return whether a connection with this client certificate may poll as this broker, or as an observer."""
+        if self._file is None:
+            return True
+        principal = self.of_certificate(certificate)
+        return principal is not None and principal.may_poll(broker_id)
+
+    def of_certificate(self, certificate: Mapping[str, Any] | None) -> Principal | None:
+        """Return the principal that a client certificate names; None: it names none of this cluster."""
+        self._look_again()
+        name = None if certificate is None else name_in(certificate, self._cluster_id)
+        if name is None:
+            return None
+        known = self._by_name.get(name)
+        if known is not None:
+            return known
+        # The authority's word is enough for a node.
+        kind = name.partition(":")[0].lower()
+        return Principal(name, ROLES[kind]) if kind in _NODES else None
+
+    def _principal_of(self, request: web.Request) -> Principal | None:
+        self._look_again()
+        headers = request.headers.getall(hdrs.AUTHORIZATION, [])
+        if not headers:
+            return self.of_certificate(peer_certificate(request.transport))
+        token = _BEARER.fullmatch(headers[0]) if len(headers) == 1 else None
+        # Who sends a token is that principal, whatever certificate the connection has: brokers forward clients' tokens.
+        presented = hashlib.sha256(token[1].encode()).digest() if token is not None else b""
+        found = None
+        for stored, principal in self._by_token.items():
+            if hmac.compare_digest(stored, presented):
+                found = principal
+        if found is None:
+            raise AuthenticationFailed("the token in Authorization is none of this cluster's")
+        return found
+
+    # --- the file
+
+    def _look_again(self) -> None:
+        """Read the file if it changed; look at most once in a second."""
+        now = time.monotonic()
+        if self._file is None or now - self._looked_at < limits.IDENTITY_CHECK_S:
+            return
+        self._looked_at = now
+        try:
+            state = _state_of(self._file)
+            if state == self._state:
+                return
+            self._state = state
+            self._read(self._file)
+            log.info("principals_reloaded", extra={"path": str(self._file), "principals": len(self._by_name)})
+        except InvalidSettings as error:
+            log.error("principals_not_reloaded", extra={"reason": error.message})
+
+    def _read(self, file: Path) -> None:
+        try:
+            content = file.read_bytes()
+            if len(content) > limits.IDENTITY_BYTES_MAX:
+                raise ValueError(f"larger than {limits.IDENTITY_BYTES_MAX} bytes")
+            found: _File = convert(tomllib.loads(content.decode()), _File, "file")
+            by_name, by_token = _principals(found.principals)
+        except OSError as error:
+            raise InvalidSettings(f"{file}: {error.strerror}") from error
+        except (ValueError, msgspec.ValidationError) as error:
+            raise InvalidSettings(f"{file}: no file of principals: {error}") from error
+        self._by_name, self._by_token = by_name, by_token
+
+
+def of(request: web.Request) -> Principal:
+    """Return who sends a request that was let through."""
+    return request[PRINCIPAL]
+
+
+def actor_of(request: web.Request) -> str:
+    """Return the principal with the client's address, as records have it."""
+    peer = None if request.transport is None else request.transport.get_extra_info("peername")
+    return f"{of(request).name}@{peer[0]}" if peer else of(request).name
+
+
+def bearer_from(file: Path | None) -> dict[str, str]:
+    """Return the header with the token that a file holds; without a file, none.
+
+    Raises:
+        InvalidSettings: the file cannot be read, or holds something else.
+    """
+    if file is None:
+        return {}
+    try:
+        header = f"Bearer {file.read_text(encoding='ascii').strip()}"
+    except OSError as error:
+        raise InvalidSettings(f"{file}: {error.strerror}") from error
+    except ValueError as error:
+        raise InvalidSettings(f"{file}: holds no token") from error
+    if not _BEARER.fullmatch(header):
+        raise InvalidSettings(f"{file}: holds no token: wanted 20 to 512 characters without spaces")
+    return {hdrs.AUTHORIZATION: header}
+
+
+def name_in(certificate: Mapping[str, Any], cluster_id: str) -> str | None:
+    """Return the principal's name in a certificate: its URI metaquorum://CLUSTER/broker|controller|user/NAME."""
+    for kind, value in certificate.get("subjectAltName", ()):
+        if kind != "URI":
+            continue
+        prefix = f"{SCHEME}://{cluster_id}/"
+        if not value.startswith(prefix):
+            continue
+        role, _, who = value.removeprefix(prefix).partition("/")
+        if role in _NODES and _NODE_ID.fullmatch(who):
+            return f"{_NODES[role]}:{who}"
+        if role == "user" and _NAME.fullmatch(f"User:{who}"):
+            return f"User:{who}"
+    return None
+
+
+def _principals(rows: list[_Row]) -> tuple[dict[str, Principal], dict[bytes, Principal]]:
+    by_name: dict[str, Principal] = {}
+    by_token: dict[bytes, Principal] = {}
+    if len(rows) > limits.PRINCIPALS_MAX:
+        raise ValueError(f"more than {limits.PRINCIPALS_MAX} principals")
+    for row in rows:
+        if not _NAME.fullmatch(row.name) or row.name == ANYBODY.name:
+            raise ValueError(f"{row.name!r} is no name: wanted User:NAME, Broker:ID or Controller:ID")
+        if row.name in by_name:
+            raise ValueError(f"{row.name} stands there twice")
+        unknown = sorted(set(row.roles) - ROLES.keys())
+        if unknown:
+            raise ValueError(f"{row.name}: role {unknown[0]!r} is none of {', '.join(ROLES)}")
+        rights = frozenset[Right]().union(*(ROLES[role] for role in row.roles))
+        principal = by_name[row.name] = Principal(row.name, rights)
+        if row.token_sha256 is not None:
+            if not re.fullmatch("[0-9a-f]{64}", row.token_sha256):
+                raise ValueError(f"{row.name}: token_sha256 has 64 lower-case hex digits")
+            digest = bytes.fromhex(row.token_sha256)
+            if digest in by_token:
+                raise ValueError(f"{row.name}: another principal has this token")
+            by_token[digest] = principal
+    return by_name, by_token
+
+
+def _state_of(file: Path) -> tuple[int, int, int]:
+    try:
+        status = file.stat()
+    except OSError as error:
+        raise InvalidSettings(f"{file}: {error.strerror}") from error
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def peer_certificate(transport: Any) -> Mapping[str, Any] | None:
+    """Return the certificate that the other end of a connection showed; None without TLS, or where it showed none."""
+    sslobject: ssl.SSLObject | None = None if transport is None else transport.get_extra_info("ssl_object")
+    return None if sslobject is None else sslobject.getpeercert() or None

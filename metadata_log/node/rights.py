@@ -1,0 +1,174 @@
+"""Pure: who may ask for what: one table from each route to a right, and from each role to its rights.
+
+A route that is not in the table is refused to everybody once identity is on. ACL records, when there are any, decide in
+`authorize`, too.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final, NamedTuple
+
+from metadata_log.errors import AuthenticationFailed, NotAuthorized
+from metadata_log.ids import BrokerId, NodeId
+from metadata_log.wire.fetch import OBSERVER
+
+
+class Right(Enum):
+    """What a route needs."""
+
+    OPEN = "open"
+    """Nothing: whether a process lives."""
+    TOKEN = "token"  # noqa: S105 (a right's name)
+    """On a broker: something for the controller to judge, as the broker forwards the request with it."""
+    READ = "read"
+    """To see the metadata, secrets masked."""
+    RAW = "raw"
+    """Bytes of the log and of snapshots, which hold secrets in plain text."""
+    ALTER = "alter"
+    """To change topics, partitions and settings."""
+    CLUSTER = "cluster"
+    """To change what the cluster consists of: brokers, controllers, voters, features, leadership; and snapshots."""
+    BROKER = "broker"
+    """To take part as a broker, under the id that the principal has."""
+    CONTROLLER = "controller"
+    """To take part as a controller, under the id that the principal has."""
+
+
+ROLES: Final[Mapping[str, frozenset[Right]]] = {
+    "admin": frozenset({Right.READ, Right.RAW, Right.ALTER, Right.CLUSTER}),
+    "broker": frozenset({Right.READ, Right.RAW, Right.BROKER}),
+    "controller": frozenset({Right.READ, Right.RAW, Right.CONTROLLER}),
+    "reader": frozenset({Right.READ}),
+}
+CONTROLLERS: Final[Mapping[tuple[str, str], Right]] = {
+    ("GET", "/healthz"): Right.OPEN,
+    ("GET", "/readyz"): Right.OPEN,
+    ("GET", "/metrics"): Right.READ,
+    ("GET", "/v1/topics"): Right.READ,
+    ("POST", "/v1/topics"): Right.ALTER,
+    ("POST", "/v1/topics/partitions"): Right.ALTER,
+    ("POST", "/v1/topics/delete"): Right.ALTER,
+    ("POST", "/v1/topics/undelete"): Right.ALTER,
+    ("GET", "/v1/topics/{name}"): Right.READ,
+    ("DELETE", "/v1/topics/{name}"): Right.ALTER,
+    ("GET", "/v1/partitions"): Right.READ,
+    ("POST", "/v1/partitions/elect"): Right.ALTER,
+    ("POST", "/v1/partitions/reassign"): Right.ALTER,
+    ("GET", "/v1/partitions/reassignments"): Right.READ,
+    ("GET", "/v1/partitions/imbalance"): Right.READ,
+    ("POST", "/v1/partitions/alter"): Right.BROKER,
+    ("POST", "/v1/partitions/directories"): Right.BROKER,
+    ("POST", "/v1/producer-ids"): Right.BROKER,
+    ("POST", "/v1/brokers/register"): Right.BROKER,
+    ("POST", "/v1/metadata/fetch"): Right.RAW,  # of a broker, also its id
+    ("GET", "/v1/metadata/snapshots/{id}"): Right.RAW,
+    ("GET", "/v1/configs"): Right.READ,
+    ("PATCH", "/v1/configs"): Right.ALTER,
+    ("PUT", "/v1/configs"): Right.ALTER,
+    ("GET", "/v1/brokers"): Right.READ,
+    ("GET", "/v1/brokers/{id}"): Right.READ,
+    ("DELETE", "/v1/brokers/{id}"): Right.CLUSTER,
+    ("GET", "/v1/controllers"): Right.READ,
+    ("POST", "/v1/controllers/register"): Right.CONTROLLER,
+    ("DELETE", "/v1/controllers/{id}"): Right.CLUSTER,
+    ("GET", "/v1/features"): Right.READ,
+    ("POST", "/v1/features"): Right.CLUSTER,
+    ("POST", "/v1/batch"): Right.ALTER,  # and each command what it alone needs
+    ("GET", "/v1/log"): Right.READ,  # frames: RAW
+    ("GET", "/v1/state"): Right.READ,
+    ("GET", "/v1/quorum"): Right.READ,
+    ("POST", "/v1/quorum/transfer"): Right.CLUSTER,
+    ("POST", "/v1/quorum/voters"): Right.CLUSTER,
+    ("DELETE", "/v1/quorum/voters/{id}"): Right.CLUSTER,
+    ("GET", "/v1/snapshots"): Right.READ,
+    ("POST", "/v1/snapshots"): Right.CLUSTER,
+}
+BROKERS: Final[Mapping[tuple[str, str], Right]] = {
+    ("GET", "/healthz"): Right.OPEN,
+    ("GET", "/readyz"): Right.OPEN,
+    ("GET", "/metrics"): Right.READ,
+    ("GET", "/v1/metadata"): Right.READ,
+    ("GET", "/v1/status"): Right.READ,
+    ("POST", "/v1/brokers/register"): Right.OPEN,  # says that this is no controller
+    ("POST", "/v1/controllers/register"): Right.OPEN,
+}
+"""A broker's own routes. What it forwards needs a TOKEN here, and its right at the controller."""
+BATCHED: Final[Mapping[str, Right]] = {
+    "UnregisterBroker": Right.CLUSTER,
+    "UpdateFeatures": Right.CLUSTER,
+}
+"""What a command of POST /v1/batch needs where it is more than ALTER."""
+
+
+class Principal(NamedTuple):
+    """Who asks: `name` as records' actors have it, `Broker:11` and `Controller:1` for nodes."""
+
+    name: str
+    rights: frozenset[Right]
+
+    def authorize(self, right: Right, what: str) -> None:
+        """Check that this principal may do what needs a right.
+
+        Raises:
+            NotAuthorized: it may not.
+        """
+        if right is not Right.OPEN and right not in self.rights:
+            raise NotAuthorized(f"{self.name} has no right to {what}: it needs the right {right.value}")
+
+    def check_broker(self, broker_id: BrokerId) -> None:
+        """Check that this principal may speak as a broker.
+
+        Raises:
+            NotAuthorized: it may not.
+        """
+        self._check_node(Right.BROKER, f"Broker:{broker_id}")
+
+    def check_controller(self, node_id: NodeId) -> None:
+        """Check that this principal may speak as a controller.
+
+        Raises:
+            NotAuthorized: it may not.
+        """
+        self._check_node(Right.CONTROLLER, f"Controller:{node_id}")
+
+    def may_poll(self, broker_id: BrokerId) -> bool:
+        """Return whether this principal may fetch the log as this broker, or as an observer."""
+        try:
+            self.authorize(Right.RAW, "fetch")
+            if broker_id != OBSERVER:
+                self.check_broker(broker_id)
+        except NotAuthorized:
+            return False
+        return True
+
+    def _check_node(self, right: Right, name: str) -> None:
+        self.authorize(right, f"speak as {name}")
+        if self is not ANYBODY and self.name != name:
+            raise NotAuthorized(f"{self.name} is not {name}, and cannot speak as it")
+
+
+ANYBODY: Final = Principal("User:ANONYMOUS", frozenset(Right))
+"""Everybody while identity is off."""
+NOBODY: Final = Principal("User:NOBODY", frozenset())
+"""Who sends a request without identity while it is on."""
+
+
+def authorize(
+    principal: Principal | None, route: tuple[str, str], rights: Mapping[tuple[str, str], Right]
+) -> None:
+    """Check that a principal, None for a request without identity, may use a route.
+
+    Raises:
+        AuthenticationFailed: the route needs an identity.
+        NotAuthorized: the principal lacks the right, or the table lacks the route.
+    """
+    right = rights.get(route)
+    if right is Right.OPEN:
+        return
+    if principal is None:
+        raise AuthenticationFailed(
+            "this needs an identity: a client certificate, or `Authorization: Bearer TOKEN`"
+        )
+    if right is None:
+        raise NotAuthorized(f"{route[0]} {route[1]} has no rule, so nobody may use it")
+    principal.authorize(right, f"{route[0]} {route[1]}")

@@ -1,0 +1,249 @@
+"""Edge: each route with no, the wrong and the right identity."""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from broker_agent.forwarding import FORWARDED
+from metadata_log.codec import decode_all
+from metadata_log.errors import InvalidSettings
+from metadata_log.ids import BrokerId
+from metadata_log.node.access import Access, name_in
+from metadata_log.node.rights import BROKERS, CONTROLLERS, ROLES, Right
+from quorum.http.app import application, routes
+from tests.unit.quorum.test_controller import Lab, run
+from tests.unit.quorum.test_voters import Desk
+
+CLUSTER = "4L6g3nShT-eMCtK--X86sw"
+WHO = {
+    "User:admin": "admin",
+    "User:reader": "reader",
+    "Broker:11": "broker",
+    "Controller:2": "controller",
+}
+ALL = {(method, path) for method, path, _ in routes()}
+NOT_DECIDED_HERE = 401, 403
+
+
+def token(name: str) -> str:
+    return f"token-of-{name.replace(':', '-')}-0123456789"
+
+
+def principals(path: Path, who: dict[str, str] = WHO) -> Path:
+    rows = [
+        f'[[principals]]\nname = "{name}"\nroles = ["{role}"]\n'
+        f'token_sha256 = "{hashlib.sha256(token(name).encode()).hexdigest()}"\n'
+        for name, role in who.items()
+    ]
+    path.write_text("".join(rows))
+    return path
+
+
+Ask = Callable[..., Awaitable[tuple[int, Any]]]
+
+
+def behind_tokens(directory: Path, story: Callable[[Desk, Ask], Awaitable[None]]) -> None:
+    async def main(lab: Lab) -> None:
+        lab.lead(1)
+        lab.quorum.commit()
+        desk = Desk(lab, directory, principals=principals(directory / "principals.toml"))
+        async with TestClient[web.Request, web.Application](TestServer(application(desk.door))) as client:
+
+            async def ask(
+                method: str,
+                path: str,
+                who: str | None,
+                body: Any = None,
+                *,
+                packed: bool = False,
+                **headers: str,
+            ) -> tuple[int, Any]:
+                if who is not None:
+                    headers["Authorization"] = f"Bearer {who if who.startswith('no') else token(who)}"
+                headers["Content-Type"] = "application/msgpack" if packed else "application/json"
+                data = None if body is None else msgpack.packb(body) if packed else json.dumps(body).encode()
+                asking = asyncio.ensure_future(client.request(method, path, data=data, headers=headers))
+                while not asking.done():
+                    await asyncio.sleep(0.001)
+                    lab.quorum.commit()
+                async with await asking as answer:
+                    raw = await answer.read()
+                    if packed:
+                        return answer.status, msgpack.unpackb(raw)
+                    return (
+                        answer.status,
+                        await answer.json() if answer.content_type == "application/json" else raw,
+                    )
+
+            await story(desk, ask)
+
+    run(main)
+
+
+def test_every_route_has_a_rule_and_every_rule_a_route() -> None:
+    assert CONTROLLERS.keys() == ALL
+    assert not BROKERS.keys() & set(FORWARDED)
+    assert Right.TOKEN not in {right for rights in ROLES.values() for right in rights}
+
+
+def test_every_route_with_no_the_wrong_and_the_right_identity(tmp_path: Path) -> None:
+    async def story(desk: Desk, ask: Ask) -> None:
+        end_offset = desk.controller.committed.end_offset
+        for (method, pattern), right in sorted(CONTROLLERS.items()):
+            path = pattern.replace("{id}", "7").replace("{name}", "t")
+            body: Any = None if method == "GET" else {}
+            packed = right in (Right.BROKER, Right.CONTROLLER) or pattern == "/v1/metadata/fetch"
+            for who in (None, "nobody's-token-0123456789", *WHO):
+                status, answer = await ask(method, path, who, body, packed=packed)
+                what = (method, path, who, answer)
+                if right is Right.OPEN:
+                    assert status in (200, 503), what
+                elif who not in WHO:
+                    assert (status, answer["error"]) == (401, "SASL_AUTHENTICATION_FAILED"), what
+                elif right not in ROLES[WHO[who]]:
+                    assert (status, answer["error"]) == (403, "CLUSTER_AUTHORIZATION_FAILED"), what
+                    assert right.value in answer["message"]
+                elif (method, path, who) != ("GET", "/v1/log", "User:reader"):  # for lines alone
+                    assert status not in NOT_DECIDED_HERE, what
+        # A snapshot was taken and nothing written: no body was a command.
+        assert desk.controller.committed.end_offset == end_offset
+
+    behind_tokens(tmp_path, story)
+
+
+def test_what_needs_more_than_its_route(tmp_path: Path) -> None:
+    async def story(_: Desk, ask: Ask) -> None:
+        frames = await ask("GET", "/v1/log", "User:reader")
+        assert (frames[0], frames[1]["error"]) == (403, "CLUSTER_AUTHORIZATION_FAILED")
+        assert (await ask("GET", "/v1/log", "User:reader", Accept="application/x-ndjson"))[0] == 200
+        assert (await ask("GET", "/v1/log", "User:admin"))[0] == 200
+
+    behind_tokens(tmp_path, story)
+
+
+def test_nobody_speaks_as_another_node(tmp_path: Path) -> None:
+    async def story(desk: Desk, ask: Ask) -> None:
+        registration = {
+            "cluster_id": desk.door.settings.cluster_id,
+            "broker_id": 12,
+            "incarnation_id": bytes(range(16)),
+            "endpoints": [],
+            "features": [],
+            "rack": None,
+            "log_dirs": [],
+            "previous_broker_epoch": -1,
+        }
+        for who in ("Broker:11", "User:admin", "Controller:2"):
+            status, answer = await ask("POST", "/v1/brokers/register", who, registration, packed=True)
+            assert (status, answer["error"]) == (403, "CLUSTER_AUTHORIZATION_FAILED")
+        poll = {
+            "cluster_id": desk.door.settings.cluster_id, "broker_id": 12, "broker_epoch": 1,
+            "incarnation_id": bytes(16), "fetch_offset": 0, "last_epoch": -1, "last_crc": 0, "applied_offset": 0,
+            "want_fence": False, "want_shut_down": False, "offline_log_dirs": [], "cordoned_log_dirs": None,
+            "max_bytes": 1000, "max_wait_ms": 0,
+        }  # fmt: skip
+        for who in ("Broker:11", "User:admin", "Controller:2"):
+            status, answer = await ask("POST", "/v1/metadata/fetch", who, poll, packed=True)
+            assert (status, answer["error"]) == (403, "CLUSTER_AUTHORIZATION_FAILED")
+        status, answer = await ask(
+            "POST", "/v1/metadata/fetch", "Broker:11", poll | {"broker_id": 11}, packed=True
+        )
+        assert (status, answer["error"]) == (409, "STALE_BROKER_EPOCH")
+        status, answer = await ask(
+            "POST", "/v1/producer-ids", "Broker:11", {"broker_id": 12, "broker_epoch": 1}, packed=True
+        )
+        assert (status, answer["error"]) == (403, "CLUSTER_AUTHORIZATION_FAILED")
+
+    behind_tokens(tmp_path, story)
+
+
+def test_the_actor_is_the_principal_with_its_address_and_each_batch_names_its_operation(
+    tmp_path: Path,
+) -> None:
+    async def story(desk: Desk, ask: Ask) -> None:
+        assert (await ask("PATCH", "/v1/configs", "User:admin", {"cluster": True, "set": {"a": "b"}}))[
+            0
+        ] == 200
+        command = {"operation": "UpdateFeatures", "body": {"updates": []}}
+        assert (await ask("POST", "/v1/batch", "User:admin", {"commands": [command]}))[0] == 200
+        (batch, _), *_ = decode_all(desk.lab.quorum.log[-1])
+        assert batch.envelope.actor == "User:admin@127.0.0.1"
+        assert batch.envelope.operation == "IncrementalAlterConfigs"
+
+    behind_tokens(tmp_path, story)
+
+
+def test_a_changed_file_counts_without_a_restart_and_a_broken_one_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("metadata_log.limits.IDENTITY_CHECK_S", -1.0)
+
+    async def story(_: Desk, ask: Ask) -> None:
+        assert (await ask("GET", "/v1/topics", "User:reader"))[0] == 200
+        principals(tmp_path / "principals.toml", {"User:admin": "admin"})
+        assert (await ask("GET", "/v1/topics", "User:reader"))[0] == 401
+        (tmp_path / "principals.toml").write_text("[[principals]]\nname = 'x'\nroles = []\n")
+        assert (await ask("GET", "/v1/topics", "User:admin"))[0] == 200
+        assert "principals_not_reloaded" in caplog.messages
+        (tmp_path / "principals.toml").unlink()
+        assert (await ask("GET", "/v1/topics", "User:admin"))[0] == 200
+
+    behind_tokens(tmp_path, story)
+    assert not [line for line in caplog.records if "token-of" in str(line.__dict__)]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[[principals]]",
+        '[[principals]]\nname = "alice"\nroles = []',
+        '[[principals]]\nname = "User:ANONYMOUS"\nroles = []',
+        '[[principals]]\nname = "User:alice"\nroles = ["root"]',
+        '[[principals]]\nname = "User:alice"\nroles = []\ntoken_sha256 = "abc"',
+        '[[principals]]\nname = "User:alice"\nroles = []\ntoken = "plain"',
+        2 * '[[principals]]\nname = "User:alice"\nroles = []\n',
+        "\x00",
+    ],
+)
+def test_what_is_no_file_of_principals_is_refused_at_the_start(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "principals.toml"
+    file.write_text(content)
+    with pytest.raises(InvalidSettings, match=str(file)):
+        Access(file, cluster_id=CLUSTER, rights=CONTROLLERS)
+
+
+@pytest.mark.parametrize(
+    ("uri", "name"),
+    [
+        (f"metaquorum://{CLUSTER}/broker/11", "Broker:11"),
+        (f"metaquorum://{CLUSTER}/controller/1", "Controller:1"),
+        (f"metaquorum://{CLUSTER}/user/alice", "User:alice"),
+        (f"metaquorum://{CLUSTER}/broker/011", None),
+        (f"metaquorum://{CLUSTER}/broker/", None),
+        (f"metaquorum://{CLUSTER}/root/alice", None),
+        (f"metaquorum://{CLUSTER[:-1]}x/broker/11", None),
+        ("https://broker/11", None),
+    ],
+)
+def test_a_certificate_names_one_principal_of_one_cluster(tmp_path: Path, uri: str, name: str | None) -> None:
+    certificate = {"subjectAltName": (("DNS", "localhost"), ("URI", uri))}
+    assert name_in(certificate, CLUSTER) == name
+    access = Access(principals(tmp_path / "p", {"User:bob": "admin"}), cluster_id=CLUSTER, rights=CONTROLLERS)
+    found = access.of_certificate(certificate)
+    if name in ("Broker:11", "Controller:1"):
+        assert found is not None and found.name == name
+        assert access.may_poll(certificate, BrokerId(11)) is (name == "Broker:11")
+        assert not access.may_poll(certificate, BrokerId(12))
+    else:
+        assert found is None  # a user's rights stand in the file
+        assert not access.may_poll(certificate, BrokerId(-1))
+    assert not access.may_poll(None, BrokerId(-1))
