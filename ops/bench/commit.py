@@ -1,6 +1,7 @@
 """Edge: `bench commit`: what a durable write takes: time, rate and processor time, from one client to many, beside peers.
 
-All systems are written to by one lean client process over HTTP; ours also with many commands in one request.
+All systems are written to by one lean client process over HTTP; ours also with many commands in one request, and etcd also
+through gRPC, by its own load generator.
 """
 
 import argparse
@@ -12,6 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from ops.bench import systems
+from ops.bench.etcd_grpc import grpc_load, medians
 from ops.bench.lean_client import cpu_us, lean_load
 from ops.bench.measure import Peer, Run, figures, report
 from ops.bench.our_peer import OurPeer
@@ -69,17 +71,30 @@ async def commit(
         ours = running[systems.OURS]
         assert isinstance(ours, OurPeer)
         elections = await ours.elections()
+        grpc: dict[int, list[dict[str, float]]] = {count: [] for count in clients}
         for _ in range(rounds):
             for way in loads[systems.OURS]:
                 for name, peer in running.items():
                     if way in loads[name]:
                         await loads[name][way].turn(peer, seconds)
+            if (etcd := running.get(systems.ETCD)) is not None:
+                for count in clients:
+                    grpc[count].append(await grpc_load(await etcd.leader(), clients=count))
         answers: dict[str, dict[str, object]] = {
             name: {"version": peer.version, "unit": "ms"} for name, peer in running.items()
         }
         for name, peer in running.items():
             for way, load in loads[name].items():
                 answers[name] |= load.figures(way, len(peer.endpoints) - 1)
+        if systems.ETCD in answers:
+            by_grpc = medians(grpc)
+            answers[systems.ETCD] |= by_grpc
+            for count in clients:
+                for figure in ("p50", "per_second"):
+                    own = answers[systems.OURS][f"clients_{count}_{figure}"]
+                    assert isinstance(own, float)
+                    ratio = own / by_grpc[f"clients_{count}_grpc_{figure}"]
+                    answers[systems.OURS][f"clients_{count}_{figure}_by_grpc"] = round(ratio, 2)
         answers[systems.OURS] |= {
             "elections": await ours.elections() - elections,
             **await ours.stalls(),

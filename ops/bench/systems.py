@@ -11,7 +11,8 @@ from ops.bench.measure import Peer
 from ops.bench.our_peer import our_peer
 
 OURS: Final = "ours"
-PEERS: Final[dict[str, Callable[[Path], AbstractAsyncContextManager[Peer]]]] = {"etcd": etcd_peer}
+ETCD: Final = "etcd"
+PEERS: Final[dict[str, Callable[[Path], AbstractAsyncContextManager[Peer]]]] = {ETCD: etcd_peer}
 
 
 DIRECTORY: Final = Path("/var/tmp")  # noqa: S108 /tmp may lie in memory, where a sync costs and proves nothing

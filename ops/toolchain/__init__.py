@@ -1,8 +1,8 @@
-"""Edge: the two Go programs that tests and benchmarks run beside us: found, or built from pinned modules.
+"""Edge: the Go programs that tests and benchmarks run beside us: found, or built from pinned modules.
 
-`etcd/` and `toxiproxy/` hold one small Go module each: a require line, the checksums of all it needs, and a
-blank import that keeps `go mod tidy` from dropping it. They are local modules because `go install` refuses
-etcd's server (its go.mod has replace directives) and pins no checksums. A binary is kept under its version:
+`etcd/`, `etcd_benchmark/` and `toxiproxy/` hold one small Go module each: a require line, the checksums of all it
+needs, and a blank import that keeps `go mod tidy` from dropping it. They are local modules because `go install`
+refuses etcd's server (its go.mod has replace directives) and pins no checksums. A binary is kept under its version:
 raising a version builds anew.
 """
 
@@ -58,6 +58,14 @@ _TOXIPROXY: Final = _Tool(
     linker_flags="-X github.com/Shopify/toxiproxy/v2.Version=2.5.0",
     go_version="1.24",
 )
+_ETCD_BENCHMARK: Final = _Tool(
+    name="etcd-benchmark",
+    version="3.6.8",  # the newest that the module proxy has of etcd's root module
+    module="etcd_benchmark",
+    package="go.etcd.io/etcd/v3/tools/benchmark",
+    linker_flags="",
+    go_version="1.26",
+)
 _ETCD_OF_DEBIAN: Final = "etcd-debian"
 
 
@@ -80,6 +88,16 @@ def etcd_binary() -> Path:
         if shutil.which("apt-get") is not None:
             return _unpack_debian("etcd-server", member="usr/bin/etcd", to=of_debian)
     return _build(_ETCD, directory)
+
+
+def etcd_benchmark_binary() -> Path:
+    """Return etcd's own load generator, which speaks gRPC, built from our pinned module.
+
+    Raises:
+        ToolMissing: it cannot be built.
+    """
+    built = tools_directory() / _ETCD_BENCHMARK.file_name
+    return built if built.exists() else _build(_ETCD_BENCHMARK, tools_directory())
 
 
 def toxiproxy_binary() -> Path:
