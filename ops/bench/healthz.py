@@ -18,7 +18,7 @@ async def healthz_times(leader: str) -> AsyncIterator[list[float]]:
     async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             began = time.monotonic()
-            writer.write(b"HEAD /healthz HTTP/1.1\r\nHost: bench\r\n\r\n")
+            writer.write(b"HEAD /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
             await reader.readuntil(b"\r\n\r\n")
             taken.append((time.monotonic() - began) * 1000)
             await asyncio.sleep(PROBE_EVERY_S)

@@ -8,7 +8,6 @@ have no session and write nothing. With `anywhere` they take what followers answ
 """
 
 import json
-import re
 import resource
 import selectors
 import socket
@@ -16,19 +15,14 @@ import sys
 import time
 from collections import deque
 from typing import Any, Final
-from urllib.parse import urlsplit
 
-import msgpack
-
-from metadata_log.codec import read_header
 from metadata_log.limits import FETCH_BYTES_DEFAULT
 from metadata_log.wire.fetch import OBSERVER, FetchKind, FetchRequest, decode_fetch_body
+from ops.bench.raw_http import KNOWN_MAX, RETRY_S, body_at, connected, elsewhere, position_behind, post
 
 CONNECTING_MAX: Final = 100
 """Polls that are begun at once: the controller's backlog holds more."""
-RETRY_S: Final = 0.05
 RECEIVED_AT_ONCE: Final = 65_536
-_ELSEWHERE: Final = re.compile(rb"\r\n(?:X-Controller|X-Preferred-Read-Replica): ([^\r]+)")
 
 
 class Poll:
@@ -91,14 +85,11 @@ class Pollers:
         now = time.monotonic()
         while self._waiting and self._waiting[0][0] <= now and self._begun < CONNECTING_MAX:
             _, poll = self._waiting.popleft()
-            url = urlsplit(poll.endpoint)
             try:
-                poll.socket = socket.create_connection((url.hostname or "", url.port or 0), timeout=2.0)
+                poll.socket = connected(poll.endpoint)
             except OSError:
                 self._again(poll, None)
                 continue
-            poll.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            poll.socket.setblocking(False)
             poll.received = b""
             self._selector.register(poll.socket, selectors.EVENT_READ, poll)
             if poll.offset == 0:
@@ -115,12 +106,8 @@ class Pollers:
             self._again(poll, None)
             return
         data = poll.received + data if poll.received else data
-        end = data.find(b"\r\n\r\n") + 4
-        if end < 4:
-            poll.received = data
-            return
-        length = data.find(b"Content-Length: ", 0, end) + 16
-        if len(data) < end + int(data[length : data.find(b"\r", length)]):
+        end = body_at(data)
+        if end is None:
             poll.received = data
             return
         poll.received = b""
@@ -128,13 +115,12 @@ class Pollers:
             self._answered(poll, data[end:])
             return
         self._refusals += 1
-        elsewhere = _ELSEWHERE.search(data, 0, end)
-        self._again(poll, None if elsewhere is None else elsewhere[1].decode())
+        self._again(poll, elsewhere(data, end))
 
     def _answered(self, poll: Poll, body: bytes) -> None:
         known = self._known.get(body)
         if known is None:
-            if len(self._known) > 1_000:
+            if len(self._known) > KNOWN_MAX:
                 self._known.clear()
             known = self._known[body] = self._next(body)
         self._answers += 1
@@ -170,14 +156,11 @@ class Pollers:
         answer, frames = decode_fetch_body(body)
         if answer.kind is not FetchKind.DELTA:
             raise SystemExit(f"this client follows frames alone, and was answered with {answer.kind}")
-        if not frames:
+        position = position_behind(frames)
+        if position is None:
             return 0, b""
-        at = 0
-        while at < len(frames):
-            header = read_header(frames, at)
-            at += header.frame_bytes
-        request = self._request(offset=header.end_offset, epoch=header.controller_epoch, crc=header.crc)
-        return header.end_offset, request
+        offset, epoch, crc = position
+        return offset, self._request(offset=offset, epoch=epoch, crc=crc)
 
     def _request(self, *, offset: int, epoch: int, crc: int) -> bytes:
         poll = FetchRequest(
@@ -196,12 +179,7 @@ class Pollers:
             max_bytes=FETCH_BYTES_DEFAULT,
             max_wait_ms=self._max_wait_ms,
         )
-        body: bytes = msgpack.packb(poll.to_map())
-        head = (
-            f"POST /v1/metadata/fetch{self._query} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/msgpack\r\n"
-            f"Accept: application/msgpack\r\nContent-Length: {len(body)}\r\n\r\n"
-        )
-        return head.encode() + body
+        return post(f"/v1/metadata/fetch{self._query}", poll.to_map())
 
     def _report(self, target: int) -> bool:
         """Print when each poll had been answered with all below `target`; answer False if one has not."""

@@ -18,13 +18,12 @@ import time
 from collections import deque
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from urllib.parse import urlsplit
 
 import aiohttp
 import msgpack
 
 from broker_agent.session import SUPPORTED_FEATURES
-from metadata_log.codec import decode, read_header
+from metadata_log.codec import decode
 from metadata_log.ids import BrokerId, Uuid
 from metadata_log.limits import FETCH_BYTES_DEFAULT, SESSION_TIMEOUT_MS, SNAPSHOT_CHUNK_BYTES
 from metadata_log.records.brokers import BrokerEndpoint
@@ -37,12 +36,12 @@ from ops.bench.measure import BenchmarkFailed, report
 from ops.bench.our_peer import our_peer
 from ops.bench.poller_processes import cpu_of
 from ops.bench.probes import probes
+from ops.bench.raw_http import KNOWN_MAX, RETRY_S, body_at, connected, elsewhere, position_behind, post
 from ops.bench.scale import GrowingCluster
 from ops.bench.systems import DIRECTORY
 
 FIRST_BROKER_ID: Final = 1_000
 """Above those of the cluster's own brokers, which hold the partitions."""
-RETRY_S: Final = 0.05
 RECEIVED_AT_ONCE: Final = 262_144
 TIMEOUT_S: Final = 300.0
 TOPIC_PARTITIONS: Final = 1_000
@@ -200,14 +199,11 @@ class Registrants:
         now = time.monotonic()
         while self._waiting and self._waiting[0][0] <= now:
             _, broker = self._waiting.popleft()
-            url = urlsplit(broker.endpoint)
             try:
-                broker.socket = socket.create_connection((url.hostname or "", url.port or 0), timeout=2.0)
+                broker.socket = connected(broker.endpoint)
             except OSError:
                 self._again(broker, None)
                 continue
-            broker.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            broker.socket.setblocking(False)
             broker.received = b""
             self._selector.register(broker.socket, selectors.EVENT_READ, broker)
             broker.socket.send(self._request(broker))
@@ -232,18 +228,14 @@ class Registrants:
             return
         self._bytes += len(data)
         broker.received = data = broker.received + data if broker.received else data
-        end = data.find(b"\r\n\r\n") + 4
-        if end < 4:
-            return
-        length = data.find(b"Content-Length: ", 0, end) + 16
-        if len(data) < end + int(data[length : data.find(b"\r", length)]):
+        end = body_at(data)
+        if end is None:
             return
         broker.received = b""
         self._answers += 1
         if not data.startswith(b"HTTP/1.1 20"):
             self._refusals += 1
-            at = data.find(b"X-Controller: ", 0, end)
-            self._again(broker, data[at + 14 : data.find(b"\r", at)].decode() if at >= 0 else None)
+            self._again(broker, elsewhere(data, end))
             return
         self._answered(broker, data[end:])
         try:
@@ -273,7 +265,7 @@ class Registrants:
     def _fetched(self, broker: _Broker, body: bytes) -> None:
         answer = self._known.get(body)
         if answer is None:
-            if len(self._known) > 1_000:
+            if len(self._known) > KNOWN_MAX:
                 self._known.clear()
             answer = self._known[body] = self._read(body)
         was_behind = not self._target or broker.position[0] < self._target
@@ -292,17 +284,11 @@ class Registrants:
 
     def _read(self, body: bytes) -> _Answer:
         answer, frames = decode_fetch_body(body)
-        position = None
-        at = 0
-        while at < len(frames):
-            header = read_header(frames, at)
-            at += header.frame_bytes
-            position = (header.end_offset, header.controller_epoch, header.crc)
         offer = answer.snapshot
         if answer.kind is FetchKind.DIVERGING or (answer.kind is FetchKind.IMAGE and offer is None):
             raise SystemExit(f"a new broker was answered with {answer.kind}")
         return _Answer(
-            position=position,
+            position=position_behind(frames),
             is_online=answer.broker_state is BrokerState.ONLINE,
             offer=None if offer is None else (offer.id, offer.bytes),
             high_watermark=answer.high_watermark,
@@ -312,12 +298,12 @@ class Registrants:
 
     def _request(self, broker: _Broker) -> bytes:
         if broker.epoch == -1:
-            return _post("/v1/brokers/register", self._registration(broker).to_map())
+            return post("/v1/brokers/register", self._registration(broker).to_map())
         if broker.offer is not None:
             name, size = broker.offer
             last = min(broker.taken + SNAPSHOT_CHUNK_BYTES, size) - 1
             return (
-                f"GET /v1/metadata/snapshots/{name} HTTP/1.1\r\nHost: bench\r\nRange: bytes={broker.taken}-{last}\r\n\r\n"
+                f"GET /v1/metadata/snapshots/{name} HTTP/1.1\r\nHost: localhost\r\nRange: bytes={broker.taken}-{last}\r\n\r\n"
             ).encode()
         offset, epoch, crc = broker.position
         poll = FetchRequest(
@@ -336,7 +322,7 @@ class Registrants:
             max_bytes=FETCH_BYTES_DEFAULT,
             max_wait_ms=SESSION_TIMEOUT_MS,
         )
-        return _post("/v1/metadata/fetch", poll.to_map())
+        return post("/v1/metadata/fetch", poll.to_map())
 
     def _registration(self, broker: _Broker) -> RegisterBroker:
         return RegisterBroker(
@@ -353,15 +339,6 @@ class Registrants:
 
 def _uuid(number: int) -> Uuid:
     return Uuid(number.to_bytes(16, "big"))
-
-
-def _post(path: str, value: dict[str, Any]) -> bytes:
-    body: bytes = msgpack.packb(value)
-    head = (
-        f"POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/msgpack\r\n"
-        f"Accept: application/msgpack\r\nContent-Length: {len(body)}\r\n\r\n"
-    )
-    return head.encode() + body
 
 
 def main() -> None:

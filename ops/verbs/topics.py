@@ -33,38 +33,24 @@ DELETED = (
     Column("deleted_at_ms", "DELETED AT", time_text),
     Column("gone_at_ms", "GONE AT", time_text),
 )
-CREATION: Final = ItemRequest(
-    operation="CreateTopics",
-    method="POST",
-    path="/v1/topics",
-    items="topics",
-    items_max=REQUEST_ITEMS_MAX,
-    columns=result_columns(Column("name"), Column("topic_id"), done="created"),
-)
-DELETION: Final = ItemRequest(
-    operation="DeleteTopics",
-    method="POST",
-    path="/v1/topics/delete",
-    items="topics",
-    items_max=REQUEST_ITEMS_MAX,
-    columns=result_columns(Column("name"), Column("topic_id"), done="deleted"),
-)
-GROWTH: Final = ItemRequest(
-    operation="CreatePartitions",
-    method="POST",
-    path="/v1/topics/partitions",
-    items="topics",
-    items_max=REQUEST_ITEMS_MAX,
-    columns=result_columns(Column("name"), Column("partitions"), done="grown"),
-)
-RESTORATION: Final = ItemRequest(
-    operation="UndeleteTopics",
-    method="POST",
-    path="/v1/topics/undelete",
-    items="topics",
-    items_max=REQUEST_ITEMS_MAX,
-    columns=result_columns(Column("name"), Column("topic_id"), done="restored"),
-)
+
+
+def _request(operation: str, path: str, identity: str, *, done: str) -> ItemRequest:
+    """Return where topics are sent; a result shows a topic's name and `identity`."""
+    return ItemRequest(
+        operation=operation,
+        method="POST",
+        path=path,
+        items="topics",
+        items_max=REQUEST_ITEMS_MAX,
+        columns=result_columns(Column("name"), Column(identity), done=done),
+    )
+
+
+CREATION: Final = _request("CreateTopics", "/v1/topics", "topic_id", done="created")
+DELETION: Final = _request("DeleteTopics", "/v1/topics/delete", "topic_id", done="deleted")
+GROWTH: Final = _request("CreatePartitions", "/v1/topics/partitions", "partitions", done="grown")
+RESTORATION: Final = _request("UndeleteTopics", "/v1/topics/undelete", "topic_id", done="restored")
 PARTITIONS = (
     Column("partition"),
     Column("leader", show=lambda leader: "none" if leader == -1 else str(leader)),
