@@ -194,10 +194,23 @@ class BrokerAgent:
             snapshots_fetched=fetch_loop.follower.snapshots_fetched,
             load_errors=self.cache.damaged_count + fetch_loop.frames_damaged,
             snapshots_failed=self.cache.snapshots_failed,
-            warnings=tuple(self.cache.warnings.items()),
+            warnings=(*self.cache.warnings.items(), *self._starting()),
             calls_failed=fetch_loop.failed_calls.count,
             logged_faults=self.recent.counts(),
         )
+
+    @property
+    def replicas_phase(self) -> str | None:
+        """Whether the host was told of all its replicas: the name of a phase of `LocalReplicas`. None: there is no host."""
+        return None if self._host is None else self._replicas.phase.value
+
+    def _starting(self) -> list[tuple[str, str]]:
+        """Return the reason with which a broker says that its host does not follow the log yet, or no longer."""
+        if self._host is None or self._replicas.phase is Phase.FOLLOWING:
+            return []
+        image_is_old = self._replicas.phase is Phase.CATCHING_UP
+        done = "the image may be old" if image_is_old else f"{self._replicas.visited} compared so far"
+        return [("REPLICAS_STARTING", f"the host is not told of all its replicas yet: {done}")]
 
     def stop(self) -> None:
         """Begin the controlled shutdown, as SIGTERM does; `run` returns at its end."""

@@ -14,6 +14,7 @@ from aiohttp import hdrs, web
 from broker_agent import metrics
 from broker_agent.forwarding import FORWARDED, Forwarder, forwarding
 from broker_agent.lifecycle import State
+from broker_agent.replicas import Phase
 from metadata_log import limits
 from metadata_log.digest import digest
 from metadata_log.errors import (
@@ -213,6 +214,7 @@ class HttpApi:
                 "high_watermark": agent.high_watermark,
                 "digest": {"end_offset": image.end_offset, "value": digest(image)},
                 "controller_id": agent.controller_id,
+                "replicas": agent.replicas_phase,
                 "session_left_ms": agent.session_left_ms,
                 "records_fetched": agent.fetch_loop.follower.records_fetched,
                 "snapshots_fetched": agent.fetch_loop.follower.snapshots_fetched,
@@ -246,6 +248,8 @@ class HttpApi:
             )
         if agent.image.end_offset < agent.high_watermark:
             return f"catching up: applied {agent.image.end_offset} of {agent.high_watermark}"
+        if agent.replicas_phase not in (None, Phase.FOLLOWING.value):
+            return "its host is not told of all its replicas yet, so it asks to stay fenced"
         return "the controllers have it fenced"
 
     async def _metrics(self, request: web.Request) -> web.Response:  # noqa: ARG002 (a handler's signature)

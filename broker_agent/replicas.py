@@ -113,6 +113,8 @@ class LocalReplicas:
         self._broker_id = broker_id
         self._listener = listener
         self.phase = Phase.CATCHING_UP
+        self.visited = 0
+        """How many replicas were compared since the start began."""
         self._high_watermark: int | None = None
         """Of the newest answer that continues the image; None since the image was replaced."""
         self._known_offset = 0
@@ -152,7 +154,7 @@ class LocalReplicas:
         `known_offset` is the end offset of the newest image that the host remembers, 0 if it remembers none.
         """
         assert self.phase is Phase.CATCHING_UP
-        self.phase = Phase.STARTING
+        self.phase, self.visited = Phase.STARTING, 0
         self._held = set(held)
         self._unchecked = iter(tuple(self._held))
         self.strays_withheld = image.end_offset < max(known_offset, self._known_offset)
@@ -174,6 +176,7 @@ class LocalReplicas:
                 self._held.discard(key)
                 yield Stray(*key)
         self._are_strays_told = visited < VISITS_PER_SLICE
+        self.visited += visited
 
     def _roles(self, image: MetadataImage) -> Iterator[Instruction]:
         """Visit some more of the replicas, behind those visited; the image may be another one by now."""
@@ -184,6 +187,7 @@ class LocalReplicas:
             self._walked_to = key = (topic_id, partition_id)
             if self._broker_id in partition.replicas:
                 yield from self._assigned(image, key, partition, is_new=key not in self._held)
+        self.visited += visited
         if visited < VISITS_PER_SLICE:
             self.phase = Phase.FOLLOWING
             self._held = set()

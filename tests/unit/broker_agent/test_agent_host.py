@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from broker_agent import replicas
 from broker_agent.agent import BrokerAgent
 from broker_agent.lifecycle import State
 from broker_agent.replicas import Delete, Follow, Instruction, Start, Stray
@@ -17,7 +18,7 @@ from metadata_log.records.quorum import NoOpRecord
 from metadata_log.records.topics import RemoveTopicRecord
 from metadata_log.wire.commands import ReplicaDirectory
 from tests.support.fake_controller import FakeCluster, FakeLog
-from tests.unit.broker_agent.test_agent import controllers, online, settings_for, until
+from tests.unit.broker_agent.test_agent import controllers, get, online, settings_for, until
 
 ANOTHER = Uuid(b"\x41" * 16)
 
@@ -79,6 +80,40 @@ def test_a_host_is_told_of_all_its_replicas_before_the_broker_may_be_unfenced(tm
             assert host.kinds() == ["Start", "Lead", "Delete", "Delete"]
             cluster.append(NoOpRecord())
             await until(lambda: host.image is agent.image, "the host has the newest image")
+
+    asyncio.run(scenario())
+
+
+def test_a_broker_says_that_its_host_is_not_told_of_all_its_replicas_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A56: Goal: an operator sees why it stays fenced. Method: one replica is compared in a turn, and each turn asks."""
+    monkeypatch.setattr(replicas, "VISITS_PER_SLICE", 1)
+
+    async def scenario() -> None:
+        cluster = FakeCluster()
+        cluster.log.topic("orders", partitions=3)
+        seen: list[tuple[str | None, list[str]]] = []
+
+        def look() -> None:
+            warnings = dict(agent.numbers().warnings)
+            seen.append((agent.replicas_phase, [*warnings.values()]))
+
+        host = RecordingHost(check=look)
+        async with (
+            controllers(cluster) as members,
+            BrokerAgent(settings_for(tmp_path, members), host=host) as agent,
+        ):
+            assert agent.replicas_phase == "CATCHING_UP"
+            status, body = await get(agent, "/readyz")
+            assert (status, body["ready"]) == (503, False)
+            assert "REPLICAS_STARTING" in [reason["code"] for reason in body["reasons"]]
+            await online(agent)
+            starting = [warnings[0] for phase, warnings in seen if phase == "STARTING"]
+            assert starting[0].endswith("0 compared so far")
+            assert starting[-1].endswith("3 compared so far")
+            assert (await get(agent, "/v1/status"))[1]["replicas"] == "FOLLOWING"
+            assert (await get(agent, "/readyz"))[1]["reasons"] == []
 
     asyncio.run(scenario())
 
