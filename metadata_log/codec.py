@@ -85,6 +85,21 @@ class DamagedFrame(ValueError):
         self.base_offset = base_offset
 
 
+def packed_records(records: Sequence[Record]) -> bytes:
+    """Return the records of one batch as they stand in its frame.
+
+    Raises:
+        PolicyViolation: they have more than BATCH_BYTES_MAX bytes.
+    """
+    rows: bytes = msgpack.packb([to_row(record) for record in records])
+    if len(rows) > BATCH_BYTES_MAX:
+        raise PolicyViolation(
+            f"{len(records)} records of {len(rows)} bytes in one batch; at most {BATCH_BYTES_MAX} bytes are allowed: "
+            "ask for less at once"
+        )
+    return rows
+
+
 def encode(
     *,
     base_offset: int,
@@ -103,13 +118,9 @@ def encode(
     assert records, "a batch holds at least one record"
     if len(records) > RECORDS_PER_BATCH_MAX:
         raise PolicyViolation(
-            f"{len(records)} records in one batch; at most {RECORDS_PER_BATCH_MAX} are allowed"
+            f"{len(records)} records in one batch; at most {RECORDS_PER_BATCH_MAX} are allowed: ask for less at once"
         )
-    rows: bytes = msgpack.packb([to_row(record) for record in records])
-    if len(rows) > BATCH_BYTES_MAX:
-        raise PolicyViolation(
-            f"{len(records)} records of {len(rows)} bytes; at most {BATCH_BYTES_MAX} bytes are allowed"
-        )
+    rows = packed_records(records)
     body = b"".join((_PAIR, msgpack.packb(_envelope_row(envelope)), rows))
     if HEADER_BYTES + len(body) > FRAME_BYTES_MAX:
         raise PolicyViolation(

@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from metadata_log.ids import NodeId
 from metadata_log.records.registry import json_rows, to_json, type_name
@@ -10,9 +10,6 @@ from metadata_log.wire.commands import Command
 from ops import render
 from ops.client import client_from
 from ops.talk import show
-
-if TYPE_CHECKING:
-    from quorum.whatif.cluster import Cluster
 
 
 class Foreseen(NamedTuple):
@@ -42,47 +39,63 @@ def foresee(
 ) -> Foreseen:
     """Return what the active controller would write if it carried out the commands one after the other.
 
-    Replicas that nobody assigns are placed by chance, and new topics get chance ids: the real ones will differ.
     `linked` are the controllers that run, as far as that is known.
 
     Raises:
         Rejected: one of the commands would be refused.
     """
-    cluster = _live_cluster(args, linked)
-    end_offset = cluster.image.end_offset
-    refused: list[dict[str, Any]] = []
+    dry = DryRun(args, linked=linked)
     for command in commands:
-        outcome: Any = cluster.decide(command).result()
-        refused += json_rows([row for row in getattr(outcome, "results", ()) if row.error is not None])
-    return _foreseen(cluster, end_offset, refused)
+        dry.decide(command)
+    return dry.foreseen()
 
 
-def _live_cluster(args: argparse.Namespace, linked: Collection[NodeId] | None = None) -> "Cluster":
-    from ops.live_state import live_image, live_options
-    from quorum.whatif.cluster import Cluster
+class DryRun:
+    """The state of a running cluster, on which commands are decided as its active controller would; nothing is written.
 
-    client = client_from(args)
-    return Cluster(live_options(client), live_image(client), checks_as_brokers=True, linked=linked)
+    Replicas that nobody assigns are placed by chance, and new topics get chance ids: the real ones will differ.
+    """
+
+    def __init__(self, args: argparse.Namespace, *, linked: Collection[NodeId] | None = None) -> None:
+        from ops.live_state import live_image, live_options
+        from quorum.whatif.cluster import Cluster
+
+        client = client_from(args)
+        self.cluster: Cluster = Cluster(
+            live_options(client), live_image(client), checks_as_brokers=True, linked=linked
+        )
+        self._end_offset = self.cluster.image.end_offset
+        self._refused: list[dict[str, Any]] = []
+
+    def decide(self, command: Command) -> list[dict[str, Any]]:
+        """Carry out a command, and return the results of its items, if it has some.
+
+        Raises:
+            Rejected: it would be refused.
+        """
+        outcome: Any = self.cluster.decide(command).result()
+        results = json_rows(getattr(outcome, "results", ()))
+        self._refused += [one for one in results if one["error"] is not None]
+        return results
+
+    def foreseen(self) -> Foreseen:
+        """Return what would be written."""
+        written = self.cluster.take_written()
+        records = [
+            {"type": type_name(record), **to_json(record)} for batch in written for record in batch.records
+        ]
+        return Foreseen(self._end_offset, records, self._refused, len(written))
 
 
 def show_balancing(args: argparse.Namespace, percentage: int) -> int:
     """Print the records of the elections that balancing would hold now, for brokers whose imbalance exceeds `percentage`."""
     from quorum.decide.sweeps import Sweep, SweepKind
 
-    cluster = _live_cluster(args)
-    end_offset = cluster.image.end_offset
+    dry = DryRun(args)
     sweep = Sweep(SweepKind.BALANCE, imbalance_percentage=percentage)
-    while cluster.sweep(sweep):
+    while dry.cluster.sweep(sweep):
         pass
-    return show_foreseen(args, _foreseen(cluster, end_offset, []))
-
-
-def _foreseen(cluster: "Cluster", end_offset: int, refused: list[dict[str, Any]]) -> Foreseen:
-    written = cluster.take_written()
-    records = [
-        {"type": type_name(record), **to_json(record)} for batch in written for record in batch.records
-    ]
-    return Foreseen(end_offset, records, refused, len(written))
+    return show_foreseen(args, dry.foreseen())
 
 
 def show_foreseen(args: argparse.Namespace, foreseen: Foreseen) -> int:

@@ -1,15 +1,16 @@
 """Edge: requests with many items: sent in requests of a bounded size, or only shown, and a result of each item."""
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, TypeVar
 
-from metadata_log.errors import ElectionNotNeeded
+from metadata_log.errors import ElectionNotNeeded, PolicyViolation
 from ops import render
 from ops.client import client_from
-from ops.dry_run import show_what_if
+from ops.dry_run import DryRun, show_foreseen
 from ops.render import Column
 from ops.talk import fail_usage, show
 
@@ -54,19 +55,73 @@ def carry_out(
     args: argparse.Namespace, request: ItemRequest, items: Sequence[Mapping[str, Any]], **more: Any
 ) -> int:
     """Send the items with the fields `more`, or show what would be written; return REFUSED if one was refused."""
-    bodies = [{request.items: some, **more} for some in chunks(items, request.items_max)]
     if args.all_or_nothing:
-        if len(bodies) > 1:
+        if len(items) > request.items_max:
             fail_usage(args, f"{len(items)} at once; --all-or-nothing takes at most {request.items_max}")
-        bodies = [{**body, "all_or_nothing": True} for body in bodies]
+        more = {**more, "all_or_nothing": True}
     if args.dry_run:
-        return show_what_if(args, request.operation, *bodies)
+        return _show_dry_run(args, request, items, more)
     client = client_from(args)
-    results = [
-        one for body in bodies for one in client.write(request.method, request.path, body)[request.items]
-    ]
+
+    def send(some: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        results: list[dict[str, Any]] = client.write(
+            request.method, request.path, {request.items: some, **more}
+        )[request.items]
+        return results
+
+    results = in_parts(send, items, request.items_max, is_one=args.all_or_nothing)
     show(args, results, table=lambda: render.table(request.columns, results, empty=request.empty))
     return 0 if all(one["error"] in (None, ElectionNotNeeded.error) for one in results) else REFUSED
+
+
+def _show_dry_run(
+    args: argparse.Namespace,
+    request: ItemRequest,
+    items: Sequence[Mapping[str, Any]],
+    more: Mapping[str, Any],
+) -> int:
+    from quorum.http.batch import KINDS
+
+    dry = DryRun(args)
+
+    def send(some: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        return dry.decide(KINDS[request.operation].read({request.items: some, **more}))
+
+    results = in_parts(send, items, request.items_max, is_one=args.all_or_nothing)
+    refused = [one for one in results if one["error"] is not None]
+    return show_foreseen(args, dry.foreseen()._replace(refused=refused))
+
+
+def in_parts(
+    send: Callable[[Sequence[Item]], list[dict[str, Any]]],
+    items: Sequence[Item],
+    size: int,
+    *,
+    is_one: bool = False,
+) -> list[dict[str, Any]]:
+    """Return the results of all items, sent in requests of at most `size`.
+
+    One that the controller refuses because its records exceed a batch is sent again in halves, unless it `is_one`.
+
+    Raises:
+        PolicyViolation: one item alone exceeds a batch, and it is the only one asked for, or the request is one.
+    """
+    results: list[dict[str, Any]] = []
+    waiting = deque(chunks(items, size))
+    while waiting:
+        some = waiting.popleft()
+        try:
+            results += send(some)
+        except PolicyViolation as refusal:
+            if is_one or len(items) == 1:
+                raise
+            if len(some) > 1:
+                half = len(some) // 2
+                waiting.extendleft((some[half:], some[:half]))
+                continue
+            item: Any = some[0]
+            results.append({**item, "error": refusal.error, "message": refusal.message})
+    return results
 
 
 def chunks(items: Sequence[Item], size: int) -> Iterator[list[Item]]:

@@ -59,7 +59,14 @@ def convert(value: object, kind: Any, what: str = "") -> Any:
         # Without `builtin_types` msgspec would take text for the base64 of bytes.
         return msgspec.convert(value, kind, strict=True, builtin_types=(bytes,))
     except msgspec.ValidationError as error:
-        raise ValueError(_refusal(what, error)) from error
+        raise ValueError(_refusal(what, error) + _too_many(value, error)) from error
+
+
+def _too_many(value: object, error: msgspec.ValidationError) -> str:
+    """Return how many items a list of the outermost map has, if that is what was refused."""
+    reason, _, name = str(error).rstrip("`").partition(" - at `$.")
+    items = value.get(name) if isinstance(value, dict) and "array` of length <=" in reason else None
+    return f", got one of {len(items)}" if isinstance(items, list | tuple) else ""
 
 
 def _refusal(what: str, error: msgspec.ValidationError) -> str:

@@ -13,14 +13,13 @@ from metadata_log.errors import (
     BrokerIdNotRegistered,
     InvalidConfig,
     InvalidRequest,
-    PolicyViolation,
     Rejected,
     UnknownTopicOrPartition,
 )
 from metadata_log.ids import BrokerId, TopicId
 from metadata_log.image.configs import shown_settings
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.limits import CONFIG_VALUE_BYTES_MAX, RECORDS_PER_BATCH_MAX
+from metadata_log.limits import CONFIG_VALUE_BYTES_MAX
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, MIN_IN_SYNC_REPLICAS, TOPIC, ConfigRecord
 from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from metadata_log.records.partitions import PartitionChangeRecord
@@ -36,7 +35,7 @@ from quorum.decide.config_types import INTEGER, LIST_CONFIGS, check_broker_confi
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
 from quorum.decide.decision import Decision, Outcome
-from quorum.decide.items import why
+from quorum.decide.items import check_fits, why
 from quorum.decide.topic_names import check_name
 
 ELIGIBLE_CLEARED: Final = "ELIGIBLE_REPLICAS_CLEARED"
@@ -118,10 +117,7 @@ def _per_resource(
     changed: Callable[[DecideContext, ResourceChange], list[ConfigRecord]],
 ) -> Decision:
     changes = sum(len(resource.changes) for resource in command.resources)
-    if changes > RECORDS_PER_BATCH_MAX:
-        raise PolicyViolation(
-            f"{changes} settings in one request; at most {RECORDS_PER_BATCH_MAX} can be written at once"
-        )
+    check_fits(changes, "settings")
     times = Counter((resource.resource_type, resource.resource_name) for resource in command.resources)
     results: dict[tuple[int, str], ResourceAltered] = {}
     records: list[ConfigRecord] = []
@@ -147,10 +143,7 @@ def _decided(context: DecideContext, settings: Sequence[ConfigRecord], outcome: 
     Kafka writes a ClearElrRecord, and every reader finds out which partitions it changes. Here these are in the log, in as
     many parts as they need; the settings come in the last.
     """
-    if len(settings) > RECORDS_PER_BATCH_MAX:
-        raise PolicyViolation(
-            f"{len(settings)} settings; at most {RECORDS_PER_BATCH_MAX} can be written at once"
-        )
+    check_fits(len(settings), "settings")
     cleared, more = _cleared(context, _topics_cleared(context.image, settings))
     cleared.sort(key=lambda record: record[:2])  # the topics came in no order
     if more or (cleared and len(settings) + len(cleared) > context.records_max):

@@ -26,7 +26,7 @@ from metadata_log.ids import TopicId, uuid_text
 from metadata_log.image.configs import with_settings
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topics import DeletedTopic, TopicImage
-from metadata_log.limits import DELETED_TOPICS_MAX, LOG_TIME_STEP_MS, RECORDS_PER_BATCH_MAX
+from metadata_log.limits import DELETED_TOPICS_MAX, LOG_TIME_STEP_MS
 from metadata_log.records.configs import TOPIC, ConfigRecord
 from metadata_log.records.quorum import NoOpRecord
 from metadata_log.records.registry import Record
@@ -40,6 +40,7 @@ from metadata_log.wire.commands import UndeleteTopics
 from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision, Electing
 from quorum.decide.elections import Electorate
+from quorum.decide.items import check_fits
 from quorum.decide.topic_names import check_collision
 
 _VISITS_BETWEEN_LOOKS: Final = 64
@@ -163,11 +164,7 @@ def undelete(context: DecideContext, command: UndeleteTopics) -> Decision:
         restored[name] = found
         results[named] = TopicUndeleted(name, topic_id, partitions=len(partitions))
     records = [record for deleted in restored.values() for record in _restoring(deleted)]
-    if len(records) > RECORDS_PER_BATCH_MAX:
-        raise PolicyViolation(
-            f"{len(records)} records are needed, and at most {RECORDS_PER_BATCH_MAX} can be written at once; "
-            "restore fewer topics"
-        )
+    check_fits(len(records), "records")
     elected, more = _elections(context, restored.values(), room=context.records_max - len(records))
     active = sorted(broker_id for broker_id, broker in image.brokers.items() if broker.is_active)
     return Decision(

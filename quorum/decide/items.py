@@ -2,8 +2,8 @@
 
 from typing import Any, Final, Protocol
 
-from metadata_log.errors import ElectionNotNeeded, OperationNotAttempted, Rejected
-from metadata_log.limits import ITEM_MESSAGE_LENGTH_MAX
+from metadata_log.errors import ElectionNotNeeded, OperationNotAttempted, PolicyViolation, Rejected
+from metadata_log.limits import ITEM_MESSAGE_LENGTH_MAX, RECORDS_PER_BATCH_MAX
 from quorum.decide.decision import Decision
 
 NOT_ATTEMPTED: Final = "another item of the request was refused, and the request wants all or nothing"
@@ -24,6 +24,18 @@ class ItemResult(Protocol):
 def why(refusal: Rejected) -> tuple[str, str]:
     """Return the error and the message of a refused item, as they stand in its result."""
     return refusal.error, refusal.message[:ITEM_MESSAGE_LENGTH_MAX]
+
+
+def check_fits(count: int, what: str) -> None:
+    """Refuse a request that needs more records than one batch holds; `what` is counted.
+
+    Raises:
+        PolicyViolation: names the count and the bound.
+    """
+    if count > RECORDS_PER_BATCH_MAX:
+        raise PolicyViolation(
+            f"{count} {what} in one request; at most {RECORDS_PER_BATCH_MAX} can be written at once: ask for less at once"
+        )
 
 
 def all_or_nothing(decision: Decision) -> Decision:

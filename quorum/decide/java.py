@@ -58,7 +58,26 @@ def first_of_hash_table(size: int, *, is_changed: bool) -> int:
     slots = 2
     while (size + is_changed) * 3 > slots * 4:
         slots *= 2
-    return max(key for key in range(size) if (key * _FIBONACCI & _MASK_64) < (1 << 64) // slots)
+    # Key `last - back` is in the first slot if `here - back * _FIBONACCI`, modulo 2^64, lies in it; key 0 does.
+    last, room = size - 1, (1 << 64) // slots
+    here = last * _FIBONACCI & _MASK_64
+    return last if here < room else last - _first_multiple(_FIBONACCI, 1 << 64, here - room + 1, here)
+
+
+def _first_multiple(step: int, modulus: int, low: int, high: int) -> int:
+    """Return the least n >= 0 for which n * step, modulo `modulus`, lies from `low` to `high`: there must be one.
+
+    Euclid's algorithm: if no multiple lies there before the first overflow, the overflows are multiples of a smaller step.
+    """
+    if low == 0:
+        return 0
+    if 2 * step > modulus:
+        step, low, high = modulus - step, modulus - high, modulus - low
+    turns = -(-low // step)
+    if turns * step <= high:
+        return turns
+    overflows = _first_multiple(step - modulus % step, step, low % step, high % step)
+    return -(-(low + modulus * overflows) // step)
 
 
 def in_uuid_order(uuids: Iterable[Uuid]) -> tuple[Uuid, ...]:

@@ -14,21 +14,19 @@ from metadata_log.errors import (
     InvalidReplicaAssignment,
     InvalidReplicationFactor,
     NoReassignmentInProgress,
-    PolicyViolation,
     Rejected,
     UnknownTopicOrPartition,
 )
 from metadata_log.ids import BrokerId
 from metadata_log.image.partitions import PartitionImage
 from metadata_log.image.topics import TopicsImage
-from metadata_log.limits import RECORDS_PER_BATCH_MAX
 from metadata_log.records.declaration import json_names
 from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.wire.commands import AlterPartitionReassignments, Reassignment
 from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision
 from quorum.decide.elections import Election, Electorate, Rules, Target
-from quorum.decide.items import why
+from quorum.decide.items import check_fits, why
 from quorum.decide.new_partitions import check_replicas
 
 
@@ -80,10 +78,7 @@ def reassign(context: DecideContext, command: AlterPartitionReassignments) -> De
             continue
         records += [] if record is None else [record]
         results.append(Reassigned(wanted.topic, wanted.partition_id))
-    if len(records) > RECORDS_PER_BATCH_MAX:
-        raise PolicyViolation(
-            f"{len(records)} partitions in one request; at most {RECORDS_PER_BATCH_MAX} can change at once"
-        )
+    check_fits(len(records), "partitions")
     cause = Cause("REASSIGNMENT_REQUESTED", None, {}) if records else None
     return Decision(records=records, outcome=PartitionsReassigned(tuple(results)), cause=cause)
 

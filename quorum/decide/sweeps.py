@@ -67,10 +67,12 @@ class Sweep:
         self._kind = kind
         self._imbalance_percentage = imbalance_percentage
         self._waiting: Iterator[TopicId] | None = None
+        self._unfinished: TopicId | None = None
+        """The topic in which the part before ended."""
         self._favoured: frozenset[BrokerId] = frozenset()
         """Brokers that get leaderships back."""
         self._next_partition = 0
-        """Of the first topic that waits: those before it were looked at."""
+        """Of the unfinished topic: those before it were looked at."""
 
     def part(self, context: DecideContext) -> Decision:
         """Return the elections of the next part; with `more` the sweep is not at its end."""
@@ -85,10 +87,12 @@ class Sweep:
                 if one.exceeds(self._imbalance_percentage)
             )
         records: list[PartitionChangeRecord] = []
-        for topic_id in self._waiting:
+        begun = () if self._unfinished is None else (self._unfinished,)
+        for topic_id in chain(begun, self._waiting):
+            self._unfinished = None
             topic = image.topics.by_id.get(topic_id)
             if topic is not None and not self._hold(context, electorate, topic, records):
-                self._waiting = chain((topic_id,), self._waiting)
+                self._unfinished = topic_id
                 return self._decision(records, more=True)
             self._next_partition = 0
             if context.is_turn_over():

@@ -25,7 +25,7 @@ from metadata_log.image.configs import shown_settings
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.partitions import PartitionImage, new_partition
 from metadata_log.image.topics import TopicImage
-from metadata_log.limits import PARTITIONS_PER_TOPIC_MAX, RECORDS_PER_BATCH_MAX
+from metadata_log.limits import PARTITIONS_PER_TOPIC_MAX
 from metadata_log.records.configs import TOPIC, ConfigRecord
 from metadata_log.records.partitions import PartitionRecord
 from metadata_log.records.registry import Record
@@ -51,7 +51,7 @@ from quorum.decide.deleted_topics import (
     deleted_topic,
     undelete,
 )
-from quorum.decide.items import why
+from quorum.decide.items import check_fits, why
 from quorum.decide.java import first_of_hash_table
 from quorum.decide.new_partitions import NewPartitions
 from quorum.decide.topic_names import check_collision, check_name
@@ -135,8 +135,7 @@ def create(context: DecideContext, command: CreateTopic) -> Decision:
         InvalidReplicaAssignment, PolicyViolation.
     """
     assignment = tuple(enumerate(command.assignment or ()))
-    if max(command.partitions, len(assignment)) > PARTITIONS_PER_TOPIC_MAX:
-        raise PolicyViolation(f"at most {PARTITIONS_PER_TOPIC_MAX} partitions can be created at once")
+    check_fits(max(command.partitions, len(assignment)), "partitions")
     wanted = NewTopic(
         command.name,
         command.partitions,
@@ -146,7 +145,7 @@ def create(context: DecideContext, command: CreateTopic) -> Decision:
         command.placement,
     )
     topic, records = _created(context, NewPartitions(context), wanted)
-    _check_fits(records)
+    check_fits(len(records), "records")
     configs = tuple(shown_settings(TOPIC, topic.name, command.configs).items())
     created = TopicCreated(topic.name, topic.topic_id, configs, topic.partitions)
     if command.validate_only:
@@ -168,8 +167,7 @@ def create_many(context: DecideContext, command: CreateTopics) -> Decision:
         if times[wanted.name] == 1:
             count = defaults.partitions if wanted.partitions == DEFAULT else max(wanted.partitions, 0)
             total += len(wanted.assignment) or count
-    if total > PARTITIONS_PER_TOPIC_MAX:
-        raise PolicyViolation(f"at most {PARTITIONS_PER_TOPIC_MAX} partitions can be created at once")
+    check_fits(total, "partitions")
     records: list[Record] = []
     results: dict[str, TopicResult] = {}
     new = NewPartitions(context)
@@ -189,7 +187,7 @@ def create_many(context: DecideContext, command: CreateTopics) -> Decision:
             partitions=len(topic.partitions),
             replication_factor=len(topic.partitions[0].replicas),
         )
-    _check_fits(records)
+    check_fits(len(records), "records")
     outcome = TopicsChanged(tuple(results.values()))
     return Decision(records=() if command.validate_only else records, outcome=outcome)
 
@@ -268,14 +266,6 @@ def _check_policy(context: DecideContext, partitions: int, replication_factor: i
         )
 
 
-def _check_fits(records: Sequence[Record]) -> None:
-    if len(records) > RECORDS_PER_BATCH_MAX:
-        raise PolicyViolation(
-            f"{len(records)} records are needed, and at most {RECORDS_PER_BATCH_MAX} can be written at once; "
-            "ask for fewer partitions"
-        )
-
-
 def create_partitions(context: DecideContext, command: CreatePartitions) -> Decision:
     """Decide more partitions for topics in one batch; a topic that is refused does not change what becomes of the others.
 
@@ -283,19 +273,22 @@ def create_partitions(context: DecideContext, command: CreatePartitions) -> Deci
         PolicyViolation: they need more records than one batch holds.
     """
     times = Counter(topic.name for topic in command.topics)
+    named = context.image.topics.named
+    # Counted before anything is placed: a request may name a thousand topics, and ask millions for each.
+    news = (
+        max(wanted.partitions - len(topic.partitions), 0)
+        for wanted in command.topics
+        if times[wanted.name] == 1 and (topic := named(wanted.name)) is not None
+    )
+    check_fits(sum(news), "new partitions")
     records: list[Record] = []
     results: dict[str, TopicResult] = {}
     new = NewPartitions(context)
-    room = PARTITIONS_PER_TOPIC_MAX
     for wanted in command.topics:
         if times[wanted.name] > 1:
             results[wanted.name] = TopicResult(wanted.name, InvalidRequest.error, "the name is given twice")
             continue
-        topic = context.image.topics.named(wanted.name)
-        # Counted before anything is placed: a request may name a thousand topics, and ask millions for each.
-        room -= 0 if topic is None else max(wanted.partitions - len(topic.partitions), 0)
-        if room < 0:
-            raise PolicyViolation(f"at most {PARTITIONS_PER_TOPIC_MAX} partitions can be created at once")
+        topic = named(wanted.name)
         try:
             if topic is None:
                 raise UnknownTopicOrPartition(f"topic {wanted.name!r} does not exist")
@@ -313,9 +306,24 @@ def create_partitions(context: DecideContext, command: CreatePartitions) -> Deci
             partitions=have + len(added),
             replication_factor=len(topic.partitions[0].replicas),
         )
-    _check_fits(records)
+    check_fits(len(records), "records")
     outcome = TopicsChanged(tuple(results.values()))
     return Decision(records=() if command.validate_only else records, outcome=outcome)
+
+
+def _factor(topic: TopicImage) -> int:
+    """Return how many replicas Kafka gives to further partitions: those of the partition that its hash table lists first.
+
+    That depends on whether any partition was changed. The partitions are only looked through where the answer does, too.
+    """
+    have = len(topic.partitions)
+    changed, unchanged = (
+        len(topic.partitions[first_of_hash_table(have, is_changed=is_changed)].replicas)
+        for is_changed in (True, False)
+    )
+    if changed == unchanged or any(partition.partition_epoch for partition in topic.partitions):
+        return changed
+    return unchanged
 
 
 def _added(
@@ -331,8 +339,7 @@ def _added(
             f"{wanted.partitions - have} partitions come, and {len(wanted.assignment)} are assigned"
         )
     _check_policy(context, wanted.partitions)
-    is_changed = any(partition.partition_epoch for partition in topic.partitions)
-    factor = len(topic.partitions[first_of_hash_table(have, is_changed=is_changed)].replicas)
+    factor = _factor(topic)
     if wanted.assignment is not None:
         return new.assigned(list(enumerate(wanted.assignment, start=have)), replication_factor=factor)
     return new.placed(

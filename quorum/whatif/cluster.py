@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from metadata_log.apply import apply, image_of
 from metadata_log.batch import NO_ENVELOPE, Cause, RecordBatch
+from metadata_log.codec import packed_records
 from metadata_log.ids import BrokerId, NodeId
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import RECORDS_PER_BATCH_MAX, SESSION_CHECK_AGAIN_MS
@@ -142,8 +143,14 @@ class Cluster:
             self.sessions.carry_out(change, now_ms=self.now_ms)
 
     def write(self, records: Sequence[Record], cause: Cause | None = None) -> None:
-        """Apply a batch."""
+        """Apply a batch.
+
+        Raises:
+            PolicyViolation: clients ask, and the records are more bytes than a batch may have.
+        """
         image = self.image
+        if self._checks_as_brokers:
+            packed_records(records)
         batch = RecordBatch(
             base_offset=image.end_offset,
             controller_epoch=image.controller_epoch,

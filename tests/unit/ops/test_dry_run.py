@@ -141,11 +141,37 @@ def test_a_request_that_would_be_refused_whole_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     no_controller(monkeypatch)
+    create = ("topics", "create", "--replication-factor", "1")
+    assert cli.main([*create, "a", "--partitions", "10001", *DRY]) == 3
+    assert "POLICY_VIOLATION: 10001 partitions in one request; at most 10000" in capsys.readouterr().err
+    assert cli.main([*create, "a", "b", "--partitions", "6000", "--all-or-nothing", *DRY]) == 3
+    assert "POLICY_VIOLATION: 12000 partitions in one request; at most 10000" in capsys.readouterr().err
+
+
+def test_what_exceeds_a_batch_is_split(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """C16: by the number of records, and by their bytes; one that is too large alone is refused alone."""
+    no_controller(monkeypatch)
+    names = [f"n{number}" for number in range(5)]
+    many = ("topics", "create", *names, "--partitions", "4000", "--replication-factor", "1")
+    assert cli.main([*many, *DRY]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (len(shown["records"]), shown["batches"], shown["refused"]) == (20_005, 3, [])
     assert (
-        cli.main([*["topics", "create", "a", "b", "--partitions", "6000", "--replication-factor", "1"], *DRY])
-        == 3
+        cli.main(["topics", "create", "a", "b", "--partitions", "10001", "--replication-factor", "1", *DRY])
+        == 0
     )
-    assert "POLICY_VIOLATION" in capsys.readouterr().err
+    shown = json.loads(capsys.readouterr().out)
+    assert [(one["name"], one["error"]) for one in shown["refused"]] == [
+        ("a", "POLICY_VIOLATION"),
+        ("b", "POLICY_VIOLATION"),
+    ]
+    settings = [f"k{number}={'v' * 30_000}" for number in range(12)]
+    resources = ("--broker", "1", "--broker", "2", "--broker", "3")
+    assert cli.main(["configs", "set", *resources, *settings, *DRY]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (len(shown["records"]), shown["batches"], shown["refused"]) == (36, 2, [])
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """Edge: reassignments, more partitions, features, directories and producer ids over HTTP."""
 
 import asyncio
+import io
+import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -38,9 +40,11 @@ def over_http(directory: Path, story: Callable[[Controller, Ask], Awaitable[None
                 packed: bool = False,
             ) -> tuple[int, Any]:
                 headers = {} if request_id is None else {"X-Request-Id": request_id}
-                if packed:
-                    headers["Content-Type"] = "application/msgpack"
-                content: dict[str, Any] = {"data": msgpack.packb(body)} if packed else {"json": body}
+                content: dict[str, Any] = {}
+                if body is not None:
+                    headers["Content-Type"] = f"application/{'msgpack' if packed else 'json'}"
+                    encoded = msgpack.packb(body) if packed else json.dumps(body).encode()
+                    content["data"] = io.BytesIO(encoded)
                 asking = asyncio.create_task(client.request(method, path, headers=headers, **content))
                 while not asking.done():
                     await asyncio.sleep(0.001)
