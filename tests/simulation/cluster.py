@@ -10,6 +10,7 @@ Clients write with request ids and read; brokers poll, are cut off, sleep, die a
     acknowledged_is_durable     what was answered is in the log, at the offset that was answered
     linearizable                the history of all clients' reads and writes (`registers.check`)
     no_fenced_leader            no fenced broker leads
+    leads_from_an_online_directory  nobody leads from a log directory that its registration does not list
     silent_brokers_serve_nobody a broker fenced for silence serves nobody from the commit of its fencing, or of the first
                                 part of it, on, until it has read of it
     contest_is_linearizable     who creates, deletes and reads the same topics hears what fits one order (`contest`)
@@ -57,8 +58,9 @@ from metadata_log.errors import (
     SnapshotNotFound,
     Unavailable,
 )
-from metadata_log.ids import NO_NODE, BrokerId, NodeId, TopicId, Uuid, random_uuid
+from metadata_log.ids import NO_LEADER, NO_NODE, BrokerId, NodeId, TopicId, Uuid, is_reserved, random_uuid
 from metadata_log.image.metadata_image import EMPTY, Delta, MetadataImage
+from metadata_log.image.partitions import PartitionImage
 from metadata_log.image.topics import PartitionKey, TopicsImage
 from metadata_log.limits import (
     FETCH_BYTES_DEFAULT,
@@ -78,6 +80,7 @@ from metadata_log.wire.commands import (
     AlteredPartition,
     AlterPartition,
     AlterPartitionReassignments,
+    AssignReplicasToDirs,
     Command,
     ConfigChange,
     ConfigOperation,
@@ -92,6 +95,8 @@ from metadata_log.wire.commands import (
     RegisterController,
     Registered,
     RemoveVoter,
+    ReplicaDirectory,
+    ReplicaPlaced,
     ReportedIsr,
     ResourceChange,
     UndeleteTopics,
@@ -105,6 +110,7 @@ from quorum.controller import Controller, Written
 from quorum.decide.brokers import BrokerRegistered
 from quorum.decide.decision import Decision, Walk, Walked
 from quorum.decide.deleted_topics import Expiry
+from quorum.decide.directories import ReplicasAssigned
 from quorum.decide.partitions import PartitionsAltered
 from quorum.decide.sweeps import Sweep, SweepKind
 from quorum.fetch.service import FetchService
@@ -518,8 +524,17 @@ class _Reporter:
             raise _RunIsOver
         return self._broker.may_serve()
 
+    @property
+    def image(self) -> MetadataImage:
+        return self._broker.follower.image
+
     async def alter_partitions(self, isrs: Sequence[ReportedIsr]) -> tuple[AlteredPartition, ...]:
         return await self._broker.alter_partitions(self._run, isrs)
+
+    async def place_replicas(self, replicas: Sequence[ReplicaDirectory]) -> tuple[ReplicaPlaced, ...]:
+        if self._run != self._broker.runs:
+            raise _RunIsOver
+        return await self._broker.place_replicas(self._run, replicas)
 
 
 class SimulatedBroker:
@@ -531,6 +546,8 @@ class SimulatedBroker:
         self.runs = 0
         self.asleep_until = 0.0
         self.slow_until = 0.0
+        self.reports_held_until = 0.0
+        """Until then its reports are on their way, and do not arrive."""
         self.clock_rate = world.rng.uniform(*CLOCK_RATES)
         self.clock_offset = world.rng.uniform(0.0, 1e6)
         self.answer_bytes = world.rng.choice(ANSWER_BYTES)
@@ -546,8 +563,10 @@ class SimulatedBroker:
     def start(self, *, keep_cache: bool) -> None:
         self.runs += 1
         self.processor = Processor(lambda _work: None)
-        self.asleep_until = self.slow_until = 0.0
+        self.asleep_until = self.slow_until = self.reports_held_until = 0.0
         self.follower = Follower(self.follower.image) if keep_cache else Follower()
+        data = self.world.data
+        log_dirs = (uuid(900 + self.broker_id),) if data is None else data.directories.open(self)
         self.session = Session(
             BrokerSettings(
                 cluster_id=CLUSTER_ID,
@@ -560,16 +579,18 @@ class SimulatedBroker:
                 listen_http=("127.0.0.1", 1),
             ),
             incarnation_id=uuid(10_000 * self.runs + self.broker_id),
-            log_dirs=(uuid(900 + self.broker_id),),
+            log_dirs=log_dirs,
             endpoints=(BrokerEndpoint("PLAINTEXT", "127.0.0.1", 9000 + self.broker_id, 0),),
             previous_broker_epoch=self.previous_epoch,
             rng=random.Random(self.world.rng.getrandbits(64)),
         )
         self.previous_epoch = -1
-        data = self.world.data
-        self.host: DatalessHost | DataHost = (
-            DatalessHost(self.broker_id) if data is None else data.host_of(self, uuid(900 + self.broker_id))
-        )
+        self.host: DatalessHost | DataHost
+        if data is None:
+            self.host = DatalessHost(self.broker_id)
+        else:
+            self.host = data.host_of(self)
+            self.session.cordoned_log_dirs = data.directories.cordoned(self.broker_id)
         self.replicas = LocalReplicas(self.broker_id)
         self.session.want_fence = True
         self.world.tell(self, "starts")
@@ -595,31 +616,54 @@ class SimulatedBroker:
             pass
 
     async def alter_partitions(self, run: int, isrs: Sequence[ReportedIsr]) -> tuple[AlteredPartition, ...]:
-        """Report ISRs as the shipped agent does; whatever happens on the way, it learns in time that nobody answered."""
-        session = self.session
-        if session is None or session.broker_epoch is None:
-            raise BrokerNotAvailable("not registered")
+        session = self.registered()
+        assert session.broker_epoch is not None
         report = AlterPartition(
             broker_id=self.broker_id, broker_epoch=session.broker_epoch, partitions=tuple(isrs)
         )
+        outcome = await self._report(run, session, report)
+        assert isinstance(outcome, PartitionsAltered)
+        self.world.consequences["isrs reported"] += len(outcome.results)
+        return tuple(AlteredPartition(**altered._asdict()) for altered in outcome.results)
 
-        async def serve(controller: SimulatedController) -> tuple[AlteredPartition, ...]:
+    async def place_replicas(
+        self, run: int, replicas: Sequence[ReplicaDirectory]
+    ) -> tuple[ReplicaPlaced, ...]:
+        session = self.registered()
+        assert session.broker_epoch is not None
+        report = AssignReplicasToDirs(
+            broker_id=self.broker_id, broker_epoch=session.broker_epoch, replicas=tuple(replicas)
+        )
+        outcome = await self._report(run, session, report)
+        assert isinstance(outcome, ReplicasAssigned)
+        self.world.consequences["directories reported"] += len(outcome.results)
+        return tuple(ReplicaPlaced(**placed._asdict()) for placed in outcome.results)
+
+    def registered(self) -> Session:
+        if self.session is None or self.session.broker_epoch is None:
+            raise BrokerNotAvailable("not registered")
+        return self.session
+
+    async def _report(self, run: int, session: Session, report: Command) -> object:
+        """Report as the shipped agent does; whatever happens on the way, it learns in time that nobody answered."""
+
+        async def serve(controller: SimulatedController) -> object:
             written = await controller.submit(report, actor=f"Broker:{self.broker_id}", request_id=None)
-            assert isinstance(written.outcome, PartitionsAltered)
-            return tuple(AlteredPartition(**altered._asdict()) for altered in written.outcome.results)
+            return written.outcome
 
         node = self.world.nodes[NodeId(int(session.controller_url.removeprefix("http://")))]
+        while (left := self.reports_held_until - self.world.loop.time()) > 0:
+            await asyncio.sleep(left)
         try:
             async with asyncio.timeout(2.0):
-                altered = await self.world.remote(node, serve, caller=self.broker_id)
+                outcome = await self.world.remote(node, serve, caller=self.broker_id)
         except (TimeoutError, ConnectionError) as error:
             raise BrokerNotAvailable("no answer") from error
         finally:
             await self.awake()
         if run != self.runs:
             raise _RunIsOver
-        self.world.consequences["isrs reported"] += len(altered)
-        return altered
+        return outcome
 
     def is_awake(self) -> bool:
         return self.asleep_until <= self.world.loop.time()
@@ -1073,6 +1117,15 @@ class ClusterWorld(World):
             leader = partition.leader
             if leader >= 0 and (leader not in image.brokers or image.brokers[BrokerId(leader)].fenced):
                 raise Violation(f"no_fenced_leader: {leader} leads a partition at {image.end_offset}")
+            if leader >= 0:
+                self._check_directory(image, BrokerId(leader), partition)
+
+    def _check_directory(self, image: MetadataImage, leader: BrokerId, partition: PartitionImage) -> None:
+        directory = partition.directories[partition.replicas.index(leader)]
+        if not is_reserved(directory) and directory not in image.brokers[leader].log_dirs:
+            raise Violation(
+                f"leads_from_an_online_directory: {leader} leads from {directory.hex()} at {image.end_offset}"
+            )
 
     def _fenced(self, record: BrokerRegistrationChangeRecord, why: str) -> None:
         self.tell(f"broker {record.broker_id}", f"is {'fenced' if record.fenced else 'online'} {why}")
@@ -1263,6 +1316,7 @@ class ClusterWorld(World):
         self.cuts.clear()
         if self.data is not None:
             self.data.cuts.clear()
+            self.data.directories.end_faults()
         self.end_faults()
         for broker in self.brokers:
             broker.asleep_until = broker.slow_until = 0.0
@@ -1279,7 +1333,7 @@ class ClusterWorld(World):
             return
         self.recovered_after = self.loop.time() - began
         self.is_quiet = True
-        await self._elect_stranded()
+        await self.elect_stranded()
         if self.data is not None:
             trouble = await self.data.end()
             if trouble is not None:
@@ -1296,7 +1350,7 @@ class ClusterWorld(World):
         self._check_acknowledged()
         self.writes_acknowledged = len(self.acknowledged)
 
-    async def _elect_stranded(self) -> None:
+    async def elect_stranded(self) -> None:
         """Do what `docs/limits.md` asks of an operator where nobody can be elected cleanly any more."""
         until = self.loop.time() + CHANGE_SECONDS
         while (stranded := self._stranded()) and not self.violations and self.loop.time() < until:
@@ -1305,14 +1359,17 @@ class ClusterWorld(World):
             await asyncio.sleep(0.1)
 
     def _stranded(self) -> list[tuple[str, int]]:
-        """Return the partitions whose ISR is empty, and no replica of which is eligible or the last known leader."""
+        """Return the partitions without a leader whose ISR is empty, and no replica of which is eligible.
+
+        Every broker is online: nothing is to be waited for.
+        """
         return sorted(
             (topic.name, number)
             for topic in self.image.topics.by_id.values()
             for number, partition in enumerate(topic.partitions)
-            if not partition.isr
+            if partition.leader == NO_LEADER
+            and not partition.isr
             and not set(partition.eligible_leader_replicas) & set(partition.replicas)
-            and (partition.eligible_leader_replicas or len(partition.last_known_elr) != 1)
         )
 
     async def _change_voters_at_rest(self) -> bool:

@@ -25,10 +25,10 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, Never
+from typing import TYPE_CHECKING, Final, NamedTuple, Never, Protocol
 
 from broker_agent.replicas import Follow, Instruction, Lead
-from broker_agent.reports import IsrAgent, isr_reports
+from broker_agent.reports import DirectoryAgent, IsrAgent, directory_reports, isr_reports
 from metadata_log.ids import NO_LEADER, BrokerId, TopicId, Uuid
 from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.image.partitions import PartitionImage
@@ -43,8 +43,10 @@ from metadata_log.wire.commands import (
     DeleteTopic,
     ElectLeaders,
     Reassignment,
+    ReplicaDirectory,
     ReportedIsr,
 )
+from tests.simulation.data_directories import DataDirectories
 from tests.simulation.world import Violation
 from tests.support.replica_log import Disks, Record
 from tests.support.sample_host import FetchedRecords, Message, Replica, SampleHost
@@ -67,6 +69,9 @@ ROLL_SECONDS: Final = 10.0
 EQUAL_SECONDS: Final = 5.0
 LOST_MAX: Final = 15
 """So many records of a log a loss of power may take."""
+HELD_UP: Final = 0.05
+"""The share of reports with a new member that are held up while the member's process ends and another starts."""
+HELD_UP_SECONDS: Final = (1.0, 8.0)
 MIN_ISR: Final = "min.insync.replicas"
 UNCLEAN: Final = "unclean.leader.election.enable"
 
@@ -81,6 +86,10 @@ class Acknowledged(NamedTuple):
     record: Record
 
 
+class HostAgent(IsrAgent, DirectoryAgent, Protocol):
+    """What a host needs of its broker."""
+
+
 class DataHost(SampleHost):
     """The sample host of one process of a broker."""
 
@@ -88,6 +97,7 @@ class DataHost(SampleHost):
         self._data, self._run = data, broker.runs
         self.broker = broker
         self._submit_report: Callable[[ReportedIsr], None]
+        self._submit_directory: Callable[[ReplicaDirectory], None]
         super().__init__(
             broker.broker_id,
             data.disks[broker.broker_id],
@@ -95,6 +105,7 @@ class DataHost(SampleHost):
             may_serve=self.is_serving,
             send=partial(data.send, broker.broker_id),
             report=self._submit,
+            assign=lambda key, directory: self._submit_directory(ReplicaDirectory(directory, *key)),
             lag_max_ms=data.lag_max_ms,
         )
 
@@ -105,11 +116,14 @@ class DataHost(SampleHost):
     def is_serving(self) -> bool:
         return self.is_running and self.broker.may_serve()
 
-    async def run(self, agent: IsrAgent) -> Never:
-        """Report ISRs until the process ends."""
-        reports = isr_reports(agent, self.isr_answered)
-        self._submit_report = reports.submit
-        await reports.run()
+    async def run(self, agent: HostAgent) -> Never:
+        """Report ISRs and directories until the process ends."""
+        isrs = isr_reports(agent, self.isr_answered)
+        directories = directory_reports(agent, self.broker_id)
+        self._submit_report, self._submit_directory = isrs.submit, directories.submit
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(directories.run())
+            await isrs.run()
 
     async def live(self) -> None:
         """Tick, and take what came while the broker slept."""
@@ -161,6 +175,7 @@ class DataPlane:
         self.rng = random.Random(world.seed ^ 0xDA7A)
         self.lag_max_ms = self.rng.choice(LAG_MAX_MS)
         self.disks: dict[BrokerId, Disks] = {}
+        self.directories = DataDirectories(self)
         self.hosts: dict[BrokerId, DataHost] = {}
         self.cuts: dict[tuple[BrokerId, BrokerId], int] = {}
         """Links on which nothing passes, with the number of the cut."""
@@ -181,9 +196,8 @@ class DataPlane:
         self._cuts_made = 0
         self._topics_made = 0
 
-    def host_of(self, broker: "SimulatedBroker", directory: Uuid) -> DataHost:
+    def host_of(self, broker: "SimulatedBroker") -> DataHost:
         """Return the host of a broker's new process."""
-        self.disks.setdefault(broker.broker_id, Disks((directory,)))
         self.inbox.pop(broker.broker_id, None)
         host = self.hosts[broker.broker_id] = DataHost(self, broker)
         self.world.spawn(host.live, broker.processor)
@@ -301,7 +315,9 @@ class DataPlane:
 
     def weather(self) -> list[tuple[float | None, Callable[[], None]]]:
         every = self.world.profile.broker_every
-        return [(None if every is None else FAULTS_PER_CUT * every, self._cut)]
+        alone = len(self.world.brokers) < 2
+        kinds = self.directories.weather(every)
+        return [(None if every is None or alone else FAULTS_PER_CUT * every, self._cut), *kinds]
 
     def _cut(self) -> None:
         rng = self.rng
@@ -320,13 +336,19 @@ class DataPlane:
 
     def may_lose_power(self, broker_id: BrokerId) -> bool:
         """Answer whether whatever was acknowledged would survive the end of a broker's logs."""
+        return self.may_lose(
+            broker_id, [key for key, one in self.partitions.items() if broker_id in one.replicas]
+        )
+
+    def may_lose(self, broker_id: BrokerId, keys: Sequence[PartitionKey]) -> bool:
+        """Answer whether whatever was acknowledged would survive the loss of a broker's logs of some partitions."""
         return bool(self.world.image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION)) and all(
             any(
                 other != broker_id and not self._may_lack(other, key) and self._holds_all(other, key)
                 for other in (*partition.isr, *partition.eligible_leader_replicas)
             )
-            for key, partition in self.partitions.items()
-            if broker_id in partition.replicas and key not in self.uncleans
+            for key in keys
+            if key not in self.uncleans and (partition := self.partitions.get(key)) is not None
         )
 
     def lose_power(self, broker_id: BrokerId) -> None:
@@ -355,6 +377,8 @@ class DataPlane:
             if topic is None:
                 continue
             now = topic.partitions[key[1]]
+            if now.partition_epoch == 0:
+                self.directories.check_placement(image, topic.name, now.replicas)
             if self.is_rolling and now.leader == NO_LEADER and len(now.replicas) > 1:
                 raise Violation(f"roll_keeps_leaders: {topic.name}-{key[1]} has none at {image.end_offset}")
             if not topic.name.startswith("d"):
@@ -394,9 +418,10 @@ class DataPlane:
         self.world.consequences["joined in sync"] += len(joined)
 
     def _may_lack(self, broker_id: BrokerId, key: PartitionKey) -> bool:
-        """Answer whether a replica lost records with the power, and the controllers could not know of that yet."""
+        """Answer whether a replica lost records, and the controllers cannot know of that yet, or its disk is still gone."""
         epoch = self.cut_logs.get((broker_id, key))
-        return epoch is not None and self.world.image.brokers[broker_id].broker_epoch == epoch
+        is_known = epoch is None or self.world.image.brokers[broker_id].broker_epoch != epoch
+        return not is_known or self.directories.has_lost(broker_id, key)
 
     def _holds_all(self, broker_id: BrokerId, key: PartitionKey) -> bool:
         log = self.disks[broker_id].logs.get(key)
@@ -421,6 +446,26 @@ class DataPlane:
             records = replica.log.records[: replica.high_watermark]
             epochs = {member.broker_id: member.broker_epoch for member in report.isr}
             self._proposed[replica.key, report.partition_epoch] = Proposed(host.broker_id, records, epochs)
+            joining = sorted(set(epochs) - set(known.isr))
+            if joining and self.world.is_rough and self.rng.random() < HELD_UP:
+                self._hold_up(host.broker, self.world.broker(self.rng.choice(joining)))
+
+    def _hold_up(self, leader: "SimulatedBroker", member: "SimulatedBroker") -> None:
+        """Let a report arrive late, and the process that it proposes end meanwhile: another one has the broker's id then."""
+        rng, world = self.rng, self.world
+        if member.session is None or world.profile.broker_every is None:
+            return
+        world.faults["report held up"] += 1
+        world.tell(leader, f"proposes {member}, whose process ends before that arrives")
+        leader.reports_held_until = world.loop.time() + rng.uniform(*HELD_UP_SECONDS)
+        if rng.random() < 0.5:
+            member.session.want_shut_down = True
+            world.loop.call_later(1.0, world.start_broker, member, member.runs)
+        else:
+            member.crash()
+            if self.may_lose_power(member.broker_id):
+                self.lose_power(member.broker_id)
+            world.loop.call_later(rng.uniform(0.05, 0.5), world.start_broker, member, member.runs)
 
     def takes_role(self, host: DataHost, key: PartitionKey) -> None:
         """Check a member of the ISR by the newest image that now leads, or follows, by its own image."""
@@ -478,9 +523,13 @@ class DataPlane:
         return [host for host in self.hosts.values() if host.is_running]
 
     async def end(self) -> str | None:
-        """Roll all brokers in order while clients append, and then compare the logs; return what was wrong."""
+        """Let a directory fail, roll all brokers in order while clients append, and then compare the logs; return what was
+        wrong.
+        """
         world = self.world
         trouble = await world.within(ROLL_SECONDS, self._not_whole)
+        if trouble is None:
+            trouble = await self._fail_a_directory()
         before = {key: len(acknowledged) for key, acknowledged in self.acknowledged.items()}
         for broker in world.brokers:
             if trouble is not None:
@@ -502,6 +551,44 @@ class DataPlane:
         if trouble is None:
             trouble = await world.within(EQUAL_SECONDS, self._not_equal)
         return None if trouble is None else f"data_converges: {trouble}"
+
+    async def _fail_a_directory(self) -> str | None:
+        """Let a directory fail, see its replicas leave their ISRs, and start the broker on sound disks."""
+        world = self.world
+        several = [host for host in self._running() if len(host.disks.directories) > 1 and host.replicas]
+        if not several:
+            return None
+        host = self.rng.choice(several)
+        directory = self.rng.choice([*host.replicas.values()]).log.directory
+        self.directories.fail(host, directory)
+        trouble = await world.within(ROLL_SECONDS, partial(self._still_in_sync, host.broker_id, directory))
+        if trouble is None:
+            host.broker.crash()
+            host.broker.start(keep_cache=True)
+            trouble = await world.within(ROLL_SECONDS, partial(self._not_back, host.broker))
+        if trouble is None:
+            await world.elect_stranded()
+            trouble = await world.within(ROLL_SECONDS, self._not_whole)
+        return trouble
+
+    def _not_back(self, broker: "SimulatedBroker") -> str | None:
+        is_back = self.world.image.is_active(broker.broker_id) and broker.may_serve()
+        return None if is_back else f"{broker} is not online again"
+
+    def _still_in_sync(self, broker_id: BrokerId, directory: Uuid) -> str | None:
+        """Return in which ISRs a broker still is, beside others, with a replica in a directory that failed."""
+        left = [
+            self._name((topic_id, number))
+            for topic_id, number, partition in self.world.image.topics.partitions_on(broker_id)
+            if partition.directories[partition.replicas.index(broker_id)] == directory
+            and broker_id in partition.isr
+            and len(partition.isr) > 1
+        ]
+        return (
+            f"directories_are_left: broker {broker_id} is still in the ISRs of {left}, whose directory failed"
+            if left
+            else None
+        )
 
     def _not_whole(self) -> str | None:
         lacking = [
@@ -529,6 +616,9 @@ class DataPlane:
             }
             if len({*ends.values()}) > 1 or any(committed < end for committed, end in ends.values()):
                 return f"high watermarks and ends of {self._name(key)}: {ends}"
+            lies = tuple(host.replicas[key].log.directory for host in hosts)
+            if lies != partition.directories:
+                return f"{self._name(key)} lies in {lies}, by the log in {partition.directories}"
             if any(host.replicas[key].log.records != hosts[0].replicas[key].log.records for host in hosts):
                 return f"the logs of {self._name(key)} differ"
             if key not in self.uncleans and not self._holds_all(hosts[0].broker_id, key):

@@ -107,6 +107,8 @@ class Disks:
     directories: tuple[Uuid, ...]
     logs: dict[PartitionKey, ReplicaLog] = field(default_factory=dict)
     failed: set[Uuid] = field(default_factory=set)
+    cordoned: set[Uuid] = field(default_factory=set)
+    """No new replica goes there while there is another directory."""
     set_aside: dict[PartitionKey, ReplicaLog] = field(default_factory=dict)
     """Strays: kept, but no replicas any more."""
     known_offset: int = 0
@@ -122,11 +124,23 @@ class Disks:
         self.directories = (*sound, directory)
         self.failed.clear()
 
+    def sound(self) -> tuple[Uuid, ...]:
+        return tuple(directory for directory in self.directories if directory not in self.failed)
+
+    def replace(self, directory: Uuid, fresh: Uuid) -> None:
+        """Put a new disk, empty and of another id, in the place of one."""
+        self.logs = {key: log for key, log in self.logs.items() if log.directory != directory}
+        self.directories = tuple(fresh if one == directory else one for one in self.directories)
+        self.failed.discard(directory)
+        self.cordoned.discard(directory)
+
     def choose(self, wanted: Uuid) -> Uuid | None:
         """Return the directory for a new replica: the wanted one if it is ours, else the emptiest; None if that failed."""
         if wanted in self.directories:
             return None if wanted in self.failed else wanted
-        sound = [directory for directory in self.directories if directory not in self.failed]
+        sound = self.sound()
         return min(
-            sound, key=lambda one: sum(log.directory == one for log in self.logs.values()), default=None
+            [one for one in sound if one not in self.cordoned] or sound,
+            key=lambda one: sum(log.directory == one for log in self.logs.values()),
+            default=None,
         )

@@ -159,6 +159,8 @@ class SampleHost:
         self._fetching: dict[BrokerId, tuple[int, float]] = {}
         """The number of the fetch that each leader is asked by, and when it was sent."""
         self._fetches = 0
+        self._moving: dict[PartitionKey, Uuid] = {}
+        """Where replicas shall lie once the log says that they do."""
         self._checkpointed_ms = now_ms()
 
     # --- what the log says
@@ -193,7 +195,10 @@ class SampleHost:
     def _start(self, start: Start) -> None:
         key = (start.topic_id, start.partition_id)
         directory = self.disks.choose(start.directory)
-        if key in self.disks.logs or directory is None:
+        known = self.disks.logs.get(key)
+        if known is not None and known.directory != start.directory:
+            self._assign(key, known.directory)  # in a directory that failed before this start
+        if known is not None or directory is None:
             return
         self.disks.logs[key] = log = ReplicaLog(directory, start.topic)
         self.replicas[key] = _opened(key, log)
@@ -209,7 +214,10 @@ class SampleHost:
         replica = self.replicas.get(key)
         if replica is None or partition.partition_epoch < replica.partition_epoch:
             return  # its directory failed, or the answer to a report was earlier
-        if partition.directories[partition.replicas.index(self.broker_id)] != replica.log.directory:
+        assigned = partition.directories[partition.replicas.index(self.broker_id)]
+        if assigned == self._moving.pop(key, None) and assigned not in self.disks.failed:
+            replica.log.directory = assigned
+        if assigned != replica.log.directory:
             self._assign(key, replica.log.directory)
         is_news = partition.partition_epoch > replica.partition_epoch
         is_new_epoch = partition.leader_epoch > replica.leader_epoch
@@ -472,14 +480,24 @@ class SampleHost:
         elif altered.error in ("INELIGIBLE_REPLICA", "OPERATION_NOT_ATTEMPTED"):
             replica.leading.proposed = None
 
-    # --- failures
+    # --- directories
+
+    def move(self, key: PartitionKey, directory: Uuid) -> None:
+        """Move a replica to another directory: its data is there once the log says so (AlterReplicaLogDirs)."""
+        self._moving[key] = directory
+        self._assign(key, directory)
 
     def fail_directory(self, directory: Uuid) -> None:
-        """Lose a directory and the replicas in it; the agent reports it to the controllers."""
+        """Lose a directory and the replicas in it; the agent reports it to the controllers.
+
+        They may not know yet that a replica lies there. So that is reported as well, in place of what waits to be sent.
+        """
         self.disks.failed.add(directory)
         for replica in [*self.replicas.values()]:
             if replica.log.directory == directory:
                 del self.replicas[replica.key]
+                self._moving.pop(replica.key, None)
+                self._assign(replica.key, directory)
                 self._fail_waiting(replica, "KAFKA_STORAGE_ERROR")
 
     def _fail_waiting(self, replica: Replica, error: str) -> None:
