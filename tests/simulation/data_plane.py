@@ -69,9 +69,9 @@ ROLL_SECONDS: Final = 10.0
 EQUAL_SECONDS: Final = 5.0
 LOST_MAX: Final = 15
 """So many records of a log a loss of power may take."""
-HELD_UP: Final = 0.05
+HELD_UP: Final = 0.5
 """The share of reports with a new member that are held up while the member's process ends and another starts."""
-HELD_UP_SECONDS: Final = (1.0, 8.0)
+HELD_UP_SECONDS: Final = (2.0, 8.0)
 MIN_ISR: Final = "min.insync.replicas"
 UNCLEAN: Final = "unclean.leader.election.enable"
 

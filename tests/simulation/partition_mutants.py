@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from tests.simulation.mutant import Directed, Mutant, always, leaves_cleanly
+from tests.simulation.mutant import Directed, Mutant, Seeds, always, leaves_cleanly
 
 _ISR_TESTS: Final = "tests/unit/quorum/decide/test_partitions.py"
 _KAFKA_TESTS: Final = "tests/unit/quorum/whatif/test_kafka_scripts.py"
@@ -98,7 +98,7 @@ MUTANTS: Final = (
         "a broker that registered anew joins an ISR by what its leader knew of the run before",
         "quorum.decide.partitions:_is_eligible",
         _whatever_its_epoch,
-        Directed(f"{_KAFKA_TESTS}::test_a_case_is_answered_as_kafka_answers_it"),
+        Seeds("returns", 25),
     ),
     Mutant(
         "isr-half-fenced",

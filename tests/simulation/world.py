@@ -134,6 +134,7 @@ PROFILES = {
         broker_every=0.6,
         has_data=True,
     ),
+    "returns": Profile(transfer_every=10.0, broker_every=2.0, has_data=True),
     "heavy": Profile(wall_clock_every=20.0, broker_every=2.0, topics_per_second=2.5, is_heavy=True),
     "members": Profile(
         links=LinkFaults(lost=0.02, duplicated=0.05, late=0.05),
