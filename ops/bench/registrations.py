@@ -303,7 +303,8 @@ class Registrants:
             name, size = broker.offer
             last = min(broker.taken + SNAPSHOT_CHUNK_BYTES, size) - 1
             return (
-                f"GET /v1/metadata/snapshots/{name} HTTP/1.1\r\nHost: localhost\r\nRange: bytes={broker.taken}-{last}\r\n\r\n"
+                f"GET /v1/metadata/snapshots/{name} HTTP/1.1\r\nHost: localhost\r\n"
+                f"Range: bytes={broker.taken}-{last}\r\n\r\n"
             ).encode()
         offset, epoch, crc = broker.position
         poll = FetchRequest(
