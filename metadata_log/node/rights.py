@@ -77,6 +77,7 @@ CONTROLLERS: Final[Mapping[tuple[str, str], Right]] = {
     ("GET", "/v1/log"): Right.READ,  # frames: RAW
     ("GET", "/v1/state"): Right.READ,
     ("GET", "/v1/quorum"): Right.READ,
+    ("GET", "/v1/quorum/settings"): Right.READ,
     ("POST", "/v1/quorum/transfer"): Right.CLUSTER,
     ("POST", "/v1/quorum/voters"): Right.CLUSTER,
     ("DELETE", "/v1/quorum/voters/{id}"): Right.CLUSTER,
