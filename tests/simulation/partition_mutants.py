@@ -16,6 +16,9 @@ _ITEM_TESTS: Final = "tests/unit/quorum/decide/test_items.py"
 _TOPIC_TESTS: Final = "tests/unit/quorum/decide/test_topics.py"
 _HOST_TESTS: Final = "tests/unit/broker_agent/test_dataless_host.py"
 _CONTROLLERS_TESTS: Final = "tests/unit/quorum/decide/test_controllers.py"
+_PLAN_TESTS: Final = "tests/unit/ops/test_reassignment_plan.py"
+_HISTORY_TESTS: Final = "tests/unit/ops/test_reassignment_history.py"
+_SIZE_TESTS: Final = "tests/unit/quorum/http/test_too_large.py"
 _PRODUCER_IDS_TESTS: Final = "tests/unit/quorum/decide/test_producer_ids.py"
 
 
@@ -360,5 +363,33 @@ MUTANTS: Final = (
         "quorum.decide.elections:has_online_directory",
         always(True),
         Directed(f"{_ISR_TESTS}::test_a_leader_whose_directory_is_lost_reports_an_isr_and_leads_no_longer"),
+    ),
+    Mutant(
+        "plan-forgets",
+        "a plan of reassignments takes what is under way for something else",
+        "ops.reassignment_plan:_is_on_its_way",
+        always(False),
+        Directed(f"{_PLAN_TESTS}::test_a_plan_that_is_interrupted_again_and_again_does_nothing_twice"),
+    ),
+    Mutant(
+        "plan-as-a-whole",
+        "a plan of reassignments begins all at once",
+        "ops.reassignment_plan:Progress.take",
+        lambda original: lambda progress, image, _at_most: original(progress, image, 0),
+        Directed(f"{_PLAN_TESTS}::test_a_plan_is_carried_out_a_part_at_a_time"),
+    ),
+    Mutant(
+        "history-without-ends",
+        "a reassignment that another replaced, or that was cancelled, is told as completed",
+        "ops.reassignment_history:_how_it_ended",
+        always("completed"),
+        Directed(f"{_HISTORY_TESTS}::test_each_reassignment_is_told_from_its_beginning_to_its_end"),
+    ),
+    Mutant(
+        "places-whatever-is-asked",
+        "new partitions are placed before anybody counts whether their records fit into a batch",
+        "quorum.decide.topics:check_fits",
+        always(None),
+        Directed(f"{_SIZE_TESTS}::test_each_door_names_what_was_asked_for_and_what_fits"),
     ),
 )
