@@ -8,7 +8,7 @@ the last heartbeat. Times are monotonic and never go back, so the dict of sessio
 from collections.abc import Iterable
 from typing import assert_never
 
-from metadata_log.ids import BrokerId
+from metadata_log.ids import BrokerId, Uuid
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topics import PartitionKey
 from metadata_log.wire.shapes import INT64_MAX
@@ -263,6 +263,11 @@ class Sessions:
         return frozenset(
             broker_id for broker_id, walked in self._walks.items() if walked.walk.kind is not WalkKind.JOINS
         )
+
+    def failing_directories(self, broker_id: BrokerId) -> tuple[Uuid, ...]:
+        """Return the log directories of a broker whose failure is being carried out in parts."""
+        walked = self._walks.get(broker_id)
+        return walked.walk.log_dirs if walked is not None and walked.walk.kind is WalkKind.FAILED else ()
 
     def is_electing(self, broker_id: BrokerId, broker_epoch: int) -> bool:
         """Answer whether leaderless partitions of an unfenced broker may still wait for a part of their election."""

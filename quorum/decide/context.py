@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
-from metadata_log.ids import BrokerId, NodeId
+from metadata_log.ids import BrokerId, NodeId, Uuid
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topics import PartitionKey
 from metadata_log.limits import RECORDS_PER_PART_MAX
@@ -64,6 +64,8 @@ class SessionsView(Protocol):
     def is_electing(self, broker_id: BrokerId, broker_epoch: int) -> bool: ...
 
     def visited(self, walk: Walk) -> PartitionKey | None: ...
+
+    def failing_directories(self, broker_id: BrokerId) -> tuple[Uuid, ...]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,8 @@ class ReplicasAssigned(NamedTuple):
 def assign(context: DecideContext, command: AssignReplicasToDirs) -> Decision:
     """Decide where a broker's replicas lie; one that is refused does not change what becomes of the others.
 
-    A replica in a directory that is not online leaves its ISR, and leads no longer.
+    A replica in a directory that is not online leaves its ISR, and leads no longer. That includes a directory whose failure
+    is being carried out in parts: the walk over its partitions may be past this one.
 
     Raises:
         StaleBrokerEpoch: the broker is not registered under this epoch.
@@ -42,6 +43,7 @@ def assign(context: DecideContext, command: AssignReplicasToDirs) -> Decision:
     image, broker_id = context.image, command.broker_id
     broker = registered(image, broker_id, command.broker_epoch)
     electorate, without = Electorate(context), Electorate(context, leaving=broker_id)
+    failing = context.sessions.failing_directories(broker_id)
     records: list[PartitionChangeRecord | None] = []
     offline: dict[tuple[TopicId, int], PartitionChangeRecord | None] = {}
     results: list[ReplicaAssigned] = []
@@ -58,7 +60,7 @@ def assign(context: DecideContext, command: AssignReplicasToDirs) -> Decision:
             partition = topic.partitions[partition_id]
             target = Target(directories={broker_id: directory})
             records.append(electorate.change_to(target, topic_id, partition_id, partition, Election.ONLINE))
-            if not is_online(directory, broker.log_dirs):
+            if directory in failing or not is_online(directory, broker.log_dirs):
                 offline[topic_id, partition_id] = without.change(topic_id, partition_id, partition)
         results.append(ReplicaAssigned(directory, topic_id, partition_id, error))
     written = [record for record in (*records, *offline.values()) if record is not None]

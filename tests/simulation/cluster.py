@@ -158,7 +158,6 @@ WALK_SECONDS = 4.0
 """Within so long a walk over a broker's partitions is at its end, if it has not rested for WALK_RESTS_SECONDS meanwhile."""
 WALK_RESTS_SECONDS = 0.5
 WATCH_SECONDS = 0.1
-BROKERS_WITH_DATA_MAX = 5
 CONTENDERS = 3
 KEY_SECONDS = 20.0
 """After this time clients use other keys, so that the history of each key stays short."""
@@ -908,7 +907,7 @@ class ClusterWorld(World):
             make_listener=self._controller,
         )
         self.costs = Costs(self.loop, drawn(seed, is_heavy=profile.is_heavy), self.violated)
-        may_have_data = 3 <= brokers <= BROKERS_WITH_DATA_MAX and not profile.is_heavy
+        may_have_data = brokers > 0
         has_data = draws_data(seed) if profile.has_data is None else profile.has_data
         self.data = DataPlane(self) if may_have_data and has_data else None
         self.brokers = [SimulatedBroker(self, 11 + number) for number in range(brokers)]

@@ -64,6 +64,8 @@ TOPICS_KEPT: Final = 3
 PARTITIONS: Final = 2
 FAULTS_PER_CUT: Final = 1.5
 """So many faults of brokers befall for each cut between two."""
+ROLLED_MAX: Final = 5
+"""So many brokers are rolled at the end, in any order."""
 ROLL_SECONDS: Final = 10.0
 """A session (3 s) may have to end, and a follower must catch up."""
 EQUAL_SECONDS: Final = 5.0
@@ -278,7 +280,7 @@ class DataPlane:
             command = CreateTopic(
                 name=name,
                 partitions=PARTITIONS,
-                replication_factor=3,
+                replication_factor=min(3, len(world.brokers)),
                 assignment=None,
                 configs={UNCLEAN: "true"} if is_loose else {MIN_ISR: "2"},
                 validate_only=False,
@@ -297,7 +299,7 @@ class DataPlane:
         rng = self.rng
         brokers = [broker.broker_id for broker in self.world.brokers]
         numbers = range(PARTITIONS)
-        some = tuple(rng.sample(brokers, rng.choice((1, 2, 2, 3, 3, 3))))
+        some = tuple(rng.sample(brokers, min(rng.choice((1, 2, 2, 3, 3, 3)), len(brokers))))
         orders: list[Command] = [
             AlterPartitionReassignments(
                 reassignments=tuple(Reassignment(name, each, some) for each in numbers),
@@ -498,7 +500,9 @@ class DataPlane:
         holders = {
             broker_id
             for broker_id in replica.replicas
-            if self._holds(broker_id, key, offset, record) or (broker_id, key) in self.cut_logs
+            if self._holds(broker_id, key, offset, record)
+            or (broker_id, key) in self.cut_logs
+            or self.directories.has_lost(broker_id, key)
         }
         enough = min(2, len(replica.replicas))
         if len(holders) < enough:
@@ -531,7 +535,7 @@ class DataPlane:
         if trouble is None:
             trouble = await self._fail_a_directory()
         before = {key: len(acknowledged) for key, acknowledged in self.acknowledged.items()}
-        for broker in world.brokers:
+        for broker in self.rng.sample(world.brokers, min(ROLLED_MAX, len(world.brokers))):
             if trouble is not None:
                 return f"roll_ends_whole: {trouble}"
             self.is_rolling = True

@@ -104,6 +104,16 @@ MUTANTS: Final = (
         Seeds("returns", 25),
     ),
     Mutant(
+        "moved-behind-the-walk",
+        "a replica that is reported in a directory between two parts of its failure stays in its ISR",
+        "quorum.sessions:Sessions.failing_directories",
+        always(()),
+        Directed(
+            "tests/unit/quorum/decide/test_brokers.py"
+            "::test_a_replica_that_is_reported_in_a_directory_between_two_parts_of_its_failure_leaves_its_isr"
+        ),
+    ),
+    Mutant(
         "isr-half-fenced",
         "a broker between two parts of its fencing joins an ISR",
         "quorum.decide.partitions:_is_eligible",

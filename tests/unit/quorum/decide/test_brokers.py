@@ -17,7 +17,7 @@ from metadata_log.records.brokers import (
 )
 from metadata_log.records.features import FeatureLevelRecord
 from metadata_log.records.partitions import PartitionChangeRecord
-from metadata_log.wire.commands import Command, UnregisterBroker
+from metadata_log.wire.commands import AssignReplicasToDirs, Command, ReplicaDirectory, UnregisterBroker
 from metadata_log.wire.fetch import BrokerState
 from quorum.decide.brokers import BrokerRegistered
 from quorum.decide.decision import Walk, WalkKind
@@ -320,6 +320,29 @@ def test_a_directory_fails_in_parts() -> None:
     assert (broker.log_dirs, broker.cordoned_log_dirs) == ((word_uuid("b"),),) * 2
     assert {p.leader for p in world.image.topics.by_id[topic_id].partitions} == {2}
     assert not world.heartbeat(1, **changes).records
+
+
+def test_a_replica_that_is_reported_in_a_directory_between_two_parts_of_its_failure_leaves_its_isr() -> None:
+    """The walk is past its partition, and knew it elsewhere."""
+    world = online(2, records_max=10)
+    world.run("register 1 dirs=a,b")
+    world.heartbeat(1)
+    many_partitions(world, 25, "1,2")
+    topic_id = world.image.topics.ids["many"]
+    first, others = (word_uuid("b"), word_uuid("d2a")), (word_uuid("a"), word_uuid("d2a"))
+    world.write(
+        [PartitionChangeRecord(topic_id, n, directories=others if n else first) for n in range(25)],
+    )
+    failed: dict[str, Any] = {"offline_log_dirs": (word_uuid("a"),)}
+    assert world.heartbeat(1, **failed).more
+    epoch = world.image.brokers[BrokerId(1)].broker_epoch
+    report = (ReplicaDirectory(word_uuid("a"), topic_id, 0),)
+    world.decide(AssignReplicasToDirs(broker_id=BrokerId(1), broker_epoch=epoch, replicas=report))
+    while world.heartbeat(1, **failed).more:
+        pass
+    assert world.image.brokers[BrokerId(1)].log_dirs == (word_uuid("b"),)
+    partitions = world.image.topics.by_id[topic_id].partitions
+    assert {(partition.leader, partition.isr) for partition in partitions} == {(2, (2,))}
 
 
 def test_a_shutdown_and_a_failed_directory_share_their_parts() -> None:
