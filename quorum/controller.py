@@ -34,6 +34,7 @@ from metadata_log.errors import (
     OutcomeUnknown,
     Rejected,
     ThrottlingQuotaExceeded,
+    two_histories,
 )
 from metadata_log.ids import BrokerId, NodeId, Uuid, uuid_text
 from metadata_log.image.metadata_image import EMPTY, Delta, MetadataImage
@@ -858,8 +859,33 @@ class Controller:
         for batch, frame in _batches_in(frames):
             self._take(batch, frame, None)
 
+    def _may_refuse(self, batch: RecordBatch) -> bool:
+        """Answer whether a committed batch that does not continue the state here is refused by all, or applied already.
+
+        All nodes refuse a deposed controller's late batch, whose epoch is over, and its late claim. A snapshot may hold
+        batches of the payload behind its position in Raft's log; they come once more. Any other batch was decided on the
+        state that all before it in Raft's log lead to, so it proves that the state here is another one.
+        """
+        state = self.committed
+        if batch.controller_epoch < state.controller_epoch + (batch.claim is not None):
+            return True
+        if batch.end_offset == state.end_offset:
+            return batch.crc == state.last_crc
+        return batch.end_offset < state.end_offset
+
+    def _of_another_history(self, batch: RecordBatch) -> InvariantBroken:
+        """Return the fault of a node that alone refuses what the quorum committed."""
+        state = self.committed
+        return two_histories(
+            f"the quorum committed a batch of epoch {batch.controller_epoch} at offset {batch.base_offset} behind crc "
+            f"{batch.previous_crc:08x}; this node is at offset {state.end_offset}, crc {state.last_crc:08x}, epoch "
+            f"{state.controller_epoch}"
+        )
+
     def _take(self, batch: RecordBatch, frame: bytes, own: _InFlight | None) -> None:
         if not is_next(self.committed, batch):
+            if not self._may_refuse(batch):
+                raise self._of_another_history(batch)
             self.metrics.batches_refused.inc()
             if own is not None and self._tip is not None:
                 log.error("own_batch_refused", extra={"base_offset": batch.base_offset})

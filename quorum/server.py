@@ -212,7 +212,11 @@ class _Node:
         )
         self.committed_log.on_damage = self.repair.report
         self.snapshot_fetch = SnapshotFetch(
-            self.store, peers=self.peers.urls, session=self._http, run_in_thread=self.files.run
+            self.store,
+            cluster_id=self.settings.cluster_id,
+            peers=self.peers.urls,
+            session=self._http,
+            run_in_thread=self.files.run,
         )
 
     def _make_controller(self) -> None:

@@ -39,8 +39,12 @@ async def download_snapshot(
     run_in_thread: RunInThread,
     chunk_bytes: int = SNAPSHOT_CHUNK_BYTES,
     timeout_s: float = CHUNK_TIMEOUT_S,
+    sha256: str | None = None,
 ) -> Path:
     """Fetch a snapshot from the first of `urls` (of controllers) that has it, and return its path in `directory`.
+
+    `sha256` is what its bytes must hash to. Without it the sender's own word is taken, which proves no more than that the
+    bytes arrived as they were sent.
 
     The file is verified and durable. The part that an earlier attempt left in `directory` is continued; leftovers of
     other snapshots are removed. One download of a snapshot runs at a time.
@@ -58,10 +62,10 @@ async def download_snapshot(
         # At most twice: the part that was continued may be wrong, and the second attempt begins anew.
         for is_again in (is_resumed, False):
             try:
-                sha256 = await _download(
+                named = await _download(
                     session, f"{url}/v1/metadata/snapshots/{snapshot_id}", partial, chunk_bytes, timeout_s
                 )
-                return await _to_its_end(partial, snapshot_id, sha256, run_in_thread)
+                return await _to_its_end(partial, snapshot_id, sha256 or named, run_in_thread)
             except _TryNext as error:
                 failure = SnapshotNotFound(
                     f"no snapshot {snapshot_id} from {url}: {error}", snapshot_id=snapshot_id
@@ -169,7 +173,7 @@ def _take_in(partial: Path, snapshot_id: str, sha256: str) -> Path:
     path = partial.with_name(f"{snapshot_id}{SUFFIX}")
     found = sha256_of(partial)
     if found != sha256:
-        raise DamagedFile(f"{partial}: its SHA-256 is {found}, the sender's {sha256}", path=str(partial))
+        raise DamagedFile(f"{partial}: its SHA-256 is {found}, it should be {sha256}", path=str(partial))
     read_snapshot(partial, expected_id=snapshot_id)
     with renamed_os_errors(partial):
         with partial.open("rb+") as file:

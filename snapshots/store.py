@@ -92,8 +92,10 @@ class SnapshotStore:
             raise SnapshotNotFound(f"no snapshot {snapshot_id} here", snapshot_id=snapshot_id)
         return path
 
-    def load(self, snapshot_id: str) -> MetadataImage:
-        """Return the image of a snapshot; a damaged one goes to quarantine.
+    def load(
+        self, snapshot_id: str, *, refuse: Callable[[MetadataImage], str | None] = lambda _image: None
+    ) -> MetadataImage:
+        """Return the image of a snapshot; a damaged one, or one that `refuse` returns a reason for, goes to quarantine.
 
         Raises:
             SnapshotNotFound: it is not here.
@@ -101,7 +103,11 @@ class SnapshotStore:
             DiskFailed: it cannot be read.
         """
         with self._reading(snapshot_id) as path:
-            return self._read(path, None if self._kept_digest is None else self._kept_digest.buckets())
+            image = self._read(path, None if self._kept_digest is None else self._kept_digest.buckets())
+            reason = refuse(image)
+            if reason is not None:
+                raise DamagedFile(f"{path}: {reason}", path=str(path))
+            return image
 
     def keep_digest(self, image: MetadataImage) -> None:
         """Keep what the digest of the newest snapshot, which is that of `image`, is made of."""

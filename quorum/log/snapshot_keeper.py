@@ -26,6 +26,7 @@ from quorum.controller import Controller
 from quorum.log.committed_log import CommittedLog
 from quorum.raft.raft_log import RaftPosition
 from snapshots.policy import SnapshotClock, SnapshotPolicy
+from snapshots.seal import Seal
 from snapshots.snapshot_file import position_of, snapshot_id, write_snapshot
 from snapshots.store import SnapshotStore
 
@@ -175,7 +176,7 @@ class SnapshotKeeper(AppliedListener):
         """Take a snapshot; return False if it could not be written or was damaged at once. Other errors stop the process."""
         async with self._writing:
             try:
-                await self._write(due.image)
+                seal = await self._write(due.image)
             except (DiskFailed, SnapshotNotFound) as error:
                 self._controller.metrics.snapshots_failed.inc()
                 self.failure = error.message
@@ -184,10 +185,11 @@ class SnapshotKeeper(AppliedListener):
                 )
                 return False
             self.failure = None
-            await self._announce(due)
+            await self._announce(due, seal)
             return True
 
-    async def _write(self, image: MetadataImage) -> None:
+    async def _write(self, image: MetadataImage) -> Seal:
+        """Write the snapshot of an image, unless it is here, and return what it is recognised by."""
         name = snapshot_id(image.end_offset, image.controller_epoch)
         if name not in self._store.ids():
             await self._run_in_thread(
@@ -196,11 +198,12 @@ class SnapshotKeeper(AppliedListener):
             await self._run_in_thread(lambda: self._store.keep_digest(image))
             self._controller.metrics.snapshots_written.inc()
         await self._run_in_thread(lambda: self._store.sha256(name))  # known before a broker asks on the loop
+        return Seal(image.last_crc, self._store.sha256(name))
 
-    async def _announce(self, due: _Due) -> None:
+    async def _announce(self, due: _Due, seal: Seal) -> None:
         name = snapshot_id(due.image.end_offset, due.image.controller_epoch)
         await self._run_in_thread(self._log.segments.sync)
-        self._controller.raft.compact(due.position, name)
+        self._controller.raft.compact(due.position, name, seal.to_bytes())
         self._newest = self._none_at = None
         pinned = {name, *self._controller.raft.pinned_snapshots(), *self._downloads}
         self._store.retire(self._settings.snapshot.keep, pinned)

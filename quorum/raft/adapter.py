@@ -189,7 +189,7 @@ class PySyncObjLog:
     async def _start(self) -> None:
         pointer = self._log_start.stored()
         if pointer is not None:
-            if not await self._unless_closed(self._log_start.ensure(pointer.snapshot_id)):
+            if not await self._unless_closed(self._log_start.ensure(pointer)):
                 return
             self._stand_on(pointer)
             self._listener.on_restore(pointer.snapshot_id)
@@ -278,10 +278,10 @@ class PySyncObjLog:
     def applied_position(self) -> RaftPosition:
         return self._applied.position
 
-    def compact(self, position: RaftPosition, snapshot_id: str) -> None:
+    def compact(self, position: RaftPosition, snapshot_id: str, seal: bytes) -> None:
         if self._closing or not self._running:
             return  # the store has the snapshot; only the journal stays longer than it needs to
-        pointer = self._log_start.pointer_to(position[0], snapshot_id)
+        pointer = self._log_start.pointer_to(position[0], snapshot_id, seal)
         if pointer is not None:
             self._spawn(self._compact(pointer))
 

@@ -108,10 +108,11 @@ class LogStart:
             )
         return pointer
 
-    async def ensure(self, snapshot_id: str) -> None:
+    async def ensure(self, pointer: Pointer) -> None:
         """Ensure that this node has the snapshot that its pointer names; a damaged one is fetched from another voter."""
+        snapshot_id = pointer.snapshot_id
         try:
-            await self._fetcher.fetch(snapshot_id, NO_NODE)
+            await self._fetcher.fetch(snapshot_id, NO_NODE, pointer.seal)
         except MetadataError as error:
             if isinstance(error, DiskFailed | WrittenByAnotherVersion):
                 raise
@@ -142,7 +143,7 @@ class LogStart:
 
     # --- compaction
 
-    def pointer_to(self, index: int, snapshot_id: str) -> Pointer | None:
+    def pointer_to(self, index: int, snapshot_id: str, seal: bytes) -> Pointer | None:
         """Return the pointer to a new snapshot that covers the log up to `index`, and pin the snapshot.
 
         None: a newer snapshot was installed meanwhile, or the log has no entry before it that could be trimmed.
@@ -152,7 +153,8 @@ class LogStart:
             return None
         self.pinned.add(snapshot_id)  # until its pointer is written, or a newer one in its stead
         before, last = journal[index - 1 - base], journal[index - base]
-        return Pointer.to(snapshot_id, before=before, last=last, voters=self._in_force.set_up_to(index))
+        voters = self._in_force.set_up_to(index)
+        return Pointer.to(snapshot_id, seal, before=before, last=last, voters=voters)
 
     async def compact(self, pointer: Pointer) -> bool:
         """Replace the pointer, then trim the journal behind it; answer whether entries were trimmed."""
@@ -209,7 +211,7 @@ class LogStart:
         self.pinned.add(pointer.snapshot_id)
         try:
             try:
-                await self._fetcher.fetch(pointer.snapshot_id, leader)
+                await self._fetcher.fetch(pointer.snapshot_id, leader, pointer.seal)
             except DamagedFile as error:  # what others sent is damaged: this node has lost nothing
                 raise SnapshotNotFound(error.message, snapshot_id=pointer.snapshot_id) from error
             async with self._lock:

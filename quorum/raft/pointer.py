@@ -2,6 +2,12 @@
 
 Raft's own term for both together is a snapshot. A snapshot's file has no index or term: it is a pure function of the log,
 so that every node's copy has the same bytes. Bytes of a pointer: a msgpack array, then its CRC-32C, big-endian.
+
+    [2, snapshot id, [[command, index, term], [command, index, term]], [[node id, directory id], ...], seal bin]
+    [1, ...] without the seal: of a release before it, still read
+
+The seal ties the snapshot to this log: whoever named the snapshot said with it what its bytes must be. Only the fetcher
+reads it. Without it a snapshot of the same id from another history would be taken.
 """
 
 from dataclasses import dataclass
@@ -19,11 +25,14 @@ from quorum.raft.raft_log import Voters
 from quorum.raft.voters import from_rows, to_rows
 
 FILE_NAME: Final = "snapshot.pointer"
-_VERSION: Final = 1
+_VERSION: Final = 2
+_UNSEALED: Final = 1
 _CRC_BYTES: Final = 4
 _Row = tuple[bytes, Positive, Natural]
-_Fields = tuple[int, Annotated[str, Meta(min_length=1, max_length=TEXT_BYTES_MAX)], tuple[_Row, _Row], Any]
-"""Version, snapshot id, the two entries, the voters as `to_rows` makes them."""
+_Id = Annotated[str, Meta(min_length=1, max_length=TEXT_BYTES_MAX)]
+_Seal = Annotated[bytes, Meta(max_length=TEXT_BYTES_MAX)]
+_Fields = tuple[int, _Id, tuple[_Row, _Row], Any, _Seal]
+"""Version, snapshot id, the two entries, the voters as `to_rows` makes them, the seal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +55,11 @@ class Pointer:
     """The entries at index - 1 and index, with which a trimmed log begins."""
     voters: Voters
     """The voters that the log has set up to `index`."""
+    seal: bytes
+    """What the snapshot's bytes must be; empty: a release before it wrote the pointer."""
 
     @classmethod
-    def to(cls, snapshot_id: str, *, before: Entry, last: Entry, voters: Voters) -> "Pointer":
+    def to(cls, snapshot_id: str, seal: bytes, *, before: Entry, last: Entry, voters: Voters) -> "Pointer":
         """Make the pointer to a snapshot that covers the log up to `last`."""
         # Of the older entry only index and term are ever needed, and two whole entries might not fit a message.
         return cls(
@@ -57,12 +68,13 @@ class Pointer:
             term=last[2],
             entries=((NO_OP, before[1], before[2]), last),
             voters=voters,
+            seal=seal,
         )
 
     def to_bytes(self) -> bytes:
-        body: bytes = msgpack.packb(
-            [_VERSION, self.snapshot_id, [list(entry) for entry in self.entries], to_rows(self.voters)]
-        )
+        fields = [self.snapshot_id, [list(entry) for entry in self.entries], to_rows(self.voters)]
+        # A pointer that an older release wrote, or announced, stays as it is.
+        body: bytes = msgpack.packb([_VERSION, *fields, self.seal] if self.seal else [_UNSEALED, *fields])
         crc: int = google_crc32c.value(body)
         return body + crc.to_bytes(_CRC_BYTES, "big")
 
@@ -83,9 +95,11 @@ class Pointer:
             raise ValueError("it is not msgpack") from error
         if type(fields) is not list or not fields or type(fields[0]) is not int:
             raise ValueError("it has no version")
-        if fields[0] != _VERSION:
+        if fields[0] not in (_UNSEALED, _VERSION):
             raise UnknownFormat(f"version {fields[0]} is unknown to this release")
-        _, snapshot_id, (before, last), voters = convert(fields, _Fields)
+        if fields[0] == _UNSEALED:
+            fields.append(b"")
+        _, snapshot_id, (before, last), voters, seal = convert(fields, _Fields)
         if not (is_entry_command(before[0]) and is_entry_command(last[0])):
             raise ValueError("its entries hold no command of ours")
         if last[1] != before[1] + 1 or last[2] < before[2]:
@@ -96,4 +110,5 @@ class Pointer:
             term=last[2],
             entries=(before, last),
             voters=from_rows(voters),
+            seal=seal,
         )

@@ -109,8 +109,11 @@ class RaftListener(Protocol):
 
 
 class SnapshotFetcher(Protocol):
-    async def fetch(self, snapshot_id: str, from_node: NodeId) -> None:
+    async def fetch(self, snapshot_id: str, from_node: NodeId, seal: bytes) -> None:
         """Fetch a snapshot into the local store, verified and synced; return at once if the store has it.
+
+        `seal` is what `RaftLog.compact` was given with this snapshot, perhaps on another node. A snapshot that it does not
+        fit is none of this log's. It is empty where a release before it wrote the pointer.
 
         Raises:
             DamagedFile: the answer is no sound snapshot; the caller retries later.
@@ -157,7 +160,7 @@ class RaftLog(Protocol):
     def applied_position(self) -> RaftPosition:
         """Return the position of the last wholly applied payload; within `on_commit`, that of the payload before."""
 
-    def compact(self, position: RaftPosition, snapshot_id: str) -> None:
+    def compact(self, position: RaftPosition, snapshot_id: str, seal: bytes) -> None:
         """Allow the journal to drop entries up to `position`, which the named snapshot covers.
 
         The caller has synced the snapshot, and the segments up to the snapshot's end offset.

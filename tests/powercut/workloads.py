@@ -679,7 +679,7 @@ class _Node:
     def _now_ms(self) -> int:
         return int(self.loop.time() * 1000)
 
-    async def fetch(self, snapshot_id: str, from_node: NodeId) -> None:
+    async def fetch(self, snapshot_id: str, from_node: NodeId, seal: bytes) -> None:
         assert from_node == NO_NODE
         self.store.load(snapshot_id)
 

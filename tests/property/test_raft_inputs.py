@@ -5,6 +5,7 @@ Values go through msgpack first, as they arrive. What is refused is refused by a
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -189,9 +190,9 @@ def is_rows(value: Any) -> bool:
 def is_pointer(value: Any) -> bool:
     return (
         type(value) is list
-        and len(value) == 4
+        and len(value) > 0
         and type(value[0]) is int
-        and value[0] == 1
+        and len(value) == {1: 4, 2: 5}.get(value[0])
         and type(value[1]) is str
         and 0 < len(value[1]) <= 255
         and type(value[2]) is list
@@ -200,6 +201,7 @@ def is_pointer(value: Any) -> bool:
         and value[2][1][1] == value[2][0][1] + 1
         and value[2][1][2] >= value[2][0][2]
         and is_rows(value[3])
+        and (len(value) == 4 or (type(value[4]) is bytes and len(value[4]) <= 255))
     )
 
 
@@ -369,10 +371,13 @@ def test_the_bytes_are_those_of_every_release() -> None:
     voters = from_rows(ROWS[:2])
     rows = "9292" + "01c410" + 16 * "01" + "92" + "02c410" + 16 * "02"
     assert to_command(voters, b"frames").hex() == "110029" + rows + b"frames".hex()
-    pointer = Pointer.to("0018-01", before=(b"\x10x", 13, 1), last=(b"\x10frames", 14, 1), voters=voters)
+    pointer = Pointer.to("0018-01", b"", before=(b"\x10x", 13, 1), last=(b"\x10frames", 14, 1), voters=voters)
     body = "9401a7" + b"0018-01".hex() + "9293c401010d0193c40710" + b"frames".hex() + "0e01" + rows
     assert pointer.to_bytes()[:-4].hex() == body
     assert Pointer.from_bytes(pointer.to_bytes()) == pointer
+    sealed = replace(pointer, seal=b"seal")
+    assert sealed.to_bytes()[:-4].hex() == body.replace("9401", "9502", 1) + "c404" + b"seal".hex()
+    assert Pointer.from_bytes(sealed.to_bytes()) == sealed
     assert list(hello_message(HELLO)) == [
         *("type", "version", "cluster_id", "node_id", "directory_id", "http", "raft", "founding", "checksums")
     ]

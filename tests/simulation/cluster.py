@@ -121,6 +121,7 @@ from quorum.log.snapshot_keeper import SnapshotKeeper
 from quorum.raft.journal.lost import check_reaches_log
 from quorum.raft.raft_log import Member, Voters
 from quorum.registration import Registration, registration_of
+from snapshots.seal import Seal
 from snapshots.snapshot_file import SUFFIX, snapshot_id
 from tests.simulation.contest import SETTING, Contest
 from tests.simulation.costs import Costs, drawn
@@ -260,7 +261,7 @@ class ClusterNode(SimulatedNode):
             self.world.tell(self, f"rots: snapshot {name}")
         return name is not None
 
-    async def fetch(self, snapshot_id: str, from_node: NodeId) -> None:
+    async def fetch(self, snapshot_id: str, from_node: NodeId, seal: bytes) -> None:
         """Bring a snapshot here as the shipped server does: its own copy, else from the leader, else from whoever has it."""
         await asyncio.sleep(self.world.rng.uniform(0.001, 0.02))
         await self.awake()
@@ -271,6 +272,11 @@ class ClusterNode(SimulatedNode):
                 self.world.consequences["damaged snapshot quarantined"] += 1
                 self.world.tell(self, f"finds snapshot {snapshot_id} damaged")
             image = await self._download(snapshot_id, from_node)
+        sealed = Seal.from_bytes(seal)
+        if sealed is None or sealed.last_crc != image.last_crc:
+            self.world.violated(
+                f"snapshot {snapshot_id} of node {self.node_id} is none of the log's: {sealed}"
+            )
         self.loaded = {snapshot_id: image}
 
     async def _download(self, snapshot_id: str, from_node: NodeId) -> MetadataImage:
@@ -317,13 +323,14 @@ class SimulatedKeeper(SnapshotKeeper):
         )
         self._simulated = controller
 
-    async def _write(self, image: MetadataImage) -> None:
+    async def _write(self, image: MetadataImage) -> Seal:
         node = self._simulated.node
         if snapshot_id(image.end_offset, image.controller_epoch) not in node.snapshots.ids():
             afresh = node.world.rng.random() < 0.1
             await self._run_in_thread(lambda: node.snapshots.write(image, afresh=afresh))
             await self._run_in_thread(node.snapshots.synced)
             node.world.tell(node, f"has written the snapshot at {image.end_offset}")
+        return Seal(image.last_crc, 64 * "0")
 
 
 class _SweepInOrder(Sweep):

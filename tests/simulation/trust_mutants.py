@@ -9,6 +9,7 @@ from typing import Any, Final
 from tests.simulation.mutant import Directed, Mutant
 
 _RAFT: Final = "tests/unit/quorum/raft"
+_FETCH: Final = "tests/unit/quorum/log/test_snapshot_fetch.py"
 _BELIEF: Final = f"{_RAFT}/test_belief.py"
 
 
@@ -77,6 +78,20 @@ _ROWS: Final[tuple[tuple[str, str, str, Callable[[Any], Any], str], ...]] = (
         "quorum.raft.link:_crc",
         lambda crc: lambda body: _Any(crc(body)),
         f"{_RAFT}/test_transport.py::test_a_flipped_bit_costs_the_link_wherever_it_is",
+    ),
+    (
+        "foreign-snapshot",
+        "a snapshot of the right id is taken, whatever history it is of",
+        "quorum.log.snapshot_fetch:SnapshotFetch._objection",
+        _always(None),
+        f"{_FETCH}::test_a_snapshot_of_another_history_that_is_here_is_replaced",
+    ),
+    (
+        "refuses-alone",
+        "a node skips what the quorum committed and goes on",
+        "quorum.controller:Controller._may_refuse",
+        _always(True),
+        "tests/unit/quorum/test_controller.py::test_a_committed_batch_that_one_node_alone_refuses_stops_it",
     ),
 )
 

@@ -595,14 +595,14 @@ class SimulatedNode:
         if incarnation != self.incarnation or self.log is None:
             return
         self.store[snapshot_id] = frames
-        self.log.compact(position, snapshot_id)  # type: ignore[arg-type]
+        self.log.compact(position, snapshot_id, b"seal")  # type: ignore[arg-type]
         self._retire()
 
     def _retire(self) -> None:
         for snapshot_id in sorted(self.store)[:-4]:
             del self.store[snapshot_id]
 
-    async def fetch(self, snapshot_id: str, from_node: NodeId) -> None:
+    async def fetch(self, snapshot_id: str, from_node: NodeId, seal: bytes) -> None:
         if snapshot_id in self.store:
             return
         await asyncio.sleep(self.world.rng.uniform(0.01, 0.3))

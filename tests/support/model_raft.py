@@ -122,7 +122,7 @@ class ModelRaft:
     def applied_position(self) -> RaftPosition:
         return RaftPosition((self.applied, 0))
 
-    def compact(self, position: RaftPosition, snapshot_id: str) -> None:
+    def compact(self, position: RaftPosition, snapshot_id: str, seal: bytes) -> None:
         pass
 
     def pinned_snapshots(self) -> frozenset[str]:

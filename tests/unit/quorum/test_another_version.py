@@ -110,11 +110,11 @@ def test_a_snapshot(tmp_path: Path, history: list[Step]) -> None:
     assert path.exists()
 
 
-@pytest.mark.parametrize("version", [0, 2])
+@pytest.mark.parametrize("version", [0, 3])
 def test_a_pointer(version: int) -> None:
     voters = {NodeId(1): Uuid(b"d" * 16)}
     pointer = Pointer.to(
-        "00000000000000000060", before=(b"\x10a", 7, 2), last=(b"\x10b", 8, 3), voters=voters
+        "00000000000000000060", b"seal", before=(b"\x10a", 7, 2), last=(b"\x10b", 8, 3), voters=voters
     )
     fields = msgpack.unpackb(pointer.to_bytes()[:-4])
     body = msgpack.packb([version, *fields[1:3]])

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from metadata_log.codec import decode_all
+from metadata_log.batch import NO_ENVELOPE
+from metadata_log.codec import decode_all, encode
 from metadata_log.errors import (
     Fault,
     InvalidReplicaAssignment,
@@ -26,7 +27,7 @@ from metadata_log.ids import BrokerId, NodeId, Uuid
 from metadata_log.image.metadata_image import EMPTY, MetadataImage, buckets_of
 from metadata_log.limits import RECORDS_PER_PART_MAX
 from metadata_log.records.brokers import BrokerEndpoint, FeatureRange
-from metadata_log.records.configs import BROKER
+from metadata_log.records.configs import BROKER, ConfigRecord
 from metadata_log.wire.commands import (
     AlterConfigs,
     BrokerHeartbeat,
@@ -252,6 +253,47 @@ def test_a_deposed_controllers_late_batch_is_refused_by_all() -> None:
         lab.same_everywhere()
 
     run(story)
+
+
+def test_a_committed_batch_that_one_node_alone_refuses_stops_it() -> None:
+    """Goal: no node goes on with another history's state, to lead and acknowledge what nobody else holds. Method: one of
+    the same length and epoch, which a snapshot of the same id may hold.
+    """
+
+    def set_to(value: str) -> list[ConfigRecord]:
+        return [ConfigRecord(resource_type=BROKER, resource_name="", name="a.setting", value=value)]
+
+    history = random_history(random.Random(1), 5)
+    controller = Lab().controllers[1]
+    for step in history:
+        controller.on_commit(step.frame)
+    ours, theirs = (
+        encode(
+            base_offset=controller.committed.end_offset,
+            controller_epoch=controller.committed.controller_epoch,
+            appended_at_ms=1,
+            previous_crc=controller.committed.last_crc,
+            envelope=NO_ENVELOPE,
+            records=set_to(value),
+        )
+        for value in "12"
+    )
+    controller.on_commit(ours[1])
+    controller.on_commit(ours[1])  # once more, as behind a snapshot's position in Raft's log
+    with pytest.raises(InvariantBroken, match="the quorum committed a batch of epoch"):
+        controller.on_commit(theirs[1])
+    _, behind_theirs = encode(
+        base_offset=controller.committed.end_offset,
+        controller_epoch=controller.committed.controller_epoch,
+        appended_at_ms=1,
+        previous_crc=theirs[0].crc,
+        envelope=NO_ENVELOPE,
+        records=set_to("3"),
+    )
+    with pytest.raises(InvariantBroken, match="the quorum committed a batch of epoch") as broken:
+        controller.on_commit(behind_theirs)
+    assert broken.value.context == {"runbook": "two-histories.md"}
+    assert controller.committed.configs[BROKER, ""]["a.setting"] == "1"
 
 
 def test_a_refusal_waits_for_the_records_it_rests_on() -> None:

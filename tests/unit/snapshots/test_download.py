@@ -5,7 +5,7 @@ import hashlib
 import random
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,7 @@ class Server:
         return web.Response(status=206, body=body, headers=headers)
 
 
-def downloaded(directory: Path, *servers: Server | str | None) -> Path:
+def downloaded(directory: Path, *servers: Server | str | None, sha256: str | None = None) -> Path:
     """Download from the servers in turn; a text is a URL, and None an address where nobody listens."""
 
     async def run() -> Path:
@@ -84,7 +84,13 @@ def downloaded(directory: Path, *servers: Server | str | None) -> Path:
         try:
             async with aiohttp.ClientSession() as session:
                 return await download_snapshot(
-                    session, urls, ID, directory, run_in_thread=asyncio.to_thread, chunk_bytes=CHUNK
+                    session,
+                    urls,
+                    ID,
+                    directory,
+                    run_in_thread=asyncio.to_thread,
+                    chunk_bytes=CHUNK,
+                    sha256=sha256,
                 )
         finally:
             for runner in runners:
@@ -108,6 +114,16 @@ def test_another_goes_on_where_one_fails(directory: Path, content: bytes) -> Non
     path = downloaded(directory, None, Server(b"", fails_after=0), first, second)
     assert path.read_bytes() == content
     assert second.ranges[0] == f"bytes={2 * CHUNK - 1}-{3 * CHUNK - 2}"
+
+
+def test_a_sound_snapshot_of_other_bytes_than_were_named_is_refused(directory: Path, content: bytes) -> None:
+    """Who sends the bytes says nothing of what they must be: another cluster's are as sound."""
+    other = replace(IMAGE, last_time_ms=IMAGE.last_time_ms + 1)
+    forged = write_snapshot(other, directory).read_bytes()
+    wanted = hashlib.sha256(content).hexdigest()
+    with pytest.raises(DamagedFile, match=f"it should be {wanted}"):
+        downloaded(directory, Server(forged), sha256=wanted)
+    assert downloaded(directory, Server(forged), Server(content), sha256=wanted).read_bytes() == content
 
 
 def test_an_address_that_cannot_be_looked_up_is_passed_over(directory: Path, content: bytes) -> None:

@@ -99,7 +99,7 @@ def test_a_log_that_grows_without_records_is_trimmed_behind_the_same_snapshot(
         offer = await desk.keeper.take()
         raft = desk.keeper._controller.raft
         trimmed: list[tuple[RaftPosition, str]] = []
-        monkeypatch.setattr(raft, "compact", lambda position, name: trimmed.append((position, name)))
+        monkeypatch.setattr(raft, "compact", lambda position, name, _seal: trimmed.append((position, name)))
         status, entries = raft.status(), SNAPSHOT_ENTRIES - 1
         monkeypatch.setattr(raft, "status", lambda: replace(status, entries_untrimmed=entries))
         tasks = [asyncio.create_task(desk.keeper.run()), asyncio.create_task(desk.keeper.count())]

@@ -534,7 +534,7 @@ def test_a_snapshot_that_was_damaged_on_its_way_is_asked_for_again(
 ) -> None:
     late = _crashed_and_left_behind(quorum)
 
-    async def fetch(snapshot_id: str, from_node: NodeId) -> None:
+    async def fetch(snapshot_id: str, from_node: NodeId, seal: bytes) -> None:
         raise DamagedFile(f"{snapshot_id}: its SHA-256 is another than the sender's")
 
     def told() -> str | None:
@@ -556,7 +556,7 @@ def test_any_other_fault_of_a_download_stops_the_node(
 ) -> None:
     late = _crashed_and_left_behind(quorum)
 
-    async def fetch(snapshot_id: str, from_node: NodeId) -> None:
+    async def fetch(snapshot_id: str, from_node: NodeId, seal: bytes) -> None:
         raise fault(f"{snapshot_id} from {from_node}")
 
     monkeypatch.setattr(late, "fetch", fetch)
@@ -666,7 +666,7 @@ def test_close_does_not_wait_for_a_snapshot_that_nobody_gives(
     node.crash()
     cancelled: list[str] = []
 
-    async def fetch(snapshot_id: str, from_node: NodeId) -> None:
+    async def fetch(snapshot_id: str, from_node: NodeId, seal: bytes) -> None:
         try:
             await asyncio.sleep(3_600)
         finally:
@@ -689,7 +689,7 @@ def test_close_does_not_wait_for_a_snapshot_that_nobody_gives(
 def _pointer() -> Pointer:
     voters = {NodeId(1): directory_of(NodeId(1), 0), NodeId(4): directory_of(NodeId(4), 2)}
     before, last = (b"\x10before", 7, 2), (b"\x10last", 8, 3)
-    return Pointer.to("00000000000000000060", before=before, last=last, voters=voters)
+    return Pointer.to("00000000000000000060", b"seal", before=before, last=last, voters=voters)
 
 
 def test_a_pointer_survives_its_bytes() -> None:

@@ -381,7 +381,7 @@ def test_a_change_is_proved_once_the_leadership_behind_it_has_committed_anything
 
 def test_a_snapshots_pointer_says_who_voted_there() -> None:
     entries = ((b"\x01", 6, 2), (b"\x10snapshot", 7, 2))
-    pointer = Pointer.to("0" * 19 + "9", before=entries[0], last=entries[1], voters=voters_of(1, 4))
+    pointer = Pointer.to("0" * 19 + "9", b"seal", before=entries[0], last=entries[1], voters=voters_of(1, 4))
     assert recovered(list(entries), pointer=pointer) == voters_of(1, 4)
     assert recovered([*entries, set_by(8, 1)], pointer=pointer) == voters_of(1, 4)
 
