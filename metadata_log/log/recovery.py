@@ -12,12 +12,14 @@ from typing import Final, NamedTuple
 
 from metadata_log.codec import DamagedFrame, damaged_file, decode
 from metadata_log.errors import DamagedFile, UnknownFormat, another_version
+from metadata_log.limits import MIB
 from metadata_log.log.index import read_index, write_index
 from metadata_log.log.position import AT_ZERO, Position
 from metadata_log.log.segment_file import (
     SEGMENT_NAME,
     Segment,
     check_no_gap,
+    place_of,
     read_frame,
     reading,
     scan,
@@ -36,6 +38,7 @@ from metadata_log.wire.shapes import Natural, Shape
 
 log = logging.getLogger(__name__)
 
+_PIECE_BYTES: Final = MIB
 UNKNOWN_EPOCH: Final = -1
 """The controller epoch of a position of which only the crc is known."""
 
@@ -79,7 +82,13 @@ class Verified(NamedTuple):
 
 
 def recover(directory: Path, made_again_from: int | None, scanned_from: int | None) -> Recovered:
-    """Scan all files, cut off a tear, and sync every file without an index: only an index proves that a file is durable."""
+    """Scan all files, cut off a tear, and sync every file without an index: only an index proves that a file is durable.
+
+    What such a file holds behind the owner's snapshot is written again before that. After a failed fdatasync the kernel
+    counts the pages as clean, so that another sync succeeds and writes nothing: the bytes are in its cache alone. Up to the
+    snapshot's end a sync had succeeded before the snapshot was named.
+    """
+    rewritten_from = next((each for each in (scanned_from, made_again_from) if each is not None), 0)
     discarded: list[Path] = []
     is_cut, torn_bytes, damage = False, 0, None
     paths = segment_paths(directory)
@@ -129,6 +138,8 @@ def recover(directory: Path, made_again_from: int | None, scanned_from: int | No
             torn_bytes = path.stat().st_size - segment.size
             os.truncate(path, segment.size)
         if not is_indexed:
+            if segment.entries and segment.end_offset > rewritten_from:
+                _write_again(segment, rewritten_from)
             _sync_file(path)
             if not is_last and not is_cut:
                 write_index(segment)
@@ -217,6 +228,22 @@ def start_of(paths: list[tuple[int, Path]]) -> Start:
     with reading(path) as file:
         header, _ = read_frame(path, file, 0)
     return Start(base_offset, Position(UNKNOWN_EPOCH, header.previous_crc), 0)
+
+
+def _write_again(segment: Segment, offset: int) -> None:
+    """Write the frames at and behind an offset once more, as they are: the next sync then writes them to the disk."""
+    place = max(0, place_of(segment, max(offset, segment.base_offset)))
+    position = segment.entries[place].position
+    fd = os.open(segment.path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        while position < segment.size:
+            piece = os.pread(fd, min(_PIECE_BYTES, segment.size - position), position)
+            if not piece:
+                raise DamagedFile(f"{segment.path}: byte {position}: it ends there", path=str(segment.path))
+            written = os.pwrite(fd, piece, position)
+            position += written
+    finally:
+        os.close(fd)
 
 
 def _sync_file(path: Path) -> None:

@@ -4,6 +4,8 @@ The disk is as hostile as POSIX lets it be:
 
 - data written and not yet synced is kept, lost, or torn at any byte, each write by itself, in any order; a later
   write that was kept leaves zeros where an earlier one was lost;
+- a sync of a file that fails makes nothing durable, and neither does a later one: what was written before it must be
+  written again;
 - a sync of a file makes its data and size durable, not its name;
 - a name that was made, moved or removed is durable once a directory it concerns was synced; before that each such
   operation may have happened or not, whatever the others did. A rename itself is atomic;
@@ -58,6 +60,12 @@ class Remove(NamedTuple):
     name: str
 
 
+class SyncFailed(NamedTuple):
+    """The kernel tells of an error once; it counts what was not written as clean, and no later sync writes it."""
+
+    file: int
+
+
 class SyncDirectory(NamedTuple):
     directory: int
 
@@ -68,7 +76,7 @@ class Mark(NamedTuple):
     fact: object
 
 
-Operation = Write | Resize | Sync | Name | Move | Remove | SyncDirectory | Mark
+Operation = Write | Resize | Sync | SyncFailed | Name | Move | Remove | SyncDirectory | Mark
 NameOperation = Name | Move | Remove
 Tree = Mapping[str, "bytes | Tree"]
 """Contents by name; a directory is a tree itself."""
@@ -78,6 +86,8 @@ Tree = Mapping[str, "bytes | Tree"]
 class _File:
     durable: bytes = b""
     pending: list[Write | Resize] = field(default_factory=list)
+    forgotten: list[Write | Resize] = field(default_factory=list)
+    """In the kernel's cache alone since a failed sync."""
 
 
 class DiskModel:
@@ -96,7 +106,11 @@ class DiskModel:
                 self._files.setdefault(operation.file, _File()).pending.append(operation)
             case Sync():
                 file = self._files.setdefault(operation.file, _File())
+                file.forgotten = [write for write in file.forgotten if not _is_made_anew(write, file.pending)]
                 file.durable, file.pending = _written(file.durable, file.pending), []
+            case SyncFailed():
+                file = self._files.setdefault(operation.file, _File())
+                file.forgotten, file.pending = file.forgotten + file.pending, []
             case Name():
                 if operation.is_directory:
                     self._names[operation.node] = {}
@@ -124,7 +138,9 @@ class DiskModel:
 
     def everything(self) -> Tree:
         """Return the state in which all that was done has reached the disk."""
-        contents = {node: _written(file.durable, file.pending) for node, file in self._files.items()}
+        contents = {
+            node: _written(file.durable, file.forgotten + file.pending) for node, file in self._files.items()
+        }
         return _tree(self._named(self._pending), contents, ROOT)
 
     def nothing(self) -> Tree:
@@ -138,8 +154,8 @@ class DiskModel:
             kept = self._pending[: rng.randint(0, len(self._pending))]
         chance = rng.choice((0.2, 0.5, 0.9))
         contents = {
-            node: _written(file.durable, _survivors(file.pending, rng, chance))
-            if file.pending
+            node: _written(file.durable, _survivors(file.forgotten + file.pending, rng, chance))
+            if file.forgotten or file.pending
             else file.durable
             for node, file in self._files.items()
         }
@@ -187,6 +203,19 @@ def _written(durable: bytes, writes: list[Write | Resize]) -> bytes:
             content.extend(bytes(write.position - len(content)))
         content[write.position : write.position + len(write.data)] = write.data
     return bytes(content)
+
+
+def _is_made_anew(write: Write | Resize, later: list[Write | Resize]) -> bool:
+    """Answer whether later writes to the file, which are durable now, leave nothing of one that a failed sync forgot."""
+    if isinstance(write, Resize):
+        return any(isinstance(one, Resize) for one in later)
+    end = write.position + len(write.data)
+    return any(
+        write.position >= one.size
+        if isinstance(one, Resize)
+        else one.position <= write.position and end <= one.position + len(one.data)
+        for one in later
+    )
 
 
 def _survivors(pending: list[Write | Resize], rng: random.Random, chance: float) -> list[Write | Resize]:

@@ -6,6 +6,7 @@ is ever changed behind its back; `Recorder.check` compares what was noted with t
 """
 
 import builtins
+import errno
 import fcntl
 import io
 import os
@@ -25,6 +26,7 @@ from tests.powercut.disk_model import (
     Resize,
     Sync,
     SyncDirectory,
+    SyncFailed,
     Tree,
     Write,
 )
@@ -49,6 +51,8 @@ class Recorder:
 
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()
+        self.fails_next_sync = False
+        """Whether the next sync of a file fails, once, and makes nothing durable."""
         self.operations: list[Operation] = []
         self._nodes: dict[str, int] = {str(self.root): ROOT}
         """By absolute path, as things are named now."""
@@ -169,8 +173,12 @@ class Recorder:
 
     def _os_sync(self, descriptor: Any) -> None:
         number = descriptor if isinstance(descriptor, int) else descriptor.fileno()
-        _REAL["fsync"](number)
         node = self._descriptors.get(number)
+        if self.fails_next_sync and node is not None and node not in self._directories:
+            self.fails_next_sync = False
+            self.operations.append(SyncFailed(node))
+            raise OSError(errno.EIO, "Input/output error")
+        _REAL["fsync"](number)
         if node is not None:
             self.operations.append(SyncDirectory(node) if node in self._directories else Sync(node))
 

@@ -109,6 +109,11 @@ def _nothing(*_: object, **__: object) -> None:
             for make in (SegmentsWorkload, CacheWorkload)
         ),
         pytest.param(
+            SegmentsWorkload,
+            lambda: patch.object(metadata_log.log.recovery, "_write_again", _nothing),
+            id="segments-not-written-again-after-a-sync-that-failed",
+        ),
+        pytest.param(
             DownloadsWorkload,
             lambda: patch.object(snapshots.download, "os", SimpleNamespace(fsync=_nothing)),
             id="download-not-synced",

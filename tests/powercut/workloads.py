@@ -23,7 +23,7 @@ import broker_agent.cache as cache_module
 from broker_agent.cache import Cache
 from metadata_log.codec import read_header
 from metadata_log.digest import digest
-from metadata_log.errors import ForeignDirectory
+from metadata_log.errors import DiskFailed, ForeignDirectory
 from metadata_log.ids import NO_NODE, NodeId, Uuid
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.log.segmented_log import SegmentedLog
@@ -263,7 +263,9 @@ def _maps_that_write() -> Iterator[None]:
 
 
 class SegmentsWorkload:
-    """Frames appended, synced now and then; files begun, removed behind a snapshot, begun anew at one; restarts, kills."""
+    """Frames appended, synced now and then, also in vain; files begun, removed behind a snapshot, begun anew at one;
+    restarts, kills.
+    """
 
     name = "segments"
 
@@ -299,6 +301,15 @@ class SegmentsWorkload:
                 if (log.log_start_offset, log.end_offset) != stood:
                     raise NotKept("a restart lost something")
                 recorder.mark(("synced", *stood))
+            if rng.random() < 0.04:
+                recorder.fails_next_sync = True
+                with suppress(DiskFailed):
+                    log.sync()
+                if not recorder.fails_next_sync:
+                    _drop(log)  # the process ends; the next one finds everything in the kernel's cache
+                    log = self._opens(directory)
+                    recorder.mark(("synced", log.log_start_offset, log.end_offset))
+                recorder.fails_next_sync = False
         log.close()
 
     def _opens(self, directory: Path, *, synced: int = 0) -> SegmentedLog:
