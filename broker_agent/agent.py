@@ -31,6 +31,7 @@ from metadata_log.node.addresses import read_url
 from metadata_log.node.clock import monotonic_ms, unix_ms
 from metadata_log.node.data_directory import DirectoryLock, Meta, read_meta
 from metadata_log.node.recent_warnings import RecentWarnings
+from metadata_log.node.tls import Tls
 from metadata_log.records.brokers import FeatureRange
 from metadata_log.wire.commands import (
     AlteredPartition,
@@ -96,7 +97,8 @@ class BrokerAgent:
         self.http_url = ""
         self.cache = Cache(settings.data_dir, cluster_id=settings.cluster_id)
         self._cache_thread = CacheThread(self.cache)
-        self._client = ControllerClient(settings.token_file)
+        self.tls = None if settings.tls is None else Tls(settings.tls)
+        self._client = ControllerClient(settings.token_file, None if self.tls is None else self.tls.client)
         self.fetch_loop = FetchLoop(
             controllers=settings.controllers,
             client=self._client,
@@ -308,7 +310,10 @@ class BrokerAgent:
             await stack.enter_async_context(self._client)
             self.http_url = await stack.enter_async_context(http_api.listening(self))
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
-            tasks.create_task(self._live())
+            living = tasks.create_task(self._live())
+            if self.tls is not None:
+                reloading = tasks.create_task(self.tls.keep_reloading())
+                living.add_done_callback(lambda _: reloading.cancel())
             self._stack = stack.pop_all()
         return self
 

@@ -8,7 +8,8 @@ from metadata_log import limits
 from metadata_log.errors import InvalidSettings
 from metadata_log.ids import BrokerId
 from metadata_log.node.addresses import PORT_MAX, WILDCARDS, HostPort, address_text, is_reachable
-from metadata_log.records.brokers import BrokerEndpoint
+from metadata_log.node.credentials import TlsFiles
+from metadata_log.records.brokers import SSL_PROTOCOL, BrokerEndpoint
 
 LISTENER_NAME: Final = "PLAINTEXT"
 """Kafka's name of its default listener, here of the broker's own endpoint; security_protocol 0."""
@@ -33,6 +34,8 @@ class BrokerSettings:
     advertised_listeners: tuple[BrokerEndpoint, ...] = ()
     allowed_hosts: tuple[str, ...] = ()
     """Further names by which clients may ask for this broker."""
+    tls: TlsFiles | None = None
+    """None: everything passes in the clear, which a settings file must say (`insecure = true`)."""
     principals: Path | None = None
     """The file of principals; None: everybody may do everything."""
     token_file: Path | None = None
@@ -64,6 +67,8 @@ class BrokerSettings:
                 raise InvalidSettings(
                     f"controllers: {url!r} is no http:// or https:// URL without trailing slash"
                 )
+            if self.tls is not None and not url.startswith("https://"):
+                raise InvalidSettings(f"controllers: {url!r}: wanted https://HOST:PORT, as there is [tls]")
         self._check_addresses()
         if self.rack is not None and not 1 <= len(self.rack.encode()) <= limits.TEXT_BYTES_MAX:
             raise InvalidSettings(
@@ -91,7 +96,7 @@ class BrokerSettings:
             raise InvalidSettings(
                 f"listen.http is port {port}, but advertised.http tells clients port {self.advertised_http[1]}"
             )
-        names = {LISTENER_NAME}
+        names = {LISTENER_NAME if self.tls is None else "SSL"}
         for endpoint in self.advertised_listeners:
             where = f"advertised.listeners.{endpoint.name}"
             if not 1 <= len(endpoint.name.encode()) <= limits.TEXT_BYTES_MAX:
@@ -115,4 +120,5 @@ class BrokerSettings:
     def endpoints(self, bound_port: int) -> tuple[BrokerEndpoint, ...]:
         """Return what the broker registers: its own endpoint first; `bound_port` is the port it listens on."""
         host, port = self.advertised_http or (self.listen_http[0], bound_port)
-        return (BrokerEndpoint(LISTENER_NAME, host, port, 0), *self.advertised_listeners)
+        name, protocol = (LISTENER_NAME, 0) if self.tls is None else ("SSL", SSL_PROTOCOL)
+        return (BrokerEndpoint(name, host, port, protocol), *self.advertised_listeners)

@@ -1,5 +1,6 @@
 """Edge: HTTP to the controllers: each call has one outcome, and no failure of a network or a peer raises."""
 
+import ssl
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
@@ -10,7 +11,7 @@ import msgpack
 from broker_agent.session import Call, Fetched, Outcome, Refused, Unreachable
 from metadata_log.errors import InvalidRequest, MetadataError, error_named
 from metadata_log.limits import FETCH_BYTES_MAX, HTTP_SILENCE_MAX_MS, MIB
-from metadata_log.node.access import bearer_from
+from metadata_log.node.credentials import bearer_from
 from metadata_log.wire.bodies import unpack
 from metadata_log.wire.commands import (
     AlteredPartitions,
@@ -46,13 +47,15 @@ class _Answered(NamedTuple):
 class ControllerClient:
     """Keeps a connection to each controller open; one call of the session is under way at a time, and some reports."""
 
-    def __init__(self, token_file: Path | None = None) -> None:
+    def __init__(self, token_file: Path | None = None, tls: ssl.SSLContext | None = None) -> None:
         self._token_file = token_file
+        self._tls = tls
         self._http: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
         self._http = aiohttp.ClientSession(
             headers={"Content-Type": MSGPACK, "Accept": MSGPACK, **bearer_from(self._token_file)},
+            connector=aiohttp.TCPConnector(ssl=True if self._tls is None else self._tls),
             # A controller sends frames as stored and compresses nothing.
             auto_decompress=False,
         )

@@ -10,6 +10,7 @@ file repeats a request.
 
 import asyncio
 import io
+import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import Final, NamedTuple
@@ -85,11 +86,14 @@ class _Attempt(NamedTuple):
 
 @asynccontextmanager
 async def forwarding(
-    settings: BrokerSettings, controller_url: Callable[[], str], buffers: AnswerBuffers
+    settings: BrokerSettings,
+    controller_url: Callable[[], str],
+    buffers: AnswerBuffers,
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator["Forwarder"]:
     """Yield a forwarder; `controller_url` returns the controller that the broker itself asks now."""
     async with aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, force_close=True),
+        connector=aiohttp.TCPConnector(limit=0, force_close=True, ssl=True if tls is None else tls),
         cookie_jar=aiohttp.DummyCookieJar(),
         skip_auto_headers=(hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.CONTENT_TYPE, hdrs.USER_AGENT),
         auto_decompress=False,

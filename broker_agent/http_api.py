@@ -65,15 +65,26 @@ async def listening(agent: "BrokerAgent") -> AsyncIterator[str]:
     host, port = agent.settings.listen_http
     threads = Threads("answers", threads=1, unfinished_max=limits.READS_UNFINISHED_MAX)
     buffers = AnswerBuffers()
-    async with forwarding(agent.settings, lambda: agent.controller_url, buffers) as forwarder:
+    async with forwarding(
+        agent.settings,
+        lambda: agent.controller_url,
+        buffers,
+        None if agent.tls is None else agent.tls.anonymous,
+    ) as forwarder:
         api = HttpApi(agent, threads, buffers, forwarder)
         runner = web.AppRunner(api.application(), shutdown_timeout=CLOSING_MAX_S)
         await runner.setup()
         listener: asyncio.Server | None = None
         try:
-            listener = await listen(runner, api.error, (host, port), buffers=buffers)
+            listener = await listen(
+                runner,
+                api.error,
+                (host, port),
+                buffers=buffers,
+                tls=None if agent.tls is None else agent.tls.server,
+            )
             bound_port = port or listener.sockets[0].getsockname()[1]
-            yield http_url((host, bound_port))
+            yield http_url((host, bound_port), tls=agent.tls is not None)
         finally:
             if listener is not None:
                 listener.close()

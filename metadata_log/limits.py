@@ -119,6 +119,10 @@ so many files."""
 HTTP_CONNECTIONS_PER_ADDRESS: Final = 0.5
 """The share of them that one numeric address (of IPv6, one network of 64 bits) may hold: no single machine shuts the others
 out. A proxy in front of all observers needs less."""
+TLS_READ_BYTES: Final = 16 * KIB
+"""A TLS record. Each connection keeps a buffer of this size."""
+TLS_CHECK_S: Final = 5.0
+"""Certificates that changed are read again after this time at most."""
 IDENTITY_BYTES_MAX: Final = 1 * MIB
 PRINCIPALS_MAX: Final = 2_000
 """Of a file of principals: every token that is presented is compared with all of them, which takes half a millisecond."""

@@ -128,6 +128,15 @@ class SharedFlags:
         network = argparse.ArgumentParser(add_help=False, parents=[self.output])
         asked = network.add_argument_group("network")
         asked.add_argument("--bootstrap", metavar="URL[,URL...]", help="controllers to ask, or brokers")
+        for flag, what in (
+            ("--ca", "the authority of the nodes' certificates"),
+            ("--cert", "the certificate that this client shows"),
+            ("--key", "its key"),
+            ("--token-file", "a file with the bearer token that this client shows"),
+        ):
+            asked.add_argument(
+                flag, metavar="FILE", help=f"{what}; else METAQUORUM_{flag[2:].replace('-', '_').upper()}"
+            )
         asked.add_argument(
             "--timeout",
             type=seconds,

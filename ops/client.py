@@ -33,8 +33,11 @@ from metadata_log.errors import (
 from metadata_log.ids import Uuid, random_uuid, uuid_text
 from metadata_log.limits import MIB
 from metadata_log.node.addresses import VIA_BROKER, is_node_url
+from metadata_log.node.credentials import TlsFiles, bearer_from, trusting
 from ops.talk import fail_usage
 
+SHOWN: Final = ("ca", "cert", "key", "token_file")
+"""Flags and, as METAQUORUM_CA and so on, variables: what a client shows, and whom it trusts."""
 BOOTSTRAP_VARIABLE: Final = "METAQUORUM_BOOTSTRAP"
 DEFAULT_CLUSTER_FILE: Final = Path("metaquorum-data/cluster.json")
 PAUSE_S: Final = 0.02
@@ -105,14 +108,37 @@ class _NoAnswer(Exception):
         self.sent = sent
 
 
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What a client shows and whom it trusts; the system's authorities without `tls`."""
+
+    tls: ssl.SSLContext | None = None
+    token: str | None = field(default=None, repr=False)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
+
+
+NO_CREDENTIALS: Final = Credentials()
+
+
 class ClusterClient:
     """Asks the controllers of one cluster; `timeout_s` bounds each request with all its repetitions."""
 
-    def __init__(self, bootstrap: Sequence[str], *, timeout_s: float, rng: random.Random) -> None:
+    def __init__(
+        self,
+        bootstrap: Sequence[str],
+        *,
+        timeout_s: float,
+        rng: random.Random,
+        credentials: Credentials = NO_CREDENTIALS,
+    ) -> None:
         assert bootstrap, "a client needs somebody to ask"
         self.bootstrap = tuple(bootstrap)
         self.timeout_s = timeout_s
         self.rng = rng
+        self.credentials = credentials
         self._last_good: str | None = None
 
     def get(self, path: str, *, accept: str = _JSON) -> Answer:
@@ -154,7 +180,13 @@ class ClusterClient:
         """
         try:
             return _exchange(
-                url, "GET", path, body=b"", headers={"Accept": accept}, timeout_s=timeout_s or self.timeout_s
+                url,
+                "GET",
+                path,
+                body=b"",
+                headers={"Accept": accept, **self.credentials.headers},
+                timeout_s=timeout_s or self.timeout_s,
+                tls=self.credentials.tls,
             )
         except _NoAnswer as error:
             raise Unreachable(f"{url}: {error}") from error
@@ -169,7 +201,7 @@ class ClusterClient:
         request_id: Uuid | None,
         repeatable: bool = True,
     ) -> Answer:
-        headers = {"Accept": accept}
+        headers = {"Accept": accept, **self.credentials.headers}
         if body:
             headers["Content-Type"] = _JSON
         if request_id is not None:
@@ -185,7 +217,15 @@ class ClusterClient:
             if left_s <= 0 or (may_be_written and not repeatable):
                 break
             try:
-                answer = _exchange(url, method, path, body=body, headers=headers, timeout_s=left_s)
+                answer = _exchange(
+                    url,
+                    method,
+                    path,
+                    body=body,
+                    headers=headers,
+                    timeout_s=left_s,
+                    tls=self.credentials.tls,
+                )
                 if answer.ok:
                     self._last_good = url
                     return answer
@@ -283,15 +323,25 @@ def bootstrap_of_cluster_file(path: Path) -> tuple[str, ...]:
 
 
 def _exchange(
-    url: str, method: str, path: str, *, body: bytes, headers: Mapping[str, str], timeout_s: float
+    url: str,
+    method: str,
+    path: str,
+    *,
+    body: bytes,
+    headers: Mapping[str, str],
+    timeout_s: float,
+    tls: ssl.SSLContext | None = None,
 ) -> Answer:
     """Send one request on a connection of its own; `timeout_s` bounds connecting and each wait for bytes."""
     if not is_node_url(url):  # a broker registers any endpoint it likes
         raise _NoAnswer("is no address of a node", sent=False)
     parts = urllib.parse.urlsplit(url)
     assert parts.hostname is not None
-    make = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = make(parts.hostname, parts.port, timeout=timeout_s)
+    connection = (
+        http.client.HTTPSConnection(parts.hostname, parts.port, timeout=timeout_s, context=tls)
+        if parts.scheme == "https"
+        else http.client.HTTPConnection(parts.hostname, parts.port, timeout=timeout_s)
+    )
     sent = False
     try:
         connection.connect()
@@ -332,7 +382,44 @@ def client_from(args: argparse.Namespace) -> ClusterClient:
         bootstrap = bootstrap_from(args.bootstrap)
     except ValueError as error:
         fail_usage(args, str(error))
-    return ClusterClient(bootstrap, timeout_s=args.timeout, rng=random.SystemRandom())
+    return ClusterClient(
+        bootstrap, timeout_s=args.timeout, rng=random.SystemRandom(), credentials=credentials_from(args)
+    )
+
+
+def credentials_from(args: argparse.Namespace) -> Credentials:
+    """Return what the flags, else the environment, else the local cluster's file say that a client shows.
+
+    Raises:
+        InvalidSettings: a file is missing, or is something else.
+    """
+    given = {
+        name: getattr(args, name, None) or os.environ.get(f"METAQUORUM_{name.upper()}") for name in SHOWN
+    }
+    if not any(given.values()) and not (args.bootstrap or os.environ.get(BOOTSTRAP_VARIABLE)):
+        given |= _credentials_of_cluster_file(DEFAULT_CLUSTER_FILE)
+    if (given["cert"] is None) != (given["key"] is None):
+        fail_usage(args, "--cert and --key belong together")
+    tls = None
+    if given["ca"] is not None and given["cert"] is not None and given["key"] is not None:
+        tls = TlsFiles(Path(given["cert"]), Path(given["key"]), Path(given["ca"])).client()
+    elif given["ca"] is not None:
+        tls = trusting(Path(given["ca"]))
+    elif given["cert"] is not None:
+        fail_usage(args, "--cert needs --ca, the authority that the nodes' certificates come from")
+    file = given["token_file"]
+    bearer = bearer_from(None if file is None else Path(file))
+    token = bearer["Authorization"].removeprefix("Bearer ") if bearer else os.environ.get("METAQUORUM_TOKEN")
+    return Credentials(tls, token)
+
+
+def _credentials_of_cluster_file(path: Path) -> dict[str, str]:
+    """Return the files of the admin of a local cluster that has TLS, by the names of the flags."""
+    try:
+        found = json.loads(path.read_bytes()).get("admin") or {}
+    except (OSError, ValueError, AttributeError):
+        return {}
+    return {name: str(path.parent / value) for name, value in found.items() if name in SHOWN}
 
 
 def leader_url(client: ClusterClient) -> str:

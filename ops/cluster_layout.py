@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -15,13 +15,19 @@ from metadata_log import limits
 from metadata_log.errors import InvalidSettings
 from metadata_log.ids import BrokerId, NodeId, Uuid, random_uuid, uuid_from_text, uuid_text
 from metadata_log.node.addresses import HostPort, address_text, http_url, read_address, read_url
+from metadata_log.node.credentials import TlsFiles
 from metadata_log.node.data_directory import Role, format_directory
 from metadata_log.node.durable_files import replace_file
 from metadata_log.wire.shapes import convert
 from ops.settings import broker_toml, controller_toml
 from quorum.config import ControllerSettings, TimingSettings, VoterSettings
 
+if TYPE_CHECKING:
+    from ops.certificates import Authority
+
 HOST: Final = "127.0.0.1"
+PRINCIPALS: Final = "principals.toml"
+"""Of a cluster with TLS, beside its cluster.json."""
 PORT_MIN: Final = 10_000
 EPHEMERAL_MIN: Final = 32_768
 """Linux's default start of the range of outgoing connections, which may take any port above it."""
@@ -111,13 +117,15 @@ def _no_cluster(file: Path, reason: str) -> InvalidSettings:
     return InvalidSettings(f"{file}: does not describe a cluster ({reason}); restore it, or move it away")
 
 
-def new_controllers(count: int, ports: Iterator[int], rng: random.Random) -> tuple[Member, ...]:
+def new_controllers(
+    count: int, ports: Iterator[int], rng: random.Random, *, tls: bool = False
+) -> tuple[Member, ...]:
     """Return the controllers of a new cluster: ids from 1, each with a directory id of its own."""
     return tuple(
         Member(
             role="controller",
             id=node_id,
-            http=http_url((HOST, next(ports))),
+            http=http_url((HOST, next(ports)), tls=tls),
             raft=address_text((HOST, next(ports))),
             directory_id=uuid_text(random_uuid(rng)),
             config=f"controller-{node_id}.toml",
@@ -127,13 +135,13 @@ def new_controllers(count: int, ports: Iterator[int], rng: random.Random) -> tup
     )
 
 
-def new_brokers(places: Iterable[int], ports: Iterator[int]) -> tuple[Member, ...]:
+def new_brokers(places: Iterable[int], ports: Iterator[int], *, tls: bool = False) -> tuple[Member, ...]:
     """Return the brokers at these places, counted from 0, behind the first broker id."""
     return tuple(
         Member(
             role="broker",
             id=broker_id,
-            http=http_url((HOST, next(ports))),
+            http=http_url((HOST, next(ports)), tls=tls),
             raft=None,
             directory_id=None,
             config=f"broker-{broker_id}.toml",
@@ -151,6 +159,8 @@ class Layout:
     cluster_id: str
     controllers: tuple[Member, ...]
     rng: random.Random
+    authority: "Authority | None" = None
+    """Of a cluster with TLS and identity."""
 
     def complete_controller(
         self, member: Member, adjust: Callable[[ControllerSettings], ControllerSettings]
@@ -181,6 +191,8 @@ class Layout:
                     )
                     for voter in self.controllers
                 ),
+                tls=self._tls(member),
+                principals=self._principals(),
                 timing=TimingSettings(session_timeout_ms=limits.LOCAL_CLUSTER_SESSION_TIMEOUT_MS),
             )
         )
@@ -200,10 +212,25 @@ class Layout:
             rack=None,
             controllers=tuple(controller.http for controller in self.controllers),
             listen_http=_listen(member),
+            tls=self._tls(member),
+            principals=self._principals(),
             shutdown_timeout_ms=BROKER_SHUTDOWN_TIMEOUT_MS,
         )
         settings.validate()
         replace_file(config, broker_toml(settings, data_dir=member.data).encode())
+
+    def _tls(self, member: Member) -> TlsFiles | None:
+        """Return a member's files, relative to its settings file as that file has them."""
+        if self.authority is None:
+            return None
+        files = self.authority.certify(member.role, str(member.id))
+        return TlsFiles(*(self._relative(path) for path in (files.certificate, files.key, files.ca)))
+
+    def _principals(self) -> Path | None:
+        return None if self.authority is None else Path(PRINCIPALS)
+
+    def _relative(self, path: Path) -> Path:
+        return path.relative_to(self.directory)
 
     def _format(self, member: Member, directory_id: Uuid | None) -> None:
         data = self.directory / member.data

@@ -24,7 +24,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 
 from metadata_log import limits
 from metadata_log.errors import DirectoryInUse, DiskFailed, Fault, Rejected, Unavailable
@@ -37,9 +37,10 @@ from metadata_log.node.durable_files import (
     renamed_os_errors,
     replace_file,
 )
-from ops.client import ClusterClient, Unreachable
+from ops.client import NO_CREDENTIALS, ClusterClient, Credentials, Unreachable
 from ops.cluster_layout import (
     BROKER_SHUTDOWN_TIMEOUT_MS,
+    PRINCIPALS,
     Layout,
     Member,
     free_ports,
@@ -50,6 +51,9 @@ from ops.cluster_layout import (
 from ops.log_format import STREAM_VARIABLE
 from ops.processes import is_locked, running_process
 from quorum.config import ControllerSettings
+
+if TYPE_CHECKING:
+    from ops.certificates import Authority
 
 READY_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = BROKER_SHUTDOWN_TIMEOUT_MS / 1_000 + limits.STOP_TIMEOUT_MS / 1_000
@@ -94,11 +98,20 @@ def _as_we_are(_: Member) -> Mapping[str, str]:
     return {}
 
 
+TLS_FOLDER: Final = "tls"
+ADMIN_FILES: Final = {
+    name: f"{TLS_FOLDER}/{file}"
+    for name, file in (("ca", "ca.crt"), ("cert", "admin.crt"), ("key", "admin.key"))
+}
+"""What a client of a cluster with TLS shows, and whom it trusts, by the names of the CLI's flags."""
+
+
 class LocalCluster:
     """A cluster below `directory`, which is created if it does not exist.
 
     `controllers` and `brokers` None: as many as the directory has, or three in a new one. `adjust` changes the settings of
-    controllers when their files are first written; `environment` gives variables to the nodes started here.
+    controllers when their files are first written; `environment` gives variables to the nodes started here. `secure`: a new
+    cluster has TLS and identity, with an authority of its own below tls/; one that exists stays as it is.
 
         async with LocalCluster(path, brokers=1) as cluster:
             cluster.kill(cluster.controllers[0].id)
@@ -112,12 +125,15 @@ class LocalCluster:
         brokers: int | None = None,
         adjust: Callable[[ControllerSettings], ControllerSettings] = _as_it_is,
         environment: Callable[[Member], Mapping[str, str]] = _as_we_are,
+        secure: bool = False,
     ) -> None:
         self.directory = directory.resolve()
         self.cluster_id = ""
         self.controllers: tuple[Member, ...] = ()
         self.brokers: tuple[Member, ...] = ()
         self._wanted = (controllers, brokers)
+        self._secure = secure
+        self._credentials = NO_CREDENTIALS
         self._adjust = adjust
         self._environment = environment
         self._rng = random.SystemRandom()
@@ -162,7 +178,17 @@ class LocalCluster:
         return None if child is None or pid not in (None, child.pid) else child.poll()
 
     def client(self, *, timeout_s: float = 10.0) -> ClusterClient:
-        return ClusterClient(self.bootstrap, timeout_s=timeout_s, rng=self._rng)
+        return ClusterClient(
+            self.bootstrap, timeout_s=timeout_s, rng=self._rng, credentials=self._credentials
+        )
+
+    def variables(self) -> dict[str, str]:
+        """Return the variables by which the CLI finds the admin's certificate; none without TLS."""
+        if not self._secure:
+            return {}
+        return {
+            f"METAQUORUM_{name.upper()}": str(self.directory / file) for name, file in ADMIN_FILES.items()
+        }
 
     def start_command(self, node_id: int) -> str:
         """Return the shell command that starts a node again."""
@@ -210,9 +236,10 @@ class LocalCluster:
             else:
                 self.cluster_id = uuid_text(random_uuid(self._rng))
             self._plan()
+            authority = self._authority()
             # The plan is on disk before any node is formatted, so that an interrupted start can be completed.
             self.set_state("starting")
-            layout = Layout(self.directory, self.cluster_id, self.controllers, self._rng)
+            layout = Layout(self.directory, self.cluster_id, self.controllers, self._rng, authority)
             for member in self.controllers:
                 layout.complete_controller(member, self._adjust)
             for member in self.brokers:
@@ -286,7 +313,7 @@ class LocalCluster:
         return None
 
     async def _ask(self, url: str, path: str) -> dict[str, Any] | None:
-        client = ClusterClient((url,), timeout_s=ASK_TIMEOUT_S, rng=self._rng)
+        client = ClusterClient((url,), timeout_s=ASK_TIMEOUT_S, rng=self._rng, credentials=self._credentials)
         try:
             answer = await asyncio.to_thread(client.ask_one, url, path)
             value = answer.json() if answer.ok else None
@@ -381,6 +408,8 @@ class LocalCluster:
             "controllers": [member.to_json() for member in self.controllers],
             "brokers": [member.to_json() for member in self.brokers],
         }
+        if self._secure:
+            layout["admin"] = ADMIN_FILES
         replace_file(self.directory / "cluster.json", json.dumps(layout, indent=2).encode() + b"\n")
 
     def _stderr(self, member: Member) -> Path:
@@ -403,6 +432,17 @@ class LocalCluster:
             os.close(self._lock_fd)
             self._lock_fd = None
 
+    def _authority(self) -> "Authority | None":
+        """Return the authority of a cluster with TLS, and hold the admin's certificate from now on."""
+        if not self._secure:
+            return None
+        from ops.certificates import ADMIN, Authority
+
+        authority = Authority(self.directory / TLS_FOLDER, cluster_id=self.cluster_id)
+        authority.write_principals(self.directory / PRINCIPALS)
+        self._credentials = Credentials(authority.certify("user", ADMIN).client())
+        return authority
+
     def _plan(self) -> None:
         """Choose ids and ports for the nodes that are wanted and missing."""
         controllers, brokers = self._wanted
@@ -416,12 +456,17 @@ class LocalCluster:
             )
         if brokers < len(self.brokers):
             raise ClusterMismatch(f"{self.directory} holds {len(self.brokers)} brokers: leave --brokers out")
+        if not fresh:
+            is_secure = self.controllers[0].http.startswith("https://")
+            if self._secure and not is_secure:
+                raise ClusterMismatch(f"{self.directory} holds a cluster without TLS: take another --dir")
+            self._secure = is_secure
         taken = {read_url(member.http)[1] for member in self.members}
         taken |= {read_address(member.raft)[1] for member in self.members if member.raft}
         ports = free_ports(taken, self._rng)
         if fresh:
-            self.controllers = new_controllers(controllers, ports, self._rng)
-        self.brokers += new_brokers(range(len(self.brokers), brokers), ports)
+            self.controllers = new_controllers(controllers, ports, self._rng, tls=self._secure)
+        self.brokers += new_brokers(range(len(self.brokers), brokers), ports, tls=self._secure)
 
 
 def metaquorum_command() -> str:

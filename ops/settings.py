@@ -24,6 +24,7 @@ from metadata_log.node.addresses import (
     read_address,
     read_url,
 )
+from metadata_log.node.credentials import TlsFiles
 from metadata_log.node.data_directory import Role
 from metadata_log.records.brokers import BrokerEndpoint
 from quorum.config import (
@@ -54,16 +55,18 @@ def load_controller_settings(path: Path) -> ControllerSettings:
     advertised = top.table("advertised", default={})
     elections, topics = top.table("elections", default={}), top.table("topics", default={})
     http, identity = top.table("http", default={}), top.table("identity", default={})
+    tls = _tls(path, top)
     settings = ControllerSettings(
         cluster_id=top.take("cluster_id", cluster_id),
         node_id=NodeId(top.take("node_id", whole_number)),
         data_dir=path.parent / top.take("data_dir", text),
-        listen_http=listen.take("http", listen_address),
+        listen_http=listen.take("http", _listens(tls)),
         listen_raft=listen.take("raft", host_port),
         voters=tuple(_voter(table) for table in top.tables("voters")),
         advertised_http=advertised.take("http", reachable_url, default=None),
         advertised_raft=advertised.take("raft", reachable, default=None),
         allowed_hosts=tuple(http.take("allowed_hosts", _list_of(host_name), default=[])),
+        tls=tls,
         principals=identity.take("principals", _path_from(path), default=None),
         token_file=identity.take("token_file", _path_from(path), default=None),
         timing=TimingSettings(**timing.given(TimingSettings.__slots__, whole_number)),
@@ -89,6 +92,7 @@ def load_broker_settings(path: Path) -> BrokerSettings:
     listen, advertised = top.table("listen"), top.table("advertised", default={})
     listeners = advertised.table("listeners", default={})
     http, identity = top.table("http", default={}), top.table("identity", default={})
+    tls = _tls(path, top)
     optional: dict[str, Any] = top.given(("rack",), text)
     optional |= top.given(("registration_timeout_ms", "shutdown_timeout_ms"), whole_number)
     settings = BrokerSettings(
@@ -96,9 +100,10 @@ def load_broker_settings(path: Path) -> BrokerSettings:
         broker_id=BrokerId(top.take("broker_id", whole_number)),
         data_dir=path.parent / top.take("data_dir", text),
         controllers=tuple(top.take("controllers", _list_of(url))),
-        listen_http=listen.take("http", listen_address),
-        advertised_http=advertised.take("http", reachable_http, default=None),
+        listen_http=listen.take("http", _listens(tls)),
+        advertised_http=advertised.take("http", _told(tls), default=None),
         allowed_hosts=tuple(http.take("allowed_hosts", _list_of(host_name), default=[])),
+        tls=tls,
         principals=identity.take("principals", _path_from(path), default=None),
         token_file=identity.take("token_file", _path_from(path), default=None),
         advertised_listeners=tuple(
@@ -141,10 +146,21 @@ def controller_toml(settings: ControllerSettings, *, data_dir: str) -> str:
         if getattr(settings.log, name) is not None
     ]
     tables: list[tuple[str, Sequence[tuple[str, Any]]]] = [
-        ("", (("cluster_id", settings.cluster_id), ("node_id", settings.node_id), ("data_dir", data_dir))),
+        (
+            "",
+            (
+                ("cluster_id", settings.cluster_id),
+                ("node_id", settings.node_id),
+                ("data_dir", data_dir),
+                *_insecure(settings),
+            ),
+        ),
         (
             "[listen]",
-            (("http", http_url(settings.listen_http)), ("raft", address_text(settings.listen_raft))),
+            (
+                ("http", http_url(settings.listen_http, tls=settings.tls is not None)),
+                ("raft", address_text(settings.listen_raft)),
+            ),
         ),
     ]
     advertised: list[tuple[str, Any]] = []
@@ -184,7 +200,9 @@ def broker_toml(settings: BrokerSettings, *, data_dir: str) -> str:
     rack = [] if settings.rack is None else [("rack", settings.rack)]
     advertised: list[tuple[str, Sequence[tuple[str, Any]]]] = []
     if settings.advertised_http is not None:
-        advertised.append(("[advertised]", [("http", http_url(settings.advertised_http))]))
+        advertised.append(
+            ("[advertised]", [("http", http_url(settings.advertised_http, tls=settings.tls is not None))])
+        )
     if settings.advertised_listeners:
         rows = [
             (
@@ -205,16 +223,21 @@ def broker_toml(settings: BrokerSettings, *, data_dir: str) -> str:
                     ("cluster_id", settings.cluster_id),
                     ("broker_id", settings.broker_id),
                     ("data_dir", data_dir),
+                    *_insecure(settings),
                     *rack,
                     ("controllers", list(settings.controllers)),
                     ("registration_timeout_ms", settings.registration_timeout_ms),
                     ("shutdown_timeout_ms", settings.shutdown_timeout_ms),
                 ],
             ),
-            ("[listen]", [("http", http_url(settings.listen_http))]),
+            ("[listen]", [("http", http_url(settings.listen_http, tls=settings.tls is not None))]),
             *advertised,
         ]
     )
+
+
+def _insecure(settings: ControllerSettings | BrokerSettings) -> list[tuple[str, Any]]:
+    return [("insecure", True)] if settings.tls is None else []
 
 
 def _identity(
@@ -222,7 +245,11 @@ def _identity(
 ) -> list[tuple[str, Sequence[tuple[str, Any]]]]:
     files = (("principals", settings.principals), ("token_file", settings.token_file))
     given = [(name, str(path)) for name, path in files if path is not None]
-    return [("[identity]", given)] if given else []
+    tables: list[tuple[str, Sequence[tuple[str, Any]]]] = [("[identity]", given)] if given else []
+    if settings.tls is not None:
+        names = ("certificate", "key", "ca")
+        tables.append(("[tls]", [(name, str(getattr(settings.tls, name))) for name in names]))
+    return tables
 
 
 def _toml(tables: Sequence[tuple[str, Sequence[tuple[str, Any]]]]) -> str:
@@ -262,6 +289,42 @@ def _check_same_port(path: Path, settings: ControllerSettings) -> None:
             )
 
 
+def _tls(path: Path, top: "_Table") -> TlsFiles | None:
+    """Return the files of [tls]; None where the file says `insecure = true` instead.
+
+    Raises:
+        InvalidSettings: it says neither, or both.
+    """
+    insecure = top.take("insecure", yes_or_no, default=False)
+    if not top.has("tls"):
+        if insecure:
+            return None
+        raise InvalidSettings(
+            f"{path}: there is neither [tls] nor `insecure = true`: without TLS whoever reaches a port reads and changes "
+            "what passes. Write `insecure = true` at the top of this file where only trusted machines reach its ports, "
+            "as on loopback, or give it [tls] with certificate, key and ca (`metaquorum storage format --secure` makes them)"
+        )
+    if insecure:
+        raise InvalidSettings(f"{path}: there is [tls], and `insecure = true`: remove one of them")
+    table = top.table("tls")
+    files = TlsFiles(
+        certificate=table.take("certificate", _path_from(path)),
+        key=table.take("key", _path_from(path)),
+        ca=table.take("ca", _path_from(path)),
+    )
+    table.done()
+    return files
+
+
+def _listens(tls: TlsFiles | None) -> Callable[[object], HostPort]:
+    """Return what reads the URL to listen on; its scheme says that there is TLS."""
+    return lambda value: listen_address(value, tls=tls is not None)
+
+
+def _told(tls: TlsFiles | None) -> Callable[[object], HostPort]:
+    return lambda value: reachable_http(value, tls=tls is not None)
+
+
 def _validate(path: Path, validate: Callable[[], None]) -> None:
     try:
         validate()
@@ -270,6 +333,12 @@ def _validate(path: Path, validate: Callable[[], None]) -> None:
 
 
 # --- kinds of values: each returns the value, or raises ValueError naming what is wanted
+
+
+def yes_or_no(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("wanted true or false")  # noqa: TRY004 as every kind does
+    return value
 
 
 def text(value: object) -> str:
@@ -338,9 +407,9 @@ def reachable_url(value: object) -> str:
     return address
 
 
-def reachable_http(value: object) -> HostPort:
+def reachable_http(value: object, *, tls: bool) -> HostPort:
     """Read http://HOST:PORT as it is told to clients."""
-    address = listen_address(value)
+    address = listen_address(value, tls=tls)
     if not is_reachable(address):
         raise ValueError("wanted a HOST:PORT that others can reach")
     return address
@@ -367,11 +436,16 @@ def url(value: object) -> str:
     return address
 
 
-def listen_address(value: object) -> HostPort:
-    """Read http://HOST:PORT as what to listen on; port 0 is any free one."""
-    wanted = "wanted http://HOST:PORT without trailing slash"
+def listen_address(value: object, *, tls: bool | None = None) -> HostPort:
+    """Read http://HOST:PORT, https:// with TLS, as what to listen on; port 0 is any free one."""
+    scheme = "https" if tls else "http"
+    wanted = f"wanted {scheme}://HOST:PORT without trailing slash"
+    if tls:
+        wanted += ", as there is [tls]"
     address = value if isinstance(value, str) else ""
-    if not address.startswith("http://"):
+    if tls is None:
+        address = address.replace("https://", "http://", 1)
+    if not address.startswith(f"{scheme}://"):
         raise ValueError(wanted)
     try:
         return read_url(address)

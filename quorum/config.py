@@ -8,6 +8,7 @@ from metadata_log import limits
 from metadata_log.errors import InvalidSettings
 from metadata_log.ids import NodeId, Uuid
 from metadata_log.node.addresses import HostPort, address_text, http_url, is_reachable, read_url
+from metadata_log.node.credentials import TlsFiles
 from metadata_log.records.configs import MIN_IN_SYNC_REPLICAS
 from metadata_log.wire.shapes import INT32_MAX
 
@@ -112,6 +113,8 @@ class ControllerSettings:
     """Where others reach this node; None: as its entry among the voters says, else where it listens."""
     allowed_hosts: tuple[str, ...] = ()
     """Further names by which clients may ask for this node."""
+    tls: TlsFiles | None = None
+    """None: everything passes in the clear, which a settings file must say (`insecure = true`)."""
     principals: Path | None = None
     """The file of principals; None: everybody may do everything."""
     token_file: Path | None = None
@@ -136,7 +139,7 @@ class ControllerSettings:
         """This node's URL, as other nodes use it."""
         if self.advertised_http is not None:
             return self.advertised_http
-        return self.own.http if self.is_listed else http_url(self.listen_http)
+        return self.own.http if self.is_listed else http_url(self.listen_http, tls=self.tls is not None)
 
     @property
     def own_hosts(self) -> tuple[str, ...]:
@@ -155,12 +158,22 @@ class ControllerSettings:
     def url_of(self, node_id: NodeId) -> str | None:
         return next((voter.http for voter in self.voters if voter.id == node_id), None)
 
+    def _check_schemes(self) -> None:
+        """Check that with TLS no other node is told to come without."""
+        urls = [("voters.http", voter.http) for voter in self.voters]
+        if self.advertised_http is not None:
+            urls.append(("advertised.http", self.advertised_http))
+        for name, url in urls:
+            if self.tls is not None and not url.startswith("https://"):
+                raise InvalidSettings(f"{name} = {url!r}: wanted https://HOST:PORT, as there is [tls]")
+
     def validate(self) -> None:
         """Check how the settings relate.
 
         Raises:
             InvalidSettings: names the first that contradicts another, and by how much.
         """
+        self._check_schemes()
         timing, ids = self.timing, [voter.id for voter in self.voters]
         if len(set(ids)) != len(ids) or not 1 <= len(ids) <= limits.CONTROLLERS_MAX:
             raise InvalidSettings(f"voters {ids}: 1 to {limits.CONTROLLERS_MAX} different ids are needed")

@@ -26,11 +26,12 @@ from metadata_log.errors import (
 from metadata_log.ids import NodeId, Uuid, random_uuid
 from metadata_log.image.metadata_image import EMPTY
 from metadata_log.log.segmented_log import SegmentedLog
-from metadata_log.node.access import Access, bearer_from
+from metadata_log.node.access import Access
 from metadata_log.node.addresses import address_text
 from metadata_log.node.answer_buffers import AnswerBuffers
 from metadata_log.node.clock import monotonic_ms, unix_ms
 from metadata_log.node.collector import short_collections
+from metadata_log.node.credentials import bearer_from
 from metadata_log.node.data_directory import (
     DirectoryLock,
     Meta,
@@ -47,6 +48,7 @@ from metadata_log.node.http_server import listen
 from metadata_log.node.recent_warnings import RecentWarnings, recent_warnings
 from metadata_log.node.rights import CONTROLLERS
 from metadata_log.node.threads import Threads, share_the_interpreter
+from metadata_log.node.tls import Tls
 from quorum.config import ControllerSettings
 from quorum.controller import Controller
 from quorum.decide.deleted_topics import Expiry
@@ -139,6 +141,7 @@ class _Node:
         self.stop_asked = asyncio.Event()
         self.fault: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._session: aiohttp.ClientSession | None = None
+        self.tls = None if settings.tls is None else Tls(settings.tls)
         self.answer_buffers = AnswerBuffers()
         share_the_interpreter()
         self.bodies = Threads("bodies", threads=1, unfinished_max=limits.BODIES_UNFINISHED_MAX)
@@ -202,6 +205,7 @@ class _Node:
             ),
             voters=founders,
             now_ms=_now_ms,
+            tls=self.tls,
         )
         self.peers = Peers(settings, self.transport)
         self.repair = LogRepair(
@@ -336,6 +340,7 @@ class _Node:
                 self.settings.listen_http,
                 buffers=self.answer_buffers,
                 connection_of=poll_connections(door),
+                tls=None if self.tls is None else self.tls.server,
             )
             if turns is not None:
                 turns.begin()
@@ -404,6 +409,8 @@ class _Node:
         session_timeout_ms = self.settings.timing.session_timeout_ms
         async with asyncio.TaskGroup() as group:
             group.create_task(self.transport.run())
+            if self.tls is not None:
+                group.create_task(self.tls.keep_reloading())
             group.create_task(self._take_part())
             group.create_task(self.fetches.run())
             for _ in range(limits.COLD_FETCHES):
@@ -445,7 +452,9 @@ class _Node:
         """Return the session for requests to other controllers; it is made on the loop at its first use."""
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                auto_decompress=False, headers=bearer_from(self.settings.token_file)
+                auto_decompress=False,
+                headers=bearer_from(self.settings.token_file),
+                connector=aiohttp.TCPConnector(ssl=True if self.tls is None else self.tls.client),
             )
         return self._session
 

@@ -25,6 +25,7 @@ from aiohttp import hdrs, web
 from metadata_log import limits
 from metadata_log.errors import AuthenticationFailed, InvalidSettings
 from metadata_log.ids import BrokerId
+from metadata_log.node.credentials import BEARER
 from metadata_log.node.rights import ANYBODY, NOBODY, ROLES, Principal, Right, authorize
 from metadata_log.wire.shapes import Shape, convert
 
@@ -32,7 +33,6 @@ log = logging.getLogger(__name__)
 
 PRINCIPAL: Final = web.RequestKey("principal", Principal)
 SCHEME: Final = "metaquorum"
-_BEARER: Final = re.compile(r"Bearer ([!-~]{20,512})", re.IGNORECASE)
 _NAME: Final = re.compile(r"(?:User|Broker|Controller):[!-~]{1,200}")
 _NODES: Final = {"broker": "Broker", "controller": "Controller"}
 _NODE_ID: Final = re.compile("0|[1-9][0-9]{0,9}")
@@ -126,7 +126,7 @@ class Access:
         headers = request.headers.getall(hdrs.AUTHORIZATION, [])
         if not headers:
             return self.of_certificate(peer_certificate(request.transport))
-        token = _BEARER.fullmatch(headers[0]) if len(headers) == 1 else None
+        token = BEARER.fullmatch(headers[0]) if len(headers) == 1 else None
         # Who sends a token is that principal, whatever certificate the connection has: brokers forward clients' tokens.
         presented = hashlib.sha256(token[1].encode()).digest() if token is not None else b""
         found = None
@@ -178,25 +178,6 @@ def actor_of(request: web.Request) -> str:
     """Return the principal with the client's address, as records have it."""
     peer = None if request.transport is None else request.transport.get_extra_info("peername")
     return f"{of(request).name}@{peer[0]}" if peer else of(request).name
-
-
-def bearer_from(file: Path | None) -> dict[str, str]:
-    """Return the header with the token that a file holds; without a file, none.
-
-    Raises:
-        InvalidSettings: the file cannot be read, or holds something else.
-    """
-    if file is None:
-        return {}
-    try:
-        header = f"Bearer {file.read_text(encoding='ascii').strip()}"
-    except OSError as error:
-        raise InvalidSettings(f"{file}: {error.strerror}") from error
-    except ValueError as error:
-        raise InvalidSettings(f"{file}: holds no token") from error
-    if not _BEARER.fullmatch(header):
-        raise InvalidSettings(f"{file}: holds no token: wanted 20 to 512 characters without spaces")
-    return {hdrs.AUTHORIZATION: header}
 
 
 def name_in(certificate: Mapping[str, Any], cluster_id: str) -> str | None:

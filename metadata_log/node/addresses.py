@@ -23,8 +23,8 @@ def address_text(address: HostPort) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def http_url(address: HostPort) -> str:
-    return f"http://{address_text(address)}"
+def http_url(address: HostPort, *, tls: bool = False) -> str:
+    return f"{'https' if tls else 'http'}://{address_text(address)}"
 
 
 def read_address(text: str) -> HostPort:

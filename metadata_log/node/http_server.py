@@ -7,6 +7,7 @@ import math
 import os
 import resource
 import socket
+import ssl
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Final
@@ -24,6 +25,7 @@ from metadata_log.errors import (
 )
 from metadata_log.node.answer_buffers import AnswerBuffers
 from metadata_log.node.http_answers import Answer
+from metadata_log.node.tls import Encrypting
 
 log = logging.getLogger(__name__)
 
@@ -207,6 +209,7 @@ async def listen(
     *,
     buffers: AnswerBuffers,
     connection_of: Callable[[web.Server], NamedErrors] | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> asyncio.Server:
     """Serve a node's application on an address. The bound on connections leaves the node the files it needs.
 
@@ -235,13 +238,37 @@ async def listen(
         else:
             silence_max_s = limits.HTTP_SILENCE_MAX_MS / 1000
             made = NamedErrors(server, answer, silence_max_s=silence_max_s, buffers=buffers)
-        made.addresses = addresses
+        if tls is None:
+            made.addresses = addresses
         return made
+
+    begun = 0
+
+    def enter(transport: asyncio.Transport) -> Callable[[], None] | None:
+        """Count a connection that is about to begin TLS: strangers who never finish that use up files as well."""
+        nonlocal begun
+        if begun >= connections_max:
+            refusals.refused(connections_max)
+            return None
+        entered = addresses.enter(transport.get_extra_info("peername"))
+        if not entered:
+            return None
+        begun += 1
+
+        def leave() -> None:
+            nonlocal begun
+            begun -= 1
+            addresses.leave(entered)
+
+        return leave
+
+    def accepted() -> asyncio.BaseProtocol:
+        return connection() if tls is None else Encrypting(connection, tls, enter)
 
     try:
         # asyncio accepts as many connections in one turn of the loop as its backlog holds.
         server = await asyncio.get_running_loop().create_server(
-            connection, host, port, backlog=limits.HTTP_ACCEPTS_PER_TURN
+            accepted, host, port, backlog=limits.HTTP_ACCEPTS_PER_TURN
         )
     except socket.gaierror as error:
         raise CannotListen(f"{host} is not known ({error.strerror}): correct [listen] http") from error

@@ -5,6 +5,9 @@ from typing import NamedTuple, TypeAlias
 from metadata_log.ids import BrokerId, Uuid
 from metadata_log.records.declaration import NO_SECRETS, json_names, record
 
+SSL_PROTOCOL = 1
+"""Kafka's number of TLS without SASL, as an endpoint's security_protocol."""
+
 
 class BrokerEndpoint(NamedTuple):
     """Where clients reach a broker.

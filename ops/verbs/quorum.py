@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 from metadata_log import limits
 from metadata_log.errors import Fault, InvalidRequest, NotController, OutcomeUnknown, Rejected, Unavailable
 from metadata_log.node.addresses import http_url
+from metadata_log.records.brokers import SSL_PROTOCOL
 from metadata_log.wire.shapes import INT32_MAX
 from ops import render
 from ops.arguments import Noun, from_to, seconds, uuid_of
@@ -287,7 +288,12 @@ def _json(answer: Answer) -> Any:
 
 
 def _brief(client: ClusterClient, urls: Sequence[str]) -> ClusterClient:
-    return ClusterClient(urls, timeout_s=min(client.timeout_s, ONE_NODE_S), rng=client.rng)
+    return ClusterClient(
+        urls,
+        timeout_s=min(client.timeout_s, ONE_NODE_S),
+        rng=client.rng,
+        credentials=client.credentials,
+    )
 
 
 def _broker_ready(
@@ -302,7 +308,9 @@ def _broker_ready(
         try:
             endpoint = broker["endpoints"][0]
             ready = client.ask_one(
-                http_url((endpoint["host"], endpoint["port"])),
+                http_url(
+                    (endpoint["host"], endpoint["port"]), tls=endpoint["security_protocol"] == SSL_PROTOCOL
+                ),
                 "/readyz",
                 timeout_s=min(client.timeout_s, ONE_BROKER_S),
             ).json()

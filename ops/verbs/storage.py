@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from metadata_log.ids import NodeId, random_uuid, uuid_text
-from metadata_log.node.data_directory import Meta, format_directory, load_meta, read_meta
+from metadata_log.node.data_directory import Meta, Role, format_directory, load_meta, read_meta
 from ops import render
 from ops.arguments import Noun
 from ops.processes import keep_files_private, running_process
@@ -23,6 +23,11 @@ def add_parsers(noun: Noun) -> None:
         examples=("storage format --config controller.toml --cluster-id 4L6g3nShT-eMCtK--X86sw",),
     )
     form.add_argument("--config", type=Path, required=True, metavar="FILE")
+    form.add_argument(
+        "--secure",
+        action="store_true",
+        help="and make certificates for a test cluster in tls/ beside FILE, with an authority of their own",
+    )
     form.add_argument("--cluster-id", metavar="ID", help="22 characters; where FILE has no cluster_id")
     about = noun.verb(
         "info",
@@ -62,6 +67,8 @@ def run_format(args: argparse.Namespace) -> int:
         may_hold={args.config.name},
     )
     _show(args, _described(data_dir, meta))
+    if args.secure:
+        _certify(args.config, chosen, role, node_id)
     if role == "controller":
         entry = f'directory_id = "{uuid_text(meta.directory_id)}"'
         say(
@@ -71,6 +78,29 @@ def run_format(args: argparse.Namespace) -> int:
             f"a cluster that runs: start it, then metaquorum quorum add-voter (or replace-voter) --id {node_id}"
         )
     return 0
+
+
+def _certify(config: Path, cluster: str, role: Role, node_id: int) -> None:
+    """Make what a test cluster lacks: its authority, this node's certificate, an admin's, and the file of principals.
+
+    Files of one cluster beside each other share all but the node's own.
+    """
+    from ops.certificates import ADMIN, Authority
+
+    folder = config.parent / "tls"
+    authority = Authority(folder, cluster_id=cluster)
+    files = authority.certify(role, str(node_id))
+    admin = authority.certify("user", ADMIN)
+    authority.write_principals(config.parent / "principals.toml")
+    say(
+        f"write into {config}, with https:// in all its addresses and without insecure: "
+        f'[tls] certificate = "tls/{files.certificate.name}" key = "tls/{files.key.name}" ca = "tls/ca.crt" '
+        '[identity] principals = "principals.toml"'
+    )
+    say(f"an admin asks with --ca {admin.ca} --cert {admin.certificate} --key {admin.key}")
+    say(
+        f"the authority's key, {folder / 'ca.key'}, certifies whom it likes: for more than a test, use another authority"
+    )
 
 
 def run_info(args: argparse.Namespace) -> int:

@@ -42,6 +42,9 @@ def add_parsers(noun: Noun) -> None:
     up.add_argument("--controllers", type=from_to(1, limits.CONTROLLERS_MAX), metavar="N", help="default: 3")
     up.add_argument("--brokers", type=from_to(0, LOCAL_BROKERS_MAX), metavar="N", help="default: 3")
     up.add_argument("--dir", type=Path, default=Path("metaquorum-data"), help="default: ./metaquorum-data")
+    up.add_argument(
+        "--secure", action="store_true", help="with TLS and identity, if the cluster is a new one"
+    )
     up.add_argument("--demo", action="store_true", help="show by itself what a cluster does, then stop")
 
 
@@ -51,7 +54,7 @@ def run_up(args: argparse.Namespace) -> int:
     Returns 0, or what a node that failed to start ended with.
     """
     keep_files_private()
-    cluster = LocalCluster(args.dir, controllers=args.controllers, brokers=args.brokers)
+    cluster = LocalCluster(args.dir, controllers=args.controllers, brokers=args.brokers, secure=args.secure)
     try:
         asyncio.run(_run(cluster, Events(args.output), demo=args.demo))
     except ClusterMismatch as error:
@@ -178,6 +181,7 @@ def _what_next(cluster: LocalCluster, active: Active | None) -> str:
     replication = min(3, len(cluster.brokers))
     export = shlex.quote(str(cluster.directory / "export"))
     tries = [f"export {BOOTSTRAP_VARIABLE}={','.join(cluster.bootstrap)}"]
+    tries += [f"export {name}={shlex.quote(path)}" for name, path in cluster.variables().items()]
     if cluster.brokers:
         last = cluster.brokers[-1]
         tries += [

@@ -62,6 +62,9 @@ class LinkOwner(Protocol):
     def opened(self, link: "Link") -> None:
         """Register a connection that was made; the owner may close it at once."""
 
+    def check_certificate(self, transport: asyncio.Transport, node_id: NodeId) -> None:
+        """Raise ValueError if links are encrypted and the other end's certificate is not this node's."""
+
     def established(self, link: "Link", hello: Hello) -> None:
         """Take over a link whose ends have both sent "welcome"."""
 
@@ -238,7 +241,10 @@ class Link(asyncio.Protocol):
         """
         owner = self._owner
         if self._hello is None:
-            self._hello = hello = hello_from(message)
+            hello = hello_from(message)
+            assert self._transport is not None
+            owner.check_certificate(self._transport, hello.node_id)
+            self._hello = hello
             self._objection = owner.objection(hello, dialled=self._dialled)
             if self._objection is not None:
                 owner.refusing(hello.node_id, self._objection)

@@ -16,6 +16,7 @@ import asyncio
 import logging
 import os
 import socket
+import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
@@ -32,7 +33,9 @@ from metadata_log.limits import (
     RECONNECT_MS,
     UNREACHABLE_REPORTED_MS,
 )
+from metadata_log.node.access import name_in, peer_certificate
 from metadata_log.node.addresses import HostPort, address_text
+from metadata_log.node.tls import Encrypting, Tls
 from quorum.raft import messages
 from quorum.raft.handshake import Hello, Refusal, objection_to
 from quorum.raft.link import Link
@@ -71,6 +74,7 @@ class TcpTransport:
         hello: Hello,
         voters: Voters,
         now_ms: Callable[[], int],
+        tls: Tls | None = None,
     ) -> None:
         self.on_message: Callable[[Member, messages.Message], None] = lambda _member, _message: None
         self.on_connected: Callable[[Member], None] = lambda _member: None
@@ -93,6 +97,9 @@ class TcpTransport:
         """The voters in force on this node."""
         self.now_ms = now_ms
         self._listen = listen
+        self._tls = tls
+        self._encrypting: dict[Link, asyncio.Transport] = {}
+        """Links that others dialled and that have not finished their TLS handshake, oldest first."""
         self._addresses: dict[NodeId, HostPort] = {}
         self._socket: socket.socket | None = None
         self._links: dict[Link, None] = {}
@@ -136,7 +143,7 @@ class TcpTransport:
             raise InvariantBroken("listen() comes before run()")
         loop = asyncio.get_running_loop()
         self._failure = loop.create_future()
-        server = await loop.create_server(lambda: Link(self, None), sock=self._socket)
+        server = await loop.create_server(self._accepted, sock=self._socket)
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
@@ -148,6 +155,8 @@ class TcpTransport:
         finally:
             self._failure = None
             server.close()
+            for transport in self._encrypting.values():
+                transport.abort()
             for link in self._links:
                 link.close()
             while self._links:  # an aborted connection is lost in the loop's next round
@@ -211,6 +220,7 @@ class TcpTransport:
         keep a voter out.
         """
         self._links[link] = None
+        self._encrypting.pop(link, None)
         if self._failure is None or any(link.is_attempt_at(peer) for peer in self._established):
             link.close()  # while it was being made `run` ended, or a link to this peer was established
             return
@@ -218,6 +228,13 @@ class TcpTransport:
             oldest = next((each for each in self._links if each.may_give_way()), None)
             if oldest is not None:
                 oldest.close()
+
+    def check_certificate(self, transport: asyncio.Transport, node_id: NodeId) -> None:
+        if self._tls is None:
+            return
+        name = name_in(peer_certificate(transport) or {}, self.hello.cluster_id)
+        if name != f"Controller:{node_id}":
+            raise ValueError(f"it says that it is node {node_id}, and its certificate is that of {name}")
 
     def established(self, link: Link, hello: Hello) -> None:
         peer = hello.node_id
@@ -300,6 +317,24 @@ class TcpTransport:
 
     # --- within
 
+    def _accepted(self) -> asyncio.BaseProtocol:
+        link = Link(self, None)
+        if self._tls is None:
+            return link
+        return Encrypting(lambda: link, self._tls.peer_server, lambda transport: self._begun(link, transport))
+
+    def _begun(self, link: Link, transport: asyncio.Transport) -> Callable[[], None]:
+        """Note that a TLS handshake begins; beyond RAFT_HANDSHAKES_MAX the oldest is closed."""
+        if len(self._encrypting) >= RAFT_HANDSHAKES_MAX:
+            oldest = next(iter(self._encrypting))
+            self._encrypting.pop(oldest).abort()
+        self._encrypting[link] = transport
+
+        def ended() -> None:
+            self._encrypting.pop(link, None)
+
+        return ended
+
     def _crossed(self, older: Link, newer: Link) -> bool:
         """Answer whether both ends dialled at the same moment, and both keep the older link."""
         return (
@@ -348,7 +383,8 @@ class TcpTransport:
         host, port = address = self._addresses[peer]
         try:
             async with asyncio.timeout(HANDSHAKE_TIMEOUT_MS / 1000):
-                await asyncio.get_running_loop().create_connection(lambda: link, host, port)
+                context = None if self._tls is None else self._tls.peer_client
+                await asyncio.get_running_loop().create_connection(lambda: link, host, port, ssl=context)
         except (
             OSError,
             UnicodeError,
@@ -379,6 +415,8 @@ def _reason(error: OSError | UnicodeError) -> str:
     match error:
         case TimeoutError():
             return f"no answer within {HANDSHAKE_TIMEOUT_MS} ms"
+        case ssl.SSLError():
+            return f"TLS failed: {getattr(error, 'verify_message', None) or error.reason or error}"
         case OSError(errno=int(number)) if not isinstance(error, socket.gaierror):
             return os.strerror(number)  # asyncio's own text has the address instead of the reason
         case OSError(strerror=str(text)):

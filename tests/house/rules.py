@@ -53,6 +53,7 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "metadata_log/node/durable_files.py": frozenset({"google_crc32c"}),
     "metadata_log/node/http_server.py": frozenset({"aiohttp"}),
     "metadata_log/node/http_answers.py": frozenset({"aiohttp", "msgpack"}),
+    "ops/certificates.py": frozenset({"cryptography"}),
     "metadata_log/node/access.py": frozenset({"aiohttp"}),
     "metadata_log/node/http_caller.py": frozenset({"aiohttp"}),
     "metadata_log/node/state_answer.py": frozenset({"msgpack"}),

@@ -1,5 +1,6 @@
 """Edge: settings files: written and read back, the examples, and errors that name file and key."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import ops
 from broker_agent.config import BrokerSettings
 from metadata_log.errors import InvalidSettings
 from metadata_log.ids import BrokerId, NodeId, Uuid
+from metadata_log.node.credentials import TlsFiles
 from metadata_log.records.brokers import BrokerEndpoint
 from ops.settings import (
     broker_toml,
@@ -304,3 +306,54 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         load_broker_settings(tmp_path / "none.toml")
     with pytest.raises(InvalidSettings, match="Is a directory"):
         load_broker_settings(tmp_path)
+
+
+TLS = TlsFiles(Path("tls/node.crt"), Path("tls/node.key"), Path("tls/ca.crt"))
+
+
+def test_settings_with_tls_and_identity_survive_the_way_to_a_file_and_back(tmp_path: Path) -> None:
+    of_file = {
+        "tls": TlsFiles(*(tmp_path / path for path in (TLS.certificate, TLS.key, TLS.ca))),
+        "principals": tmp_path / "principals.toml",
+        "token_file": tmp_path / "token",
+        "allowed_hosts": ("a.example", "b.example"),
+    }
+    relative = {**of_file, "tls": TLS, "principals": Path("principals.toml"), "token_file": Path("token")}
+    file = tmp_path / "node.toml"
+    plain = controller(tmp_path / "data")
+    voters = tuple(replace(voter, http=voter.http.replace("http", "https")) for voter in plain.voters)
+    settings = replace(plain, voters=voters)
+    file.write_text(controller_toml(replace(settings, **relative), data_dir="data"))  # type: ignore[arg-type]
+    assert load_controller_settings(file) == replace(settings, **of_file)  # type: ignore[arg-type]
+    assert load_for_format(file)[1] == 2
+    of_broker = replace(broker(tmp_path / "data"), controllers=("https://127.0.0.1:9091",))
+    file.write_text(broker_toml(replace(of_broker, **relative), data_dir="data"))  # type: ignore[arg-type]
+    read = load_broker_settings(file)
+    assert read == replace(of_broker, **of_file)  # type: ignore[arg-type]
+    assert read.endpoints(9101)[0] == BrokerEndpoint("SSL", "::1", 9101, 1)
+    assert load_for_format(file)[1] == 11
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("insecure = true\n", "", "neither [tls] nor `insecure = true`"),
+        ("insecure = true\n", "insecure = false\n", "neither [tls] nor `insecure = true`"),
+        ("insecure = true\n", "insecure = 1\n", "insecure = 1: wanted true or false"),
+        ("[listen]", "[tls]\n[listen]", "there is [tls], and `insecure = true`"),
+        ("insecure = true\n", "tls = {}\n", "tls.certificate is missing"),
+        (
+            "insecure = true\n",
+            'tls = {certificate = "a", key = "b", ca = "c"}\n',
+            "listen.http = 'http://127.0.0.1:9092': wanted https://HOST:PORT without trailing slash, as there is [tls]",
+        ),
+        ("[listen]", '[http]\nallowed_hosts = ["a:1"]\n[listen]', "allowed_hosts"),
+    ],
+)
+def test_encryption_is_chosen_in_so_many_words(tmp_path: Path, old: str, new: str, message: str) -> None:
+    file = tmp_path / "controller.toml"
+    text = controller_toml(controller(tmp_path), data_dir="data")
+    assert old in text
+    file.write_text(text.replace(old, new, 1))
+    with pytest.raises(InvalidSettings, match=re.escape(message)):
+        load_controller_settings(file)

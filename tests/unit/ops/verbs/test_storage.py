@@ -63,7 +63,8 @@ def test_a_log_that_cannot_be_written_is_named_in_one_line(
 ) -> None:
     file = settings(tmp_path, role="broker")
     file.write_text(
-        file.read_text() + 'controllers = ["http://127.0.0.1:1"]\n[listen]\nhttp = "http://127.0.0.1:2"\n'
+        file.read_text()
+        + 'insecure = true\ncontrollers = ["http://127.0.0.1:1"]\n[listen]\nhttp = "http://127.0.0.1:2"\n'
     )
     assert cli.main(["storage", "format", "--config", str(file)]) == 0
     data = Path(json.loads(_info(capsys, file))["data_dir"])
@@ -83,7 +84,8 @@ def _info(capsys: pytest.CaptureFixture[str], file: Path) -> str:
 def test_a_process_refuses_what_is_not_formatted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = settings(tmp_path, role="broker")
     file.write_text(
-        file.read_text() + 'controllers = ["http://127.0.0.1:1"]\n[listen]\nhttp = "http://127.0.0.1:2"\n'
+        file.read_text()
+        + 'insecure = true\ncontrollers = ["http://127.0.0.1:1"]\n[listen]\nhttp = "http://127.0.0.1:2"\n'
     )
     assert cli.main(["broker", "run", "--config", str(file)]) == 6
     said = capsys.readouterr().err

@@ -1,0 +1,171 @@
+"""Edge: TLS of a node: who is trusted, how certificates are replaced, and what strangers cost."""
+
+import asyncio
+import logging
+import os
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from metadata_log import limits
+from metadata_log.errors import InvalidSettings
+from metadata_log.node.access import name_in, peer_certificate
+from metadata_log.node.answer_buffers import AnswerBuffers
+from metadata_log.node.credentials import TlsFiles, trusting
+from metadata_log.node.http_server import listen
+from metadata_log.node.tls import Encrypting, Tls
+from ops.certificates import Authority
+from tests.unit.metadata_log.node.test_http_server import answer
+
+CLUSTER = "4L6g3nShT-eMCtK--X86sw"
+
+
+def authority(folder: Path) -> Authority:
+    return Authority(folder, cluster_id=CLUSTER)
+
+
+def copied(files: TlsFiles, folder: Path) -> TlsFiles:
+    """Return files of their own with this content."""
+    for source, name in ((files.certificate, "crt"), (files.key, "key"), (files.ca, "ca")):
+        partial = folder / f"{name}.part"
+        partial.write_bytes(source.read_bytes())
+        partial.replace(folder / name)
+    return TlsFiles(folder / "crt", folder / "key", folder / "ca")
+
+
+@asynccontextmanager
+async def serving(tls: Tls) -> AsyncIterator[tuple[str, int]]:
+    async def who(request: web.Request) -> web.Response:
+        return web.Response(text=str(name_in(peer_certificate(request.transport) or {}, CLUSTER)))
+
+    app = web.Application()
+    app.router.add_get("/", who)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    listener = await listen(runner, answer, ("127.0.0.1", 0), buffers=AnswerBuffers(), tls=tls.server)
+    try:
+        yield listener.sockets[0].getsockname()[:2]
+    finally:
+        listener.close()
+        await runner.cleanup()
+
+
+async def told(address: tuple[str, int], context: ssl.SSLContext) -> tuple[str, str]:
+    """Return the principal that a server sees, and its certificate's serial number."""
+    reader, writer = await asyncio.open_connection(*address, ssl=context)
+    served = writer.get_extra_info("peercert")["serialNumber"]
+    writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    said = await reader.read()
+    writer.close()
+    return said.rpartition(b"\r\n\r\n")[2].decode(), served
+
+
+def test_a_client_may_show_a_certificate_of_this_authority_or_none(tmp_path: Path) -> None:
+    ours, foreign = authority(tmp_path / "ours"), authority(tmp_path / "foreign")
+    tls = Tls(ours.certify("controller", "1"))
+    of_broker = ours.certify("broker", "11").client()
+    stranger = foreign.certify("broker", "11")
+    mixed = TlsFiles(stranger.certificate, stranger.key, ours.ca).client()
+
+    async def story() -> None:
+        async with serving(tls) as address:
+            assert (await told(address, of_broker))[0] == "Broker:11"
+            assert (await told(address, trusting(ours.ca)))[0] == "None"
+            with pytest.raises(ssl.SSLCertVerificationError):
+                await told(address, trusting(foreign.ca))
+            with suppress(ConnectionError, ssl.SSLError):
+                assert (await told(address, mixed))[0] == ""  # the connection ends unanswered
+
+    asyncio.run(story())
+
+
+def test_certificates_are_replaced_without_a_restart_and_halves_of_pairs_do_not_count(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ours = authority(tmp_path / "ours")
+    first, second = ours.certify("controller", "1"), ours.certify("controller", "2")
+    files = copied(first, tmp_path)
+    tls = Tls(files)
+
+    async def story() -> None:
+        async with serving(tls) as address:
+            _, before = await told(address, trusting(ours.ca))
+            (tmp_path / "key").write_bytes(second.key.read_bytes())
+            tls.look_again()
+            assert "certificates_not_reloaded" in caplog.messages
+            assert (await told(address, trusting(ours.ca)))[1] == before
+            copied(second, tmp_path)
+            with caplog.at_level(logging.INFO):
+                tls.look_again()
+            assert "certificates_reloaded" in caplog.messages
+            assert (await told(address, trusting(ours.ca)))[1] != before
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("broken", ["crt", "key", "ca"])
+def test_what_is_no_certificate_is_refused_by_name(tmp_path: Path, broken: str) -> None:
+    files = copied(authority(tmp_path / "ours").certify("controller", "1"), tmp_path)
+    (tmp_path / broken).write_bytes(b"-----BEGIN NOTHING-----\n")
+    with pytest.raises(InvalidSettings, match=str(tmp_path / broken)):
+        Tls(files)
+    (tmp_path / broken).unlink()
+    with pytest.raises(InvalidSettings, match=str(tmp_path / broken)):
+        Tls(files)
+
+
+def test_who_does_not_finish_the_handshake_is_counted_and_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "HTTP_ARRIVAL_MAX_MS", 500)
+    monkeypatch.setattr(limits, "HTTP_CONNECTIONS_MAX", 4)
+    ours = authority(tmp_path / "ours")
+    tls = Tls(ours.certify("controller", "1"))
+
+    async def story() -> None:
+        async with serving(tls) as address, asyncio.timeout(20):
+            silent = [await asyncio.open_connection(*address) for _ in range(2)]
+            reader, writer = await asyncio.open_connection(*address)  # beyond the share of one address
+            with suppress(ConnectionError):
+                assert await reader.read() == b""
+            writer.close()
+            for held, to in silent:
+                with suppress(ConnectionError):
+                    assert await held.read() == b""
+                to.close()
+            assert (await told(address, trusting(ours.ca)))[0] == "None"
+
+    asyncio.run(story())
+
+
+def test_keys_are_private(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        files = authority(tmp_path / "tls").certify("controller", "1")
+    finally:
+        os.umask(before)
+    assert {path.stat().st_mode & 0o777 for path in (files.key, tmp_path / "tls" / "ca.key")} == {0o600}
+    assert (tmp_path / "tls").stat().st_mode & 0o777 == 0o700
+    again = authority(tmp_path / "tls").certify("controller", "1")
+    assert again == files
+
+
+def test_a_connection_that_is_not_entered_is_closed_at_once() -> None:
+    def never() -> asyncio.Protocol:
+        raise AssertionError("no protocol is made for it")
+
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        server = await loop.create_server(lambda: Encrypting(never, context, lambda _: None), "127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname()[:2])
+        with suppress(ConnectionError):
+            assert await reader.read() == b""
+        writer.close()
+        server.close()
+
+    asyncio.run(story())

@@ -1,0 +1,86 @@
+"""Edge: links with TLS: a node is who its certificate says, and silent strangers keep nobody out."""
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from metadata_log.ids import NodeId
+from metadata_log.limits import RAFT_HANDSHAKES_MAX
+from metadata_log.node.credentials import TlsFiles
+from metadata_log.node.tls import Tls
+from ops.certificates import Authority
+from tests.unit.quorum.raft.test_transport import CLUSTER, NACK, Node, free_ports, linked, until
+
+
+def pair_with(one: TlsFiles, two: TlsFiles) -> tuple[Node, Node, dict[int, int]]:
+    first, second = free_ports(2)
+    ports = {1: first, 2: second}
+    nodes = Node(1, ports), Node(2, ports)
+    for node, files in zip(nodes, (one, two), strict=True):
+        node.transport._tls = Tls(files)
+    return *nodes, ports
+
+
+def test_links_are_encrypted_and_carry_messages(tmp_path: Path) -> None:
+    ours = Authority(tmp_path, cluster_id=CLUSTER)
+
+    async def story() -> None:
+        one, two, ports = pair_with(ours.certify("controller", "1"), ours.certify("controller", "2"))
+        async with one.running(), two.running():
+            await until(lambda: linked(one.transport) and linked(two.transport), "they are linked")
+            one.transport.send(NodeId(2), NACK)
+            await until(lambda: two.messages, "a message arrives")
+            # Who speaks no TLS, or shows nothing, is not answered.
+            reader, writer = await asyncio.open_connection("127.0.0.1", ports[1])
+            writer.write(b"\x00\x00\x00\x01\x80")
+            with contextlib.suppress(ConnectionError):
+                assert b"hello" not in await reader.read()
+            writer.close()
+            assert linked(one.transport)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("role", "who", "cluster_id"),
+    [
+        ("controller", "3", CLUSTER),
+        ("broker", "2", CLUSTER),
+        ("user", "2", CLUSTER),
+        ("controller", "2", "another" * 3 + "c"),
+    ],
+)
+def test_a_node_with_the_certificate_of_another_is_not_linked(
+    tmp_path: Path, role: str, who: str, cluster_id: str
+) -> None:
+    ours = Authority(tmp_path, cluster_id=CLUSTER)
+    theirs = Authority(tmp_path, cluster_id=cluster_id)  # the same authority, for another cluster
+
+    async def story() -> None:
+        one, two, _ = pair_with(ours.certify("controller", "1"), theirs.certify(role, who))
+        async with one.running(), two.running():
+            await until(lambda: one.transport.foreign_bytes_total >= 2, "it is dropped, and again")
+            assert not linked(one.transport) and not linked(two.transport)
+            assert not one.events
+
+    asyncio.run(story())
+
+
+def test_strangers_who_do_not_finish_the_handshake_keep_no_voter_out(tmp_path: Path) -> None:
+    ours = Authority(tmp_path, cluster_id=CLUSTER)
+
+    async def story() -> None:
+        one, two, ports = pair_with(ours.certify("controller", "1"), ours.certify("controller", "2"))
+        async with one.running(), contextlib.AsyncExitStack() as stack:
+            for _ in range(RAFT_HANDSHAKES_MAX + 5):
+                _, writer = await asyncio.open_connection("127.0.0.1", ports[1])
+                stack.callback(writer.close)
+            await until(
+                lambda: len(one.transport._encrypting) <= RAFT_HANDSHAKES_MAX, "the oldest are closed"
+            )
+            async with two.running():
+                await until(lambda: linked(one.transport), "a voter is linked all the same")
+
+    asyncio.run(story())
