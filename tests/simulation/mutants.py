@@ -27,6 +27,7 @@ from tests.simulation import (
     controller_mutants,
     data_mutants,
     decision_mutants,
+    door_mutants,
     fetch_mutants,
     partition_mutants,
     raft_mutants,
@@ -49,6 +50,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *broker_mutants.MUTANTS,
     *data_mutants.MUTANTS,
     *trust_mutants.MUTANTS,
+    *door_mutants.MUTANTS,
 )
 
 
