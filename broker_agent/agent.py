@@ -305,7 +305,7 @@ class BrokerAgent:
         settings = self.settings
         async with contextlib.AsyncExitStack() as stack:
             self._meta = read_meta(settings.data_dir, "broker", settings.broker_id, settings.cluster_id)
-            stack.enter_context(DirectoryLock(settings.data_dir))
+            self._lock = stack.enter_context(DirectoryLock(settings.data_dir))
             stack.callback(self._cache_thread.shut_down)
             await stack.enter_async_context(self._client)
             self.http_url = await stack.enter_async_context(http_api.listening(self))
@@ -363,6 +363,7 @@ class BrokerAgent:
         async with asyncio.TaskGroup() as tasks:
             background = [
                 tasks.create_task(self._cache_thread.keep_durable()),
+                tasks.create_task(self._lock.keep_checking(self._cache_thread.run)),
                 tasks.create_task(self._watch_deadlines()),
                 tasks.create_task(self._start_replicas()),
             ]

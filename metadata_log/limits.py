@@ -209,7 +209,9 @@ LARGE_VIEW_ITEMS: Final = 500
 """A listing of more topics, or a topic of more partitions, is made and encoded in a thread."""
 COLD_FETCHES: Final = 2
 """Polls at once whose frames are read from segments."""
-FILE_THREADS: Final = 8
+DIRECTORY_CHECK_S: Final = 2.0
+"""How often a process checks that its data directory is still there: two calls of stat in a thread."""
+FILE_THREADS: Final = 9
 """One for each task that writes, syncs, removes or checks files: none of them waits for another."""
 DOWNLOAD_THREADS: Final = 2
 """For the bytes of snapshots that are sent; at most SNAPSHOT_DOWNLOADS_MAX requests wait for them."""

@@ -109,7 +109,7 @@ async def run_controller(
     meta = read_meta(settings.data_dir, "controller", settings.node_id, settings.cluster_id)
     with ExitStack() as stack:
         recent = stack.enter_context(recent_warnings())
-        stack.enter_context(DirectoryLock(settings.data_dir))
+        lock = stack.enter_context(DirectoryLock(settings.data_dir))
         stack.enter_context(leaving_no_process_json(settings.data_dir))
         reserve = Reserve(settings.data_dir).at_start()
         if reserve in ("released", "no room"):
@@ -122,7 +122,7 @@ async def run_controller(
         check_space(settings.data_dir, limits.FREE_BYTES_TO_START + wanted)
         stack.enter_context(short_collections())
         try:
-            node = _Node(settings, meta, stack, recent)
+            node = _Node(settings, meta, stack, recent, lock)
             await node.run(text_log, turns)
         except Fault as fault:
             if str(settings.data_dir) not in fault.message:
@@ -134,9 +134,15 @@ class _Node:
     """The parts of one controller, wired; they live as long as `run`."""
 
     def __init__(
-        self, settings: ControllerSettings, meta: Meta, stack: ExitStack, recent: RecentWarnings
+        self,
+        settings: ControllerSettings,
+        meta: Meta,
+        stack: ExitStack,
+        recent: RecentWarnings,
+        lock: DirectoryLock,
     ) -> None:
         self.settings = settings
+        self._lock = lock
         self.incarnation_id: Uuid = random_uuid(_RNG)
         self.stop_asked = asyncio.Event()
         self.fault: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -435,6 +441,7 @@ class _Node:
             group.create_task(self.registration.run())
             group.create_task(keep_measuring_loop_lag(self.controller.metrics))
             group.create_task(self.committed_log.keep_syncing(self.files.run))
+            group.create_task(self._lock.keep_checking(self.files.run))
             group.create_task(self._raise_fault())
             group.create_task(self._wait_for_stop())
 

@@ -8,6 +8,7 @@ reserve         24 MiB for the day the disk is full
 log/ snapshots/ quarantine/, and a controller's journal/
 """
 
+import asyncio
 import errno
 import fcntl
 import json
@@ -15,13 +16,13 @@ import logging
 import os
 import random
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Final, Literal, Required, Self, TypeAlias, TypedDict
+from typing import Annotated, Final, Literal, Never, Required, Self, TypeAlias, TypedDict
 
 from msgspec import Meta as Bounds
 from msgspec import structs
@@ -34,6 +35,7 @@ from metadata_log.errors import (
     another_version,
 )
 from metadata_log.ids import NodeId, Uuid, random_uuid, uuid_from_text, uuid_text
+from metadata_log.limits import DIRECTORY_CHECK_S
 from metadata_log.node.durable_files import (
     DIRECTORY_MODE,
     FILE_MODE,
@@ -260,6 +262,35 @@ class DirectoryLock:
                 f"{self._path}: is in use by {holder}: stop it first", path=str(self._path)
             ) from error
         self._fd = fd
+
+    def check(self) -> None:
+        """Check that the directory still is the one that was locked, and that its lock is there; for a worker thread.
+
+        A process whose directory was removed or replaced writes on into files that nobody finds again, without an error.
+
+        Raises:
+            DiskFailed: it is gone, or another one stands in its place.
+        """
+        assert self._fd is not None
+        path = self._path / "lock"
+        with renamed_os_errors(path):
+            ours, found = os.fstat(self._fd), path.stat()
+        if (found.st_dev, found.st_ino) != (ours.st_dev, ours.st_ino):
+            raise DiskFailed(
+                f"{self._path}: was replaced while this process runs in it; what it writes goes to files that no path "
+                "names. Restore the directory, or start the process anew in the one that stands there",
+                path=str(self._path),
+            )
+
+    async def keep_checking(self, run_in_thread: Callable[[Callable[[], None]], Awaitable[None]]) -> Never:
+        """Check the directory every DIRECTORY_CHECK_S, until cancelled.
+
+        Raises:
+            DiskFailed: as `check`.
+        """
+        while True:
+            await asyncio.sleep(DIRECTORY_CHECK_S)
+            await run_in_thread(self.check)
 
     def release(self) -> None:
         if self._fd is not None:

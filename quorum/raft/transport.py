@@ -18,14 +18,17 @@ import os
 import socket
 import ssl
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from metadata_log.errors import CannotListen, InvariantBroken, MetadataError
 from metadata_log.ids import NodeId
 from metadata_log.limits import (
     CONTROLLERS_MAX,
     DIAL_GRACE_MS,
+    DNS_THREADS,
     HANDSHAKE_TIMEOUT_MS,
     RAFT_HANDSHAKES_MAX,
     RECONNECT_ABSENT_MAX_MS,
@@ -43,6 +46,8 @@ from quorum.raft.raft_log import Member, Voters
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+_AddressInfo = tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]
+"""As getaddrinfo returns it."""
 
 REFUSED_LATELY_MS: Final = 10 * RECONNECT_MAX_MS
 """A refused peer is reported for this time after its last attempt. While it runs, it dials again within a tenth of it."""
@@ -112,6 +117,9 @@ class TcpTransport:
         self._failure: asyncio.Future[None] | None = None
         self._tasks: asyncio.TaskGroup | None = None
         """None unless `run` runs."""
+        self._names = ThreadPoolExecutor(DNS_THREADS, "raft-names")
+        """A look-up may take half a minute: those of other clients must not delay a link, nor theirs one another."""
+        self._look_ups: dict[HostPort, asyncio.Future[list[_AddressInfo]]] = {}
         self._dialling: dict[NodeId, asyncio.Task[None]] = {}
         self.set_addresses(addresses)
 
@@ -123,10 +131,8 @@ class TcpTransport:
         Raises:
             CannotListen: the address is in use, not this host's, or unknown.
         """
-        host, port = self._listen
-        loop = asyncio.get_running_loop()
         try:
-            family, *_, address = (await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))[0]
+            family, *_, address = (await self._look_up(self._listen))[0]
             listening = socket.create_server(address[:2], family=family, backlog=RAFT_HANDSHAKES_MAX)
         except (OSError, UnicodeError) as error:
             cure = "Stop the process that uses it, or change [listen] raft in this controller's settings."
@@ -135,7 +141,7 @@ class TcpTransport:
             ) from error
         listening.setblocking(False)
         self._socket = listening
-        return host, listening.getsockname()[1]
+        return self._listen[0], listening.getsockname()[1]
 
     async def run(self) -> None:
         """Accept and dial until cancelled; an exception from a callback ends it."""
@@ -154,6 +160,8 @@ class TcpTransport:
                     self._tasks = None
         finally:
             self._failure = None
+            names, self._names = self._names, ThreadPoolExecutor(DNS_THREADS, "raft-names")
+            names.shutdown(wait=False, cancel_futures=True)
             server.close()
             for transport in self._encrypting.values():
                 transport.abort()
@@ -380,11 +388,10 @@ class TcpTransport:
     async def _dial(self, peer: NodeId) -> Link:
         """Connect to a peer's address and return the link; if the connection failed, the link is already lost."""
         link = Link(self, peer)
-        host, port = address = self._addresses[peer]
+        address = self._addresses[peer]
         try:
             async with asyncio.timeout(HANDSHAKE_TIMEOUT_MS / 1000):
-                context = None if self._tls is None else self._tls.peer_client
-                await asyncio.get_running_loop().create_connection(lambda: link, host, port, ssl=context)
+                await self._connect(link, address)
         except (
             OSError,
             UnicodeError,
@@ -392,6 +399,49 @@ class TcpTransport:
             self._not_reached(peer, address, error)
             link.lost.set()
         return link
+
+    async def _connect(self, link: Link, address: HostPort) -> None:
+        """Connect to the first address of a host that answers.
+
+        Raises:
+            OSError: its name is unknown, or none of its addresses answers.
+            UnicodeError: its name has an empty label.
+        """
+        loop = asyncio.get_running_loop()
+        failure: OSError | None = None
+        for family, kind, protocol, _, socket_address in await self._look_up(address):
+            connection = socket.socket(family, kind, protocol)
+            connection.setblocking(False)
+            try:
+                await loop.sock_connect(connection, socket_address)
+            except OSError as error:
+                connection.close()
+                failure = error
+                continue
+            except BaseException:
+                connection.close()
+                raise
+            context = None if self._tls is None else self._tls.peer_client
+            name = None if context is None else address[0]
+            await loop.create_connection(lambda: link, sock=connection, ssl=context, server_hostname=name)
+            return
+        raise failure or OSError(f"{address_text(address)} has no address")
+
+    async def _look_up(self, address: HostPort) -> list[_AddressInfo]:
+        """Return what getaddrinfo does, in a thread of these links alone; a slow look-up is not begun again."""
+        running = self._look_ups.get(address)
+        if running is None:
+            host, port = address
+            look_up: Callable[[], Any] = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+            running = asyncio.get_running_loop().run_in_executor(self._names, look_up)
+            self._look_ups[address] = running
+            running.add_done_callback(lambda ended: self._looked_up(address, ended))
+        return await asyncio.shield(running)
+
+    def _looked_up(self, address: HostPort, ended: "asyncio.Future[list[_AddressInfo]]") -> None:
+        del self._look_ups[address]
+        if not ended.cancelled():
+            ended.exception()  # whoever waits for it has it; perhaps nobody does any more
 
     def _not_reached(self, peer: NodeId, address: HostPort, error: OSError | UnicodeError) -> None:
         """Log why a voter is unreachable, after UNREACHABLE_REPORTED_MS: each cause once per address, until it is linked."""

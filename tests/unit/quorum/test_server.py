@@ -119,7 +119,13 @@ def test_a_peers_page_that_cannot_be_read_is_named_and_the_next_peer_is_asked(
         async with unreadable.server, sound.server:
             settings = replace(own, voters=(*own.voters, unreadable.voter(2), sound.voter(3)))
             with ExitStack() as stack:
-                node = _Node(settings, load_meta(tmp_path), stack, RecentWarnings())
+                node = _Node(
+                    settings,
+                    load_meta(tmp_path),
+                    stack,
+                    RecentWarnings(),
+                    stack.enter_context(DirectoryLock(tmp_path)),
+                )
                 covered = read_header(FRAMES[-1]).end_offset
                 await complete_log(
                     node.segments,
@@ -148,7 +154,13 @@ def test_who_waits_for_a_controller_that_stops_is_answered_before_it_ends(
         settings = settings_for(tmp_path, ("127.0.0.1", free_port()))
         told: Counter[str] = Counter()
         with ExitStack() as stack:
-            node = _Node(settings, load_meta(tmp_path), stack, RecentWarnings())
+            node = _Node(
+                settings,
+                load_meta(tmp_path),
+                stack,
+                RecentWarnings(),
+                stack.enter_context(DirectoryLock(tmp_path)),
+            )
 
             async def write(writer: int) -> None:
                 for number in count():
@@ -191,7 +203,13 @@ def test_what_a_thread_writes_is_done_before_the_directory_is_anothers(tmp_path:
     async def scenario() -> None:
         settings = settings_for(tmp_path, ("127.0.0.1", free_port()))
         with ExitStack() as stack:
-            node = _Node(settings, load_meta(tmp_path), stack, RecentWarnings())
+            node = _Node(
+                settings,
+                load_meta(tmp_path),
+                stack,
+                RecentWarnings(),
+                stack.enter_context(DirectoryLock(tmp_path)),
+            )
             running = await active(node)
             image = node.controller.committed
             name = snapshot_id(image.end_offset, image.controller_epoch)

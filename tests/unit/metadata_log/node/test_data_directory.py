@@ -268,3 +268,26 @@ def test_space_is_asked_for_by_path_and_bytes(tmp_path: Path) -> None:
     check_space(tmp_path, 1)
     with pytest.raises(DiskFailed, match=rf"{tmp_path}: only \d+ bytes are free and {10**18} are needed"):
         check_space(tmp_path, 10**18)
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced", "moved", "emptied"])
+def test_a_data_directory_that_goes_while_a_process_runs_in_it_is_noticed(tmp_path: Path, how: str) -> None:
+    """Otherwise it writes on, without an error, into files that no path names."""
+    data = tmp_path / "data"
+    data.mkdir()
+    with DirectoryLock(data) as lock:
+        lock.check()
+        match how:
+            case "removed":
+                (data / "lock").unlink()
+                data.rmdir()
+            case "replaced":
+                data.rename(tmp_path / "old")
+                data.mkdir()
+                (data / "lock").touch()
+            case "moved":
+                data.rename(tmp_path / "old")
+            case "emptied":
+                (data / "lock").unlink()
+        with pytest.raises(DiskFailed, match="data"):
+            lock.check()

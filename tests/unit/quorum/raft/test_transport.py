@@ -4,8 +4,10 @@ import asyncio
 import contextlib
 import random
 import socket
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -920,6 +922,58 @@ def test_a_flipped_bit_costs_the_link_wherever_it_is(seed: int) -> None:
     run(test())
 
 
+def test_busy_look_ups_of_others_delay_no_link() -> None:
+    """Goal: a link by host name has threads of its own. Method: asyncio's pool, where other names are looked up, is full."""
+
+    async def test() -> None:
+        end = threading.Event()
+        with ThreadPoolExecutor(2) as full:
+            asyncio.get_running_loop().set_default_executor(full)
+            busy = [asyncio.get_running_loop().run_in_executor(None, end.wait) for _ in range(4)]
+            one, two, ports = pair()
+            two.transport.set_addresses({NodeId(1): ("localhost", ports[1])})
+            one.transport.set_addresses({})
+            try:
+                async with one.running(), two.running():
+                    await until(lambda: linked(one.transport), "connected")
+            finally:
+                end.set()
+                await asyncio.gather(*busy)
+
+    run(test())
+
+
+def test_a_slow_look_up_is_begun_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: one name that hangs takes one thread, however often its node is dialled."""
+    began: list[str] = []
+    end = threading.Event()
+    getaddrinfo = socket.getaddrinfo
+
+    def slow(host: str, *others: Any, **rest: Any) -> Any:
+        if host == "slow":
+            began.append(host)
+            end.wait()
+            raise socket.gaierror(socket.EAI_AGAIN, "try again")
+        return getaddrinfo(host, *others, **rest)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    monkeypatch.setattr(transport_module, "HANDSHAKE_TIMEOUT_MS", 20)
+
+    async def test() -> None:
+        one, two, ports = pair()
+        two.transport.set_addresses({NodeId(1): ("127.0.0.1", ports[1]), NodeId(3): ("slow", 1)})
+        try:
+            async with one.running(), two.running():
+                await until(lambda: linked(one.transport), "connected")
+                await until(lambda: began, "looked up")
+                await asyncio.sleep(0.4)
+        finally:
+            end.set()
+        assert began == ["slow"]
+
+    run(test())
+
+
 def test_a_member_that_breaks_the_protocol_loses_its_link_and_may_come_again() -> None:
     async def test() -> None:
         one, two, _ = pair()
@@ -931,7 +985,7 @@ def test_a_member_that_breaks_the_protocol_loses_its_link_and_may_come_again() -
             one.transport.drop(member(2), "a forged message")
             one.transport.drop(member(2), "what it sent before")
             assert one.transport.foreign_bytes_total == 1
-            await until(lambda: len(one.events) == len(two.events) == 3, "linked again")
+            await until(lambda: min(len(one.events), len(two.events)) >= 3, "linked again")
         assert one.events[:2] == [("connected", member(2)), ("lost", member(2), False)]
         assert two.events[:2] == [("connected", member(1)), ("lost", member(1), True)]
 
