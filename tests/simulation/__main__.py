@@ -25,7 +25,7 @@ BROKERS_MAX = 20
 def main(argv: list[str]) -> int:
     args = _parser().parse_args(argv)
     if args.mutants:
-        return mutants.main(args.only, args.markdown)
+        return mutants.main(args.only, args.markdown, simulation_only=args.simulation_only)
     first, last = args.seeds
     chosen = range(first, last + 1) if last is not None else count(first) if args.minutes else [first]
     plan = Plan(
@@ -93,6 +93,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--only", metavar="NAME", choices=[mutant.name for mutant in mutants.MUTANTS], help="one mutant"
+    )
+    parser.add_argument(
+        "--simulation-only", action="store_true", help="try them on simulated lives alone, and print the rate"
     )
     parser.add_argument("--markdown", type=Path, help="put the mutants' table between its marks there")
     cores = len(os.sched_getaffinity(0))

@@ -37,6 +37,7 @@ from metadata_log.records.configs import TOPIC
 from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from metadata_log.records.partitions import RECOVERING
 from metadata_log.wire.commands import (
+    AlteredPartition,
     AlterPartitionReassignments,
     Command,
     CreateTopic,
@@ -120,12 +121,15 @@ class DataHost(SampleHost):
 
     async def run(self, agent: HostAgent) -> Never:
         """Report ISRs and directories until the process ends."""
-        isrs = isr_reports(agent, self.isr_answered)
+        isrs = isr_reports(agent, self._answered)
         directories = directory_reports(agent, self.broker_id)
         self._submit_report, self._submit_directory = isrs.submit, directories.submit
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(directories.run())
             await isrs.run()
+
+    def _answered(self, report: ReportedIsr, altered: AlteredPartition) -> None:
+        self._data.guarded(lambda: self.isr_answered(report, altered))
 
     async def live(self) -> None:
         """Tick, and take what came while the broker slept."""
@@ -225,14 +229,14 @@ class DataPlane:
         if link in self.cuts or host is None or not host.is_running or self.world.violations:
             return
         if host.broker.is_awake():
-            self._guarded(lambda: arrived(host))
+            self.guarded(lambda: arrived(host))
         else:
             self.inbox.setdefault(link[1], []).append(arrived)
 
     def take_inbox(self, host: DataHost) -> list[Callable[[DataHost], None]]:
         return self.inbox.pop(host.broker_id, [])
 
-    def _guarded(self, act: Callable[[], None]) -> None:
+    def guarded(self, act: Callable[[], None]) -> None:
         try:
             act()
         except Violation as violation:

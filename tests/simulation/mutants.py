@@ -1,6 +1,6 @@
 """Seeded bugs: each switches one rule of the shipped code off, and simulated lives or a directed test must notice.
 
-    python -m tests.simulation --mutants [--only NAME] [--markdown docs/mutants.md]
+    python -m tests.simulation --mutants [--only NAME] [--simulation-only | --markdown docs/mutants.md]
 
 A mutant is a few attributes of shipped classes, replaced. It is caught by simulated lives within a bound of seeds, or, where
 chance hardly comes by, by a directed test that fails under it; `Directed` names the test, which runs in a process of its own
@@ -34,12 +34,20 @@ from tests.simulation import (
     storage_mutants,
     trust_mutants,
 )
-from tests.simulation.mutant import Directed, Mutant, Seeds
+from tests.simulation.mutant import Mutant, Seeds
 
 VARIABLE: Final = "METAQUORUM_MUTANT"
 """Which mutant the plugin puts in place."""
 SECONDS: Final = 12.0
 TIMEOUT_S: Final = 300
+ALONE: Final = (
+    Seeds("brokers", 8),
+    Seeds("swarm", 12),
+    Seeds("members", 4, observers=2),
+    Seeds("returns", 8),
+    Seeds("heavy", 4, brokers=4),
+)
+"""The lives that try a mutant with --simulation-only, if a directed test is what catches it."""
 MUTANTS: Final[tuple[Mutant, ...]] = (
     *raft_mutants.MUTANTS,
     *storage_mutants.MUTANTS,
@@ -89,28 +97,30 @@ class Caught:
 
 
 def catch(mutant: Mutant) -> Caught:
-    """Try a mutant in a process of its own."""
+    """Try a mutant in a process of its own, on what is to catch it."""
+    if isinstance(mutant.caught_by, Seeds):
+        return catch_alive(mutant)
     began = time.monotonic()
-    taken = partial(lambda: time.monotonic() - began)
-    if isinstance(mutant.caught_by, Directed):
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-x",
-            "-p",
-            "tests.simulation.mutants",
-            mutant.caught_by.test,
-        ]
-        environment = os.environ | {VARIABLE: mutant.name}
-        done = _run(command, environment)
-        return Caught(mutant, None, taken(), str(mutant.caught_by) if done.returncode == 1 else None)
-    done = _run([sys.executable, "-m", "tests.simulation.mutants", "--live", mutant.name], dict(os.environ))
+    plugin = ("-p", "tests.simulation.mutants")
+    command = [sys.executable, "-m", "pytest", "-q", "-x", *plugin, mutant.caught_by.test]
+    done = _run(command, os.environ | {VARIABLE: mutant.name})
+    how = str(mutant.caught_by) if done.returncode == 1 else None
+    return Caught(mutant, None, time.monotonic() - began, how)
+
+
+def catch_alive(mutant: Mutant) -> Caught:
+    """Try a mutant in a process of its own, on simulated lives alone."""
+    began = time.monotonic()
+    try:
+        done = _run(
+            [sys.executable, "-m", "tests.simulation.mutants", "--live", mutant.name], dict(os.environ)
+        )
+    except subprocess.TimeoutExpired:
+        return Caught(mutant, None, time.monotonic() - began, None)
     words = done.stdout.strip().split("\t")
     if done.returncode != 0 or len(words) != 2:
-        return Caught(mutant, None, taken(), None)
-    return Caught(mutant, int(words[0]), taken(), words[1])
+        return Caught(mutant, None, time.monotonic() - began, None)
+    return Caught(mutant, int(words[0]), time.monotonic() - began, words[1])
 
 
 def _run(command: Sequence[str], environment: dict[str, str]) -> "subprocess.CompletedProcess[str]":
@@ -120,24 +130,24 @@ def _run(command: Sequence[str], environment: dict[str, str]) -> "subprocess.Com
 
 
 def live(mutant: Mutant) -> tuple[int, str] | None:
-    """Live seed after seed under a mutant; return after how many something was violated, and what."""
+    """Live one life after the other under a mutant; return after how many something was violated, and what."""
     from tests.simulation.cluster import ClusterWorld
     from tests.simulation.world import World, profile_of
 
-    seeds = mutant.caught_by
-    assert isinstance(seeds, Seeds)
+    kinds = (mutant.caught_by,) if isinstance(mutant.caught_by, Seeds) else ALONE
+    lives = [(kind, seed) for kind in kinds for seed in range(1, kind.most + 1)]
     with ExitStack() as stack:
         stack.enter_context(in_place(mutant))
-        for seed in range(1, seeds.most + 1):
-            make = World if seeds.raft_only else partial(ClusterWorld, brokers=seeds.brokers)
-            profile = profile_of(seeds.profile, seed)
-            world = make(seed=seed, profile=profile, voters=seeds.voters, observers=seeds.observers)
+        for number, (kind, seed) in enumerate(lives, start=1):
+            make = World if kind.raft_only else partial(ClusterWorld, brokers=kind.brokers)
+            profile = profile_of(kind.profile, seed)
+            world = make(seed=seed, profile=profile, voters=kind.voters, observers=kind.observers)
             try:
                 violations = world.run(SECONDS)
             except Exception as error:  # the mutant broke something that even the simulator rests on
                 violations = [f"{type(error).__name__}: {error}"]
             if violations:
-                return seed, violations[0]
+                return number, violations[0]
     return None
 
 
@@ -164,16 +174,19 @@ def table_of(caught: Sequence[Caught]) -> str:
     return "\n".join(lines)
 
 
-def main(only: str | None = None, markdown: Path | None = None) -> int:
-    """Try all mutants, or one, and print the table; 1 if one was not caught."""
+def main(only: str | None = None, markdown: Path | None = None, *, simulation_only: bool = False) -> int:
+    """Try all mutants, or one, and print the table; 1 if one was not caught. `simulation_only`: on lives alone."""
     chosen = MUTANTS if only is None else (named(only),)
     caught = []
     for mutant in chosen:
-        caught.append(catch(mutant))
+        caught.append(catch_alive(mutant) if simulation_only else catch(mutant))
         told = caught[-1].how or "NOT CAUGHT"
         print(f"{mutant.name}: {told[:150]} ({caught[-1].seconds:.0f} s)", flush=True)
     missed = [one.mutant.name for one in caught if one.how is None]
-    print(f"{len(caught) - len(missed)} of {len(caught)} mutants caught", *missed)
+    rate = (
+        f" by lives alone: {100 * (len(caught) - len(missed)) / len(caught):.0f} %" if simulation_only else ""
+    )
+    print(f"{len(caught) - len(missed)} of {len(caught)} mutants caught{rate}", *missed)
     if markdown is not None:
         begin, end = "<!-- table -->\n", "<!-- end of table -->\n"
         text = markdown.read_text()
