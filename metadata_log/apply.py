@@ -20,6 +20,7 @@ from metadata_log.image.results import RequestResults
 from metadata_log.image.snapshot_rows import SnapshotRow
 from metadata_log.image.subject import SubjectBuilder
 from metadata_log.records.snapshots import RequestResultRecord, SnapshotHeaderRecord
+from metadata_log.sliced import Sliced, at_once, chunks
 
 B = TypeVar("B", bound=SubjectBuilder[Any])
 
@@ -44,7 +45,12 @@ def is_next(image: MetadataImage, batch: RecordBatch) -> bool:
 
 
 def apply(image: MetadataImage, batch: RecordBatch) -> Applied:
-    """Return the image after a batch for which `is_next` holds, and the keys it touched.
+    """Return the image after a batch for which `is_next` holds, and the keys it touched; raises as `applying`."""
+    return at_once(applying(image, batch))
+
+
+def applying(image: MetadataImage, batch: RecordBatch) -> Sliced[Applied]:
+    """Make the image after a batch for which `is_next` holds, and name the keys it touched.
 
     Raises:
         InvariantBroken: a record contradicts the image; no node can go on from here.
@@ -53,9 +59,11 @@ def apply(image: MetadataImage, batch: RecordBatch) -> Applied:
     builders = _OpenBuilders(image, elapsed_ms=elapsed_ms)
     applied = 0
     try:
-        for record in batch.records:
-            builders.apply(_IN_LOG[type(record)], record)
-            applied += 1
+        for some in chunks(batch.records):
+            for record in some:
+                builders.apply(_IN_LOG[type(record)], record)
+                applied += 1
+            yield
         if builders.claims != (batch.claim is not None):
             raise ValueError("a claim is the first record of its batch")
     except (KeyError, ValueError, IndexError, TypeError) as error:
@@ -80,6 +88,7 @@ def apply(image: MetadataImage, batch: RecordBatch) -> Applied:
             )
         )
     delta = builders.delta()
+    parts = yield from builders.parts()
     after = MetadataImage(
         end_offset=batch.end_offset,
         controller_epoch=batch.controller_epoch,
@@ -88,7 +97,7 @@ def apply(image: MetadataImage, batch: RecordBatch) -> Applied:
         elapsed_ms=elapsed_ms,
         results=results.evicted(now_ms=batch.appended_at_ms),
         state_digest=StateDigest.behind(image, delta),
-        **builders.parts(),
+        **parts,
     )
     return Applied(after, delta)
 
@@ -123,7 +132,7 @@ def image_of(
         last_crc=header.last_crc,
         last_time_ms=header.last_time_ms,
         results=RequestResults.of(results),
-        **builders.parts(),
+        **at_once(builders.parts()),
     )
     return replace(image, state_digest=StateDigest(digest_buckets or buckets_of(image)))
 
@@ -154,18 +163,21 @@ class _OpenBuilders:
     def claims(self) -> int:
         return self.of(QuorumBuilder).claims if QuorumBuilder in self._open else 0
 
-    def parts(self) -> dict[str, Any]:
-        """Return every subject's part of the image after all records, by field; the builders have served then.
+    def parts(self) -> Sliced[dict[str, Any]]:
+        """Make every subject's part of the image after all records, by field; the builders have served then.
 
         Each builder refers to this object, and this one no more to them: so nothing is left that only the cycle collector
         can free. A controller freezes what is alive during a long collection, and would keep such a cycle with all images
         that it reaches.
         """
         open_, self._open = self._open, {}
-        return {
-            kind.FIELD: open_[kind].finish() if kind in open_ else getattr(self._before, kind.FIELD)
-            for kind in SUBJECT_BUILDERS
-        }
+        parts: dict[str, Any] = {}
+        for kind in SUBJECT_BUILDERS:
+            builder = open_.get(kind)
+            parts[kind.FIELD] = (
+                getattr(self._before, kind.FIELD) if builder is None else (yield from builder.finishing())
+            )
+        return parts
 
     def delta(self) -> Delta:
         fields: dict[str, Any] = {}

@@ -29,6 +29,7 @@ from metadata_log.errors import (
 from metadata_log.limits import BATCH_BYTES_MAX, FRAME_BYTES_MAX, RECORDS_PER_BATCH_MAX
 from metadata_log.records.registry import Record, from_rows, to_row
 from metadata_log.records.rows import is_plain_map, reader_of
+from metadata_log.sliced import Sliced, at_once, chunks
 
 T = TypeVar("T")
 
@@ -91,13 +92,24 @@ def packed_records(records: Sequence[Record]) -> bytes:
     Raises:
         PolicyViolation: they have more than BATCH_BYTES_MAX bytes.
     """
-    rows: bytes = msgpack.packb([to_row(record) for record in records])
+    return at_once(_packing(records, is_checked=False))
+
+
+def _packing(records: Sequence[Record], *, is_checked: bool) -> Sliced[bytes]:
+    """Pack what `packed_records` returns, and check that `decode` takes it; raises as both."""
+    rows = bytearray(_packed_head(len(records)))
+    for some in chunks(records):
+        packed = b"".join([*map(msgpack.packb, map(to_row, some))])
+        if is_checked:
+            from_rows(msgpack.unpackb(_packed_head(len(some)) + packed, use_list=False))
+        rows += packed
+        yield
     if len(rows) > BATCH_BYTES_MAX:
         raise PolicyViolation(
             f"{len(records)} records of {len(rows)} bytes in one batch; at most {BATCH_BYTES_MAX} bytes are allowed: "
             "ask for less at once"
         )
-    return rows
+    return bytes(rows)
 
 
 def encode(
@@ -109,7 +121,21 @@ def encode(
     envelope: Envelope,
     records: Sequence[Record],
 ) -> tuple[RecordBatch, bytes]:
-    """Return a batch and its frame.
+    """Return a batch and its frame; raises as `encoding`."""
+    body = at_once(encoding(envelope, records))
+    return batch_of(
+        body,
+        base_offset=base_offset,
+        controller_epoch=controller_epoch,
+        appended_at_ms=appended_at_ms,
+        previous_crc=previous_crc,
+        envelope=envelope,
+        records=records,
+    )
+
+
+def encoding(envelope: Envelope, records: Sequence[Record]) -> Sliced[bytes]:
+    """Pack the body of a batch, and check that `decode` takes it.
 
     Raises:
         PolicyViolation: more than RECORDS_PER_BATCH_MAX records, BATCH_BYTES_MAX bytes of them, or FRAME_BYTES_MAX in all.
@@ -120,14 +146,29 @@ def encode(
         raise PolicyViolation(
             f"{len(records)} records in one batch; at most {RECORDS_PER_BATCH_MAX} are allowed: ask for less at once"
         )
-    rows = packed_records(records)
-    body = b"".join((_PAIR, msgpack.packb(_envelope_row(envelope)), rows))
+    rows = yield from _packing(records, is_checked=True)
+    head: bytes = msgpack.packb(_envelope_row(envelope))
+    _read_head(msgpack.unpackb(head, use_list=False))
+    body = b"".join((_PAIR, head, rows))
     if HEADER_BYTES + len(body) > FRAME_BYTES_MAX:
         raise PolicyViolation(
-            f"{len(records)} records and an answer of {len(body) - len(rows)} bytes to keep for repetitions; "
+            f"{len(records)} records and an answer of {len(head)} bytes to keep for repetitions; "
             f"at most {FRAME_BYTES_MAX} bytes are allowed: ask for less at once"
         )
-    _read_batch(body, len(records))
+    return body
+
+
+def batch_of(
+    body: bytes,
+    *,
+    base_offset: int,
+    controller_epoch: int,
+    appended_at_ms: int,
+    previous_crc: int,
+    envelope: Envelope,
+    records: Sequence[Record],
+) -> tuple[RecordBatch, bytes]:
+    """Return the batch whose body `encoding` packed, and its frame."""
     frame, crc = frame_of(
         body,
         base_offset=base_offset,
@@ -256,12 +297,17 @@ def check_frames(data: bytes) -> None:
 
 
 def decode(data: bytes | memoryview, at: int = 0) -> tuple[RecordBatch, int]:
-    """Return the batch of the frame at position `at`, and where the frame ends.
+    """Return the batch of the frame at position `at`, and where the frame ends; raises as `decoding`."""
+    return at_once(decoding(data, at))
+
+
+def decoding(data: bytes | memoryview, at: int = 0) -> Sliced[tuple[RecordBatch, int]]:
+    """Read the batch of the frame at position `at`, and say where the frame ends.
 
     Raises:
         DamagedFrame: as `read_frame`.
     """
-    header, (envelope, records) = read_frame(data, at, read_body=_read_batch)
+    header, (envelope, records) = yield from reading_frame(data, at, read_body=_reading_batch)
     batch = RecordBatch(
         base_offset=header.base_offset,
         controller_epoch=header.controller_epoch,
@@ -279,6 +325,21 @@ def read_frame(
 ) -> tuple[FrameHeader, T]:
     """Return the header of the frame at position `at`, and its body as `read_body(body, record_count)` returns it.
 
+    Raises as `reading_frame`.
+    """
+
+    def reading(body: memoryview, record_count: int) -> Sliced[T]:
+        yield from ()
+        return read_body(body, record_count)
+
+    return at_once(reading_frame(data, at, read_body=reading))
+
+
+def reading_frame(
+    data: bytes | memoryview, at: int = 0, *, read_body: Callable[[memoryview, int], Sliced[T]]
+) -> Sliced[tuple[FrameHeader, T]]:
+    """Read the header of the frame at position `at`, and its body in slices.
+
     Raises:
         DamagedFrame: the bytes are not sound, or hold an unknown record, or a known one with a field of another kind.
     """
@@ -286,7 +347,7 @@ def read_frame(
     base_offset = header.base_offset
     body = memoryview(data)[at + HEADER_BYTES : at + header.frame_bytes]
     try:
-        return header, read_body(body, header.record_count)
+        return header, (yield from read_body(body, header.record_count))
     except UnsupportedVersion as error:
         raise DamagedFrame(
             error.message, at=at, torn=False, another_version=True, base_offset=base_offset
@@ -297,16 +358,33 @@ def read_frame(
         ) from error
 
 
-def _read_batch(body: bytes | memoryview, record_count: int) -> tuple[Envelope, tuple[Record, ...]]:
-    envelope_row, rows = msgpack.unpackb(body, use_list=False)
+def _packed_head(count: int) -> bytes:
+    """Return how msgpack begins an array of so many."""
+    head: bytes = msgpack.Packer().pack_array_header(count)
+    return head
+
+
+def _reading_batch(
+    body: bytes | memoryview, record_count: int
+) -> Sliced[tuple[Envelope, tuple[Record, ...]]]:
+    head, rows = msgpack.unpackb(body, use_list=False)
     if type(rows) is not tuple:
         raise ValueError("its records are no list")
     if len(rows) != record_count:
         raise ValueError(f"a frame of {record_count} records holds {len(rows)}")
-    envelope = _read_envelope(envelope_row)
+    envelope = _read_head(head)
+    records: list[Record] = []
+    for some in chunks(rows):
+        records += from_rows(tuple(some))
+        yield
+    return envelope, tuple(records)
+
+
+def _read_head(row: Any) -> Envelope:
+    envelope = _read_envelope(row)
     if envelope.cause is not None:
-        _check_cause(envelope_row[3])
-    return envelope, from_rows(rows)
+        _check_cause(row[3])
+    return envelope
 
 
 def _check_cause(row: tuple[Any, ...]) -> None:

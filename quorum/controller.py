@@ -1,7 +1,8 @@
 """Edge: the controller: it owns the committed image, the tip, the claim and the waiting writes.
 
 Every change takes one way: decide on the tip, append to Raft, apply once the quorum agreed, answer. All of it runs on the
-event loop, and nothing between reading the tip and extending it awaits.
+event loop. What one request asks may take long: then it is decided, encoded and applied in slices, and others have the loop
+in between. Nobody else extends the tip meanwhile; if it moves all the same, the work begins again.
 
 - `committed` is what the quorum agreed. `tip` is `committed` plus our own batches in flight; it exists only from our
   claim on, and only this class sees it.
@@ -15,15 +16,24 @@ import logging
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import count
 from typing import Final, TypeVar
 
 from metadata_log import limits
-from metadata_log.apply import apply, is_next
+from metadata_log.apply import Applied, apply, applying, is_next
 from metadata_log.batch import NO_ENVELOPE, Cause, Envelope, RecordBatch
-from metadata_log.codec import DamagedFrame, check_frames, damaged_answer, decode_all, encode
+from metadata_log.codec import (
+    DamagedFrame,
+    batch_of,
+    check_frames,
+    damaged_answer,
+    decode_all,
+    decoding,
+    encoding,
+)
 from metadata_log.errors import (
     ChangePending,
     Fault,
@@ -40,6 +50,7 @@ from metadata_log.ids import BrokerId, NodeId, Uuid, uuid_text
 from metadata_log.image.metadata_image import EMPTY, Delta, MetadataImage
 from metadata_log.records.quorum import KRAFT_VERSION_LEVEL, NoOpRecord, Voter, VoterEndpoint
 from metadata_log.records.snapshots import RequestResultRecord
+from metadata_log.sliced import Sliced, at_once
 from metadata_log.wire.commands import AddVoter, BrokerHeartbeat, Command, RemoveVoter
 from quorum.applied_listener import AppliedListener
 from quorum.config import ControllerSettings
@@ -50,7 +61,7 @@ from quorum.decide.deleted_topics import Expiry
 from quorum.decide.fencing import SESSION_EXPIRED, fence
 from quorum.decide.parts import HEARD_OF, Leaving, leaving_after
 from quorum.decide.quorum import claim, identities
-from quorum.decide.registry import BY_OPERATION, DECISIONS, decide
+from quorum.decide.registry import BY_OPERATION, DECISIONS, decide, deciding
 from quorum.decide.sweeps import Sweep
 from quorum.decide.voter_changes import check_change
 from quorum.metrics import ControllerMetrics
@@ -179,6 +190,8 @@ class Controller:
         self._transfers: list[asyncio.Future[NodeId]] = []
         self._is_held = False
         """A slow decision has its turn: no other is made meanwhile."""
+        self.is_mid_decision = False
+        """A decision rests between two slices: whoever would extend the tip waits, or does so later."""
         self._turns: list[tuple[int, asyncio.Future[None]]] = []
         """A heap of those that wait for their turn, by their tickets."""
         self._tickets = count()
@@ -312,23 +325,64 @@ class Controller:
         key = None if request_id is None else idempotency_key(request_id, operation, command)
         while True:
             await self.turn()
-            # From here to the append: no await. The tip we read is the tip we extend.
             tip, began_ms = self.tip, self._now_ms()
             if key is not None and (known := tip.results.get(key.request_id)) is not None:
                 return self._repeated(known, operation, key)
-            decision = decide(self._context(), command)
-            envelope = Envelope(actor=actor, cause=decision.cause, operation=operation)
-            if key is not None and not decision.more:
-                envelope = envelope._replace(
-                    request_id=key.request_id,
-                    request_sha256=key.sha256,
-                    response=None if decision.refusal is not None else _kept(operation, decision.result()),
-                )
-            batch = self._carry_out(decision, envelope)
+            written = await self._in_slices(tip, self._writing(command, actor, operation, key))
             self._take_turn(began_ms)
+            if written is None:
+                continue
+            decision, envelope, batch = written
             if not decision.more:
                 return self._begun(decision, envelope, batch)
             await asyncio.sleep(0)  # heartbeats leave between the parts of a long change
+
+    def _writing(
+        self, command: Command, actor: str | None, operation: str, key: IdempotencyKey | None
+    ) -> Sliced[tuple[Decision, Envelope, RecordBatch | None]]:
+        """Decide a command on the tip and append its records; raises as `append`."""
+        decision = yield from deciding(self._context(), command)
+        envelope = Envelope(actor=actor, cause=decision.cause, operation=operation)
+        if key is not None and not decision.more:
+            envelope = envelope._replace(
+                request_id=key.request_id,
+                request_sha256=key.sha256,
+                response=None if decision.refusal is not None else _kept(operation, decision.result()),
+            )
+        batch = (yield from self._appending(decision, envelope)) if decision.records else None
+        self._change_sessions(decision)
+        return decision, envelope, batch
+
+    async def _in_slices(self, tip: MetadataImage, work: Sliced[T]) -> T | None:
+        """Do work on the tip, and let others have the loop after each PART_MS of it.
+
+        None: the tip moved meanwhile, and nothing was appended.
+
+        Raises:
+            NotController: this node is active no longer; nothing was appended.
+        """
+        began_ms = self._now_ms()
+        try:
+            while True:
+                try:
+                    next(work)
+                except StopIteration as ended:
+                    made: T = ended.value
+                    return made
+                if self._now_ms() - began_ms < PART_MS:
+                    continue
+                self.is_mid_decision = True
+                self._hold()
+                await asyncio.sleep(ROUND_PAUSE_MS / 1000)
+                if self.tip is not tip:
+                    return None
+                self.begin_round()
+                began_ms = self._now_ms()
+        finally:
+            work.close()
+            if self.is_mid_decision:
+                self.is_mid_decision = False
+                self._end_turn()
 
     def _begun(self, decision: Decision, envelope: Envelope, batch: RecordBatch | None) -> _Begun:
         waiter = None
@@ -390,11 +444,15 @@ class Controller:
     def _take_turn(self, began_ms: int, *, slow_ms: int = TURN_MS) -> None:
         took_ms = self._now_ms() - began_ms
         if took_ms >= slow_ms and not self._is_held:
-            self._is_held = True
-            if self._waking is not None:
-                self._waking.cancel()
-                self._waking = None
+            self._hold()
             asyncio.get_running_loop().call_later(took_ms / 1000, self._end_turn)
+
+    def _hold(self) -> None:
+        """Have other writes wait until `_end_turn`."""
+        self._is_held = True
+        if self._waking is not None:
+            self._waking.cancel()
+            self._waking = None
 
     def _end_turn(self) -> None:
         self._is_held = False
@@ -489,6 +547,12 @@ class Controller:
         Raises:
             NotController, ThrottlingQuotaExceeded, PolicyViolation: nothing was appended.
         """
+        batch = at_once(self._appending(decision, envelope))
+        self._change_sessions(decision)
+        return batch
+
+    def _appending(self, decision: Decision, envelope: Envelope) -> Sliced[RecordBatch]:
+        """Append records to the tip as one batch; raises as `append`."""
         tip = self._tip
         if tip is None:
             raise self.not_controller()
@@ -496,9 +560,7 @@ class Controller:
             raise ThrottlingQuotaExceeded(
                 f"{limits.WAITERS_MAX} writes wait for their commit; try again shortly"
             )
-        batch = self._extend(tip, decision, envelope, controller_epoch=tip.controller_epoch)
-        self._change_sessions(decision)
-        return batch
+        return (yield from self._extending(tip, decision, envelope, controller_epoch=tip.controller_epoch))
 
     def _carry_out(self, decision: Decision, envelope: Envelope) -> RecordBatch | None:
         """Append the records, if there are any, and make the changes of sessions; raises as `append`."""
@@ -512,10 +574,13 @@ class Controller:
         for change in decision.session_changes:
             self.sessions.carry_out(change, now_ms=now_ms)
 
-    def _extend(
+    def _extending(
         self, tip: MetadataImage, decision: Decision, envelope: Envelope, *, controller_epoch: int
-    ) -> RecordBatch:
-        batch, frame = encode(
+    ) -> Sliced[RecordBatch]:
+        """Encode records and apply them to the tip, in slices, then append them in one go: nobody sees half a batch."""
+        body = yield from encoding(envelope, decision.records)
+        batch, frame = batch_of(
+            body,
             base_offset=tip.end_offset,
             controller_epoch=controller_epoch,
             appended_at_ms=self._unix_ms(),
@@ -523,7 +588,7 @@ class Controller:
             envelope=envelope,
             records=decision.records,
         )
-        image, delta = apply(tip, batch)
+        image, delta = yield from applying(tip, batch)
         self.raft.append(frame, _changed_voters(tip, image))
         self._tip = image
         self._in_flight.append(_InFlight(batch=batch, frame=frame, image=image, delta=delta))
@@ -733,6 +798,8 @@ class Controller:
             self.metrics.session_checks_late.inc()
             log.warning("session_checks_late", extra={"slept_ms": slept_ms})
             return 0
+        if self.is_mid_decision:
+            return limits.PART_AGAIN_MS
         expired = self.sessions.expired(now_ms)
         if expired is None:
             return 0
@@ -751,6 +818,8 @@ class Controller:
         """Make one part of a sweep; answer whether another is due soon."""
         if self._tip is None or not self._active:
             return False
+        if self.is_mid_decision:
+            return True
         began_ms = self._now_ms()
         decision = sweep.part(self._context())
         actor = f"Controller:{self._settings.node_id}"
@@ -826,12 +895,8 @@ class Controller:
         )
         self._claim_epoch = image.controller_epoch + 1
         actor = f"Controller:{self._settings.node_id}"
-        self._extend(
-            image,
-            decision,
-            NO_ENVELOPE._replace(actor=actor, cause=decision.cause),
-            controller_epoch=self._claim_epoch,
-        )
+        envelope = NO_ENVELOPE._replace(actor=actor, cause=decision.cause)
+        at_once(self._extending(image, decision, envelope, controller_epoch=self._claim_epoch))
 
     def _drop_tip(self) -> None:
         was_active = self._active
@@ -847,7 +912,7 @@ class Controller:
     def check(self, frames: bytes) -> None:
         check_frames(frames)
 
-    def on_commit(self, frames: bytes) -> None:
+    def committing(self, frames: bytes) -> Sliced[None]:
         head = self._in_flight[0] if self._in_flight else None
         if head is not None and frames.startswith(head.frame):
             at = 0
@@ -856,8 +921,13 @@ class Controller:
                 at += len(own.frame)
                 self._take(own.batch, own.frame, own)
             frames = frames[at:]
-        for batch, frame in _batches_in(frames):
-            self._take(batch, frame, None)
+        at = 0
+        while at < len(frames):
+            with _named():
+                batch, end = yield from decoding(frames, at)
+            applied = (yield from applying(self.committed, batch)) if is_next(self.committed, batch) else None
+            self._take(batch, frames[at:end], None, applied)
+            at = end
 
     def _may_refuse(self, batch: RecordBatch) -> bool:
         """Answer whether a committed batch that does not continue the state here is refused by all, or applied already.
@@ -882,7 +952,10 @@ class Controller:
             f"{state.controller_epoch}"
         )
 
-    def _take(self, batch: RecordBatch, frame: bytes, own: _InFlight | None) -> None:
+    def _take(
+        self, batch: RecordBatch, frame: bytes, own: _InFlight | None, applied: Applied | None = None
+    ) -> None:
+        """Make the image after a committed batch visible, which `own` or `applied` holds."""
         if not is_next(self.committed, batch):
             if not self._may_refuse(batch):
                 raise self._of_another_history(batch)
@@ -891,7 +964,9 @@ class Controller:
                 log.error("own_batch_refused", extra={"base_offset": batch.base_offset})
                 self._claim()
             return
-        image, delta = (own.image, own.delta) if own is not None else apply(self.committed, batch)
+        made = applied if own is None else Applied(own.image, own.delta)
+        assert made is not None, "a batch that is the next has been applied"
+        image, delta = made
         self.committed = image
         self._leaving_committed = leaving_after(self._leaving_committed, batch)
         self.metrics.batches_applied.inc()
@@ -952,8 +1027,15 @@ def _batches_in(payload: bytes) -> Iterator[tuple[RecordBatch, bytes]]:
         WrittenByAnotherVersion: a record is unknown to this release.
         InvariantBroken: it is no sequence of our frames.
     """
-    try:
+    with _named():
         yield from decode_all(payload)
+
+
+@contextmanager
+def _named() -> Iterator[None]:
+    """Name what is wrong with a payload of Raft's log; raises as `_batches_in`."""
+    try:
+        yield
     except DamagedFrame as error:
         named = damaged_answer("the quorum's log", error)
         if error.another_version:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
-from operator import itemgetter, ne
+from operator import itemgetter
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 import immutables
@@ -12,17 +12,12 @@ import immutables
 from metadata_log.ids import NO_LEADER, BrokerId, TopicId
 from metadata_log.image.partitions import PartitionImage
 from metadata_log.image.sorted_ids import NO_IDS, SortedIds
+from metadata_log.sliced import Sliced, chunks
 
 Key = TypeVar("Key")
 
 _REPLICAS: Final = itemgetter(0)
-_FIRST: Final = itemgetter(0)
-_ISR: Final = itemgetter(1)
-_LEADER: Final = itemgetter(2)
-_ADDING: Final = itemgetter(6)
-_REMOVING: Final = itemgetter(7)
 _ELIGIBLE: Final = itemgetter(8)
-_LAST_KNOWN: Final = itemgetter(9)
 
 
 class PartitionCounts(NamedTuple):
@@ -58,8 +53,6 @@ class IsrSize(NamedTuple):
 
 
 NO_MIN_ISR: Final = 0
-_FEW: Final = 8
-"""Partitions of one topic in one batch that are counted one by one; more are counted in C, field by field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,14 +189,13 @@ class _TopicCounts(NamedTuple):
 
 @dataclass(slots=True)
 class _Alike:
-    """Partitions that were one object before a batch and are one object after it; `of_topic` is how each changes the
-    counts of its topic.
+    """Partitions that are one object, in topics with one own min.insync.replicas, and how many more of them there are after
+    the batch; each is one of those that `of_topic` count.
     """
 
-    was: PartitionImage
-    now: PartitionImage
+    partition: PartitionImage
     own_min_isr: int
-    of_topic: list[tuple[dict[TopicId, int], int]]
+    of_topic: list[dict[TopicId, int]]
     times: int = 0
 
 
@@ -214,96 +206,56 @@ class PartitionIndexBuilder:
         """`min_isr` are the topics' own settings after the batch."""
         self._before = before
         self._min_isr = min_isr
-        self._partitions = 0
         self._leaderships: dict[BrokerId, int] = {}
         self._preferred: dict[BrokerId, int] = {}
         self._preferred_elsewhere: dict[BrokerId, int] = {}
         self._isr_sizes: dict[IsrSize, int] = {}
         self._by_topic = _TopicCounts({}, {}, {}, {}, {})
-        self._alike: dict[tuple[int, int, int], _Alike] = {}
-        """By identity of a partition before and after, which are kept here, and its topic's own min.insync.replicas."""
+        self._alike: dict[tuple[int, int], _Alike] = {}
+        """By identity of a partition, which is kept here, and its topic's own min.insync.replicas. Most of a cluster's
+        partitions are one of few objects: each object is looked at once."""
         self._joined: dict[BrokerId, list[TopicId]] = {}
         self._left: dict[BrokerId, list[TopicId]] = {}
 
-    def replace(
+    def replacing(
         self, topic_id: TopicId, before: Sequence[PartitionImage], after: Sequence[PartitionImage]
-    ) -> None:
+    ) -> Sliced[None]:
         """Count some partitions of a topic as they are after the batch, no longer as they were before it.
 
         If the topic's own min.insync.replicas changes, these are all of them.
         """
-        own_min_isr = self._min_isr.get(topic_id, NO_MIN_ISR)
-        if len(before) == len(after) <= _FEW and own_min_isr == self._before.min_isr.get(
-            topic_id, NO_MIN_ISR
-        ):
-            for was, now in zip(before, after, strict=True):
-                self._replace_one(topic_id, was, now, own_min_isr)
-            return
-        self._count(topic_id, after, 1, self._min_isr)
-        self._count(topic_id, before, -1, self._before.min_isr)
+        for partitions, sign, min_isr in ((after, 1, self._min_isr), (before, -1, self._before.min_isr)):
+            own_min_isr = min_isr.get(topic_id, NO_MIN_ISR)
+            for some in chunks(partitions):
+                self._count(topic_id, some, sign, own_min_isr)
+                yield
 
-    def _replace_one(
-        self, topic_id: TopicId, was: PartitionImage, now: PartitionImage, own_min_isr: int
+    def _count(
+        self, topic_id: TopicId, partitions: Iterable[PartitionImage], sign: int, own_min_isr: int
     ) -> None:
-        """Count what of one partition changed: most changes of a broker's partitions are in as many topics, and alike."""
-        key = id(was), id(now), own_min_isr
-        alike = self._alike.get(key)
-        if alike is None:
-            of_topic = [
-                (changes, has - had)
-                for changes, had, has in zip(self._by_topic, _traits(was), _traits(now), strict=True)
-                if had != has
-            ]
-            alike = self._alike[key] = _Alike(was, now, own_min_isr, of_topic)
-        alike.times += 1
-        for changes, by in alike.of_topic:
-            changes[topic_id] = changes.get(topic_id, 0) + by
+        """Count partitions of a topic in (sign 1) or out (-1)."""
+        for partition in partitions:
+            key = id(partition), own_min_isr
+            alike = self._alike.get(key)
+            if alike is None:
+                of_topic = [*compress(self._by_topic, _traits(partition))]
+                alike = self._alike[key] = _Alike(partition, own_min_isr, of_topic)
+            alike.times += sign
+            for counts in alike.of_topic:
+                counts[topic_id] = counts.get(topic_id, 0) + sign
 
-    def _count_alike(self) -> None:
-        for alike in self._alike.values():
-            for partition, times in ((alike.was, -alike.times), (alike.now, alike.times)):
-                kind = IsrSize(alike.own_min_isr, len(partition.replicas), len(partition.isr))
+    def _counting_alike(self) -> Sliced[None]:
+        for some in chunks([*self._alike.values()]):
+            for alike in some:
+                partition, times = alike.partition, alike.times
                 leader, first = partition.leader, partition.replicas[0]
+                kind = IsrSize(alike.own_min_isr, len(partition.replicas), len(partition.isr))
                 _add(self._isr_sizes, kind, times)
                 _add(self._leaderships, leader, times)
                 _add(self._preferred, first, times)
                 if leader != first:
                     _add(self._preferred_elsewhere, first, times)
-
-    def _count(
-        self,
-        topic_id: TopicId,
-        partitions: Sequence[PartitionImage],
-        sign: int,
-        min_isr: "immutables.Map[TopicId, int]",
-    ) -> None:
-        """Count partitions of a topic in (sign 1) or out (-1)."""
-        # A start counts a million of them: the loops run in C.
-        leaders = [*map(_LEADER, partitions)]
-        replicas = [*map(_REPLICAS, partitions)]
-        sizes = [*zip(map(len, replicas), map(len, map(_ISR, partitions)), strict=True)]
-        firsts = [*map(_FIRST, replicas)]
-        self._partitions += sign * len(leaders)
-        _count_in(self._leaderships, leaders, sign)
-        _count_in(self._preferred, firsts, sign)
-        elsewhere = [*compress(firsts, map(ne, leaders, firsts))]
-        _count_in(self._preferred_elsewhere, elsewhere, sign)
-        own_min_isr = min_isr.get(topic_id, NO_MIN_ISR)
-        under_replicated = 0
-        for size in {*sizes}:
-            kind, count = IsrSize(own_min_isr, *size), sizes.count(size)
-            self._isr_sizes[kind] = self._isr_sizes.get(kind, 0) + sign * count
-            under_replicated += count if kind.isr < kind.replicas else 0
-        having = (
-            leaders.count(NO_LEADER),
-            len(elsewhere),
-            under_replicated,
-            _having(partitions, _ADDING, _REMOVING),
-            _having(partitions, _ELIGIBLE, _LAST_KNOWN),
-        )
-        for changes, count in zip(self._by_topic, having, strict=True):
-            if count:
-                changes[topic_id] = changes.get(topic_id, 0) + sign * count
+            yield
 
     def place(
         self, topic_id: TopicId, before: Iterable[PartitionImage], after: Iterable[PartitionImage]
@@ -315,14 +267,15 @@ class PartitionIndexBuilder:
         for broker_id in was - now:
             self._left.setdefault(broker_id, []).append(topic_id)
 
-    def finish(self) -> PartitionIndex:
-        self._count_alike()
+    def finishing(self) -> Sliced[PartitionIndex]:
+        yield from self._counting_alike()
+        on_broker = yield from self._placing()
         before, changes = self._before, self._by_topic
         self._leaderships.pop(NO_LEADER, None)
         leaderless = _added(before.leaderless, changes.leaderless)
         counts = before.counts
         return PartitionIndex(
-            on_broker=self._on_broker(),
+            on_broker=on_broker,
             leaderships=_added(before.leaderships, self._leaderships),
             preferred=_added(before.preferred, self._preferred),
             preferred_elsewhere=_added(before.preferred_elsewhere, self._preferred_elsewhere),
@@ -337,7 +290,7 @@ class PartitionIndexBuilder:
             min_isr=self._min_isr,
             isr_sizes=_added(before.isr_sizes, self._isr_sizes),
             counts=PartitionCounts(
-                counts.partitions + self._partitions,
+                counts.partitions + sum(self._isr_sizes.values()),
                 counts.leaderless + sum(changes.leaderless.values()),
                 counts.under_replicated + sum(changes.under_replicated.values()),
                 counts.not_preferred + sum(changes.not_preferred.values()),
@@ -345,13 +298,14 @@ class PartitionIndexBuilder:
             ),
         )
 
-    def _on_broker(self) -> immutables.Map[BrokerId, SortedIds]:
+    def _placing(self) -> Sliced[immutables.Map[BrokerId, SortedIds]]:
         after = before = self._before.on_broker
         for broker_id in self._joined.keys() | self._left.keys():
             topics = before.get(broker_id, NO_IDS).changed(
                 joined=self._joined.get(broker_id, ()), left=self._left.get(broker_id, ())
             )
             after = after.set(broker_id, topics) if topics else after.delete(broker_id)
+            yield
         return after
 
 
@@ -372,20 +326,8 @@ def _followed(
     return in_order.changed(joined=joined, left=left) if joined or left else in_order
 
 
-def _count_in(counts: dict[BrokerId, int], brokers: Sequence[BrokerId], sign: int) -> None:
-    for broker_id in {*brokers}:
-        _add(counts, broker_id, sign * brokers.count(broker_id))
-
-
 def _add(counts: dict[Key, int], key: Key, by: int) -> None:
     counts[key] = counts.get(key, 0) + by
-
-
-def _having(partitions: Sequence[PartitionImage], one: "itemgetter[int]", other: "itemgetter[int]") -> int:
-    """Return how many partitions have one of two lists that are mostly empty."""
-    if not any(map(one, partitions)) and not any(map(other, partitions)):
-        return 0
-    return sum(bool(one(partition) or other(partition)) for partition in partitions)
 
 
 def _added(counts: "immutables.Map[Key, int]", changes: "Mapping[Key, int]") -> "immutables.Map[Key, int]":

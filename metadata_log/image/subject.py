@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from metadata_log.records.registry import Record
+from metadata_log.sliced import Sliced
 
 if TYPE_CHECKING:
     from metadata_log.image.metadata_image import Delta
@@ -47,6 +48,11 @@ class SubjectBuilder(Generic[Part]):
     def finish(self) -> Part:
         """Return the part after all records."""
         raise NotImplementedError
+
+    def finishing(self) -> Sliced[Part]:
+        """Make the part after all records; overridden where that may take long."""
+        yield from ()
+        return self.finish()
 
     def delta(self) -> dict[str, Any]:
         """Return the subject's fields of Delta: the keys that the records touched."""

@@ -28,6 +28,7 @@ from metadata_log.records.topics import (
     TopicRestoreRecord,
     TopicTombstoneRecord,
 )
+from metadata_log.sliced import Sliced
 
 if TYPE_CHECKING:
     from metadata_log.image.metadata_image import Delta
@@ -158,6 +159,7 @@ class TopicsBuilder(SubjectBuilder[TopicsImage]):
         """Topics whose replicas may lie on other brokers than before."""
         self._min_isr: dict[TopicId, int] = {}
         """The topics whose own min.insync.replicas the batch sets or, as NO_MIN_ISR, deletes."""
+        self._is_snapshot = False
 
     def id_of(self, name: str) -> TopicId:
         return self._ids[name]
@@ -195,6 +197,7 @@ class TopicsBuilder(SubjectBuilder[TopicsImage]):
         self._moved.add(topic_id)
 
     def place_partitions(self, record: PlacedPartitions) -> None:
+        self._is_snapshot = True
         topic_id, first_id, placed = record
         partitions, _ = self._open.get(topic_id) or self._opened(topic_id)
         if first_id != len(partitions):
@@ -282,7 +285,7 @@ class TopicsBuilder(SubjectBuilder[TopicsImage]):
         topic = self._open[topic_id] = _OpenTopic(list(partitions), set())
         return topic
 
-    def finish(self) -> TopicsImage:
+    def finishing(self) -> Sliced[TopicsImage]:
         for topic_id, (partitions, _) in self._open.items():
             deleted = self._deleted.get(topic_id)
             topic = self._by_id[topic_id] if deleted is None else deleted.topic
@@ -294,12 +297,12 @@ class TopicsBuilder(SubjectBuilder[TopicsImage]):
         image = TopicsImage(
             self._by_id.finish(), self._ids.finish(), self._deleted.finish(), self._alike.finish()
         )
-        return replace(image, index=self._index(image))
+        return replace(image, index=(yield from self._indexing(image)))
 
-    def _index(self, image: TopicsImage) -> PartitionIndex:
+    def _indexing(self, image: TopicsImage) -> Sliced[PartitionIndex]:
         after = image.by_id
         min_isr = self._min_isr_after(after)
-        if not self.before.by_id and not self.before.deleted:
+        if self._is_snapshot:
             return index_of(
                 (after[topic_id] for topic_id in in_order(after)),
                 min_isr,
@@ -308,13 +311,13 @@ class TopicsBuilder(SubjectBuilder[TopicsImage]):
         index = PartitionIndexBuilder(self.before.index, min_isr)
         counted_whole = self._touched | self._min_isr.keys()
         for topic_id in counted_whole:
-            index.replace(
+            yield from index.replacing(
                 topic_id, _partitions_of(self.before.by_id, topic_id), _partitions_of(after, topic_id)
             )
         for topic_id, (now, touched) in self._open.items():
             if topic_id not in counted_whole and topic_id in after:
                 was = self.before.by_id[topic_id].partitions
-                index.replace(
+                yield from index.replacing(
                     topic_id,
                     [was[partition_id] for partition_id in touched if partition_id < len(was)],
                     [now[partition_id] for partition_id in touched],
@@ -326,7 +329,8 @@ class TopicsBuilder(SubjectBuilder[TopicsImage]):
                 () if was_known is None else was_known.partitions,
                 () if is_known is None else is_known.partitions,
             )
-        return index.finish()
+            yield
+        return (yield from index.finishing())
 
     def _min_isr_after(self, after: immutables.Map[TopicId, TopicImage]) -> immutables.Map[TopicId, int]:
         min_isr = self.before.index.min_isr

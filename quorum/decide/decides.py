@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.records.registry import Record
+from metadata_log.sliced import Sliced
 from metadata_log.wire.commands import Command
 from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision, Outcome
@@ -16,7 +17,8 @@ class Decides(NamedTuple):
     command: type[Command]
     operation: str
     outcome: type[Outcome]
-    decide: Callable[[DecideContext, Any], Decision]
+    decide: Callable[[DecideContext, Any], Decision | Sliced[Decision]]
+    """Sliced where a request may name so much that the decision is to rest."""
     kept: "Kept | None" = None
     """How the outcome is kept for repetitions; None: whole."""
 

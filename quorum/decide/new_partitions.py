@@ -11,6 +11,7 @@ from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.partitions import PartitionImage
 from metadata_log.limits import LIST_ITEMS_MAX, RACKS_DRAWN_MAX
 from metadata_log.records.partitions import RECOVERED
+from metadata_log.sliced import ITEMS_BETWEEN_RESTS, Sliced
 from metadata_log.wire.commands import Placement
 from quorum.decide.context import DecideContext
 from quorum.decide.elections import directory_of_new_replica
@@ -34,8 +35,8 @@ class NewPartitions:
         assignment: Sequence[tuple[int, tuple[BrokerId, ...]]],
         *,
         replication_factor: int | None = None,
-    ) -> list[PartitionImage]:
-        """Return the partitions with these numbers and replicas, all with equally many, in the order of the assignment.
+    ) -> Sliced[list[PartitionImage]]:
+        """Make the partitions with these numbers and replicas, all with equally many, in the order of the assignment.
 
         `replication_factor` is that of the partitions that the topic has; None: the first decides.
 
@@ -59,12 +60,14 @@ class NewPartitions:
                     f"every replica of partition {partition_id} is fenced or shuts down: {list(replicas)}"
                 )
             partitions.append(partition)
+            if len(partitions) % ITEMS_BETWEEN_RESTS == 0:
+                yield
         return partitions
 
     def placed(
         self, placement: Placement, *, first: int, count: int, replication_factor: int
-    ) -> list[PartitionImage]:
-        """Return `count` partitions, placed; the first of them has the number `first`.
+    ) -> Sliced[list[PartitionImage]]:
+        """Make `count` partitions, placed; the first of them has the number `first`.
 
         Raises:
             InvalidReplicationFactor: more replicas than brokers, or no broker may lead.
@@ -97,6 +100,8 @@ class NewPartitions:
                     f"a partition cannot be replicated {replication_factor} times: every broker is fenced or shuts down"
                 )
             partitions.append(partition)
+            if len(partitions) % ITEMS_BETWEEN_RESTS == 0:
+                yield
         return partitions
 
     def _partition(self, replicas: tuple[BrokerId, ...]) -> PartitionImage | None:

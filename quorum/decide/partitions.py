@@ -26,6 +26,7 @@ from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.partitions import PartitionImage
 from metadata_log.records.declaration import json_names
 from metadata_log.records.partitions import RECOVERED, RECOVERING, PartitionChangeRecord
+from metadata_log.sliced import ITEMS_BETWEEN_RESTS, Sliced
 from metadata_log.wire.commands import (
     AlterPartition,
     AlterPartitionReassignments,
@@ -119,7 +120,7 @@ def alter(context: DecideContext, command: AlterPartition) -> Decision:
     return Decision(records=records, outcome=PartitionsAltered(tuple(results)), cause=cause)
 
 
-def elect(context: DecideContext, command: ElectLeaders) -> Decision:
+def elect(context: DecideContext, command: ElectLeaders) -> Sliced[Decision]:
     """Decide elections that an operator asks for; one that is refused does not change what becomes of the others.
 
     Where all partitions are meant, those that need no election get no result. Only scripts of `whatif` may mean all at once:
@@ -137,7 +138,9 @@ def elect(context: DecideContext, command: ElectLeaders) -> Decision:
         if command.partitions is None
         else command.partitions
     )
-    for name, partition_id in wanted:
+    for looked_at, (name, partition_id) in enumerate(wanted, start=1):
+        if looked_at % ITEMS_BETWEEN_RESTS == 0:
+            yield
         topic = image.topics.named(name)
         if topic is None or not 0 <= partition_id < len(topic.partitions):
             results.append(_not_elected(name, partition_id, UnknownTopicOrPartition))

@@ -22,6 +22,7 @@ from metadata_log.image.partitions import PartitionImage
 from metadata_log.image.topics import TopicsImage
 from metadata_log.records.declaration import json_names
 from metadata_log.records.partitions import PartitionChangeRecord
+from metadata_log.sliced import ITEMS_BETWEEN_RESTS, Sliced
 from metadata_log.wire.commands import AlterPartitionReassignments, Reassignment
 from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision
@@ -56,7 +57,7 @@ class OngoingReassignment(NamedTuple):
     removing_replicas: tuple[BrokerId, ...]
 
 
-def reassign(context: DecideContext, command: AlterPartitionReassignments) -> Decision:
+def reassign(context: DecideContext, command: AlterPartitionReassignments) -> Sliced[Decision]:
     """Decide reassignments; one that is refused does not change what becomes of the others.
 
     All are decided on the state before the request. Replicas may be fenced: they are waited for.
@@ -78,6 +79,8 @@ def reassign(context: DecideContext, command: AlterPartitionReassignments) -> De
             continue
         records += [] if record is None else [record]
         results.append(Reassigned(wanted.topic, wanted.partition_id))
+        if len(results) % ITEMS_BETWEEN_RESTS == 0:
+            yield
     check_fits(len(records), "partitions")
     cause = Cause("REASSIGNMENT_REQUESTED", None, {}) if records else None
     return Decision(records=records, outcome=PartitionsReassigned(tuple(results)), cause=cause)

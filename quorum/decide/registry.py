@@ -10,6 +10,7 @@ from typing import Final
 
 from metadata_log.errors import Rejected
 from metadata_log.records.registry import subject_names
+from metadata_log.sliced import Sliced, at_once
 from metadata_log.wire.commands import Command, ManyItems
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
@@ -30,8 +31,14 @@ BY_OPERATION: Final[Mapping[str, Decides]] = {decides.operation: decides for dec
 
 def decide(context: DecideContext, command: Command) -> Decision:
     """Return what a command leads to; a refusal is a decision too, and nothing is raised."""
+    return at_once(deciding(context, command))
+
+
+def deciding(context: DecideContext, command: Command) -> Sliced[Decision]:
+    """Make the decision that `decide` returns."""
     try:
-        decision = DECISIONS[type(command)].decide(context, command)
+        made = DECISIONS[type(command)].decide(context, command)
+        decision = made if isinstance(made, Decision) else (yield from made)
     except Rejected as refusal:
         return Decision(refusal=refusal)
     return all_or_nothing(decision) if isinstance(command, ManyItems) and command.all_or_nothing else decision

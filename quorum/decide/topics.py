@@ -30,6 +30,7 @@ from metadata_log.records.configs import TOPIC, ConfigRecord
 from metadata_log.records.partitions import PartitionRecord
 from metadata_log.records.registry import Record
 from metadata_log.records.topics import TopicRecord
+from metadata_log.sliced import ITEMS_BETWEEN_RESTS, Sliced, chunks
 from metadata_log.wire.commands import (
     CreatePartitions,
     CreateTopic,
@@ -125,7 +126,7 @@ class TopicDeleted(NamedTuple):
     topic_id: TopicId
 
 
-def create(context: DecideContext, command: CreateTopic) -> Decision:
+def create(context: DecideContext, command: CreateTopic) -> Sliced[Decision]:
     """Decide the creation of a topic; records in the order topic, configs, partitions.
 
     With `validate_only` nothing is written, and the outcome has no topic_id.
@@ -144,7 +145,7 @@ def create(context: DecideContext, command: CreateTopic) -> Decision:
         command.configs,
         command.placement,
     )
-    topic, records = _created(context, NewPartitions(context), wanted)
+    topic, records = yield from _created(context, NewPartitions(context), wanted)
     check_fits(len(records), "records")
     configs = tuple(shown_settings(TOPIC, topic.name, command.configs).items())
     created = TopicCreated(topic.name, topic.topic_id, configs, topic.partitions)
@@ -153,7 +154,7 @@ def create(context: DecideContext, command: CreateTopic) -> Decision:
     return Decision(records=records, outcome=created)
 
 
-def create_many(context: DecideContext, command: CreateTopics) -> Decision:
+def create_many(context: DecideContext, command: CreateTopics) -> Sliced[Decision]:
     """Decide the creation of several topics in one batch; one that is refused does not change what becomes of the others.
 
     All are decided on the state before the request. A name that is given twice is refused, with one result.
@@ -176,7 +177,8 @@ def create_many(context: DecideContext, command: CreateTopics) -> Decision:
             results[wanted.name] = TopicResult(wanted.name, InvalidRequest.error, "the name is given twice")
             continue
         try:
-            topic, of_topic = _created(context, new, wanted)
+            topic, of_topic = yield from _created(context, new, wanted)
+            yield
         except Rejected as refusal:
             results[wanted.name] = TopicResult(wanted.name, *why(refusal))
             continue
@@ -192,8 +194,10 @@ def create_many(context: DecideContext, command: CreateTopics) -> Decision:
     return Decision(records=() if command.validate_only else records, outcome=outcome)
 
 
-def _created(context: DecideContext, new: NewPartitions, wanted: NewTopic) -> tuple[TopicImage, list[Record]]:
-    """Return a topic to be, and its records; raises as `create`."""
+def _created(
+    context: DecideContext, new: NewPartitions, wanted: NewTopic
+) -> Sliced[tuple[TopicImage, list[Record]]]:
+    """Make a topic to be, and its records; raises as `create`."""
     image = context.image
     if wanted.name in image.topics.ids:
         raise TopicAlreadyExists(
@@ -203,7 +207,7 @@ def _created(context: DecideContext, new: NewPartitions, wanted: NewTopic) -> tu
     check_name(wanted.name)
     check_collision(image, wanted.name)
     configs = _checked_configs(wanted.configs)
-    partitions = _partitions(context, new, wanted)
+    partitions = yield from _partitions(context, new, wanted)
     _check_policy(context, len(partitions), len(partitions[0].replicas))
     topic = TopicImage(_new_topic_id(image, context.rng), wanted.name, tuple(partitions))
     settings = [ConfigRecord(TOPIC, topic.name, name, value) for name, value in sorted(configs.items())]
@@ -211,11 +215,21 @@ def _created(context: DecideContext, new: NewPartitions, wanted: NewTopic) -> tu
         TopicRecord(topic.topic_id, topic.name),
         *settings,
     ]
-    records += [
-        PartitionRecord(topic.topic_id, partition_id, *partition)
-        for partition_id, partition in enumerate(topic.partitions)
-    ]
+    records += yield from _partition_records(topic.topic_id, topic.partitions, first=0)
     return topic, records
+
+
+def _partition_records(
+    topic_id: TopicId, partitions: Sequence[PartitionImage], *, first: int
+) -> Sliced[list[PartitionRecord]]:
+    records: list[PartitionRecord] = []
+    for some in chunks(partitions):
+        records += [
+            PartitionRecord(topic_id, partition_id, *partition)
+            for partition_id, partition in enumerate(some, start=first + len(records))
+        ]
+        yield
+    return records
 
 
 def _checked_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
@@ -227,7 +241,7 @@ def _checked_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
     return checked
 
 
-def _partitions(context: DecideContext, new: NewPartitions, wanted: NewTopic) -> list[PartitionImage]:
+def _partitions(context: DecideContext, new: NewPartitions, wanted: NewTopic) -> Sliced[list[PartitionImage]]:
     count, factor = wanted.partitions, wanted.replication_factor
     if wanted.assignment:
         if count != DEFAULT or factor != DEFAULT:
@@ -235,7 +249,7 @@ def _partitions(context: DecideContext, new: NewPartitions, wanted: NewTopic) ->
                 "an assignment names every replica; leave out partitions and replication_factor"
             )
         by_id = dict(reversed(wanted.assignment))  # of a number given twice the first counts
-        partitions = new.assigned(sorted(by_id.items()))
+        partitions = yield from new.assigned(sorted(by_id.items()))
         if set(by_id) != set(range(len(by_id))):
             raise InvalidReplicaAssignment("the partitions of an assignment are not numbered 0, 1, 2, ...")
         return partitions
@@ -244,11 +258,13 @@ def _partitions(context: DecideContext, new: NewPartitions, wanted: NewTopic) ->
     if count < DEFAULT or count == 0:
         raise InvalidPartitions(f"{count} partitions; at least 1 is needed")
     defaults = context.topic_defaults
-    return new.placed(
-        wanted.placement,
-        first=0,
-        count=defaults.partitions if count == DEFAULT else count,
-        replication_factor=defaults.replication_factor if factor == DEFAULT else factor,
+    return (
+        yield from new.placed(
+            wanted.placement,
+            first=0,
+            count=defaults.partitions if count == DEFAULT else count,
+            replication_factor=defaults.replication_factor if factor == DEFAULT else factor,
+        )
     )
 
 
@@ -266,7 +282,7 @@ def _check_policy(context: DecideContext, partitions: int, replication_factor: i
         )
 
 
-def create_partitions(context: DecideContext, command: CreatePartitions) -> Decision:
+def create_partitions(context: DecideContext, command: CreatePartitions) -> Sliced[Decision]:
     """Decide more partitions for topics in one batch; a topic that is refused does not change what becomes of the others.
 
     Raises:
@@ -292,14 +308,12 @@ def create_partitions(context: DecideContext, command: CreatePartitions) -> Deci
         try:
             if topic is None:
                 raise UnknownTopicOrPartition(f"topic {wanted.name!r} does not exist")
-            added = _added(context, new, topic, wanted)
+            added = yield from _added(context, new, topic, wanted)
         except Rejected as refusal:
             results[wanted.name] = TopicResult(wanted.name, *why(refusal))
             continue
         have = len(topic.partitions)
-        records += [
-            PartitionRecord(topic.topic_id, have + place, *partition) for place, partition in enumerate(added)
-        ]
+        records += yield from _partition_records(topic.topic_id, added, first=have)
         results[wanted.name] = TopicResult(
             wanted.name,
             topic_id=topic.topic_id,
@@ -328,7 +342,7 @@ def _factor(topic: TopicImage) -> int:
 
 def _added(
     context: DecideContext, new: NewPartitions, topic: TopicImage, wanted: MorePartitions
-) -> list[PartitionImage]:
+) -> Sliced[list[PartitionImage]]:
     have = len(topic.partitions)
     if wanted.partitions <= have:
         raise InvalidPartitions(
@@ -341,12 +355,15 @@ def _added(
     _check_policy(context, wanted.partitions)
     factor = _factor(topic)
     if wanted.assignment is not None:
-        return new.assigned(list(enumerate(wanted.assignment, start=have)), replication_factor=factor)
-    return new.placed(
-        wanted.placement,
-        first=have,
-        count=wanted.partitions - have,
-        replication_factor=factor,
+        assigned = list(enumerate(wanted.assignment, start=have))
+        return (yield from new.assigned(assigned, replication_factor=factor))
+    return (
+        yield from new.placed(
+            wanted.placement,
+            first=have,
+            count=wanted.partitions - have,
+            replication_factor=factor,
+        )
     )
 
 
@@ -400,7 +417,7 @@ def _to_end(context: DecideContext, named: str | TopicId, *, now: bool) -> Topic
     raise UnknownTopicId("no such topic exists")
 
 
-def delete_many(context: DecideContext, command: DeleteTopics) -> Decision:
+def delete_many(context: DecideContext, command: DeleteTopics) -> Sliced[Decision]:
     """Decide the end of several topics, each by name or id; one that is refused changes nothing for the others.
 
     A name is refused whose topic is given by its id as well.
@@ -434,6 +451,8 @@ def delete_many(context: DecideContext, command: DeleteTopics) -> Decision:
         ended.add(topic.topic_id)
         partitions += len(topic.partitions)
         results[given] = DeletionResult(topic.name, topic.topic_id)
+        if len(records) % ITEMS_BETWEEN_RESTS == 0:
+            yield
     if len(records) > 1 and partitions > PARTITIONS_PER_TOPIC_MAX:
         raise PolicyViolation(
             f"the topics have {partitions} partitions; at most {PARTITIONS_PER_TOPIC_MAX} can be deleted at once, "

@@ -206,8 +206,11 @@ class FetchService(AppliedListener):
         return poll
 
     def _is_late(self, arrived_ms: int) -> bool:
-        """Answer whether a poll that arrived then has waited here for too long to mean more than a contact."""
-        return self._now_ms() - arrived_ms >= limits.HEARTBEAT_LATE_MS
+        """Answer whether a poll that arrived then means a contact and no more: it has waited here for long, or a decision
+        rests that alone may extend the tip. Its broker soon says again what it wants.
+        """
+        is_old = self._now_ms() - arrived_ms >= limits.HEARTBEAT_LATE_MS
+        return is_old or self._controller.is_mid_decision
 
     def _is_heard(self, command: BrokerHeartbeat) -> bool:
         """Decide a heartbeat; answer False if its poll must wait for records, or if it has to be fenced first."""
@@ -230,6 +233,7 @@ class FetchService(AppliedListener):
             # Its next position may be ours, or nothing was written that would wake its poll, and nobody would go on: so all
             # parts now, and messages between them.
             await asyncio.sleep(0)
+            await controller.turn()
             decision, written_end = controller.heartbeat(command)
         self._release_ready()
         if written_end is not None:

@@ -207,7 +207,7 @@ class PySyncObjLog:
 
     def _stand_on(self, pointer: Pointer) -> None:
         self._log_start.stand_on(pointer)
-        self._applied.position = RaftPosition((pointer.index, pointer.term))
+        self._applied.stand_on(RaftPosition((pointer.index, pointer.term)))
 
     def _begin(self) -> None:
         """Take part under the voters in force, with an engine that knows them."""

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from metadata_log.errors import InvariantBroken
+from metadata_log.sliced import Sliced
 from quorum.raft.messages import NO_OP, frames_of
 from quorum.raft.progress import NEVER
 from quorum.raft.proposals import EMPTY_PAYLOAD, Proposals
@@ -26,9 +27,15 @@ class AppliedEntries:
         self._proposals = proposals
         self._now_ms = now_ms
         self.position = RaftPosition((1, 0))
+        self._under_way: Sliced[None] | None = None
+        """The entry behind `position`, as far as it is applied; one large batch may take several pumps."""
         self.committed_at = NEVER
         """When an entry of the engine's current term was last applied; NEVER before the first."""
         self.committed_term = 0
+
+    def stand_on(self, position: RaftPosition) -> None:
+        """Go on behind a snapshot: an entry half applied is forgotten, as nobody has seen anything of it."""
+        self.position, self._under_way = position, None
 
     @property
     def index(self) -> int:
@@ -50,7 +57,11 @@ class AppliedEntries:
             frames = frames_of(command)
             sets_voters = is_change(command)
             if frames:
-                self._listener.on_commit(frames)
+                work, self._under_way = self._under_way or self._listener.committing(frames), None
+                for _ in work:
+                    if self._now_ms() - began > APPLY_MS_PER_PUMP:
+                        self._under_way = work
+                        return True
             elif command not in (NO_OP, EMPTY_PAYLOAD) and not sets_voters:
                 raise InvariantBroken(f"log entry {index} is neither ours nor the engine's")
             if sets_voters:

@@ -1,7 +1,7 @@
 """Pure: the one interface to consensus: what the rest of the code may ask of Raft, and what Raft reports.
 
 It has two implementations: `adapter.PySyncObjLog`, in production and in the simulator, and a small model for tests.
-No code outside this folder uses terms or log indexes; the only order it knows is the order of `on_commit` calls.
+No code outside this folder uses terms or log indexes; the only order it knows is the order of `committing` calls.
 """
 
 import enum
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, NewType, Protocol
 
 from metadata_log.ids import NodeId, Uuid
+from metadata_log.sliced import Sliced
 
 RaftPosition = NewType("RaftPosition", tuple[int, int])
 """The last committed entry that is wholly applied; opaque to all code but the adapter."""
@@ -88,14 +89,18 @@ class RaftListener(Protocol):
             ValueError: the bytes are not whole, sound frames.
         """
 
-    def on_commit(self, frames: bytes) -> None:
-        """Apply one committed payload: zero or more whole frames, in commit order, the same on every node."""
+    def committing(self, frames: bytes) -> Sliced[None]:
+        """Apply one committed payload: zero or more whole frames, in commit order, the same on every node.
+
+        In slices: whatever else is called meanwhile, all batches before the one under way are applied, and it is not. The
+        payload may be given up for `on_restore` alone.
+        """
 
     def on_restore(self, snapshot_id: str) -> None:
         """Replace the image by a snapshot that the store holds, verified and synced."""
 
     def on_voters(self, voters: Voters) -> None:
-        """Take note of the voters in force, after the `on_commit` that set them; not called for those of a snapshot."""
+        """Take note of the voters in force, after the payload that set them; not called for those of a snapshot."""
 
     def on_leadership(self, *, is_leader: bool) -> None:
         """Take note that this node began or ceased to lead.
@@ -158,7 +163,7 @@ class RaftLog(Protocol):
         """
 
     def applied_position(self) -> RaftPosition:
-        """Return the position of the last wholly applied payload; within `on_commit`, that of the payload before."""
+        """Return the position of the last wholly applied payload; within `committing`, that of the payload before."""
 
     def compact(self, position: RaftPosition, snapshot_id: str, seal: bytes) -> None:
         """Allow the journal to drop entries up to `position`, which the named snapshot covers.

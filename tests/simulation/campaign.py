@@ -246,8 +246,6 @@ class Totals:
     recovered_after: float = 0.0
     """The longest, in seconds."""
     turns: Turns = field(default_factory=Turns)
-    longest_excepted: float = 0.0
-    """Of turns with what one request creates or removes, in seconds."""
 
     def add(self, outcome: Outcome) -> None:
         self.lives += 1
@@ -267,7 +265,6 @@ class Totals:
         self.consequences.update(outcome.consequences)
         self.recovered_after = max(self.recovered_after, outcome.recovered_after or 0.0)
         self.turns = max(self.turns, outcome.turns, key=lambda turns: turns.longest)
-        self.longest_excepted = max(self.longest_excepted, outcome.turns.longest_excepted)
 
     def text(self) -> str:
         simulated = max(self.simulated, 1e-9)
@@ -279,8 +276,7 @@ class Totals:
             f"{self.writes / simulated:.1f} writes, {self.reads / simulated:.1f} reads and "
             f"{self.faults.total() / simulated:.2f} faults per simulated second;\n"
             f"all was well within {self.recovered_after:.1f} s of the last fault\n"
-            f"longest turn: {self.turns.text()}; with what one request creates or removes: "
-            f"{self.longest_excepted * 1000:.1f} ms\n"
+            f"longest turn: {self.turns.text()}\n"
             f"faults: {_kinds(self.faults)}\nof which came: {_kinds(self.consequences)}"
         )
 

@@ -15,6 +15,7 @@ from metadata_log.apply import Applied
 from metadata_log.batch import RecordBatch
 from metadata_log.errors import InvariantBroken
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.sliced import Sliced
 
 KEPT = 512
 CHECK_EVERY = 16
@@ -30,6 +31,11 @@ class SharedApply:
         self._apply = apply
         self._applied: dict[tuple[int, int, int], tuple[MetadataImage, Applied]] = {}
         self._hits = 0
+
+    def applying(self, image: MetadataImage, batch: RecordBatch) -> Sliced[Applied]:
+        """Apply in one slice; `costs` says how many it takes."""
+        yield from ()
+        return self(image, batch)
 
     def __call__(self, image: MetadataImage, batch: RecordBatch) -> Applied:
         key = (image.end_offset, image.last_crc, batch.crc)
@@ -60,6 +66,16 @@ class SharedDecode:
             _keep(self._decoded, frames, found)
         return iter(found)
 
+    def decoding(self, frames: bytes, at: int) -> Sliced[tuple[RecordBatch, int]]:
+        """Decode the payload at its first batch, in one slice."""
+        yield from ()
+        end = 0
+        for batch, frame in self(frames):
+            end += len(frame)
+            if end > at:
+                return batch, end
+        raise AssertionError("the caller stops at the end of the payload")
+
 
 def _keep(results: dict[Key, Value], key: Key, value: Value) -> None:
     results[key] = value
@@ -71,11 +87,13 @@ def _keep(results: dict[Key, Value], key: Key, value: Value) -> None:
 def shared_work() -> Iterator[None]:
     """Let controllers and brokers of this process share their work for a while."""
     apply, decode_all = vars(quorum.controller)["apply"], vars(quorum.controller)["decode_all"]
-    shared = SharedApply(apply)
+    shared, decode = SharedApply(apply), SharedDecode(decode_all)
     follows = vars(broker_agent.follower)["apply"]
     with (
         patch.object(quorum.controller, "apply", shared),
-        patch.object(quorum.controller, "decode_all", SharedDecode(decode_all)),
+        patch.object(quorum.controller, "applying", shared.applying),
+        patch.object(quorum.controller, "decode_all", decode),
+        patch.object(quorum.controller, "decoding", decode.decoding),
         patch.object(broker_agent.follower, "apply", shared if follows is apply else SharedApply(follows)),
     ):
         yield

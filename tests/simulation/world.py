@@ -24,6 +24,7 @@ from metadata_log.errors import (
     Unavailable,
 )
 from metadata_log.ids import NodeId, Uuid
+from metadata_log.sliced import Sliced
 from quorum.raft.adapter import PySyncObjLog
 from quorum.raft.journal.format import NodeVote, frames_of_file, identity_of
 from quorum.raft.journal.journal import Journal, JournalBatch
@@ -627,7 +628,8 @@ class Model:
     def check(self, frames: bytes) -> None:
         """Do nothing: these frames are numbers."""
 
-    def on_commit(self, frames: bytes) -> None:
+    def committing(self, frames: bytes) -> Sliced[None]:
+        yield from ()
         world = self.node.world
         for start in range(0, len(frames), FRAME_BYTES):
             frame = frames[start : start + FRAME_BYTES]

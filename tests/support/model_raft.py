@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from metadata_log.errors import ChangePending, NotController
 from metadata_log.ids import NodeId
+from metadata_log.sliced import at_once
 from quorum.raft.raft_log import PeerStatus, RaftListener, RaftPosition, RaftStatus, Role, Voters
 
 
@@ -86,7 +87,7 @@ class ModelRaft:
     def catch_up(self) -> None:
         while self.applied < self.quorum.committed:
             payload = self.quorum.log[self.applied]
-            self.listener.on_commit(payload)
+            at_once(self.listener.committing(payload))
             self.applied += 1
             changed = self.quorum.changes.get(self.applied - 1)
             if changed is not None:

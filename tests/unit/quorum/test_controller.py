@@ -28,6 +28,7 @@ from metadata_log.image.metadata_image import EMPTY, MetadataImage, buckets_of
 from metadata_log.limits import RECORDS_PER_PART_MAX
 from metadata_log.records.brokers import BrokerEndpoint, FeatureRange
 from metadata_log.records.configs import BROKER, ConfigRecord
+from metadata_log.sliced import Sliced, at_once
 from metadata_log.wire.commands import (
     AlterConfigs,
     BrokerHeartbeat,
@@ -37,9 +38,9 @@ from metadata_log.wire.commands import (
     UnregisterBroker,
 )
 from quorum.config import ControllerSettings, TimingSettings, TopicSettings, VoterSettings
-from quorum.controller import ROUND_MS, TURN_MS, Controller, Written
+from quorum.controller import PART_MS, TURN_MS, Controller, Written
 from quorum.decide.decision import Decision
-from quorum.decide.registry import decide
+from quorum.decide.registry import deciding
 from tests.support.histories import A_TOPIC_ID_OF_INT, A_TYPE_UNKNOWN_HERE, frame_behind, random_history
 from tests.support.model_raft import ModelQuorum
 
@@ -201,10 +202,10 @@ def test_what_is_committed_and_cannot_be_read_stops_it_by_offset(
     history = random_history(random.Random(1), 3)
     controller = Lab().controllers[1]
     for step in history:
-        controller.on_commit(step.frame)
+        at_once(controller.committing(step.frame))
     end = history[-1].batch.end_offset
     with pytest.raises(error, match=f"the quorum's log: offset {end}: .*{said}"):
-        controller.on_commit(frame_behind(history[-1].frame, body))
+        at_once(controller.committing(frame_behind(history[-1].frame, body)))
 
 
 def test_a_newer_claim_ends_older_waiters_before_their_offset_is_filled() -> None:
@@ -802,31 +803,33 @@ def test_a_repeated_creation_is_answered_as_the_first_was(is_held: bool) -> None
     ("took_ms", "apart"),
     [
         (TURN_MS, [True, True, True]),
-        (TURN_MS - 1, [False, False, True]),
-        (ROUND_MS // 4, [False, False, False]),
+        (PART_MS, [True, True, True]),
+        (PART_MS - 1, [False, False, False, False, True]),
     ],
 )
 def test_long_decisions_that_arrive_together_leave_the_loop_to_others_in_between(
     monkeypatch: pytest.MonkeyPatch, took_ms: int, apart: list[bool]
 ) -> None:
-    """After a slow one the others wait as long; quick ones have ROUND_MS of a turn in all."""
+    """A slow one rests before it is written, and the others wait as long; quick ones have ROUND_MS of a turn in all."""
 
     async def story(lab: Lab) -> None:
         controller, loop_round, decided_in = lab.lead(1), 0, []
 
-        def slow(*arguments: Any, **rest: Any) -> Decision:
+        def slow(*arguments: Any) -> Sliced[Decision]:
             lab.now_ms += took_ms
             decided_in.append(loop_round)
-            return decide(*arguments, **rest)
+            return deciding(*arguments)
 
-        monkeypatch.setattr("quorum.controller.decide", slow)
+        monkeypatch.setattr("quorum.controller.deciding", slow)
         writes = [
             asyncio.create_task(controller.submit(setting(str(n)), actor=None, request_id=None))
-            for n in range(4)
+            for n in range(len(apart) + 1)
         ]
         while len(decided_in) < len(writes):
             await asyncio.sleep(0)
             loop_round += 1
+        while len(controller._waiters) < len(writes):
+            await asyncio.sleep(0)
         lab.quorum.commit()
         ends = [(await write).end_offset for write in writes]
         assert ends == sorted(ends)

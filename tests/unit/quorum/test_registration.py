@@ -22,6 +22,7 @@ from metadata_log.errors import (
 )
 from metadata_log.ids import NodeId, Uuid
 from metadata_log.records.controllers import RegisterControllerRecord, UnregisterControllerRecord
+from metadata_log.sliced import Sliced, at_once
 from metadata_log.wire.commands import RegisterController, UnregisterController
 from quorum.decide.decision import Decision
 from quorum.http.app import application
@@ -126,11 +127,14 @@ def test_a_lost_answer_leads_to_no_second_record(monkeypatch: pytest.MonkeyPatch
         node.loses_answer = True
         lab.quorum.elect(1)
         lab.quorum.commit()
-        keep = lab.controllers[2].on_commit
+        keep = lab.controllers[2].committing
         held: list[bytes] = []
-        monkeypatch.setattr(
-            lab.controllers[2], "on_commit", held.append
-        )  # node 2 lags: its log does not show it
+
+        def lags(frames: bytes) -> Sliced[None]:
+            held.append(frames)
+            yield from ()
+
+        monkeypatch.setattr(lab.controllers[2], "committing", lags)  # its log does not show it
         await settle(lab)
         for _ in range(100):
             await asyncio.sleep(0.01)
@@ -141,7 +145,7 @@ def test_a_lost_answer_leads_to_no_second_record(monkeypatch: pytest.MonkeyPatch
         assert len(node.sent) == 2 and node.sent[0] == node.sent[1]
         monkeypatch.undo()
         for frames in held:
-            keep(frames)
+            at_once(keep(frames))
         await settle(lab)
         assert len(node.sent) == 2
         assert list(lab.controllers[1].committed.controllers) == [2]

@@ -20,7 +20,7 @@ from metadata_log.node.http_answers import MSGPACK
 from metadata_log.records.configs import BROKER
 from metadata_log.wire.commands import DeleteTopic
 from quorum.controller import PART_MS, Controller, Written
-from quorum.decide.registry import decide
+from quorum.decide.registry import deciding
 from quorum.http.app import application
 from tests.unit.quorum.test_controller import Lab, online, run, setting, spin, uuid
 from tests.unit.quorum.test_voters import Desk
@@ -185,9 +185,9 @@ def test_the_commands_of_one_round_of_the_loop_have_the_time_of_one_part(batches
         def slow(*arguments: Any, **rest: Any) -> Any:
             lab.now_ms += 1
             decided_in.append(loop_round)
-            return decide(*arguments, **rest)
+            return deciding(*arguments, **rest)
 
-        with patch("quorum.controller.decide", slow):
+        with patch("quorum.controller.deciding", slow):
             writes = [(setting(str(n)), None) for n in range(3 * PART_MS // batches)]
             tasks = [asyncio.create_task(controller.submit_all(writes, actor=None)) for _ in range(batches)]
             while len(decided_in) < batches * len(writes):

@@ -22,6 +22,7 @@ from metadata_log.errors import (
     ThrottlingQuotaExceeded,
 )
 from metadata_log.ids import NodeId
+from metadata_log.sliced import Sliced
 from quorum.raft import adapter, applied_entries, engine, messages, proposals
 from quorum.raft.guard import Guard
 from quorum.raft.pointer import FILE_NAME, Pointer
@@ -221,14 +222,14 @@ def test_a_long_replay_lets_others_have_their_turn(quorum: Quorum, monkeypatch: 
     leader = quorum.leader()
     follower = next(node for node in quorum.nodes if node is not leader)
     follower.crash()
-    on_commit, turns = Model.on_commit, 0
+    committing, turns = Model.committing, 0
     in_which_turn: list[int] = []
 
-    def commit(self: Model, frames: bytes) -> None:
+    def commit(self: Model, frames: bytes) -> Sliced[None]:
         if self is follower.listener:
             in_which_turn.append(turns)
             quorum.loop._now += 2 * applied_entries.APPLY_MS_PER_PUMP / 1000
-        on_commit(self, frames)
+        yield from committing(self, frames)
 
     async def others() -> None:
         nonlocal turns
@@ -240,7 +241,7 @@ def test_a_long_replay_lets_others_have_their_turn(quorum: Quorum, monkeypatch: 
         follower.start()
         return asyncio.create_task(others())
 
-    monkeypatch.setattr(Model, "on_commit", commit)
+    monkeypatch.setattr(Model, "committing", commit)
     beside = quorum.run(restart())
     quorum.until(lambda: frames_of(follower) == frames_of(leader))
     assert len(in_which_turn) >= 20
