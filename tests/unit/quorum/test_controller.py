@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from metadata_log.batch import NO_ENVELOPE
+from metadata_log.codec import decode_all
 from metadata_log.codec import decode_all, encode
 from metadata_log.errors import (
     Fault,
@@ -25,15 +26,18 @@ from metadata_log.errors import (
 )
 from metadata_log.ids import BrokerId, NodeId, Uuid
 from metadata_log.image.metadata_image import EMPTY, MetadataImage, buckets_of
-from metadata_log.limits import RECORDS_PER_PART_MAX
+from metadata_log.limits import PART_AGAIN_MS, RECORDS_PER_PART_MAX
 from metadata_log.records.brokers import BrokerEndpoint, FeatureRange
 from metadata_log.records.configs import BROKER, ConfigRecord
+from metadata_log.records.quorum import NoOpRecord
 from metadata_log.sliced import Sliced, at_once
 from metadata_log.wire.commands import (
     AlterConfigs,
     BrokerHeartbeat,
     CreateTopic,
+    CreateTopics,
     DeleteTopic,
+    NewTopic,
     RegisterBroker,
     UnregisterBroker,
 )
@@ -889,5 +893,86 @@ def test_nothing_is_decided_before_the_claim_is_applied() -> None:
         with pytest.raises(NotController):
             await lab.controllers[1].submit(setting("1"), actor=None, request_id=None)
         assert lab.controllers[1].committed == EMPTY
+
+    run(story)
+
+
+def many(name: str, partitions: int = 3_000) -> CreateTopics:
+    return CreateTopics(topics=(NewTopic(name, partitions, 1),), validate_only=False)
+
+
+def ticking(lab: Lab) -> None:
+    """Let each look at the clock take a millisecond, so that long work rests often."""
+
+    def now_ms() -> int:
+        lab.now_ms += 1
+        return lab.now_ms
+
+    for controller in lab.controllers.values():
+        controller._now_ms = now_ms
+
+
+def test_a_large_request_leaves_the_loop_to_others_and_is_one_batch() -> None:
+    """Sessions are not judged and polls are contacts meanwhile; of two large requests one follows the other."""
+
+    async def story(lab: Lab) -> None:
+        controller = lab.lead(1)
+        await online(lab, controller, 11)
+        ticking(lab)
+        before, rests = controller.tip, 0
+        writes = [
+            asyncio.create_task(controller.submit(many(name), actor=None, request_id=None))
+            for name in ("a", "b")
+        ]
+        while len(controller._waiters) < 2:
+            await asyncio.sleep(0)
+            if controller.is_mid_decision:
+                rests += 1
+                assert controller.tip.end_offset in (before.end_offset, before.end_offset + 3_001)
+                assert controller.check_sessions() == PART_AGAIN_MS
+        assert rests > 2
+        lab.quorum.commit()
+        ends = [(await write).end_offset for write in writes]
+        assert ends == [before.end_offset + 3_001, before.end_offset + 6_002]
+        assert not controller.is_mid_decision
+        lab.same_everywhere()
+
+    run(story)
+
+
+def test_a_claim_lost_in_the_middle_of_a_large_request_leaves_nothing_of_it() -> None:
+    async def story(lab: Lab) -> None:
+        controller = lab.lead(1)
+        await online(lab, controller, 11)
+        ticking(lab)
+        before = controller.tip.end_offset
+        write = asyncio.create_task(controller.submit(many("a"), actor=None, request_id=None))
+        while not controller.is_mid_decision:
+            await asyncio.sleep(0)
+        successor = lab.lead(2)
+        with pytest.raises(NotController):
+            await write
+        assert not controller.is_mid_decision
+        assert successor.committed.end_offset == before + 1
+        assert "a" not in successor.committed.topics.ids
+        lab.same_everywhere()
+
+    run(story)
+
+
+def test_a_tip_that_moves_in_the_middle_of_a_large_request_has_it_begin_again() -> None:
+    async def story(lab: Lab) -> None:
+        controller = lab.lead(1)
+        await online(lab, controller, 11)
+        ticking(lab)
+        write = asyncio.create_task(controller.submit(many("a"), actor=None, request_id=None))
+        while not controller.is_mid_decision:
+            await asyncio.sleep(0)
+        moved = controller.append(Decision(records=(NoOpRecord(),)), NO_ENVELOPE)
+        while len(controller._waiters) < 1:
+            await asyncio.sleep(0)
+        lab.quorum.commit()
+        assert (await write).base_offset == moved.end_offset
+        lab.same_everywhere()
 
     run(story)
