@@ -24,24 +24,20 @@ def collector_as_it_was() -> Iterator[None]:
     assert gc.isenabled()
 
 
-def test_what_a_long_walk_found_alive_is_not_walked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collector, "LONG_WALK_S", 0.0)
+def test_too_many_objects_for_a_short_walk_are_frozen_before_it() -> None:
     with collector.short_collections():
-        kept = [[number] for number in range(10_000)]
         before = gc.get_freeze_count()
+        kept = [[number] for number in range(2 * collector.WALKED_MAX)]
         gc.collect(1)
-        assert gc.get_freeze_count() <= before
-        gc.collect()
-        assert gc.get_freeze_count() >= before + len(kept)
+        assert gc.get_freeze_count() >= before + collector.WALKED_MAX
         assert not any(kept[0] is each for each in gc.get_objects())
 
 
-def test_a_short_walk_freezes_nothing_so_later_garbage_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collector, "LONG_WALK_S", 60.0)
+def test_few_objects_are_not_frozen_so_later_garbage_is_found() -> None:
     with collector.short_collections():
         loop = Loop()
         before = gc.get_freeze_count()
-        gc.collect()
+        gc.collect(1)
         assert gc.get_freeze_count() <= before
         del loop
         assert gc.collect() >= 1
