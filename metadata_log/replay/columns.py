@@ -40,9 +40,28 @@ SCHEMA: Final = pa.schema(
         ("cause_code", pa.string()),
         ("cause_ref", pa.int64()),
         ("cause_detail", pa.string()),
-        *(field for subject in SUBJECTS.values() for field in subject.fields),
+        *((name, of) for subject in SUBJECTS.values() for name, of, _ in subject.fields),
     ]
 )
+MEANINGS: Final[Mapping[str, str]] = {
+    "log_offset": "where the record stands in the log; in a state, the last record about the entity",
+    "batch_base": "the first offset of its batch, which is seen whole or not at all",
+    "batch_last_offset": "the last offset of its batch",
+    "batch_crc": "the CRC-32C of its batch's frame",
+    "ts": "when the controller appended it; clocks step at takeovers, so order by offset",
+    "controller_epoch": "the claim under which it was written",
+    "controller_id": "the controller that wrote it",
+    "type": "the record type's number, in docs/formats.md section 1",
+    "type_name": "its name",
+    "actor": "who asked for it: User:, Broker: or Controller:",
+    "request_id": "the request's id, where it had one",
+    "operation": "what was asked for; null where nobody asked",
+    "cause_code": "why the controller wrote it, where nobody asked",
+    "cause_ref": "the record that led to it",
+    "cause_detail": "more of the cause, as JSON",
+    **{name: meaning for subject in SUBJECTS.values() for name, _, meaning in subject.fields},
+}
+"""What each column of SCHEMA holds."""
 
 _COLUMNS: Final[Mapping[int, tuple[str, ...]]] = {
     TYPE_IDS[of]: columns for subject in SUBJECTS.values() for of, columns in subject.columns.items()

@@ -1,5 +1,6 @@
 """Edge: the two SQL engines behind one face: Spark, and DuckDB for answers in milliseconds."""
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 import duckdb
 import pyarrow as pa
 
+from metadata_log.errors import InvalidRequest
 from metadata_log.replay.analyses import duckdb_text, spark_text
 
 if TYPE_CHECKING:
@@ -41,8 +43,24 @@ class Engine(Protocol[Table]):
         """Return the rows of tables that share one schema."""
         ...
 
+    def union_by_name(self, *tables: Table) -> Table:
+        """Return the rows of tables, their columns matched by name: null where a table lacks one."""
+        ...
+
     def analysis(self, name: str, numbers: Mapping[str, int] = {}, /, **tables: Table) -> Table:
         """Return the answer of one of the analyses on the tables, and with the numbers, that it names."""
+        ...
+
+    def query(self, text: str, tables: Mapping[str, Table]) -> Table:
+        """Return the answer of a query in the engine's own dialect that may name the tables."""
+        ...
+
+    def relation(self, table: Table) -> Any:
+        """Return a table as the engine's own: a DuckDB relation or a Spark DataFrame."""
+        ...
+
+    def apart(self) -> "Engine[Table]":
+        """Return an engine whose names of tables are its own; it may share the machinery below."""
         ...
 
     def arrow(self, table: Table) -> pa.Table:
@@ -51,13 +69,19 @@ class Engine(Protocol[Table]):
 
 
 _MACROS: Final = """
+    CREATE MACRO array_except(list, other) AS list_filter(list, lambda x: NOT list_contains(other, x));
     CREATE MACRO array_join(list, separator) AS array_to_string(list, separator);
     CREATE MACRO conv(digits, from_base, to_base) AS CAST('0x' || digits AS BIGINT);
+    CREATE MACRO explode(list) AS unnest(list);
+    CREATE MACRO get_json_object(text, path) AS json_extract_string(text, path);
     CREATE MACRO sha2(text, bits) AS sha256(text);
     CREATE MACRO unbase64(text) AS from_base64(text);
     CREATE MACRO unix_millis(t) AS epoch_ms(t);
     CREATE MACRO size(list) AS len(list);
 """
+
+
+_WITH: Final = re.compile(r"^\s*WITH(\s+RECURSIVE)?\b", re.IGNORECASE)
 
 
 class DuckDb:
@@ -66,7 +90,9 @@ class DuckDb:
     name = "duckdb"
 
     def __init__(self, *, threads: int = 2) -> None:
+        self._threads = threads
         self._connection = duckdb.connect(config={"threads": threads, "autoinstall_known_extensions": False})
+        self._connection.execute("SET TimeZone = 'UTC'")
         self._connection.execute(_MACROS)
         self._views = 0
 
@@ -97,8 +123,28 @@ class DuckDb:
     def union(self, *tables: str) -> str:
         return self._view(" UNION ALL ".join(f"FROM {table}" for table in tables))
 
+    def union_by_name(self, *tables: str) -> str:
+        return self._view(" UNION ALL BY NAME ".join(f"FROM {table}" for table in tables))
+
     def analysis(self, name: str, numbers: Mapping[str, int] = {}, /, **tables: str) -> str:
         return self._view(duckdb_text(name).format(**numbers, **tables))
+
+    def query(self, text: str, tables: Mapping[str, str]) -> str:
+        # Not as views of these names: a view keeps the name of what it reads, and another query may name something else so.
+        named = ", ".join(f"{name} AS (FROM {table})" for name, table in tables.items())
+        if named:
+            text, is_with = _WITH.subn(lambda found: f"{found[0]} {named}, ", text, count=1)
+            text = text if is_with else f"WITH {named} {text}"
+        try:
+            return self._view(text)
+        except duckdb.Error as error:
+            raise refused_query(error) from error
+
+    def relation(self, table: str) -> Any:
+        return self._connection.sql(f"FROM {table}")
+
+    def apart(self) -> "DuckDb":
+        return DuckDb(threads=self._threads)
 
     def arrow(self, table: str) -> pa.Table:
         computed = self._connection.sql(f"FROM {table}").to_arrow_table()
@@ -144,11 +190,35 @@ class Spark:
     def union(self, *tables: "DataFrame") -> "DataFrame":
         return reduce(lambda one, other: one.unionAll(other), tables)
 
+    def union_by_name(self, *tables: "DataFrame") -> "DataFrame":
+        return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), tables)
+
     def analysis(self, name: str, numbers: Mapping[str, int] = {}, /, **tables: "DataFrame") -> "DataFrame":
         return self._session.sql(spark_text(name), **numbers, **tables)
 
+    def query(self, text: str, tables: Mapping[str, "DataFrame"]) -> "DataFrame":
+        from pyspark.errors import AnalysisException, ParseException
+
+        for name, table in tables.items():
+            table.createOrReplaceTempView(name)
+        try:
+            return self._session.sql(text)
+        except (AnalysisException, ParseException) as error:
+            raise refused_query(error) from error
+
+    def relation(self, table: "DataFrame") -> "DataFrame":
+        return table
+
+    def apart(self) -> "Spark":
+        return Spark(self._session.newSession())
+
     def arrow(self, table: "DataFrame") -> pa.Table:
         return table.toArrow()
+
+
+def refused_query(error: Exception) -> InvalidRequest:
+    """Return what an engine has against a query, in one line."""
+    return InvalidRequest(f"the query cannot be run: {str(error).strip().splitlines()[0]}")
 
 
 def engine_of(of: "SparkSession | DuckDb") -> "Spark | DuckDb":

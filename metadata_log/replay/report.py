@@ -1,6 +1,7 @@
 """Edge: one page of Markdown that tells what happened to a cluster, from its exported log alone."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,24 +9,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from metadata_log.ids import NO_LEADER
 from metadata_log.records.configs import CLUSTER_DEFAULT, TOPIC
-from metadata_log.replay.columns import SCHEMA
 from metadata_log.replay.digest import digest_of
 from metadata_log.replay.engines import DuckDb, Engine, engine_of, rows
+from metadata_log.replay.library import Log, plain_rows
+from metadata_log.replay.page import charts, page
 from metadata_log.replay.state import state_at
-from metadata_log.replay.tables import (
-    BROKER_CHANGES,
-    PARTITION_CHANGES,
-    RECORDS,
-    Export,
-    open_export,
-)
-from metadata_log.replay.timeline import (
-    broker_state_intervals,
-    controller_failovers,
-    end_ms,
-    leader_intervals,
-    reassignments,
-)
+from metadata_log.replay.tables import open_export
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,70 +58,250 @@ _CAUSES: Final = {
 }
 
 
+KEPT: Final = ("fencings", "leader_intervals", "under_replicated_spells", "under_min_isr_spells")
+"""Tables that several others are made of: each is computed once."""
+JSON_TABLES: Final = (
+    *("incidents", "fencings", "controller_takeovers", "voters_over_time", "broker_availability"),
+    *(
+        "broker_state_intervals",
+        "unavailability",
+        "topic_churn",
+        "elections",
+        "reassignments",
+        "topic_events",
+    ),
+    *("config_changes", "leadership_balance", "log_health"),
+)
+
+
 def report(spark: "SparkSession | DuckDb", export: Path) -> str:
-    """Return the report of an export, computed by Spark, or by DuckDB where no JVM is wanted.
+    """Return the report of an export in Markdown, computed by Spark, or by DuckDB where no JVM is wanted.
 
     Raises:
         InvalidRequest, DamagedFile: there is no whole export.
     """
-    opened = open_export(export)
-    engine: Engine[Any] = engine_of(spark)
-    return "\n\n".join(_sections(engine, opened)) + "\n"
+    return report_of(Log(engine_of(spark), open_export(export)))
 
 
-def _sections(engine: Engine[Any], export: Export) -> Iterable[str]:
-    records = engine.parquet(export.paths(RECORDS), schema=SCHEMA)
-    changes = engine.parquet(export.paths(PARTITION_CHANGES))
-    broker_changes = engine.parquet(export.paths(BROKER_CHANGES))
-    brokers = _fetch(engine, broker_state_intervals(engine, export))
-    claims = _fetch(engine, controller_failovers(engine, export))
-    repeated = _fetch(engine, engine.analysis("repeated_registrations", broker_changes=broker_changes))
-    topics = _fetch(engine, engine.analysis("topic_events", records=records))
-    configs = _fetch(engine, engine.analysis("config_events", records=records))
-    moves = _fetch(engine, engine.analysis("leader_moves", partition_changes=changes))
-    elections = _fetch(engine, engine.analysis("elections", partition_changes=changes))
-    reassigned = _fetch(engine, reassignments(engine, export))
-    of_cluster = _fetch(engine, engine.analysis("cluster_events", records=records))
-    churn = _fetch(engine, engine.analysis("topic_churn", partition_changes=changes))
-    unavailable = _fetch(
-        engine, engine.analysis("unavailability", leader_intervals=leader_intervals(engine, export))
-    )
-    yield _head(engine, export)
-    yield _timeline(
-        [
-            *_claimed(claims),
-            *_broker_events(brokers, repeated),
-            *_topic_events(topics),
-            *_config_events(configs),
-            *_cluster_events(of_cluster),
-            *_moved(moves),
-        ]
-    )
-    yield _controllers(claims)
-    yield _brokers(brokers)
-    yield _leaderships(churn)
-    yield _elections(elections)
-    yield _reassignments(reassigned)
-    yield _unavailability(unavailable)
-    yield _topics(topics)
+def report_of(log: Log, form: str = "md") -> str:
+    """Return the report of a log, or of a part of it, as Markdown ("md"), one self-contained page ("html"), or "json"."""
+    log.keep(*KEPT)
+    match form:
+        case "json":
+            tables = {name: plain_rows(log, log.table(name)) for name in JSON_TABLES}
+            about = {
+                "cluster_id": log.export.cluster_id,
+                "from": log.first._asdict(),
+                "to": log.last._asdict(),
+            }
+            return json.dumps(about | tables, indent=1, ensure_ascii=False) + "\n"
+        case "html":
+            return page(_sections(log), charts(log))
+        case _:
+            return "\n\n".join(_sections(log)) + "\n"
 
 
-def _head(engine: Engine[Any], export: Export) -> str:
-    digest = digest_of(engine, state_at(engine, export))
+def _sections(log: Log) -> list[str]:
+    def fetched(name: str) -> list[dict[str, Any]]:
+        return _fetch(log.engine, log.table_of(name))
+
+    brokers = fetched("broker_state_intervals")
+    claims = fetched("controller_takeovers")
+    topics = fetched("topic_events")
+    incidents = fetched("incidents")
+    unavailable = fetched("unavailability")
+    availability = fetched("broker_availability")
+    events = [
+        *_claimed(claims),
+        *_broker_events(brokers, fetched("repeated_registrations")),
+        *_topic_events(topics),
+        *_config_events(fetched("config_changes")),
+        *_cluster_events(fetched("cluster_events")),
+        *_moved(fetched("leader_moves")),
+    ]
+    return [
+        _head(log),
+        _summary(log, incidents, unavailable, availability),
+        _incidents(incidents),
+        _timeline(events),
+        _controllers(claims),
+        _voters(fetched("voters_over_time")),
+        _availability(availability),
+        _brokers(brokers),
+        _leaderships(fetched("topic_churn")),
+        _elections(fetched("elections")),
+        _reassignments(fetched("reassignments")),
+        _unavailability(unavailable),
+        _topics(topics),
+    ]
+
+
+def _head(log: Log) -> str:
+    engine, export = log.engine, log.export
+    digest = digest_of(engine, state_at(engine, export, log.last.end_offset))
     name = engine.name.capitalize() if engine.name == "spark" else "DuckDB"
-    verdict = (
-        "the same as the log's own fold"
-        if digest == export.digest
-        else f"**NOT the log's own, which is `{export.digest}`**"
-    )
-    ended = _moment(datetime.fromtimestamp(end_ms(export) / 1000, UTC))
+    if log.last.end_offset < export.end_offset:
+        verdict = "not compared: the log goes on"
+    elif digest == export.digest:
+        verdict = "the same as the log's own fold"
+    else:
+        verdict = f"**NOT the log's own, which is `{export.digest}`**"
+    ended = _moment(datetime.fromtimestamp(log.last.time_ms / 1000, UTC))
     return "\n".join(
         [
             f"# Cluster {export.cluster_id}",
             "",
-            f"- Offsets {export.first_offset:,} to {export.end_offset:,} (exclusive), up to {ended} UTC",
+            f"- Offsets {log.first.end_offset:,} to {log.last.end_offset:,} (exclusive), up to {ended} UTC",
+            *(
+                f"- {end.note}"
+                for end in (log.first, log.last)
+                if "lies inside" in end.note or "up to" in end.note
+            ),
             f"- State digest by {name}: `{digest}`, {verdict}",
         ]
+    )
+
+
+def _summary(
+    log: Log,
+    incidents: Sequence[dict[str, Any]],
+    unavailable: Sequence[dict[str, Any]],
+    availability: Sequence[dict[str, Any]],
+) -> str:
+    """Tell in a few lines what happened, what it cost, and who did it."""
+    losses = [row for row in incidents if row["trigger"] == "broker"]
+    takeovers = [row for row in incidents if row["trigger"] == "controller"]
+    verdicts = Counter(row["verdict"] for row in losses)
+    lines = [
+        f"- {len(losses):,} losses of brokers"
+        + (
+            f" ({', '.join(f'{verdict}: {n:,}' for verdict, n in sorted(verdicts.items()))})"
+            if losses
+            else ""
+        )
+        + f", {len(takeovers):,} takeovers of controllers; longest write gap "
+        + _duration(max((row["write_gap_ms"] for row in takeovers), default=0)),
+    ]
+    if still := sum(row["to_ts"] is None for row in incidents):
+        lines.append(f"- {still:,} of these have not recovered yet")
+    total_ms = sum(int(row["total_ms"]) for row in unavailable)
+    episodes = sum(row["episodes"] for row in unavailable)
+    lines.append(
+        f"- Partitions without a leader: {episodes:,} spells, {_duration(total_ms)} of partition time"
+        if episodes
+        else "- No partition was ever without a leader"
+    )
+    ((count, lost_ms),) = rows(
+        log.engine.arrow(
+            log.engine.query(
+                "SELECT count(*) AS n, CAST(coalesce(sum(duration_ms), 0) AS BIGINT) AS ms FROM spells",
+                {"spells": log.table_of("under_min_isr_spells")},
+            )
+        )
+    )
+    lines.append(
+        f"- Partitions under min.insync.replicas: {count:,} spells, {_duration(lost_ms)} of partition time"
+        if count
+        else "- No partition was under min.insync.replicas"
+    )
+    rated = [row for row in availability if row["availability_percent"] is not None]
+    if rated:
+        worst = min(rated, key=lambda row: row["availability_percent"])
+        lines.append(
+            f"- Brokers served {sum(row['serving_ms'] for row in rated) / max(1, sum(row['known_ms'] for row in rated)):.2%}"
+            f" of the time; least broker {worst['broker_id']}, {worst['availability_percent']:.2f} %"
+        )
+    actors = rows(
+        log.engine.arrow(
+            log.engine.query(
+                "SELECT actor, operation, count(*) AS n FROM actions WHERE actor NOT LIKE 'Broker:%' "
+                "AND actor NOT LIKE 'Controller:%' GROUP BY actor, operation ORDER BY n DESC, actor, operation",
+                {"actions": log.table_of("actions")},
+            )
+        )
+    )
+    shown = ", ".join(
+        f"{actor} {operation or 'without an operation'} {n:,} times" for actor, operation, n in actors[:8]
+    )
+    more = f" and {len(actors) - 8:,} more" if len(actors) > 8 else ""
+    lines.append(f"- Asked for by people and programs: {shown or 'nothing'}{more}")
+    return "\n".join(["## Summary", "", *lines])
+
+
+def _incidents(incidents: Sequence[dict[str, Any]]) -> str:
+    return _table(
+        "## Incidents",
+        (
+            "no",
+            "offset",
+            "at",
+            "what",
+            "verdict",
+            "leaders moved",
+            "left leaderless",
+            "without leader",
+            "whole ISR after",
+            "for",
+        ),
+        (
+            (
+                row["incident"],
+                row["from_offset"],
+                _moment(row["from_ts"]),
+                f"broker {row['node_id']} lost"
+                if row["trigger"] == "broker"
+                else f"controller {row['node_id']} took over",
+                row["verdict"],
+                f"{row['leaders_moved']:,}",
+                f"{row['left_leaderless']:,}",
+                _duration(row["leaderless_ms"]),
+                "not yet" if row["whole_isr_ms"] is None else _duration(row["whole_isr_ms"]),
+                _duration(row["duration_ms"]) + ("" if row["to_ts"] is not None else " so far"),
+            )
+            for row in sorted(incidents, key=lambda row: (-row["duration_ms"], row["from_offset"]))
+        ),
+        none="No broker was lost and no controller took over.",
+        order="by how long they took",
+    )
+
+
+def _voters(changes: Sequence[dict[str, Any]]) -> str:
+    return _table(
+        "## Voters",
+        ("from offset", "at", "voters", "added", "removed", "cause"),
+        (
+            (
+                row["log_offset"],
+                _moment(row["ts"]),
+                *(", ".join(map(str, row[name])) for name in ("voter_ids", "added", "removed")),
+                row["cause_code"] or "",
+            )
+            for row in changes
+        ),
+        none="No record names the voters.",
+        order="the oldest first",
+    )
+
+
+def _availability(brokers: Sequence[dict[str, Any]]) -> str:
+    return _table(
+        "## Availability of brokers",
+        ("broker", "served", "of", "percent", "outages", "longest", "processes", "state"),
+        (
+            (
+                row["broker_id"],
+                _duration(row["serving_ms"]),
+                _duration(row["known_ms"]),
+                "" if row["availability_percent"] is None else f"{row['availability_percent']:.2f}",
+                row["outages"],
+                _duration(row["longest_outage_ms"]),
+                row["processes"],
+                row["state"],
+            )
+            for row in sorted(brokers, key=lambda row: (row["availability_percent"] or 0, row["broker_id"]))
+        ),
+        none="No broker registered.",
+        order="the least available first",
     )
 
 
@@ -295,11 +464,12 @@ def _moved(moves: Sequence[dict[str, Any]]) -> Iterable[_Event]:
 def _controllers(claims: Sequence[dict[str, Any]]) -> str:
     return _table(
         "## Controllers",
-        ("epoch", "controller", "from offset", "at", "silence before", "in charge for", "records"),
+        ("epoch", "controller", "how", "from offset", "at", "silence before", "in charge for", "records"),
         (
             (
                 claim["controller_epoch"],
                 claim["controller_id"],
+                claim["kind"],
                 claim["first_offset"],
                 _moment(claim["ts"]),
                 "" if claim["silent_ms"] is None else _duration(claim["silent_ms"]),
@@ -309,11 +479,19 @@ def _controllers(claims: Sequence[dict[str, Any]]) -> str:
             for claim in claims
         ),
         none="No controller took over in these offsets.",
+        order="the oldest first",
     )
 
 
 def _brokers(intervals: Sequence[dict[str, Any]]) -> str:
-    ordered = sorted(intervals, key=lambda interval: (interval["broker_id"], interval["from_offset"]))
+    ordered = sorted(
+        intervals,
+        key=lambda interval: (
+            interval["state"] in {"ONLINE", "STOPPING"},
+            -interval["duration_ms"],
+            interval["from_offset"],
+        ),
+    )
     return _table(
         "## Broker states",
         ("broker", "state", "from offset", "at", "for", "cause"),
@@ -329,6 +507,7 @@ def _brokers(intervals: Sequence[dict[str, Any]]) -> str:
             for interval in ordered
         ),
         none="No broker registered.",
+        order="those out of service first, by how long",
     )
 
 
@@ -348,6 +527,7 @@ def _leaderships(churn: Sequence[dict[str, Any]]) -> str:
             for row in churn
         ),
         none="No partition changed.",
+        order="by leader changes",
     )
 
 
@@ -365,6 +545,7 @@ def _elections(elections: Sequence[dict[str, Any]]) -> str:
             for row in elections
         ),
         none="None after the creation of a topic.",
+        order="by topic",
     )
 
 
@@ -385,6 +566,7 @@ def _reassignments(found: Sequence[dict[str, Any]]) -> str:
             for one in found
         ),
         none="None.",
+        order="the oldest first",
     )
 
 
@@ -404,6 +586,7 @@ def _unavailability(unavailable: Sequence[dict[str, Any]]) -> str:
             for row in unavailable
         ),
         none="No partition was ever without a leader.",
+        order="by time",
     )
 
 
@@ -424,15 +607,23 @@ def _topics(topics: Sequence[dict[str, Any]]) -> str:
             for topic in topics
         ),
         none="None.",
+        order="the oldest first",
     )
 
 
-def _table(title: str, names: Sequence[str], body: Iterable[Sequence[object]], *, none: str) -> str:
+def _table(
+    title: str,
+    names: Sequence[str],
+    body: Iterable[Sequence[object]],
+    *,
+    none: str,
+    order: str = "as ordered here",
+) -> str:
     lines = ["| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |" for row in body]
     if not lines:
         return f"{title}\n\n{none}"
     head = ["| " + " | ".join(names) + " |", "|" + " --- |" * len(names)]
-    more = [] if len(lines) <= ROWS_MAX else ["", f"The first {ROWS_MAX} of {len(lines):,} rows."]
+    more = [] if len(lines) <= ROWS_MAX else ["", f"The first {ROWS_MAX} of {len(lines):,}, {order}."]
     return "\n".join([title, "", *head, *lines[:ROWS_MAX], *more])
 
 

@@ -6,6 +6,7 @@ JAVA_HOME.
 """
 
 import importlib.util
+import logging
 import os
 import re
 import shutil
@@ -86,6 +87,8 @@ def session(app: str = "metaquorum", *, quick: bool = False) -> "SparkSession":
     with _quiet_start():
         spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
+    # A query that is refused raises; PySpark would print the JVM's stack as well.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     return spark
 
 

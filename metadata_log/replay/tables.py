@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from metadata_log.errors import DamagedFile, InvalidRequest, OffsetCompacted, OffsetInFuture
@@ -68,13 +69,20 @@ class Export:
         }
         return fields | {"crc32c": crc_of_json(fields)}
 
-    def paths(self, family: str, *, below: int | None = None) -> list[Path]:
-        """Return the files of a family that may hold offsets below `below`."""
+    def paths(self, family: str, *, first: int = 0, below: int | None = None) -> list[Path]:
+        """Return the files of a family that may hold offsets from `first` on and below `below`."""
         return [
             self.directory / file.path
             for file in self.files
-            if file.family == family and (below is None or file.first_offset < below)
+            if file.family == family
+            and file.last_offset >= first
+            and (below is None or file.first_offset < below)
         ]
+
+    def newest_snapshot(self, end_offset: int) -> int:
+        """Return the end offset of the newest snapshot at or below an offset; 0 where there is none."""
+        ends = (file.last_offset + 1 for file in self.files if file.family == SNAPSHOTS)
+        return max((end for end in ends if end <= end_offset), default=0)
 
     def snapshot(self, end_offset: int) -> Path | None:
         """Return the snapshot of the state at `end_offset`, if there is one."""
@@ -82,6 +90,46 @@ class Export:
             if file.family == SNAPSHOTS and file.last_offset == end_offset - 1:
                 return self.directory / file.path
         return None
+
+    def batch_of(self, offset: int) -> tuple[int, int, int]:
+        """Return the first and last offset of the batch that holds an exported offset, and its time in Unix ms.
+
+        Raises:
+            DamagedFile: the manifest names no file that holds it.
+        """
+        for file in self.files:
+            if file.family == RECORDS and file.first_offset <= offset <= file.last_offset:
+                found = pq.read_table(
+                    self.directory / file.path,
+                    columns=["batch_base", "batch_last_offset", "ts"],
+                    filters=[("log_offset", "==", offset)],
+                )
+                base, last, time = (column[0] for column in found.columns)
+                return base.as_py(), last.as_py(), time.value // 1000
+        raise DamagedFile(f"{self.directory / MANIFEST}: no file holds offset {offset}")
+
+    def end_at(self, unix_ms: int) -> int:
+        """Return the end offset of the last batch before the first that is later than a time.
+
+        Raises:
+            OffsetCompacted: the first exported batch is later.
+        """
+        time = pa.scalar(unix_ms * 1000, pa.timestamp("us", tz="UTC"))
+        for file in self.files:
+            if file.family == RECORDS:
+                found = pq.read_table(
+                    self.directory / file.path, columns=["batch_base"], filters=[("ts", ">", time)]
+                )
+                if found.num_rows:
+                    base: int = pa.compute.min(found.column("batch_base")).as_py()
+                    if base <= self.first_offset:
+                        if base == 0:
+                            return 0
+                        raise OffsetCompacted(
+                            f"the time lies before this export, which begins at offset {self.first_offset}"
+                        )
+                    return base
+        return self.end_offset
 
     def cut(self, at: int | None) -> int:
         """Return `at`, or where it lies inside a batch, that batch's beginning; None is the end.
@@ -101,14 +149,7 @@ class Export:
             raise OffsetCompacted(
                 f"offset {at} lies before this export, which begins at {self.first_offset}", offset=at
             )
-        for file in self.files:
-            if file.family == RECORDS and file.first_offset <= at <= file.last_offset:
-                found = pq.read_table(
-                    self.directory / file.path, columns=["batch_base"], filters=[("log_offset", "==", at)]
-                )
-                base: int = found.column("batch_base")[0].as_py()
-                return max(base, self.first_offset)
-        raise DamagedFile(f"{self.directory / MANIFEST}: no file holds offset {at}")
+        return max(self.batch_of(at)[0], self.first_offset)
 
 
 def open_export(directory: Path) -> Export:

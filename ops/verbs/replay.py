@@ -1,25 +1,31 @@
-"""Edge: `replay digest|report`: an exported log, in Spark."""
+"""Edge: `replay`: an exported log, asked: report, SQL, tables, state, differences, histories, digest."""
 
 import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Timer
 from typing import Any, Final
 
 from ops import render
-from ops.arguments import Noun, directory, moment
-from ops.talk import fail_usage, show
-from ops.when import AtOffset
+from ops.arguments import Noun, Parser, directory, moment
+from ops.talk import fail_usage, say, show
+from ops.when import AtOffset, When
 
 QUICK_RECORDS: Final = 100_000
 """Up to so many, starting Spark takes longer than its work: it is started for speed at the start."""
+PATIENCE_S: Final = 2.0
+"""After so long, a line says that work goes on."""
 
 
 def add_parsers(noun: Noun) -> None:
-    digest = noun.verb(
+    digest = _verb(
+        noun,
         "digest",
         "Compute the state digest of an export.",
-        run=run_digest,
-        parent=noun.flags.output,
-        examples=("replay digest --export export", "replay digest --export export --at 1200 --engine duckdb"),
+        run_digest,
+        "replay digest --export export",
+        "replay digest --export export --at 1200 --engine duckdb",
     )
     digest.add_argument("--at", type=moment, metavar="N", help="an end offset; default: the end")
     digest.add_argument(
@@ -27,13 +33,80 @@ def add_parsers(noun: Noun) -> None:
     )
     report = noun.verb(
         "report",
-        "Tell in Markdown what happened: who led, which brokers were fenced, what it came to.",
+        "Tell what happened: what it cost, who did it, which brokers were lost, who led.",
         run=run_report,
-        parent=noun.flags.output,
-        examples=("replay report --export export > report.md",),
+        parent=None,
+        examples=(
+            "replay report --export export > report.md",
+            "replay report --export export --from -2h -o html > report.html",
+        ),
     )
-    for verb in (digest, report):
-        verb.add_argument("--export", type=directory, required=True, metavar="DIR")
+    report.add_argument("--export", type=directory, required=True, metavar="DIR")
+    report.add_argument(
+        "-o", "--output", choices=("md", "html", "json"), default="md", help="default: md, which is Markdown"
+    )
+    _add_engine(report)
+    _add_range(report, required=False)
+    sql = _verb(
+        noun,
+        "sql",
+        "Answer a query over the tables that `replay tables` lists.",
+        run_sql,
+        'replay sql --export export "SELECT * FROM incidents ORDER BY duration_ms DESC LIMIT 10"',
+    )
+    sql.add_argument("query", nargs="+", metavar="SQL")
+    _add_engine(sql)
+    tables = noun.verb(
+        "tables",
+        "List the tables that can be asked, or the columns of one.",
+        run=run_tables,
+        parent=noun.flags.output,
+        examples=("replay tables", "replay tables leader_intervals"),
+    )
+    tables.add_argument("name", nargs="?", metavar="TABLE")
+    state = _verb(
+        noun,
+        "state",
+        "Show one subject of the state at an offset or a time.",
+        run_state,
+        "replay state partitions --export export --at 500",
+    )
+    state.add_argument("subject", metavar="SUBJECT", help="topics, partitions, brokers, configs or quorum")
+    state.add_argument("--at", type=moment, metavar="WHEN", help="an end offset or a time; default: the end")
+    diff = _verb(
+        noun,
+        "diff",
+        "Show what differs between the states at two offsets or times.",
+        run_diff,
+        "replay diff --export export --from 500 --to 900",
+    )
+    _add_range(diff, required=True)
+    history = _verb(
+        noun,
+        "history",
+        "Show what happened to a topic, partition, broker, controller, or the cluster.",
+        run_history,
+        "replay history topic:orders/3 --export export",
+        "replay history broker:11 --export export",
+    )
+    history.add_argument(
+        "key", metavar="KEY", help="topic:NAME, topic:NAME/N, broker:ID, controller:ID, cluster"
+    )
+
+
+def _verb(noun: Noun, name: str, about: str, run: Any, *examples: str) -> Parser:
+    verb = noun.verb(name, about, run=run, parent=noun.flags.output, examples=examples)
+    verb.add_argument("--export", type=directory, required=True, metavar="DIR", help="or a data directory")
+    return verb
+
+
+def _add_engine(verb: Parser) -> None:
+    verb.add_argument("--engine", choices=("duckdb", "spark"), default="duckdb", help="default: duckdb")
+
+
+def _add_range(verb: Parser, *, required: bool) -> None:
+    verb.add_argument("--from", dest="first", type=moment, required=required, metavar="WHEN")
+    verb.add_argument("--to", dest="last", type=moment, metavar="WHEN", help="default: the end")
 
 
 def run_digest(args: argparse.Namespace) -> int:
@@ -49,11 +122,107 @@ def run_digest(args: argparse.Namespace) -> int:
 
 
 def run_report(args: argparse.Namespace) -> int:
-    from metadata_log.replay.report import report
+    from metadata_log.replay.report import report_of
 
-    markdown = report(_spark(args.export), args.export)
-    show(args, {"markdown": markdown}, table=lambda: markdown.rstrip("\n"))
+    with _patience("the report is being computed"):
+        log = _log(args)
+        if args.first is not None or args.last is not None:
+            log = log.between(_at(args.first), _at(args.last))
+        text = report_of(log, args.output)
+    print(text.rstrip("\n"))
     return 0
+
+
+def run_sql(args: argparse.Namespace) -> int:
+    with _patience("the query runs"):
+        items = _items(_log(args), lambda log: log.sql(" ".join(args.query)))
+    _show_items(args, items)
+    return 0
+
+
+def run_tables(args: argparse.Namespace) -> int:
+    from metadata_log.replay.catalog import TABLES, described
+
+    if args.name is None:
+        items = [{"table": name, "about": described(name).about} for name in TABLES]
+    elif args.name in TABLES:
+        items = [column._asdict() for column in described(args.name).columns]
+    else:
+        fail_usage(args, f"there is no table {args.name!r}; `replay tables` lists them")
+    _show_items(args, items)
+    return 0
+
+
+def run_state(args: argparse.Namespace) -> int:
+    from metadata_log.replay.catalog import STATE
+
+    if args.subject not in STATE:
+        fail_usage(args, f"{args.subject!r} is no subject: {', '.join(STATE)}")
+    with _patience("the state is being computed"):
+        log = _log(args)
+        state = log.state_at(_at(args.at))
+        items = _items(log, lambda _: state[args.subject])
+    say(state.position.note)
+    _show_items(args, items)
+    return 0
+
+
+def run_diff(args: argparse.Namespace) -> int:
+    with _patience("the states are being compared"):
+        log = _log(args)
+        notes = [log.position(_at(moment)).note for moment in (args.first, args.last)]
+        items = _items(log, lambda log: log.diff(_at(args.first), _at(args.last)))
+    say(f"from: {notes[0]}; to: {notes[1]}")
+    _show_items(args, items)
+    return 0
+
+
+def run_history(args: argparse.Namespace) -> int:
+    with _patience("the history is being read"):
+        items = _items(_log(args), lambda log: log.history(args.key))
+    _show_items(args, items)
+    return 0
+
+
+def _log(args: argparse.Namespace) -> Any:
+    from metadata_log import replay
+
+    return replay.open(
+        args.export, _spark(args.export) if getattr(args, "engine", "") == "spark" else "duckdb"
+    )
+
+
+def _at(moment: When | None) -> Any:
+    from datetime import UTC, datetime
+
+    if moment is None or isinstance(moment, AtOffset):
+        return None if moment is None else moment.offset
+    return datetime.fromtimestamp(moment.unix_ms / 1000, UTC)
+
+
+def _items(log: Any, ask: Any) -> list[dict[str, Any]]:
+    """Return the rows of an answer as JSON has them: times as text."""
+    from metadata_log.replay.library import plain_rows
+
+    items: list[dict[str, Any]] = plain_rows(log, ask(log))
+    return items
+
+
+def _show_items(args: argparse.Namespace, items: list[dict[str, Any]]) -> None:
+    columns = [render.Column(key) for key in (items[0] if items else ())]
+    show(args, items, table=lambda: render.table(columns, items, empty="no rows"))
+
+
+@contextmanager
+def _patience(message: str) -> Iterator[None]:
+    """Say on a terminal's stderr that work goes on, once it has taken a while."""
+    timer = Timer(PATIENCE_S, lambda: say(f"{message} ..."))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _spark(directory: Path) -> Any:

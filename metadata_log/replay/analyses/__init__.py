@@ -13,7 +13,6 @@ _LAMBDA: Final = re.compile(r"\b(\w+) -> ")
 _IGNORE_NULLS: Final = re.compile(r"\) IGNORE NULLS")
 _WORDS: Final = (
     ("transform(", "list_transform("),
-    ("explode(", "unnest("),
     ("array(", "list_value("),
     ("[0]", "[1]"),
 )

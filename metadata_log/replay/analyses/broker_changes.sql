@@ -1,6 +1,14 @@
 -- Each change of a broker's state, with the state before. {records} holds the state before {from_offset} and all
 -- records from there on. OFFLINE: never registered, removed, stopped, or silent for a whole session. FENCED: registered
 -- but not serving. ONLINE: serving. STOPPING: asked to stop, its leaderships moving away.
+-- columns:
+-- log_offset, ts, controller_epoch, controller_id, broker_id, broker_epoch, incarnation_id, rack
+--   op STRING: register, unregister or change
+--   state STRING: the broker's state from then on: OFFLINE, FENCED, ONLINE or STOPPING
+--   prev_state STRING: its state before
+--   prev_offset BIGINT: the change before
+--   prev_ts TIMESTAMP: when that was
+-- cause_code, cause_detail
 WITH told AS (
     SELECT
         *,

@@ -1,6 +1,16 @@
 -- In which state each broker was from when to when. {initial} holds the state where the export begins; an interval
 -- that lasts is counted up to {end_ms}. An interval begins where the state changes, or the process behind it: a process
 -- that registers once more (it may not have heard the answer) keeps its epoch, and what it is.
+-- columns:
+-- broker_id, broker_epoch, incarnation_id
+--   state STRING: OFFLINE, FENCED, ONLINE or STOPPING
+--   from_offset BIGINT: the record that brought it there
+--   from_ts TIMESTAMP: when that was written
+-- cause_code, cause_detail
+--   to_offset BIGINT: the record that ended it; null while it lasts
+--   to_ts TIMESTAMP: when that was written
+--   duration_ms BIGINT: how long it lasted within the log, or the part of it that is looked at
+--   lasting BOOLEAN: it lasted at the end
 WITH told AS (
     SELECT log_offset, ts, broker_id, broker_epoch, incarnation_id, op, state, cause_code, cause_detail
     FROM {broker_changes}
@@ -40,7 +50,7 @@ SELECT
     broker_id, broker_epoch, incarnation_id, state,
     log_offset AS from_offset, ts AS from_ts, cause_code, cause_detail,
     to_offset, to_ts,
-    greatest(0, coalesce(unix_millis(to_ts), {end_ms}) - unix_millis(ts)) AS duration_ms,
+    greatest(0, coalesce(unix_millis(to_ts), {end_ms}) - greatest(unix_millis(ts), {from_ms})) AS duration_ms,
     to_offset IS NULL AS lasting
 FROM followed
 ORDER BY log_offset

@@ -1,4 +1,11 @@
 -- How many leaderships one batch moved from whom to whom.
+-- columns:
+-- batch_base
+--   log_offset BIGINT: the first record of the batch that moved one
+-- ts, cause_code, cause_detail
+--   prev_leader INT: who led; -1 is nobody
+-- leader
+--   partition_count BIGINT: how many leaderships
 SELECT
     batch_base,
     min(log_offset) AS log_offset,

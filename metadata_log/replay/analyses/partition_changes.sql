@@ -2,6 +2,21 @@
 -- {records} holds the state before {from_offset} and all records from there on.
 -- changed: 1 leader, 2 isr, 4 replicas, 8 reassignment. flags: 1 leaderless, 2 under-replicated,
 -- 8 not led by the preferred replica, 16 being reassigned.
+-- columns:
+-- log_offset, batch_base, ts, controller_epoch, controller_id, cause_code, cause_detail
+--   op STRING: create, change, delete (of a topic that can be restored, too), or restore
+--   pkey BIGINT: the partition's number: that of its topic times 2^24, and the partition
+-- topic_id, topic_name, partition
+--   changed INT: what changed: 1 leader, 2 ISR, 4 replicas, 8 reassignment, added up
+-- leader, leader_epoch, partition_epoch, leader_recovery_state, isr, replicas, adding_replicas, removing_replicas
+-- eligible_leader_replicas, last_known_elr, directories
+--   flags INT: the partition is 1 leaderless, 2 under-replicated, 8 not led by its first replica, 16 being reassigned, added up
+--   prev_offset BIGINT: the change before
+--   prev_ts TIMESTAMP: when that was
+--   prev_leader INT: the leader before
+--   prev_isr ARRAY<INT>: the ISR before
+--   prev_replicas ARRAY<INT>: the replicas before, where they changed
+--   prev_flags INT: the flags before
 WITH events AS (
     SELECT
         log_offset, batch_base, ts, controller_epoch, controller_id, cause_code, cause_detail, type,
@@ -13,16 +28,16 @@ WITH events AS (
     FROM {records}
     WHERE type IN (3, 5)
     UNION ALL
-    -- A topic that is removed, or deleted so that it can be restored (1006): nobody leads it then.
+    -- A topic that is removed, deleted so that it can be restored (1006), or restored (1007): nobody leads it then.
     SELECT
         gone.log_offset, gone.batch_base, gone.ts, gone.controller_epoch, gone.controller_id,
         gone.cause_code, gone.cause_detail, gone.type,
-        'delete' AS op,
+        CASE gone.type WHEN 1007 THEN 'restore' ELSE 'delete' END AS op,
         p.topic_seq * 16777216 + p.partition AS pkey,
         p.topic_id, p.topic_name, p.partition,
         -1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
     FROM {records} gone JOIN {records} p ON gone.topic_seq = p.topic_seq AND p.log_offset < gone.log_offset
-    WHERE gone.type IN (9, 1006) AND p.type = 3 AND gone.log_offset >= {from_offset}
+    WHERE gone.type IN (9, 1006, 1007) AND p.type = 3 AND gone.log_offset >= {from_offset}
 ),
 afterwards AS (
     SELECT

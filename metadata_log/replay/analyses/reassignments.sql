@@ -2,6 +2,17 @@
 -- cancelled, replaced (by another request) or topic deleted; null: it is under way, counted up to {end_ms}, and why_stuck
 -- says why it cannot end as things stand, if it cannot. begun_offset is null where it began before the export.
 -- {initial} holds the state where the export begins, {state} that at its end. Flag 16: under way.
+-- columns:
+--   begun_offset BIGINT: the record that began it; null: it began before
+--   begun_ts TIMESTAMP: when that was written
+-- actor, topic_id, topic_name, partition
+--   from_replicas ARRAY<INT>: the replicas before
+--   to_replicas ARRAY<INT>: those that it leads to
+--   ended STRING: completed, cancelled, replaced or topic deleted; null: it is under way
+--   ended_offset BIGINT: the record that ended it
+--   ended_ts TIMESTAMP: when that was written
+--   duration_ms BIGINT: how long it took, up to the end if it is under way
+--   why_stuck STRING: why it cannot end as things stand
 WITH told AS (
     SELECT
         log_offset, ts, op, pkey, topic_id, topic_name, partition,

@@ -1,5 +1,8 @@
 -- The registered brokers: each one's newest registration, as the changes since then left it.
 -- `log_offset` is that of the last record about it, `cause_code` why it was last fenced.
+-- columns:
+-- type, type_name, log_offset, ts, cause_code, broker_id, broker_epoch, incarnation_id, fenced, in_controlled_shutdown
+-- rack, endpoints, features, log_dirs, cordoned_log_dirs
 WITH told AS (
     SELECT *, max(CASE WHEN type IN (0, 1) THEN log_offset END) OVER (PARTITION BY broker_id) AS registered_at
     FROM {records}

@@ -1,5 +1,7 @@
 -- The settings in force. A topic's settings belong to the topic of that name that lives: those told before it
 -- was created were of another one.
+-- columns:
+-- type, type_name, log_offset, ts, resource_type, resource_name, config_name, config_value
 WITH newest AS (
     SELECT
         *,

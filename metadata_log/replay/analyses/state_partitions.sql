@@ -1,19 +1,27 @@
 -- The partitions that live. A field is what the newest record that told it said; the leader epoch counts the
 -- changes that named a leader, the partition epoch counts all of them. `log_offset` is that of the last change;
--- the deletion of a topic that can be restored changes all its partitions.
+-- the deletion of a topic that can be restored, and its restoration, change all its partitions.
 --
 -- Written for what most records are, changes of leader and isr. All rows are aggregated only to what has a fixed
 -- width, which Spark does by hash (with a list among it, it would sort them all); the newest isr is then fetched
 -- by its offset, and the other lists come from the few records that tell any. The hints are for Spark too, which
 -- takes the records for the smaller side by the size of their compressed files.
 -- {others} are the records that are not about partitions.
+-- columns:
+-- type, type_name, log_offset, ts, topic_id, topic_name, topic_seq, partition, leader, leader_epoch, partition_epoch
+-- leader_recovery_state, replicas, isr, adding_replicas, removing_replicas, eligible_leader_replicas, last_known_elr
+-- directories
 WITH removed AS (
     SELECT topic_id, max(log_offset) AS removed_at FROM {others} WHERE type = 9 GROUP BY topic_id
 ),
 deleted AS (
-    SELECT topic_id, max(log_offset) AS deleted_at, max_by(ts, log_offset) AS ts
+    SELECT
+        topic_id,
+        max(CASE WHEN type = 1006 THEN log_offset END) AS deleted_at,
+        max(log_offset) AS touched_at,
+        max_by(ts, log_offset) AS ts
     FROM {others}
-    WHERE type = 1006
+    WHERE type IN (1006, 1007)
     GROUP BY topic_id
 ),
 told AS (
@@ -62,8 +70,8 @@ seldom AS (
 SELECT /*+ BROADCAST(n), BROADCAST(d) */
     3 AS type,
     'Partition' AS type_name,
-    greatest(n.log_offset, coalesce(d.deleted_at, n.log_offset)) AS log_offset,
-    CASE WHEN d.deleted_at > n.log_offset THEN d.ts ELSE n.ts END AS ts,
+    greatest(n.log_offset, coalesce(d.touched_at, n.log_offset)) AS log_offset,
+    CASE WHEN d.touched_at > n.log_offset THEN d.ts ELSE n.ts END AS ts,
     n.topic_id, s.topic_name, s.topic_seq, n.partition,
     -- A deletion takes the leader, without an election. In a snapshot it stands before its partitions.
     CASE WHEN d.deleted_at > n.led_at THEN -1 ELSE n.leader END AS leader, n.leader_epoch, n.partition_epoch, s.leader_recovery_state,

@@ -1,5 +1,8 @@
 -- What concerns the whole cluster: finalized features (12), the next producer id (15), the quorum's version
 -- (1004) and voters (1005), and the controllers that registered (27) and were not removed (1010), a row each.
+-- columns:
+-- type, type_name, log_offset, ts, broker_id, broker_epoch, feature_name, feature_level, next_producer_id, kraft_version
+-- voters, node_id, registration_epoch, incarnation_id, zk_migration_ready, endpoints, features
 WITH newest AS (
     SELECT
         *,

@@ -1,12 +1,19 @@
 -- How long partitions of each topic had no leader.
+-- columns:
+-- topic_name, topic_id
+--   episodes BIGINT: spells without a leader
+--   partition_count BIGINT: partitions that had one
+--   total_ms BIGINT: their durations together
+--   longest_ms BIGINT: the longest
+--   lasting BIGINT: spells that last at the end
 SELECT
     topic_name,
     topic_id,
     count(*) AS episodes,
     count(DISTINCT partition) AS partition_count,
-    sum(duration_ms) AS total_ms,
+    CAST(sum(duration_ms) AS BIGINT) AS total_ms,
     max(duration_ms) AS longest_ms,
-    sum(CASE WHEN lasting THEN 1 ELSE 0 END) AS lasting
+    count(CASE WHEN lasting THEN 1 END) AS lasting
 FROM {leader_intervals}
 WHERE leader = -1
 GROUP BY topic_name, topic_id

@@ -9,10 +9,15 @@ from metadata_log.replay.subjects.subject import ReplaySubject
 
 SUBJECT: Final = ReplaySubject(
     fields=(
-        ("resource_type", pa.int32()),
-        ("resource_name", pa.string()),
-        ("config_name", pa.string()),
-        ("config_value", pa.string()),
+        ("resource_type", pa.int32(), "2 a topic, 4 a broker"),
+        ("resource_name", pa.string(), "the topic's name or the broker's id; empty: all brokers"),
+        ("config_name", pa.string(), "the setting's name"),
+        ("config_value", pa.string(), "its value, a secret as its hash; null: it was removed"),
+    ),
+    identity=("resource_type", "resource_name", "config_name"),
+    key=(
+        "CASE WHEN resource_type = 2 THEN 'topic:' || resource_name WHEN resource_name = '' THEN 'cluster'"
+        " ELSE 'broker:' || resource_name END || ' ' || config_name"
     ),
     columns={ConfigRecord: ("resource_type", "resource_name", "config_name", "config_value")},
     after=("topics",),

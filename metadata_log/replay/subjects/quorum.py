@@ -65,15 +65,20 @@ def _voters(rows: Sequence[Mapping[str, Any]]) -> tuple[Voter, ...]:
 
 SUBJECT: Final = ReplaySubject(
     fields=(
-        ("feature_name", pa.string()),
-        ("feature_level", pa.int32()),
-        ("next_producer_id", pa.int64()),
-        ("kraft_version", pa.int32()),
-        ("cluster_id", pa.string()),
-        ("voters", pa.list_(pa.field("element", _VOTER))),
-        ("node_id", pa.int32()),
-        ("registration_epoch", pa.int64()),
-        ("zk_migration_ready", pa.bool_()),
+        ("feature_name", pa.string(), "the feature"),
+        ("feature_level", pa.int32(), "its finalized level; 0: none any more"),
+        ("next_producer_id", pa.int64(), "the first producer id not yet given out"),
+        ("kraft_version", pa.int32(), "the quorum's version"),
+        ("cluster_id", pa.string(), "the cluster"),
+        ("voters", pa.list_(pa.field("element", _VOTER)), "the controllers that vote"),
+        ("node_id", pa.int32(), "the controller that registered"),
+        ("registration_epoch", pa.int64(), "the offset of its registration"),
+        ("zk_migration_ready", pa.bool_(), "always false"),
+    ),
+    identity=("type", "feature_name", "node_id"),
+    key=(
+        "CASE type WHEN 12 THEN 'feature:' || feature_name WHEN 27 THEN 'controller:' || node_id"
+        " WHEN 15 THEN 'producer ids' WHEN 1005 THEN 'voters' ELSE 'quorum' END"
     ),
     columns={
         FeatureLevelRecord: ("feature_name", "feature_level"),

@@ -35,8 +35,12 @@ class ReplaySubject:
     into the digest's lines.
     """
 
-    fields: tuple[tuple[str, pa.DataType], ...]
-    """The columns that the subject adds to every row, by name."""
+    fields: tuple[tuple[str, pa.DataType, str], ...]
+    """The columns that the subject adds to every row: name, type, and meaning."""
+    identity: tuple[str, ...]
+    """The columns that tell one entity of its state from another."""
+    key: str
+    """SQL over a row of its state: how a reader names the entity."""
     columns: Mapping[type, tuple[str, ...]]
     """By record type: the column of each field, in order; they may be another subject's."""
     to_column: Mapping[str, ToColumn] = field(default_factory=dict)

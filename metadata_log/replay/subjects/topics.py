@@ -18,14 +18,24 @@ _SETTING: Final = pa.struct([("name", pa.string()), ("value", pa.string())])
 
 SUBJECT: Final = ReplaySubject(
     fields=(
-        ("topic_id", pa.string()),
-        ("topic_name", pa.string()),
-        ("topic_seq", pa.int64()),
-        ("deleted_at_ms", pa.int64()),
-        ("grace_ms", pa.int64()),
-        ("kept_configs", pa.list_(pa.field("element", _SETTING))),
-        ("counted_ms", pa.int64()),
+        ("topic_id", pa.string(), "the topic's id, 22 characters of base64url"),
+        ("topic_name", pa.string(), "the topic's name"),
+        (
+            "topic_seq",
+            pa.int64(),
+            "the topic's number: the offset of its Topic record; below 0 where the export began with a snapshot",
+        ),
+        ("deleted_at_ms", pa.int64(), "when the topic was deleted so that it can be restored, in Unix ms"),
+        ("grace_ms", pa.int64(), "how long it can be restored"),
+        (
+            "kept_configs",
+            pa.list_(pa.field("element", _SETTING)),
+            "its settings, which a restoration brings back",
+        ),
+        ("counted_ms", pa.int64(), "in a snapshot: how much of that time was counted"),
     ),
+    identity=("topic_id",),
+    key="'topic:' || topic_name",
     columns={
         TopicRecord: ("topic_id", "topic_name"),
         RemoveTopicRecord: ("topic_id",),

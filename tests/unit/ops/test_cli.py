@@ -51,6 +51,7 @@ VERBS = {
     *("configs replace", "log dump", "log verify", "log export"),
     *("controllers list", "controllers unregister"),
     *("snapshot list", "snapshot take", "snapshot verify", "state", "replay digest", "replay report"),
+    *("replay sql", "replay tables", "replay state", "replay diff", "replay history"),
     *("bench blackhole", "bench handover", "bench steady"),
     *("bench commit", "bench failover", "bench broker-loss", "bench broker-start", "bench fanout"),
     "bench decisions",

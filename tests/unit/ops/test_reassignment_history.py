@@ -14,8 +14,8 @@ from metadata_log.errors import Rejected
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.replay.engines import DuckDb
 from metadata_log.replay.export import export_log
+from metadata_log.replay.library import Log
 from metadata_log.replay.tables import open_export
-from metadata_log.replay.timeline import reassignments
 from metadata_log.wire.commands import (
     AlterPartition,
     AlterPartitionReassignments,
@@ -138,7 +138,7 @@ def exported(steps: list[Step], directory: Path, *, begin: int = 0) -> list[dict
         snapshot=at,
     )
     duckdb = DuckDb()
-    rows = duckdb.arrow(reassignments(duckdb, open_export(directory))).to_pylist()
+    rows = duckdb.arrow(Log(duckdb, open_export(directory)).table_of("reassignments")).to_pylist()
     return [
         {
             "topic": row["topic_name"],

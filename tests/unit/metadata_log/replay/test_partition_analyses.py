@@ -20,9 +20,9 @@ from metadata_log.records.topics import (
 from metadata_log.replay.columns import SCHEMA
 from metadata_log.replay.engines import DuckDb
 from metadata_log.replay.export import export_log
+from metadata_log.replay.library import Log
 from metadata_log.replay.report import report
 from metadata_log.replay.tables import PARTITION_CHANGES, RECORDS, open_export
-from metadata_log.replay.timeline import reassignments
 from tests.support.decisions import ids
 from tests.support.exports import frames_of
 from tests.support.histories import CLUSTER_ID, Step, step_of
@@ -109,7 +109,7 @@ def test_a_reassignment_begins_and_ends_or_is_cancelled(tmp_path: Path) -> None:
     """C21: the whole of each, from the log alone."""
     exported(tmp_path)
     duckdb = DuckDb()
-    found = duckdb.arrow(reassignments(duckdb, open_export(tmp_path))).to_pylist()
+    found = duckdb.arrow(Log(duckdb, open_export(tmp_path)).table_of("reassignments")).to_pylist()
     assert [(one["from_replicas"], one["to_replicas"], one["ended"]) for one in found] == [
         ([1, 2], [2, 3], "cancelled"),
         ([2, 1], [1, 2, 3], "completed"),

@@ -23,13 +23,9 @@ from metadata_log.records.registry import Record
 from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
 from metadata_log.replay.engines import DuckDb, rows
 from metadata_log.replay.export import export_log
+from metadata_log.replay.library import Log
 from metadata_log.replay.report import report
 from metadata_log.replay.tables import Export, open_export
-from metadata_log.replay.timeline import (
-    broker_state_intervals,
-    controller_failovers,
-    leader_intervals,
-)
 from tests.support.exports import frames_of
 from tests.support.histories import CLUSTER_ID, Step, step_of
 
@@ -160,7 +156,9 @@ def test_the_report_tells_what_happened_in_order(export: Path) -> None:
 
 def test_intervals_follow_the_log(export: Path) -> None:
     opened = open_export(export)
-    led = _columns(opened, leader_intervals, "partition", "leader", "from_offset", "to_offset", "duration_ms")
+    led = _columns(
+        opened, "leader_intervals", "partition", "leader", "from_offset", "to_offset", "duration_ms"
+    )
     assert sorted(led) == [
         (0, -1, 12, 17, 2_000),
         (0, 11, 6, 12, 4_000),
@@ -171,7 +169,7 @@ def test_intervals_follow_the_log(export: Path) -> None:
         (1, 12, 7, 9, 1_120),
     ]
     states = _columns(
-        opened, broker_state_intervals, "broker_id", "state", "from_offset", "duration_ms", "lasting"
+        opened, "broker_state_intervals", "broker_id", "state", "from_offset", "duration_ms", "lasting"
     )
     assert states == [
         (11, "FENCED", 1, 200, False),
@@ -184,7 +182,7 @@ def test_intervals_follow_the_log(export: Path) -> None:
         (11, "ONLINE", 16, 1_000, True),
     ]
     claims = _columns(
-        opened, controller_failovers, "controller_id", "first_offset", "silent_ms", "record_count"
+        opened, "controller_takeovers", "controller_id", "first_offset", "silent_ms", "record_count"
     )
     assert claims == [(1, 0, None, 11), (2, 11, 1_880, 9)]
 
@@ -207,7 +205,7 @@ AGAIN: Story = (
 @pytest.mark.parametrize("from_offset", [None, 4])
 def test_registering_once_more_is_no_change_of_state(from_offset: int | None, tmp_path: Path) -> None:
     opened = open_export(_exported(AGAIN, tmp_path, from_offset=from_offset))
-    states = _columns(opened, broker_state_intervals, "broker_epoch", "state", "from_offset", "duration_ms")
+    states = _columns(opened, "broker_state_intervals", "broker_epoch", "state", "from_offset", "duration_ms")
     assert states[-5:] == [
         (1, "OFFLINE", 5, 1_000),
         (1, "FENCED", 6, 500),
@@ -261,6 +259,33 @@ def test_changes_of_settings_are_told_without_secrets(tmp_path: Path) -> None:
     ]
 
 
-def _columns(export: Export, of: Any, *names: str) -> list[tuple[Any, ...]]:
+def _columns(export: Export, table: str, *names: str) -> list[tuple[Any, ...]]:
     engine = DuckDb()
-    return rows(engine.arrow(of(engine, export)).select(names))
+    return rows(engine.arrow(Log(engine, export).table_of(table)).select(names))
+
+
+def test_losses_of_brokers_have_a_verdict_and_end_with_the_recovery(export: Path) -> None:
+    """C11: a broker that the new controller never heard of was fenced for the controller's sake, not its own."""
+    opened = open_export(export)
+    assert _columns(opened, "fencings", "broker_id", "silent_ms", "verdict", "duration_ms") == [
+        (12, 3_004, "unknown", 5_880),
+        (11, 3_010, "controller", 2_000),
+    ]
+    shown = (
+        "incident",
+        "trigger",
+        "node_id",
+        "leaders_moved",
+        "left_leaderless",
+        "leaderless_ms",
+        "write_gap_ms",
+    )
+    assert _columns(opened, "incidents", *shown) == [
+        (1, "broker", 12, 1, 0, 0, None),
+        (1, "controller", 2, 0, 0, 0, 1_880),
+        (1, "broker", 11, 0, 2, 2_000, None),
+    ]
+    availability = _columns(
+        opened, "broker_availability", "broker_id", "availability_percent", "longest_outage_ms"
+    )
+    assert availability == [(11, 72.5, 2_000), (12, 21.039, 5_880)]

@@ -1,0 +1,60 @@
+-- Claims of controllers: who took over from whom, how it came, and how long nothing was written. founded: the first of all.
+-- voters: a change of voters had just been written, behind which leadership begins anew. again: the same controller claimed
+-- once more. crash: the former one's process ended; another process of it registered within 10 minutes. handover: its
+-- process lived on: it handed over, or had lost its majority.
+-- columns:
+-- controller_epoch, controller_id
+--   former_id INT: who was in charge before; null where the log does not say
+--   kind STRING: founded, voters, again, crash or handover
+--   first_offset BIGINT: the offset of the claim
+-- ts
+--   silent_ms BIGINT: the write gap: how long the log had been silent before the claim; null for the first batch of all
+--   tenure_ms BIGINT: how long this controller was in charge
+--   record_count BIGINT: records that it wrote, its claim among them
+--   lasting BOOLEAN: nobody took over up to the end
+WITH claims AS (
+    SELECT
+        controller_epoch, controller_id, log_offset AS first_offset, ts,
+        lag(controller_id) OVER (ORDER BY log_offset) AS former_id,
+        lead(log_offset) OVER (ORDER BY log_offset) AS to_offset,
+        lead(ts) OVER (ORDER BY log_offset) AS to_ts
+    FROM {records}
+    WHERE type = 1000
+),
+starts AS (
+    SELECT
+        node_id, log_offset, ts, incarnation_id,
+        lag(incarnation_id) OVER (PARTITION BY node_id ORDER BY log_offset) AS prev_incarnation
+    FROM (
+        SELECT node_id, log_offset, ts, incarnation_id FROM {records} WHERE type = 27
+        UNION ALL
+        SELECT node_id, log_offset, ts, incarnation_id FROM {initial} WHERE type = 27
+    )
+),
+ended AS (
+    SELECT DISTINCT c.first_offset
+    FROM claims c JOIN starts s ON s.node_id = c.former_id AND s.log_offset > c.first_offset
+    WHERE s.incarnation_id <> s.prev_incarnation AND unix_millis(s.ts) - unix_millis(c.ts) <= 600000
+),
+voted AS (
+    SELECT DISTINCT batch_last_offset FROM {records} WHERE type = 1005
+)
+SELECT
+    c.controller_epoch, c.controller_id, c.former_id,
+    CASE
+        WHEN c.first_offset = 0 THEN 'founded'
+        WHEN v.batch_last_offset IS NOT NULL THEN 'voters'
+        WHEN c.controller_id = c.former_id THEN 'again'
+        WHEN e.first_offset IS NOT NULL THEN 'crash'
+        ELSE 'handover'
+    END AS kind,
+    c.first_offset, c.ts,
+    CASE WHEN p.ts IS NOT NULL THEN greatest(0, unix_millis(c.ts) - unix_millis(p.ts)) END AS silent_ms,
+    greatest(0, coalesce(unix_millis(c.to_ts), {end_ms}) - unix_millis(c.ts)) AS tenure_ms,
+    coalesce(c.to_offset, {end_offset}) - c.first_offset AS record_count,
+    c.to_offset IS NULL AS lasting
+FROM claims c
+LEFT JOIN {records} p ON p.log_offset = c.first_offset - 1
+LEFT JOIN voted v ON v.batch_last_offset = c.first_offset - 1
+LEFT JOIN ended e ON e.first_offset = c.first_offset
+ORDER BY c.first_offset

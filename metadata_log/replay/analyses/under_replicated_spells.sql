@@ -1,0 +1,53 @@
+-- Spells in which a replica of a partition was not in sync.
+-- columns:
+--   pkey BIGINT: the partition's number: that of its topic times 2^24, and the partition
+-- topic_name, partition
+--   from_offset BIGINT: the record that began it
+--   from_ts TIMESTAMP: when that was written
+-- cause_code
+--   to_offset BIGINT: the record that ended it; null while it lasts
+--   to_ts TIMESTAMP: when that was written
+--   duration_ms BIGINT: how long it lasted within the log, or the part of it that is looked at
+--   lasting BOOLEAN: it lasted at the end
+WITH told AS (
+    SELECT
+        pkey, topic_name, partition, log_offset, ts, cause_code,
+        -- What changes while its topic is deleted, and can be restored, is no life.
+        CASE op WHEN 'delete' THEN false WHEN 'change' THEN NULL ELSE true END AS lives,
+        flags % 4 >= 2 AS is_thin
+    FROM {partition_changes}
+    UNION ALL
+    SELECT
+        topic_seq * 16777216 + partition, topic_name, partition, log_offset, ts, cause_code,
+        true, size(isr) < size(replicas)
+    FROM {initial}
+    WHERE type = 3 AND topic_seq NOT IN (SELECT topic_seq FROM {initial} WHERE type = 1006)
+),
+judged AS (
+    SELECT
+        *,
+        is_thin AND coalesce(
+            last_value(lives) IGNORE NULLS OVER (
+                PARTITION BY pkey ORDER BY log_offset ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+            ),
+            false
+        ) AS is_under
+    FROM told
+),
+compared AS (
+    SELECT *, lag(is_under) OVER (PARTITION BY pkey ORDER BY log_offset) AS was_under FROM judged
+),
+turned AS (
+    SELECT
+        *,
+        lead(log_offset) OVER (PARTITION BY pkey ORDER BY log_offset) AS to_offset,
+        lead(ts) OVER (PARTITION BY pkey ORDER BY log_offset) AS to_ts
+    FROM compared
+    WHERE is_under <> coalesce(was_under, false)
+)
+SELECT
+    pkey, topic_name, partition, log_offset AS from_offset, ts AS from_ts, cause_code, to_offset, to_ts,
+    greatest(0, coalesce(unix_millis(to_ts), {end_ms}) - greatest(unix_millis(ts), {from_ms})) AS duration_ms,
+    to_offset IS NULL AS lasting
+FROM turned
+WHERE is_under

@@ -1,0 +1,137 @@
+"""Edge: what an analyst can ask for by name, with the meaning and type of every column.
+
+An analysis is described where it is written: the comment at the head of its SQL text says what it answers, and below
+`columns:` what each column holds. What it reads stands in braces: other tables of this catalog, and numbers.
+"""
+
+import re
+import string
+from functools import cache
+from itertools import takewhile
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from metadata_log.replay.analyses import spark_text
+from metadata_log.replay.columns import MEANINGS, SCHEMA
+from metadata_log.replay.subjects.registry import SUBJECTS
+
+FAMILIES: Final = ("records", "partition_changes", "broker_changes")
+"""What the export holds as files."""
+STATE: Final = tuple(SUBJECTS)
+"""The state at the end of the log, a table for each subject."""
+ANALYSES: Final = (
+    "incidents",
+    "fencings",
+    "broker_state_intervals",
+    "broker_availability",
+    "controller_takeovers",
+    "voters_over_time",
+    "leader_intervals",
+    "leaderless_spells",
+    "under_min_isr_spells",
+    "under_replicated_spells",
+    "isr_events",
+    "unavailability",
+    "elections",
+    "leader_moves",
+    "topic_churn",
+    "churn",
+    "leadership_balance",
+    "reassignments",
+    "repeated_registrations",
+    "topic_events",
+    "config_changes",
+    "cluster_events",
+    "actions",
+    "log_health",
+    "history",
+)
+"""What is computed from them when it is asked for."""
+TABLES: Final = (*FAMILIES, *STATE, *ANALYSES)
+
+TYPES: Final = {
+    "BOOLEAN": pa.bool_(),
+    "INT": pa.int32(),
+    "BIGINT": pa.int64(),
+    "DOUBLE": pa.float64(),
+    "STRING": pa.string(),
+    "TIMESTAMP": pa.timestamp("us", tz="UTC"),
+    "ARRAY<INT>": pa.list_(pa.field("element", pa.int32())),
+    "ARRAY<STRING>": pa.list_(pa.field("element", pa.string())),
+}
+"""The names of types in both engines' SQL, of which DuckDB writes a list INT[]."""
+
+_COLUMN: Final = re.compile(r"--   (\w+) ([A-Z<>]+): (.+)")
+_BRACES: Final = str.maketrans("", "", "{}")
+_CONTINUED: Final = "--       "
+
+
+class Column(NamedTuple):
+    name: str
+    type: str
+    meaning: str
+
+
+class Table(NamedTuple):
+    """A table: what a row of it is, and its columns."""
+
+    name: str
+    about: str
+    columns: tuple[Column, ...]
+
+
+@cache
+def described(name: str) -> Table:
+    """Return what there is to know of a table of the catalog."""
+    if name == "records":
+        about = (
+            "The log itself: one row per record. A column is null where the type of record has no such field."
+        )
+        return Table(name, about, tuple(_of_schema(field) for field in SCHEMA.names))
+    if name in STATE:
+        return _of_text(name, f"state_{name}")
+    return _of_text(name, name)
+
+
+def needs(analysis: str) -> frozenset[str]:
+    """Return the names in braces of an analysis: the tables that it reads, and numbers."""
+    return frozenset(field for _, field, _, _ in string.Formatter().parse(spark_text(analysis)) if field)
+
+
+def sql_name(of: pa.DataType) -> str:
+    """Return how SQL names the type of a column."""
+    if pa.types.is_list(of):
+        return f"ARRAY<{sql_name(of.value_type)}>"
+    if pa.types.is_struct(of):
+        return "STRUCT<" + ", ".join(f"{field.name}: {sql_name(field.type)}" for field in of) + ">"
+    return next((name for name, known in TYPES.items() if known == of), str(of))
+
+
+def _of_schema(name: str) -> Column:
+    return Column(name, sql_name(SCHEMA.field(name).type), MEANINGS[name])
+
+
+def _of_text(name: str, text_name: str) -> Table:
+    """Read the comment at the head of a text."""
+    about: list[str] = []
+    columns: list[Column] = []
+    in_columns = False
+    for line in spark_text(text_name).splitlines():
+        if not line.startswith("--"):
+            break
+        if line == "-- columns:":
+            in_columns = True
+        elif not in_columns:
+            about.append(line.removeprefix("--").strip().translate(_BRACES))
+        elif line.startswith(_CONTINUED):
+            columns[-1] = columns[-1]._replace(
+                meaning=f"{columns[-1].meaning} {line.removeprefix(_CONTINUED).strip()}"
+            )
+        elif found := _COLUMN.fullmatch(line):
+            columns.append(Column(*found.groups()))
+        else:
+            columns += [_of_schema(word) for word in line.removeprefix("--").replace(",", " ").split()]
+    # The first paragraph; what follows is for whoever changes the text.
+    told = takewhile(bool, about)
+    return Table(name, " ".join(told), tuple(columns))

@@ -1,0 +1,392 @@
+"""Edge: the log as an analyst asks it: tables by name, SQL over them, the state at a moment, what differs, what happened.
+
+Each answer is a table of the engine's own, a DuckDB relation or a Spark DataFrame, and lazy: nothing is computed before
+it is read. Both engines run the same texts (`analyses/`). A log can be looked at between two moments: its state at the
+first stands for all that came before.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from metadata_log.errors import InvalidRequest, OffsetCompacted, PositionOutOfRange
+from metadata_log.replay.catalog import ANALYSES, FAMILIES, STATE, TABLES, needs
+from metadata_log.replay.columns import SCHEMA
+from metadata_log.replay.engines import DuckDb, Engine, Spark
+from metadata_log.replay.source import Scratch, exported
+from metadata_log.replay.state import state_of
+from metadata_log.replay.subjects.registry import SUBJECTS
+from metadata_log.replay.tables import RECORDS, Export, open_export
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+At = int | str | datetime | None
+"""A moment: an end offset, a time (without a zone it is UTC), or either as text; None is the end of the log."""
+
+_KEY: Final = re.compile(r"(topic:[A-Za-z0-9._-]+(/\d+)?|(broker|controller):\d+|cluster)")
+_NOT_COMPARED: Final = frozenset({"type", "type_name", "log_offset", "ts", "cause_code", "topic_seq"})
+"""Columns of a state that tell where an entity came from, and not what it is."""
+
+
+class Position(NamedTuple):
+    """A place between two batches of the log."""
+
+    end_offset: int
+    """Exclusive: what stands below it has happened."""
+    time_ms: int
+    """That of the batch before."""
+    note: str
+    """How it was found, in words: "500 lies inside the batch 18-1017; shown at 18"."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What the cluster was at a position: a table for each subject, by name."""
+
+    position: Position
+    parts: Mapping[str, Any]
+
+    def __getitem__(self, subject: str) -> Any:
+        return self.parts[subject]
+
+
+def open_log(of: str | Path, engine: "str | SparkSession | DuckDb" = "duckdb") -> "Log":
+    """Open a log: an export, a data directory, a folder of segments, or a controller's URL.
+
+    What is no export yet is exported first, to a folder that is removed with the log. `engine` is "duckdb", "spark" (in a
+    session of its own) or a Spark session.
+
+    Raises:
+        InvalidRequest: there is no log.
+        DamagedFile: a file is not what was written.
+        JavaMissing: Spark is wanted, and there is no JVM.
+    """
+    directory, scratch = exported(of)
+    return Log(_engine(engine), open_export(directory), scratch=scratch)
+
+
+def _engine(of: "str | SparkSession | DuckDb") -> Engine[Any]:
+    match of:
+        case DuckDb():
+            return of
+        case "duckdb":
+            return DuckDb()
+        case "spark":
+            from metadata_log.replay.session import session
+
+            return Spark(session())
+        case str():
+            raise InvalidRequest(f"{of!r} is no engine: duckdb, spark, or a Spark session")
+        case _:
+            return Spark(of).apart()
+
+
+class Log:
+    """An exported log, or a part of it, and the tables that can be made of it."""
+
+    def __init__(
+        self,
+        engine: Engine[Any],
+        export: Export,
+        *,
+        first: Position | None = None,
+        last: Position | None = None,
+        scratch: Scratch | None = None,
+    ) -> None:
+        self.export = export
+        self.engine = engine
+        self.first = first or Position(export.first_offset, 0, f"the export begins at {export.first_offset}")
+        self.last = last or self.position()
+        self._made: dict[str, Any] = {}
+        self._scratch = scratch
+
+    # --- what was written
+
+    def records(self) -> Any:
+        """Return the log itself, a row per record."""
+        return self.table("records")
+
+    def partition_changes(self) -> Any:
+        """Return each change of a partition, with what stood there before."""
+        return self.table("partition_changes")
+
+    def broker_changes(self) -> Any:
+        """Return each change of a broker's state, with the state before."""
+        return self.table("broker_changes")
+
+    # --- any question
+
+    def table(self, name: str) -> Any:
+        """Return a table of the catalog (`catalog.py`), which describes every column.
+
+        Raises:
+            InvalidRequest: there is none of that name.
+        """
+        if name not in TABLES:
+            raise InvalidRequest(f"there is no table {name!r}; there are {', '.join(TABLES)}")
+        return self.engine.relation(self.table_of(name))
+
+    def sql(self, text: str) -> Any:
+        """Return the answer of a query, in the engine's dialect, over any tables of the catalog.
+
+        Raises:
+            InvalidRequest: the engine does not understand it.
+        """
+        words = set(re.findall(r"\w+", text))
+        named = {name: self.table_of(name) for name in TABLES if name in words}
+        return self.engine.relation(self.engine.query(text.strip().rstrip(";"), named))
+
+    # --- time travel
+
+    def position(self, at: At = None) -> Position:
+        """Return the place between two batches that a moment means: at a time, what was written up to it.
+
+        Raises:
+            OffsetInFuture, OffsetCompacted: the export does not reach it.
+            InvalidRequest: it is no moment.
+        """
+        export = self.export
+        asked = _moment(at)
+        if asked is None:
+            end_offset, note = export.end_offset, f"the log ends at {export.end_offset}"
+        elif isinstance(asked, datetime):
+            end_offset = export.end_at(int(asked.timestamp() * 1000))
+            note = f"up to {asked:%Y-%m-%d %H:%M:%S} the log held what is below {end_offset}; shown there"
+        else:
+            end_offset, note = export.cut(asked), f"shown at {asked}"
+            if end_offset != asked:
+                base, last, _ = export.batch_of(asked)
+                note = f"{asked} lies inside the batch {base}-{last}; shown at {end_offset}"
+        time_ms = export.batch_of(end_offset - 1)[2] if end_offset > export.first_offset else 0
+        return Position(end_offset, time_ms, note)
+
+    def state_at(self, at: At = None) -> State:
+        """Return the state at a moment: the newest snapshot below it, and the records since.
+
+        Raises:
+            OffsetInFuture, OffsetCompacted, InvalidRequest: as `position`.
+        """
+        position = self.position(at)
+        return State(
+            position, {name: self.engine.relation(part) for name, part in self._state(position).items()}
+        )
+
+    def between(self, first: At = None, last: At = None) -> "Log":
+        """Return the log between two moments: intervals are counted within it, and events are those in it.
+
+        Raises:
+            PositionOutOfRange: it would hold nothing.
+            OffsetInFuture, OffsetCompacted, InvalidRequest: as `position`.
+        """
+        begin = self.first if first is None else self.position(first)
+        end = self.position(last)
+        if end.end_offset <= begin.end_offset:
+            raise PositionOutOfRange(
+                f"nothing lies between {begin.end_offset} ({begin.note}) and {end.end_offset} ({end.note})"
+            )
+        return Log(self.engine.apart(), self.export, first=begin, last=end, scratch=self._scratch)
+
+    def diff(self, first: At, last: At = None) -> Any:
+        """Return what differs between two moments: key, kind (created, deleted, modified), field, before, after, log_offset.
+
+        Fields are JSON. `log_offset` is that of the last record about the entity; null where it is gone.
+
+        Raises:
+            OffsetInFuture, OffsetCompacted, InvalidRequest: as `position`.
+        """
+        positions = (self.position(first), self.position(last))
+        before, after = map(self._state, positions)
+        parts = [self._differences(name, before[name], after[name]) for name in SUBJECTS]
+        return self.engine.relation(
+            self.engine.query(
+                "SELECT * FROM differences ORDER BY key, field", {"differences": self.engine.union(*parts)}
+            )
+        )
+
+    def _differences(self, name: str, before: Any, after: Any) -> Any:
+        subject = SUBJECTS[name]
+        columns = [column for column in self.engine.relation(after).columns if column not in _NOT_COMPARED]
+        entity = " || '|' || ".join(f"coalesce(CAST({column} AS STRING), '')" for column in subject.identity)
+        sides = [
+            f"{side} AS (SELECT {entity} AS entity, {subject.key} AS key, * FROM state_{side})"  # noqa: S608 our own names
+            for side in ("before", "after")
+        ]
+        pairs = ", ".join(
+            f"to_json(b.{column}) AS b_{column}, to_json(a.{column}) AS a_{column}"
+            if _is_nested(column)
+            else f"CAST(b.{column} AS STRING) AS b_{column}, CAST(a.{column} AS STRING) AS a_{column}"
+            for column in columns
+        )
+        # An entity that nobody wrote about has the same newest record: only the others are taken apart.
+        touched = self.engine.kept(
+            self.engine.query(
+                f"WITH {', '.join(sides)} "  # noqa: S608 our own names
+                "SELECT coalesce(a.key, b.key) AS key, a.log_offset, "
+                "CASE WHEN b.entity IS NULL THEN 'created' WHEN a.entity IS NULL THEN 'deleted' ELSE 'modified' END"
+                f" AS kind, {pairs} FROM before b FULL OUTER JOIN after a ON b.entity = a.entity "
+                "WHERE a.entity IS NULL OR b.entity IS NULL OR a.log_offset <> b.log_offset",
+                {"state_before": before, "state_after": after},
+            )
+        )
+        rows = " UNION ALL ".join(
+            f"SELECT key, kind, '{column}' AS field, CAST(b_{column} AS STRING) AS before, "  # noqa: S608
+            f"CAST(a_{column} AS STRING) AS after, log_offset FROM touched "
+            f"WHERE b_{column} IS DISTINCT FROM a_{column}"
+            for column in columns
+        )
+        return self.engine.kept(self.engine.query(rows, {"touched": touched}))
+
+    def history(self, key: str) -> Any:
+        """Return what happened to an entity, in words: topic:NAME (its partitions included), topic:NAME/N, broker:ID,
+        controller:ID, or cluster.
+
+        Raises:
+            InvalidRequest: the key is none of these.
+        """
+        if _KEY.fullmatch(key) is None:
+            raise InvalidRequest(
+                f"{key!r} is no key: topic:NAME, topic:NAME/PARTITION, broker:ID, controller:ID, or cluster"
+            )
+        return self.sql(
+            f"SELECT * FROM history WHERE key = '{key}' OR substr(key, 1, {len(key) + 1}) = '{key}/' "  # noqa: S608 a key of ours
+            "ORDER BY log_offset, key"
+        )
+
+    # --- how tables are made
+
+    def keep(self, *names: str) -> None:
+        """Compute tables now, and once for all that is made of them."""
+        for name in names:
+            self._made[name] = self.engine.kept(self.table_of(name))
+
+    def table_of(self, name: str) -> Any:
+        """Return a table as the engines' face takes it (engines.py)."""
+        if name not in self._made:
+            self._made[name] = self._make(name)
+        return self._made[name]
+
+    def _make(self, name: str) -> Any:
+        if name in FAMILIES:
+            schema = SCHEMA if name == RECORDS else None
+            return self.engine.parquet(self._files(name), schema=schema, where=self._where())
+        if name == "initial":
+            return self._initial()
+        if name == "state":
+            return self._rows_of_state(self.last)
+        if name in STATE:
+            self._made |= self._state(self.last)
+            return self._made[name]
+        assert name in ANALYSES, name
+        needed = needs(name)
+        numbers = {of: number for of, number in self._numbers.items() if of in needed}
+        return self.engine.analysis(
+            name, numbers, **{of: self.table_of(of) for of in sorted(needed - set(numbers))}
+        )
+
+    @cached_property
+    def _numbers(self) -> Mapping[str, int]:
+        return {
+            "from_offset": self.first.end_offset,
+            "from_ms": self.first.time_ms,
+            "end_offset": self.last.end_offset,
+            "end_ms": self.last.time_ms,
+        }
+
+    def _files(self, family: str) -> list[Path]:
+        """Return the files of a family that may hold what is looked at; at least one, which tells the columns."""
+        first, last = self.first.end_offset, self.last.end_offset
+        found = self.export.paths(family, first=first, below=last)
+        return found or self.export.paths(family)[:1]
+
+    def _where(self) -> str:
+        bounds = [
+            *(
+                [f"log_offset >= {self.first.end_offset}"]
+                if self.first.end_offset > self.export.first_offset
+                else []
+            ),
+            *(
+                [f"log_offset < {self.last.end_offset}"]
+                if self.last.end_offset < self.export.end_offset
+                else []
+            ),
+        ]
+        return " AND ".join(bounds) or "true"
+
+    def _initial(self) -> Any:
+        """Return the state where the log begins, as rows of records; none where that is offset 0."""
+        if self.first.end_offset == 0:
+            return self._no_records()
+        return self._rows_of_state(self.first)
+
+    def _rows_of_state(self, position: Position) -> Any:
+        parts = self._state(position)
+        return self.engine.kept(self.engine.union_by_name(self._no_records(), *parts.values()))
+
+    def _no_records(self) -> Any:
+        return self.engine.parquet(self.export.paths(RECORDS)[:1], schema=SCHEMA, where="false")
+
+    def _state(self, position: Position) -> Mapping[str, Any]:
+        end_offset, export, engine = position.end_offset, self.export, self.engine
+        base = export.newest_snapshot(end_offset)
+        pieces = []
+        if base > 0:
+            path = export.snapshot(base)
+            assert path is not None, "it is named there"
+            pieces.append(engine.parquet([path], schema=SCHEMA))
+        if base < end_offset or not pieces:
+            pieces.append(
+                engine.parquet(
+                    export.paths(RECORDS, first=base, below=max(end_offset, 1)),
+                    schema=SCHEMA,
+                    where=f"log_offset >= {base} AND log_offset < {end_offset}",
+                )
+            )
+        return state_of(engine, engine.union(*pieces), end_offset=end_offset).parts
+
+
+def plain_rows(log: Log, relation: Any) -> list[dict[str, Any]]:
+    """Return the rows of an answer as JSON can hold them, times as text in UTC."""
+    computed = (
+        relation.to_arrow_table() if hasattr(relation, "to_arrow_table") else log.engine.arrow(relation)
+    )
+    return [{name: _plain(value) for name, value in row.items()} for row in computed.to_pylist()]
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case datetime():
+            return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        case Decimal():
+            return int(value) if value == int(value) else float(value)
+        case list():
+            return [_plain(item) for item in value]
+        case None | bool() | int() | float() | str() | dict():
+            return value
+        case _:
+            return str(value)
+
+
+def _moment(at: At) -> int | datetime | None:
+    if isinstance(at, str):
+        try:
+            at = int(at) if at.isascii() and at.isdigit() else datetime.fromisoformat(at)
+        except ValueError:
+            raise InvalidRequest(f"{at!r} is no offset (1234) and no time (2026-01-01T10:00Z)") from None
+    if isinstance(at, datetime):
+        return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    if at is not None and at < 0:
+        raise OffsetCompacted(f"offset {at} lies before every log")
+    return at
+
+
+def _is_nested(column: str) -> bool:
+    return bool(pa.types.is_nested(SCHEMA.field(column).type))

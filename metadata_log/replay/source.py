@@ -1,0 +1,212 @@
+"""Edge: where a log comes from: an export as it is; files or a controller's URL by way of an export to a scratch folder."""
+
+import json
+import re
+import shutil
+import tempfile
+import urllib.error
+import urllib.parse
+import urllib.request
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from metadata_log.codec import DamagedFrame, FrameHeader, check_frame, damaged_answer, damaged_file, decode
+from metadata_log.errors import BrokerNotAvailable, InvalidRequest, OffsetCompacted
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.node.durable_files import renamed_os_errors
+from metadata_log.records.quorum import ControllerClaimRecord
+from metadata_log.replay.export import FramesFrom, export_log
+from metadata_log.replay.tables import MANIFEST
+from snapshots.snapshot_file import position_of, read_snapshot
+
+Frames = Iterable[tuple[FrameHeader, bytes]]
+
+ANSWER_S: Final = 30.0
+"""A controller that sends nothing for so long does not answer."""
+PAGE_BYTES: Final = 8 * 1024 * 1024
+"""The most that one answer of /v1/log holds."""
+_SEGMENT: Final = re.compile(r"\d{20}\.log")
+
+
+class Scratch:
+    """A folder that is removed with the last log that reads it."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="metaquorum-export-"))
+        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
+def exported(of: str | Path) -> tuple[Path, Scratch | None]:
+    """Return the directory of a log's export, and its scratch folder if it was exported for this.
+
+    Raises:
+        InvalidRequest: there is no log.
+        DamagedFile, OffsetCompacted: it cannot be exported.
+        BrokerNotAvailable: nobody answers at the URL.
+    """
+    if isinstance(of, str) and re.match(r"https?://", of):
+        return _scratch(lambda to: export_controller(of, to))
+    path = Path(of)
+    if (path / MANIFEST).exists() or not path.is_dir() or not _segments(path):
+        return path, None
+    return _scratch(lambda to: export_directory(path, to))
+
+
+def _scratch(export: Callable[[Path], object]) -> tuple[Path, Scratch]:
+    scratch = Scratch()
+    export(scratch.path)
+    return scratch.path, scratch
+
+
+def _segments(path: Path) -> list[Path]:
+    folder = path / "log" if (path / "log").is_dir() else path
+    return sorted(file for file in folder.glob("*.log") if _SEGMENT.fullmatch(file.name))
+
+
+# --- files
+
+
+def export_directory(path: Path, to: Path) -> dict[str, Any]:
+    """Export the log of a data directory, or of a folder of segments, which a node may be writing.
+
+    A log that does not begin at 0 needs the snapshots beside it.
+
+    Raises:
+        DamagedFile: a segment is damaged; the message names file and byte.
+        OffsetCompacted: the log does not begin at 0, and no snapshot is there to begin at.
+        InvalidRequest: there is no whole batch.
+    """
+    files = _segments(path)
+    begins_at = int(files[0].stem)
+    image = None if begins_at == 0 else _oldest_image(path, not_below=begins_at)
+
+    def frames(first: int, until: int | None) -> Iterator[tuple[FrameHeader, bytes]]:
+        bases = [int(file.stem) for file in files]
+        for place, file in enumerate(files):
+            if place + 1 == len(files) or bases[place + 1] > first:
+                yield from _within(_frames_of(file, is_last=place + 1 == len(files)), first, until)
+
+    return export_log(frames, to, cluster_id=_cluster_id(image, frames), snapshot=image)
+
+
+def _within(frames: Frames, first: int, until: int | None) -> Iterator[tuple[FrameHeader, bytes]]:
+    for header, frame in frames:
+        if until is not None and header.end_offset > until:
+            return
+        if header.end_offset > first:
+            yield header, frame
+
+
+def _frames_of(file: Path, *, is_last: bool) -> Iterator[tuple[FrameHeader, bytes]]:
+    """Yield the frames of a segment; the last one may end in a frame that is being written, or was torn by a crash."""
+    with renamed_os_errors(file):
+        data = file.read_bytes()
+    at = 0
+    while at < len(data):
+        try:
+            header = check_frame(data, at)
+        except DamagedFrame as error:
+            if error.torn and is_last:
+                return
+            raise damaged_file(file, error) from error
+        yield header, data[at : at + header.frame_bytes]
+        at += header.frame_bytes
+
+
+def _oldest_image(path: Path, *, not_below: int) -> MetadataImage:
+    found = [
+        file
+        for folder in (path, path / "snapshots", path.parent / "snapshots")
+        for file in sorted(folder.glob("*.snapshot"))
+        if position_of(file.stem)[0] >= not_below
+    ]
+    if not found:
+        raise OffsetCompacted(
+            f"{path}: the log begins at offset {not_below}, and no snapshot is here to begin an export at"
+        )
+    return read_snapshot(found[0])
+
+
+def _cluster_id(image: MetadataImage | None, frames: FramesFrom) -> str:
+    """Return whose log it is, as its first claim says, or the snapshot."""
+    if image is not None and image.quorum.cluster_id is not None:
+        return image.quorum.cluster_id
+    for _, frame in frames(0, None):
+        claim = decode(frame)[0].records[0]
+        if isinstance(claim, ControllerClaimRecord):
+            return claim.cluster_id
+        break
+    raise InvalidRequest("the log does not begin with a claim, so it names no cluster")
+
+
+# --- a controller
+
+
+def export_controller(url: str, to: Path) -> dict[str, Any]:
+    """Export what a controller holds of the log, up to its high watermark.
+
+    Raises:
+        BrokerNotAvailable: nobody answers there, or no controller.
+        OffsetCompacted: its log does not begin at 0, and it has no snapshot to begin at.
+    """
+    status = _json(url, "/v1/quorum")
+    begins_at, ends_at = status["log_start_offset"], status["high_watermark"]
+    image = _downloaded(url, not_below=begins_at) if begins_at else None
+
+    def frames(first: int, until: int | None) -> Iterator[tuple[FrameHeader, bytes]]:
+        stop = ends_at if until is None else min(until, ends_at)
+        while first < stop:
+            query = urllib.parse.urlencode(
+                {"from": first, "until": stop, "max_bytes": PAGE_BYTES, "consistency": "stale"}
+            )
+            data = _body(url, f"/v1/log?{query}", accept="application/octet-stream")
+            at = 0
+            while at < len(data):
+                try:
+                    header = check_frame(data, at)
+                except DamagedFrame as error:
+                    raise damaged_answer(url, error) from error
+                yield header, data[at : at + header.frame_bytes]
+                at += header.frame_bytes
+                first = header.end_offset
+            if not data:
+                return
+
+    return export_log(frames, to, cluster_id=status["cluster_id"], snapshot=image)
+
+
+def _downloaded(url: str, *, not_below: int) -> MetadataImage:
+    items = _json(url, "/v1/snapshots")["items"]
+    fitting = [item for item in items if item["end_offset"] >= not_below]
+    if not fitting:
+        raise OffsetCompacted(f"{url}: its log begins at {not_below}, and it has no snapshot to begin at")
+    oldest = min(fitting, key=lambda item: item["end_offset"])
+    with tempfile.TemporaryDirectory(prefix="metaquorum-") as folder:
+        path = Path(folder, f"{oldest['id']}.snapshot")
+        path.write_bytes(_body(url, f"/v1/metadata/snapshots/{oldest['id']}"))
+        return read_snapshot(path)
+
+
+def _json(url: str, path: str) -> dict[str, Any]:
+    with _naming(url):
+        return dict(json.loads(_body(url, path)))
+
+
+def _body(url: str, path: str, *, accept: str = "application/json") -> bytes:
+    request = urllib.request.Request(url.rstrip("/") + path, headers={"Accept": accept})  # noqa: S310 http(s) alone
+    with _naming(url), urllib.request.urlopen(request, timeout=ANSWER_S) as answer:  # noqa: S310
+        body: bytes = answer.read()
+        return body
+
+
+@contextmanager
+def _naming(url: str) -> Iterator[None]:
+    try:
+        yield
+    except urllib.error.HTTPError as error:
+        raise BrokerNotAvailable(f"{url} answered {error.code}: name a controller's HTTP endpoint") from error
+    except (OSError, ValueError, TypeError) as error:
+        raise BrokerNotAvailable(f"{url}: no controller answers there: {error}") from error

@@ -1,0 +1,138 @@
+"""Pure: the analyses once more in plain Python: the oracle that the SQL texts are compared with.
+
+It walks the history record by record, and keeps no more than what a cluster is.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from metadata_log.image.partitions import PartitionImage, without_leader
+from metadata_log.records.configs import CLUSTER_DEFAULT, TOPIC, ConfigRecord
+from metadata_log.records.partitions import PartitionChangeRecord, PartitionRecord
+from metadata_log.records.topics import (
+    RemoveTopicRecord,
+    TopicRecord,
+    TopicRestoreRecord,
+    TopicTombstoneRecord,
+)
+from tests.support.histories import Step
+
+MIN_ISR = "min.insync.replicas"
+
+
+class Moment(NamedTuple):
+    """The cluster after one record."""
+
+    log_offset: int
+    time_ms: int
+    cause_code: str | None
+    partitions: Mapping[tuple[str, int, int], PartitionImage]
+    """By topic name, offset of the topic's creation, and partition: those that live and are not deleted for a time."""
+    hidden_too: Mapping[tuple[str, int, int], PartitionImage]
+    """Also those of topics that are deleted."""
+    min_isr: Mapping[str | None, int]
+    """By topic; None is the cluster's."""
+
+
+class Spell(NamedTuple):
+    topic_name: str
+    partition: int
+    from_offset: int
+    to_offset: int | None
+    duration_ms: int
+
+
+def moments(history: Sequence[Step]) -> Iterator[Moment]:
+    """Yield what the cluster is after each record."""
+    names: dict[bytes, tuple[str, int]] = {}
+    all_partitions: dict[tuple[str, int, int], PartitionImage] = {}
+    hidden: set[bytes] = set()
+    min_isr: dict[str | None, int] = {}
+    for step in history:
+        batch = step.batch
+        for offset, record in enumerate(batch.records, batch.base_offset):
+            match record:
+                case TopicRecord():
+                    names[record.topic_id] = (record.name, offset)
+                case RemoveTopicRecord() | TopicTombstoneRecord():
+                    hidden.add(record.topic_id)
+                    for key, image in all_partitions.items():
+                        if key[:2] == names[record.topic_id]:
+                            all_partitions[key] = without_leader(image)
+                    if isinstance(record, TopicTombstoneRecord) or record.topic_id in names:
+                        name = names[record.topic_id][0]
+                        if not any(
+                            named[0] == name and other not in hidden for other, named in names.items()
+                        ):
+                            min_isr.pop(name, None)
+                case TopicRestoreRecord():
+                    hidden.discard(record.topic_id)
+                case PartitionRecord():
+                    all_partitions[(*names[record.topic_id], record.partition_id)] = PartitionImage._make(
+                        record[2:]
+                    )
+                case PartitionChangeRecord():
+                    key = (*names[record.topic_id], record.partition_id)
+                    all_partitions[key] = all_partitions[key].changed_by(record)
+                case ConfigRecord() if record.name == MIN_ISR:
+                    if record.resource_type == TOPIC or record.resource_name == CLUSTER_DEFAULT:
+                        of = record.resource_name if record.resource_type == TOPIC else None
+                        min_isr.pop(of, None)
+                        if record.value is not None and record.value.isdigit():
+                            min_isr[of] = int(record.value)
+                case _:
+                    pass
+            gone = {names[topic_id] for topic_id in hidden}
+            yield Moment(
+                offset,
+                batch.appended_at_ms,
+                None if batch.envelope.cause is None else batch.envelope.cause.code,
+                {key: image for key, image in all_partitions.items() if key[:2] not in gone},
+                dict(all_partitions),
+                dict(min_isr),
+            )
+
+
+def spells(history: Sequence[Step], holds: Callable[[Moment, str, PartitionImage], bool]) -> list[Spell]:
+    """Return when a condition held for each partition."""
+    since: dict[tuple[str, int, int], Moment] = {}
+    found: list[Spell] = []
+    last = None
+    for moment in moments(history):
+        last = moment
+        now = {key for key, image in moment.partitions.items() if holds(moment, key[0], image)}
+        for key in [key for key in since if key not in now]:
+            began = since.pop(key)
+            found.append(_spell(key, began, moment.log_offset, moment.time_ms))
+        for key in now:
+            since.setdefault(key, moment)
+    assert last is not None
+    return [*found, *(_spell(key, began, None, last.time_ms) for key, began in since.items())]
+
+
+def _spell(key: tuple[str, int, int], began: Moment, to_offset: int | None, end_ms: int) -> Spell:
+    return Spell(key[0], key[2], began.log_offset, to_offset, max(0, end_ms - began.time_ms))
+
+
+def under_replicated(_moment: Moment, _topic: str, image: PartitionImage) -> bool:
+    return len(image.isr) < len(image.replicas)
+
+
+def under_min_isr(moment: Moment, topic: str, image: PartitionImage) -> bool:
+    needed = moment.min_isr.get(topic) or moment.min_isr.get(None) or 1
+    return len(image.isr) < min(needed, len(image.replicas))
+
+
+def isr_events(history: Sequence[Step]) -> list[tuple[Any, ...]]:
+    """Return offset, topic, partition, who left and who came, of each change of an ISR."""
+    found = []
+    before: Mapping[tuple[str, int, int], PartitionImage] = {}
+    for moment in moments(history):
+        for key, image in moment.hidden_too.items():
+            old = before.get(key)
+            if old is not None and set(old.isr) != set(image.isr):
+                out = [broker for broker in old.isr if broker not in image.isr]
+                came = [broker for broker in image.isr if broker not in old.isr]
+                found.append((moment.log_offset, key[0], key[2], out, came))
+        before = moment.hidden_too
+    return found

@@ -1,0 +1,262 @@
+"""Each analysis beside plain Python that walks the same history (tests/support/plain_analyses.py)."""
+
+import random
+from collections import Counter
+from datetime import datetime
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from metadata_log import replay
+from metadata_log.ids import NO_LEADER
+from metadata_log.records.configs import ConfigRecord
+from metadata_log.records.quorum import ControllerClaimRecord, VotersRecord
+from metadata_log.replay.export import export_log
+from tests.schema_page import PAGE, questions, written
+from tests.support import plain_analyses as plain
+from tests.support.exports import frames_of
+from tests.support.histories import CLUSTER_ID, Step, random_history
+
+SEEDS = (21, 22, 23)
+
+
+@pytest.fixture(scope="module", params=SEEDS)
+def told(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[list[Step], replay.Log]:
+    history = random_history(random.Random(request.param), 220)
+    to = tmp_path_factory.mktemp("export")
+    export_log(frames_of(history), to, cluster_id=CLUSTER_ID)
+    return history, replay.open(to)
+
+
+def rows(log: replay.Log, name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = log.table(name).to_arrow_table().to_pylist()
+    return found
+
+
+def spells_of(log: replay.Log, name: str) -> Counter[plain.Spell]:
+    return Counter(plain.Spell(*(row[field] for field in plain.Spell._fields)) for row in rows(log, name))
+
+
+def test_spells_under_replicated(told: tuple[list[Step], replay.Log]) -> None:
+    history, log = told
+    assert spells_of(log, "under_replicated_spells") == Counter(plain.spells(history, plain.under_replicated))
+
+
+def test_spells_under_min_isr(told: tuple[list[Step], replay.Log]) -> None:
+    """Goal: settings of topics and of the cluster change under living, deleted and restored topics."""
+    history, log = told
+    assert spells_of(log, "under_min_isr_spells") == Counter(plain.spells(history, plain.under_min_isr))
+
+
+def test_spells_without_a_leader(told: tuple[list[Step], replay.Log]) -> None:
+    history, log = told
+    wanted = plain.spells(history, lambda _moment, _topic, image: image.leader == NO_LEADER)
+    # A leader that is elected and lost in one batch, or again and again nobody, is an interval of its own in the log.
+    assert {(s.topic_name, s.partition) for s in wanted} == {
+        (s.topic_name, s.partition) for s in spells_of(log, "leaderless_spells")
+    }
+    assert sum(s.duration_ms for s in wanted) == sum(
+        s.duration_ms for s in spells_of(log, "leaderless_spells")
+    )
+
+
+def test_who_left_and_joined_isrs(told: tuple[list[Step], replay.Log]) -> None:
+    history, log = told
+    found = [
+        (row["log_offset"], row["topic_name"], row["partition"], row["brokers_out"], row["brokers_in"])
+        for row in rows(log, "isr_events")
+    ]
+    assert sorted(found) == sorted(plain.isr_events(history))
+    assert all(
+        row["kind"] == ("shrink" if row["size_after"] < row["size_before"] else "expand")
+        for row in rows(log, "isr_events")
+        if row["size_after"] != row["size_before"]
+    )
+
+
+def test_churn_is_the_changes_of_each_hour(told: tuple[list[Step], replay.Log]) -> None:
+    _, log = told
+    shrinks: Counter[datetime] = Counter()
+    for row in rows(log, "isr_events"):
+        hour = row["ts"].replace(minute=0, second=0, microsecond=0)
+        shrinks[hour] += row["size_after"] < row["size_before"]
+    churn = rows(log, "churn")
+    found: Counter[datetime] = Counter()
+    for row in churn:
+        found[row["hour"]] += row["isr_shrinks"]
+    assert +found == +shrinks
+    flaps = [
+        spell
+        for spell in rows(log, "under_replicated_spells")
+        if not spell["lasting"] and (spell["to_ts"] - spell["from_ts"]).total_seconds() <= 300
+    ]
+    assert sum(row["flaps"] for row in churn) == len(flaps)
+
+
+def test_availability_adds_up(told: tuple[list[Step], replay.Log]) -> None:
+    _, log = told
+    intervals = rows(log, "broker_state_intervals")
+    for row in rows(log, "broker_availability"):
+        mine = [each for each in intervals if each["broker_id"] == row["broker_id"]]
+        serving = sum(each["duration_ms"] for each in mine if each["state"] in {"ONLINE", "STOPPING"})
+        removed = sum(
+            each["duration_ms"]
+            for each in mine
+            if each["state"] == "OFFLINE" and each["cause_code"] == "BROKER_UNREGISTERED"
+        )
+        known = sum(each["duration_ms"] for each in mine) - removed
+        assert (row["serving_ms"], row["known_ms"]) == (serving, known)
+        assert row["processes"] == len({each["incarnation_id"] for each in mine} - {None})
+        assert row["state"] == max(mine, key=lambda each: each["from_offset"])["state"]
+        if known:
+            assert row["availability_percent"] == round(100 * serving / known, 4)
+        longest = current = outages = 0
+        served = False
+        for each in sorted(mine, key=lambda each: each["from_offset"]):
+            if each["state"] in {"ONLINE", "STOPPING"}:
+                served, current = True, -1
+            elif served and not (each["state"] == "OFFLINE" and each["cause_code"] == "BROKER_UNREGISTERED"):
+                outages += current == -1
+                current = max(current, 0) + each["duration_ms"]
+                longest = max(longest, current)
+        assert (row["outages"], row["longest_outage_ms"]) == (outages, longest)
+
+
+def test_takeovers_are_the_claims(told: tuple[list[Step], replay.Log]) -> None:
+    history, log = told
+    claims = [
+        (at, step)
+        for at, step in enumerate(history)
+        if isinstance(step.batch.records[0], ControllerClaimRecord)
+    ]
+    wanted = []
+    for place, (at, step) in enumerate(claims):
+        gap = None if at == 0 else max(0, step.batch.appended_at_ms - history[at - 1].batch.appended_at_ms)
+        end = (
+            claims[place + 1][1].batch.base_offset
+            if place + 1 < len(claims)
+            else history[-1].batch.end_offset
+        )
+        claim = step.batch.claim
+        assert claim is not None
+        wanted.append((claim.controller_id, step.batch.base_offset, gap, end - step.batch.base_offset))
+    found = rows(log, "controller_takeovers")
+    assert [
+        (r["controller_id"], r["first_offset"], r["silent_ms"], r["record_count"]) for r in found
+    ] == wanted
+    kinds = {r["first_offset"]: r["kind"] for r in found}
+    assert kinds.pop(0) == "founded"
+    for at, step in claims[1:]:
+        voted = any(isinstance(record, VotersRecord) for record in history[at - 1].batch.records)
+        assert (kinds[step.batch.base_offset] == "voters") == voted
+
+
+def test_voters_over_time(told: tuple[list[Step], replay.Log]) -> None:
+    history, log = told
+    wanted = [
+        (offset, [voter.node_id for voter in record.voters])
+        for step in history
+        for offset, record in enumerate(step.batch.records, step.batch.base_offset)
+        if isinstance(record, VotersRecord)
+    ]
+    found = rows(log, "voters_over_time")
+    assert [(row["log_offset"], row["voter_ids"]) for row in found] == wanted
+    before: set[int] = set()
+    for row in found:
+        now = set(row["voter_ids"])
+        assert (set(row["added"]), set(row["removed"])) == (now - before, before - now)
+        before = now
+
+
+def test_the_balance_of_leaderships(told: tuple[list[Step], replay.Log]) -> None:
+    history, log = told
+    *_, last = plain.moments(history)
+    images = list(last.partitions.values())
+    for row in rows(log, "leadership_balance"):
+        broker = row["broker_id"]
+        preferred = [image for image in images if image.replicas[0] == broker]
+        assert row["leaders"] == sum(image.leader == broker for image in images)
+        assert row["preferred"] == len(preferred)
+        assert row["replicas"] == sum(broker in image.replicas for image in images)
+        assert row["in_sync"] == sum(broker in image.isr for image in images)
+        astray = sum(image.leader != broker for image in preferred)
+        assert row["imbalance_percent"] == (round(100 * astray / len(preferred), 2) if preferred else 0)
+
+
+def test_changes_of_settings_with_the_value_before(told: tuple[list[Step], replay.Log]) -> None:
+    history, log = told
+    before: dict[tuple[int, str, str], str | None] = {}
+    found = iter(rows(log, "config_changes"))
+    for step in history:
+        for offset, record in enumerate(step.batch.records, step.batch.base_offset):
+            if isinstance(record, ConfigRecord):
+                row = next(found)
+                assert (row["log_offset"], row["actor"]) == (offset, step.batch.envelope.actor)
+                assert row["prev_value"] == before.get(record[:3])
+                before[record[:3]] = row["config_value"]
+    assert next(found, None) is None
+
+
+def test_the_logs_health(told: tuple[list[Step], replay.Log]) -> None:
+    history, log = told
+    found = rows(log, "log_health")
+    assert sum(row["record_count"] for row in found) == history[-1].batch.end_offset
+    assert sum(row["batch_count"] for row in found) == len(history)
+    assert all(row["missing"] == 0 and not row["is_overlapped"] for row in found)
+    steps = [a.batch.appended_at_ms - b.batch.appended_at_ms for a, b in pairwise(history)]
+    assert sum(row["clock_steps_back"] for row in found) == sum(step > 0 for step in steps)
+    assert max(row["largest_step_ms"] for row in found) == max(0, *steps)
+
+
+def test_who_did_what(told: tuple[list[Step], replay.Log]) -> None:
+    history, log = told
+    wanted = [
+        (
+            step.batch.base_offset,
+            step.batch.envelope.actor,
+            step.batch.envelope.operation,
+            len(step.batch.records),
+        )
+        for step in history
+        if step.batch.envelope.actor is not None or step.batch.envelope.operation is not None
+    ]
+    found = rows(log, "actions")
+    assert [(r["log_offset"], r["actor"], r["operation"], r["record_count"]) for r in found] == wanted
+
+
+def test_a_part_has_the_spells_that_reach_into_it(told: tuple[list[Step], replay.Log]) -> None:
+    """Goal: what began before counts from where the part begins. Method: spells of the whole log, cut to the part."""
+    history, log = told
+    end = history[-1].batch.end_offset
+    part = log.between(end // 3, 2 * end // 3)
+    first, last = part.first, part.last
+    cut = Counter(
+        (
+            spell.topic_name,
+            spell.partition,
+            None if spell.to_offset is None or spell.to_offset >= last.end_offset else spell.to_offset,
+        )
+        for spell in plain.spells(history, plain.under_min_isr)
+        if spell.from_offset < last.end_offset
+        and (spell.to_offset is None or spell.to_offset >= first.end_offset)
+    )
+    found = rows(part, "under_min_isr_spells")
+    assert Counter((row["topic_name"], row["partition"], row["to_offset"]) for row in found) == cut
+    assert all(row["duration_ms"] >= 0 for row in found)
+
+
+def test_the_page_of_tables_is_what_the_code_says() -> None:
+    """Write it anew with `python -m tests.schema_page`."""
+    assert PAGE.read_text() == written(PAGE.read_text())
+
+
+@pytest.mark.parametrize(("question", "query"), questions(PAGE.read_text()))
+def test_the_ten_questions_have_answers(
+    question: str, query: str, told: tuple[list[Step], replay.Log]
+) -> None:
+    _, log = told
+    assert log.sql(query).to_arrow_table().num_rows >= 0
+    assert len(questions(PAGE.read_text())) == 10

@@ -1,0 +1,247 @@
+"""The library answers at any offset as the log's own fold does, and says which offset it showed."""
+
+import http.server
+import json
+import random
+import threading
+import urllib.parse
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from metadata_log import replay
+from metadata_log.digest import digest
+from metadata_log.errors import (
+    BrokerNotAvailable,
+    DamagedFile,
+    InvalidRequest,
+    OffsetCompacted,
+    OffsetInFuture,
+    PositionOutOfRange,
+)
+from metadata_log.replay.catalog import TABLES, described, sql_name
+from metadata_log.replay.digest import digest_of
+from metadata_log.replay.export import export_log
+from metadata_log.replay.state import State
+from metadata_log.replay.subjects.registry import SUBJECTS
+from tests.support.exports import frames_of, image_at
+from tests.support.histories import CLUSTER_ID, Step, random_history
+
+HISTORY = random_history(random.Random(7), 220)
+END = HISTORY[-1].batch.end_offset
+
+
+@pytest.fixture(scope="module")
+def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return an export in three parts, so that a state can begin at snapshots."""
+    to = tmp_path_factory.mktemp("export")
+    for until in (END // 3, END // 2, None):
+        export_log(frames_of(HISTORY), to, cluster_id=CLUSTER_ID, until=until)
+    return to
+
+
+@pytest.fixture(scope="module")
+def log(export: Path) -> replay.Log:
+    return replay.open(export)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_column_is_described_with_its_type(name: str, log: replay.Log) -> None:
+    table = log.engine.arrow(log.table_of(name))
+    told = described(name)
+    assert told.about
+    assert [(field.name, sql_name(field.type)) for field in table.schema] == [
+        (column.name, column.type) for column in told.columns
+    ]
+
+
+def test_the_state_at_any_offset_is_the_folds(log: replay.Log) -> None:
+    rng = random.Random(8)
+    for at in (0, END, END // 2, *(rng.randrange(END) for _ in range(12))):
+        position, image = log.position(at), image_at(HISTORY, at)
+        parts = log._state(position)
+        assert position.end_offset == image.end_offset
+        assert digest_of(log.engine, State(end_offset=at, parts=parts)) == digest(image)
+
+
+def test_the_note_says_what_is_shown(log: replay.Log) -> None:
+    step = next(step for step in HISTORY if len(step.batch.records) > 3)
+    base, last = step.batch.base_offset, step.batch.last_offset
+    assert log.position(base + 1).note == f"{base + 1} lies inside the batch {base}-{last}; shown at {base}"
+    assert log.position(str(base)) == log.position(base)
+    assert log.position(None).note == f"the log ends at {END}"
+
+
+def test_a_time_is_the_end_of_what_was_written_up_to_it(log: replay.Log) -> None:
+    """Goal: clocks may step back. Method: what comes before the first batch that is later."""
+    for step in HISTORY[::20]:
+        time_ms = step.batch.appended_at_ms
+        later = (other for other in HISTORY if other.batch.appended_at_ms > time_ms)
+        end = next((other.batch.base_offset for other in later), END)
+        assert log.position(datetime.fromtimestamp(time_ms / 1000, UTC)).end_offset == end
+
+
+def test_a_difference_is_what_the_two_states_do_not_share(log: replay.Log) -> None:
+    for first, last in ((0, END), (END // 3, END // 2), (END // 2, END)):
+        before, after = (_by_entity(log, at) for at in (first, last))
+        wanted: Counter[tuple[Any, ...]] = Counter()
+        for entity in before.keys() | after.keys():
+            old, new = before.get(entity, {}), after.get(entity, {})
+            kind = "created" if not old else "deleted" if not new else "modified"
+            wanted.update(
+                ((new or old)["key"], kind, field)
+                for field in old.keys() | new.keys()
+                if old.get(field) != new.get(field)
+                and field not in {"key", "log_offset", "ts", "cause_code", "topic_seq", "type", "type_name"}
+            )
+        rows = log.diff(first, last).to_arrow_table().to_pylist()
+        assert Counter((row["key"], row["kind"], row["field"]) for row in rows) == wanted
+
+
+def _by_entity(log: replay.Log, at: int) -> dict[tuple[Any, ...], dict[str, Any]]:
+    found = {}
+    for name, part in log.state_at(at).parts.items():
+        subject = SUBJECTS[name]
+        for row in part.project(f"*, {subject.key} AS key").to_arrow_table().to_pylist():
+            found[(name, *(row[column] for column in subject.identity))] = row
+    return found
+
+
+def test_a_part_of_the_log_counts_within_itself(log: replay.Log) -> None:
+    part = log.between(END // 3, 2 * END // 3)
+    first, last = part.first, part.last
+    rows = part.table("leader_intervals").to_arrow_table().to_pylist()
+    led = {(row["topic_id"], row["partition"]) for row in rows if row["lasting"]}
+    living = part.table("partitions").to_arrow_table().to_pylist()
+    assert led == {
+        (row["topic_id"], row["partition"])
+        for row in living
+        if row["topic_id"]
+        in set(part.table("topics").filter("type = 2").to_arrow_table()["topic_id"].to_pylist())
+    }
+    span_ms = max(step.batch.appended_at_ms for step in HISTORY) - first.time_ms
+    assert all(0 <= row["duration_ms"] <= span_ms for row in rows)
+    offsets = part.records().to_arrow_table()["log_offset"].to_pylist()
+    assert (min(offsets), max(offsets) + 1) == (first.end_offset, last.end_offset)
+
+
+def test_the_history_of_a_key_is_its_records(log: replay.Log) -> None:
+    rows = log.history("broker:11").to_arrow_table().to_pylist()
+    of_broker = log.sql("SELECT log_offset FROM broker_changes WHERE broker_id = 11").to_arrow_table()
+    assert {row["log_offset"] for row in rows} >= set(of_broker["log_offset"].to_pylist())
+    name = (
+        log.sql("SELECT topic_name FROM records WHERE type = 5 LIMIT 1")
+        .to_arrow_table()["topic_name"][0]
+        .as_py()
+    )
+    keys = {row["key"] for row in log.history(f"topic:{name}").to_arrow_table().to_pylist()}
+    assert f"topic:{name}" in keys and all(key.partition("/")[0] == f"topic:{name}" for key in keys)
+
+
+def test_sql_reads_any_table(log: replay.Log) -> None:
+    query = "WITH n AS (SELECT count(*) AS c FROM records) SELECT c, (SELECT count(*) FROM brokers) FROM n;"
+    ((records, brokers),) = log.sql(query).fetchall()
+    assert (records, brokers) == (END, len(HISTORY[-1].image.brokers))
+
+
+def test_what_cannot_be_answered_is_refused(log: replay.Log) -> None:
+    for asked, error in (
+        (lambda: log.state_at(END + 1), OffsetInFuture),
+        (lambda: log.state_at(-1), OffsetCompacted),
+        (lambda: log.position("yesterday"), InvalidRequest),
+        (lambda: log.between(END, END), PositionOutOfRange),
+        (lambda: log.history("orders"), InvalidRequest),
+        (lambda: log.history("topic:a' OR 'b"), InvalidRequest),
+        (lambda: log.table("leaders"), InvalidRequest),
+        (lambda: log.sql("SELECT nothing FROM records"), InvalidRequest),
+        (lambda: replay.open(log.export.directory, "polars"), InvalidRequest),
+    ):
+        with pytest.raises(error) as refused:
+            asked()
+        assert "\n" not in str(refused.value)
+
+
+# --- where a log comes from
+
+
+def _written(history: Sequence[Step], to: Path) -> Path:
+    """Write a data directory's segments: two files."""
+    folder = to / "log"
+    folder.mkdir(parents=True)
+    half = len(history) // 2
+    for part in (history[:half], history[half:]):
+        path = folder / f"{part[0].batch.base_offset:020d}.log"
+        path.write_bytes(b"".join(step.frame for step in part))
+    return to
+
+
+def test_a_data_directory_is_a_log(tmp_path: Path) -> None:
+    directory = _written(HISTORY[:40], tmp_path)
+    with (directory / "log" / f"{HISTORY[20].batch.base_offset:020d}.log").open("ab") as file:
+        file.write(HISTORY[40].frame[:50])  # as it is written just now
+    for path in (directory, directory / "log"):
+        assert replay.open(path).export.digest == digest(HISTORY[39].image)
+    scratch = replay.open(directory).export.directory
+    assert not scratch.exists(), "gone with the log"
+
+
+def test_a_damaged_segment_is_named_with_its_byte(tmp_path: Path) -> None:
+    directory = _written(HISTORY[:40], tmp_path)
+    path = directory / "log" / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    at = sum(len(step.frame) for step in HISTORY[:5])
+    data[at + 45] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(DamagedFile, match=f"{path}: byte {at}: "):
+        replay.open(directory)
+
+
+class _Controller(http.server.BaseHTTPRequestHandler):
+    """As a controller: its status, and its log in pages of two frames."""
+
+    def do_GET(self) -> None:
+        url = urllib.parse.urlsplit(self.path)
+        if url.path == "/v1/quorum":
+            body = json.dumps(
+                {
+                    "cluster_id": CLUSTER_ID,
+                    "log_start_offset": 0,
+                    "high_watermark": HISTORY[39].batch.end_offset,
+                }
+            ).encode()
+        else:
+            query = dict(urllib.parse.parse_qsl(url.query))
+            first, until = int(query["from"]), int(query["until"])
+            steps = [s for s in HISTORY if s.batch.end_offset > first and s.batch.end_offset <= until]
+            body = b"".join(step.frame for step in steps[:2])
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def controller() -> Iterator[str]:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Controller)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_controllers_url_is_a_log(controller: str) -> None:
+    assert replay.open(controller).export.digest == digest(HISTORY[39].image)
+
+
+def test_nobody_at_the_url_is_told_in_one_line() -> None:
+    with pytest.raises(BrokerNotAvailable, match="no controller answers there"):
+        replay.open("http://127.0.0.1:1")

@@ -1,0 +1,120 @@
+"""`replay`: the report in its three forms, and the answers of the other verbs."""
+
+import html.parser
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from metadata_log.replay.catalog import TABLES
+from metadata_log.replay.export import export_log
+from ops import cli
+from tests.support.exports import frames_of
+from tests.support.histories import CLUSTER_ID, random_history
+
+HISTORY = random_history(random.Random(31), 80)
+END = HISTORY[-1].batch.end_offset
+LARGE = next(step.batch for step in HISTORY[20:] if len(step.batch.records) > 2)
+
+
+@pytest.fixture(scope="module")
+def export(tmp_path_factory: pytest.TempPathFactory) -> str:
+    to = tmp_path_factory.mktemp("export")
+    export_log(frames_of(HISTORY), to, cluster_id=CLUSTER_ID)
+    return str(to)
+
+
+def answered(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[Any, str]:
+    assert cli.main(["replay", *argv, "-o", "json"]) == 0
+    out, err = capsys.readouterr()
+    return json.loads(out), err
+
+
+class _Page(html.parser.HTMLParser):
+    """Counts tags, and fails where one is closed that was not opened last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.seen.append(tag)
+        assert not any(name in {"src", "href"} for name, _ in attrs), "nothing is loaded"
+        if tag not in {"meta", "br"}:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_report_is_one_page_with_charts(export: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["replay", "report", "--export", export, "-o", "html"]) == 0
+    page = _Page()
+    page.feed(capsys.readouterr().out)
+    assert page.open == []
+    assert page.seen.count("svg") == 3 and "rect" in page.seen and "polyline" in page.seen
+
+
+def test_the_report_of_a_part_says_where_it_was_cut(export: str, capsys: pytest.CaptureFixture[str]) -> None:
+    inside = LARGE.base_offset + 1
+    assert cli.main(["replay", "report", "--export", export, "--from", str(inside)]) == 0
+    text = capsys.readouterr().out
+    assert (
+        f"{inside} lies inside the batch {LARGE.base_offset}-{LARGE.last_offset}; shown at {LARGE.base_offset}"
+        in text
+    )
+    assert f"- Offsets {LARGE.base_offset:,} to {END:,}" in text
+    for section in ("## Summary", "## Incidents", "## Voters", "## Availability of brokers"):
+        assert section in text
+
+
+def test_the_report_as_json_has_its_tables_whole(export: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found, _ = answered(capsys, "report", "--export", export)
+    assert found["to"]["end_offset"] == END
+    offsets = [row["log_offset"] for row in found["config_changes"]]
+    assert offsets == sorted(offsets) and len(found["broker_availability"]) > 1
+
+
+def test_verbs_answer_and_name_the_boundary(export: str, capsys: pytest.CaptureFixture[str]) -> None:
+    inside = str(LARGE.base_offset + 1)
+    shown = f"shown at {LARGE.base_offset}"
+    rows, _ = answered(capsys, "sql", "SELECT count(*) AS n FROM records", "--export", export)
+    assert rows == [{"n": END}]
+    rows, said = answered(capsys, "state", "brokers", "--export", export, "--at", inside)
+    assert shown in said and all(row["type_name"] == "RegisterBroker" for row in rows)
+    rows, said = answered(capsys, "diff", "--export", export, "--from", inside, "--to", str(END))
+    assert (
+        shown in said and rows and {"key", "kind", "field", "before", "after", "log_offset"} == set(rows[0])
+    )
+    rows, _ = answered(capsys, "history", "cluster", "--export", export)
+    assert [row["log_offset"] for row in rows] == sorted(row["log_offset"] for row in rows)
+    rows, _ = answered(capsys, "tables")
+    assert [row["table"] for row in rows] == [*TABLES]
+    rows, _ = answered(capsys, "tables", "incidents")
+    assert all(row["meaning"] for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "said"),
+    [
+        (("sql", "SELECT nothing FROM records"), 3, "the query cannot be run"),
+        (("history", "orders"), 3, "is no key: topic:NAME"),
+        (("diff", "--from", "0", "--to", "99999999"), 3, "lies beyond this export"),
+        (("state", "leaders"), 2, "is no subject: topics"),
+    ],
+)
+def test_what_cannot_be_answered_is_one_line(
+    argv: tuple[str, ...], code: int, said: str, export: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["replay", *argv, "--export", export]) == code
+    assert said in capsys.readouterr().err
+
+
+def test_a_folder_without_a_log_says_how_to_make_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["replay", "report", "--export", str(tmp_path)]) == 3
+    assert "metaquorum log export --to" in capsys.readouterr().err
