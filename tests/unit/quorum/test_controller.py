@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from metadata_log.batch import NO_ENVELOPE
-from metadata_log.codec import decode_all
 from metadata_log.codec import decode_all, encode
 from metadata_log.errors import (
     Fault,
@@ -271,7 +270,7 @@ def test_a_committed_batch_that_one_node_alone_refuses_stops_it() -> None:
     history = random_history(random.Random(1), 5)
     controller = Lab().controllers[1]
     for step in history:
-        controller.on_commit(step.frame)
+        at_once(controller.committing(step.frame))
     ours, theirs = (
         encode(
             base_offset=controller.committed.end_offset,
@@ -283,10 +282,10 @@ def test_a_committed_batch_that_one_node_alone_refuses_stops_it() -> None:
         )
         for value in "12"
     )
-    controller.on_commit(ours[1])
-    controller.on_commit(ours[1])  # once more, as behind a snapshot's position in Raft's log
+    at_once(controller.committing(ours[1]))
+    at_once(controller.committing(ours[1]))  # once more, as behind a snapshot's position in Raft's log
     with pytest.raises(InvariantBroken, match="the quorum committed a batch of epoch"):
-        controller.on_commit(theirs[1])
+        at_once(controller.committing(theirs[1]))
     _, behind_theirs = encode(
         base_offset=controller.committed.end_offset,
         controller_epoch=controller.committed.controller_epoch,
@@ -296,7 +295,7 @@ def test_a_committed_batch_that_one_node_alone_refuses_stops_it() -> None:
         records=set_to("3"),
     )
     with pytest.raises(InvariantBroken, match="the quorum committed a batch of epoch") as broken:
-        controller.on_commit(behind_theirs)
+        at_once(controller.committing(behind_theirs))
     assert broken.value.context == {"runbook": "two-histories.md"}
     assert controller.committed.configs[BROKER, ""]["a.setting"] == "1"
 
