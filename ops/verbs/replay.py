@@ -45,6 +45,7 @@ def add_parsers(noun: Noun) -> None:
     report.add_argument(
         "-o", "--output", choices=("md", "html", "json"), default="md", help="default: md, which is Markdown"
     )
+    report.add_argument("--json", dest="output", action="store_const", const="json", help="as -o json")
     _add_engine(report)
     _add_range(report, required=False)
     sql = _verb(
