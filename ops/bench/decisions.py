@@ -1,8 +1,9 @@
 """Edge: `bench decisions`: what the decisions about a cluster of many partitions cost, without Raft, disks or HTTP.
 
 A turn is one part of a change as the active controller makes it: the decision, its batch encoded, and its batch applied.
-Between two turns the loop serves everybody else, so the longest turn is how long a heartbeat may wait. Times are those of
-the processor: nothing here waits for anything, and what others do on the machine is not counted.
+What a client asks in one request is one batch and made in slices; there a turn is a slice. Between two turns the loop serves
+everybody else, so the longest turn is how long a heartbeat may wait. Times are those of the processor: nothing here
+waits for anything, and what others do on the machine is not counted.
 """
 
 import argparse
@@ -16,9 +17,9 @@ from itertools import cycle, islice
 from operator import sub
 from typing import Any, Final
 
-from metadata_log.apply import apply, image_of
+from metadata_log.apply import apply, applying, image_of
 from metadata_log.batch import NO_ENVELOPE
-from metadata_log.codec import encode
+from metadata_log.codec import batch_of, encode, encoding
 from metadata_log.digest import EMPTY_BUCKETS
 from metadata_log.ids import NO_LEADER, BrokerId, TopicId, Uuid
 from metadata_log.image.metadata_image import MetadataImage
@@ -37,21 +38,25 @@ from metadata_log.records.partitions import RECOVERED, PartitionChangeRecord
 from metadata_log.records.registry import Record
 from metadata_log.records.snapshots import SnapshotHeaderRecord
 from metadata_log.records.topics import TopicRecord
+from metadata_log.sliced import Sliced
 from metadata_log.wire.commands import (
     AlterConfigs,
     AlterPartitionReassignments,
     BrokerHeartbeat,
     Command,
+    CreateTopics,
+    DeleteTopics,
     ElectLeaders,
+    NewTopic,
     Reassignment,
 )
 from ops.bench.measure import percentile, report
-from quorum.controller import PART_MS
+from quorum.controller import PART_MS, SLICE_MS
 from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision
 from quorum.decide.effective_configs import UNCLEAN_LEADER_ELECTION
 from quorum.decide.fencing import fence
-from quorum.decide.registry import decide
+from quorum.decide.registry import decide, deciding
 from quorum.decide.sweeps import Sweep, SweepKind
 from quorum.partition_health import partition_health, stuck_reassignments
 from quorum.sessions import Sessions
@@ -61,6 +66,8 @@ _BROKERS: Final = tuple(BrokerId(broker_id) for broker_id in range(1, 13))
 _LOST: Final = _BROKERS[0]
 _SHAPES: Final = {"small_topics": 10, "large_topics": 5_000}
 """Partitions of one topic."""
+_MANY: Final = 10_000
+"""The records of one batch."""
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
@@ -200,8 +207,55 @@ class _Leader:
         )
         self.image = apply(self.image, batch).image
 
-    def submit(self, command: Command) -> _Cost:
+    def beat(self, command: BrokerHeartbeat) -> _Cost:
         return self.make(lambda context: decide(context, command))
+
+    def submit(self, command: Command) -> _Cost:
+        """Carry out a client's command, in slices."""
+        cost, more = _Cost(), True
+        while more:
+            self._collector.taken()
+            began = slice_began = time.thread_time()
+            work = self._writing(command, began)
+            while True:
+                try:
+                    next(work)
+                    if _ms_since(slice_began) < SLICE_MS:
+                        continue
+                    decision = None
+                except StopIteration as ended:
+                    decision, decided_ms = ended.value
+                    cost.decided.append(decided_ms)
+                    cost.records.append(len(decision.records))
+                cost.turns.append(_ms_since(slice_began))
+                cost.collected.append(self._collector.taken())
+                if decision is not None:
+                    more = decision.more
+                    break
+                slice_began = time.thread_time()
+        return cost
+
+    def _writing(self, command: Command, began: float) -> Sliced[tuple[Decision, float]]:
+        """Decide, encode and apply; return the decision, and the milliseconds it took."""
+        decision = yield from deciding(self._context(began), command)
+        decision.result()
+        decided_ms = _ms_since(began)
+        image = self.image
+        if decision.records:
+            body = yield from encoding(NO_ENVELOPE, decision.records)
+            batch, _ = batch_of(
+                body,
+                base_offset=image.end_offset,
+                controller_epoch=image.controller_epoch,
+                appended_at_ms=1,
+                previous_crc=image.last_crc,
+                envelope=NO_ENVELOPE,
+                records=decision.records,
+            )
+            self.image = (yield from applying(image, batch)).image
+        for change in decision.session_changes:
+            self.sessions.carry_out(change, now_ms=0)
+        return decision, decided_ms
 
     def _context(self, began: float) -> DecideContext:
         return DecideContext(
@@ -257,11 +311,11 @@ def _story(image: MetadataImage, per_topic: int, collector: _Collector) -> Itera
     yield "fencing", leader.make(lambda context: fence(context, broker_id=_LOST, broker_epoch=int(_LOST)))
     fenced = leader.image
     yield "health", _read(lambda: partition_health(fenced, 1))
-    yield "return", leader.submit(back)
+    yield "return", leader.beat(back)
 
     leaderless = _written(fenced, collector, leader=NO_LEADER, isr=(_LOST,))
     leader = _Leader(leaderless, collector)
-    yield "return_to_leaderless", leader.submit(back)
+    yield "return_to_leaderless", leader.beat(back)
     leader = _Leader(leaderless, collector)
     yield "unclean_sweep_not_allowed", leader.make(Sweep(SweepKind.UNCLEAN).part)
     leader.submit(_setting(UNCLEAN_LEADER_ELECTION, "true"))
@@ -282,6 +336,27 @@ def _story(image: MetadataImage, per_topic: int, collector: _Collector) -> Itera
     yield "thousand_reassignments", leader.submit(_moving(moves))
     reassigning = leader.image
     yield "stuck_reassignments", _read(lambda: stuck_reassignments(reassigning))
+
+    leader = _Leader(image, collector)
+    yield (
+        "seven_thousand_reassignments",
+        leader.submit(
+            _moving(
+                tuple(
+                    Reassignment(
+                        f"t{number // per_topic}", number % per_topic, (_BROKERS[1], _BROKERS[5], _BROKERS[9])
+                    )
+                    for number in range(7_000)
+                )
+            )
+        ),
+    )
+    leader = _Leader(image, collector)
+    yield "topic_of_ten_thousand", leader.submit(_creating(["large"], _MANY - 1))
+    yield "its_deletion", leader.submit(DeleteTopics(topics=("large",), all_or_nothing=False, now=True))
+    names = [f"small{number}" for number in range(_MANY // 11)]
+    yield "many_topics_of_ten", leader.submit(_creating(names, 10))
+    yield "their_deletion", leader.submit(DeleteTopics(topics=tuple(names), all_or_nothing=False, now=True))
 
     leader = _Leader(image, collector)
     leader.make(lambda _: Decision(records=(FeatureLevelRecord(ELIGIBLE_LEADER_REPLICAS_VERSION, 1),)))
@@ -314,6 +389,11 @@ def _written(
     while records := tuple(islice(changes, RECORDS_PER_PART_MAX)):
         writer.write(records)
     return writer.image
+
+
+def _creating(names: Sequence[str], partitions: int) -> CreateTopics:
+    topics = tuple(NewTopic(name, partitions, 3) for name in names)
+    return CreateTopics(topics=topics, validate_only=False, all_or_nothing=False)
 
 
 def _moving(moves: tuple[Reassignment, ...]) -> AlterPartitionReassignments:

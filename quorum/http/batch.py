@@ -15,7 +15,7 @@ from metadata_log.node.http_answers import encoded_items, json_bytes, packed, wa
 from metadata_log.node.rights import BATCHED, Principal, Right
 from metadata_log.wire.commands import Command
 from metadata_log.wire.shapes import Shape, read_shape
-from quorum.controller import PART_MS, Written
+from quorum.controller import SLICE_MS, Written
 from quorum.http import brokers, configs, features, partitions, topics
 from quorum.http.bodies import read_body, request_id_from
 from quorum.http.door import Door, Write, offsets_of
@@ -68,7 +68,7 @@ async def write_all(door: Door, request: web.Request) -> web.Response:
     encoded: list[bytes] = []
     size, began_ms = 0, door.now_ms()
     for command, result in zip(commands, results, strict=True):
-        if door.now_ms() - began_ms >= PART_MS:
+        if door.now_ms() - began_ms >= SLICE_MS:
             await asyncio.sleep(0)
             began_ms = door.now_ms()
         is_short = size >= limits.HTTP_BATCH_ANSWER_BYTES_MAX

@@ -1,10 +1,12 @@
 """Pure: seeded bugs of the controller: claims, waiters, sessions, fencings in parts, kept answers, registrations."""
 
+import asyncio
 import os
 import time
 from typing import Any, Final
 
 from metadata_log.errors import ChangePending
+from quorum.controller import SLICE_MS
 from tests.simulation.mutant import Directed, Mutant, Seeds, always, reads_at_once
 
 _CONTROLLER_TESTS: Final = "tests/unit/quorum/test_controller.py"
@@ -123,7 +125,61 @@ def _lets_go_of_sessions(_original: Any) -> Any:
     return lambda *_args, **_kwargs: None
 
 
+def _goes_on_whatever_was_written(_original: Any) -> Any:
+    async def in_slices(controller: Any, _tip: Any, work: Any) -> Any:
+        began_ms = controller._now_ms()
+        while True:
+            try:
+                next(work)
+            except StopIteration as ended:
+                controller.is_mid_decision = False
+                controller._end_turn()
+                return ended.value
+            if controller._now_ms() - began_ms >= SLICE_MS:
+                controller.is_mid_decision = True
+                controller._hold()
+                await asyncio.sleep(0)
+                began_ms = controller._now_ms()
+
+    return in_slices
+
+
+def _keeps_its_builders(parts: Any) -> Any:
+    def keeping(builders: Any) -> Any:
+        held = builders._open
+        made = yield from parts(builders)
+        builders._open = held
+        return made
+
+    return keeping
+
+
 MUTANTS: Final = (
+    Mutant(
+        "slices-of-any-length",
+        "a large request is decided, encoded and applied without a rest",
+        "quorum.controller:SLICE_MS",
+        lambda _original: 10**9,
+        Directed(f"{_CONTROLLER_TESTS}::test_a_large_request_leaves_the_loop_to_others_and_is_one_batch"),
+    ),
+    Mutant(
+        "goes-on-on-an-old-tip",
+        "a large request is appended though something was written while it rested",
+        f"{_C}._in_slices",
+        _goes_on_whatever_was_written,
+        Directed(
+            f"{_CONTROLLER_TESTS}::test_a_tip_that_moves_in_the_middle_of_a_large_request_has_it_begin_again"
+        ),
+    ),
+    Mutant(
+        "keeps-its-builders",
+        "each batch leaves a cycle that holds the image before it",
+        "metadata_log.apply:_OpenBuilders.parts",
+        _keeps_its_builders,
+        Directed(
+            "tests/unit/metadata_log/test_apply.py::test_what_is_applied_leaves_nothing_for_the_cycle_collector"
+        ),
+    ),
     Mutant(
         "walks-from-the-start",
         "each part of a fencing walks over the broker's partitions from the first",

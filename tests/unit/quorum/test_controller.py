@@ -41,7 +41,7 @@ from metadata_log.wire.commands import (
     UnregisterBroker,
 )
 from quorum.config import ControllerSettings, TimingSettings, TopicSettings, VoterSettings
-from quorum.controller import PART_MS, TURN_MS, Controller, Written
+from quorum.controller import SLICE_MS, TURN_MS, Controller, Written
 from quorum.decide.decision import Decision
 from quorum.decide.registry import deciding
 from tests.support.histories import A_TOPIC_ID_OF_INT, A_TYPE_UNKNOWN_HERE, frame_behind, random_history
@@ -806,8 +806,8 @@ def test_a_repeated_creation_is_answered_as_the_first_was(is_held: bool) -> None
     ("took_ms", "apart"),
     [
         (TURN_MS, [True, True, True]),
-        (PART_MS, [True, True, True]),
-        (PART_MS - 1, [False, False, False, False, True]),
+        (SLICE_MS, [True, True, True]),
+        (SLICE_MS - 1, [False, False, False, False, True]),
     ],
 )
 def test_long_decisions_that_arrive_together_leave_the_loop_to_others_in_between(
@@ -958,19 +958,30 @@ def test_a_claim_lost_in_the_middle_of_a_large_request_leaves_nothing_of_it() ->
     run(story)
 
 
-def test_a_tip_that_moves_in_the_middle_of_a_large_request_has_it_begin_again() -> None:
+@pytest.mark.parametrize("moved_at", [1, 4, 8, 12])
+def test_a_tip_that_moves_in_the_middle_of_a_large_request_has_it_begin_again(moved_at: int) -> None:
+    """At any of its rests: while it is decided, encoded or applied."""
+
     async def story(lab: Lab) -> None:
         controller = lab.lead(1)
         await online(lab, controller, 11)
         ticking(lab)
+        rests, moved = 0, []
+        hold = controller._hold
+
+        def resting() -> None:
+            nonlocal rests
+            hold()
+            rests += 1
+            if rests == moved_at:
+                moved.append(controller.append(Decision(records=(NoOpRecord(),)), NO_ENVELOPE))
+
+        controller._hold = resting  # type: ignore[method-assign]
         write = asyncio.create_task(controller.submit(many("a"), actor=None, request_id=None))
-        while not controller.is_mid_decision:
-            await asyncio.sleep(0)
-        moved = controller.append(Decision(records=(NoOpRecord(),)), NO_ENVELOPE)
         while len(controller._waiters) < 1:
             await asyncio.sleep(0)
         lab.quorum.commit()
-        assert (await write).base_offset == moved.end_offset
+        assert (await write).base_offset == moved[0].end_offset
         lab.same_everywhere()
 
     run(story)

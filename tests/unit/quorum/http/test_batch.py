@@ -19,7 +19,7 @@ from metadata_log.ids import NodeId, uuid_text
 from metadata_log.node.http_answers import MSGPACK
 from metadata_log.records.configs import BROKER
 from metadata_log.wire.commands import DeleteTopic
-from quorum.controller import PART_MS, Controller, Written
+from quorum.controller import SLICE_MS, Controller, Written
 from quorum.decide.registry import deciding
 from quorum.http.app import application
 from tests.unit.quorum.test_controller import Lab, online, run, setting, spin, uuid
@@ -188,7 +188,7 @@ def test_the_commands_of_one_round_of_the_loop_have_the_time_of_one_part(batches
             return deciding(*arguments, **rest)
 
         with patch("quorum.controller.deciding", slow):
-            writes = [(setting(str(n)), None) for n in range(3 * PART_MS // batches)]
+            writes = [(setting(str(n)), None) for n in range(3 * SLICE_MS // batches)]
             tasks = [asyncio.create_task(controller.submit_all(writes, actor=None)) for _ in range(batches)]
             while len(decided_in) < batches * len(writes):
                 await asyncio.sleep(0)
@@ -196,7 +196,7 @@ def test_the_commands_of_one_round_of_the_loop_have_the_time_of_one_part(batches
         lab.quorum.commit()
         for task in tasks:
             assert all(isinstance(one, Written) for one in await task)
-        assert max(decided_in.count(one) for one in decided_in) == PART_MS
+        assert max(decided_in.count(one) for one in decided_in) == SLICE_MS
 
     run(story)
 
