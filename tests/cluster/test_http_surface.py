@@ -258,7 +258,7 @@ def test_the_command_line_shows_what_it_would_write_and_then_writes_it(
     rows = [{"topic": "cli-2", "partition": number, "replicas": [STANDING]} for number in range(3)]
     plan.write_text(json.dumps({"partitions": [*rows, {"topic": "no", "partition": 0, "replicas": [1]}]}))
     carried_out = run(
-        "partitions", "reassign", "--plan", str(plan), "--at-most", "1", "--patience", "0s", code=3
+        "partitions", "reassign", "--plan", str(plan), "--at-most", "1", "--patience", "1s", code=3
     )
     assert (carried_out["partitions"], carried_out["done"]) == (4, 3)
     assert [one["error"] for one in carried_out["problems"]] == ["UNKNOWN_TOPIC_OR_PARTITION"]
