@@ -1,8 +1,8 @@
 """Edge: what a broker reports of its replicas: ISRs that it leads, and directories that they lie in.
 
-Of each replica the newest report waits. One request is in flight; it takes what waits, up to REPORTS_MAX. A request that
-fails is made again after a pause, and so is the report of a replica whose error may pass. Any other error is handed to the
-host once: the log has, or will have, what holds instead.
+Of each replica the newest report waits. One request is in flight; it takes what waits, up to reports that may write
+REPORTS_MAX records. A request that fails is made again after a pause, and so is the report of a replica whose error may
+pass. Any other error is handed to the host once: the log has, or will have, what holds instead.
 
 Source: Kafka's DefaultAlterPartitionManager and AssignmentsManager; Partition.handleAlterPartitionError for the errors.
 """
@@ -95,8 +95,11 @@ class Reports(Generic[Report, Answer]):
         renew: Callable[[Report], Report | None],
         may_pass: Callable[[str], bool],
         on_answer: Callable[[Report, Answer], None],
+        records_each: int = 1,
     ) -> None:
+        """`records_each` is how many records the controller may write for one report."""
         self._what = what
+        self._records_each = records_each
         self._send = send
         self._renew = renew
         self._may_pass = may_pass
@@ -140,7 +143,7 @@ class Reports(Generic[Report, Answer]):
 
     async def _send_some(self) -> bool:
         """Send what one request may hold; answer whether nothing of it must be sent again."""
-        reports = [*islice(self._waiting.values(), REPORTS_MAX)]
+        reports = [*islice(self._waiting.values(), max(REPORTS_MAX // self._records_each, 1))]
         for report in reports:
             del self._waiting[report.topic_id, report.partition_id]
         self._room.set()
@@ -215,4 +218,5 @@ def directory_reports(agent: DirectoryAgent, broker_id: BrokerId) -> Reports[Rep
         renew=renew,
         may_pass=lambda _: True,
         on_answer=lambda _report, _answer: None,
+        records_each=2,  # it moved, and its directory is not online
     )

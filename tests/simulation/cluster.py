@@ -913,10 +913,10 @@ class ClusterWorld(World):
             observers=observers,
             make_listener=self._controller,
         )
-        self.costs = Costs(self.loop, drawn(seed, is_heavy=profile.is_heavy), self.violated)
-        may_have_data = brokers > 0
-        has_data = draws_data(seed) if profile.has_data is None else profile.has_data
-        self.data = DataPlane(self) if may_have_data and has_data else None
+        has_data = brokers > 0 and (draws_data(seed) if profile.has_data is None else profile.has_data)
+        rates = drawn(seed, is_heavy=profile.is_heavy, has_data=has_data)
+        self.costs = Costs(self.loop, rates, self.violated)
+        self.data = DataPlane(self) if has_data else None
         self.brokers = [SimulatedBroker(self, 11 + number) for number in range(brokers)]
         self.clients = [SimulatedClient(self, 1 + number) for number in range(clients)]
         self.acknowledged: dict[Uuid, int] = {}

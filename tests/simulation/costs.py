@@ -115,15 +115,18 @@ class Rates:
         return TURN_SECONDS_MAX * max(1.0, self.slowness)
 
 
-def drawn(seed: int, *, is_heavy: bool) -> Rates:
-    """Draw the rates of the life with this seed; a heavy one is that of a large cluster."""
+def drawn(seed: int, *, is_heavy: bool, has_data: bool) -> Rates:
+    """Draw the rates of the life with this seed; a heavy one is that of a large cluster.
+
+    With data a part must hold three records: a heartbeat about directories keeps room for two.
+    """
     rng = random.Random(seed ^ 0xC057)
     slowness = rng.choice((0.5, 1.0, 2.0))
     if not is_heavy:
         return Rates(slowness=slowness, partition=rng.choice((1, 1, 10, 100)), byte=rng.choice((1, 10)))
     return Rates(
         slowness=slowness,
-        partition=rng.choice((100, 300, 500)),
+        partition=min(rng.choice((100, 300, 500)), 300 if has_data else 500),
         poll=rng.choice((1, 30)),
         byte=rng.choice((100, 1_000)),
     )

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -221,6 +222,28 @@ def test_a_request_holds_no_more_than_a_controller_takes(monkeypatch: pytest.Mon
         assert room.done()
 
     run(scenario)
+
+
+def test_a_request_of_directories_holds_half_as_many() -> None:
+    """Each of them may write two records: the replica moved, and its directory is not online."""
+
+    async def scenario() -> None:
+        world, agent = World(), Agent()
+        world.run("register 1")
+        world.run("heartbeat 1")
+        world.run("create t on=1/1/1/1/1")
+        agent.image = world.image
+        sending = directory_reports(agent, BrokerId(1))
+        task = asyncio.create_task(sending.run())
+        for partition_id in range(5):
+            sending.submit(ReplicaDirectory(word_uuid("d1a"), world.image.topics.ids["t"], partition_id))
+        await turns()
+        assert [len(sent) for sent in agent.sent] == [2, 2, 1]
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    with patch.object(reports, "REPORTS_MAX", 4):
+        asyncio.run(scenario())
 
 
 def test_a_fault_ends_the_reports() -> None:
