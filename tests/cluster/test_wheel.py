@@ -80,4 +80,4 @@ def test_it_runs_outside_the_checkout(wheel: Path, tmp_path: Path) -> None:
         cwd=tmp_path,
         env=clean,
     )
-    assert len(modules.split()) == 2, "the tools of the benchmarks can be built from it"
+    assert len(modules.split()) == 3, "the tools of the benchmarks can be built from it"
