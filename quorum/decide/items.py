@@ -8,7 +8,7 @@ from quorum.decide.decision import Decision
 
 NOT_ATTEMPTED: Final = "another item of the request was refused, and the request wants all or nothing"
 _AS_WANTED: Final = frozenset({ElectionNotNeeded.error})
-"""What is told of an item that is as wanted already: it refuses nothing."""
+"""The answer for an item that is as wanted already: it refuses nothing."""
 
 
 class ItemResult(Protocol):

@@ -23,7 +23,7 @@ async def allocate(door: Door, request: web.Request) -> web.Response:
     wanted = read_shape(await read_broker_body(request, door.bodies), WantedBlock, "producer_ids")
     command = AllocateProducerIds(broker_id=wanted.broker_id, broker_epoch=wanted.broker_epoch)
     of(request).check_broker(command.broker_id)
-    # Without a request id: a block that nobody heard of is lost, and nothing but numbers with it.
+    # Without a request id: if the answer is lost, its block is never used; only numbers are lost with it.
     written = await door.controller.submit(command, actor=f"Broker:{command.broker_id}", request_id=None)
     assert isinstance(written.outcome, ProducerIdsAllocated)
     return door.ok(request, {"first": written.outcome.first, "length": written.outcome.length})

@@ -154,10 +154,15 @@ class Past:
 
     async def _forget_there(self) -> None:
         """Have the process drop what nobody reads any more; what it was not told now, it is told next time."""
-        told = len(self._left)
-        with suppress(MetadataError, WorkFailed):
-            await self._there("forget", self._left[:told])
-            del self._left[:told]
+        left, self._left = self._left, []
+        is_told = False
+        try:
+            with suppress(MetadataError, WorkFailed):
+                await self._there("forget", left)
+                is_told = True
+        finally:
+            if not is_told:
+                self._left += left
 
 
 _KEYS: Final = count(1)

@@ -202,7 +202,7 @@ class Cluster:
     def advance(self, ms: int, alive: Collection[BrokerId]) -> None:
         """Move the clock, and run each timer that is due on the way.
 
-        Brokers `alive` that have a session are heard of all the time.
+        Brokers `alive` that have a session renew it all the time.
         """
         end_ms = self.now_ms + ms
         while True:

@@ -28,7 +28,7 @@ class ScriptSessions(Sessions):
         self._contacts[broker_id, broker_epoch] = now_ms
 
     def is_known(self, broker_id: BrokerId, broker_epoch: int) -> bool:
-        """Answer whether this pair was heard of and not taken away since."""
+        """Answer whether a heartbeat of this pair came and its session was not taken away since."""
         return (broker_id, broker_epoch) in self._contacts
 
     def end(self, broker_id: BrokerId, broker_epoch: int, *, now_ms: int) -> None:

@@ -165,3 +165,30 @@ def test_the_process_ends_with_its_parent_and_computes_beside_it() -> None:
 
 def test_lines_of_no_frames_are_none() -> None:
     assert lines_of(b"", 5) == (b"", 5, None)
+
+
+def test_what_the_process_was_not_told_to_drop_it_is_told_next_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[list[int]] = []
+
+    async def story(past: Past, _store: SnapshotStore, _log: CommittedLog) -> None:
+        async def there(_work: str, keys: list[int], *, order: int = 0) -> None:
+            del order
+            told.append(keys)
+            await asyncio.sleep(0)
+            if keys == [1] and told.count([1]) == 1:
+                raise ThrottlingQuotaExceeded("too many wait")
+
+        monkeypatch.setattr(past, "_there", there)
+        past._left = [1]
+        first = asyncio.create_task(past._forget_there())
+        await asyncio.sleep(0)
+        past._left.append(2)
+        await past._forget_there()
+        await first
+        assert past._left == [1]
+        await past._forget_there()
+        assert (told, past._left) == ([[1], [2], [1]], [])
+
+    tell(tmp_path, story, None)
