@@ -231,6 +231,12 @@ class IdsExhausted(Rejected):
     error, code = "UNKNOWN_SERVER_ERROR", -1
 
 
+class CandidateIsNoReplica(Rejected):
+    """A leaderless partition waits for a broker that has no replica of it any more. Kafka answers this error, too."""
+
+    error, code = "UNKNOWN_SERVER_ERROR", -1
+
+
 class UnknownControllerId(Rejected):
     """No controller is registered under this id."""
 

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Final, NamedTuple, TypeAlias
 
+from metadata_log.errors import CandidateIsNoReplica
 from metadata_log.ids import LOST, MIGRATING, NO_LEADER, UNASSIGNED, BrokerId, TopicId, Uuid
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.partitions import PartitionImage
@@ -229,7 +230,9 @@ def _directories(
 
 class Electorate:
     """Which brokers may lead, in an image and beside it: `joining` although it is fenced in it, `leaving` and those that
-    the context calls ineligible although they are not. `crashed` leaves as well, and is eligible no longer.
+    the context calls ineligible although they are not. `crashed` leaves as well, and is eligible no longer. Where
+    `refuses_strangers`, a change is refused with CandidateIsNoReplica if its election comes to a broker that is up and whose
+    turn it is, but that has no replica of the partition; elsewhere such a broker just cannot lead.
     """
 
     def __init__(
@@ -239,9 +242,11 @@ class Electorate:
         joining: BrokerId | None = None,
         leaving: BrokerId | None = None,
         crashed: BrokerId | None = None,
+        refuses_strangers: bool = False,
     ) -> None:
         self._context, self._image = context, context.image
         self._joining, self._leaving, self._crashed = joining, leaving, crashed
+        self._refuses_strangers = refuses_strangers
         self._has_eligible = bool(self._image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION))
         self._rules: dict[TopicId, Rules] = {}
         self._decided: dict[tuple[int, Rules], PartitionChangeRecord | None] = {}
@@ -332,7 +337,14 @@ class Electorate:
         return rules
 
     def _may_lead(self, broker_id: BrokerId, partition: PartitionImage) -> bool:
-        return broker_id in self._up and has_online_directory(self._image, broker_id, partition)
+        if broker_id not in self._up:
+            return False
+        if self._refuses_strangers and broker_id not in partition.replicas:
+            raise CandidateIsNoReplica(
+                f"broker {broker_id}, which is next to lead the partition, has no replica of it any more:"
+                " reassign it while that broker is stopped"
+            )
+        return has_online_directory(self._image, broker_id, partition)
 
 
 Visits: TypeAlias = Iterator[tuple[PartitionKey, PartitionChangeRecord | None]]

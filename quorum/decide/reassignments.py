@@ -65,7 +65,7 @@ def reassign(context: DecideContext, command: AlterPartitionReassignments) -> Sl
     Raises:
         PolicyViolation: they need more records than one batch holds.
     """
-    electorate = Electorate(context)
+    electorate = Electorate(context, refuses_strangers=True)
     alike: Alike = {}
     records: list[PartitionChangeRecord] = []
     results: list[Reassigned] = []
