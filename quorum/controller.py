@@ -293,7 +293,7 @@ class Controller:
     ) -> _Begun | MetadataError:
         """Begin one of the writes that came together; all of one round of the loop have the time of one part."""
         if self._round_began_ms is not None and self._now_ms() - self._round_began_ms >= SLICE_MS:
-            self._take_turn(self._round_began_ms, slow_ms=SLICE_MS)
+            self._rest(ROUND_PAUSE_MS)
             self._end_round()
         await self.turn()
         try:
@@ -443,11 +443,16 @@ class Controller:
         """Whether decisions have held the loop for ROUND_MS in this turn: others wait for a later one."""
         return self._round_began_ms is not None and self._now_ms() - self._round_began_ms >= ROUND_MS
 
-    def _take_turn(self, began_ms: int, *, slow_ms: int = TURN_MS) -> None:
+    def _take_turn(self, began_ms: int) -> None:
         took_ms = self._now_ms() - began_ms
-        if took_ms >= slow_ms and not self._is_held:
+        if took_ms >= TURN_MS:
+            self._rest(took_ms)
+
+    def _rest(self, pause_ms: int) -> None:
+        """Have other writes wait for so long, unless they wait already."""
+        if not self._is_held:
             self._hold()
-            asyncio.get_running_loop().call_later(took_ms / 1000, self._end_turn)
+            asyncio.get_running_loop().call_later(pause_ms / 1000, self._end_turn)
 
     def _hold(self) -> None:
         """Have other writes wait until `_end_turn`."""
