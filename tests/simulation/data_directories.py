@@ -17,7 +17,7 @@ from tests.simulation.world import Violation
 from tests.support.replica_log import Disks
 
 if TYPE_CHECKING:
-    from tests.simulation.cluster import SimulatedBroker
+    from tests.simulation.cluster_broker import SimulatedBroker
     from tests.simulation.data_plane import DataHost, DataPlane
 
 DIRECTORIES: Final = (1, 2, 2, 3)

@@ -53,7 +53,8 @@ from tests.support.replica_log import Disks, Record
 from tests.support.sample_host import FetchedRecords, Message, Replica, SampleHost
 
 if TYPE_CHECKING:
-    from tests.simulation.cluster import ClusterWorld, SimulatedBroker
+    from tests.simulation.cluster import ClusterWorld
+    from tests.simulation.cluster_broker import SimulatedBroker
 
 TICK_SECONDS: Final = (0.03, 0.12)
 """Between two ticks of a host."""
@@ -575,7 +576,7 @@ class DataPlane:
             host.broker.start(keep_cache=True)
             trouble = await world.within(ROLL_SECONDS, partial(self._not_back, host.broker))
         if trouble is None:
-            await world.elect_stranded()
+            await world.calm.elect_stranded()
             trouble = await world.within(ROLL_SECONDS, self._not_whole)
         return trouble
 

@@ -11,6 +11,7 @@ from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from quorum.controller import Controller
 from tests.simulation.campaign import Life, Outcome, live
 from tests.simulation.cluster import ClusterWorld
+from tests.simulation.cluster_calm import Calm
 from tests.simulation.membership import Membership
 from tests.simulation.world import PROFILES, SimulatedNode
 
@@ -140,7 +141,7 @@ def test_of_controllers_that_start_together_one_becomes_active(seed: int) -> Non
 
     class Looks(ClusterWorld):
         def more_weather(self) -> list[tuple[float | None, Callable[[], None]]]:
-            self.loop.call_later(2.5, lambda: claims.append(dict(self._claims)))
+            self.loop.call_later(2.5, lambda: claims.append(dict(self.properties.claims)))
             return super().more_weather()
 
     world = Looks(seed=seed, profile=PROFILES["calm"], brokers=4, clients=1)
@@ -187,7 +188,7 @@ def test_lost_fetches_are_made_up_for() -> None:
 
 
 def test_a_failing_seed_tells_its_story(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ClusterWorld, "_not_live", lambda _world, _acknowledged: "nothing is well")
+    monkeypatch.setattr(Calm, "_not_live", lambda _calm, _acknowledged: "nothing is well")
     outcome = live(Life(seed=3, profile="fifo", controllers=3, brokers=1, seconds=1.0, raft_only=False))
     report = outcome.report()
     assert "liveness: 15 s after the last fault nothing is well" in report

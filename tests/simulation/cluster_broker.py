@@ -1,0 +1,345 @@
+"""The shipped broker session and follower, with a host, on a simulated broker."""
+
+import asyncio
+import random
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from broker_agent.config import BrokerSettings
+from broker_agent.dataless_host import DatalessHost
+from broker_agent.follower import Follower
+from broker_agent.replicas import LocalReplicas, Phase
+from broker_agent.session import Call, Fetched, Refused, Session, WaitUntil
+from metadata_log.errors import (
+    BrokerNotAvailable,
+    DamagedFile,
+    DuplicateBrokerRegistration,
+    MetadataError,
+    SnapshotNotFound,
+)
+from metadata_log.ids import BrokerId, NodeId
+from metadata_log.image.metadata_image import Delta, MetadataImage
+from metadata_log.limits import FETCH_BYTES_DEFAULT
+from metadata_log.records.brokers import BrokerEndpoint
+from metadata_log.wire.commands import (
+    AlteredPartition,
+    AlterPartition,
+    AssignReplicasToDirs,
+    Command,
+    Registered,
+    ReplicaDirectory,
+    ReplicaPlaced,
+    ReportedIsr,
+)
+from metadata_log.wire.fetch import FetchKind, FetchRequest, SnapshotOffer, decode_fetch_body
+from quorum.decide.brokers import BrokerRegistered
+from quorum.decide.directories import ReplicasAssigned
+from quorum.decide.partitions import PartitionsAltered
+from tests.simulation.cluster_controller import SimulatedController
+from tests.simulation.cluster_node import CLOCK_RATES, CLUSTER_ID, ClusterNode, uuid
+from tests.simulation.data_plane import DataHost
+from tests.simulation.virtual_loop import Processor
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster import ClusterWorld
+
+ANSWER_BYTES = (2_000, 20_000, FETCH_BYTES_DEFAULT)
+"""At most so much is in one answer to a broker, or one batch: some catch up in many steps."""
+
+
+class _RunIsOver(Exception):
+    """The broker's process has ended since."""
+
+
+class _Reporter:
+    """What a host sees of its broker while one run lasts."""
+
+    def __init__(self, broker: "SimulatedBroker", run: int) -> None:
+        self._broker = broker
+        self._run = run
+
+    def may_serve(self) -> bool:
+        if self._run != self._broker.runs:
+            raise _RunIsOver
+        return self._broker.may_serve()
+
+    @property
+    def image(self) -> MetadataImage:
+        return self._broker.follower.image
+
+    async def alter_partitions(self, isrs: Sequence[ReportedIsr]) -> tuple[AlteredPartition, ...]:
+        return await self._broker.alter_partitions(self._run, isrs)
+
+    async def place_replicas(self, replicas: Sequence[ReplicaDirectory]) -> tuple[ReplicaPlaced, ...]:
+        if self._run != self._broker.runs:
+            raise _RunIsOver
+        return await self._broker.place_replicas(self._run, replicas)
+
+
+class SimulatedBroker:
+    """The shipped session and follower, polling over a wire that loses requests and answers."""
+
+    def __init__(self, world: "ClusterWorld", broker_id: int) -> None:
+        self.world = world
+        self.broker_id = BrokerId(broker_id)
+        self.runs = 0
+        self.asleep_until = 0.0
+        self.slow_until = 0.0
+        self.reports_held_until = 0.0
+        """Until then its reports are on their way, and do not arrive."""
+        self.clock_rate = world.rng.uniform(*CLOCK_RATES)
+        self.clock_offset = world.rng.uniform(0.0, 1e6)
+        self.answer_bytes = world.rng.choice(ANSWER_BYTES)
+        self.follower = Follower()
+        self.session: Session | None = None
+        self.processor = Processor(lambda _work: None)
+        self.previous_epoch = -1
+        self._who = f"broker {broker_id}"
+
+    def __str__(self) -> str:
+        return self._who
+
+    def start(self, *, keep_cache: bool) -> None:
+        self.runs += 1
+        self.processor = Processor(lambda _work: None)
+        self.asleep_until = self.slow_until = self.reports_held_until = 0.0
+        self.follower = Follower(self.follower.image) if keep_cache else Follower()
+        data = self.world.data
+        log_dirs = (uuid(900 + self.broker_id),) if data is None else data.directories.open(self)
+        self.session = Session(
+            BrokerSettings(
+                cluster_id=CLUSTER_ID,
+                broker_id=self.broker_id,
+                data_dir=Path("/nowhere"),
+                rack=None,
+                controllers=tuple(f"http://{node_id}" for node_id in self.world.ids),
+                registration_timeout_ms=60_000,
+                shutdown_timeout_ms=10_000,
+                listen_http=("127.0.0.1", 1),
+            ),
+            incarnation_id=uuid(10_000 * self.runs + self.broker_id),
+            log_dirs=log_dirs,
+            endpoints=(BrokerEndpoint("PLAINTEXT", "127.0.0.1", 9000 + self.broker_id, 0),),
+            previous_broker_epoch=self.previous_epoch,
+            rng=random.Random(self.world.rng.getrandbits(64)),
+        )
+        self.previous_epoch = -1
+        self.host: DatalessHost | DataHost
+        if data is None:
+            self.host = DatalessHost(self.broker_id)
+        else:
+            self.host = data.host_of(self)
+            self.session.cordoned_log_dirs = data.directories.cordoned(self.broker_id)
+        self.replicas = LocalReplicas(self.broker_id)
+        self.session.want_fence = True
+        self.world.tell(self, "starts")
+        self.world.spawn(partial(self._live, self.runs, self.session), self.processor)
+        self.world.spawn(partial(self._report_isrs, self.runs, self.host), self.processor)
+
+    def crash(self) -> None:
+        self.world.tell(self, "crashes")
+        self.runs += 1
+        self.session = None
+        self.world.loop.end(self.processor)
+
+    def now_ms(self) -> int:
+        return int(self.world.loop.time() * 1000 * self.clock_rate + self.clock_offset)
+
+    def may_serve(self) -> bool:
+        return self.session is not None and self.session.may_serve(self.now_ms(), self.follower.image)
+
+    async def _report_isrs(self, run: int, host: DatalessHost | DataHost) -> None:
+        try:
+            await host.run(_Reporter(self, run))
+        except* _RunIsOver:
+            pass
+
+    async def alter_partitions(self, run: int, isrs: Sequence[ReportedIsr]) -> tuple[AlteredPartition, ...]:
+        session = self.registered()
+        assert session.broker_epoch is not None
+        report = AlterPartition(
+            broker_id=self.broker_id, broker_epoch=session.broker_epoch, partitions=tuple(isrs)
+        )
+        outcome = await self._report(run, session, report)
+        assert isinstance(outcome, PartitionsAltered)
+        self.world.consequences["isrs reported"] += len(outcome.results)
+        return tuple(AlteredPartition(**altered._asdict()) for altered in outcome.results)
+
+    async def place_replicas(
+        self, run: int, replicas: Sequence[ReplicaDirectory]
+    ) -> tuple[ReplicaPlaced, ...]:
+        session = self.registered()
+        assert session.broker_epoch is not None
+        report = AssignReplicasToDirs(
+            broker_id=self.broker_id, broker_epoch=session.broker_epoch, replicas=tuple(replicas)
+        )
+        outcome = await self._report(run, session, report)
+        assert isinstance(outcome, ReplicasAssigned)
+        self.world.consequences["directories reported"] += len(outcome.results)
+        return tuple(ReplicaPlaced(**placed._asdict()) for placed in outcome.results)
+
+    def registered(self) -> Session:
+        if self.session is None or self.session.broker_epoch is None:
+            raise BrokerNotAvailable("not registered")
+        return self.session
+
+    async def _report(self, run: int, session: Session, report: Command) -> object:
+        """Report as the shipped agent does; whatever happens on the way, it learns in time that nobody answered."""
+
+        async def serve(controller: SimulatedController) -> object:
+            written = await controller.submit(report, actor=f"Broker:{self.broker_id}", request_id=None)
+            return written.outcome
+
+        node = self.world.nodes[NodeId(int(session.controller_url.removeprefix("http://")))]
+        while (left := self.reports_held_until - self.world.loop.time()) > 0:
+            await asyncio.sleep(left)
+        try:
+            async with asyncio.timeout(2.0):
+                outcome = await self.world.remote(node, serve, caller=self.broker_id)
+        except (TimeoutError, ConnectionError) as error:
+            raise BrokerNotAvailable("no answer") from error
+        finally:
+            await self.awake()
+        if run != self.runs:
+            raise _RunIsOver
+        return outcome
+
+    def is_awake(self) -> bool:
+        return self.asleep_until <= self.world.loop.time()
+
+    async def awake(self) -> None:
+        while not self.is_awake():
+            await asyncio.sleep(min(self.asleep_until - self.world.loop.time(), 0.25))
+
+    async def _live(self, run: int, session: Session) -> None:
+        while run == self.runs and not self.world.violations:
+            await self.awake()
+            if self.slow_until > self.world.loop.time():
+                await asyncio.sleep(self.world.rng.uniform(0.1, 0.8))
+            step = session.next_step(self.now_ms(), self.follower.position)
+            if isinstance(step, WaitUntil):
+                await asyncio.sleep(max(step.at_ms - self.now_ms(), 1) / 1000)
+                continue
+            try:
+                async with asyncio.timeout(step.silence_max_ms / 1000):
+                    answer = await self._call(step)
+            except (TimeoutError, ConnectionError):
+                await self.awake()
+                if run == self.runs:
+                    session.on_unreachable(self.now_ms())
+                continue
+            except MetadataError as error:
+                await self.awake()
+                if run == self.runs:
+                    self._refused(session, error)
+                continue
+            await self.awake()
+            if run == self.runs:
+                await self._take(session, step, answer)
+
+    def _refused(self, session: Session, error: MetadataError) -> None:
+        url = error.context.get("controller_url")
+        refused = Refused(error=error, controller_url=None if url is None else str(url))
+        try:
+            session.on_refused(self.now_ms(), refused)
+        except DuplicateBrokerRegistration:
+            # Each new controller gives the process before this one a whole session, and in rough weather none may last
+            # for as long. So this one ends, as it should, and is started again; liveness asks for the rest.
+            self.world.consequences["broker gave up registering"] += 1
+            self.crash()
+            self.world.loop.call_later(1.0, self.world.start_broker, self, self.runs)
+
+    async def _call(self, step: Call) -> Registered | Fetched:
+        node = self.world.nodes[NodeId(int(step.url.removeprefix("http://")))]
+        request = step.request
+
+        async def serve(controller: SimulatedController) -> Registered | Fetched:
+            if isinstance(request, FetchRequest):
+                asked = structs.replace(request, max_bytes=self.answer_bytes)
+                answer, frames = decode_fetch_body(await controller.fetches.fetch(asked))
+                return Fetched(answer=answer, frames=frames)
+            written = await controller.submit(request, actor=f"Broker:{request.broker_id}", request_id=None)
+            assert isinstance(written.outcome, BrokerRegistered)
+            timing = self.world.timing
+            return Registered(
+                broker_epoch=written.outcome.broker_epoch,
+                controller_id=node.node_id,
+                controller_epoch=controller.committed.controller_epoch,
+                high_watermark=controller.committed.end_offset,
+                session_timeout_ms=timing.session_timeout_ms,
+                max_wait_ms=timing.max_wait_ms,
+            )
+
+        is_poll = isinstance(request, FetchRequest)
+        return await self.world.remote(node, serve, caller=self.broker_id, is_poll=is_poll)
+
+    async def _take(self, session: Session, step: Call, answer: Registered | Fetched) -> None:
+        if isinstance(answer, Registered):
+            session.on_registered(answer)
+            return
+        session.on_fetched(self.now_ms(), step, answer)
+        run, before = self.runs, self.follower.image.end_offset
+        match answer.answer.kind:
+            case FetchKind.DELTA:
+                self.replicas.answered(answer.answer.high_watermark)
+                for batch in self.world.batches(answer.frames):
+                    before_batch = self.follower.image
+                    applied = self.follower.take(batch)
+                    self._changed(before_batch, *applied)
+                    self.world.properties.applied(self._who, batch, applied.image)
+            case FetchKind.IMAGE:
+                assert answer.answer.snapshot is not None
+                image = await self._download(answer.answer.snapshot)
+                if image is None or run != self.runs:
+                    return
+                self.world.tell(self, f"takes the snapshot at {image.end_offset}")
+                before_image = self.follower.image
+                self.follower.replace(image)
+                self._changed(before_image, image, None)
+            case FetchKind.DIVERGING:
+                self.world.violated(f"broker {self.broker_id} was told that its history diverges")
+        if self.follower.image.end_offset < before:
+            self.world.violated(f"broker {self.broker_id} went back from offset {before}")
+        await self._start_replicas(run, session)
+        if run != self.runs:
+            return
+        self.world.properties.check_silent(self)
+        if answer.answer.should_shut_down and session.want_shut_down:
+            self.world.tell(self, "may go, and stops")
+            self.previous_epoch = session.broker_epoch if session.broker_epoch is not None else -1
+            self.crash()
+
+    def _changed(self, before: MetadataImage, after: MetadataImage, delta: Delta | None) -> None:
+        """Tell the host of a batch, or that the image was replaced, as the shipped agent does."""
+        instructions = self.replicas.on_delta(before, after, delta)
+        if self.replicas.phase is not Phase.CATCHING_UP:
+            self.host.carry_out(instructions, after)
+        self.host.on_delta(before, after, delta)
+
+    async def _start_replicas(self, run: int, session: Session) -> None:
+        """Tell the host of all its replicas, if the image has just caught up; then the broker may be unfenced."""
+        if self.replicas.may_start(self.follower.image, session.broker_epoch):
+            self.replicas.start(self.follower.image, self.host.held(), known_offset=self.host.known_offset)
+        while self.replicas.phase is Phase.STARTING and run == self.runs:
+            self.host.carry_out(self.replicas.next_slice(self.follower.image), self.follower.image)
+            await asyncio.sleep(0)
+            await self.awake()
+        if self.replicas.phase is Phase.FOLLOWING:
+            session.want_fence = False
+
+    async def _download(self, offer: SnapshotOffer) -> MetadataImage | None:
+        """Return the image of a snapshot from any controller that has it."""
+        for node in self.world.nodes.values():
+            await asyncio.sleep(self.world.rng.uniform(0.001, 0.05))
+            assert isinstance(node, ClusterNode)
+            if node.log is not None and node.is_awake():
+                with suppress(SnapshotNotFound, DamagedFile):
+                    node.snapshots.check(offer.id)
+                    if node.snapshots.sha256(offer.id) == offer.sha256:
+                        return self.world.library.decode(offer.id, node.snapshots.content(offer.id))
+        return None

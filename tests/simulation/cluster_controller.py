@@ -1,0 +1,252 @@
+"""The shipped controller with all that runs beside it, on a simulated node."""
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from metadata_log.batch import RecordBatch
+from metadata_log.errors import DamagedFile, NotController
+from metadata_log.ids import NodeId, TopicId, Uuid, random_uuid
+from metadata_log.image.metadata_image import Delta, MetadataImage
+from metadata_log.image.topics import TopicsImage
+from metadata_log.limits import FETCH_WINDOW_BYTES, SESSION_CHECK_AGAIN_MS, SESSION_CHECKS_PER_TIMEOUT
+from metadata_log.wire.commands import RegisterController
+from quorum.applied_listener import AppliedListener
+from quorum.controller import Controller
+from quorum.decide.decision import Decision, Walk, Walked
+from quorum.decide.deleted_topics import Expiry
+from quorum.decide.sweeps import Sweep, SweepKind
+from quorum.fetch.service import FetchService
+from quorum.log.committed_log import CommittedLog
+from quorum.log.completion import covered_offset
+from quorum.log.fetch_window import FetchWindow
+from quorum.log.snapshot_keeper import SnapshotKeeper
+from quorum.raft.journal.lost import check_reaches_log
+from quorum.registration import Registration, registration_of
+from snapshots.seal import Seal
+from snapshots.snapshot_file import snapshot_id
+from tests.simulation.cluster_node import SESSION_TIMEOUT_MS, ClusterNode
+from tests.simulation.world import Violation
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster import ClusterWorld
+
+T = TypeVar("T")
+
+SEGMENT_SYNC_SECONDS = 1.0
+SWEEP_SECONDS = 2.0
+WALK_SECONDS = 4.0
+"""Within so long a walk over a broker's partitions is at its end, if it has not rested for WALK_RESTS_SECONDS meanwhile."""
+WALK_RESTS_SECONDS = 0.5
+WINDOW_BYTES = (4_000, 40_000, FETCH_WINDOW_BYTES)
+"""What a controller holds in memory; behind it brokers are served from its segments."""
+
+
+class SimulatedKeeper(SnapshotKeeper):
+    """The shipped keeper, on a simulated directory."""
+
+    entries_max = 100
+
+    def __init__(self, controller: "SimulatedController", committed_log: CommittedLog) -> None:
+        super().__init__(
+            settings=controller.settings,
+            controller=controller,
+            committed_log=committed_log,
+            store=controller.node.snapshots,
+            run_in_thread=controller.in_thread,
+            unix_ms=controller.node.unix_ms,
+        )
+        self._simulated = controller
+
+    async def _write(self, image: MetadataImage) -> Seal:
+        node = self._simulated.node
+        if snapshot_id(image.end_offset, image.controller_epoch) not in node.snapshots.ids():
+            afresh = node.world.rng.random() < 0.1
+            await self._run_in_thread(lambda: node.snapshots.write(image, afresh=afresh))
+            await self._run_in_thread(node.snapshots.synced)
+            node.world.tell(node, f"has written the snapshot at {image.end_offset}")
+        return Seal(image.last_crc, 64 * "0")
+
+
+class _SweepInOrder(Sweep):
+    """The shipped sweep, in an order that is the same in every process: that of a hash map is not."""
+
+    def _topics(self, topics: TopicsImage) -> Iterable[TopicId]:
+        return sorted(super()._topics(topics))
+
+
+class SimulatedController(Controller):
+    """The shipped controller on a simulated node, watched after every batch."""
+
+    def __init__(self, world: "ClusterWorld", node: ClusterNode) -> None:
+        self.settings = world.controller_settings(node.node_id)
+        super().__init__(
+            settings=self.settings,
+            now_ms=lambda: int(node.now_ms()),
+            unix_ms=node.unix_ms,
+            rng=random.Random(world.rng.getrandbits(64)),
+            load_snapshot=node.take_loaded,
+            http_url=lambda node_id: f"http://{node_id}",
+        )
+        self.world = world
+        self.node = node
+        node.open_snapshots()
+        self._walking: dict[Walk, tuple[float, float]] = {}
+        """When each walk under way began, and when its last part was made."""
+        self.incarnation = node.incarnation
+        self.committed_log = CommittedLog(node.segments, read_in_thread=self._read_in_thread)  # type: ignore[arg-type]  # its methods, in memory
+        self._batch_at = self.committed_log.batch_at
+        self.committed_log._window = FetchWindow(bytes_max=world.rng.choice(WINDOW_BYTES))
+        try:
+            check_reaches_log(
+                Path(f"node-{node.node_id}"),
+                log_end=node.segments.end_offset,
+                entries=node.journal,
+                snapshot_end=covered_offset(node.disk),
+                has_snapshots=node.snapshots.latest() is not None,
+                is_begun=node.journal.is_begun,
+            )
+        except DamagedFile as error:
+            world.violated(f"node {node.node_id} applied what its journal does not hold: {error.message}")
+        self.keeper = SimulatedKeeper(self, self.committed_log)
+        node.snapshots.on_damage = lambda _id, _error: self.keeper.lost()
+        self.fetches = FetchService(
+            settings=self.settings,
+            controller=self,
+            committed_log=self.committed_log,
+            newest_snapshot=self.keeper.newest,
+            now_ms=lambda: int(node.now_ms()),
+        )
+        rng = random.Random(world.rng.getrandbits(64))
+        self.registration = Registration(
+            registration_of(self.settings, random_uuid(rng)),
+            controller=self,
+            url_of=lambda node_id: f"http://{node_id}",
+            send=self._send_registration,
+            rng=rng,
+        )
+        world.loop.call_soon(self._attach)
+
+    def _attach(self) -> None:
+        if self.is_running:
+            assert self.node.log is not None
+            self.attach(
+                self.node.log,
+                [self.committed_log, self.keeper, self.fetches, self.registration, _Watcher(self)],
+            )
+            self.node.spawn(self.registration.run)
+            self.node.spawn(self.fetches.run)
+            self.node.spawn(self.fetches.read_cold)
+            self.node.spawn(self.keeper.run)
+            self.node.spawn(self.keeper.count)
+            self.node.spawn(self._check_sessions)
+            sweeps: tuple[Sweep | Expiry, ...] = (*map(_SweepInOrder, SweepKind), Expiry())
+            for sweep in sweeps:
+                self.node.spawn(partial(self._keep_sweeping, sweep))
+            self.node.spawn(self._sync_segments)
+
+    async def _send_registration(self, url: str, command: RegisterController, request_id: Uuid) -> int:
+        async def serve(controller: SimulatedController) -> int:
+            written = await controller.submit(
+                command, actor=f"Controller:{command.controller_id}", request_id=request_id
+            )
+            return written.end_offset
+
+        try:
+            async with asyncio.timeout(2.0):
+                target = self.world.nodes[NodeId(int(url.removeprefix("http://")))]
+                return await self.world.remote(target, serve, caller=self.node.node_id)
+        except (TimeoutError, ConnectionError) as error:
+            raise NotController(f"{url} does not answer") from error
+
+    @property
+    def is_running(self) -> bool:
+        return self.node.log is not None and self.incarnation == self.node.incarnation
+
+    def on_leadership(self, *, is_leader: bool) -> None:
+        self.world.tell(self.node, "leads" if is_leader else "leads no more")
+        super().on_leadership(is_leader=is_leader)
+
+    def on_restore(self, snapshot_id: str) -> None:
+        self.world.tell(self.node, f"stands on snapshot {snapshot_id}")
+        super().on_restore(snapshot_id)
+
+    def _change_sessions(self, decision: Decision) -> None:
+        super()._change_sessions(decision)
+        for change in decision.session_changes:
+            if isinstance(change, Walked):
+                self._watch_walk(change, self.world.loop.time())
+
+    def _watch_walk(self, walked: Walked, now: float) -> None:
+        began, last = self._walking.pop(walked.walk, (now, now))
+        if walked.visited is None:
+            return
+        began = now if now - last > WALK_RESTS_SECONDS else began
+        self._walking[walked.walk] = began, now
+        if now - began > WALK_SECONDS:
+            self.world.violated(f"walks_end: after {WALK_SECONDS:.0f} s this one has not: {walked.walk}")
+
+    async def in_thread(self, work: Callable[[], object]) -> object:
+        await asyncio.sleep(self.world.rng.uniform(0.001, 0.05))
+        await self.node.awake()
+        with self.world.loop.unpaid():
+            return work()
+
+    async def _read_in_thread(self, work: Callable[..., T], *args: object) -> T:
+        with self.world.loop.unpaid():
+            found = work(*args)
+        await asyncio.sleep(self.world.rng.uniform(0.0001, 0.005))
+        await self.node.awake()
+        return found
+
+    async def _check_sessions(self) -> None:
+        while True:
+            await self.node.awake()
+            again_ms = self.check_sessions()
+            await asyncio.sleep((again_ms or SESSION_TIMEOUT_MS / SESSION_CHECKS_PER_TIMEOUT) / 1000)
+
+    async def _keep_sweeping(self, sweep: Sweep | Expiry) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            await self.node.awake()
+            while self.sweep(sweep):
+                await asyncio.sleep(SESSION_CHECK_AGAIN_MS / 1000)
+
+    async def _sync_segments(self) -> None:
+        while True:
+            await asyncio.sleep(SEGMENT_SYNC_SECONDS)
+            await self.in_thread(self.node.segments.sync)
+
+    def reset_calls(self) -> None:
+        """Let everybody who waits for an answer of this process read the end of the connection."""
+        reset = ConnectionError("reset")
+        for waiter in self._waiters:
+            if not waiter.future.done():
+                waiter.future.set_exception(reset)
+                waiter.future.exception()  # whoever waits may be called off in the same moment
+        for poll in self.fetches.under_way:
+            poll.finish(reset)  # type: ignore[arg-type]  # not from the controller: its process is gone
+
+
+class _Watcher(AppliedListener):
+    """Checks every batch that a controller applies."""
+
+    def __init__(self, controller: SimulatedController) -> None:
+        self._controller = controller
+        self._who = f"controller {controller.node.node_id}"
+        self._end_offset = 0
+
+    def on_restored(self, image: MetadataImage) -> None:
+        if image.end_offset < self._end_offset:
+            raise Violation(f"offsets_never_regress: {self._who} {self._end_offset} -> {image.end_offset}")
+        self._end_offset = image.end_offset
+
+    def on_applied(self, batch: RecordBatch, frame: bytes, image: MetadataImage, delta: Delta) -> None:
+        world = self._controller.world
+        with world.loop.unpaid():
+            self.on_restored(image)
+            world.properties.applied(self._who, batch, image)
+            world.properties.committed(batch, image, delta)

@@ -1,0 +1,145 @@
+"""Properties of the committed log and of the brokers that follow it: see `cluster` for the list."""
+
+from typing import TYPE_CHECKING
+
+from metadata_log.batch import RecordBatch
+from metadata_log.digest import Buckets
+from metadata_log.ids import BrokerId, NodeId, Uuid, is_reserved
+from metadata_log.image.metadata_image import Delta, MetadataImage
+from metadata_log.image.partitions import PartitionImage
+from metadata_log.image.topics import PartitionKey
+from metadata_log.records.brokers import BrokerRegistrationChangeRecord
+from metadata_log.records.configs import TOPIC
+from metadata_log.records.controllers import RegisterControllerRecord
+from metadata_log.records.topics import TopicRecord
+from tests.simulation.contest import SETTING
+from tests.simulation.world import Violation
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster import ClusterWorld
+    from tests.simulation.cluster_broker import SimulatedBroker
+
+
+class Properties:
+    """What must hold of every batch that anybody applies."""
+
+    def __init__(self, world: "ClusterWorld") -> None:
+        self._world = world
+        self.newest = 0
+        """The highest end offset that is committed."""
+        self.fencings = 0
+        self.claims: dict[int, int] = {}
+        """Controller epochs, and who holds each."""
+        self.requests: dict[Uuid, int] = {}
+        """Where each request was carried out."""
+        self._states: dict[int, tuple[int, Buckets]] = {}
+        self._registered: set[tuple[NodeId, Uuid]] = set()
+        """Controllers' registrations: each incarnation has one record."""
+        self._isrs: dict[PartitionKey, tuple[BrokerId, ...]] = {}
+        """Of each partition as the newest batch left it."""
+        self._silent: dict[BrokerId, tuple[int, int]] = {}
+        """Brokers that were fenced for silence: their epoch then, and the end offset of the newest fencing."""
+
+    def applied(self, who: str, batch: RecordBatch, image: MetadataImage) -> None:
+        """Check a state that a controller or broker has reached."""
+        state = (batch.crc, image.digest_buckets)
+        known = self._states.setdefault(image.end_offset, state)
+        if known is not state and known != state:
+            raise Violation(f"same_offset_same_digest: {who} at offset {image.end_offset}")
+
+    def committed(self, batch: RecordBatch, image: MetadataImage, delta: Delta) -> None:
+        """Check what a batch did, when the first controller applies it."""
+        if image.end_offset <= self.newest:
+            return
+        self.newest = image.end_offset
+        self._world.image = image
+        self._world.network.note("commit", image.end_offset, batch.crc)
+        if batch.claim is not None:
+            claimed = batch.claim
+            self._world.tell(
+                f"node {claimed.controller_id}",
+                f"has epoch {batch.controller_epoch} from offset {batch.base_offset} on",
+            )
+            holder = self.claims.setdefault(batch.controller_epoch, claimed.controller_id)
+            if holder != claimed.controller_id:
+                raise Violation(f"one_claim_per_epoch: epoch {batch.controller_epoch}")
+        for record in batch.records:
+            if isinstance(record, RegisterControllerRecord):
+                incarnation = (record.controller_id, record.incarnation_id)
+                if incarnation in self._registered:
+                    raise Violation(f"one_registration_per_incarnation: controller {record.controller_id}")
+                self._registered.add(incarnation)
+            if isinstance(record, TopicRecord):
+                settings = image.configs.get((TOPIC, record.name))
+                if settings is not None and SETTING in settings:
+                    self._world.contest.created(record.topic_id, settings[SETTING])
+        request_id = batch.envelope.request_id
+        if request_id is not None:
+            if request_id in self.requests:
+                raise Violation(f"applied_once: request {request_id.hex()} at {batch.base_offset}")
+            self.requests[request_id] = batch.base_offset
+            self._world.story.chat(
+                "log", f"offset {batch.base_offset} holds request {request_id.hex()[-12:]}"
+            )
+        self._check_leaders(image, delta)
+        if self._world.data is not None:
+            self._world.data.committed(image, delta)
+        cause = batch.envelope.cause
+        if cause is not None and cause.code == "SESSION_EXPIRED":
+            # From the first part on its leaderships move, though its registration changes with the last alone.
+            silent, epoch = cause.detail["broker_id"], cause.ref_offset
+            assert isinstance(silent, int)
+            assert epoch is not None
+            self._silent[BrokerId(silent)] = epoch, image.end_offset
+            self._world.consequences["fencings, or parts of one"] += 1
+        for record in batch.records:
+            if isinstance(record, BrokerRegistrationChangeRecord) and record.fenced is not None:
+                self._fenced(record, "" if cause is None else cause.code)
+        for broker_id in self._silent:
+            self.check_silent(self._world.broker(broker_id))
+
+    def _check_leaders(self, image: MetadataImage, delta: Delta) -> None:
+        changed = {
+            (topic_id, number) for topic_id, number in delta.partitions if topic_id in image.topics.by_id
+        }
+        for broker_id in delta.brokers:
+            changed.update(
+                (topic_id, number) for topic_id, number, _ in image.topics.partitions_on(broker_id)
+            )
+        for topic_id, number in changed:
+            partition = image.topics.by_id[topic_id].partitions[number]
+            joined = set(partition.isr) - set(self._isrs.get((topic_id, number), ()))
+            self._isrs[topic_id, number] = partition.isr
+            if not all(map(image.is_active, joined)):
+                raise Violation(
+                    f"who_joins_an_isr_is_active: {sorted(joined)} joined that of partition {number} at {image.end_offset}"
+                )
+            leader = partition.leader
+            if leader >= 0 and (leader not in image.brokers or image.brokers[BrokerId(leader)].fenced):
+                raise Violation(f"no_fenced_leader: {leader} leads a partition at {image.end_offset}")
+            if leader >= 0:
+                self._check_directory(image, BrokerId(leader), partition)
+
+    def _check_directory(self, image: MetadataImage, leader: BrokerId, partition: PartitionImage) -> None:
+        directory = partition.directories[partition.replicas.index(leader)]
+        if not is_reserved(directory) and directory not in image.brokers[leader].log_dirs:
+            raise Violation(
+                f"leads_from_an_online_directory: {leader} leads from {directory.hex()} at {image.end_offset}"
+            )
+
+    def _fenced(self, record: BrokerRegistrationChangeRecord, why: str) -> None:
+        self._world.tell(f"broker {record.broker_id}", f"is {'fenced' if record.fenced else 'online'} {why}")
+        if record.fenced:
+            self.fencings += 1
+
+    def check_silent(self, broker: "SimulatedBroker") -> None:
+        epoch, fenced_end = self._silent.get(broker.broker_id, (None, 0))
+        session, read_end = broker.session, broker.follower.image.end_offset
+        if session is None or session.broker_epoch != epoch or read_end >= fenced_end:
+            return
+        # This also holds if the broker is unfenced by now: its leaderships moved, and it has not read that yet.
+        if broker.may_serve():
+            raise Violation(
+                f"silent_brokers_serve_nobody: {broker.broker_id} serves from offset {read_end}, and was fenced below "
+                f"{fenced_end}"
+            )
