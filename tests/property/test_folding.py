@@ -2,7 +2,8 @@
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -11,9 +12,9 @@ import pytest
 from metadata_log.apply import apply, image_of, is_next
 from metadata_log.codec import DamagedFrame, check_frame, decode, encode
 from metadata_log.digest import digest
-from metadata_log.ids import NO_LEADER, TopicId
+from metadata_log.ids import NO_LEADER, BrokerId, NodeId, TopicId
 from metadata_log.image import metadata_image
-from metadata_log.image.metadata_image import EMPTY, MetadataImage, buckets_of, lines
+from metadata_log.image.metadata_image import EMPTY, Delta, MetadataImage, buckets_of, lines
 from metadata_log.image.partition_index import NO_MIN_ISR, PartitionCounts
 from metadata_log.log.segmented_log import SegmentedLog
 from metadata_log.records.brokers import (
@@ -22,6 +23,8 @@ from metadata_log.records.brokers import (
     UnregisterBrokerRecord,
 )
 from metadata_log.records.configs import TOPIC, ConfigRecord
+from metadata_log.records.controllers import RegisterControllerRecord, UnregisterControllerRecord
+from metadata_log.records.features import FeatureLevelRecord
 from metadata_log.records.partitions import PartitionChangeRecord, PartitionRecord
 from metadata_log.records.quorum import ControllerClaimRecord
 from metadata_log.records.registry import Record
@@ -184,11 +187,56 @@ def test_a_walk_goes_on_behind_any_partition(seed: int) -> None:
     assert len(leaderless) == topics.counts.leaderless
 
 
+def touched_by(before: MetadataImage, records: Sequence[Record]) -> Delta:
+    """Return the keys that records name, and the settings of topics that they remove, read from the records alone."""
+    brokers, controllers, features = set[BrokerId](), set[NodeId](), set[str]()
+    topics, partitions, configs = set[TopicId](), set[tuple[TopicId, int]](), set[tuple[int, str, str]]()
+    for record in records:
+        match record:
+            case RegisterBrokerRecord() | BrokerRegistrationChangeRecord() | UnregisterBrokerRecord():
+                brokers.add(record.broker_id)
+            case RegisterControllerRecord() | UnregisterControllerRecord():
+                controllers.add(record.controller_id)
+            case FeatureLevelRecord():
+                features.add(record.name)
+            case ConfigRecord():
+                configs.add((record.resource_type, record.resource_name, record.name))
+            case PartitionRecord() | PartitionChangeRecord():
+                partitions.add((record.topic_id, record.partition_id))
+            case TopicRecord() | TopicRestoreRecord() | TopicTombstoneRecord() | RemoveTopicRecord():
+                topics.add(record.topic_id)
+        if isinstance(record, RemoveTopicRecord):
+            partitions = {key for key in partitions if key[0] != record.topic_id}
+        if (
+            isinstance(record, RemoveTopicRecord | TopicTombstoneRecord)
+            and record.topic_id in before.topics.by_id
+        ):
+            name = before.topics.by_id[record.topic_id].name
+            configs |= {(TOPIC, name, setting) for setting in before.configs.get((TOPIC, name), {})}
+    return Delta(
+        brokers=frozenset(brokers),
+        controllers=frozenset(controllers),
+        features=frozenset(features),
+        topics=frozenset(topics),
+        partitions=frozenset(partitions),
+        configs=frozenset(configs),
+        claim=any(isinstance(record, ControllerClaimRecord) for record in records),
+    )
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_delta_names_every_key_that_differs(seed: int) -> None:
+    """Goal: a delta names what differs, and nothing that no record of the batch speaks of."""
     before = EMPTY
     for step in random_history(random.Random(seed), batch_count=30):
         after, delta = apply(before, step.batch)
+        named = touched_by(before, step.batch.records)
+        assert delta == replace(named, quorum=delta.quorum, producer_ids=delta.producer_ids)
+        assert {
+            node_id
+            for node_id in {*before.controllers, *after.controllers}
+            if before.controllers.get(node_id) != after.controllers.get(node_id)
+        } <= delta.controllers
         assert {
             b for b in {*before.brokers, *after.brokers} if before.brokers.get(b) != after.brokers.get(b)
         } <= delta.brokers
