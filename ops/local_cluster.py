@@ -16,6 +16,7 @@ import os
 import random
 import shlex
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -181,6 +182,11 @@ class LocalCluster:
         return ClusterClient(
             self.bootstrap, timeout_s=timeout_s, rng=self._rng, credentials=self._credentials
         )
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """What a client shows under the admin's certificate; None without TLS."""
+        return self._credentials.tls
 
     def variables(self) -> dict[str, str]:
         """Return the variables by which the CLI finds the admin's certificate; none without TLS."""

@@ -7,6 +7,7 @@ one request id, whatever it takes until it is answered; one that is never answer
 
 import asyncio
 import random
+import ssl
 import time
 import uuid
 from collections.abc import Callable
@@ -49,9 +50,10 @@ class _Answer:
         return self.body.get("error")
 
 
-def new_session() -> aiohttp.ClientSession:
-    """Return a session that sends each request once."""
-    made = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=ATTEMPT_S))
+def new_session(tls: ssl.SSLContext | None = None, *, total_s: float = ATTEMPT_S) -> aiohttp.ClientSession:
+    """Return a session that sends each request once. `tls`: under a certificate, to nodes that have one."""
+    connector = aiohttp.TCPConnector(ssl=True if tls is None else tls)
+    made = aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=total_s))
     # A DELETE whose connection ends would be sent again unseen; then a refusal is no proof that it was not carried out.
     made._retry_connection = False
     return made
@@ -64,6 +66,7 @@ class Load:
     urls: dict[int, str]
     rng: random.Random
     in_fault: Callable[[], bool]
+    tls: ssl.SSLContext | None = None
     history: list[Operation] = field(default_factory=list)
     leader_id: int | None = None
     last_seen: dict[str, str] = field(default_factory=dict)
@@ -76,7 +79,7 @@ class Load:
     async def client(self, number: int, end: float) -> None:
         """Read and write until the monotonic time `end`."""
         rng = random.Random(self.rng.getrandbits(64))
-        async with new_session() as session:
+        async with new_session(self.tls) as session:
             client = Client(self, number, session, rng)
             while time.monotonic() < end:
                 await client.operate()
@@ -242,6 +245,7 @@ class Watcher:
 
     urls: dict[int, str]
     rng: random.Random
+    tls: ssl.SSLContext | None = None
     frames: list[bytes] = field(default_factory=list)
     end_offset: int = 0
     last_crc: int = 0
@@ -250,8 +254,7 @@ class Watcher:
     broken: str | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
-        timeout = aiohttp.ClientTimeout(total=ATTEMPT_S)
-        async with aiohttp.ClientSession(timeout=timeout) as session:
+        async with new_session(self.tls) as session:
             while not stop.is_set() and self.broken is None:
                 with suppress(aiohttp.ClientError, TimeoutError):
                     await self.follow(session, self.rng.choice(sorted(self.urls)))

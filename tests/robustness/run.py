@@ -3,12 +3,13 @@
 import asyncio
 import math
 import random
+import ssl
 import subprocess
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from statistics import quantiles
@@ -17,14 +18,12 @@ from typing import Final
 import aiohttp
 
 from metadata_log.codec import decode_all
-from metadata_log.node.addresses import HostPort, read_url
-from ops.cluster_layout import Member
 from ops.local_cluster import LocalCluster
 from ops.log_frames import file_frames
-from quorum.config import ControllerSettings
-from tests.robustness.clients import Load, Watcher, write_history
+from tests.robustness.clients import Load, Watcher, new_session, write_history
 from tests.robustness.faults import Fault, Faults, how_it_ended
 from tests.robustness.history import Operation, check
+from tests.robustness.links import broker_environment, client_urls, send_brokers_through, through, went_past
 from tests.robustness.proxies import Proxies
 from tests.robustness.serving import Asker, fencings, served_while_fenced
 
@@ -43,6 +42,8 @@ IN_FAULT_MIN: Final = 0.25
 SERVED_MIN: Final = 0.25
 CLIENTS_MIN: Final = 8
 CONVERGED_S: Final = 60.0
+READ_S: Final = 300.0
+"""For 8 MiB of a log, from a machine that is busy."""
 STANDS: Final = {True: (1,), False: (0,), None: (0, 1)}
 """How often a write may stand in the log: one that was done, was refused, or has an unknown outcome."""
 
@@ -114,8 +115,11 @@ class Verdict:
         return "\n".join(lines)
 
 
-async def run(directory: Path, *, minutes: float, seed: int) -> Verdict:
-    """Live through `minutes` of faults in an empty directory, then let all heal and compare."""
+async def run(directory: Path, *, minutes: float, seed: int, secure: bool = False) -> Verdict:
+    """Live through `minutes` of faults in an empty directory, then let all heal and compare.
+
+    `secure`: with TLS on each link, and clients under the admin's certificate.
+    """
     rng = random.Random(seed)
     verdict = Verdict(minutes, seed)
     with (
@@ -126,21 +130,23 @@ async def run(directory: Path, *, minutes: float, seed: int) -> Verdict:
             directory / "c",
             controllers=3,
             brokers=3,
-            adjust=lambda settings: _through(proxies, settings),
+            adjust=lambda settings: through(proxies, settings),
             environment=lambda member: broker_environment(cluster.directory, member),
+            secure=secure,
         )
         try:
             cluster.prepare()
-            urls = _client_urls(cluster, proxies)
-            _send_brokers_through(cluster, proxies)
+            urls = client_urls(cluster, proxies)
+            send_brokers_through(cluster, proxies)
             for member in cluster.members:
                 await cluster.start_one(member.id)
             await cluster.wait_until_ready()
             faults = Faults(cluster, proxies, random.Random(rng.getrandbits(64)), small_disks)
-            load = Load(urls, random.Random(rng.getrandbits(64)), lambda: faults.active)
-            watchers = [Watcher(urls, random.Random(rng.getrandbits(64))) for _ in range(WATCHERS)]
+            tls = cluster.tls
+            load = Load(urls, random.Random(rng.getrandbits(64)), lambda: faults.active, tls)
+            watchers = [Watcher(urls, random.Random(rng.getrandbits(64)), tls) for _ in range(WATCHERS)]
             stop = asyncio.Event()
-            asker = Asker({broker.id: broker.http for broker in cluster.brokers})
+            asker = Asker({broker.id: broker.http for broker in cluster.brokers}, tls)
             watching = [asyncio.create_task(watcher.run(stop)) for watcher in watchers]
             watching.append(asyncio.create_task(asker.run(stop)))
             end = time.monotonic() + 60 * minutes
@@ -187,7 +193,7 @@ async def _judge(verdict: Verdict, cluster: LocalCluster, watchers: list[Watcher
             return
         await asyncio.sleep(0.2)
     # Up to where all agreed: reading so much may cost a leader its leadership, and the next one's claim is in the log.
-    logs = {member.id: await _log_below(common, member.http) for member in cluster.controllers}
+    logs = {member.id: await _log_below(common, member.http, cluster.tls) for member in cluster.controllers}
     first = next(iter(logs.values()))
     if any(log != first for log in logs.values()):
         verdict.violations.append("the controllers' logs differ")
@@ -224,14 +230,6 @@ def misplaced(history: list[Operation], log: bytes) -> list[str]:
     ]
 
 
-def went_past(directory: Path, broker: Member) -> str | None:
-    """Return where a broker connected to, if that is not its own proxies alone; else None."""
-    file = _connected(directory, broker)
-    addresses = set(file.read_text().split()) if file.exists() else set()
-    own = {_host(broker)}
-    return None if addresses == own else f"connected to {sorted(addresses)}, not to its own proxies alone"
-
-
 def _broken_stream(data: Path, log: bytes) -> str | None:
     """Return what is wrong with the frames a broker took; None: each follows the one before, and stands in the log."""
     known = {batch.base_offset: frame for batch, frame in decode_all(log)}
@@ -248,7 +246,7 @@ def _broken_stream(data: Path, log: bytes) -> str | None:
 async def _common_end(cluster: LocalCluster) -> int | str:
     """Return the end offset at which all controllers and brokers have one state, or who stands elsewhere than the others."""
     told = {}
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2)) as session:
+    async with new_session(cluster.tls, total_s=2) as session:
         for member in cluster.members:
             path = "/v1/quorum" if member.role == "controller" else "/v1/status"
             try:
@@ -260,9 +258,9 @@ async def _common_end(cluster: LocalCluster) -> int | str:
     return distinct.pop()[0] if len(distinct) == 1 else f"states differ: {told}"
 
 
-async def _log_below(end_offset: int, url: str) -> bytes:
+async def _log_below(end_offset: int, url: str, tls: ssl.SSLContext | None) -> bytes:
     log, at = bytearray(), 0
-    async with aiohttp.ClientSession() as session:
+    async with new_session(tls, total_s=READ_S) as session:
         while at < end_offset:
             page = f"{url}/v1/log?consistency=stale&from={at}&until={end_offset}&max_bytes=8388608"
             async with session.get(page) as response:
@@ -272,74 +270,6 @@ async def _log_below(end_offset: int, url: str) -> bytes:
             *_, (last, _) = decode_all(frames)
             at = last.end_offset
     return bytes(log)
-
-
-# --- how everybody is led through the proxies
-
-
-def _through(proxies: Proxies, settings: ControllerSettings) -> ControllerSettings:
-    """Let a controller reach each other voter through a proxy of its own, and all its peers' HTTP go through one.
-
-    It advertises that one by a host name, under which brokers find their own.
-    """
-    own = settings.node_id
-    voters = []
-    for voter in settings.voters:
-        host, port = proxies.address(f"peers-{voter.id}", _address(voter.http))
-        if voter.id == own:
-            voters.append(voter)
-            # By another name for the same host: who advertises a port of the host it listens on must listen there.
-            settings = replace(settings, advertised_http=f"http://localhost:{port}")
-        else:
-            raft = proxies.address(f"raft-{own}-{voter.id}", voter.raft)
-            voters.append(replace(voter, http=f"http://{host}:{port}", raft=raft))
-    return replace(settings, voters=tuple(voters))
-
-
-def _address(url: str) -> HostPort:
-    return read_url(url)
-
-
-def _client_urls(cluster: LocalCluster, proxies: Proxies) -> dict[int, str]:
-    urls = {}
-    for member in cluster.controllers:
-        host, port = proxies.address(f"clients-{member.id}", _address(member.http))
-        urls[member.id] = f"http://{host}:{port}"
-    return urls
-
-
-def _send_brokers_through(cluster: LocalCluster, proxies: Proxies) -> None:
-    """Let each broker reach each controller through a proxy of its own, by the URL that the controller advertises."""
-    for broker in cluster.brokers:
-        path = cluster.directory / broker.config
-        text = path.read_text()
-        for member in cluster.controllers:
-            upstream = _address(member.http)
-            _, port = proxies.address(f"peers-{member.id}", upstream)
-            proxies.address(f"broker-{broker.id}-{member.id}", upstream, listen=(_host(broker), port))
-            text = text.replace(f'"{member.http}"', f'"http://localhost:{port}"')
-        path.write_text(text)
-
-
-def broker_environment(directory: Path, member: Member) -> dict[str, str]:
-    """Return what leads a broker's process to its own proxies; nothing for a controller."""
-    if member.role != "broker":
-        return {}
-    return {
-        "PYTHONPATH": str(Path(__file__).with_name("in_broker")),
-        "ROBUSTNESS_BROKER_HOST": _host(member),
-        "ROBUSTNESS_BROKER_CONNECTED": str(_connected(directory, member)),
-    }
-
-
-def _host(broker: Member) -> str:
-    """Return the address at which a broker, and nobody else, finds the controllers; all of 127/8 is this machine."""
-    return f"127.0.1.{broker.id}"
-
-
-def _connected(directory: Path, broker: Member) -> Path:
-    """Return the file of the addresses that a broker has connected to."""
-    return directory / f"{broker.name}.connected"
 
 
 @contextmanager

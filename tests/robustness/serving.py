@@ -1,6 +1,7 @@
 """Edge: asks brokers all the time whether they serve, and checks that none serves after it was fenced for its silence."""
 
 import asyncio
+import ssl
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -11,6 +12,7 @@ import aiohttp
 
 from metadata_log.batch import RecordBatch
 from metadata_log.records.brokers import BrokerRegistrationChangeRecord
+from tests.robustness.clients import new_session
 
 ASK_S: Final = 0.1
 ATTEMPT_S: Final = 2.0
@@ -31,11 +33,11 @@ class Asker:
     """Asks each broker for metadata, one question at a time."""
 
     urls: Mapping[int, str]
+    tls: ssl.SSLContext | None = None
     answers: list[Answer] = field(default_factory=list)
 
     async def run(self, stop: asyncio.Event) -> None:
-        timeout = aiohttp.ClientTimeout(total=ATTEMPT_S)
-        async with aiohttp.ClientSession(timeout=timeout) as session, asyncio.TaskGroup() as group:
+        async with new_session(self.tls, total_s=ATTEMPT_S) as session, asyncio.TaskGroup() as group:
             for broker_id in self.urls:
                 group.create_task(self._ask(session, broker_id, stop))
 

@@ -21,13 +21,15 @@ from ops.cluster_layout import Member
 from ops.local_cluster import Active, LocalCluster, ended_with
 from tests.robustness.faults import Fault, Faults
 from tests.robustness.history import Operation
+from tests.robustness.links import broker_environment, went_past
 from tests.robustness.proxies import Proxies
-from tests.robustness.run import Verdict, broker_environment, misplaced, run, went_past
+from tests.robustness.run import Verdict, misplaced, run
 
 
 @pytest.mark.slow
 def test_a_short_run_holds(tmp_path: Path) -> None:
-    verdict = asyncio.run(run(tmp_path, minutes=0.5, seed=7))
+    """With TLS on each link: all that runs without it runs then, too."""
+    verdict = asyncio.run(run(tmp_path, minutes=0.5, seed=7, secure=True))
     assert verdict.violations == []
     assert verdict.below_the_floors() == []
     lines = (tmp_path / "history.jsonl").read_text().splitlines()
