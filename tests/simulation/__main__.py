@@ -25,7 +25,9 @@ BROKERS_MAX = 20
 def main(argv: list[str]) -> int:
     args = _parser().parse_args(argv)
     if args.mutants:
-        return mutants.main(args.only, args.markdown, simulation_only=args.simulation_only)
+        return mutants.main(
+            args.only, args.markdown, simulation_only=args.simulation_only, results=args.results
+        )
     first, last = args.seeds
     chosen = range(first, last + 1) if last is not None else count(first) if args.minutes else [first]
     plan = Plan(
@@ -96,6 +98,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--simulation-only", action="store_true", help="try them on simulated lives alone, and print the rate"
+    )
+    parser.add_argument(
+        "--results", type=Path, help="append what each mutant came to; what is there is not tried again"
     )
     parser.add_argument("--markdown", type=Path, help="put the mutants' table between its marks there")
     cores = len(os.sched_getaffinity(0))

@@ -1,6 +1,6 @@
 """Seeded bugs: each switches one rule of the shipped code off, and simulated lives or a directed test must notice.
 
-    python -m tests.simulation --mutants [--only NAME] [--simulation-only | --markdown docs/mutants.md]
+    python -m tests.simulation --mutants [--only NAME] [--simulation-only [--results FILE] | --markdown docs/mutants.md]
 
 A mutant is a few attributes of shipped classes, replaced. It is caught by simulated lives within a bound of seeds, or, where
 chance hardly comes by, by a directed test that fails under it; `Directed` names the test, which runs in a process of its own
@@ -9,6 +9,7 @@ with this module as a plugin of pytest. Without a mutant the same lives and test
 
 import argparse
 import importlib
+import json
 import logging
 import os
 import subprocess
@@ -39,15 +40,20 @@ from tests.simulation.mutant import Mutant, Seeds
 VARIABLE: Final = "METAQUORUM_MUTANT"
 """Which mutant the plugin puts in place."""
 SECONDS: Final = 12.0
+SETTLE_SECONDS: Final = 9.0
+"""A node that was away while all voters changed believes the new ones after 6 s, ten election timeouts, of silence."""
 TIMEOUT_S: Final = 300
 ALONE: Final = (
+    Seeds("nasty", 16, raft_only=True),
+    Seeds("fifo", 12, raft_only=True),
+    Seeds("members", 12, observers=2, raft_only=True),
     Seeds("brokers", 8),
     Seeds("swarm", 12),
     Seeds("members", 4, observers=2),
     Seeds("returns", 8),
     Seeds("heavy", 4, brokers=4),
 )
-"""The lives that try a mutant with --simulation-only, if a directed test is what catches it."""
+"""The lives that try a mutant with --simulation-only, if a directed test is what catches it; the quickest come first."""
 MUTANTS: Final[tuple[Mutant, ...]] = (
     *raft_mutants.MUTANTS,
     *storage_mutants.MUTANTS,
@@ -130,25 +136,31 @@ def _run(command: Sequence[str], environment: dict[str, str]) -> "subprocess.Com
 
 
 def live(mutant: Mutant) -> tuple[int, str] | None:
-    """Live one life after the other under a mutant; return after how many something was violated, and what."""
+    """Live one life after the other under a mutant; return after how many something was violated, and what.
+
+    A life that violates something without the mutant, too, says nothing of it.
+    """
+    kinds = (mutant.caught_by,) if isinstance(mutant.caught_by, Seeds) else ALONE
+    lives = [(kind, seed) for kind in kinds for seed in range(1, kind.most + 1)]
+    for number, (kind, seed) in enumerate(lives, start=1):
+        with in_place(mutant):
+            violations = violations_of(kind, seed)
+        if violations and not violations_of(kind, seed):
+            return number, violations[0]
+    return None
+
+
+def violations_of(kind: Seeds, seed: int) -> list[str]:
     from tests.simulation.cluster import ClusterWorld
     from tests.simulation.world import World, profile_of
 
-    kinds = (mutant.caught_by,) if isinstance(mutant.caught_by, Seeds) else ALONE
-    lives = [(kind, seed) for kind in kinds for seed in range(1, kind.most + 1)]
-    with ExitStack() as stack:
-        stack.enter_context(in_place(mutant))
-        for number, (kind, seed) in enumerate(lives, start=1):
-            make = World if kind.raft_only else partial(ClusterWorld, brokers=kind.brokers)
-            profile = profile_of(kind.profile, seed)
-            world = make(seed=seed, profile=profile, voters=kind.voters, observers=kind.observers)
-            try:
-                violations = world.run(SECONDS)
-            except Exception as error:  # the mutant broke something that even the simulator rests on
-                violations = [f"{type(error).__name__}: {error}"]
-            if violations:
-                return number, violations[0]
-    return None
+    make = World if kind.raft_only else partial(ClusterWorld, brokers=kind.brokers)
+    profile = profile_of(kind.profile, seed)
+    try:
+        world = make(seed=seed, profile=profile, voters=kind.voters, observers=kind.observers)
+        return world.run(SECONDS, settle_seconds=SETTLE_SECONDS)
+    except Exception as error:  # the mutant broke something that even the simulator rests on
+        return [f"{type(error).__name__}: {error}"]
 
 
 _FOR_THE_RUN: Final = ExitStack()
@@ -174,12 +186,41 @@ def table_of(caught: Sequence[Caught]) -> str:
     return "\n".join(lines)
 
 
-def main(only: str | None = None, markdown: Path | None = None, *, simulation_only: bool = False) -> int:
-    """Try all mutants, or one, and print the table; 1 if one was not caught. `simulation_only`: on lives alone."""
+def _append(caught: Caught, results: Path) -> None:
+    with results.open("a") as file:
+        row = [caught.mutant.name, caught.seeds, round(caught.seconds, 1), caught.how]
+        file.write(json.dumps(row) + "\n")
+
+
+def _known(results: Path) -> dict[str, Caught]:
+    """Read what was found; a mutant that is no more is left out."""
+    rows = map(json.loads, results.read_text().splitlines())
+    names = {mutant.name for mutant in MUTANTS}
+    return {name: Caught(named(name), *found) for name, *found in rows if name in names}
+
+
+def main(
+    only: str | None = None,
+    markdown: Path | None = None,
+    *,
+    simulation_only: bool = False,
+    results: Path | None = None,
+) -> int:
+    """Try all mutants, or one, and print the table; 1 if one was not caught.
+
+    `simulation_only`: on lives alone, which takes hours. What is found is appended to `results`, and what stands there is
+    not tried again.
+    """
     chosen = MUTANTS if only is None else (named(only),)
     caught = []
+    known = {} if results is None or not results.exists() else _known(results)
     for mutant in chosen:
+        if mutant.name in known:
+            caught.append(known[mutant.name])
+            continue
         caught.append(catch_alive(mutant) if simulation_only else catch(mutant))
+        if results is not None:
+            _append(caught[-1], results)
         told = caught[-1].how or "NOT CAUGHT"
         print(f"{mutant.name}: {told[:150]} ({caught[-1].seconds:.0f} s)", flush=True)
     missed = [one.mutant.name for one in caught if one.how is None]
