@@ -146,7 +146,7 @@ def check_frames(file: LogFile, position: int, *, bytes_max: int) -> int:
 
 
 def scan(segment: Segment, *, may_be_torn: bool, is_last: bool, size: int | None = None) -> bool:
-    """Learn all frames of a file, from its beginning; answer whether it ends in a tear, which is left as it is.
+    """Learn all frames of a file that are not known yet; answer whether it ends in a tear, which is left as it is.
 
     `size`: how many bytes of it are known to be written; None: all.
 
@@ -154,6 +154,7 @@ def scan(segment: Segment, *, may_be_torn: bool, is_last: bool, size: int | None
         DamagedFile: a wrong frame stands where no crash can have left it.
     """
     with reading(segment.path) as file:
+        file.seek(segment.size)
         while segment.size != size and (head := file.read(HEADER_BYTES)):
             try:
                 header = check_frame(head + file.read(body_bytes_claimed(head)))

@@ -90,21 +90,37 @@ class TopicName(NamedTuple):
 
 
 class Columns:
-    """Turns batches, fed in order, into tables of SCHEMA; remembers whose claim is in force and how topics are named."""
+    """Turns batches, fed in order, into tables of SCHEMA; remembers whose claim is in force and how topics are named.
+
+    `from_anywhere`: the batches before them are not known. Then `topic_seq` stays null, and so does the topic's name where
+    the record itself does not give it.
+    """
 
     def __init__(
-        self, *, controller_id: int | None = None, topics: Mapping[bytes, TopicName] | None = None
+        self,
+        *,
+        controller_id: int | None = None,
+        topics: Mapping[bytes, TopicName] | None = None,
+        from_anywhere: bool = False,
     ) -> None:
         self.controller_id = controller_id
         self._topics: dict[bytes, TopicName] = dict(topics or {})
         self._uuids = UuidTexts()
+        self._from_anywhere = from_anywhere
 
     def table(self, batches: Sequence[RecordBatch], records: Sequence[Record]) -> pa.Table:
         """Return the records of `batches`, one row each, in order of offset; `records` are `shown_records` of them."""
         counts = np.fromiter((len(batch.records) for batch in batches), np.int64, len(batches))
         first = batches[0].base_offset
+        offsets = np.arange(first, first + len(records), dtype=np.int64)
+        return self.rows(batches, records, counts=counts, offsets=offsets)
+
+    def rows(
+        self, batches: Sequence[RecordBatch], records: Sequence[Record], *, counts: Any, offsets: Any
+    ) -> pa.Table:
+        """Return some records of `batches`: so many of each as `counts` says, at these offsets."""
         columns = self._batch_columns(batches, counts)
-        columns["log_offset"] = pa.array(np.arange(first, first + len(records), dtype=np.int64))
+        columns["log_offset"] = pa.array(offsets)
         return self._assembled(records, columns)
 
     def pass_over(self, batches: Iterable[RecordBatch]) -> None:
@@ -191,7 +207,7 @@ class Columns:
             if name is not None and name not in _POSITION_COLUMNS:
                 to_column = _TO_COLUMN.get(name)
                 yield name, values if to_column is None else to_column(values, self._uuids)
-        if type_id in _TOPIC_TYPES:
+        if type_id in _TOPIC_TYPES and not self._from_anywhere:
             topics = [self._topics[record.topic_id] for record in records]
             yield "topic_seq", [topic.topic_seq for topic in topics]
             if type_id not in _NAMING:

@@ -78,7 +78,6 @@ def session(app: str = "metaquorum", *, quick: bool = False) -> "SparkSession":
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2" if quick else str(2 * cores),
         "spark.sql.adaptive.enabled": "false" if quick else "true",
-        "spark.sql.python.filterPushdown.enabled": "true",
         "spark.driver.extraJavaOptions": flags,
     }
     builder = SparkSession.builder.master(f"local[{cores}]").appName(app)

@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,7 +21,9 @@ import pyarrow.parquet as pq
 from metadata_log.errors import DamagedFile, InvalidRequest, OffsetCompacted, OffsetInFuture
 from metadata_log.node.durable_files import crc_of_json, renamed_os_errors
 from metadata_log.replay.columns import SCHEMA
-from metadata_log.replay.engines import Engine
+
+if TYPE_CHECKING:
+    from metadata_log.replay.engines import Engine  # which loads DuckDB; who only looks for files needs none
 
 Table = TypeVar("Table")
 
@@ -220,7 +222,7 @@ def read_manifest(directory: Path) -> Export | None:
         ) from error
 
 
-def records_below(engine: Engine[Table], export: Export, end_offset: int) -> Table:
+def records_below(engine: "Engine[Table]", export: Export, end_offset: int) -> Table:
     """Return every record below `end_offset`, and the snapshot the export began with, if any.
 
     So a state made from it rests on nothing that was derived from these records.

@@ -1,0 +1,140 @@
+"""Edge: controllers asked over HTTP for their log: followers before the leader, and the next where one does not answer."""
+
+import json
+import ssl
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from metadata_log.errors import (
+    BrokerNotAvailable,
+    MetadataError,
+    NotAuthorized,
+    OffsetCompacted,
+    OffsetInFuture,
+    Unavailable,
+    UnknownRoute,
+    error_named,
+)
+from metadata_log.node.credentials import TlsFiles, bearer_from, trusting
+
+ANSWER_S: Final = 30.0
+"""A controller that sends nothing for so long does not answer."""
+PATIENCE_S: Final = 10.0
+"""For so long all controllers are asked again: an election or a restart takes less."""
+_PAUSE_S: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What a reader shows to controllers, and whom it trusts: PEM files, and a file that holds a token."""
+
+    ca: Path | None = None
+    cert: Path | None = None
+    key: Path | None = None
+    token_file: Path | None = None
+
+    def context(self) -> ssl.SSLContext | None:
+        """Return the context for calls; None: that of the system's authorities.
+
+        Raises:
+            InvalidSettings: a file is missing, or is something else.
+        """
+        if self.ca is None:
+            return None
+        if self.cert is not None and self.key is not None:
+            return TlsFiles(certificate=self.cert, key=self.key, ca=self.ca).client()
+        return trusting(self.ca)
+
+
+NOTHING_SHOWN: Final = Shown()
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerClient:
+    """Controllers by URL, the one to be asked first; it can be sent to another process."""
+
+    urls: tuple[str, ...]
+    shown: Shown = field(default=NOTHING_SHOWN)
+
+    def body(self, path: str, *, accept: str = "application/json", patience_s: float = PATIENCE_S) -> bytes:
+        """Return the first answer; all are asked in turn, and again while the patience lasts.
+
+        Raises:
+            BrokerNotAvailable: nobody answers, or no controller.
+            NotAuthorized: the first asked does not let us read.
+            Rejected, Fault: all refuse it by name.
+        """
+        until = time.monotonic() + patience_s
+        while True:
+            refusals: list[MetadataError] = []
+            for url in self.urls:
+                try:
+                    return _body(url, path, accept=accept, shown=self.shown)
+                except (Unavailable, OffsetInFuture, OffsetCompacted, UnknownRoute) as error:
+                    refusals.append(error)  # another one may have it
+            # One that lags, or starts, has it soon; what was removed from all does not come back.
+            may_change = any(isinstance(error, Unavailable | OffsetInFuture) for error in refusals)
+            if not may_change or time.monotonic() >= until:
+                raise refusals[0]
+            time.sleep(_PAUSE_S)
+
+    def json(self, path: str, *, patience_s: float = PATIENCE_S) -> dict[str, Any]:
+        """Return an answer that is a JSON object; raises as `body`."""
+        data = self.body(path, patience_s=patience_s)
+        try:
+            return dict(json.loads(data))
+        except (ValueError, TypeError) as error:
+            raise BrokerNotAvailable(f"{self.urls[0]}: no controller answers there: {error}") from error
+
+    def followers_first(self) -> "ControllerClient":
+        """Return the same quorum, followers first and the leader last, as the first that answers knows it.
+
+        The leader has other work; what a follower lacks of the log, it has some milliseconds later.
+        """
+        status = self.json("/v1/quorum")
+        members = [*status.get("voters", ()), *status.get("observers", ())]
+        found = [(member.get("role") == "leader", member["http"]) for member in members if _usable(member)]
+        ordered = [url for _, url in sorted(found, key=lambda pair: pair[0])]
+        return ControllerClient(tuple(dict.fromkeys([*ordered, *self.urls])), self.shown)
+
+
+def controllers(urls: str, shown: Shown = NOTHING_SHOWN) -> ControllerClient:
+    """Return a client of the controllers at URLs, which commas separate."""
+    return ControllerClient(tuple(url.strip().rstrip("/") for url in urls.split(",")), shown)
+
+
+def _usable(member: dict[str, Any]) -> bool:
+    return bool(member.get("reachable")) and isinstance(member.get("http"), str)
+
+
+def _body(url: str, path: str, *, accept: str, shown: Shown) -> bytes:
+    headers = {"Accept": accept, **bearer_from(shown.token_file)}
+    request = urllib.request.Request(url + path, headers=headers)  # noqa: S310 http(s) alone
+    try:
+        with urllib.request.urlopen(request, timeout=ANSWER_S, context=shown.context()) as answer:  # noqa: S310
+            body: bytes = answer.read()
+            return body
+    except urllib.error.HTTPError as error:
+        raise _refusal(url, error.code, error.read()) from error
+    except (OSError, ValueError) as error:
+        raise BrokerNotAvailable(f"{url}: no controller answers there: {error}") from error
+
+
+def _refusal(url: str, status: int, body: bytes) -> MetadataError:
+    """Return the error that a node answered; without a name of ours, it is no controller."""
+    try:
+        match json.loads(body):
+            case {"error": str(), "message": str(message)} if status in {401, 403}:
+                return NotAuthorized(
+                    f"{url}: {message}: name what may read the log: token_file, or cert and key"
+                )
+            case {"error": str(name), "message": str(message), **rest}:
+                return error_named(name, f"{url}: {message}", family=str(rest.get("family")))
+    except ValueError:
+        pass
+    return BrokerNotAvailable(f"{url} answered {status}: name a controller's HTTP endpoint")

@@ -1,0 +1,138 @@
+"""Edge: the frames of a slice as Arrow batches; what is missing of it as rows of their own."""
+
+import gc
+import json
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from metadata_log.batch import RecordBatch
+from metadata_log.codec import decode
+from metadata_log.records.registry import TYPES, Record
+from metadata_log.replay.columns import SCHEMA, Columns, shown_records
+from metadata_log.replay.slices.frames import Missing, Sound
+from metadata_log.replay.slices.wanted import Wanted
+
+log = logging.getLogger(__name__)
+
+BATCH_ROWS: Final = 8192
+"""Rows of one Arrow batch: larger ones leave the processor's caches, and were slower."""
+MISSING: Final = "Missing"
+"""The type's name of a row that stands for offsets that could not be read."""
+MISSING_TYPE: Final = -1
+
+
+class Rows:
+    """Makes Arrow batches of the wanted records of frames, a few thousand rows at a time."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self._wanted = wanted
+        self._columns = Columns(from_anywhere=True)
+        types = wanted.types
+        self._kinds = (
+            None if types is None else frozenset(of for type_id, of in TYPES.items() if type_id in types)
+        )
+        self._batches: list[RecordBatch] = []
+        self._records: list[Record] = []
+        self._offsets: list[Any] = []
+        self._counts: list[int] = []
+
+    def of(self, data: bytes, frames: Iterable[Sound | Missing], source: str) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of frames; `source` is the name of what they lie in.
+
+        Raises:
+            DamagedFrame: a frame's body is not ours.
+        """
+        with _without_cyclic_gc():
+            for frame in frames:
+                if isinstance(frame, Missing):
+                    yield from self._waiting()
+                    yield from self._missing(frame, source)
+                elif self._wanted.may_hold(frame.header):
+                    self._take(decode(data, frame.position)[0])
+                    if len(self._records) >= BATCH_ROWS:
+                        yield from self._waiting()
+            yield from self._waiting()
+
+    def _take(self, batch: RecordBatch) -> None:
+        offsets = np.arange(batch.base_offset, batch.end_offset, dtype=np.int64)
+        records = batch.records
+        bounds = self._wanted.offsets
+        if self._kinds is not None or not _covers(bounds.first, bounds.until, batch):
+            places = [
+                place
+                for place, record in enumerate(records)
+                if (self._kinds is None or type(record) in self._kinds)
+                and bounds.meets(batch.base_offset + place, batch.base_offset + place)
+            ]
+            if not places:
+                return
+            offsets, records = offsets[places], [records[place] for place in places]
+        self._batches.append(batch)
+        self._records += records
+        self._offsets.append(offsets)
+        self._counts.append(len(records))
+
+    def _waiting(self) -> Iterator[pa.RecordBatch]:
+        if not self._batches:
+            return
+        table = self._columns.rows(
+            self._batches,
+            shown_records(self._records),
+            counts=np.array(self._counts, np.int64),
+            offsets=np.concatenate(self._offsets),
+        )
+        self._batches, self._records, self._offsets, self._counts = [], [], [], []
+        yield from _selected(_without_inherited(table), self._wanted)
+
+    def _missing(self, missing: Missing, source: str) -> Iterator[pa.RecordBatch]:
+        last = missing.end_offset - 1
+        if not self._wanted.offsets.meets(missing.first_offset, last):
+            return
+        log.warning(
+            "%s: byte %d: %s: the offsets %d-%d are missing",
+            *(source, missing.position, missing.reason, missing.first_offset, last),
+        )
+        about = {"source": source, "byte": missing.position, "reason": missing.reason}
+        row = {
+            "log_offset": missing.first_offset,
+            "batch_base": missing.first_offset,
+            "batch_last_offset": last,
+            "type": MISSING_TYPE,
+            "type_name": MISSING,
+            "cause_detail": json.dumps(about),
+        }
+        arrays = [pa.array([row.get(field.name)], field.type) for field in SCHEMA]
+        yield from _selected(pa.Table.from_arrays(arrays, schema=SCHEMA), self._wanted)
+
+
+def _covers(first: int | None, until: int | None, batch: RecordBatch) -> bool:
+    return (first is None or first <= batch.base_offset) and (until is None or batch.end_offset <= until)
+
+
+def _without_inherited(table: pa.Table) -> pa.Table:
+    """Return rows whose `controller_id` only claims have: for others it depends on frames before them."""
+    is_claim = pa.compute.is_valid(table.column("cluster_id"))
+    field = SCHEMA.field("controller_id")
+    ids = pa.compute.if_else(is_claim, table.column("controller_id"), pa.scalar(None, field.type))
+    return table.set_column(SCHEMA.get_field_index("controller_id"), field, ids)
+
+
+def _selected(table: pa.Table, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    yield from table.select(wanted.columns).combine_chunks().to_batches()
+
+
+@contextmanager
+def _without_cyclic_gc() -> Iterator[None]:
+    """Records are tuples without cycles: looking for some among them costs a quarter of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

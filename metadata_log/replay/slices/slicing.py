@@ -1,0 +1,54 @@
+"""Pure: a log that is read in slices, each apart from the others, wherever it lies."""
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import pyarrow as pa
+
+from metadata_log.replay.slices.wanted import Wanted
+
+
+class Slice(Protocol):
+    """A part of a log, and how it is read: small, so that it can be sent to whoever reads it."""
+
+    def read(self, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+        """Yield the wanted rows of this part.
+
+        Raises:
+            DamagedFile: by name of what it lies in, and place.
+        """
+        ...
+
+
+class SlicedLog(Protocol):
+    """A log as whoever plans its reading sees it; it may grow."""
+
+    name: str
+    """The path or URL, for messages."""
+
+    def refresh(self) -> None:
+        """Look where the log begins and ends now.
+
+        Raises:
+            InvalidRequest: there is no log.
+            DamagedFile: it is damaged.
+            BrokerNotAvailable: nobody answers.
+        """
+        ...
+
+    @property
+    def cluster_id(self) -> str | None:
+        """Whose log it is, where that is known."""
+        ...
+
+    @property
+    def begins_at(self) -> int: ...
+
+    @property
+    def ends_at(self) -> int:
+        """Exclusive; all below it is committed and readable."""
+        ...
+
+    def slices(self, first: int, until: int, wanted: Wanted) -> Sequence[Slice]:
+        """Return what holds the batches that begin at `first` or later and before `until`, without what nobody wants."""
+        ...
