@@ -40,7 +40,9 @@ class _Load:
         before = {endpoint: cpu_us(pid) for endpoint, pid in peer.pids().items()}
         request = partial(self.request, leader)
         self.run.add(
-            await lean_load(leader, request, clients=self.clients, seconds=seconds, writes=self.writes)
+            await lean_load(
+                leader, request, clients=self.clients, seconds=seconds, writes=self.writes, tls=peer.tls
+            )
         )
         for endpoint, pid in peer.pids().items():
             spent_us = cpu_us(pid) - before[endpoint]

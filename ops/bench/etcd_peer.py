@@ -57,6 +57,10 @@ class EtcdPeer:
     _writes: int = 0
 
     @property
+    def tls(self) -> None:
+        return None
+
+    @property
     def endpoints(self) -> tuple[str, ...]:
         return tuple(member.client_url for member in self.members)
 

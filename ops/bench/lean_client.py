@@ -6,6 +6,7 @@ status and where it ends.
 
 import asyncio
 import os
+import ssl
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -80,16 +81,23 @@ class LeanConnection(asyncio.Protocol):
 
 
 async def lean_load(
-    endpoint: str, request: Callable[[], bytes], *, clients: int, seconds: float, writes: int = 1
+    endpoint: str,
+    request: Callable[[], bytes],
+    *,
+    clients: int,
+    seconds: float,
+    writes: int = 1,
+    tls: ssl.SSLContext | None = None,
 ) -> Run:
     """Let clients write for `seconds`, each as fast as it is answered; a request carries so many writes.
 
-    A request that failed is counted, and its client goes on over a new connection.
+    `tls`: what they show, and whom they trust. A request that failed is counted, and its client goes on over a new
+    connection.
     """
     run, began = Run(), time.perf_counter()
 
     async def client() -> None:
-        connection = await _connect(endpoint)
+        connection = await _connect(endpoint, tls)
         try:
             while time.perf_counter() - began < seconds:
                 sent_at = time.perf_counter()
@@ -98,7 +106,7 @@ async def lean_load(
                 except NotAcknowledged:
                     run.failed += writes
                     connection.close()
-                    connection = await _connect(endpoint)
+                    connection = await _connect(endpoint, tls)
                 else:
                     run.latencies_ms.append((time.perf_counter() - sent_at) * 1000)
         finally:
@@ -111,12 +119,12 @@ async def lean_load(
     return run
 
 
-async def _connect(endpoint: str) -> LeanConnection:
+async def _connect(endpoint: str, tls: ssl.SSLContext | None) -> LeanConnection:
     parts = urlsplit(endpoint)
     assert parts.hostname is not None
     assert parts.port is not None
     loop = asyncio.get_running_loop()
-    _, connection = await loop.create_connection(LeanConnection, parts.hostname, parts.port)
+    _, connection = await loop.create_connection(LeanConnection, parts.hostname, parts.port, ssl=tls)
     return connection
 
 

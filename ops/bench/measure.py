@@ -7,6 +7,7 @@ run, and only their ratios are worth quoting.
 
 import asyncio
 import random
+import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,6 +39,8 @@ class Peer(Protocol):
     def version(self) -> str: ...
     @property
     def endpoints(self) -> Sequence[str]: ...
+    @property
+    def tls(self) -> ssl.SSLContext | None: ...
     async def leader(self) -> str:
         """Return the endpoint of the leader; wait for one."""
 

@@ -5,6 +5,7 @@ import json
 import math
 import re
 import signal
+import ssl
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable
@@ -67,6 +68,11 @@ class OurPeer:
             body = {"cluster": True, "set": {"bench": f"{self._writes:0{VALUE_BYTES}d}"}}
             commands.append({"operation": "IncrementalAlterConfigs", "body": body, "id": str(uuid.uuid4())})
         return request_bytes("POST", f"{endpoint}/v1/batch", json.dumps({"commands": commands}).encode(), {})
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """What its clients show, and whom they trust; None without TLS."""
+        return self.cluster.tls
 
     def pids(self) -> dict[str, int]:
         """Return the controllers' processes by their URLs."""
@@ -226,13 +232,19 @@ async def our_peer(
     directory: Path,
     *,
     brokers: int = 0,
+    secure: bool = False,
     adjust: Callable[[ControllerSettings], ControllerSettings] = lambda settings: settings,
 ) -> AsyncIterator[OurPeer]:
-    """Run three controllers, and brokers, with their data in `directory`; all stop when the block ends."""
+    """Run three controllers, and brokers, with their data in `directory`; all stop when the block ends.
+
+    `secure`: with TLS on every link; clients show the admin's certificate.
+    """
     timeout = aiohttp.ClientTimeout(total=WRITE_TIMEOUT_S)
     async with (
-        LocalCluster(directory, brokers=brokers, adjust=adjust) as cluster,
-        aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout) as http,
+        LocalCluster(directory, brokers=brokers, adjust=adjust, secure=secure) as cluster,
+        aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=cluster.tls or True), timeout=timeout
+        ) as http,
     ):
         peer = OurPeer(cluster=cluster, http=http, version=version("metaquorum"))
         await peer.wait_until_whole()

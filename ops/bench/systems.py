@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -12,7 +13,12 @@ from ops.bench.our_peer import our_peer
 
 OURS: Final = "ours"
 ETCD: Final = "etcd"
-PEERS: Final[dict[str, Callable[[Path], AbstractAsyncContextManager[Peer]]]] = {ETCD: etcd_peer}
+TLS: Final = "tls"
+"""Our cluster once more, with TLS and certificates on every link, and rights."""
+PEERS: Final[dict[str, Callable[[Path], AbstractAsyncContextManager[Peer]]]] = {
+    ETCD: etcd_peer,
+    TLS: partial(our_peer, secure=True),
+}
 
 
 DIRECTORY: Final = Path("/var/tmp")  # noqa: S108 /tmp may lie in memory, where a sync costs and proves nothing

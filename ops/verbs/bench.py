@@ -164,8 +164,10 @@ def add_parsers(noun: Noun) -> None:
             "--peer",
             action="append",
             default=[],
-            choices=("etcd",),
-            help="measure it in the same run" if bench.has_peer else "none has anything to compare here",
+            choices=("etcd", "tls"),
+            help="measure it in the same run; tls is our own cluster under TLS"
+            if bench.has_peer
+            else "none has anything to compare here",
         )
         for flag, options in bench.flags:
             measured.add_argument(flag, **options)

@@ -14,6 +14,7 @@ class Group:
     """Three members, one of which leads; the dead one's place is taken at once, or never."""
 
     endpoints: tuple[str, ...] = ("a", "b", "c")
+    tls: None = None
     version: str = "model"
     takes_over: bool = True
     leading: str = "a"
