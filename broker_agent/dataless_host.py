@@ -2,24 +2,31 @@
 
 So each replica whose broker may serve is in sync. The broker that leads a partition reports it for the ISR, as a broker of
 Kafka's does once a follower has caught up.
+
+A broker that is fenced in parts leaves the ISRs of many partitions before its registration changes. Until then it looks as
+if it may serve, but controllers refuse each report that has it. So while brokers that may serve leave ISRs, the host waits.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Final, Never
 
 from broker_agent.replicas import Instruction, Lead
-from broker_agent.reports import FINAL_ERRORS, IsrAgent, isr_reports
+from broker_agent.reports import IsrAgent, isr_reports
 from metadata_log.errors import IneligibleReplica
 from metadata_log.ids import BrokerId
 from metadata_log.image.metadata_image import EMPTY, Delta, MetadataImage
+from metadata_log.image.partitions import PartitionImage
 from metadata_log.image.topics import PartitionKey
 from metadata_log.records.partitions import RECOVERED
-from metadata_log.wire.commands import IsrMember, ReportedIsr
+from metadata_log.wire.commands import AlteredPartition, IsrMember, ReportedIsr
 
 VISITS_PER_TURN: Final = 1_000
 """Partitions looked at before others have the loop: some 3 ms."""
+PAUSE_S: Final = 1.0
+"""After a broker that may serve has left ISRs, or was refused as a member. A change of any registration ends the pause."""
 
 
 class DatalessHost:
@@ -38,31 +45,37 @@ class DatalessHost:
         self._walked_to: PartitionKey | None = None
         self._must_walk = False
         self._news = asyncio.Event()
+        self._must_pause = False
+        self._registrations_changed = asyncio.Event()
 
     def held(self) -> tuple[PartitionKey, ...]:
         return ()
 
     def carry_out(self, instructions: Sequence[Instruction], image: MetadataImage) -> None:
-        self._image = image
-        led = [(one.topic_id, one.partition_id) for one in instructions if isinstance(one, Lead)]
-        self._note(led)
+        before, self._image = self._image, image
+        led = [one for one in instructions if isinstance(one, Lead) and _may_lack_a_member(one.partition)]
+        if led:
+            self._note((one.topic_id, one.partition_id) for one in led)
+            # A batch takes one broker out of all these ISRs, so that one of them shows it.
+            if _loses_a_broker_that_may_serve(before, image, led[0]):
+                self._pause()
 
     def on_delta(self, before: MetadataImage, after: MetadataImage, delta: Delta | None) -> None:
         """Note that a broker returned: it may join any ISR; it is `BrokerAgent`'s `on_delta`."""
-        if delta is not None and any(
-            after.is_active(broker_id) and not before.is_active(broker_id) for broker_id in delta.brokers
-        ):
+        if delta is None or not delta.brokers:
+            return
+        self._registrations_changed.set()
+        if any(after.is_active(broker_id) and not before.is_active(broker_id) for broker_id in delta.brokers):
             self._must_walk, self._walked_to = True, None
+            self._due.clear()  # the walk comes to them
             self._news.set()
 
     async def run(self, agent: IsrAgent) -> Never:
         """Report what lacks a member, until cancelled."""
-        # A controller may be taking a broker out of service in parts, and yet leave it there: it is reported again.
         reports = isr_reports(
             agent,
-            lambda _report, _answer: None,
+            self._answered,
             renew=lambda old: self._wanted((old.topic_id, old.partition_id)),
-            final_errors=FINAL_ERRORS - {IneligibleReplica.error},
         )
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(reports.run())
@@ -70,6 +83,11 @@ class DatalessHost:
                 if not (self._must_walk or self._due):
                     self._news.clear()
                     await self._news.wait()
+                while self._must_pause:
+                    self._must_pause = False
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(PAUSE_S):
+                            await self._registrations_changed.wait()
                 await reports.room()
                 if self._must_walk and not self._due:
                     self._walk()
@@ -79,18 +97,32 @@ class DatalessHost:
                         reports.submit(wanted)
                 await asyncio.sleep(0)
 
+    def _answered(self, report: ReportedIsr, answer: AlteredPartition) -> None:
+        """Note what to report again: a controller that takes a broker out of service in parts may yet leave it there."""
+        if answer.error == IneligibleReplica.error:
+            self._pause()
+            self._note([(report.topic_id, report.partition_id)])
+
+    def _pause(self) -> None:
+        self._registrations_changed.clear()
+        self._must_pause = True
+
     def _walk(self) -> None:
         """Visit some more of the partitions on this broker, behind those visited; the image may be another one by now."""
         behind = self._image.topics.partitions_on(self._broker_id, after=self._walked_to)
-        keys = [(topic_id, partition_id) for topic_id, partition_id, _ in islice(behind, VISITS_PER_TURN)]
-        self._note(keys)
-        if len(keys) == VISITS_PER_TURN:
-            self._walked_to = keys[-1]
+        visited = [*islice(behind, VISITS_PER_TURN)]
+        self._note(
+            (topic_id, partition_id)
+            for topic_id, partition_id, partition in visited
+            if partition.leader == self._broker_id and _may_lack_a_member(partition)
+        )
+        if len(visited) == VISITS_PER_TURN:
+            self._walked_to = visited[-1][:2]
         else:
             self._must_walk, self._walked_to = False, None
 
-    def _note(self, keys: Sequence[PartitionKey]) -> None:
-        self._due.update(dict.fromkeys(key for key in keys if self._wanted(key) is not None))
+    def _note(self, keys: Iterable[PartitionKey]) -> None:
+        self._due.update(dict.fromkeys(keys))
         if self._due:
             self._news.set()
 
@@ -118,3 +150,15 @@ class DatalessHost:
             ),
             leader_recovery_state=RECOVERED,
         )
+
+
+def _may_lack_a_member(partition: PartitionImage) -> bool:
+    """Answer whether a partition's leader has something to report once all brokers of its replicas may serve."""
+    return len(partition.isr) < len(partition.replicas) or partition.leader_recovery_state != RECOVERED
+
+
+def _loses_a_broker_that_may_serve(before: MetadataImage, after: MetadataImage, led: Lead) -> bool:
+    partition = before.topics.partition((led.topic_id, led.partition_id))
+    return partition is not None and any(
+        broker_id not in led.partition.isr and after.is_active(broker_id) for broker_id in partition.isr
+    )

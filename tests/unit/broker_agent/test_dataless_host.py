@@ -135,6 +135,7 @@ def settle(cluster: Cluster, *then: Callable[[], Coroutine[Any, Any, None]], tur
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reports, "RETRY_MIN_S", 0.0)
     monkeypatch.setattr(reports, "RETRY_MAX_S", 0.0)
+    monkeypatch.setattr(dataless_host, "PAUSE_S", 0.0)
 
 
 def test_a_broker_that_returned_is_in_every_isr_again_by_one_report() -> None:
@@ -198,6 +199,51 @@ def test_what_is_refused_for_now_is_reported_again(error: str) -> None:
     settle(cluster)
     assert cluster.isrs() == [(1, 2, 3)] * 3
     assert [len(report) for report in cluster.reports] == [3, 3, 3]
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_while_a_broker_is_fenced_in_parts_it_is_not_reported_with_every_part(
+    monkeypatch: pytest.MonkeyPatch, is_refused: bool
+) -> None:
+    monkeypatch.setattr(dataless_host, "PAUSE_S", 60.0)
+    cluster = a_cluster()
+    topic_id = cluster.world.image.topics.ids["t"]
+
+    async def is_fenced() -> None:
+        for partition_id in range(3):
+            change = PartitionChangeRecord(topic_id, partition_id, isr=(ME, BrokerId(2)))
+            cluster.see(lambda change=change: cluster.world.write([change]))  # type: ignore[misc]
+            for _ in range(20):
+                await asyncio.sleep(0)
+        assert len(cluster.reports) == is_refused
+        cluster.run("expire 2", "heartbeat 2")
+        for _ in range(200):
+            await asyncio.sleep(0)
+
+    if is_refused:
+        cluster.errors = ["INELIGIBLE_REPLICA"]
+        cluster.run("expire 2", "heartbeat 2")
+    settle(cluster, is_fenced)
+    assert [len(report) for report in cluster.reports] == [3] * (1 + is_refused)
+    assert cluster.isrs() == [(1, 2, 3)] * 3
+
+
+def test_a_broker_that_left_isrs_and_was_not_fenced_is_reported_after_a_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dataless_host, "PAUSE_S", 0.02)
+    cluster = a_cluster()
+    topic_id = cluster.world.image.topics.ids["t"]
+    cluster.see(lambda: cluster.world.write([PartitionChangeRecord(topic_id, 1, isr=(ME, BrokerId(2)))]))
+
+    async def pauses() -> None:
+        assert cluster.reports == []
+        async with asyncio.timeout(5):
+            while not cluster.reports:
+                await asyncio.sleep(0.01)
+
+    settle(cluster, pauses, turns=20)
+    assert cluster.isrs() == [(1, 2, 3)] * 3
 
 
 def test_what_has_changed_meanwhile_is_reported_again_only_after_its_delta() -> None:
