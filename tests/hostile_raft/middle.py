@@ -144,7 +144,7 @@ class Middle:
             self.tampered["a message again"] += 1
             writer.write(rng.choice(recent))
         if rng.random() < OUTDATED_SHARE:
-            told = self._outdated(_map_of(message)["term"])
+            told = self._outdated(_own_term(_map_of(message)))
             if told is not None:
                 self.tampered["an outdated message in a voter's name"] += 1
                 writer.write(checked(told))
@@ -194,6 +194,12 @@ class Middle:
             )
             return checked(told | {"term": term})
         return message[: rng.randrange(1, len(message))]
+
+
+def _own_term(told: dict[str, Any]) -> int:
+    """Return the term of a message's sender, or one below: a pre-vote and its answer name the term after it."""
+    term: int = told["term"]
+    return term - 1 if told["type"] in ("pre_vote", "pre_vote_response") else term
 
 
 def _map_of(message: bytes) -> dict[str, Any]:
