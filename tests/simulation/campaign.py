@@ -8,17 +8,22 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from tests.simulation import broad
 from tests.simulation.cluster import ClusterWorld
 from tests.simulation.costs import Turns
+from tests.simulation.markers import DEMANDS, missing
 from tests.simulation.world import PROFILES, World, profile_of
 
 WRITES_PER_SECOND_MIN = 30.0
 """Acknowledged writes per simulated second below which a run proves too little to be counted."""
 FAULTS_PER_SECOND_MIN = 0.3
-PROFILE_NAMES = (*PROFILES, "swarm")
+HOURS_MIN = 1.0
+"""A campaign of the profile `broad` that lasts for so many simulated hours must reach the markers."""
+USUAL_SHAPE = broad.Shape(voters=3, observers=0, brokers=3)
+PROFILE_NAMES = (*PROFILES, "swarm", broad.NAME)
 
 LEDGER_HEAD = """# Ledger of simulated hours
 
@@ -44,6 +49,7 @@ LEDGER_COLUMNS = (
     "faults/s",
     "sim-s per s",
     "violations",
+    "markers",
 )
 
 
@@ -52,22 +58,24 @@ class Plan:
     """What every seed of a campaign has in common."""
 
     profiles: Sequence[str] = ("swarm",)
-    controllers: Sequence[int] = (3,)
-    observers: int = 0
-    brokers: int = 3
+    controllers: Sequence[int] | None = None
+    """None, here and below: three, none and three, and in a life of the profile `broad` what its seed draws."""
+    observers: int | None = None
+    brokers: int | None = None
     seconds: float = 120.0
     raft_only: bool = False
 
     def lives(self, seeds: Iterable[int]) -> Iterator["Life"]:
         for seed in seeds:
             for profile in self.profiles:
-                for controllers in self.controllers:
+                shape = broad.shape_of(seed) if profile == broad.NAME else USUAL_SHAPE
+                for controllers in self.controllers or (shape.voters,):
                     yield Life(
                         seed=seed,
                         profile=profile,
                         controllers=controllers,
-                        observers=self.observers,
-                        brokers=self.brokers,
+                        observers=shape.observers if self.observers is None else self.observers,
+                        brokers=shape.brokers if self.brokers is None else self.brokers,
                         seconds=self.seconds,
                         raft_only=self.raft_only,
                     )
@@ -89,6 +97,8 @@ class Life:
     def world(self) -> World:
         profile = profile_of(self.profile, self.seed)
         if self.raft_only:
+            # A model has no frames in whose checksums a turned bit shows.
+            profile = replace(profile, links=replace(profile.links, flipped=0.0))
             return World(seed=self.seed, profile=profile, voters=self.controllers, observers=self.observers)
         return ClusterWorld(
             seed=self.seed,
@@ -100,7 +110,8 @@ class Life:
 
     def command(self) -> str:
         level = "--raft-only" if self.raft_only else f"--brokers {self.brokers}"
-        level = f"--observers {self.observers} {level}" if self.observers else level
+        if self.observers or self.profile == broad.NAME:
+            level = f"--observers {self.observers} {level}"
         return (
             f"python -m tests.simulation --seeds {self.seed} --profile {self.profile} "
             f"--controllers {self.controllers} {level} --seconds {self.seconds:g}"
@@ -124,6 +135,9 @@ class Outcome:
     """The longest turns of any controller's loop."""
     faults: Counter[str]
     consequences: Counter[str]
+    reached: Counter[str]
+    """Markers, and how often each was reached."""
+    first_at: dict[str, float]
     trace: int
     violations: tuple[str, ...]
     story: str
@@ -193,6 +207,8 @@ def live(life: Life) -> Outcome:
         turns=world.costs.turns if isinstance(world, ClusterWorld) else Turns(),
         faults=world.faults,
         consequences=world.consequences,
+        reached=world.markers.reached,
+        first_at=world.markers.first_at,
         trace=world.network.trace,
         violations=tuple(violations),
         story=world.story.text() if violations else "",
@@ -243,6 +259,7 @@ class Totals:
     reads: int = 0
     faults: Counter[str] = field(default_factory=Counter)
     consequences: Counter[str] = field(default_factory=Counter)
+    reached: Counter[str] = field(default_factory=Counter)
     recovered_after: float = 0.0
     """The longest, in seconds."""
     turns: Turns = field(default_factory=Turns)
@@ -263,8 +280,19 @@ class Totals:
         self.reads += outcome.reads
         self.faults.update(outcome.faults)
         self.consequences.update(outcome.consequences)
+        self.reached.update(outcome.reached)
         self.recovered_after = max(self.recovered_after, outcome.recovered_after or 0.0)
         self.turns = max(self.turns, outcome.turns, key=lambda turns: turns.longest)
+
+    @property
+    def missing(self) -> list[str]:
+        """The markers that this campaign should have reached more often.
+
+        Nothing is demanded of a campaign that is short, or of other profiles.
+        """
+        is_named = self.plan.profiles == (broad.NAME,) and not self.plan.raft_only
+        hours = self.simulated / 3600
+        return missing(self.reached, hours=hours) if is_named and hours >= HOURS_MIN else []
 
     def text(self) -> str:
         simulated = max(self.simulated, 1e-9)
@@ -277,19 +305,24 @@ class Totals:
             f"{self.faults.total() / simulated:.2f} faults per simulated second;\n"
             f"all was well within {self.recovered_after:.1f} s of the last fault\n"
             f"longest turn: {self.turns.text()}\n"
-            f"faults: {_kinds(self.faults)}\nof which came: {_kinds(self.consequences)}"
+            f"faults: {_kinds(self.faults)}\nof which came: {_kinds(self.consequences)}\n"
+            f"{len(self.reached)} of {len(DEMANDS)} markers reached: {_kinds(self.reached)}\n"
+            f"never reached: {', '.join(name for name in DEMANDS if name not in self.reached) or 'none'}\n"
+            f"reached less often than demanded: {', '.join(self.missing) or 'none'}"
         )
 
     def ledger_line(self, command: str) -> str:
         plan, simulated = self.plan, max(self.simulated, 1e-9)
         seeds = f"{min(self.seeds)}..{max(self.seeds)}" if self.seeds else "none"
-        brokers = "raft only" if plan.raft_only else str(plan.brokers)
+        drawn = "drawn" if broad.NAME in plan.profiles else "3"
+        brokers = "raft only" if plan.raft_only else str(drawn if plan.brokers is None else plan.brokers)
+        controllers = drawn if plan.controllers is None else ", ".join(map(str, plan.controllers))
         cells = (
             time.strftime("%Y-%m-%d", time.gmtime()),
             commit(),
             f"`{command}`",
             ", ".join(plan.profiles),
-            ", ".join(map(str, plan.controllers)),
+            controllers,
             brokers,
             f"{seeds} ({self.lives} runs)",
             str(self.counted),
@@ -298,6 +331,7 @@ class Totals:
             f"{self.faults.total() / simulated:.2f}",
             f"{self.simulated / max(self.cpu, 1e-9):.1f}",
             str(self.failed),
+            f"{len(self.reached)} of {len(DEMANDS)}",
         )
         return f"| {' | '.join(cells)} |"
 

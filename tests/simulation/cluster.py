@@ -29,8 +29,8 @@ Half of the lives have a data plane, with properties of its own: see `data_plane
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
-from dataclasses import replace
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -58,16 +58,24 @@ from metadata_log.wire.commands import (
     Reassignment,
     ResourceChange,
     UndeleteTopics,
+    UnregisterBroker,
     UpdateFeatures,
     UpgradeType,
 )
-from quorum.config import ControllerSettings, SnapshotSettings, TimingSettings, TopicSettings, VoterSettings
+from quorum.config import (
+    ControllerSettings,
+    LogSettings,
+    SnapshotSettings,
+    TimingSettings,
+    TopicSettings,
+    VoterSettings,
+)
 from quorum.controller import Written
 from quorum.raft.raft_log import Member, Voters
 from tests.simulation.availability import Availability
 from tests.simulation.cluster_broker import SimulatedBroker
 from tests.simulation.cluster_calm import Calm
-from tests.simulation.cluster_client import SimulatedClient
+from tests.simulation.cluster_client import Repeater, SimulatedClient
 from tests.simulation.cluster_controller import SimulatedController
 from tests.simulation.cluster_node import CLUSTER_ID, SESSION_TIMEOUT_MS, ClusterNode
 from tests.simulation.cluster_properties import Properties
@@ -80,6 +88,7 @@ from tests.simulation.small_limits import small_limits
 from tests.simulation.storage import SnapshotLibrary
 from tests.simulation.virtual_loop import Processor
 from tests.simulation.voter_changes import addition, carry_out, removal
+from tests.simulation.weather import log_uniform
 from tests.simulation.world import Profile, SimulatedNode, World
 
 T = TypeVar("T")
@@ -89,8 +98,18 @@ UNDELETE_WINDOW_MS = 4_000
 CALL_SECONDS = 0.0005
 CONTENDERS = 3
 TOPICS_KEPT = 20
+AIMED_BEFORE_SECONDS = 1.5
+"""A leader that sleeps is asked at most so long before it wakes, since whoever asks waits for two seconds."""
 READS_PER_SECOND = 10.0
 BLACK_HOLE_SECONDS = 3600.0
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Cut:
+    """A link between a broker and a controller on which something is lost."""
+
+    what: str
+    """`request` or `answer`."""
 
 
 class ClusterWorld(World):
@@ -116,7 +135,7 @@ class ClusterWorld(World):
             make_listener=self._controller,
         )
         has_data = brokers > 0 and (draws_data(seed) if profile.has_data is None else profile.has_data)
-        rates = drawn(seed, is_heavy=profile.is_heavy, has_data=has_data)
+        rates = drawn(seed, is_heavy=profile.is_heavy or profile.is_weighty, has_data=has_data)
         self.costs = Costs(self.loop, rates, self.violated)
         self.data = DataPlane(self) if has_data else None
         self.brokers = [SimulatedBroker(self, 11 + number) for number in range(brokers)]
@@ -128,8 +147,10 @@ class ClusterWorld(World):
         self.availability = Availability(self)
         self.calm = Calm(self)
         self.is_quiet = False
-        self.cuts: dict[tuple[int, NodeId], str] = {}
-        """Broker and controller -> what is lost between them for now: `request` or `answer`."""
+        self.cuts: dict[tuple[int, NodeId], Cut] = {}
+        """Broker and controller -> what is lost between them for now."""
+        self.subjects: dict[Uuid, str] = {}
+        """Request ids, and the register or topic that each is about."""
         self._read_last: tuple[bytes, tuple[RecordBatch, ...]] = (b"", ())
         self.image = EMPTY
         """The newest one that is committed."""
@@ -161,7 +182,8 @@ class ClusterWorld(World):
                 for voter in self.founders
             ),
             timing=self.timing,
-            snapshot=SnapshotSettings(bytes=SNAPSHOT_BYTES),
+            log=LogSettings(retention_bytes=self.profile.retention_bytes),
+            snapshot=SnapshotSettings(bytes=self.profile.snapshot_bytes or SNAPSHOT_BYTES),
             topics=TopicSettings(undelete_window_ms=UNDELETE_WINDOW_MS if self.seed % 3 == 0 else 0),
         )
 
@@ -230,19 +252,24 @@ class ClusterWorld(World):
         return answer
 
     async def _pass(self, caller: int, node: SimulatedNode, what: str) -> None:
-        if self.cuts and self.cuts.get((caller, node.node_id)) == what:
+        cut = self.cuts.get((caller, node.node_id)) if self.cuts else None
+        if cut is not None and cut.what == what:
             await asyncio.sleep(BLACK_HOLE_SECONDS)  # whoever asked gives up by itself
 
     def batches(self, frames: bytes) -> tuple[RecordBatch, ...]:
         """Return what a broker reads in the frames of an answer; the same for all who get the same bytes."""
-        if self._read_last[0] != frames:
+        if self._read_last[0] != frames or not self.profile.shares_work:
             self._read_last = (frames, tuple(received.batch for received in read_frames(frames)))
         return self._read_last[1]
 
     # --- a run
 
     def run(self, seconds: float, *, settle_seconds: float = 6.0) -> list[str]:
-        with small_limits(self.seed), shared_work(), self.costs.charged():
+        with ExitStack() as stack:
+            stack.enter_context(small_limits(self.seed, results_kept=self.profile.results_kept))
+            if self.profile.shares_work:
+                stack.enter_context(shared_work())
+            stack.enter_context(self.costs.charged())
             return super().run(seconds, settle_seconds=settle_seconds)
 
     async def _live(self, seconds: float, settle_seconds: float) -> None:
@@ -253,11 +280,14 @@ class ClusterWorld(World):
         for number in range(CONTENDERS):
             self.spawn(partial(self.contest.contend, number))
         self.spawn(self._change_topics)
+        if self.profile.repeat_every is not None:
+            self.spawn(Repeater(self, self.profile.repeat_every).live)
         self.spawn(self.availability.watch)
         if self.data is not None:
             self.spawn(self.data.append)
             self.spawn(self.data.keep_topics)
         await super()._live(seconds, settle_seconds)
+        self.spoil_repeated()
         found = check(self.history)
         if found is not None:
             self.violated(f"linearizable: {found}")
@@ -336,7 +366,11 @@ class ClusterWorld(World):
 
     def more_weather(self) -> list[tuple[float | None, Callable[[], None]]]:
         every = self.profile.broker_every
-        kinds = [(None if every is None or not self.brokers else every, self._trouble_broker)]
+        kinds = [
+            (None if every is None or not self.brokers else every, self._trouble_broker),
+            (self.profile.unregister_every if self.brokers else None, self._unregister),
+            (self.profile.aimed_read_every, self._aim_reads),
+        ]
         return kinds if self.data is None else [*kinds, *self.data.weather()]
 
     def _trouble_broker(self) -> None:
@@ -356,6 +390,8 @@ class ClusterWorld(World):
         elif kind == "cut":
             nodes = rng.sample(self.ids, rng.randint(1, len(self.ids)))
             what = rng.choice(("request", "answer"))
+            if self.profile.cut_seconds is not None:
+                seconds = log_uniform(rng, self.profile.cut_seconds)
             self.tell(broker, f"is cut off from {nodes}: {what}s are lost for {seconds:.1f} s")
             self._cut(broker, nodes, what, seconds)
         elif kind == "stranded":
@@ -372,8 +408,38 @@ class ClusterWorld(World):
 
     def _cut(self, broker: SimulatedBroker, nodes: Sequence[NodeId], what: str, seconds: float) -> None:
         for node_id in nodes:
-            self.cuts[broker.broker_id, node_id] = what
-            self.loop.call_later(seconds, self.cuts.pop, (broker.broker_id, node_id), None)
+            self.cuts[broker.broker_id, node_id] = cut = Cut(what)
+            self.loop.call_later(seconds, self._heal, (broker.broker_id, node_id), cut)
+
+    def _heal(self, link: tuple[int, NodeId], cut: "Cut") -> None:
+        if self.cuts.get(link) is cut:  # else a later one has taken its place
+            del self.cuts[link]
+
+    def _unregister(self) -> None:
+        """Let an operator unregister a broker, whatever it does."""
+        broker = self.rng.choice(self.brokers)
+        self.faults["broker: unregistered"] += 1
+        self.tell(broker, "is unregistered")
+
+        async def ask() -> None:
+            await self.attempt(UnregisterBroker(broker_id=broker.broker_id))
+
+        self.spawn(ask)
+
+    def _aim_reads(self) -> None:
+        """Read from each leader that is deposed and does not know it, or that is about to wake."""
+        now, newest = self.loop.time(), max(self.checks.leaders, default=0)
+        for node in self.nodes.values():
+            if not node.is_leader() or node.paused_until > now + AIMED_BEFORE_SECONDS:
+                continue
+            assert node.log is not None
+            is_deposed = node.log._engine.term < newest
+            if is_deposed or not node.is_awake():
+                self.sometimes(
+                    "read asked of a deposed leader" if is_deposed else "read waits at a sleeping leader"
+                )
+                client = self.rng.choice(self.clients)
+                self.spawn(partial(client.read, client.key(), node))
 
     def _strand(self, broker: SimulatedBroker) -> None:
         """Let the leader sleep, and leave a broker nobody else to ask: the leader that wakes may no longer be one."""
@@ -388,9 +454,16 @@ class ClusterWorld(World):
     def start_broker(self, broker: SimulatedBroker, run: int) -> None:
         """Start a broker again, or put an end to one whose orderly stop takes too long."""
         if broker.session is not None and broker.runs == run:
+            self.sometimes("broker's orderly stop takes too long")
             broker.crash()
         if broker.session is None:
             broker.start(keep_cache=self.rng.random() < 0.7)
+
+    def spoil_repeated(self) -> None:
+        """Judge no register that a request changed twice because its first answer was evicted."""
+        spoilt = {self.subjects.get(request_id) for request_id in self.properties.carried_out_again}
+        self.history = [operation for operation in self.history if operation.key not in spoilt]
+        self.contest.history = [done for done in self.contest.history if done.key not in spoilt]
 
     def _read(self) -> None:
         client = self.rng.choice(self.clients)

@@ -21,6 +21,7 @@ from metadata_log.errors import (
     DuplicateBrokerRegistration,
     MetadataError,
     SnapshotNotFound,
+    StaleBrokerEpoch,
 )
 from metadata_log.ids import BrokerId, NodeId
 from metadata_log.image.metadata_image import Delta, MetadataImage
@@ -168,6 +169,8 @@ class SimulatedBroker:
         outcome = await self._report(run, session, report)
         assert isinstance(outcome, PartitionsAltered)
         self.world.consequences["isrs reported"] += len(outcome.results)
+        if any(altered.error is not None for altered in outcome.results):
+            self.world.sometimes("report of an ISR refused")
         return tuple(AlteredPartition(**altered._asdict()) for altered in outcome.results)
 
     async def place_replicas(
@@ -243,6 +246,11 @@ class SimulatedBroker:
                 await self._take(session, step, answer)
 
     def _refused(self, session: Session, error: MetadataError) -> None:
+        match error:
+            case DuplicateBrokerRegistration():
+                self.world.sometimes("broker waits for its former process")
+            case StaleBrokerEpoch():
+                self.world.sometimes("broker's epoch no longer known")
         url = error.context.get("controller_url")
         refused = Refused(error=error, controller_url=None if url is None else str(url))
         try:
@@ -251,6 +259,7 @@ class SimulatedBroker:
             # Each new controller gives the process before this one a whole session, and in rough weather none may last
             # for as long. So this one ends, as it should, and is started again; liveness asks for the rest.
             self.world.consequences["broker gave up registering"] += 1
+            self.world.sometimes("broker gives up registering")
             self.crash()
             self.world.loop.call_later(1.0, self.world.start_broker, self, self.runs)
 
@@ -282,6 +291,8 @@ class SimulatedBroker:
         if isinstance(answer, Registered):
             session.on_registered(answer)
             return
+        if session.deadline_ms is not None and not session.is_alive(self.now_ms()):
+            self.world.sometimes("broker's session ended before its answer")
         session.on_fetched(self.now_ms(), step, answer)
         run, before = self.runs, self.follower.image.end_offset
         match answer.answer.kind:
@@ -298,6 +309,7 @@ class SimulatedBroker:
                 if image is None or run != self.runs:
                     return
                 self.world.tell(self, f"takes the snapshot at {image.end_offset}")
+                self.world.sometimes("broker takes a snapshot")
                 before_image = self.follower.image
                 self.follower.replace(image)
                 self._changed(before_image, image, None)
@@ -311,6 +323,7 @@ class SimulatedBroker:
         self.world.properties.check_silent(self)
         if answer.answer.should_shut_down and session.want_shut_down:
             self.world.tell(self, "may go, and stops")
+            self.world.sometimes("broker stops in order")
             self.previous_epoch = session.broker_epoch if session.broker_epoch is not None else -1
             self.crash()
 

@@ -45,6 +45,8 @@ class Calm:
             self._world.data.cuts.clear()
             self._world.data.directories.end_faults()
         self._world.end_faults()
+        if self._world.network.flips_made:
+            self._world.faults["flipped bit"] = self._world.network.flips_made
         for broker in self._world.brokers:
             broker.asleep_until = broker.slow_until = 0.0
             if broker.session is not None and broker.session.want_shut_down:
@@ -172,7 +174,7 @@ class Calm:
 
     def _check_acknowledged(self) -> None:
         for request_id, base_offset in self._world.acknowledged.items():
-            if self._world.properties.requests.get(request_id) != base_offset:
+            if base_offset not in self._world.properties.requests.get(request_id, ()):
                 self._world.violated(
                     f"acknowledged_is_durable: {request_id.hex()} was answered at {base_offset}"
                 )

@@ -2,10 +2,10 @@
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from metadata_log.errors import NotController, OutcomeUnknown, Unavailable
-from metadata_log.ids import NodeId
+from metadata_log.ids import NodeId, Uuid
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.records.configs import BROKER
 from metadata_log.wire.commands import AlterConfigs
@@ -14,9 +14,12 @@ from tests.simulation.registers import NEVER_WRITTEN, Operation
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import ClusterWorld
+    from tests.simulation.world import SimulatedNode
 
 KEY_SECONDS = 20.0
 """After this time clients use other keys, so that the history of each key stays short."""
+REPEATER = 0xBE
+"""In place of a client's number."""
 WRITES_PER_SECOND = 44.0
 BURSTS = (1, 1, 4, 8, 16)
 """How many writes a client sends at once."""
@@ -53,6 +56,7 @@ class SimulatedClient:
     async def _write(self, value: int) -> None:
         world, rng, key = self.world, self.world.rng, self.key()
         request_id = uuid((self.number << 32) + value)
+        world.subjects[request_id] = key
         text = f"{self.number}.{value}"
         command = AlterConfigs(resource_type=BROKER, resource_name="", set={key: text}, unset=())
         operation = Operation(key=key, value=text, is_write=True, began=world.loop.time())
@@ -88,14 +92,16 @@ class SimulatedClient:
             else nodes[NodeId(int(str(url).removeprefix("http://")))]
         )
 
-    async def read(self, key: str) -> None:
+    async def read(self, key: str, aimed_at: "SimulatedNode | None" = None) -> None:
         world = self.world
 
         def value(image: MetadataImage) -> str:
             settings = image.configs.get((BROKER, ""))
             return NEVER_WRITTEN if settings is None else settings.get(key, NEVER_WRITTEN)
 
-        node = self._node if world.rng.random() < 0.5 else world.rng.choice(list(world.nodes.values()))
+        node = aimed_at or (
+            self._node if world.rng.random() < 0.5 else world.rng.choice(list(world.nodes.values()))
+        )
         began = world.loop.time()
         with suppress(TimeoutError, ConnectionError, NotController):
             async with asyncio.timeout(2.0):
@@ -104,3 +110,58 @@ class SimulatedClient:
             world.history.append(
                 Operation(key=key, value=found, is_write=False, began=began, ended=world.loop.time())
             )
+
+
+class Answered(NamedTuple):
+    """A request that was answered."""
+
+    request_id: Uuid
+    command: AlterConfigs
+
+
+class Repeater:
+    """Repeats requests long after they were answered.
+
+    As long as the answer is kept, it is the first one again. Once it is evicted, the request is carried out as a new one.
+    """
+
+    def __init__(self, world: "ClusterWorld", every: float) -> None:
+        self._world = world
+        self._every = every
+        self._answered: list[Answered] = []
+
+    async def live(self) -> None:
+        world, rng = self._world, self._world.rng
+        count = 0
+        while not world.violations and not world.is_quiet:
+            await asyncio.sleep(rng.expovariate(1 / self._every))
+            count += 1
+            command = AlterConfigs(
+                resource_type=BROKER, resource_name="", set={"repeated": str(count)}, unset=()
+            )
+            request_id = uuid((REPEATER << 32) + count)
+            if await self._ask(command, request_id) is not None:
+                self._answered.append(Answered(request_id, command))
+            if self._answered:
+                await self._repeat(rng.randrange(len(self._answered)))
+
+    async def _repeat(self, at: int) -> None:
+        world, first = self._world, self._answered[at]
+        known = world.properties.requests[first.request_id]
+        base_offset = await self._ask(first.command, first.request_id)
+        if base_offset is None or base_offset in known:
+            return
+        if not world.properties.may_be_evicted(known[-1]):
+            world.violated(
+                f"repetition_gets_first_answer: {first.request_id.hex()} was answered at {known[-1]}, then at {base_offset}"
+            )
+        world.sometimes("evicted request carried out again")
+
+    async def _ask(self, command: AlterConfigs, request_id: Uuid) -> int | None:
+        """Return at which offset a request was carried out; None if nobody says so."""
+        world = self._world
+        for node in world.rng.sample([*world.nodes.values()], len(world.nodes)):
+            with suppress(TimeoutError, ConnectionError, Unavailable, OutcomeUnknown):
+                async with asyncio.timeout(2.0):
+                    return (await world.submit(node, command, request_id)).base_offset
+        return None

@@ -196,6 +196,9 @@ class SimulatedController(Controller):
             return work()
 
     async def _read_in_thread(self, work: Callable[..., T], *args: object) -> T:
+        if self.world.profile.reads_late:
+            await asyncio.sleep(self.world.rng.uniform(0.0, 0.1))
+            await self.node.awake()
         with self.world.loop.unpaid():
             found = work(*args)
         await asyncio.sleep(self.world.rng.uniform(0.0001, 0.005))

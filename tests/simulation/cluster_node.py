@@ -97,6 +97,7 @@ class ClusterNode(SimulatedNode):
         except (SnapshotNotFound, DamagedFile) as error:
             if isinstance(error, DamagedFile):
                 self.world.consequences["damaged snapshot quarantined"] += 1
+                self.world.sometimes("damaged snapshot set aside")
                 self.world.tell(self, f"finds snapshot {snapshot_id} damaged")
             image = await self._download(snapshot_id, from_node)
         sealed = Seal.from_bytes(seal)

@@ -1,17 +1,21 @@
 """Properties of the committed log and of the brokers that follow it: see `cluster` for the list."""
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 
+import metadata_log.image.results
 from metadata_log.batch import RecordBatch
 from metadata_log.digest import Buckets
 from metadata_log.ids import BrokerId, NodeId, Uuid, is_reserved
 from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.image.partitions import PartitionImage
 from metadata_log.image.topics import PartitionKey
-from metadata_log.records.brokers import BrokerRegistrationChangeRecord
+from metadata_log.records.brokers import BrokerRegistrationChangeRecord, UnregisterBrokerRecord
 from metadata_log.records.configs import TOPIC
 from metadata_log.records.controllers import RegisterControllerRecord
+from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.records.topics import TopicRecord
+from quorum.decide.parts import HEARD_OF
 from tests.simulation.contest import SETTING
 from tests.simulation.world import Violation
 
@@ -30,8 +34,11 @@ class Properties:
         self.fencings = 0
         self.claims: dict[int, int] = {}
         """Controller epochs, and who holds each."""
-        self.requests: dict[Uuid, int] = {}
-        """Where each request was carried out."""
+        self.requests: dict[Uuid, tuple[int, ...]] = {}
+        """Where each request was carried out; again only once its first answer is evicted."""
+        self.carried_out_again: set[Uuid] = set()
+        self._results: list[int] = []
+        """The base offset of each batch whose answer is kept."""
         self._states: dict[int, tuple[int, Buckets]] = {}
         self._registered: set[tuple[NodeId, Uuid]] = set()
         """Controllers' registrations: each incarnation has one record."""
@@ -75,9 +82,13 @@ class Properties:
                     self._world.contest.created(record.topic_id, settings[SETTING])
         request_id = batch.envelope.request_id
         if request_id is not None:
-            if request_id in self.requests:
-                raise Violation(f"applied_once: request {request_id.hex()} at {batch.base_offset}")
-            self.requests[request_id] = batch.base_offset
+            former = self.requests.get(request_id, ())
+            if former:
+                if not self.may_be_evicted(former[-1]):
+                    raise Violation(f"applied_once: request {request_id.hex()} at {batch.base_offset}")
+                self.carried_out_again.add(request_id)
+            self.requests[request_id] = (*former, batch.base_offset)
+            self._results.append(batch.base_offset)
             self._world.story.chat(
                 "log", f"offset {batch.base_offset} holds request {request_id.hex()[-12:]}"
             )
@@ -85,6 +96,7 @@ class Properties:
         if self._world.data is not None:
             self._world.data.committed(image, delta)
         cause = batch.envelope.cause
+        self._mark(batch, "" if cause is None else cause.code)
         if cause is not None and cause.code == "SESSION_EXPIRED":
             # From the first part on its leaderships move, though its registration changes with the last alone.
             silent, epoch = cause.detail["broker_id"], cause.ref_offset
@@ -97,6 +109,24 @@ class Properties:
                 self._fenced(record, "" if cause is None else cause.code)
         for broker_id in self._silent:
             self.check_silent(self._world.broker(broker_id))
+
+    def may_be_evicted(self, base_offset: int) -> bool:
+        """Answer whether so many newer answers are kept that the one at `base_offset` is not."""
+        newer = len(self._results) - bisect_right(self._results, base_offset)
+        return newer >= int(vars(metadata_log.image.results)["REQUEST_RESULTS_MAX"])
+
+    def _mark(self, batch: RecordBatch, cause: str) -> None:
+        sometimes = self._world.sometimes
+        if cause == HEARD_OF:
+            sometimes("broker heard of amid its fencing")
+        elif cause == "SESSION_EXPIRED" and not isinstance(batch.records[-1], BrokerRegistrationChangeRecord):
+            sometimes("broker fenced in parts")
+        elif cause == "LOG_DIR_OFFLINE" and any(
+            isinstance(one, PartitionChangeRecord) for one in batch.records
+        ):
+            sometimes("directory failure moves leaderships")
+        elif isinstance(batch.records[-1], UnregisterBrokerRecord):
+            sometimes("broker unregistered")
 
     def _check_leaders(self, image: MetadataImage, delta: Delta) -> None:
         changed = {

@@ -68,6 +68,7 @@ class Contest:
             count += 1
             name = f"c{int(world.loop.time() / NAME_SECONDS)}-{rng.randrange(NAMES)}"
             request_id = Uuid(((0xC0 + client << 32) + count).to_bytes(16, "little"))
+            world.subjects[request_id] = name
             kind = rng.random()
             if kind < 0.4:
                 await self._create(client, name, str(client * 10**6 + count), request_id)

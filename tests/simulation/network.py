@@ -10,6 +10,7 @@ import msgpack
 from metadata_log.ids import NodeId, Uuid
 from quorum.raft import messages
 from quorum.raft.messages import Message
+from quorum.raft.proposals import EMPTY_PAYLOAD
 from quorum.raft.raft_log import Member
 from tests.simulation.virtual_loop import VirtualLoop
 
@@ -22,6 +23,8 @@ class LinkFaults:
     duplicated: float = 0.0
     late: float = 0.0
     """Delayed by up to two seconds, beyond connections and restarts."""
+    flipped: float = 0.0
+    """One bit of an entry's frames is another one at the receiver."""
 
 
 class SimulatedTransport:
@@ -66,12 +69,15 @@ class Network:
         self._transports: dict[NodeId, SimulatedTransport] = {}
         self._directories: dict[NodeId, Uuid] = {}
         """The newest of each node: one that was wiped has another."""
-        self._blocked: set[tuple[NodeId, NodeId]] = set()
+        self._blocked: dict[tuple[NodeId, NodeId], set[int]] = {}
+        """Ways on which nothing passes, and the numbers of the cuts that say so."""
+        self._cuts_made = 0
         self._arrives: dict[tuple[NodeId, NodeId], float] = {}
         self._epochs: dict[frozenset[NodeId], int] = {}
         self.has_founded: Callable[[NodeId], bool] = lambda _node_id: False
         self.trace = 0
         self.messages_total = 0
+        self.flips_made = 0
 
     # --- life of nodes
 
@@ -101,13 +107,31 @@ class Network:
 
     # --- partitions
 
-    def block(self, source: NodeId, target: NodeId) -> None:
+    def new_cut(self) -> int:
+        """Return the number of a cut: `block` names it, and `unblock` ends it."""
+        self._cuts_made += 1
+        return self._cuts_made
+
+    @property
+    def is_cut(self) -> bool:
+        return bool(self._blocked)
+
+    def block(self, source: NodeId, target: NodeId, cut: int = 0) -> None:
         """Let nothing pass from `source` to `target`; after a while both ends give the connection up."""
-        if (source, target) in self._blocked:
+        cuts = self._blocked.setdefault((source, target), set())
+        cuts.add(cut)
+        if len(cuts) > 1:
             return
-        self._blocked.add((source, target))
         pair = frozenset((source, target))
         self._loop.call_outside(self._rng.uniform(0.1, 2.0), self._give_up, pair, self._epochs.get(pair, 0))
+
+    def unblock(self, cut: int) -> None:
+        """End one cut; what another one blocks as well stays blocked."""
+        for way in [way for way, cuts in self._blocked.items() if cut in cuts]:
+            self._blocked[way].discard(cut)
+            if not self._blocked[way]:
+                del self._blocked[way]
+                self._connect_later(frozenset(way))
 
     def heal(self) -> None:
         self._blocked.clear()
@@ -138,8 +162,10 @@ class Network:
     # --- messages
 
     def carry(self, sender: SimulatedTransport, target: NodeId, message: Message) -> None:
-        packed = msgpack.packb(message)
         faults, rng, source = self.faults, self._rng, sender.node_id
+        if faults.flipped and message.get("entries") and rng.random() < faults.flipped:
+            message = self._flip(message)
+        packed = msgpack.packb(message)
         if (source, target) in self._blocked:
             return
         if faults.lost and rng.random() < faults.lost:
@@ -157,6 +183,22 @@ class Network:
                 self._arrives[source, target] = self._loop.time() + delay
                 epoch = self._epoch(source, target)
             self._loop.call_outside(delay, self._deliver, source, target, of, packed, epoch)
+
+    def _flip(self, message: Message) -> Message:
+        """Turn one bit in the frames of one entry, as a fault on the way does that no checksum of the link notices."""
+        entries = [*message["entries"]]
+        holding = [
+            at for at, entry in enumerate(entries) if entry[0][:1] == EMPTY_PAYLOAD and len(entry[0]) > 1
+        ]
+        if not holding:
+            return message
+        self.flips_made += 1
+        at = self._rng.choice(holding)
+        command, *rest = entries[at]
+        position = self._rng.randrange(1, len(command))
+        turned = command[position] ^ 1 << self._rng.randrange(8)
+        entries[at] = (command[:position] + bytes([turned]) + command[position + 1 :], *rest)
+        return message | {"entries": entries}
 
     def _deliver(
         self, source: NodeId, target: NodeId, of: tuple[Uuid, Uuid], packed: bytes, epoch: int | None

@@ -30,10 +30,11 @@ RECORDS_PER_FETCH: Final = (1, 3, tests.support.sample_host.RECORDS_PER_FETCH)
 
 
 @contextmanager
-def small_limits(seed: int) -> Iterator[None]:
-    """Draw the limits of the life with this seed, and keep to them for a while."""
+def small_limits(seed: int, *, results_kept: int | None = None) -> Iterator[None]:
+    """Draw the limits of the life with this seed, and keep to them for a while; `results_kept`: not drawn here."""
     rng = random.Random(seed ^ 0x11317)
     per_part, results = rng.choice(RECORDS_PER_PART), rng.choice(REQUEST_RESULTS)
+    results = results if results_kept is None else results_kept
     per_slice = rng.choice(POLLS_PER_SLICE)
     visits, per_fetch = rng.choice(REPLICAS_PER_SLICE), rng.choice(RECORDS_PER_FETCH)
     with ExitStack() as patched:

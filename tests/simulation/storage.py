@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Final, NamedTuple, cast
 
 from metadata_log.codec import FrameHeader
 from metadata_log.digest import Buckets
-from metadata_log.errors import InvariantBroken
+from metadata_log.errors import InvariantBroken, OffsetCompacted
 from metadata_log.image.metadata_image import MetadataImage
 from snapshots.snapshot_file import SUFFIX, read_snapshot, snapshot_frames, snapshot_id
 from snapshots.store import SnapshotStore
@@ -230,6 +230,18 @@ class SimulatedStore(SnapshotStore):
         return path
 
 
+SEGMENT_BYTES: Final = 16_000
+
+
+class SimulatedRetention(NamedTuple):
+    """Where the log begins after a retention, and the position there."""
+
+    start: int
+    position: tuple[int, int]
+    segments: tuple[int, ...]
+    """The end offset of each segment that goes."""
+
+
 class SimulatedSegments:
     """The part of SegmentedLog that a controller uses, in memory."""
 
@@ -243,6 +255,8 @@ class SimulatedSegments:
         self._ends: list[int] = []
         self._synced = 0
         """How many frames are synced."""
+        self._begins_later: SimulatedRetention | None = None
+        """What the disk says of the log's start, and this process does not act on yet."""
 
     @property
     def end_offset(self) -> int:
@@ -268,6 +282,7 @@ class SimulatedSegments:
     def restart_at(self, end_offset: int, epoch: int, crc: int) -> None:
         self._frames, self._headers, self._ends = [], [], []
         self.log_start_offset, self._start, self.size, self._synced = end_offset, (epoch, crc), 0, 0
+        self._begins_later = None
 
     def position_before(self, offset: int) -> tuple[int, int] | None:
         if offset == self.log_start_offset:
@@ -284,6 +299,8 @@ class SimulatedSegments:
         return self.log_start_offset, max(self._start[0], 0)
 
     def read(self, from_offset: int, *, max_bytes: int, until: int | None = None) -> bytes:
+        if from_offset < self.log_start_offset:
+            raise OffsetCompacted(f"the log begins at offset {self.log_start_offset} by now")
         found: list[bytes] = []
         size = 0
         for at in range(bisect_right(self._ends, from_offset), len(self._frames)):
@@ -299,3 +316,44 @@ class SimulatedSegments:
         self.size -= sum(map(len, self._frames[kept:]))
         del self._frames[kept:], self._headers[kept:], self._ends[kept:]
         self.sync()
+        if self._begins_later is not None:
+            self.forget(self._begins_later)
+
+    # --- retention
+
+    def to_remove(
+        self, *, bytes_max: int | None, older_than_ms: int | None, below: int
+    ) -> SimulatedRetention | None:
+        """Return what a retention by size removes: whole segments, and never the newest."""
+        assert bytes_max is not None and older_than_ms is None
+        ends: list[int] = []
+        segment, left, at = 0, self.size, -1
+        for number, frame in enumerate(self._frames):
+            segment += len(frame)
+            if segment < SEGMENT_BYTES:
+                continue
+            if left <= bytes_max or self._ends[number] > below:
+                break
+            left, segment, at = left - segment, 0, number
+            ends.append(self._ends[number])
+        if at < 0:
+            return None
+        header = self._headers[at]
+        return SimulatedRetention(ends[-1], (header.controller_epoch, header.crc), tuple(ends))
+
+    def begin_later(self, retention: SimulatedRetention) -> None:
+        if retention.start > self.log_start_offset:
+            self._begins_later = retention
+
+    def forget(self, retention: SimulatedRetention) -> None:
+        self._begins_later = None
+        if retention.start <= self.log_start_offset:
+            return
+        gone = bisect_right(self._ends, retention.start)
+        self.size -= sum(map(len, self._frames[:gone]))
+        del self._frames[:gone], self._headers[:gone], self._ends[:gone]
+        self._synced = max(self._synced - gone, 0)
+        self.log_start_offset, self._start = retention.start, retention.position
+
+    def unlink(self, retention: SimulatedRetention) -> None:
+        """Do nothing: nobody reads what `forget` took."""

@@ -1,6 +1,7 @@
 """The faults and their rates: each kind as one function on a world, and the swarm of profiles."""
 
 import asyncio
+import math
 import random
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import SimulatedNode, World
 
 PAUSE_SECONDS_MAX = 10.0
+LONG_CUT_SECONDS = 10.0
 WALL_CLOCK_OFF_MS_MAX = 7_200_000
 """Far more than the results of requests are kept for: a client that repeats within minutes must still find its own however
 the clocks of two controllers differ.
@@ -111,14 +113,28 @@ class Weather:
                 others, rng.randint(1, len(others))
             )  # a partial cut: some still hear both sides
         self._count("cut" if all(directions) else "one-way cut")
+        if world.network.is_cut:
+            world.sometimes("cuts overlap")
+        cut = world.network.new_cut()
         for one in aside:
             for other in others:
                 if directions[0]:
-                    world.network.block(one, other)
+                    world.network.block(one, other, cut)
                 if directions[1]:
-                    world.network.block(other, one)
-        world.tell("network", f"cuts {aside} from {others}, out and in: {directions}")
-        world.loop.call_later(rng.uniform(0.1, 2.0), self._heal)
+                    world.network.block(other, one, cut)
+        bounds = world.profile.cut_seconds
+        seconds = rng.uniform(0.1, 2.0) if bounds is None else log_uniform(rng, bounds)
+        if seconds > LONG_CUT_SECONDS:
+            world.sometimes("cut longer than 10 s")
+        world.tell("network", f"cuts {aside} from {others} for {seconds:.1f} s, out and in: {directions}")
+        if bounds is None:
+            world.loop.call_later(seconds, self._heal)
+        else:
+            world.loop.call_later(seconds, self._heal_one, cut)
+
+    def _heal_one(self, cut: int) -> None:
+        self._world.tell("network", f"heals cut {cut}")
+        self._world.network.unblock(cut)
 
     def _heal(self) -> None:
         self._world.tell("network", "heals")
@@ -176,6 +192,11 @@ class Weather:
 def _start(node: "SimulatedNode") -> None:
     if node.log is None and node.task is None:
         node.start()
+
+
+def log_uniform(rng: random.Random, bounds: tuple[float, float]) -> float:
+    """Draw a number evenly on a logarithmic scale."""
+    return math.exp(rng.uniform(*map(math.log, bounds)))
 
 
 def swarm(seed: int) -> dict[str, float | None]:

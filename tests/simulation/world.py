@@ -32,11 +32,14 @@ from quorum.raft.messages import Entry, Message
 from quorum.raft.raft_log import Member, RaftListener, Role, Voters
 from quorum.raft.raft_settings import RaftSettings
 from quorum.raft.voters import from_command, is_change
+from tests.simulation import broad
 from tests.simulation.disk import Rot, SimulatedDisk
+from tests.simulation.markers import Markers
 from tests.simulation.membership import Membership
 from tests.simulation.network import LinkFaults, Network, SimulatedTransport
 from tests.simulation.story import Story
 from tests.simulation.virtual_loop import Processor, VirtualLoop
+from tests.simulation.watching import watched
 from tests.simulation.weather import Weather, swarm
 
 JOURNAL_FILE_BYTES = 16 * 1024
@@ -78,6 +81,28 @@ class Profile:
     """A controller becomes a voter, or one no more."""
     wipe_every: float | None = None
     """A controller's disk dies, and it starts on an empty one."""
+    cut_seconds: tuple[float, float] | None = None
+    """Bounds of how long a cut lasts, drawn evenly on a logarithmic scale; each cut heals by itself.
+    None: a cut lasts for up to two seconds, and then all links heal.
+    """
+    retention_bytes: int | None = None
+    """Of the committed log; None: all of it is kept."""
+    results_kept: int | None = None
+    """Answers that are kept for repeated requests; None: the seed says so."""
+    repeat_every: float | None = None
+    """A client repeats a request that was answered long ago."""
+    aimed_read_every: float | None = None
+    """A read is sent to each leader that sleeps, or is deposed and does not know it."""
+    unregister_every: float | None = None
+    """An operator unregisters a broker."""
+    snapshot_bytes: int | None = None
+    """A snapshot is due after so many bytes of the log; None: after as many as usual."""
+    is_weighty: bool = False
+    """Work costs as much as in a heavy life, while all else befalls the cluster."""
+    reads_late: bool = False
+    """Time passes before a thread reads segments, and not only before it answers."""
+    shares_work: bool = True
+    """Nodes share what all of them compute alike; else each decodes and applies by itself."""
     topics_per_second: float = 0.5
     writes_per_second: float = 55.0
     reads_per_second: float = 85.0
@@ -153,8 +178,8 @@ PROFILES = {
 
 
 def profile_of(name: str, seed: int) -> Profile:
-    """Return a profile by name; `swarm` is another one for each seed."""
-    if name != "swarm":
+    """Return a profile by name; `swarm` and `broad` are another one for each seed."""
+    if name not in ("swarm", broad.NAME):
         return PROFILES[name]
     rng = random.Random(seed ^ 0x11AA)
     stalls = rng.choice((0.0, 0.0005, 0.002))
@@ -163,7 +188,10 @@ def profile_of(name: str, seed: int) -> Profile:
         duplicated=rng.choice((0.0, 0.0, 0.05, 0.25)),
         late=rng.choice((0.0, 0.0, 0.0, 0.05, 0.2)),
     )
-    return replace(Profile(links=links, stalls=stalls), **swarm(seed))  # type: ignore[arg-type]  # times, all of them
+    profile = replace(Profile(links=links, stalls=stalls), **swarm(seed))  # type: ignore[arg-type]  # times, all of them
+    if name != broad.NAME:
+        return profile
+    return replace(profile, links=replace(links, flipped=broad.flipped(seed)), **broad.drawn(seed))
 
 
 class Violation(Exception):
@@ -407,6 +435,8 @@ class SimulatedNode:
             return
         world.tell(self, f"stops: {type(fault).__name__}: {fault.message[:90]}")
         world.consequences[f"stopped by {type(fault).__name__}"] += 1
+        if isinstance(fault, DamagedFile) and self.rots:
+            world.sometimes("rotten journal refused")
         if self.task is not None:
             self._end()
         world.loop.call_later(world.rng.uniform(0.5, 3.0), self._mend_and_start, self.incarnation)
@@ -451,6 +481,7 @@ class SimulatedNode:
                 self.disk.turn(rot)
             self.rots.clear()
             world.consequences["rot of an unmarked batch"] += 1
+            world.sometimes("rot in an unmarked journal batch")
         return True
 
     def _is_unmarked(self, rot: Rot) -> bool:
@@ -854,6 +885,8 @@ class World:
         """What befell this world, by kind; single messages lost, doubled or late are not counted."""
         self.consequences: Counter[str] = Counter()
         """The consequences of the faults, by kind."""
+        self.markers = Markers(self.loop.time)
+        self.sometimes = self.markers.sometimes
         self.changes_asked = 0
         """Changes of voters that a client waits for; the leader may not have received them yet."""
         self.make_listener = make_listener
@@ -915,7 +948,8 @@ class World:
     def run(self, seconds: float, *, settle_seconds: float = 6.0) -> list[str]:
         """Live through the profile's weather, then through calm; return what was violated."""
         try:
-            self.loop.run_until_complete(self._live(seconds, settle_seconds))
+            with watched(self.sometimes):
+                self.loop.run_until_complete(self._live(seconds, settle_seconds))
         except Exception as error:  # a timer's or a link's callback failed
             self.violated(f"{type(error).__name__}: {error}")
         finally:
