@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+LATE_READS = 0.1
+"""The share of reads before which time passes; more would keep brokers with small answers from ever catching up."""
 SEGMENT_SYNC_SECONDS = 1.0
 SWEEP_SECONDS = 2.0
 WALK_SECONDS = 4.0
@@ -196,7 +198,7 @@ class SimulatedController(Controller):
             return work()
 
     async def _read_in_thread(self, work: Callable[..., T], *args: object) -> T:
-        if self.world.profile.reads_late:
+        if self.world.profile.reads_late and self.world.rng.random() < LATE_READS:
             await asyncio.sleep(self.world.rng.uniform(0.0, 0.1))
             await self.node.awake()
         with self.world.loop.unpaid():
