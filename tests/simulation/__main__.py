@@ -8,17 +8,20 @@ Exit code 1: a property was violated, or a campaign of the profile `broad` of an
 
 import argparse
 import os
+import random
 import shlex
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
 from tests.simulation import mutants
-from tests.simulation.campaign import PROFILE_NAMES, Plan, Totals, append_to_ledger, outcomes
+from tests.simulation.campaign import PROFILE_NAMES, Life, Plan, Totals, append_to_ledger, outcomes
+from tests.simulation.kept_lives import KeptLives
 from tests.support.arguments import positive, seeds
 
 BROKERS_MAX = 20
@@ -41,8 +44,14 @@ def main(argv: list[str]) -> int:
         raft_only=args.raft_only,
     )
     totals, began = Totals(plan), time.monotonic()
-    for outcome in outcomes(plan.lives(chosen), jobs=args.jobs, may_begin=_until(args.minutes)):
+    lives: Iterator[Life] = (replace(life, variations=tuple(args.vary)) for life in plan.lives(chosen))
+    kept = None if args.kept is None else KeptLives(args.kept, random.Random(first))
+    if kept is not None:
+        lives = kept.with_variations(lives, plan)
+    for outcome in outcomes(lives, jobs=args.jobs, may_begin=_until(args.minutes)):
         totals.add(outcome)
+        if kept is not None:
+            kept.take(outcome)
         print(outcome.line(), flush=True)
         if outcome.violations:
             print(outcome.report(), flush=True)
@@ -116,12 +125,28 @@ def _parser() -> argparse.ArgumentParser:
         default=cores,
         help="processes (default: one for each core, here %(default)s)",
     )
+    parser.add_argument(
+        "--kept", type=Path, help="vary the lives in this file, and add those that reach rare states"
+    )
+    parser.add_argument(
+        "--vary",
+        type=_variation,
+        action="append",
+        default=[],
+        metavar="SECONDS:NUMBER",
+        help="draw all anew from there on; as often as needed",
+    )
     parser.add_argument("--ledger", type=Path, help="append the last line to this table")
     return parser
 
 
 def _numbers(text: str) -> tuple[int, ...]:
     return tuple(map(positive, text.split(",")))
+
+
+def _variation(text: str) -> tuple[float, int]:
+    at, _, number = text.partition(":")
+    return float(at), int(number)
 
 
 def _brokers(text: str) -> int:

@@ -93,8 +93,15 @@ class Life:
     raft_only: bool
     observers: int = 0
     """Controllers beside the founding voters; they may become voters."""
+    variations: tuple[tuple[float, int], ...] = ()
+    """From so many simulated seconds on all is drawn anew, by this number."""
 
     def world(self) -> World:
+        world = self._world()
+        world.variations = self.variations
+        return world
+
+    def _world(self) -> World:
         profile = profile_of(self.profile, self.seed)
         if self.raft_only:
             # A model has no frames in whose checksums a turned bit shows.
@@ -112,9 +119,10 @@ class Life:
         level = "--raft-only" if self.raft_only else f"--brokers {self.brokers}"
         if self.observers or self.profile == broad.NAME:
             level = f"--observers {self.observers} {level}"
+        varied = "".join(f" --vary {at:g}:{number}" for at, number in self.variations)
         return (
             f"python -m tests.simulation --seeds {self.seed} --profile {self.profile} "
-            f"--controllers {self.controllers} {level} --seconds {self.seconds:g}"
+            f"--controllers {self.controllers} {level} --seconds {self.seconds:g}{varied}"
         )
 
 
@@ -160,7 +168,8 @@ class Outcome:
     def line(self) -> str:
         life = self.life
         speed = self.simulated / max(self.cpu, 1e-9)
-        name = f"seed {life.seed} {life.profile} {life.controllers}c"
+        varied = ", ".join(f"varied from {at:g} s by {number}" for at, number in life.variations)
+        name = f"seed {life.seed}{f' ({varied})' if varied else ''} {life.profile} {life.controllers}c"
         if self.violations:
             return f"{name}: VIOLATED {self.violations[0]}"
         recovered = "" if self.recovered_after is None else f", well after {self.recovered_after:.1f} s"
@@ -266,7 +275,8 @@ class Totals:
 
     def add(self, outcome: Outcome) -> None:
         self.lives += 1
-        self.seeds.append(outcome.life.seed)
+        if not outcome.life.variations:
+            self.seeds.append(outcome.life.seed)
         self.failed += bool(outcome.violations)
         if not outcome.violations:
             if outcome.counts:
@@ -356,6 +366,7 @@ def commit() -> str:
         "snapshots",
         "broker_agent",
         "tests/simulation",
+        ":!tests/simulation/kept_lives.jsonl",  # a campaign adds to it
     )
     return (git("rev-parse", "--short", "HEAD") or "unknown") + ("+" if changed else "")
 

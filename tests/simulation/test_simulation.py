@@ -118,3 +118,26 @@ def test_the_simulation_finds_a_missing_rule(
         if World(seed=seed, profile=PROFILES[profile]).run(8.0):
             return
     raise AssertionError(f"20 lives without {rule}, and nothing was violated")
+
+
+def _varied(*variations: tuple[float, int], seconds: float = 4.0) -> tuple[World, dict[float, int]]:
+    """Live with variations; return the world, and its trace at some times."""
+    traces: dict[float, int] = {}
+
+    class Looks(World):
+        def more_weather(self) -> list[tuple[float | None, Callable[[], None]]]:
+            for at in (1.0, 1.9, 3.9):
+                self.loop.call_later(at, lambda at=at: traces.setdefault(at, self.network.trace))
+            return []
+
+    world = Looks(seed=21, profile=PROFILES["wild"])
+    world.variations = variations
+    assert not world.run(seconds)
+    return world, traces
+
+
+def test_a_varied_life_is_the_same_one_until_it_is_varied() -> None:
+    (plain, before), (varied, after), (again, _) = _varied(), _varied((2.0, 5)), _varied((2.0, 5))
+    assert (before[1.0], before[1.9]) == (after[1.0], after[1.9])
+    assert before[3.9] != after[3.9]
+    assert varied.network.trace == again.network.trace != plain.network.trace

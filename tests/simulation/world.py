@@ -885,6 +885,8 @@ class World:
         """What befell this world, by kind; single messages lost, doubled or late are not counted."""
         self.consequences: Counter[str] = Counter()
         """The consequences of the faults, by kind."""
+        self.variations: tuple[tuple[float, int], ...] = ()
+        """From each of these times on, in simulated seconds, chance is another, by the number beside it."""
         self.markers = Markers(self.loop.time)
         self.sometimes = self.markers.sometimes
         self.changes_asked = 0
@@ -965,6 +967,8 @@ class World:
         return self.violations
 
     async def _live(self, seconds: float, settle_seconds: float) -> None:
+        for at, number in self.variations:
+            self.loop.call_later(at, self.rng.seed, self.seed << 20 ^ number)
         for node in self.nodes.values():
             node.start()
         profile, end = self.profile, self.loop.time() + seconds
