@@ -148,8 +148,10 @@ def _steps_down(sometimes: Sometimes, shipped: Shipped) -> Shipped:
     @wraps(shipped)
     def watched(state: QuorumState, *args: Any) -> None:
         if state.engine.role is Role.LEADER:
-            name = "on a stalled disk" if state.disk_stalled else None
-            sometimes("leader deposed by a higher term" if name is None else f"leader steps down {name}")
+            is_stalled = state.disk_stalled
+            sometimes(
+                "leader steps down on a stalled disk" if is_stalled else "leader deposed by a higher term"
+            )
         shipped(state, *args)
 
     return watched

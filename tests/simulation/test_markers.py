@@ -1,0 +1,116 @@
+"""Markers of rare states: where they are counted, what is demanded, and that counting changes no life."""
+
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from metadata_log.errors import OffsetCompacted
+from metadata_log.ids import NodeId
+from quorum.raft.read_rounds import ReadRounds
+from tests.simulation import broad, world
+from tests.simulation.disk import SimulatedDisk
+from tests.simulation.markers import DEMANDS, Demand, Markers, missing
+from tests.simulation.network import Network
+from tests.simulation.stepped import Quorum
+from tests.simulation.storage import SEGMENT_BYTES, SimulatedSegments
+from tests.simulation.world import PROFILES, World, profile_of
+
+HERE = Path(__file__).parent
+
+
+def test_every_marker_is_counted_somewhere() -> None:
+    code = "".join(
+        path.read_text() for path in HERE.glob("*.py") if path.name not in ("markers.py", Path(__file__).name)
+    )
+    assert [name for name in DEMANDS if f'"{name}"' not in code] == []
+
+
+def test_no_other_name_is_a_marker() -> None:
+    markers = Markers(lambda: 2.5)
+    markers.sometimes("cuts overlap")
+    markers.sometimes("cuts overlap")
+    assert (markers.reached, markers.first_at) == ({"cuts overlap": 2}, {"cuts overlap": 2.5})
+    with pytest.raises(AssertionError, match="no marker has the name"):
+        markers.sometimes("anything else")
+
+
+def test_a_life_that_is_watched_is_the_same_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = World(seed=8, profile=PROFILES["wild"])
+    assert not seen.run(4.0)
+    monkeypatch.setattr(world, "watched", lambda _sometimes: nullcontext())
+    unseen = World(seed=8, profile=PROFILES["wild"])
+    assert not unseen.run(4.0)
+    assert seen.network.trace == unseen.network.trace
+    assert seen.markers.reached["torn journal batch cut"]
+    assert not unseen.markers.reached["torn journal batch cut"]
+
+
+def test_a_watched_branch_that_is_taken_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read is refused because the leader hears no majority."""
+    monkeypatch.setattr(ReadRounds, "refused_from", lambda _rounds, _unheard_at: 0.0)
+    life = World(seed=1, profile=PROFILES["calm"])
+    life.run(2.0)
+    assert life.markers.reached["read refused without a majority"]
+
+
+def test_a_campaign_misses_what_it_reached_too_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    demands = {"often": Demand(10.0), "once": Demand(0.1), "not demanded": Demand(0.0)}
+    monkeypatch.setattr("tests.simulation.markers.DEMANDS", demands)
+    assert missing({}, hours=2.0) == ["often", "once"]
+    assert missing({"often": 19, "once": 1}, hours=2.0) == ["often"]
+    assert missing({"often": 20, "once": 1}, hours=2.0) == []
+
+
+def test_cuts_that_overlap_heal_one_by_one() -> None:
+    quorum = Quorum()
+    network: Network = quorum.world.network
+    quorum.start()
+    quorum.leader()
+    one, two = NodeId(1), NodeId(2)
+    first, second = network.new_cut(), network.new_cut()
+    network.block(one, two, first)
+    network.block(one, two, second)
+    network.block(two, one, second)
+    network.unblock(first)
+    assert not network.is_open(one, two)
+    network.unblock(second)
+    assert network.is_open(one, two) and network.is_open(two, one)
+    assert not network.is_cut
+    network.unblock(second)  # the calm has healed all before
+    quorum.end()
+
+
+def test_four_seeds_in_a_row_are_of_four_kinds() -> None:
+    for first in (0, 400, 1_000_000):
+        shapes = [broad.shape_of(seed) for seed in range(first, first + 4)]
+        profiles = [profile_of(broad.NAME, seed) for seed in range(first, first + 4)]
+        assert [shape.voters for shape in shapes[:3]] == [1, 3, 5]
+        assert [profile.change_every is None for profile in profiles] == [True, True, True, False]
+        assert shapes[3].observers > 0
+
+
+def test_a_simulated_retention_takes_whole_segments_below_a_snapshot() -> None:
+    segments = SimulatedSegments(SimulatedDisk())
+    frame = bytes(1_000)
+    for offset in range(100):
+        segments.append(frame, _Header(offset))  # type: ignore[arg-type]
+    assert segments.to_remove(bytes_max=100_000, older_than_ms=None, below=100) is None
+    retention = segments.to_remove(bytes_max=60_000, older_than_ms=None, below=40)
+    assert retention is not None
+    assert retention.start == 2 * SEGMENT_BYTES // 1_000, "the third segment reaches beyond the snapshot"
+    segments.begin_later(retention)
+    segments.forget(retention)
+    assert (segments.log_start_offset, segments.size) == (32, 68_000)
+    assert segments.position_before(32) == (7, 31)
+    assert len(segments.read(32, max_bytes=10**6)) == 68_000
+    with pytest.raises(OffsetCompacted):
+        segments.read(31, max_bytes=1)
+
+
+class _Header:
+    """What the simulated segments read of a frame's header."""
+
+    def __init__(self, offset: int) -> None:
+        self.base_offset, self.end_offset = offset, offset + 1
+        self.controller_epoch, self.crc = 7, offset
