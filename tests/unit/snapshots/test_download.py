@@ -4,7 +4,6 @@ import asyncio
 import hashlib
 import random
 import threading
-import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -184,11 +183,11 @@ def test_who_is_cancelled_while_it_is_checked_leaves_no_thread_behind(
     directory: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next attempt finds the same file: two threads that check and rename it would meet."""
-    reads = threading.Semaphore(0)
+    reads, may_end = threading.Semaphore(0), threading.Event()
 
     def slowly(*args: Any, **named: Any) -> MetadataImage:
         reads.release()
-        time.sleep(0.2)
+        may_end.wait()
         return read_snapshot(*args, **named)
 
     async def has_come(*_: object) -> str:
@@ -200,8 +199,13 @@ def test_who_is_cancelled_while_it_is_checked_leaves_no_thread_behind(
         attempt = asyncio.ensure_future(downloading)
         await asyncio.to_thread(reads.acquire)
         attempt.cancel()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        was_done = attempt.done()
+        may_end.set()
         with pytest.raises(asyncio.CancelledError):
             await attempt
+        assert not was_done
         assert [path.name for path in directory.iterdir()] == [f"{ID}.snapshot"]
 
     partial = directory / f"{ID}.snapshot.download"

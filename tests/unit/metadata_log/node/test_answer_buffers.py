@@ -36,12 +36,14 @@ def test_large_answers_are_refused_while_too_much_is_unread() -> None:
 
 @pytest.mark.parametrize("in_pieces", [True, False])
 def test_clients_that_never_read_do_not_fill_the_memory(tmp_path: Path, *, in_pieces: bool) -> None:
-    buffers, unread = AnswerBuffers(), []
+    buffers, unread, asked = AnswerBuffers(), [], 0
 
     def answer(_request: web.BaseRequest, error: MetadataError) -> web.Response:
         return web.Response(status=status_of(error), text=error.message)
 
     async def large(request: web.Request) -> web.StreamResponse:
+        nonlocal asked
+        asked += 1
         if not in_pieces:
             buffers.check(len(ANSWER))
             return web.Response(body=ANSWER)
@@ -67,8 +69,11 @@ def test_clients_that_never_read_do_not_fill_the_memory(tmp_path: Path, *, in_pi
             reader, writer = await asyncio.open_connection(*address, limit=1024)
             writer.write(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n")
             unread.append((reader, writer))
-            await asyncio.sleep(0.005)
-        await asyncio.sleep(0.2)
+        async with asyncio.timeout(30):
+            while asked < CLIENTS:
+                await asyncio.sleep(0.001)
+        for _ in range(20):  # until each answer has gone as far as it goes
+            await asyncio.sleep(0)
         assert 0 < buffers.bytes_total <= limits.ANSWERS_UNSENT_BYTES_MAX + len(ANSWER)
         assert resident_bytes() - before <= 128 * limits.MIB
         reader, writer = await asyncio.open_connection(*address)

@@ -72,10 +72,16 @@ def test_the_pieces_of_an_answer_come_before_those_of_later_answers_and_behind_s
 def test_work_that_has_not_begun_at_the_end_is_called_off() -> None:
     async def story() -> None:
         reads = Threads("reads", threads=1)
-        gate = threading.Event()
-        under_way = asyncio.ensure_future(reads.run(gate.wait))
+        begun, gate = threading.Event(), threading.Event()
+
+        def work() -> bool:
+            begun.set()
+            return gate.wait()
+
+        under_way = asyncio.ensure_future(reads.run(work))
         waiting = asyncio.ensure_future(reads.run(lambda: "never"))
-        await asyncio.sleep(0.05)
+        while not begun.is_set():
+            await asyncio.sleep(0)
         ending = asyncio.ensure_future(reads.shut_down())
         with pytest.raises(asyncio.CancelledError):
             await waiting

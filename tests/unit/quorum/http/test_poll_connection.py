@@ -95,9 +95,10 @@ class Door:
     @asynccontextmanager
     async def client(self) -> AsyncIterator[Client]:
         reader, writer = await asyncio.open_connection(*self.address)
-        await asyncio.sleep(0.01)  # aiohttp waits for a first request by now
+        client = Client(reader, writer)
+        await self.waits_for(client)
         try:
-            yield Client(reader, writer)
+            yield client
         finally:
             writer.close()
 
@@ -107,6 +108,24 @@ class Door:
         return replace(
             request, last_epoch=image.controller_epoch, last_crc=image.last_crc, max_wait_ms=60_000
         )
+
+    async def waits_for(self, client: Client) -> None:
+        """Return once aiohttp waits for a client's next request."""
+        address = client.writer.get_extra_info("sockname")
+        async with asyncio.timeout(20):
+            while not any(
+                each.transport is not None
+                and each.transport.get_extra_info("peername") == address
+                and each._is_idle()
+                for each in self.connections
+            ):
+                await asyncio.sleep(0.001)
+
+    async def has_passed_on(self, data: bytes) -> None:
+        """Return once aiohttp was given all of `data`, and nothing else."""
+        async with asyncio.timeout(20):
+            while b"".join(self.passed_on) != data:
+                await asyncio.sleep(0.001)
 
     async def parked(self, count: int) -> None:
         async with asyncio.timeout(20):
@@ -189,10 +208,12 @@ def test_a_brokers_poll_is_answered_here_and_one_that_means_records_by_aiohttp(
             client.send(replace(door.at_end(11, epoch), want_fence=True))
             while not door.passed_on:
                 await asyncio.sleep(0.001)
-            await asyncio.sleep(0.01)
-            door.lab.quorum.commit()
-            assert (await client.answer()).head["broker_state"] == "FENCED"
-            await asyncio.sleep(0.01)  # aiohttp waits for the next request by now
+            answer = asyncio.ensure_future(client.answer())
+            while not answer.done():
+                door.lab.quorum.commit()
+                await asyncio.sleep(0.001)
+            assert (await answer).head["broker_state"] == "FENCED"
+            await door.waits_for(client)
             client.send(replace(door.at_end(11, epoch), applied_offset=0))
             await door.parked(1)
             assert len(door.passed_on) == 1, (
@@ -296,9 +317,12 @@ def test_pipelined_polls_are_answered_one_after_the_other(
             client.send(door.at_end())
             await door.parked(1)
             request = replace(door.at_end(), max_wait_ms=0)
-            client.send(request, request)
-            client.writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            await asyncio.sleep(0.01)
+            further = 2 * poll_bytes(request) + b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+            client.writer.write(further)
+            (connection,) = door.connections
+            async with asyncio.timeout(20):
+                while connection._early != further:
+                    await asyncio.sleep(0.001)
             assert door.passed_on == []
             before = request.fetch_offset
             await door.lab.write(door.controller, setting("1"))
@@ -315,7 +339,7 @@ def test_a_poll_in_two_pieces_is_answered(tmp_path: Path, monkeypatch: pytest.Mo
         async with door.client() as client:
             sent = poll_bytes(replace(door.at_end(), max_wait_ms=0))
             client.writer.write(sent[:at])
-            await asyncio.sleep(0.01)
+            await door.has_passed_on(sent[:at])
             client.writer.write(sent[at:])
             assert (await client.answer()).status == 200
 
@@ -333,7 +357,7 @@ def test_a_body_that_looks_like_a_poll_is_read_as_a_body(
                 f"Content-Length: {len(inner)}\r\n\r\n"
             )
             client.writer.write(head.encode())
-            await asyncio.sleep(0.01)
+            await door.has_passed_on(head.encode())
             client.writer.write(inner)
             assert (await client.answer()).status == 400
             assert door.fetches.parked == 0
@@ -347,7 +371,7 @@ def test_headers_that_look_like_a_poll_are_read_as_headers(
     async def story(door: Door) -> None:
         async with door.client() as client:
             client.writer.write(b"GET /healthz HTTP/1.1\r\nX-Begun: ")
-            await asyncio.sleep(0.01)
+            await door.has_passed_on(b"GET /healthz HTTP/1.1\r\nX-Begun: ")
             client.send(door.at_end())
             answer = await client.answer()
             assert answer.status == 200
@@ -381,8 +405,13 @@ def test_who_sends_on_while_its_poll_waits_is_read_no_further_than_a_bound(
             client.send(door.at_end())
             await door.parked(1)
             client.writer.write(bytes(50 * 1024 * 1024))
-            await asyncio.sleep(0.1)
             (connection,) = door.connections
+            transport = connection.transport
+            assert isinstance(transport, asyncio.Transport)
+            async with asyncio.timeout(20):
+                while transport.is_reading():
+                    await asyncio.sleep(0.001)
+            await spin()
             assert len(connection._early) <= EARLY_BYTES_MAX + 512 * 1024
             await door.lab.write(door.controller, setting("1"))
             assert (await client.answer()).status == 200

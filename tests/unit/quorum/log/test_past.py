@@ -118,7 +118,9 @@ def test_a_state_is_dropped_when_its_reader_is_done(tmp_path: Path, process: His
     async def story(past: Past, _store: SnapshotStore, _log: CommittedLog) -> None:
         async with past.state_at(END) as state:
             reader = asyncio.create_task(all_of(past, END))
-            await asyncio.sleep(0.05)
+            async with asyncio.timeout(30):
+                while not past._states._waiting:
+                    await asyncio.sleep(0)
             assert not reader.done(), "one state is held at a time here"
             reader.cancel()
         with pytest.raises(WorkFailed, match="KeyError"):
@@ -147,13 +149,18 @@ def test_a_process_that_was_killed_is_started_anew(tmp_path: Path) -> None:
         process.call("forget", [])
 
 
+LAST_IN_LINE = 19
+"""The priority behind all others."""
+
+
 def test_the_process_ends_with_its_parent_and_computes_beside_it() -> None:
     process = HistoryProcess("quorum.log.past")
     process.call("forget", [])
     assert process._child is not None
     assert process._link is not None
     niceness = os.getpriority(os.PRIO_PROCESS, process._child.pid)
-    assert niceness > os.getpriority(os.PRIO_PROCESS, 0), "it gives way to the controller"
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    assert niceness > own or niceness == own == LAST_IN_LINE, "it gives way to the controller"
     process._link.close()  # as the kernel does when a process is killed
     deadline = time.monotonic() + 10
     while process._child is not None and process._child.poll() is None and time.monotonic() < deadline:

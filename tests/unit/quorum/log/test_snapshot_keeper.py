@@ -15,7 +15,7 @@ from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import SNAPSHOT_DOWNLOADS_MAX, SNAPSHOT_ENTRIES
 from quorum.controller import Controller
 from quorum.log import snapshot_keeper
-from quorum.raft.raft_log import RaftPosition
+from quorum.raft.raft_log import RaftPosition, RaftStatus
 from snapshots.snapshot_file import write_snapshot
 from tests.unit.quorum.test_controller import Lab, run
 from tests.unit.quorum.test_voters import Desk
@@ -100,18 +100,30 @@ def test_a_log_that_grows_without_records_is_trimmed_behind_the_same_snapshot(
         raft = desk.keeper._controller.raft
         trimmed: list[tuple[RaftPosition, str]] = []
         monkeypatch.setattr(raft, "compact", lambda position, name, _seal: trimmed.append((position, name)))
-        status, entries = raft.status(), SNAPSHOT_ENTRIES - 1
-        monkeypatch.setattr(raft, "status", lambda: replace(status, entries_untrimmed=entries))
+        status, entries, counted = raft.status(), SNAPSHOT_ENTRIES - 1, 0
+
+        def counts() -> RaftStatus:
+            nonlocal counted
+            counted += 1
+            return replace(status, entries_untrimmed=entries)
+
+        async def has_counted_again() -> None:
+            seen = counted
+            async with asyncio.timeout(30):
+                while counted < seen + 5:
+                    await asyncio.sleep(0.001)
+
+        monkeypatch.setattr(raft, "status", counts)
         tasks = [asyncio.create_task(desk.keeper.run()), asyncio.create_task(desk.keeper.count())]
-        await asyncio.sleep(0.05)
+        await has_counted_again()
         assert trimmed == []
         # While records come the policy decides, alike on all nodes.
         controller = desk.keeper._controller
         quiet = controller.committed
         writing = asyncio.create_task(_writes_on(controller))
-        await asyncio.sleep(0.01)
+        await has_counted_again()
         entries += 1
-        await asyncio.sleep(0.05)
+        await has_counted_again()
         assert trimmed == []
         writing.cancel()
         controller.committed = quiet
