@@ -6,6 +6,7 @@ import time
 import pytest
 from prometheus_client import CollectorRegistry
 
+from quorum import loop_turns
 from quorum.http.metrics import TurnMetrics
 from quorum.loop_turns import TimedSelector
 
@@ -55,3 +56,24 @@ def test_what_a_scrape_shows(selector: TimedSelector) -> None:
     assert read("metaquorum_loop_turn_cpu_longest_seconds") == selector.longest
     since_scrape = "metaquorum_loop_turn_cpu_longest_since_scrape_seconds"
     assert [read(since_scrape), read(since_scrape)] == [selector.longest, 0.0]
+
+
+def test_a_long_turn_is_not_charged_with_the_short_ones_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = worked = 0.0
+    monkeypatch.setattr(loop_turns, "perf_counter", lambda: now)
+    monkeypatch.setattr(loop_turns, "thread_time", lambda: worked)
+    timed = TimedSelector()
+
+    def turn(lasts: float, works: float) -> None:
+        nonlocal now, worked
+        now, worked = now + lasts, worked + works
+        timed.select(0)
+
+    short = loop_turns.SHORT_S * 0.7
+    turn(short, short)
+    turn(0.5, 0.0)
+    assert (timed.short, timed.longest) == (1, 0.0)
+    assert timed.seconds == pytest.approx(short)
+    turn(0.5, 0.25)
+    assert timed.longest == pytest.approx(0.25)
+    timed.close()

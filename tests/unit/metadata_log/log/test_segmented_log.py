@@ -5,6 +5,7 @@ import random
 import shutil
 import threading
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import BinaryIO
 from unittest.mock import patch
@@ -260,6 +261,28 @@ def test_rot_that_a_read_meets_hurts_nothing_but_that_read(
     held = [step for step in history if int(path.stem) <= step.batch.base_offset < until]
     log.replace_segment(log.prepare_replacement(int(path.stem), whole(held)))
     assert log.read(0, max_bytes=10**9) == whole(history)
+    log.close()
+
+
+def test_a_file_that_a_retention_takes_just_before_it_is_opened_is_compacted(
+    tmp_path: Path, history: list[Step], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = written(tmp_path / "log", history)
+    log.sync()
+    first = log.files()[0]
+    reading = segment_file.reading
+
+    def too_late(path: Path) -> AbstractContextManager[BinaryIO]:
+        log.retain(bytes_max=0, older_than_ms=None, below=first.end_offset)
+        return reading(path)
+
+    with monkeypatch.context() as late:
+        late.setattr("metadata_log.log.segmented_log.reading", too_late)
+        with pytest.raises(OffsetCompacted, match=f"begins at offset {first.end_offset} by now"):
+            log.read(0, max_bytes=1_000)
+    log.files()[0].path.unlink()
+    with pytest.raises(DiskFailed):
+        log.read(first.end_offset, max_bytes=1_000)
     log.close()
 
 

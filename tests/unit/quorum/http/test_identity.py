@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from broker_agent.forwarding import FORWARDED
 from metadata_log.codec import decode_all
 from metadata_log.errors import InvalidSettings
 from metadata_log.ids import BrokerId
+from metadata_log.limits import IDENTITY_CHECK_S
+from metadata_log.node import access as access_module
 from metadata_log.node.access import Access, name_in
 from metadata_log.node.rights import BROKERS, CONTROLLERS, ROLES, Right
 from quorum.http.app import application, routes
@@ -198,6 +201,28 @@ def test_a_changed_file_counts_without_a_restart_and_a_broken_one_does_not(
 
     behind_tokens(tmp_path, story)
     assert not [line for line in caplog.records if "token-of" in str(line.__dict__)]
+
+
+def test_the_file_is_looked_at_once_in_a_second_however_many_ask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    access = Access(principals(tmp_path / "p", {"User:bob": "admin"}), cluster_id=CLUSTER, rights=CONTROLLERS)
+    looks: list[Path] = []
+    state = access_module._state_of
+
+    def look(file: Path) -> tuple[int, int, int]:
+        looks.append(file)
+        return state(file)
+
+    monkeypatch.setattr(access_module, "_state_of", look)
+    now = time.monotonic() + 10
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    for _ in range(3):
+        access.of_certificate(None)
+    assert len(looks) == 1
+    now += IDENTITY_CHECK_S
+    access.of_certificate(None)
+    assert len(looks) == 2
 
 
 @pytest.mark.parametrize(
