@@ -26,5 +26,15 @@ def test_it_is_noticed(mutant: Mutant) -> None:
     assert catch(mutant).how is not None
 
 
+def test_the_table_has_a_row_for_each() -> None:
+    rows = [
+        line.split(" | ") for line in (ROOT / "docs/mutants.md").read_text().splitlines() if " | " in line
+    ]
+    named = [[first.removeprefix("| "), breaks, how] for first, breaks, how, *_ in rows[1:]]
+    assert named[: len(MUTANTS)] == [
+        [mutant.name, mutant.breaks, str(mutant.caught_by)] for mutant in MUTANTS
+    ]
+
+
 def test_names_are_distinct_and_there_are_enough() -> None:
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 25
