@@ -288,14 +288,13 @@ def test_what_trickles_in_is_cut_off(
     monkeypatch.setattr(limits, "HTTP_ARRIVAL_MAX_MS", 300)
     monkeypatch.setattr(limits, "HTTP_LINGERING_MS", 200)
 
-    async def story() -> tuple[bytes, float]:
+    async def story() -> bytes:
         app = web.Application()
         app.router.add_route("*", "/", handler)
         runner = web.AppRunner(app)
         await runner.setup()
         listener = await listen(runner, answer, ("127.0.0.1", 0), buffers=AnswerBuffers())
         reader, writer = await asyncio.open_connection(*listener.sockets[0].getsockname())
-        began = time.monotonic()
         writer.write(first)
 
         async def trickle() -> None:
@@ -309,16 +308,13 @@ def test_what_trickles_in_is_cut_off(
             with suppress(ConnectionResetError):
                 while piece := await reader.read(4096):
                     said += piece
-        took_s = time.monotonic() - began
         trickling.cancel()
         writer.close()
         listener.close()
         await runner.cleanup()
-        return said, took_s
+        return said
 
-    said, took_s = asyncio.run(story())
-    assert said.startswith(says)
-    assert took_s < 5
+    assert asyncio.run(story()).startswith(says)
 
 
 def test_one_address_holds_a_share_of_the_connections() -> None:
