@@ -136,7 +136,9 @@ class Workshop:
             return None
         lines = done.stdout.splitlines()
         named = (line for line in lines if line.startswith(("FAILED tests/", "ERROR tests/")))
-        return next(named, f"exit code {done.returncode}").split(" - ")[0][:200]
+        hangs = "Timeout (" in done.stderr
+        unnamed = "a test that hangs" if hangs else f"exit code {done.returncode}"
+        return next(named, unnamed).split(" - ")[0][:200]
 
 
 class _InPlace:
