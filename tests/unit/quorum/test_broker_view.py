@@ -4,6 +4,8 @@ import pytest
 
 from metadata_log.ids import BrokerId
 from quorum.broker_view import (
+    ASKS_AGAIN,
+    MORE_PARTS,
     NO_HEARTBEAT,
     WANTS_FENCE,
     BrokerView,
@@ -12,6 +14,7 @@ from quorum.broker_view import (
     registration_state,
 )
 from quorum.http.brokers import describe_broker
+from quorum.sessions import Sessions
 from tests.support.decisions import World
 
 
@@ -97,6 +100,15 @@ def test_a_stopping_broker_that_leads_waits_for_its_leaderships() -> None:
     assert (state, registered) == (ControlState.CONTROLLED_SHUTDOWN, RegistrationState.CONTROLLED_SHUTDOWN)
     left = made.image.topics.index.leaderships[BrokerId(1)]
     assert why == f"leads {left} partitions" and 1 < left < 4
+    told: list[str] = []
+    while not told or not told[-1].startswith("waits for"):
+        made.heartbeat(1, want_shut_down=True)
+        told.append(seen(made, 1)[2] or "nothing")
+    assert told[:-1] == ["leads 2 partitions", "leads 1 partition", MORE_PARTS]
+    # A new active controller knows nothing of the shutdown but what the log says, until the broker asks again.
+    made.sessions = Sessions(session_timeout_ms=made.sessions.session_timeout_ms)
+    made.sessions.grant_all(made.image, made.now_ms)
+    assert seen(made, 1)[2] == ASKS_AGAIN
 
 
 @pytest.mark.parametrize(
