@@ -1,4 +1,4 @@
-"""Try mutants that nobody wrote: `python -m tests.generated_mutants --sample 200 --seed 1 [--state DIR] [--again]`.
+"""Try mutants that nobody wrote: `python -m tests.generated_mutants --sample 200 --seed 1 [--minutes M] [--again]`.
 
 Each is tried in a copy of the repository, on the tests that call the changed function, the quickest first, until one fails.
 Which test calls what is collected once. What was found is kept in the state directory, so a run that was ended goes on.
@@ -8,10 +8,12 @@ Exit code 1: a mutant survived, and its difference is printed.
 import argparse
 import dataclasses
 import json
+import math
 import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -62,16 +64,20 @@ def main(argv: Sequence[str]) -> int:
             for mutant in chosen
             if mutant.identity in known and known[mutant.identity].caught_by is None
         ]
-    if open_:
+    until = math.inf if args.minutes is None else time.monotonic() + 60 * args.minutes
+    if open_ and time.monotonic() < until:
         covered = _collect(state / "coverage.jsonl")
         choice, workshop = Choice(covered, sources), Workshop(ROOT, state / "copy")
         for number, mutant in enumerate(open_, start=1):
+            if time.monotonic() > until:
+                break
             verdict = workshop.test(mutant, choice.tests(mutant), most_s=args.most_seconds)
             known[mutant.identity] = verdict
             with results.open("a") as out:
                 out.write(json.dumps(dataclasses.asdict(verdict)) + "\n")
             print(f"{number} of {len(open_)}: {_line(mutant, verdict)}", flush=True)
-    return _report(chosen, known, sources)
+    tried = [mutant for mutant in chosen if mutant.identity in known]
+    return _report(tried, known, sources, drawn=len(chosen))
 
 
 def _known(results: Path) -> dict[str, Verdict]:
@@ -97,11 +103,15 @@ def _line(mutant: Generated, verdict: Verdict) -> str:
     return f"{mutant.path}:{mutant.line}: {mutant.kind}: {how} ({verdict.seconds:.0f} s)"
 
 
-def _report(chosen: Sequence[Generated], known: Mapping[str, Verdict], sources: Mapping[str, bytes]) -> int:
+def _report(
+    chosen: Sequence[Generated], known: Mapping[str, Verdict], sources: Mapping[str, bytes], *, drawn: int
+) -> int:
     survivors = [mutant for mutant in chosen if known[mutant.identity].caught_by is None]
     for mutant in survivors:
         print(f"\n{_line(mutant, known[mutant.identity])}\n{mutant.diff(sources[mutant.path])}")
-    print(f"\n{_rate(len(chosen) - len(survivors), len(chosen))} generated mutants caught")
+    print(
+        f"\n{_rate(len(chosen) - len(survivors), len(chosen))} generated mutants caught; {drawn} were drawn"
+    )
     for title, of in (
         ("kind", lambda mutant: mutant.kind),
         ("room", lambda mutant: mutant.path.split("/")[0]),
@@ -120,6 +130,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.generated_mutants", description=__doc__)
     parser.add_argument("--sample", type=positive, default=200, help="so many mutants (default %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="which ones")
+    parser.add_argument("--minutes", type=float, help="try no further mutant after so long; 0: only report")
     parser.add_argument("--most-seconds", type=positive, default=120, help="for the tests of one mutant")
     parser.add_argument("--again", action="store_true", help="try those that survived once more")
     default = Path(tempfile.gettempdir()) / "metaquorum-generated-mutants"
