@@ -289,3 +289,18 @@ def test_losses_of_brokers_have_a_verdict_and_end_with_the_recovery(export: Path
         opened, "broker_availability", "broker_id", "availability_percent", "longest_outage_ms"
     )
     assert availability == [(11, 72.5, 2_000), (12, 21.039, 5_880)]
+
+
+def test_the_summary_names_eight_who_asked_and_counts_the_others(tmp_path: Path) -> None:
+    by_each: Story = [
+        (1_000, Envelope(actor=f"User:{n:02}"), [TopicRecord(_topic(n), f"t{n}")]) for n in range(10)
+    ]
+    story: Story = [(0, NO_ENVELOPE, [ControllerClaimRecord(NodeId(1), 1, CLUSTER_ID)]), *by_each]
+    told = report(DuckDb(), _exported(story, tmp_path))
+    (asked,) = [line for line in told.splitlines() if line.startswith("- Asked for by people and programs: ")]
+    named = [f"User:{n:02} without an operation 1 times" for n in range(8)]
+    assert asked.split(": ", 1)[1] == ", ".join(named) + " and 2 more"
+
+
+def _topic(number: int) -> TopicId:
+    return TopicId(bytes([number]) * 16)
