@@ -45,6 +45,7 @@ ANALYSES: Final = (
     "cluster_events",
     "actions",
     "log_health",
+    "opaque_records",
     "history",
 )
 """What is computed from them when it is asked for."""

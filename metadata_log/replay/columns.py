@@ -7,14 +7,14 @@ whether it starts from nothing or from a snapshot, and one SQL text does it.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from metadata_log.batch import RecordBatch
 from metadata_log.ids import uuid_from_text
 from metadata_log.records.declaration import shown
+from metadata_log.records.quorum import ControllerClaimRecord
 from metadata_log.records.registry import TYPE_IDS, TYPES, Record
 from metadata_log.records.snapshots import SnapshotHeaderRecord
 from metadata_log.records.topics import TopicRecord, TopicTombstoneRecord
@@ -40,6 +40,7 @@ SCHEMA: Final = pa.schema(
         ("cause_code", pa.string()),
         ("cause_ref", pa.int64()),
         ("cause_detail", pa.string()),
+        ("opaque", pa.string()),
         *((name, of) for subject in SUBJECTS.values() for name, of, _ in subject.fields),
     ]
 )
@@ -59,6 +60,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "cause_code": "why the controller wrote it, where nobody asked",
     "cause_ref": "the record that led to it",
     "cause_detail": "more of the cause, as JSON",
+    "opaque": "what a record of a kind that only Kafka has says, as JSON, without secrets; else null",
     **{name: meaning for subject in SUBJECTS.values() for name, _, meaning in subject.fields},
 }
 """What each column of SCHEMA holds."""
@@ -84,6 +86,27 @@ _NAMING: Final = (TYPE_IDS[TopicRecord], TYPE_IDS[TopicTombstoneRecord])
 """The types that name a topic; in a snapshot a deleted topic has the second alone."""
 
 
+class Batch(Protocol):
+    """What is seen whole or not at all: a batch of our log, or of Kafka's."""
+
+    @property
+    def base_offset(self) -> int: ...
+    @property
+    def end_offset(self) -> int: ...
+    @property
+    def last_offset(self) -> int: ...
+    @property
+    def controller_epoch(self) -> int: ...
+    @property
+    def appended_at_ms(self) -> int: ...
+    @property
+    def crc(self) -> int: ...
+    @property
+    def records(self) -> Sequence[Any]: ...
+    @property
+    def claim(self) -> ControllerClaimRecord | None: ...
+
+
 class TopicName(NamedTuple):
     topic_seq: int
     name: str
@@ -95,6 +118,8 @@ class Columns:
     `from_anywhere`: the batches before them are not known. Then `topic_seq` stays null, and so does the topic's name where
     the record itself does not give it.
     """
+
+    LOG_FORMAT: ClassVar[str] = "metaquorum"
 
     def __init__(
         self,
@@ -108,22 +133,25 @@ class Columns:
         self._uuids = UuidTexts()
         self._from_anywhere = from_anywhere
 
-    def table(self, batches: Sequence[RecordBatch], records: Sequence[Record]) -> pa.Table:
-        """Return the records of `batches`, one row each, in order of offset; `records` are `shown_records` of them."""
+    def table(self, batches: Sequence[Any], records: Sequence[Any]) -> pa.Table:
+        """Return the records of `batches`, one row each, in order of offset; `records` are `shown` of them."""
         counts = np.fromiter((len(batch.records) for batch in batches), np.int64, len(batches))
         first = batches[0].base_offset
         offsets = np.arange(first, first + len(records), dtype=np.int64)
         return self.rows(batches, records, counts=counts, offsets=offsets)
 
-    def rows(
-        self, batches: Sequence[RecordBatch], records: Sequence[Record], *, counts: Any, offsets: Any
-    ) -> pa.Table:
+    def rows(self, batches: Sequence[Any], records: Sequence[Any], *, counts: Any, offsets: Any) -> pa.Table:
         """Return some records of `batches`: so many of each as `counts` says, at these offsets."""
         columns = self._batch_columns(batches, counts)
         columns["log_offset"] = pa.array(offsets)
         return self._assembled(records, columns)
 
-    def pass_over(self, batches: Iterable[RecordBatch]) -> None:
+    @staticmethod
+    def shown(records: Iterable[Any]) -> list[Any]:
+        """Return the records of batches without the secrets of settings: no exported byte holds one."""
+        return list(map(shown, records))
+
+    def pass_over(self, batches: Iterable[Batch]) -> None:
         """Learn from batches that get no rows whose claim is in force."""
         for batch in batches:
             if batch.claim is not None:
@@ -141,7 +169,7 @@ class Columns:
         }
         return self._assembled(records, columns)
 
-    def _batch_columns(self, batches: Sequence[RecordBatch], counts: Any) -> dict[str, Any]:
+    def _batch_columns(self, batches: Sequence[Any], counts: Any) -> dict[str, Any]:
         controllers = []
         for batch in batches:
             claim = batch.claim
@@ -212,11 +240,6 @@ class Columns:
             yield "topic_seq", [topic.topic_seq for topic in topics]
             if type_id not in _NAMING:
                 yield "topic_name", [topic.name for topic in topics]
-
-
-def shown_records(records: Iterable[Record]) -> list[Record]:
-    """Return records without the secrets of settings: no exported byte holds one."""
-    return list(map(shown, records))
 
 
 def position_row(

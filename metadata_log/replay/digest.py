@@ -6,6 +6,7 @@ brokers do.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -23,6 +24,7 @@ from metadata_log.records.registry import Record
 from metadata_log.records.snapshots import SnapshotHeaderRecord
 from metadata_log.replay.columns import records_of
 from metadata_log.replay.engines import DuckDb, Engine, Spark, rows
+from metadata_log.replay.opaque import OpaqueRecord
 from metadata_log.replay.state import State, state_at
 from metadata_log.replay.tables import RECORDS, Export, open_export
 
@@ -111,12 +113,18 @@ def image_of_snapshot(table: pa.Table) -> MetadataImage:
 
 
 def apply_all(
-    image: MetadataImage, records: Sequence[Record], *, controller_epoch: int, time_ms: int, crc: int
+    image: MetadataImage,
+    records: Sequence[Any],
+    *,
+    controller_epoch: int,
+    time_ms: int,
+    crc: int,
+    end_offset: int | None = None,
 ) -> MetadataImage:
     """Return the image after the records of many batches in a row, applied as if they were one.
 
-    Per record that is several times cheaper than batch by batch: each entity's digest line is made once. Epoch, time
-    and crc are those of the last batch.
+    Per record that is several times cheaper than batch by batch: each entity's digest line is made once. Epoch, time,
+    crc and end are those of the last batch; without `end_offset` each record has an offset of its own.
     """
     batch = RecordBatch(
         base_offset=image.end_offset,
@@ -126,12 +134,17 @@ def apply_all(
         crc=crc,
         envelope=NO_ENVELOPE,
         # A claim stands only at a batch's beginning, and changes nothing but the epoch.
-        records=[*records[:1], *(_NO_OP if type(r) is ControllerClaimRecord else r for r in records[1:])],
+        records=[
+            *(_NO_OP if type(r) is OpaqueRecord else r for r in records[:1]),
+            *(_NO_OP if type(r) in _WITHOUT_EFFECT else r for r in records[1:]),
+        ],
     )
-    return apply(image, batch).image
+    after = apply(image, batch).image
+    return after if end_offset in (None, after.end_offset) else replace(after, end_offset=end_offset)
 
 
 _NO_OP: Final = NoOpRecord()
+_WITHOUT_EFFECT: Final = frozenset({ControllerClaimRecord, OpaqueRecord})
 
 
 def exported_digest(image: MetadataImage) -> str:

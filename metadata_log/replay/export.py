@@ -34,7 +34,7 @@ from metadata_log.errors import (
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.node.durable_files import renamed_os_errors, replace_file, sync_directory
 from metadata_log.records.snapshots import RequestResultRecord, SnapshotHeaderRecord
-from metadata_log.replay.columns import SCHEMA, Columns, by_name, position_row, shown_records, topic_names
+from metadata_log.replay.columns import SCHEMA, Batch, Columns, by_name, position_row, topic_names
 from metadata_log.replay.digest import apply_all, digest_of, exported_digest, image_of_snapshot
 from metadata_log.replay.engines import DuckDb
 from metadata_log.replay.state import State, state_of
@@ -90,22 +90,45 @@ def export_log(
         OffsetCompacted: the log does not reach back to where the export must begin.
         InvariantBroken: the log is not the one exported before, or contradicts itself.
     """
+    return export_batches(
+        lambda image: _batches(frames, image, cluster_id=cluster_id, until=until),
+        to,
+        cluster_id=cluster_id,
+        from_offset=from_offset,
+        snapshot=snapshot,
+    )
+
+
+def export_batches(
+    batches_behind: Callable[[MetadataImage], Iterable[Batch]],
+    to: Path,
+    *,
+    cluster_id: str,
+    from_offset: int | None = None,
+    snapshot: MetadataImage | None = None,
+    columns: type[Columns] = Columns,
+) -> dict[str, Any]:
+    """Write what `to` does not hold yet of the batches that continue an image, and return the manifest; as `export_log`."""
     before = read_manifest(to)
     if before is not None and before.cluster_id != cluster_id:
         raise InconsistentClusterId(
             f"{to} holds the export of cluster {before.cluster_id}, not of {cluster_id}: name another directory",
             cluster_id=before.cluster_id,
         )
+    if before is not None and before.log_format != columns.LOG_FORMAT:
+        raise InvalidRequest(
+            f"{to} holds the export of a log of {before.log_format}, not of {columns.LOG_FORMAT}: name another directory"
+        )
     if before is not None and from_offset is not None and from_offset > before.end_offset:
         raise PositionOutOfRange(
             f"{to} holds offsets up to {before.end_offset}; going on at {from_offset} would leave a gap"
         )
     _remove_leftovers(to, before)
-    run = _Run(to, cluster_id, before)
+    run = _Run(to, cluster_id, before, columns)
     if before is None:
         run.begin(snapshot if snapshot is not None else EMPTY, first_offset=from_offset)
     with renamed_os_errors(to), _without_cyclic_gc():
-        for batch in _batches(frames, run.image, cluster_id=cluster_id, until=until):
+        for batch in batches_behind(run.image):
             run.take(batch)
         run.close_segment()
     if not run.files:
@@ -166,16 +189,18 @@ class _Segment:
 class _Run:
     """One run: the state so far, the batches not yet written, and the files that the manifest will name."""
 
-    def __init__(self, directory: Path, cluster_id: str, before: Export | None) -> None:
+    def __init__(
+        self, directory: Path, cluster_id: str, before: Export | None, columns: type[Columns]
+    ) -> None:
         self._directory = directory
         self._cluster_id = cluster_id
-        self._waiting: list[RecordBatch] = []
+        self._waiting: list[Batch] = []
         self._waiting_records = 0
         self._segment: _Segment | None = None
         self.files: list[ExportedFile] = []
         self.image = EMPTY
         self._first_offset = 0
-        self._columns = Columns()
+        self._columns = columns()
         self._state = SCHEMA.empty_table()
         if before is not None:
             self.files = list(before.files)
@@ -192,7 +217,7 @@ class _Run:
         self._state = by_name(state)
         self.image = image_of_snapshot(state)
         position = state.filter(pa.compute.equal(state.column("type"), 1002))
-        self._columns = Columns(
+        self._columns = type(self._columns)(
             controller_id=position.column("controller_id")[0].as_py(), topics=topic_names(state)
         )
 
@@ -206,7 +231,7 @@ class _Run:
             )
         self._take_image(image)
 
-    def take(self, batch: RecordBatch) -> None:
+    def take(self, batch: Batch) -> None:
         """Add a batch; it is written once enough of them wait."""
         if (
             not self.files
@@ -231,7 +256,7 @@ class _Run:
 
     def _take_image(self, image: MetadataImage) -> None:
         """Go on from an image, its secrets hidden from here on."""
-        records = shown_records(
+        records = Columns.shown(
             record for record in image.to_records() if not isinstance(record, RequestResultRecord)
         )
         header = SnapshotHeaderRecord(
@@ -250,7 +275,7 @@ class _Run:
         batches, self._waiting, self._waiting_records = self._waiting, [], 0
         if not batches:
             return
-        records = shown_records(record for batch in batches for record in batch.records)
+        records = self._columns.shown([record for batch in batches for record in batch.records])
         if batches[0].base_offset < self._first_offset:
             self._columns.pass_over(batches)
         else:
@@ -273,6 +298,7 @@ class _Run:
             controller_epoch=last.controller_epoch,
             time_ms=last.appended_at_ms,
             crc=last.crc,
+            end_offset=last.end_offset,
         )
 
     def _begin_segment(self, first_offset: int) -> _Segment:
@@ -372,6 +398,7 @@ class _Run:
             end_offset=self.image.end_offset,
             digest=exported_digest(self.image),
             files=tuple(self.files),
+            log_format=self._columns.LOG_FORMAT,
         )
 
 

@@ -58,18 +58,23 @@ class State:
         return self.parts[subject]
 
 
-def open_log(of: str | Path, engine: "str | SparkSession | DuckDb" = "duckdb") -> "Log":
-    """Open a log: an export, a data directory, a folder of segments, or a controller's URL.
+def open_log(
+    of: str | Path,
+    engine: "str | SparkSession | DuckDb" = "duckdb",
+    *,
+    format: str | None = None,  # noqa: A002 as Spark's readers name it
+) -> "Log":
+    """Open a log: an export, a data directory, a folder of segments, a controller's URL, or the metadata log of Kafka.
 
     What is no export yet is exported first, to a folder that is removed with the log. `engine` is "duckdb", "spark" (in a
-    session of its own) or a Spark session.
+    session of its own) or a Spark session. `format` is "metaquorum" or "kafka"; without it, the files are looked at.
 
     Raises:
         InvalidRequest: there is no log.
         DamagedFile: a file is not what was written.
         JavaMissing: Spark is wanted, and there is no JVM.
     """
-    directory, scratch = exported(of)
+    directory, scratch = exported(of, form=format)
     return Log(_engine(engine), open_export(directory), scratch=scratch)
 
 

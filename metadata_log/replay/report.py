@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from metadata_log.ids import NO_LEADER
-from metadata_log.records.configs import CLUSTER_DEFAULT, TOPIC
+from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC
 from metadata_log.replay.digest import digest_of
 from metadata_log.replay.engines import DuckDb, Engine, engine_of, rows
 from metadata_log.replay.library import Log, plain_rows
@@ -55,8 +55,17 @@ _CAUSES: Final = {
     "UNCLEAN_ELECTION_REQUESTED": "unclean election asked for",
     "UNCLEAN_SWEEP": "topic accepts losses",
     "CONTROLLER_CLAIMED": "new controller",
+    "PREFERRED_ELECTION": "preferred election",
+    "TOLD_BY_ANOTHER": "told by the record at this offset",
 }
 
+
+KAFKAS: Final = (
+    "- The log of an Apache Kafka cluster, which says neither who asked for a change nor why: causes are inferred from the "
+    "records beside it. Its last records may not be committed yet"
+)
+_RESOURCES: Final = {TOPIC: "topic", BROKER: "broker", 16: "client metrics", 32: "group"}
+"""Kafka's types of resources that have settings."""
 
 KEPT: Final = ("fencings", "leader_intervals", "under_replicated_spells", "under_min_isr_spells")
 """Tables that several others are made of: each is computed once."""
@@ -133,6 +142,7 @@ def _sections(log: Log) -> list[str]:
         _reassignments(fetched("reassignments")),
         _unavailability(unavailable),
         _topics(topics),
+        *_opaque(fetched("opaque_records")),
     ]
 
 
@@ -158,6 +168,7 @@ def _head(log: Log) -> str:
                 if "lies inside" in end.note or "up to" in end.note
             ),
             f"- State digest by {name}: `{digest}`, {verdict}",
+            *([KAFKAS] if export.log_format == "kafka" else []),
         ]
     )
 
@@ -214,14 +225,15 @@ def _summary(
     actors = rows(
         log.engine.arrow(
             log.engine.query(
-                "SELECT actor, operation, count(*) AS n FROM actions WHERE actor NOT LIKE 'Broker:%' "
-                "AND actor NOT LIKE 'Controller:%' GROUP BY actor, operation ORDER BY n DESC, actor, operation",
+                "SELECT actor, operation, count(*) AS n FROM actions WHERE actor IS NULL OR (actor NOT LIKE 'Broker:%' "
+                "AND actor NOT LIKE 'Controller:%') GROUP BY actor, operation ORDER BY n DESC, actor, operation",
                 {"actions": log.table_of("actions")},
             )
         )
     )
     shown = ", ".join(
-        f"{actor} {operation or 'without an operation'} {n:,} times" for actor, operation, n in actors[:8]
+        f"{actor or 'somebody'} {operation or 'without an operation'} {n:,} times"
+        for actor, operation, n in actors[:8]
     )
     more = f" and {len(actors) - 8:,} more" if len(actors) > 8 else ""
     lines.append(f"- Asked for by people and programs: {shown or 'nothing'}{more}")
@@ -329,7 +341,8 @@ def _claimed(claims: Sequence[dict[str, Any]]) -> Iterable[_Event]:
         if place and claim["silent_ms"] is not None:
             text += f", {_duration(claim['silent_ms'])} after the last record before"
         elif claim["first_offset"] == 0:
-            text = f"the cluster was founded; controller {claim['controller_id']} took charge with epoch 1"
+            text = f"the cluster was founded; controller {claim['controller_id']} took charge"
+            text += f" with epoch {claim['controller_epoch']}"
         yield _Event(claim["first_offset"], claim["ts"], text)
 
 
@@ -354,7 +367,11 @@ def _broker_events(
 def _broker_text(interval: dict[str, Any], before: dict[str, Any] | None) -> str:
     broker = f"broker {interval['broker_id']}"
     why = _cause(interval["cause_code"], interval["cause_detail"])
-    if interval["from_offset"] == interval["broker_epoch"]:
+    is_new = before is None or before["broker_epoch"] != interval["broker_epoch"]
+    # In Kafka's log the epoch is the offset of the registration's batch.
+    if interval["from_offset"] == interval["broker_epoch"] or (
+        is_new and interval["cause_code"] == "BROKER_REGISTERED"
+    ):
         detail = json.loads(interval["cause_detail"] or "{}")
         ending = ", after a clean stop" if detail.get("clean") else ", after an unclean stop"
         if before is None or before["cause_code"] == "BROKER_UNREGISTERED":
@@ -402,10 +419,10 @@ def _config_events(settings: Sequence[dict[str, Any]]) -> Iterable[_Event]:
         of = (setting["batch_base"], setting["resource_type"], setting["resource_name"])
         groups.setdefault(of, []).append(setting)
     for (_, resource_type, resource_name), group in groups.items():
-        if resource_type == TOPIC:
-            whose = f"topic {resource_name}"
+        if resource_type == BROKER and resource_name == CLUSTER_DEFAULT:
+            whose = "all brokers"
         else:
-            whose = "all brokers" if resource_name == CLUSTER_DEFAULT else f"broker {resource_name}"
+            whose = f"{_RESOURCES.get(resource_type, f'resource {resource_type}')} {resource_name}"
         changes = ", ".join(
             f"{setting['config_name']} deleted"
             if setting["config_value"] is None
@@ -609,6 +626,20 @@ def _topics(topics: Sequence[dict[str, Any]]) -> str:
         none="None.",
         order="the oldest first",
     )
+
+
+def _opaque(found: Sequence[dict[str, Any]]) -> Iterable[str]:
+    if found:
+        yield _table(
+            "## Records that are not looked into",
+            ("type", "records", "from offset", "to offset"),
+            (
+                (row["type_name"], f"{row['record_count']:,}", row["first_offset"], row["last_offset"])
+                for row in found
+            ),
+            none="None.",
+            order="by type",
+        )
 
 
 def _table(

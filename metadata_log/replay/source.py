@@ -19,6 +19,7 @@ from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.node.durable_files import renamed_os_errors
 from metadata_log.records.quorum import ControllerClaimRecord
 from metadata_log.replay.export import FramesFrom, export_log
+from metadata_log.replay.kafka.log import export_kafka, is_kafka_log
 from metadata_log.replay.tables import MANIFEST
 from snapshots.snapshot_file import position_of, read_snapshot
 
@@ -39,8 +40,14 @@ class Scratch:
         weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
 
-def exported(of: str | Path) -> tuple[Path, Scratch | None]:
+FORMATS: Final = ("metaquorum", "kafka")
+"""What a directory may hold: a log of ours, or the metadata log of an Apache Kafka cluster."""
+
+
+def exported(of: str | Path, *, form: str | None = None) -> tuple[Path, Scratch | None]:
     """Return the directory of a log's export, and its scratch folder if it was exported for this.
+
+    `form` is one of FORMATS; None: as its files look.
 
     Raises:
         InvalidRequest: there is no log.
@@ -50,7 +57,13 @@ def exported(of: str | Path) -> tuple[Path, Scratch | None]:
     if isinstance(of, str) and re.match(r"https?://", of):
         return _scratch(lambda to: export_controller(of, to))
     path = Path(of)
-    if (path / MANIFEST).exists() or not path.is_dir() or not _segments(path):
+    if form not in (None, *FORMATS):
+        raise InvalidRequest(f"{form!r} is no format of a log: {', '.join(FORMATS)}")
+    if (path / MANIFEST).exists() or not path.is_dir():
+        return path, None
+    if form == "kafka" or (form is None and is_kafka_log(path)):
+        return _scratch(lambda to: export_kafka(path, to))
+    if not _segments(path):
         return path, None
     return _scratch(lambda to: export_directory(path, to))
 

@@ -59,6 +59,8 @@ class Export:
     end_offset: int
     digest: str
     files: tuple[ExportedFile, ...]
+    log_format: str = "metaquorum"
+    """Whose log it is: ours, or that of an Apache Kafka cluster ("kafka")."""
 
     def manifest(self) -> dict[str, Any]:
         fields = {
@@ -68,6 +70,7 @@ class Export:
             "end_offset": self.end_offset,
             "digest": self.digest,
             "files": [asdict(file) for file in self.files],
+            **({} if self.log_format == "metaquorum" else {"log_format": self.log_format}),
         }
         return fields | {"crc32c": crc_of_json(fields)}
 
@@ -211,6 +214,7 @@ def read_manifest(directory: Path) -> Export | None:
             end_offset=fields["end_offset"],
             digest=fields["digest"],
             files=tuple(ExportedFile(**file) for file in fields["files"]),
+            log_format=fields.get("log_format", "metaquorum"),
         )
     except FileNotFoundError:
         return None

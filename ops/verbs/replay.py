@@ -39,9 +39,10 @@ def add_parsers(noun: Noun) -> None:
         examples=(
             "replay report --export export > report.md",
             "replay report --export export --from -2h -o html > report.html",
+            "replay report --export /var/lib/kafka/metadata --format kafka -o html > report.html",
         ),
     )
-    report.add_argument("--export", type=directory, required=True, metavar="DIR")
+    _add_source(report)
     report.add_argument(
         "-o", "--output", choices=("md", "html", "json"), default="md", help="default: md, which is Markdown"
     )
@@ -97,8 +98,24 @@ def add_parsers(noun: Noun) -> None:
 
 def _verb(noun: Noun, name: str, about: str, run: Any, *examples: str) -> Parser:
     verb = noun.verb(name, about, run=run, parent=noun.flags.output, examples=examples)
-    verb.add_argument("--export", type=directory, required=True, metavar="DIR", help="or a data directory")
+    if name == "digest":
+        verb.add_argument("--export", type=directory, required=True, metavar="DIR")
+    else:
+        _add_source(verb)
     return verb
+
+
+def _add_source(verb: Parser) -> None:
+    verb.add_argument(
+        "--export",
+        type=directory,
+        required=True,
+        metavar="DIR",
+        help="an export, a data directory, or Kafka's metadata.log.dir",
+    )
+    verb.add_argument(
+        "--format", choices=("metaquorum", "kafka"), help="whose log it is; default: as its files look"
+    )
 
 
 def _add_engine(verb: Parser) -> None:
@@ -188,9 +205,8 @@ def run_history(args: argparse.Namespace) -> int:
 def _log(args: argparse.Namespace) -> Any:
     from metadata_log import replay
 
-    return replay.open(
-        args.export, _spark(args.export) if getattr(args, "engine", "") == "spark" else "duckdb"
-    )
+    engine = _spark(args.export) if getattr(args, "engine", "") == "spark" else "duckdb"
+    return replay.open(args.export, engine, format=args.format)
 
 
 def _at(moment: When | None) -> Any:
@@ -229,7 +245,9 @@ def _patience(message: str) -> Iterator[None]:
 def _spark(directory: Path) -> Any:
     """Return a Spark session fit for an export; replay/ alone knows its type."""
     from metadata_log.replay.session import session
-    from metadata_log.replay.tables import open_export
+    from metadata_log.replay.tables import MANIFEST, open_export
 
+    if not (directory / MANIFEST).exists():
+        return session(quick=True)  # a log that is exported for this is seldom large
     export = open_export(directory)  # before a JVM is started for nothing
     return session(quick=export.end_offset - export.first_offset <= QUICK_RECORDS)

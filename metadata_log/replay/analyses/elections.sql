@@ -12,7 +12,7 @@ WITH held AS (
         CASE
             WHEN leader = -1 THEN 'lost'
             WHEN leader_recovery_state = 1 AND NOT array_contains(prev_isr, leader) THEN 'unclean'
-            WHEN cause_code IN ('LEADERS_BALANCED', 'PREFERRED_ELECTION_REQUESTED') THEN 'preferred'
+            WHEN cause_code IN ('LEADERS_BALANCED', 'PREFERRED_ELECTION_REQUESTED', 'PREFERRED_ELECTION') THEN 'preferred'
             ELSE 'clean'
         END AS kind
     FROM {partition_changes}

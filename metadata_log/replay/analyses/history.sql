@@ -61,7 +61,7 @@ SELECT
         WHEN 9 THEN 'removed'
         WHEN 1006 THEN 'deleted; it can be restored'
         WHEN 1007 THEN 'restored'
-        WHEN 4 THEN config_name || coalesce(' = ' || config_value, ' removed')
+        WHEN 4 THEN CASE WHEN resource_type IN (2, 4) THEN '' ELSE resource_name || ': ' END || config_name || coalesce(' = ' || config_value, ' removed')
         WHEN 12 THEN 'feature ' || feature_name || ' finalized at ' || feature_level
         WHEN 15 THEN 'producer ids below ' || next_producer_id || ' given out'
         WHEN 27 THEN 'registered process ' || incarnation_id

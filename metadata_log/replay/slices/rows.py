@@ -13,7 +13,7 @@ import pyarrow as pa
 from metadata_log.batch import RecordBatch
 from metadata_log.codec import decode
 from metadata_log.records.registry import TYPES, Record
-from metadata_log.replay.columns import SCHEMA, Columns, shown_records
+from metadata_log.replay.columns import SCHEMA, Columns
 from metadata_log.replay.slices.frames import Missing, Sound
 from metadata_log.replay.slices.wanted import Wanted
 
@@ -82,7 +82,7 @@ class Rows:
             return
         table = self._columns.rows(
             self._batches,
-            shown_records(self._records),
+            self._columns.shown(self._records),
             counts=np.array(self._counts, np.int64),
             offsets=np.concatenate(self._offsets),
         )

@@ -9,7 +9,11 @@ from metadata_log.replay.subjects.subject import ReplaySubject
 
 SUBJECT: Final = ReplaySubject(
     fields=(
-        ("resource_type", pa.int32(), "2 a topic, 4 a broker"),
+        (
+            "resource_type",
+            pa.int32(),
+            "2 a topic, 4 a broker; in Kafka's log also 16 client metrics, 32 a group",
+        ),
         ("resource_name", pa.string(), "the topic's name or the broker's id; empty: all brokers"),
         ("config_name", pa.string(), "the setting's name"),
         ("config_value", pa.string(), "its value, a secret as its hash; null: it was removed"),

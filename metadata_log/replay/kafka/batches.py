@@ -1,0 +1,124 @@
+"""Pure: Kafka's record batches, version 2, as they stand in a segment or a checkpoint.
+
+    0 i64 base_offset | 8 i32 length (of what follows) | 12 i32 leader_epoch | 16 i8 magic = 2 | 17 u32 crc
+    21 i16 attributes | 23 i32 last_offset_delta | 27 i64 base_timestamp | 35 i64 max_timestamp
+    43 producer: i64, i16, i32 | 57 i32 record_count
+
+crc is the CRC-32C of everything from the attributes on. A metadata log is not compacted and not compressed: a batch has
+a record for each of its offsets.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import google_crc32c
+
+from metadata_log.codec import DamagedFrame
+from metadata_log.replay.kafka.schemas import varint
+
+MAGIC: Final = 2
+_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_BEFORE_LENGTH: Final = 12
+_CRC_FROM: Final = 21
+_COMPRESSION: Final = 0x07
+_CONTROL: Final = 0x20
+
+
+class Batch(NamedTuple):
+    """A batch whose CRC is right; `records` are key and value of each offset from `base_offset` on."""
+
+    base_offset: int
+    leader_epoch: int
+    crc: int
+    is_control: bool
+    max_timestamp: int
+    records: tuple[tuple[bytes | None, bytes | None], ...]
+    at: int
+    """Where it begins in its file."""
+
+    @property
+    def end_offset(self) -> int:
+        return self.base_offset + len(self.records)
+
+
+def batches(data: bytes) -> Iterator[Batch]:
+    """Yield the batches of a file's bytes.
+
+    Raises:
+        DamagedFrame: what stands there is no whole batch; `torn` where the bytes end before it does.
+    """
+    at = 0
+    while at < len(data):
+        batch, at = _batch(data, at)
+        yield batch
+
+
+def _batch(data: bytes, at: int) -> tuple[Batch, int]:
+    if len(data) - at < _HEADER.size:
+        # A file that grows ahead of its content ends in zeros.
+        raise DamagedFrame(f"the file ends {len(data) - at} bytes into a batch", at=at, torn=True)
+    header = _HEADER.unpack_from(data, at)
+    base_offset, length, leader_epoch, magic, crc, attributes, last_delta = header[:7]
+    max_timestamp, count = header[8], header[12]
+    end = at + _BEFORE_LENGTH + length
+    where = f"the batch at offset {base_offset}"
+    if magic != MAGIC:
+        raise DamagedFrame(f"no record batch of version {MAGIC} begins here", at=at, torn=not any(data[at:]))
+    if length < _HEADER.size - _BEFORE_LENGTH:
+        raise DamagedFrame(f"{where} has a length of {length}", at=at, torn=False)
+    if end > len(data):
+        raise DamagedFrame(
+            f"{where} has {end - at} bytes, of which {len(data) - at} are here",
+            at=at,
+            torn=True,
+            base_offset=base_offset,
+        )
+    if (found := google_crc32c.value(data[at + _CRC_FROM : end])) != crc:
+        raise DamagedFrame(f"{where}: its CRC-32C is {found:08x}, not {crc:08x}", at=at, torn=False)
+    if attributes & _COMPRESSION:
+        raise DamagedFrame(
+            f"{where} is compressed, as no metadata log is", at=at, torn=False, another_version=True
+        )
+    try:
+        records = tuple(_records(data[at + _HEADER.size : end], count))
+    except (ValueError, IndexError) as error:
+        raise DamagedFrame(f"{where}: {error}", at=at, torn=False, base_offset=base_offset) from error
+    if last_delta + 1 != count:
+        raise DamagedFrame(
+            f"{where} has {count} records for {last_delta + 1} offsets",
+            at=at,
+            torn=False,
+            base_offset=base_offset,
+        )
+    batch = Batch(base_offset, leader_epoch, crc, bool(attributes & _CONTROL), max_timestamp, records, at)
+    return batch, end
+
+
+def _records(data: bytes, count: int) -> Iterator[tuple[bytes | None, bytes | None]]:
+    at = 0
+    for place in range(count):
+        size, at = varint(data, at)
+        end = at + size
+        if not at < end <= len(data):
+            raise ValueError(f"record {place} ends at byte {end} of {len(data)}")
+        at += 1  # attributes, which have no meaning
+        _, at = varint(data, at)
+        delta, at = varint(data, at)
+        if delta != place:
+            raise ValueError(f"record {place} says that it is record {delta}")
+        key, at = _sized(data, at, end)
+        value, _ = _sized(data, at, end)
+        yield key, value
+        at = end
+    if at != len(data):
+        raise ValueError(f"its records end at byte {at} of {len(data)}")
+
+
+def _sized(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
+    size, at = varint(data, at)
+    if size < 0:
+        return None, at
+    if at + size > end:
+        raise ValueError(f"{size} bytes are announced at byte {at} of {end}")
+    return data[at : at + size], at + size

@@ -1,0 +1,100 @@
+"""Pure: batches of Kafka's log as rows of the export: causes differ within a batch, and records may share an offset."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from metadata_log.batch import Envelope
+from metadata_log.records.declaration import shown
+from metadata_log.records.quorum import ControllerClaimRecord, NoOpRecord
+from metadata_log.replay.columns import Columns
+from metadata_log.replay.kafka.records import AnyRecord
+from metadata_log.replay.opaque import OpaqueRecord
+
+_NO_OP: Final = NoOpRecord()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaBatch:
+    """What is seen whole or not at all: a record batch, or all of a transaction; `crc` is that of its last record batch."""
+
+    base_offset: int
+    end_offset: int
+    controller_epoch: int
+    appended_at_ms: int
+    crc: int
+    records: Sequence[AnyRecord]
+    offsets: Sequence[int]
+    """Of each record."""
+    envelopes: Sequence[Envelope]
+    """Of each record."""
+
+    @property
+    def last_offset(self) -> int:
+        return self.end_offset - 1
+
+    @property
+    def claim(self) -> ControllerClaimRecord | None:
+        first = self.records[0]
+        return first if isinstance(first, ControllerClaimRecord) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Records behind each other in a batch with one envelope; all else is the batch's."""
+
+    batch: KafkaBatch
+    envelope: Envelope
+    count: int
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.batch, name)
+
+
+class KafkaColumns(Columns):
+    """Turns batches of Kafka's log into tables of SCHEMA."""
+
+    LOG_FORMAT = "kafka"
+
+    def table(self, batches: Sequence[Any], records: Sequence[Any]) -> pa.Table:
+        parts = [part for batch in batches for part in _parts(batch)]
+        counts = np.fromiter((part.count for part in parts), np.int64, len(parts))
+        columns = self._batch_columns(parts, counts)
+        columns["log_offset"] = pa.array(
+            [offset for batch in batches for offset in batch.offsets], pa.int64()
+        )
+        opaque: Mapping[int, OpaqueRecord] = {
+            place: record for place, record in enumerate(records) if isinstance(record, OpaqueRecord)
+        }
+        columns["opaque"] = pa.array(
+            [found.content if (found := opaque.get(place)) else None for place in range(len(records))],
+            pa.string(),
+        )
+        plain = [_NO_OP if place in opaque else record for place, record in enumerate(records)]
+        table = self._assembled(plain, columns)
+        if opaque:
+            for name, values in (
+                ("type", {place: record.type_id for place, record in opaque.items()}),
+                ("type_name", {place: record.type_name for place, record in opaque.items()}),
+            ):
+                told = table.column(name).to_pylist()
+                for place, value in values.items():
+                    told[place] = value
+                at = table.schema.get_field_index(name)
+                table = table.set_column(
+                    at, table.schema.field(at), pa.array(told, table.schema.field(at).type)
+                )
+        return table
+
+    @staticmethod
+    def shown(records: Iterable[Any]) -> list[Any]:
+        return [record if isinstance(record, OpaqueRecord) else shown(record) for record in records]
+
+
+def _parts(batch: KafkaBatch) -> Iterator[_Part]:
+    for envelope, same in groupby(batch.envelopes):
+        yield _Part(batch, envelope, sum(1 for _ in same))

@@ -1,0 +1,300 @@
+"""Edge: the directory of Kafka's metadata log: its segments and checkpoints, exported into the same tables as our own."""
+
+import logging
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from metadata_log.apply import image_of
+from metadata_log.codec import DamagedFrame, damaged_file
+from metadata_log.errors import DamagedFile, InvalidRequest, InvariantBroken, OffsetCompacted
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.node.durable_files import renamed_os_errors
+from metadata_log.records.partitions import PartitionRecord
+from metadata_log.records.snapshots import SnapshotHeaderRecord
+from metadata_log.replay.export import export_batches
+from metadata_log.replay.kafka.batches import MAGIC, Batch, batches
+from metadata_log.replay.kafka.causes import Teller
+from metadata_log.replay.kafka.columns import KafkaBatch, KafkaColumns
+from metadata_log.replay.kafka.records import Entry, Translator, snapshot_record
+from metadata_log.replay.kafka.schemas import Decoded, UnknownVersion, decode, decode_control
+
+PARTITION: Final = "__cluster_metadata-0"
+"""The directory of the log, within Kafka's metadata.log.dir."""
+UNKNOWN_CLUSTER: Final = "unknown"
+"""The cluster's id where no meta.properties names it."""
+_SEGMENT: Final = re.compile(r"\d{20}\.log")
+_CHECKPOINT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+
+logger = logging.getLogger(__name__)
+
+
+class _Numbered(NamedTuple):
+    """A record with its place in the log."""
+
+    offset: int
+    record: Decoded
+
+
+class _Unit(NamedTuple):
+    """Record batches that count together, and their records."""
+
+    batches: list[Batch]
+    records: list[_Numbered]
+    aborted: frozenset[int]
+    """The offsets of records that never counted."""
+
+
+def is_kafka_log(path: Path) -> bool:
+    """Answer whether a directory holds Kafka's metadata log, or is within it."""
+    if (path / PARTITION).is_dir() or any(path.glob("*.checkpoint")):
+        return True
+    first = next(iter(_segments(path)), None)
+    if first is None:
+        return False
+    with renamed_os_errors(first), first.open("rb") as file:
+        head = file.read(17)
+    return len(head) == 17 and head[16] == MAGIC and head[:2] == b"\0\0"
+
+
+def export_kafka(
+    path: Path, to: Path, *, from_offset: int | None = None, until: int | None = None
+) -> dict[str, Any]:
+    """Export the metadata log in a directory of Kafka's, which a controller or broker may be writing; as `export_log`.
+
+    A log that does not begin at 0 begins with its oldest checkpoint. Its end may hold records that the quorum had not
+    committed yet: Kafka's files do not say up to where it had.
+
+    Raises:
+        DamagedFile: a segment or a checkpoint is damaged, or one is missing; the message names file and byte.
+        WrittenByAnotherVersion: a record stands there in a version that this release does not know.
+        OffsetCompacted: the log does not begin at 0, and no checkpoint is there to begin at.
+        InvalidRequest: the directory holds no log.
+    """
+    directory = path / PARTITION if (path / PARTITION).is_dir() else path
+    segments = _segments(directory)
+    if not segments:
+        raise InvalidRequest(
+            f"{path}: no metadata log of Kafka: name a metadata.log.dir, or the {PARTITION} in it"
+        )
+    cluster_id = _cluster_id(directory)
+    begins_at = int(segments[0].stem)
+    image = _oldest_image(directory, not_below=begins_at, cluster_id=cluster_id) if begins_at else None
+    return export_batches(
+        lambda behind: _continuing(segments, behind, cluster_id=cluster_id, until=until),
+        to,
+        cluster_id=cluster_id,
+        from_offset=from_offset,
+        snapshot=image,
+        columns=KafkaColumns,
+    )
+
+
+def _segments(directory: Path) -> list[Path]:
+    return sorted(file for file in directory.glob("*.log") if _SEGMENT.fullmatch(file.name))
+
+
+def _cluster_id(directory: Path) -> str:
+    for folder in (directory.parent, directory):
+        path = folder / "meta.properties"
+        if path.is_file():
+            with renamed_os_errors(path):
+                text = path.read_text(errors="replace")
+            found = re.search(r"^cluster\.id=(\S+)", text, re.MULTILINE)
+            if found is not None:
+                return found[1]
+    return UNKNOWN_CLUSTER
+
+
+# --- checkpoints
+
+
+def _oldest_image(directory: Path, *, not_below: int, cluster_id: str) -> MetadataImage:
+    found = [
+        path
+        for path in sorted(directory.glob("*.checkpoint"))
+        if (name := _CHECKPOINT.fullmatch(path.name)) and int(name[1]) >= not_below
+    ]
+    if not found:
+        raise OffsetCompacted(
+            f"{directory}: the log begins at offset {not_below}, and no checkpoint is here to begin at: copy the"
+            " *.checkpoint files too"
+        )
+    return checkpoint_image(found[0], cluster_id=cluster_id)
+
+
+def checkpoint_image(path: Path, *, cluster_id: str) -> MetadataImage:
+    """Return the state in a checkpoint, as far as it has a counterpart.
+
+    Raises:
+        DamagedFile: it is damaged, or not whole.
+        WrittenByAnotherVersion: a record stands there in a version that this release does not know.
+    """
+    name = _CHECKPOINT.fullmatch(path.name)
+    if name is None:
+        raise InvalidRequest(f"{path}: a checkpoint is named OFFSET-EPOCH.checkpoint")
+    records, last_time_ms, is_whole = [], 0, False
+    for batch in _batches_of(path, is_last=False):
+        for _, record in _decoded(path, batch):
+            if record.name == "SnapshotHeader" and record.fields is not None:
+                last_time_ms = max(0, record.fields["last_contained_log_timestamp"])
+            is_whole = is_whole or record.name == "SnapshotFooter"
+            if (ours := snapshot_record(record)) is not None:
+                records.append(ours)
+    if not is_whole:
+        raise DamagedFile(
+            f"{path}: byte {path.stat().st_size}: the checkpoint ends without its footer", path=str(path)
+        )
+    # Kafka writes the partitions of a topic in no promised order.
+    partitions = sorted(
+        (record for record in records if isinstance(record, PartitionRecord)),
+        key=lambda record: (record.topic_id, record.partition_id),
+    )
+    others = [record for record in records if not isinstance(record, PartitionRecord)]
+    header = SnapshotHeaderRecord(cluster_id, int(name[1]), int(name[2]), last_time_ms, 0)
+    return image_of([*others, *partitions], header=header)
+
+
+# --- segments
+
+
+def _batches_of(path: Path, *, is_last: bool) -> Iterator[Batch]:
+    """Yield the batches of a file; the last segment may end in one that is being written."""
+    with renamed_os_errors(path):
+        data = path.read_bytes()
+    try:
+        yield from batches(data)
+    except DamagedFrame as error:
+        if error.torn and is_last:
+            logger.warning("%s: byte %d: %s: the log is read up to there", path, error.at, error.reason)
+            return
+        raise damaged_file(path, error) from error
+
+
+def _decoded(path: Path, batch: Batch) -> Iterator[_Numbered]:
+    """Yield the records of a batch with their offsets."""
+    for offset, (key, value) in enumerate(batch.records, batch.base_offset):
+        try:
+            if value is None or (batch.is_control and (key is None or len(key) != 4)):
+                raise ValueError("it has no value, or no key that says its type")
+            if batch.is_control:
+                assert key is not None
+                yield _Numbered(offset, decode_control(int.from_bytes(key[2:], "big"), value))
+            else:
+                yield _Numbered(offset, decode(value))
+        except (ValueError, IndexError, UnicodeDecodeError) as error:
+            raise damaged_file(
+                path,
+                DamagedFrame(
+                    f"the record at offset {offset}: {error}",
+                    at=batch.at,
+                    torn=False,
+                    another_version=isinstance(error, UnknownVersion),
+                ),
+            ) from error
+
+
+def _whole(segments: list[Path], first: int, *, last_crc: int) -> Iterator[tuple[Path, Batch]]:
+    """Yield the batches that hold what comes at `first` and behind it, one after the other.
+
+    Raises:
+        DamagedFile: batches are missing.
+        InvariantBroken: the batch that ends at `first` is not the one with `last_crc`.
+    """
+    bases = [int(path.stem) for path in segments]
+    expected = None
+    for place, path in enumerate(segments):
+        if place + 1 < len(segments) and bases[place + 1] < first:
+            continue
+        for batch in _batches_of(path, is_last=place + 1 == len(segments)):
+            if expected is not None and batch.base_offset != expected:
+                raise DamagedFile(
+                    f"{path}: byte {batch.at}: offset {batch.base_offset} follows, where {expected} is expected: "
+                    "a segment is missing, or was cut",
+                    path=str(path),
+                )
+            expected = batch.end_offset
+            if batch.end_offset > first:
+                yield path, batch
+            elif batch.end_offset == first and last_crc not in (0, batch.crc):
+                raise InvariantBroken(
+                    f"{path}: byte {batch.at}: the batch up to offset {first} is not the one that was exported: this "
+                    "is another history, or its end was not committed then: export to another directory"
+                )
+
+
+def _units(segments: list[Path], first: int, *, last_crc: int) -> Iterator[_Unit]:
+    """Yield what counts together: a batch, or those of a transaction up to its end; those of an aborted one are apart.
+
+    A transaction that has not ended yet hides what follows it, as it does in Kafka.
+    """
+    waiting: list[_Unit] = []
+    begun: int | None = None
+    aborted: set[int] = set()
+    for path, batch in _whole(segments, first, last_crc=last_crc):
+        unit = _Unit([batch], list(_decoded(path, batch)), frozenset())
+        waiting.append(unit)
+        for offset, record in unit.records:
+            match record.name:
+                case "BeginTransaction":
+                    begun = offset
+                case "EndTransaction":
+                    begun = None
+                case "AbortTransaction":
+                    aborted |= set(range(offset if begun is None else begun, offset))
+                    begun = None
+        if begun is not None:
+            continue
+        if aborted:
+            yield from (each._replace(aborted=frozenset(aborted)) for each in waiting)
+        else:
+            yield _Unit(
+                [batch for each in waiting for batch in each.batches],
+                [numbered for each in waiting for numbered in each.records],
+                frozenset(),
+            )
+        waiting, aborted = [], set()
+
+
+def _continuing(
+    segments: list[Path], image: MetadataImage, *, cluster_id: str, until: int | None
+) -> Iterator[KafkaBatch]:
+    """Yield the batches that continue an image."""
+    translator = Translator(image, cluster_id=cluster_id)
+    teller = Teller(
+        stopping=[broker.broker_id for broker in image.brokers.values() if broker.in_controlled_shutdown],
+        voters=image.quorum.voters,
+    )
+    end_offset, epoch = image.end_offset, image.controller_epoch
+    for unit in _units(segments, end_offset, last_crc=image.last_crc):
+        base, end = unit.batches[0].base_offset, unit.batches[-1].end_offset
+        if until is not None and end > until:
+            return
+        if base != end_offset:
+            raise OffsetCompacted(
+                f"the log goes on at offset {base}, but {end_offset} is wanted: it was cut there meanwhile"
+            )
+        last = unit.batches[-1]
+        if last.leader_epoch < epoch:
+            raise InvariantBroken(f"offset {base} is of leader epoch {last.leader_epoch}, behind {epoch}")
+        entries: list[Entry] = []
+        names_voters = any(record.name == "KRaftVersion" for _, record in unit.records)
+        for offset, record in unit.records:
+            if offset in unit.aborted and record.name != "LeaderChange":
+                entries.append(translator.aborted(offset, record))
+            else:
+                entries += translator.entries(
+                    offset, record, leader_epoch=last.leader_epoch, names_voters=names_voters
+                )
+        yield KafkaBatch(
+            base_offset=base,
+            end_offset=end,
+            controller_epoch=last.leader_epoch,
+            appended_at_ms=last.max_timestamp,
+            crc=last.crc,
+            records=[entry.record for entry in entries],
+            offsets=[entry.offset for entry in entries],
+            envelopes=teller.envelopes(entries),
+        )
+        end_offset, epoch = end, last.leader_epoch
