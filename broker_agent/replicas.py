@@ -11,8 +11,9 @@ Source: Kafka's TopicDelta.localChanges and ReplicaManager.applyDelta; LogManage
 """
 
 import enum
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from operator import itemgetter
 from typing import Final, NamedTuple, TypeAlias
 
 from metadata_log.ids import NO_LEADER, BrokerId, TopicId, Uuid
@@ -165,7 +166,7 @@ class LocalReplicas:
         """Return what the next VISITS_PER_SLICE replicas are told: strays first, since a new topic may have their name."""
         assert self.phase is Phase.STARTING
         self._known_offset = image.end_offset
-        return [*(self._roles(image) if self._are_strays_told else self._strays(image))]
+        return [*(self._assigned(image) if self._are_strays_told else self._strays(image))]
 
     def _strays(self, image: MetadataImage) -> Iterator[Instruction]:
         visited = 0
@@ -178,15 +179,17 @@ class LocalReplicas:
         self._are_strays_told = visited < VISITS_PER_SLICE
         self.visited += visited
 
-    def _roles(self, image: MetadataImage) -> Iterator[Instruction]:
+    def _assigned(self, image: MetadataImage) -> Iterator[Instruction]:
         """Visit some more of the replicas, behind those visited; the image may be another one by now."""
-        visited = 0
+        visited, roles = 0, self._roles_in(image)
         behind = image.topics.partitions_on(self._broker_id, after=self._walked_to, with_deleted=True)
         for topic_id, partition_id, partition in islice(behind, VISITS_PER_SLICE):
             visited += 1
             self._walked_to = key = (topic_id, partition_id)
             if self._broker_id in partition.replicas:
-                yield from self._assigned(image, key, partition, is_new=key not in self._held)
+                if key not in self._held:
+                    yield self._start(image, key, partition)
+                yield roles.of(key, partition)
         self.visited += visited
         if visited < VISITS_PER_SLICE:
             self.phase = Phase.FOLLOWING
@@ -210,9 +213,12 @@ class LocalReplicas:
             walked_to = self._walked_to
             assigned = [one for one in assigned if walked_to is not None and one[0] <= walked_to]
         # Deletions first: a new topic may have the name of one that is deleted.
+        roles = self._roles_in(after)
         told: list[Instruction] = [*deletes]
         for key, partition, is_new in assigned:
-            told += self._assigned(after, key, partition, is_new=is_new)
+            if is_new:
+                told.append(self._start(after, key, partition))
+            told.append(roles.of(key, partition))
         return told
 
     def _changes(
@@ -230,19 +236,18 @@ class LocalReplicas:
                     for partition_id, partition in enumerate(topic.partitions)
                     if broker_id in partition.replicas
                 )
-        touched: dict[TopicId, list[int]] = {}  # each topic is looked up once, however many partitions it has
-        for topic_id, partition_id in delta.partitions:
-            touched.setdefault(topic_id, []).append(partition_id)
+        touched: dict[TopicId, Sequence[int]] = {**delta.partitions}
         for topic_id in delta.topics:
             topic = after.topics.known(topic_id)
             if topic is not None and before.topics.known(topic_id) is not None:
                 # It was deleted for a time, or restored: the replicas stay, and their roles change.
-                touched[topic_id] = [*range(len(topic.partitions))]
-        for topic_id, partition_ids in sorted(touched.items()):
+                touched[topic_id] = range(len(topic.partitions))
+        for topic_id, partition_ids in sorted(touched.items(), key=itemgetter(0)):
+            # Each topic is looked up once, however many of its partitions changed.
             topic, topic_before = after.topics.known(topic_id), before.topics.known(topic_id)
             partitions = () if topic is None else topic.partitions
             earlier = () if topic_before is None else topic_before.partitions
-            for partition_id in sorted(partition_ids):
+            for partition_id in partition_ids:
                 now = partitions[partition_id] if partition_id < len(partitions) else None
                 was = earlier[partition_id] if partition_id < len(earlier) else None
                 was_here = was is not None and broker_id in was.replicas
@@ -255,31 +260,41 @@ class LocalReplicas:
         deletes.sort()
         return deletes, assigned
 
-    def _assigned(
-        self, image: MetadataImage, key: PartitionKey, partition: PartitionImage, *, is_new: bool
-    ) -> tuple[Instruction, ...]:
-        role = self._role(image, key, partition)
-        if not is_new:
-            return (role,)
-        directory = partition.directories[partition.replicas.index(self._broker_id)]
+    def _start(self, image: MetadataImage, key: PartitionKey, partition: PartitionImage) -> Start:
         topic = image.topics.known(key[0])
         assert topic is not None, "the partition is one of its"
-        return Start(*key, topic.name, directory), role
+        return Start(*key, topic.name, partition.directories[partition.replicas.index(self._broker_id)])
 
-    def _role(self, image: MetadataImage, key: PartitionKey, partition: PartitionImage) -> Role:
-        broker_id, leader = self._broker_id, partition.leader
-        if leader == broker_id:
-            return Lead(*key, partition)
+    def _roles_in(self, image: MetadataImage) -> "_Roles":
+        return _Roles(image, self._broker_id, self._listener)
+
+
+class _Roles:
+    """The roles that one image gives the replicas of a broker; what many of them need is looked up once."""
+
+    def __init__(self, image: MetadataImage, broker_id: BrokerId, listener: str | None) -> None:
         own = image.brokers.get(broker_id)
-        is_stopping = own is not None and own.in_controlled_shutdown
-        if key[0] in image.topics.deleted:
+        self._image = image
+        self._broker_id = broker_id
+        self._listener = listener
+        self._is_stopping = own is not None and own.in_controlled_shutdown
+        self._deleted = image.topics.deleted
+        self._endpoints: dict[BrokerId, BrokerEndpoint | None] = {}
+
+    def of(self, key: PartitionKey, partition: PartitionImage) -> Role:
+        leader = partition.leader
+        if leader == self._broker_id:
+            return Lead(*key, partition)
+        if key[0] in self._deleted:
             return Stop(*key, partition)
-        if is_stopping and (leader == NO_LEADER or broker_id not in partition.isr):
+        if self._is_stopping and (leader == NO_LEADER or self._broker_id not in partition.isr):
             return Stop(*key, partition)
-        endpoint = self._endpoint(image, leader)
+        if leader not in self._endpoints:
+            self._endpoints[leader] = self._endpoint(leader)
+        endpoint = self._endpoints[leader]
         return Wait(*key, partition) if endpoint is None else Follow(*key, partition, endpoint)
 
-    def _endpoint(self, image: MetadataImage, leader: BrokerId) -> BrokerEndpoint | None:
-        broker = image.brokers.get(leader)
+    def _endpoint(self, leader: BrokerId) -> BrokerEndpoint | None:
+        broker = self._image.brokers.get(leader)
         endpoints = () if broker is None else broker.endpoints
         return next((one for one in endpoints if self._listener in (None, one.name)), None)

@@ -1,6 +1,6 @@
 """Pure: the metadata at one position of the log, made of its subjects: immutable, sharing structure with its neighbours."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -105,8 +105,8 @@ class Delta:
     brokers: frozenset[BrokerId] = frozenset()
     topics: frozenset[TopicId] = frozenset()
     """Topics created, removed, deleted for a time, or restored."""
-    partitions: frozenset[tuple[TopicId, int]] = frozenset()
-    """Partitions created or changed; those of a removed topic are not listed one by one."""
+    partitions: Mapping[TopicId, Sequence[int]] = field(default_factory=dict)
+    """Partitions created or changed, by topic and in order; those of a removed topic are not listed one by one."""
     configs: frozenset[tuple[int, str, str]] = frozenset()
     features: frozenset[str] = frozenset()
     quorum: bool = False
@@ -144,9 +144,8 @@ class StateDigest:
     def behind(before: MetadataImage, touched: Delta) -> "StateDigest":
         """Return the digest of the image that a batch made of `before`; some that was put off for long is counted."""
         topics = before.topics
-        lines = (
-            1 + len(touched.partitions) + len(touched.topics) + len(touched.configs) + len(touched.brokers)
-        )
+        lines = 1 + len(touched.topics) + len(touched.configs) + len(touched.brokers)
+        lines += sum(map(len, touched.partitions.values()))
         lines += sum(
             len(topic.partitions)
             for topic_id in touched.topics
@@ -211,8 +210,19 @@ def _union(deltas: Sequence[Delta]) -> Delta:
     united: dict[str, Any] = {}
     for name in Delta.__slots__:
         values = [getattr(delta, name) for delta in deltas]
-        united[name] = any(values) if isinstance(values[0], bool) else frozenset[Any]().union(*values)
+        if name == "partitions":
+            united[name] = _union_by_topic(values)
+        else:
+            united[name] = any(values) if isinstance(values[0], bool) else frozenset[Any]().union(*values)
     return Delta(**united)
+
+
+def _union_by_topic(touched: Sequence[Mapping[TopicId, Sequence[int]]]) -> Mapping[TopicId, Sequence[int]]:
+    united: dict[TopicId, set[int]] = {}
+    for partitions in touched:
+        for topic_id, partition_ids in partitions.items():
+            united.setdefault(topic_id, set()).update(partition_ids)
+    return {topic_id: sorted(partition_ids) for topic_id, partition_ids in united.items()}
 
 
 SUBJECT_BUILDERS: Final[tuple[type[SubjectBuilder[Any]], ...]] = (

@@ -1,5 +1,6 @@
 """Pure: the topics, with their partitions, as the log has made them."""
 
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -345,11 +346,9 @@ class TopicsBuilder(SubjectBuilder[TopicsImage]):
         return min_isr
 
     def delta(self) -> dict[str, Any]:
-        partitions = frozenset(
-            (topic_id, partition_id)
-            for topic_id, (_, touched) in self._open.items()
-            for partition_id in touched
-        )
+        partitions = {
+            topic_id: array("I", sorted(touched)) for topic_id, (_, touched) in self._open.items() if touched
+        }
         return {"topics": frozenset(self._touched), "partitions": partitions}
 
     @staticmethod
@@ -359,11 +358,13 @@ class TopicsBuilder(SubjectBuilder[TopicsImage]):
                 yield from topic_lines(topic)
             elif (deleted := image.deleted.get(topic_id)) is not None:
                 yield from deleted_lines(deleted)
-        for topic_id, partition_id in touched.partitions:
-            if topic_id not in touched.topics:
-                topic = image.known(topic_id)
-                if topic is not None and partition_id < len(topic.partitions):
-                    yield partition_line(topic_id.hex(), partition_id, topic.partitions[partition_id])
+        for topic_id, partition_ids in touched.partitions.items():
+            topic = None if topic_id in touched.topics else image.known(topic_id)
+            if topic is not None:
+                topic_id_hex, partitions = topic_id.hex(), topic.partitions
+                for partition_id in partition_ids:
+                    if partition_id < len(partitions):
+                        yield partition_line(topic_id_hex, partition_id, partitions[partition_id])
 
     @staticmethod
     def lines(image: TopicsImage) -> Iterator[str]:

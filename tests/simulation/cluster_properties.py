@@ -130,7 +130,10 @@ class Properties:
 
     def _check_leaders(self, image: MetadataImage, delta: Delta) -> None:
         changed = {
-            (topic_id, number) for topic_id, number in delta.partitions if topic_id in image.topics.by_id
+            (topic_id, number)
+            for topic_id, numbers in delta.partitions.items()
+            if topic_id in image.topics.by_id
+            for number in numbers
         }
         for broker_id in delta.brokers:
             changed.update(

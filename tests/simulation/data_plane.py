@@ -379,7 +379,7 @@ class DataPlane:
                 for key in [key for key in self.partitions if key[0] == topic_id]:
                     del self.partitions[key]
                     self.acknowledged.pop(key, None)
-        for key in sorted(delta.partitions):
+        for key in sorted((topic_id, each) for topic_id, ids in delta.partitions.items() for each in ids):
             topic = image.topics.by_id.get(key[0])
             if topic is None:
                 continue

@@ -99,14 +99,16 @@ def _delta(before: MetadataImage, after: MetadataImage) -> Delta:
         broker_id for broker_id in after.brokers if before.brokers.get(broker_id) != after.brokers[broker_id]
     }
     partitions = {
-        (topic.topic_id, partition_id)
+        topic.topic_id: tuple(
+            partition_id
+            for partition_id, partition in enumerate(topic.partitions)
+            if (was := before.topics.by_id.get(topic.topic_id)) is None
+            or partition_id >= len(was.partitions)
+            or was.partitions[partition_id] != partition
+        )
         for topic in after.topics.by_id.values()
-        for partition_id, partition in enumerate(topic.partitions)
-        if (was := before.topics.by_id.get(topic.topic_id)) is None
-        or partition_id >= len(was.partitions)
-        or was.partitions[partition_id] != partition
     }
-    return Delta(brokers=frozenset(brokers), partitions=frozenset(partitions))
+    return Delta(brokers=frozenset(brokers), partitions=partitions)
 
 
 def a_cluster(partitions: int = 3) -> Cluster:
