@@ -238,10 +238,12 @@ UNDELETE_WINDOW_MS_MAX: Final = 366 * 24 * 60 * 60 * 1000
 DELETED_TOPICS_MAX: Final = 10_000
 """Deleted topics that can still be restored: they are listed and looked through as a whole. With so many, further topics can
 only be deleted at once."""
-UNCOUNTED_BATCHES_MAX: Final = 256
-UNCOUNTED_LINES_MAX: Final = 200_000
-"""Of the state digest: with so many changes waiting to be counted, each batch counts some. They and the images between them
-take about 60 MiB."""
+UNCOUNTED_BYTES_MAX: Final = 64 * MIB
+"""About what changes that wait to be counted in the state digest, and the images between them, take; beyond that each batch
+counts some."""
+UNCOUNTED_BATCHES_MAX: Final = 2_048
+UNCOUNTED_LINES_MAX: Final = 1_000_000
+"""The same bound as numbers, so that whoever asks for the digest waits about 3 s at most."""
 LINES_COUNTED_AT_ONCE: Final = 1_000
 """Of the state digest, in one turn: about 3 ms."""
 PARTITIONS_PER_TOPIC_MAX: Final = RECORDS_PER_BATCH_MAX

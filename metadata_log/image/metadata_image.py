@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, Final, NamedTuple
 
 import immutables
@@ -19,9 +20,11 @@ from metadata_log.image.snapshot_rows import PlacedPartitions, SnapshotRow
 from metadata_log.image.subject import SubjectBuilder
 from metadata_log.image.topics import TopicsBuilder, TopicsImage, placed_partitions, tombstones
 from metadata_log.limits import (
+    KIB,
     LINES_COUNTED_AT_ONCE,
     LOG_TIME_STEP_MS,
     UNCOUNTED_BATCHES_MAX,
+    UNCOUNTED_BYTES_MAX,
     UNCOUNTED_LINES_MAX,
 )
 from metadata_log.records.partitions import PartitionRecord
@@ -121,18 +124,65 @@ class _Uncounted(NamedTuple):
 
     before: MetadataImage
     touched: Delta
+    size: "_Size"
+    """Of the batch alone."""
+    behind: "_Size"
+    """About that of all batches, this one among them, behind an image whose digest is counted."""
+
+
+class _Size(NamedTuple):
+    """How many batches there are, about how many lines they touched, and how many bytes of memory they and the images
+    before them keep.
+    """
+
+    batches: int
     lines: int
-    """About how many lines the batch touched."""
-    batches_behind: int
-    """About how many batches, this one among them, lie behind an image whose digest is counted."""
-    lines_behind: int
+    bytes: int
+
+    def plus(self, other: "_Size") -> "_Size":
+        return _Size(self.batches + other.batches, self.lines + other.lines, self.bytes + other.bytes)
+
+    @property
+    def is_too_large(self) -> bool:
+        return (
+            self.bytes > UNCOUNTED_BYTES_MAX
+            or self.batches > UNCOUNTED_BATCHES_MAX
+            or self.lines > UNCOUNTED_LINES_MAX
+        )
+
+
+_IMAGE_BYTES: Final = 4 * KIB
+_KEY_BYTES: Final = 800
+_PARTITION_BYTES: Final = 8
+_TOUCHED_BYTES: Final = 4
+"""Measured: what an image and its delta keep that the next image does not share. The first is for the image itself, the
+others for each key (a topic, a setting), each partition of a topic that changed, and each partition touched."""
+
+
+def _size_of(before: MetadataImage, touched: Delta) -> _Size:
+    """Return the size of one batch."""
+    topics = before.topics
+    keys = 1 + len(touched.topics) + len(touched.configs) + len(touched.brokers)
+    lines, size = keys, _IMAGE_BYTES + _KEY_BYTES * (keys + len(touched.partitions))
+    for topic_id in touched.topics:
+        topic = topics.known(topic_id)
+        if topic is not None:
+            lines += len(topic.partitions)
+            size += _PARTITION_BYTES * len(topic.partitions)
+    for topic_id, partition_ids in touched.partitions.items():
+        lines += len(partition_ids)
+        size += _TOUCHED_BYTES * len(partition_ids)
+        topic = topics.known(topic_id)
+        if topic is not None:
+            size += _PARTITION_BYTES * len(topic.partitions)
+    return _Size(1, lines, size)
 
 
 class StateDigest:
     """What the state digest of one image is made of, counted when somebody asks for it.
 
     Few ask, and to count it takes longer than to apply the batch. What several batches touched is counted at once, each key
-    once. Back to the last image that is counted all stay in memory: UNCOUNTED_BATCHES_MAX and UNCOUNTED_LINES_MAX bound it.
+    once. Back to the last image that is counted all stay in memory: UNCOUNTED_BYTES_MAX bounds it.
     """
 
     __slots__ = ("state",)
@@ -143,24 +193,14 @@ class StateDigest:
     @staticmethod
     def behind(before: MetadataImage, touched: Delta) -> "StateDigest":
         """Return the digest of the image that a batch made of `before`; some that was put off for long is counted."""
-        topics = before.topics
-        lines = 1 + len(touched.topics) + len(touched.configs) + len(touched.brokers)
-        lines += sum(map(len, touched.partitions.values()))
-        lines += sum(
-            len(topic.partitions)
-            for topic_id in touched.topics
-            if (topic := topics.known(topic_id)) is not None
-        )
-        batches_behind, lines_behind = 1, lines
+        size = behind = _size_of(before, touched)
         earlier = before.state_digest.state
         if isinstance(earlier, _Uncounted):
-            batches_behind += earlier.batches_behind
-            lines_behind += earlier.lines_behind
-            if batches_behind > UNCOUNTED_BATCHES_MAX or lines_behind > UNCOUNTED_LINES_MAX:
-                left = before.state_digest.count_some(before)
-                batches_behind, lines_behind = 1 + len(left), lines + sum(left)
+            behind = behind.plus(earlier.behind)
+            if behind.is_too_large:
+                behind = reduce(_Size.plus, before.state_digest.count_some(before), size)
         digest = StateDigest(())
-        digest.state = _Uncounted(before, touched, lines, batches_behind, lines_behind)
+        digest.state = _Uncounted(before, touched, size, behind)
         return digest
 
     def buckets(self, image: MetadataImage) -> Buckets:
@@ -169,17 +209,17 @@ class StateDigest:
             self.count_some(image)
         return state
 
-    def count_some(self, image: MetadataImage) -> list[int]:
-        """Count what can be counted in about 3 ms, or one batch; return how many lines each of the other batches touched."""
+    def count_some(self, image: MetadataImage) -> "list[_Size]":
+        """Count what can be counted in about 3 ms, or one batch; return the sizes of the other batches."""
         steps = _steps_to(image)
         count, lines = 0, 0
-        while count < len(steps) and (count == 0 or lines + steps[count].lines <= LINES_COUNTED_AT_ONCE):
-            lines += steps[count].lines
+        while count < len(steps) and (count == 0 or lines + steps[count].size.lines <= LINES_COUNTED_AT_ONCE):
+            lines += steps[count].size.lines
             count += 1
         if count:
             counted = image if count == len(steps) else steps[count].before
             counted.state_digest.state = _counted(steps[:count], counted)
-        return [step.lines for step in steps[count:]]
+        return [step.size for step in steps[count:]]
 
 
 def _steps_to(image: MetadataImage) -> list[_Uncounted]:

@@ -5,7 +5,7 @@ import pytest
 from metadata_log.digest import Buckets
 from metadata_log.image import metadata_image
 from metadata_log.image.metadata_image import EMPTY, MetadataImage, buckets_of
-from metadata_log.limits import LINES_COUNTED_AT_ONCE
+from metadata_log.limits import KIB, LINES_COUNTED_AT_ONCE
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, ConfigRecord
 from metadata_log.records.registry import Record
 from tests.support.histories import claim, step_of
@@ -20,7 +20,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     count = metadata_image._counted
 
     def counting(steps: list[metadata_image._Uncounted], after: MetadataImage) -> Buckets:
-        sizes.append(sum(step.lines for step in steps))
+        sizes.append(sum(step.size.lines for step in steps))
         return count(steps, after)
 
     monkeypatch.setattr(metadata_image, "_counted", counting)
@@ -47,4 +47,16 @@ def test_who_asks_has_some_lines_counted_at_a_time(counted: list[int]) -> None:
     while image.state_digest.count_some(image):
         assert counted[-1] <= LINES_COUNTED_AT_ONCE
     assert len(counted) >= BATCHES * SETTINGS / LINES_COUNTED_AT_ONCE
+    assert image.digest_buckets == buckets_of(image)
+
+
+def test_changes_that_wait_to_be_counted_are_bounded_in_bytes(
+    counted: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metadata_image, "UNCOUNTED_BYTES_MAX", 5 * SETTINGS * KIB)
+    image = _after_many_batches()
+    state = image.state_digest.state
+    assert isinstance(state, metadata_image._Uncounted)
+    assert 0 < len(counted) < BATCHES
+    assert state.behind.bytes <= 5 * SETTINGS * KIB
     assert image.digest_buckets == buckets_of(image)
