@@ -1,7 +1,7 @@
 """Pure: the settings as the log has made them."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import immutables
 
@@ -19,7 +19,30 @@ if TYPE_CHECKING:
 Resource: TypeAlias = tuple[int, str]
 """resource_type and resource_name, as in ConfigRecord."""
 ConfigsImage: TypeAlias = "immutables.Map[Resource, immutables.Map[str, str]]"
-"""The settings of each resource that has any."""
+"""The settings of each resource that has any; a secret with a mask key is a `Secret`."""
+
+
+class Secret(str):
+    """The value of a secret setting, beside the key under which it is masked. It equals its text."""
+
+    __slots__ = ("mask_key",)
+    mask_key: bytes
+
+    def __new__(cls, text: str, mask_key: bytes) -> Self:
+        made = super().__new__(cls, text)
+        made.mask_key = mask_key
+        return made
+
+
+def value_of(record: ConfigRecord) -> str | None:
+    """Return the value that a record gives, with the key of its mask; None: it deletes the setting."""
+    if record.value is None or record.mask_key is None:
+        return record.value
+    return Secret(record.value, record.mask_key)
+
+
+def mask_key_of(value: str) -> bytes | None:
+    return value.mask_key if isinstance(value, Secret) else None
 
 
 class ConfigsBuilder(SubjectBuilder[ConfigsImage]):
@@ -38,8 +61,9 @@ class ConfigsBuilder(SubjectBuilder[ConfigsImage]):
             if record.name == MIN_IN_SYNC_REPLICAS:
                 topics.set_min_isr(record.resource_name, record.value)
         settings = self._configs.get(resource) or immutables.Map()
-        if record.value is not None:
-            settings = settings.set(record.name, record.value)
+        value = value_of(record)
+        if value is not None:
+            settings = settings.set(record.name, value)
         elif record.name in settings:
             settings = settings.delete(record.name)
         if settings:
@@ -69,20 +93,20 @@ class ConfigsBuilder(SubjectBuilder[ConfigsImage]):
         for resource_type, resource_name, name in touched.configs:
             settings = image.get((resource_type, resource_name))
             if settings is not None and name in settings:
-                yield config_line(ConfigRecord(resource_type, resource_name, name, settings[name]))
+                yield config_line(config_record(resource_type, resource_name, name, settings[name]))
 
     @staticmethod
     def lines(image: ConfigsImage) -> Iterator[str]:
         for (resource_type, resource_name), settings in image.items():
             for name, value in settings.items():
-                yield config_line(ConfigRecord(resource_type, resource_name, name, value))
+                yield config_line(config_record(resource_type, resource_name, name, value))
 
     @staticmethod
     def records(image: ConfigsImage) -> Iterator[Record]:
         for resource_type, resource_name in sorted(image):
             settings = image[resource_type, resource_name]
             for name in sorted(settings):
-                yield ConfigRecord(resource_type, resource_name, name, settings[name])
+                yield config_record(resource_type, resource_name, name, settings[name])
 
     @staticmethod
     def view(image: ConfigsImage) -> dict[str, Any]:
@@ -96,6 +120,11 @@ def with_settings(
     return image.set(resource, immutables.Map(settings))
 
 
+def config_record(resource_type: int, resource_name: str, name: str, value: str) -> ConfigRecord:
+    """Return the record that gives a setting its value in an image."""
+    return ConfigRecord(resource_type, resource_name, name, str(value), mask_key_of(value))
+
+
 def config_line(record: ConfigRecord) -> str:
     """Return the digest line of a setting, a secret masked."""
     return line_of_shown_config(shown(record))
@@ -103,7 +132,7 @@ def config_line(record: ConfigRecord) -> str:
 
 def line_of_shown_config(record: ConfigRecord) -> str:
     """Return the digest line of a setting as it is shown."""
-    resource_type, resource_name, name, value = record
+    resource_type, resource_name, name, value, _ = record
     assert value is not None, "a setting that is there has a value"
     return f"c|{resource_type}|{hex_of_text(resource_name)}|{hex_of_text(name)}|{hex_of_text(value)}"
 
@@ -135,6 +164,6 @@ def type_text(resource_type: int) -> str:
 def shown_settings(resource_type: int, resource_name: str, settings: Mapping[str, str]) -> dict[str, str]:
     """Return the values of settings by name, in order of name, secrets masked."""
     return {
-        name: shown(ConfigRecord(resource_type, resource_name, name, settings[name])).value or ""
+        name: shown(config_record(resource_type, resource_name, name, settings[name])).value or ""
         for name in sorted(settings)
     }

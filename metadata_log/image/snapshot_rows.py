@@ -14,7 +14,7 @@ from metadata_log.ids import TopicId, Uuid
 from metadata_log.image.partitions import PartitionImage, new_partition
 from metadata_log.limits import PARTITIONS_PER_TOPIC_MAX
 from metadata_log.records.partitions import PartitionRecord
-from metadata_log.records.registry import TYPE_IDS, Record, from_row, from_rows, to_row, version_of
+from metadata_log.records.registry import TYPE_IDS, Record, from_row, from_rows, to_row
 
 
 class PlacedPartitions(NamedTuple):
@@ -170,7 +170,7 @@ def _id_of_partition(rows: bytes, begin: int) -> int | None:
 _PREFIX: Final[bytes] = msgpack.packb(
     (
         TYPE_IDS[PartitionRecord],
-        version_of(PartitionRecord),
+        0,  # its only version
         bytes(16),
         *[0] * (len(PartitionRecord._fields) - 1),
     )

@@ -23,7 +23,7 @@ def log_lines(
                 "controller_epoch": batch.controller_epoch,
                 "time_ms": batch.appended_at_ms,
                 "type": type_name(record),
-                "version": version_of(type(record)),
+                "version": version_of(record),
                 **about,
                 "record": to_json(record),
             }

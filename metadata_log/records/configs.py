@@ -24,17 +24,27 @@ def is_sensitive(name: str) -> bool:
     return name.endswith(SECRET_ENDINGS)
 
 
-@record(type_id=4, secret_fields={"value": lambda config: is_sensitive(config.name)})
+MASK_KEY_BYTES = 16
+
+
+@record(
+    type_id=4,
+    secret_fields={"value": lambda config: is_sensitive(config.name)},
+    versions=(4, 5),
+    mask_key="mask_key",
+)
 class ConfigRecord(NamedTuple):
     """A setting got a value; `None` deletes it.
 
-    A topic's setting belongs to the topic of that name living at that offset.
+    A topic's setting belongs to the topic of that name living at that offset. A secret has a random key, under which it is
+    masked: each has its own, so that neither equal secrets nor guessed ones are found by their masks.
     """
 
     resource_type: int
     resource_name: str
     name: str
     value: str | None
+    mask_key: bytes | None = None
 
 
 Record: TypeAlias = ConfigRecord

@@ -5,6 +5,7 @@ a new field has a default and begins a new version, and records of older version
 """
 
 import hashlib
+import hmac
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -19,15 +20,14 @@ NO_SECRETS: Final[Secrets] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """`versions` holds the number of fields of version 0, of version 1, ...; records are written in the last of them."""
+    """`versions` holds the number of fields of version 0, of version 1, ...; a record is written in the first that says all
+    of it. `mask_key` names the field with the key of its secrets' masks, if it has one; it is shown to nobody.
+    """
 
     type_id: int
     versions: tuple[int, ...]
     secret_fields: Secrets
-
-    @property
-    def version(self) -> int:
-        return len(self.versions) - 1
+    mask_key: str | None = None
 
 
 _DECLARED: Final[dict[type, Declaration]] = {}
@@ -35,7 +35,11 @@ _JSON_NAMES: Final[dict[type, Mapping[str, str]]] = {}
 
 
 def record(
-    *, type_id: int, secret_fields: Secrets, versions: tuple[int, ...] | None = None
+    *,
+    type_id: int,
+    secret_fields: Secrets,
+    versions: tuple[int, ...] | None = None,
+    mask_key: str | None = None,
 ) -> Callable[[T], T]:
     """Declare a named tuple as a record type: Kafka's number, or one of ours from 1000, never reused.
 
@@ -48,9 +52,12 @@ def record(
             type_id=type_id,
             versions=(len(fields),) if versions is None else versions,
             secret_fields=secret_fields,
+            mask_key=mask_key,
         )
         assert declaration.versions[-1] == len(fields), f"{of.__name__}: the last version has all fields"
-        assert set(secret_fields) <= set(fields), f"{of.__name__}: a secret that is no field"
+        assert {*secret_fields, *filter(None, [mask_key])} <= set(fields), (
+            f"{of.__name__}: a secret that is no field"
+        )
         _DECLARED[of] = declaration
         return of
 
@@ -77,18 +84,32 @@ def json_names_of(row_type: type) -> Mapping[str, str]:
 
 
 def shown(record: R) -> R:
-    """Return a record as digests, exports, dumps and answers show it: each secret as `sha256:` and the hex of its hash."""
-    secret_fields = _DECLARED[type(record)].secret_fields
+    """Return a record as digests, exports, dumps and answers show it: each secret masked, and without the masks' key."""
+    declaration = _DECLARED[type(record)]
+    secret_fields = declaration.secret_fields
     if not secret_fields:
         return record
-    hidden = {
-        name: mask(value)
+    key_field = declaration.mask_key
+    key = None if key_field is None else getattr(record, key_field)
+    hidden: dict[str, Any] = {
+        name: mask(value, key)
         for name, is_secret in secret_fields.items()
         if (value := getattr(record, name)) is not None and is_secret(record)
     }
-    return record._replace(**hidden) if hidden else record  # type: ignore[attr-defined]
+    if not hidden:
+        return record
+    if key_field is not None:
+        hidden[key_field] = None
+    replaced: R = record._replace(**hidden)  # type: ignore[attr-defined]
+    return replaced
 
 
-def mask(secret: str) -> str:
-    """Return what stands for a secret wherever it is shown."""
-    return f"sha256:{hashlib.sha256(secret.encode()).hexdigest()}"
+def mask(secret: str, key: bytes | None) -> str:
+    """Return what stands for a secret wherever it is shown.
+
+    Whoever sees it cannot try secrets against it, as the key stands only beside the secret itself. Without a key, as
+    releases before it wrote secrets, it is a plain hash.
+    """
+    if key is None:
+        return f"sha256:{hashlib.sha256(secret.encode()).hexdigest()}"
+    return f"hmac-sha256:{hmac.digest(key, secret.encode(), hashlib.sha256).hex()}"

@@ -61,14 +61,22 @@ def subject_names() -> Iterator[str]:
         yield subject.__name__.rpartition(".")[2]
 
 
-def version_of(record_type: type[Record]) -> int:
-    """Return the version in which records of a type are written."""
-    return declaration_of(record_type).version
+def version_of(record: Record) -> int:
+    """Return the version in which a record is written: the first whose fields say all of it."""
+    versions = declaration_of(type(record)).versions
+    if len(versions) == 1:
+        return 0
+    defaults = record._field_defaults
+    said = max(
+        at for at, name in enumerate(record._fields) if name not in defaults or record[at] != defaults[name]
+    )
+    return next(version for version, count in enumerate(versions) if count > said)
 
 
 # --- rows
 
-_HEADS: Final = {of: (TYPE_IDS[of], version_of(of)) for of in RECORD_TYPES}
+_HEADS: Final = {of: (TYPE_IDS[of], 0) for of in RECORD_TYPES if len(declaration_of(of).versions) == 1}
+"""How rows of the types of one version begin."""
 _READERS: Final[Mapping[tuple[int, int], Callable[[tuple[Any, ...]], Record]]] = {
     (TYPE_IDS[of], version): reader_of(of, led_by=2, field_count=field_count)
     for of in RECORD_TYPES
@@ -78,7 +86,11 @@ _READERS: Final[Mapping[tuple[int, int], Callable[[tuple[Any, ...]], Record]]] =
 
 def to_row(record: Record) -> tuple[Any, ...]:
     """Return [type, version, fields...] of plain values, as it is packed."""
-    return _HEADS[type(record)] + record
+    head = _HEADS.get(type(record))
+    if head is not None:
+        return head + record
+    version = version_of(record)
+    return (TYPE_IDS[type(record)], version, *record[: declaration_of(type(record)).versions[version]])
 
 
 def from_row(row: tuple[Any, ...]) -> Record:
@@ -151,17 +163,24 @@ def json_rows(rows: Sequence[Any]) -> list[dict[str, Any]]:
 def _json_fields(row: Any) -> dict[str, Any]:
     kind = type(row)
     converters = _CONVERTERS.get(kind) or _CONVERTERS.setdefault(kind, _converters_of(kind))
-    return {name: convert(value) for (name, convert), value in zip(converters, row, strict=True)}
+    return {
+        name: convert(value)
+        for (name, convert), value in zip(converters, row, strict=True)
+        if convert is not None
+    }
 
 
-_CONVERTERS: Final[dict[type, tuple[tuple[str, Callable[[Any], Any]], ...]]] = {}
-"""By the type of a row: each field's name in JSON and what turns its value into JSON."""
+_CONVERTERS: Final[dict[type, tuple[tuple[str, Callable[[Any], Any] | None], ...]]] = {}
+"""By the type of a row: each field's name in JSON and what turns its value into JSON; None: it is shown to nobody."""
 
 
-def _converters_of(kind: type) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
+def _converters_of(kind: type) -> tuple[tuple[str, Callable[[Any], Any] | None], ...]:
     hints, renamed = get_type_hints(kind), json_names_of(kind)
     fields: tuple[str, ...] = kind._fields  # type: ignore[attr-defined]  # a named tuple
-    return tuple((renamed.get(name, name), _converter_of(hints[name])) for name in fields)
+    unseen = declaration_of(kind).mask_key if kind in TYPE_IDS else None
+    return tuple(
+        (renamed.get(name, name), None if name == unseen else _converter_of(hints[name])) for name in fields
+    )
 
 
 def _converter_of(hint: Any) -> Callable[[Any], Any]:

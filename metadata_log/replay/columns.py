@@ -65,7 +65,7 @@ MEANINGS: Final[Mapping[str, str]] = {
 }
 """What each column of SCHEMA holds."""
 
-_COLUMNS: Final[Mapping[int, tuple[str, ...]]] = {
+_COLUMNS: Final[Mapping[int, tuple[str | None, ...]]] = {
     TYPE_IDS[of]: columns for subject in SUBJECTS.values() for of, columns in subject.columns.items()
 }
 """Which column holds which field of a record type. The types that only a snapshot file holds have none: request
@@ -342,8 +342,7 @@ def _spread(parts: Sequence[tuple[Any, pa.Array]], count: int) -> pa.Array:
 
 
 def _field_values(rows: pa.Table, name: str | None, default: object) -> list[Any]:
-    assert name is not None
-    if name not in rows.column_names:
+    if name is None or name not in rows.column_names:
         return [default] * len(rows)
     read = _FROM_COLUMN.get(name) or (tuple if pa.types.is_list(SCHEMA.field(name).type) else _as_it_is)
     return [default if value is None else read(value) for value in rows.column(name).to_pylist()]

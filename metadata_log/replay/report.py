@@ -26,7 +26,7 @@ ROWS_MAX: Final = 50
 SETTINGS_SHOWN: Final = 3
 """Settings that one event names; of a change of more, the first."""
 VALUE_CHARS_MAX: Final = 80
-"""Characters of a setting's value that are shown; a secret's hash is shorter."""
+"""Characters of a setting's value that are shown; a secret's mask is shorter."""
 
 
 class _Event(NamedTuple):

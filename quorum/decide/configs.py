@@ -17,10 +17,18 @@ from metadata_log.errors import (
     UnknownTopicOrPartition,
 )
 from metadata_log.ids import BrokerId, TopicId
-from metadata_log.image.configs import shown_settings
+from metadata_log.image.configs import mask_key_of, shown_settings, value_of
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import CONFIG_VALUE_BYTES_MAX
-from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, MIN_IN_SYNC_REPLICAS, TOPIC, ConfigRecord
+from metadata_log.records.configs import (
+    BROKER,
+    CLUSTER_DEFAULT,
+    MASK_KEY_BYTES,
+    MIN_IN_SYNC_REPLICAS,
+    TOPIC,
+    ConfigRecord,
+    is_sensitive,
+)
 from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.wire.commands import (
@@ -86,10 +94,11 @@ def alter(context: DecideContext, command: AlterConfigs) -> Decision:
     records.sort(key=lambda record: record.name)
     after = dict(context.image.configs.get((command.resource_type, command.resource_name)) or {})
     for record in records:
-        if record.value is None:
+        value = value_of(record)
+        if value is None:
             after.pop(record.name, None)
         else:
-            after[record.name] = record.value
+            after[record.name] = value
     shown = shown_settings(command.resource_type, command.resource_name, after)
     outcome = ConfigsAltered(command.resource_type, command.resource_name, tuple(shown.items()))
     return _decided(context, records, outcome)
@@ -200,7 +209,7 @@ def _changed(context: DecideContext, resource: ResourceChange) -> list[ConfigRec
             values[name] = None
         else:
             values[name] = _list_changed(resource, name, before.get(name), operation, value or "")
-    records = _records(resource, before, values)
+    records = _records(context, resource, before, values)
     _check_as_brokers(context, resource, values)
     _check(context, resource, before, records)
     return records
@@ -213,7 +222,7 @@ def _replaced(context: DecideContext, resource: ResourceChange) -> list[ConfigRe
     )
     values = {change.name: change.value for change in resource.changes}
     _check_as_brokers(context, resource, values)
-    explicit = _records(resource, before, values)
+    explicit = _records(context, resource, before, values)
     implicit = [
         ConfigRecord(resource.resource_type, resource.resource_name, name, None)
         for name in sorted(before)
@@ -224,13 +233,30 @@ def _replaced(context: DecideContext, resource: ResourceChange) -> list[ConfigRe
 
 
 def _records(
-    resource: ResourceChange, before: Mapping[str, str], values: Mapping[str, str | None]
+    context: DecideContext,
+    resource: ResourceChange,
+    before: Mapping[str, str],
+    values: Mapping[str, str | None],
 ) -> list[ConfigRecord]:
     return [
-        ConfigRecord(resource.resource_type, resource.resource_name, name, value)
+        ConfigRecord(
+            resource.resource_type,
+            resource.resource_name,
+            name,
+            value,
+            _mask_key(context, before.get(name), value) if is_sensitive(name) else None,
+        )
         for name, value in values.items()
         if resource.resource_type == BROKER or before.get(name) != value
     ]
+
+
+def _mask_key(context: DecideContext, before: str | None, value: str | None) -> bytes | None:
+    """Return the key of a secret's mask: the one it has, as long as the secret stays the same."""
+    if value is None:
+        return None
+    key = mask_key_of(before) if before is not None and before == value else None
+    return key or context.rng.randbytes(MASK_KEY_BYTES)
 
 
 def _list_changed(

@@ -183,6 +183,12 @@ def _simple(name: str, fields: Mapping[str, str] | None = None) -> Callable[[Any
     return shown
 
 
+def _config(record: ConfigRecord, word: Word) -> dict[str, Any]:
+    fields = _simple("CONFIG_RECORD")(record, word)
+    del fields["mask_key"]  # ours
+    return fields
+
+
 def _plain(record: Any, word: Word) -> dict[str, Any]:
     return {name: _value(value, word) for name, value in record._asdict().items()}
 
@@ -204,7 +210,7 @@ _SHOWN: Final[Mapping[type, Callable[[Any, Word], dict[str, Any]]]] = {
     RemoveTopicRecord: _simple("REMOVE_TOPIC_RECORD"),
     PartitionRecord: _partition,
     PartitionChangeRecord: _partition_change,
-    ConfigRecord: _simple("CONFIG_RECORD"),
+    ConfigRecord: _config,
     FeatureLevelRecord: _simple("FEATURE_LEVEL_RECORD", {"level": "feature_level"}),
     ProducerIdsRecord: _simple("PRODUCER_IDS_RECORD"),
 }

@@ -315,7 +315,10 @@ def _config(rng: random.Random, image: MetadataImage) -> list[Record]:
         *((TOPIC, name) for name in sorted(image.topics.ids)),
     ]
     resource_type, resource_name = rng.choice(resources)
-    return [ConfigRecord(resource_type, resource_name, setting, value)]
+    # Secrets of a release without mask keys stand among the others.
+    has_key = value is not None and is_sensitive(setting) and image.end_offset % 3 > 0
+    mask_key = image.end_offset.to_bytes(16, "big") if has_key else None
+    return [ConfigRecord(resource_type, resource_name, setting, value, mask_key)]
 
 
 def _feature(rng: random.Random, image: MetadataImage) -> list[Record]:

@@ -4,6 +4,7 @@
 on stdin, or its end, makes it ask to be let go; then it prints {"end_offset", "controller_epoch", "digest"} of its state.
 """
 
+import hmac
 import json
 import struct
 import sys
@@ -19,7 +20,7 @@ from msgpack import packb, unpackb
 RECORDS = {  # by type: the letter of the entity's line in the digest, how many fields are its key, each field's column
     0: ("b", 1, (0, 2, 1, 6, 7, 5, 3, 4, 8, 9)), 17: ("b", 1, (0, 1, 3, 4, 8, 9)), 1: ("b", 1, (0, 1)), 2: ("t", 1, (0, 1)),
     3: ("p", 2, (0, 1, 6, 7, 2, 3, 4, 5, 8, 9, 10, 11, 12)), 5: ("p", 2, (0, 1, 2, 7, 6, 8, 9, 5, 10, 11, 12)),
-    4: ("c", 3, (0, 1, 2, 3)), 12: ("f", 1, (0, 1)), 1004: ("q", 0, (0,)), 1005: ("v", 0, (0,)),
+    4: ("c", 3, (0, 1, 2, 3, 4)), 12: ("f", 1, (0, 1)), 1004: ("q", 0, (0,)), 1005: ("v", 0, (0,)),
     27: ("n", 1, (0, 2, 1, 3, 4, 5)), 1010: ("n", 1, (0, 1)),
     15: ("i", 0, (0, 0, 0)), 1002: ("snapshot", 0, (0, 1, 2, 3, 4)),  # of a 15 its last field alone; a 1002 until its 1003
 }  # fmt: skip
@@ -42,6 +43,13 @@ def text(value: Any, separator: str = ",") -> str:
     return "" if value is None else value.hex() if isinstance(value, bytes) else str(int(value))
 
 
+def masked(_name: bytes, secret: bytes, key: bytes | None = None) -> bytes:
+    """Return what stands for a secret: of a record of version 0, which has no key, a plain hash."""
+    if key is None:
+        return b"sha256:" + sha256(secret).hexdigest().encode()
+    return b"hmac-sha256:" + hmac.new(key, secret, sha256).hexdigest().encode()
+
+
 class State(dict[tuple[Any, ...], dict[int, Any]]):  # the columns of each entity's line, by letter and key
     offset, epoch, crc = 0, -1, 0  # the end of the frames folded so far
 
@@ -54,7 +62,9 @@ class State(dict[tuple[Any, ...], dict[int, Any]]):  # the columns of each entit
             assert (start, base, previous) == (0x4D510100, self.offset, self.crc), "another format, or a gap"
             self.offset, self.epoch, self.crc = base + count, epoch, crc
             for kind, version, *fields in unpackb(frame[40:], raw=True)[1]:
-                assert version == 0, f"version {version} of record type {kind} is unknown"
+                assert version == 0 or (kind, version) == (4, 1), (
+                    f"version {version} of record type {kind} is unknown"
+                )
                 self.fold(kind, fields)
 
     def fold(self, kind: int, fields: list[Any]) -> None:
@@ -76,13 +86,13 @@ class State(dict[tuple[Any, ...], dict[int, Any]]):  # the columns of each entit
             self["t", fields[0]] = {0: fields[0], 1: self.pop(("d", fields[0]))[1]}
         elif kind not in (9, 20, 1000, 1001, 1003, 1006):
             letter, keys, columns = RECORDS[kind]  # where it is not there, it is another version's
-            key, told = (letter, *fields[:keys]), dict(zip(columns, fields, strict=True))
+            key, told = (letter, *fields[:keys]), dict(zip(columns, fields, strict=kind != 4))
             if kind in (5, 17):
                 told = self[key] | {column: value for column, value in told.items() if value is not None}
             if kind == 5:  # naming a leader is an election; any change counts
                 told |= {3: told[3] + (fields[2] is not None), 4: told[4] + 1}
             self[key] = told
-            if kind in (1, 1010) or (kind in (4, 12) and fields[-1] in (None, 0)):
+            if kind in (1, 1010) or (kind == 4 and fields[3] is None) or (kind == 12 and not fields[1]):
                 del self[key]
 
     def digest(self) -> str:
@@ -90,8 +100,8 @@ class State(dict[tuple[Any, ...], dict[int, Any]]):  # the columns of each entit
         for (letter, *_), entity in self.items():
             for row in [dict(enumerate(voter)) for voter in entity[0]] if letter == "v" else [entity]:
                 columns = [row[column] for column in sorted(row)]
-                if letter == "c" and row[2].endswith(SECRETS):
-                    columns[3] = b"sha256:" + sha256(row[3]).hexdigest().encode()
+                if letter == "c":
+                    columns[3:] = [masked(*columns[2:]) if row[2].endswith(SECRETS) else row[3]]
                 line = "|".join([letter, *map(text, columns)])
                 line += "-" * (letter == "b" and row[9] is None)  # whether any are cordoned was not told
                 h = sha256(line.encode()).hexdigest()

@@ -16,13 +16,13 @@ SUBJECT: Final = ReplaySubject(
         ),
         ("resource_name", pa.string(), "the topic's name or the broker's id; empty: all brokers"),
         ("config_name", pa.string(), "the setting's name"),
-        ("config_value", pa.string(), "its value, a secret as its hash; null: it was removed"),
+        ("config_value", pa.string(), "its value, a secret as its mask; null: it was removed"),
     ),
     identity=("resource_type", "resource_name", "config_name"),
     key=(
         "CASE WHEN resource_type = 2 THEN 'topic:' || resource_name WHEN resource_name = '' THEN 'cluster'"
         " ELSE 'broker:' || resource_name END || ' ' || config_name"
     ),
-    columns={ConfigRecord: ("resource_type", "resource_name", "config_name", "config_value")},
+    columns={ConfigRecord: ("resource_type", "resource_name", "config_name", "config_value", None)},
     after=("topics",),
 )

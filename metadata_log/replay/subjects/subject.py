@@ -41,7 +41,7 @@ class ReplaySubject:
     """The columns that tell one entity of its state from another."""
     key: str
     """SQL over a row of its state: how a reader names the entity."""
-    columns: Mapping[type, tuple[str, ...]]
+    columns: Mapping[type, tuple[str | None, ...]]
     """By record type: the column of each field, in order; they may be another subject's."""
     to_column: Mapping[str, ToColumn] = field(default_factory=dict)
     from_column: Mapping[str, FromColumn] = field(default_factory=dict)

@@ -1,5 +1,6 @@
 """Pure: declarations of record types: rows of every version, hidden secrets, JSON by annotation."""
 
+import hmac
 import inspect
 from typing import Any, NamedTuple
 
@@ -48,11 +49,18 @@ def test_every_record_of_a_subject_is_in_the_registry() -> None:
     assert len(set(TYPE_IDS.values())) == len(RECORD_TYPES)
 
 
-def test_a_record_is_written_in_its_last_version() -> None:
+def test_a_record_is_written_in_the_first_version_that_says_all_of_it() -> None:
     for of in RECORD_TYPES:
         assert declaration_of(of).versions[-1] == len(of._fields)
-        assert version_of(of) == 0
     assert to_row(PartitionChangeRecord(TopicId(b"t"), 1))[:2] == (5, 0)
+    setting = ConfigRecord(BROKER, "1", "log.retention.ms", "5")
+    assert to_row(setting) == (4, 0, BROKER, "1", "log.retention.ms", "5")
+    keyed = setting._replace(name="ssl.keystore.password", mask_key=bytes(16))
+    assert to_row(keyed) == (4, 1, BROKER, "1", "ssl.keystore.password", "5", bytes(16))
+    assert (version_of(setting), version_of(keyed)) == (0, 1)
+    for written in (setting, keyed, setting._replace(value=None)):
+        assert from_row(to_row(written)) == written
+        assert from_rows((to_row(written),) * 5) == (written,) * 5
 
 
 @pytest.mark.parametrize(
@@ -89,8 +97,14 @@ def test_a_declaration_that_contradicts_its_type_ends_the_import() -> None:
 
 def test_a_secret_is_hidden_wherever_a_record_is_shown() -> None:
     setting = ConfigRecord(BROKER, "1", "ssl.keystore.password", SECRET)
-    assert shown(setting).value == mask(SECRET)
+    assert shown(setting).value == mask(SECRET, None)
     assert SECRET not in repr(to_json(setting))
+    keyed = setting._replace(mask_key=b"k" * 16)
+    assert shown(keyed) == setting._replace(value=mask(SECRET, b"k" * 16))
+    assert to_json(keyed).keys() == {"resource_type", "resource_name", "name", "value"}
+    assert (
+        mask(SECRET, b"k" * 16) == f"hmac-sha256:{hmac.new(b'k' * 16, SECRET.encode(), 'sha256').hexdigest()}"
+    )
     plain = setting._replace(name="retention.ms")
     assert shown(plain) is plain
     deleted = setting._replace(value=None)

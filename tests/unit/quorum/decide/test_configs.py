@@ -1,7 +1,7 @@
 """Edge: configs: names, values, secrets, and the records written."""
 
 import gzip
-import hashlib
+import hmac
 import json
 from pathlib import Path
 
@@ -9,7 +9,8 @@ import pytest
 
 import tests.golden
 from metadata_log.errors import InvalidConfig, InvalidRequest
-from metadata_log.records.configs import BROKER, TOPIC, ConfigRecord
+from metadata_log.image.configs import configs_items
+from metadata_log.records.configs import BROKER, MASK_KEY_BYTES, TOPIC, ConfigRecord
 from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION, FeatureLevelRecord
 from metadata_log.wire.commands import AlterConfigs
 from quorum.decide.config_types import TOPIC_CONFIGS, check_broker_configs, check_topic_configs
@@ -128,11 +129,29 @@ def test_a_change_answers_with_all_settings_after_it() -> None:
     assert decision.outcome == ConfigsAltered(TOPIC, "t", (("flush.ms", "1"), ("segment.ms", "7")))
 
 
-def test_a_secret_is_told_as_its_hash() -> None:
-    world = world_with_topic()
-    decision = world.decide(altered(BROKER, "", {"ssl.keystore.password": "open sesame"}))
-    masked = "sha256:" + hashlib.sha256(b"open sesame").hexdigest()
-    assert decision.outcome == ConfigsAltered(BROKER, "", (("ssl.keystore.password", masked),))
+def test_a_secret_is_masked_under_a_key_of_its_own_for_as_long_as_it_stays_the_same() -> None:
+    world, name = world_with_topic(), "ssl.keystore.password"
+
+    def written(value: str) -> bytes:
+        """Set the secret, check its mask in the answer, and return the key."""
+        decision = world.decide(altered(BROKER, "", {name: value, "log.retention.ms": "1"}))
+        plain, secret = decision.records
+        assert isinstance(plain, ConfigRecord) and isinstance(secret, ConfigRecord)
+        assert plain.mask_key is None
+        key = secret.mask_key or b""
+        assert len(key) == MASK_KEY_BYTES
+        masked = "hmac-sha256:" + hmac.new(key, value.encode(), "sha256").hexdigest()
+        assert isinstance(decision.outcome, ConfigsAltered)
+        assert dict(decision.outcome.settings)[name] == masked
+        world.carry_out(decision)
+        assert configs_items(world.image.configs, BROKER, "")[-1]["value"] == masked
+        return key
+
+    first = written("open sesame")
+    assert written("open sesame") == first
+    second = written("open barley")
+    assert second != first
+    assert written("open sesame") not in (first, second)
 
 
 @pytest.mark.parametrize(
