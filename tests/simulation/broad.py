@@ -49,6 +49,8 @@ def drawn(seed: int) -> dict[str, Any]:
         "results_kept": rng.choice(RESULTS_KEPT),
         "repeat_every": rng.choice((0.5, 2.0)),
         "aimed_read_every": 0.1,
+        "registration_timeout_ms": rng.choice((8_000, 60_000)),
+        "hurries_changes": True,
         "snapshot_bytes": rng.choice(SNAPSHOT_BYTES),
         "is_weighty": rng.random() < 0.25 and shape_of(seed).brokers <= WEIGHTY_BROKERS_MAX,
         "reads_late": rng.random() < 0.5,

@@ -119,7 +119,7 @@ class SimulatedBroker:
                 data_dir=Path("/nowhere"),
                 rack=None,
                 controllers=tuple(f"http://{node_id}" for node_id in self.world.ids),
-                registration_timeout_ms=60_000,
+                registration_timeout_ms=self.world.profile.registration_timeout_ms,
                 shutdown_timeout_ms=10_000,
                 listen_http=("127.0.0.1", 1),
             ),

@@ -39,7 +39,6 @@ DEMANDS: Final[Mapping[str, Demand]] = {
     "long log applied before leading": Demand(0),
     "second change of voters refused": Demand(0),
     "change of voters refused by the quorum's state": Demand(0),
-    "journal batch in several files": Demand(0),
     "torn journal batch cut": Demand(0),
     "rotten journal refused": Demand(0),
     "rot in an unmarked journal batch": Demand(0),

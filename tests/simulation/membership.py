@@ -102,6 +102,8 @@ class Membership:
             self._world.propose(node, after)
             self._world.faults["change of voters"] += 1
             self._world.tell(node, f"is asked to have these vote: {sorted(after)}")
+        if self._world.profile.hurries_changes and self._rng.random() < 0.3:
+            self._world.loop.call_later(self._rng.uniform(0.0, 0.02), self._change)
 
     def _wipe(self, tries: int = TRIES) -> None:
         voters = self._newest()

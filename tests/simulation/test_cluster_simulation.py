@@ -7,9 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
+import metadata_log.image.results
+from metadata_log.image.results import RequestResults
 from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from quorum.controller import Controller
-from tests.simulation.campaign import Life, Outcome, live
+from tests.simulation.campaign import Life, Outcome, Plan, live
 from tests.simulation.cluster import ClusterWorld
 from tests.simulation.cluster_calm import Calm
 from tests.simulation.membership import Membership
@@ -197,3 +199,18 @@ def test_a_failing_seed_tells_its_story(monkeypatch: pytest.MonkeyPatch) -> None
         in report
     )
     assert "leads" in report and "is calm from now on" in report
+
+
+def test_an_answer_that_is_evicted_too_early_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client repeats what was answered long ago, and the check counts by itself how many answers are kept."""
+    shipped = RequestResults.evicted
+
+    def early(results: RequestResults, *, now_ms: int) -> RequestResults:
+        with monkeypatch.context() as patched:
+            patched.setattr(metadata_log.image.results, "REQUEST_RESULTS_MAX", 100)
+            return shipped(results, now_ms=now_ms)
+
+    monkeypatch.setattr(RequestResults, "evicted", early)
+    (life,) = Plan(profiles=("broad",), seconds=8.0).lives([404])
+    (violation,) = live(life).violations
+    assert "applied_once" in violation

@@ -24,7 +24,7 @@ from quorum.raft.belief import Belief
 from quorum.raft.elections import Elections
 from quorum.raft.follower_log import FollowerLog
 from quorum.raft.guard import Guard
-from quorum.raft.journal.journal import Journal, JournalBatch
+from quorum.raft.journal.journal import Journal
 from quorum.raft.log_start import LogStart
 from quorum.raft.quorum_state import QuorumState
 from quorum.raft.raft_log import Role
@@ -179,10 +179,6 @@ def _has_older(waiters: Waiters, controller_epoch: int, _error: object) -> bool:
     return any(waiter.controller_epoch < controller_epoch and not waiter.future.done() for waiter in waiters)
 
 
-def _is_in_parts(batch: JournalBatch | None, *_args: object) -> bool:
-    return batch is not None and len(batch.placements) > 1
-
-
 def _elected(sometimes: Sometimes, shipped: Shipped) -> Shipped:
     @wraps(shipped)
     def watched(*args: Any, **rest: Any) -> tuple[int, bool]:
@@ -256,7 +252,6 @@ _WATCHED: Final[tuple[tuple[Any, str, Wrap], ...]] = (
     ),
     (FetchService, "_refuse", _when("poll refused by a resigning controller", lambda _, polls: bool(polls))),
     (FetchService, "_deliver_cold", _always("poll answered from segments")),
-    (Journal, "take_batch", _returns("journal batch in several files", _is_in_parts)),
     (SimulatedTransport, "drop", _always("link dropped by its reader")),
     (SimulatedSegments, "read", _raises("poll overtaken by a retention", OffsetCompacted)),
     (SimulatedSegments, "forget", _always("log shortened by a retention")),

@@ -79,6 +79,8 @@ class Profile:
     """The cluster is large: see `costs`."""
     change_every: float | None = None
     """A controller becomes a voter, or one no more."""
+    hurries_changes: bool = False
+    """Another change of voters is sometimes asked for while the one before is under way."""
     wipe_every: float | None = None
     """A controller's disk dies, and it starts on an empty one."""
     cut_seconds: tuple[float, float] | None = None
@@ -93,6 +95,8 @@ class Profile:
     """A client repeats a request that was answered long ago."""
     aimed_read_every: float | None = None
     """A read is sent to each leader that sleeps, or is deposed and does not know it."""
+    registration_timeout_ms: int = 60_000
+    """For so long a broker waits for the session of its former process to end."""
     unregister_every: float | None = None
     """An operator unregisters a broker."""
     snapshot_bytes: int | None = None
