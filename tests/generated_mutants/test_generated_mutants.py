@@ -80,14 +80,14 @@ def test_a_sample_is_the_same_each_time_and_compiles() -> None:
 def test_who_calls_the_changed_function_is_asked_the_quickest_first() -> None:
     sources = {"quorum/a.py": b"LIMIT = 5\ndef f():\n    return g(1)\ndef g(n):\n    return n < LIMIT\n"}
     covered = [
-        Covered("tests/test_b.py::slow", 2.0, passed=True, functions=frozenset({"quorum/a.py:4"})),
-        Covered("tests/test_b.py::quick", 1.0, passed=True, functions=frozenset({"quorum/a.py:4"})),
+        Covered("tests/test_b.py::slow", 4.0, passed=True, functions=frozenset({"quorum/a.py:4"})),
+        Covered("tests/test_b.py::quick", 0.5, passed=True, functions=frozenset({"quorum/a.py:4"})),
         Covered("tests/test_a.py::own", 3.0, passed=True, functions=frozenset({"quorum/a.py:4"})),
         Covered("tests/test_b.py::fails", 0.0, passed=False, functions=frozenset({"quorum/a.py:4"})),
         Covered("tests/test_b.py::other", 0.0, passed=True, functions=frozenset({"quorum/a.py:2"})),
     ]
     choice = Choice(covered, sources)
-    of_g = ["tests/test_a.py::own", "tests/test_b.py::quick", "tests/test_b.py::slow"]
+    of_g = ["tests/test_b.py::quick", "tests/test_a.py::own", "tests/test_b.py::slow"]
     for mutant in mutants_of("quorum/a.py", sources["quorum/a.py"]):
         expected = ["tests/test_b.py::other"] if mutant.line == 3 else of_g
         assert choice.tests(mutant) == expected, mutant

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,8 @@ from tests.generated_mutants.mutations import Generated, users_of
 
 VARIABLE: Final = "METAQUORUM_CHOSEN_TESTS"
 """Names a file: how many seconds, and which tests, quickest first."""
+PACES_S: Final = (0.1, 1.0)
+"""Tests that take less than the first are tried before those that take less than the second, and these before all others."""
 FIRST: Final = 120
 """So many tests are tried first: most mutants fall to them, and the others' files need not be read."""
 HANG_S: Final = 60
@@ -54,7 +57,7 @@ class Choice:
                 self._callers.setdefault(function, set()).add(one.test)
 
     def tests(self, mutant: Generated) -> list[str]:
-        """Return the tests to try, quickest first; those of the file that is named after the module come before all."""
+        """Return the tests to try: quick ones first, and of those the ones in the file that is named after the module."""
         chosen = set[str]()
         if mutant.function is not None:
             chosen = self._callers.get(f"{mutant.path}:{mutant.function}", set())
@@ -63,7 +66,17 @@ class Choice:
                 chosen = chosen | self._callers.get(function, set())
         chosen = chosen or self._of_module(mutant.path)
         name = f"/test_{Path(mutant.path).stem}.py::"
-        return sorted(chosen, key=lambda test: (name not in test, self._seconds[test], test))
+        order = sorted(
+            chosen, key=lambda test: (self._pace(test), name not in test, self._seconds[test], test)
+        )
+        # Tests of a file follow each other, as they share what they prepare.
+        first: dict[tuple[int, str], int] = {}
+        for place, test in enumerate(order):
+            first.setdefault((self._pace(test), test.partition("::")[0]), place)
+        return sorted(order, key=lambda test: first[self._pace(test), test.partition("::")[0]])
+
+    def _pace(self, test: str) -> int:
+        return bisect_right(PACES_S, self._seconds[test])
 
     def _of_module(self, path: str) -> set[str]:
         """Return the tests that call anything of a module, or, if none does, of the modules that import it."""
@@ -168,13 +181,10 @@ class _Chosen:
         self._until = time.monotonic() + seconds
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Keep the chosen tests, the quickest file first: tests of a file share what they prepare."""
         place = {test: number for number, test in enumerate(self._tests)}
-        kept = [item for item in items if item.nodeid in place]
-        first: dict[Path, int] = {}
-        for item in kept:
-            first[item.path] = min(place[item.nodeid], first.get(item.path, len(place)))
-        items[:] = sorted(kept, key=lambda item: (first[item.path], place[item.nodeid]))
+        items[:] = sorted(
+            (item for item in items if item.nodeid in place), key=lambda item: place[item.nodeid]
+        )
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
