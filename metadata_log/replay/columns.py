@@ -116,7 +116,7 @@ class Columns:
     """Turns batches, fed in order, into tables of SCHEMA; remembers whose claim is in force and how topics are named.
 
     `from_anywhere`: the batches before them are not known. Then `topic_seq` stays null, and so does the topic's name where
-    the record itself does not give it.
+    the record itself does not give it. `only`: columns that somebody needs; others stay null.
     """
 
     LOG_FORMAT: ClassVar[str] = "metaquorum"
@@ -127,11 +127,13 @@ class Columns:
         controller_id: int | None = None,
         topics: Mapping[bytes, TopicName] | None = None,
         from_anywhere: bool = False,
+        only: Iterable[str] = SCHEMA.names,
     ) -> None:
         self.controller_id = controller_id
         self._topics: dict[bytes, TopicName] = dict(topics or {})
         self._uuids = UuidTexts()
         self._from_anywhere = from_anywhere
+        self._only = frozenset(only)
 
     def table(self, batches: Sequence[Any], records: Sequence[Any]) -> pa.Table:
         """Return the records of `batches`, one row each, in order of offset; `records` are `shown` of them."""
@@ -196,7 +198,7 @@ class Columns:
             "cause_detail": pa.array([cause and _json(cause.detail) for cause in causes], pa.string()),
         }
         rows = pa.array(np.repeat(np.arange(len(batches)), counts))
-        return {name: column.take(rows) for name, column in per_batch.items()}
+        return {name: column.take(rows) for name, column in per_batch.items() if name in self._only}
 
     def _assembled(self, records: Sequence[Record], columns: dict[str, Any]) -> pa.Table:
         """Add the records' own columns: each type is transposed whole, then spread over its rows."""
@@ -232,7 +234,7 @@ class Columns:
 
     def _transposed(self, type_id: int, records: Sequence[Any]) -> Iterator[tuple[str, Sequence[Any]]]:
         for name, values in zip(_COLUMNS[type_id], zip(*records, strict=True), strict=True):
-            if name is not None and name not in _POSITION_COLUMNS:
+            if name in self._only and name not in _POSITION_COLUMNS:
                 to_column = _TO_COLUMN.get(name)
                 yield name, values if to_column is None else to_column(values, self._uuids)
         if type_id in _TOPIC_TYPES and not self._from_anywhere:

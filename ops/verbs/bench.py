@@ -146,6 +146,15 @@ BENCHES: Final = (
         ),
     ),
     Bench("replay-digest", "The state digest of a log of 1M records in Spark, in a warm session."),
+    Bench(
+        "spark-source",
+        "Records per second of Spark's data source over segment files, and how late the rows of its stream are.",
+        flags=(
+            _count("--records", 1_000_000, 100_000_000, "of the log that is read", least=100_000),
+            _count("--seconds", 30, 3_600, "that the stream is measured for"),
+            _count("--per-second", 5_000, 100_000, "records appended while the stream follows", least=100),
+        ),
+    ),
 )
 
 

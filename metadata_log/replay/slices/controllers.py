@@ -7,11 +7,11 @@ from typing import Final
 
 import pyarrow as pa
 
-from metadata_log.codec import DamagedFrame, check_frame, damaged_answer
+from metadata_log.codec import DamagedFrame, damaged_answer
 from metadata_log.errors import BrokerNotAvailable, OffsetCompacted
 from metadata_log.limits import MIB, RECORDS_PER_BATCH_MAX
 from metadata_log.replay.controller_client import ControllerClient
-from metadata_log.replay.slices.frames import Sound
+from metadata_log.replay.slices.frames import Sound, read_sound
 from metadata_log.replay.slices.rows import Rows
 from metadata_log.replay.slices.wanted import Wanted
 
@@ -35,8 +35,8 @@ class ControllerSlice:
         while offset < self.until:
             data = self._page(offset)
             try:
-                frames, end_offset = self._frames(data, offset)
-                yield from rows.of(data, frames, self.client.urls[0])
+                frames, end_offset = self._frames(data, offset, wanted)
+                yield from rows.of(frames, self.client.urls[0])
             except DamagedFrame as error:
                 raise damaged_answer(self.client.urls[0], error) from error
             if end_offset <= offset:
@@ -51,7 +51,7 @@ class ControllerSlice:
         query = {"from": offset, "until": until, "max_bytes": PAGE_BYTES, "consistency": "stale"}
         return self.client.body(f"/v1/log?{urllib.parse.urlencode(query)}", accept="application/octet-stream")
 
-    def _frames(self, data: bytes, offset: int) -> tuple[list[Sound], int]:
+    def _frames(self, data: bytes, offset: int, wanted: Wanted) -> tuple[list[Sound], int]:
         """Return the frames of a page that belong to this slice, and where the last of them ends.
 
         Raises:
@@ -61,14 +61,16 @@ class ControllerSlice:
         found: list[Sound] = []
         position, end_offset = 0, offset
         while position < len(data) and end_offset < self.until:
-            header = check_frame(data, position)
+            # The first frame may be one that begins before this slice: it belongs to the one before.
+            frame = read_sound(
+                data, position, lambda header: self.first <= header.base_offset and wanted.may_hold(header)
+            )
+            header = frame.header
             if header.base_offset > end_offset:
                 raise OffsetCompacted(
                     f"{self.client.urls[0]} has nothing from offset {end_offset} to {header.base_offset} any more"
                 )
-            # The first frame may be one that begins before this slice: it belongs to the one before.
-            if header.base_offset >= self.first:
-                found.append(Sound(header, position))
+            found.append(frame)
             position += header.frame_bytes
             end_offset = header.end_offset
         return found, end_offset

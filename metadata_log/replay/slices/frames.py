@@ -1,18 +1,20 @@
 """Pure: the frames of some bytes of the log, checked to be whole and without a gap; damage is refused, or passed over."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from metadata_log.codec import FORMAT, MAGIC, DamagedFrame, FrameHeader, check_frame, read_header
+from metadata_log.batch import RecordBatch
+from metadata_log.codec import FORMAT, MAGIC, DamagedFrame, FrameHeader, check_frame, decode, read_header
 
 _FRAME_BEGINS: Final = MAGIC.to_bytes(2) + bytes((FORMAT, 0))
 
 
 class Sound(NamedTuple):
-    """A whole frame, and the byte where it begins."""
+    """A whole frame, the byte where it begins, and its batch where that is wanted."""
 
     header: FrameHeader
     position: int
+    batch: RecordBatch | None = None
 
 
 class Missing(NamedTuple):
@@ -25,11 +27,17 @@ class Missing(NamedTuple):
 
 
 def frames_of(
-    data: bytes, *, first_offset: int, end_offset: int, skips_damaged: bool = False
+    data: bytes,
+    *,
+    first_offset: int,
+    end_offset: int,
+    is_wanted: Callable[[FrameHeader], bool],
+    skips_damaged: bool = False,
 ) -> Iterator[Sound | Missing]:
     """Yield the frames that bytes hold from `first_offset`, where the first begins, up to `end_offset`, where the last ends.
 
-    Frames behind `end_offset` are not looked at. With `skips_damaged`, what cannot be read is yielded as missing.
+    Frames behind `end_offset` are not looked at; all others are checked, and the batches of those wanted are read. With
+    `skips_damaged`, what cannot be read is yielded as missing.
 
     Raises:
         DamagedFrame: a frame is not sound, or does not begin where the one before it ended.
@@ -37,7 +45,8 @@ def frames_of(
     position, offset = 0, first_offset
     while offset < end_offset:
         try:
-            header = check_frame(data, position)
+            frame = read_sound(data, position, is_wanted)
+            header = frame.header
             if header.base_offset != offset:
                 raise DamagedFrame(
                     f"the frame begins at offset {header.base_offset}, not at {offset}",
@@ -52,10 +61,23 @@ def frames_of(
                 yield Missing(offset, end_offset, position, error.reason)
                 return
             yield Missing(offset, following.header.base_offset, position, error.reason)
-            header, position = following
-        yield Sound(header, position)
+            offset, position = following.header.base_offset, following.position
+            continue
+        yield frame
         position += header.frame_bytes
         offset = header.end_offset
+
+
+def read_sound(data: bytes, position: int, is_wanted: Callable[[FrameHeader], bool]) -> Sound:
+    """Return the frame at a byte, checked, and its batch if that is wanted.
+
+    Raises:
+        DamagedFrame: it is not sound.
+    """
+    header = read_header(data, position)
+    if is_wanted(header):
+        return Sound(header, position, decode(data, position)[0])
+    return Sound(check_frame(data, position), position)
 
 
 def next_sound_frame(data: bytes, position: int, offset: int) -> Sound | None:

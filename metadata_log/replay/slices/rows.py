@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 
 from metadata_log.batch import RecordBatch
-from metadata_log.codec import decode
 from metadata_log.records.registry import TYPES, Record
 from metadata_log.replay.columns import SCHEMA, Columns
 from metadata_log.replay.slices.frames import Missing, Sound
@@ -21,6 +20,7 @@ log = logging.getLogger(__name__)
 
 BATCH_ROWS: Final = 8192
 """Rows of one Arrow batch: larger ones leave the processor's caches, and were slower."""
+_NEEDED: Final = ("controller_id", "cluster_id")
 MISSING: Final = "Missing"
 """The type's name of a row that stands for offsets that could not be read."""
 MISSING_TYPE: Final = -1
@@ -31,7 +31,7 @@ class Rows:
 
     def __init__(self, wanted: Wanted) -> None:
         self._wanted = wanted
-        self._columns = Columns(from_anywhere=True)
+        self._columns = Columns(from_anywhere=True, only={*wanted.columns, *_NEEDED})
         types = wanted.types
         self._kinds = (
             None if types is None else frozenset(of for type_id, of in TYPES.items() if type_id in types)
@@ -41,19 +41,15 @@ class Rows:
         self._offsets: list[Any] = []
         self._counts: list[int] = []
 
-    def of(self, data: bytes, frames: Iterable[Sound | Missing], source: str) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of frames; `source` is the name of what they lie in.
-
-        Raises:
-            DamagedFrame: a frame's body is not ours.
-        """
+    def of(self, frames: Iterable[Sound | Missing], source: str) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of frames; `source` is the name of what they lie in."""
         with _without_cyclic_gc():
             for frame in frames:
                 if isinstance(frame, Missing):
                     yield from self._waiting()
                     yield from self._missing(frame, source)
-                elif self._wanted.may_hold(frame.header):
-                    self._take(decode(data, frame.position)[0])
+                elif frame.batch is not None:
+                    self._take(frame.batch)
                     if len(self._records) >= BATCH_ROWS:
                         yield from self._waiting()
             yield from self._waiting()

@@ -58,26 +58,27 @@ class SegmentSlice:
             file.seek(self.position)
             data = file.read(self.end_position - self.position)
         try:
-            yield from Rows(wanted).of(data, self._frames(data), self.path)
+            yield from Rows(wanted).of(self._frames(data, wanted), self.path)
         except DamagedFrame as error:
             raise damaged_file(path, error, base=self.position) from error
 
-    def _frames(self, data: bytes) -> Iterator[Sound | Missing]:
+    def _frames(self, data: bytes, wanted: Wanted) -> Iterator[Sound | Missing]:
         """Yield the frames of this slice; what is missing by its byte in the file."""
         for frame in frames_of(
             data,
             first_offset=self.begins_at,
             end_offset=self.ends_at,
+            is_wanted=lambda header: (
+                self.first <= header.base_offset < self.until and wanted.may_hold(header)
+            ),
             skips_damaged=self.skips_damaged,
         ):
-            match frame:
-                case Missing():
-                    first, end = max(frame.first_offset, self.first), min(frame.end_offset, self.until)
-                    if first < end:
-                        yield Missing(first, end, frame.position + self.position, frame.reason)
-                case Sound(header, _):
-                    if self.first <= header.base_offset < self.until:
-                        yield frame
+            if isinstance(frame, Sound):
+                yield frame
+                continue
+            first, end = max(frame.first_offset, self.first), min(frame.end_offset, self.until)
+            if first < end:
+                yield Missing(first, end, frame.position + self.position, frame.reason)
 
 
 class _Stretch(NamedTuple):
@@ -238,7 +239,7 @@ def _scan_past_damage(segment: Segment) -> None:
             following = next_sound_frame(data, position + 1, segment.end_offset)
             if following is None:
                 return
-            header, position = following
+            header, position, _ = following
         segment.size = position
         segment.add(header)
         position = segment.size

@@ -55,7 +55,7 @@ VERBS = {
     *("bench blackhole", "bench handover", "bench steady"),
     *("bench commit", "bench failover", "bench broker-loss", "bench broker-start", "bench fanout"),
     "bench decisions",
-    "bench replay-digest",
+    *("bench replay-digest", "bench spark-source"),
     *("bench read-storm", "bench registrations", "bench restart", "bench soak"),
     "bench scale",
     "bench storm",
