@@ -1,0 +1,216 @@
+"""Edge: the files of an export: rows as they come, and behind each file of them what is derived from it, and the state.
+
+Every segment is checked as it is written: `apply` folds the records that were read, SQL folds the rows that were
+written, and the two state digests must be equal.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from metadata_log.errors import InvariantBroken
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.node.durable_files import sync_directory
+from metadata_log.replay.columns import SCHEMA, by_name
+from metadata_log.replay.digest import digest_of, exported_digest
+from metadata_log.replay.engines import DuckDb
+from metadata_log.replay.state import State, state_of
+from metadata_log.replay.subjects.registry import type_ids
+from metadata_log.replay.tables import (
+    BROKER_CHANGES,
+    PARTITION_CHANGES,
+    RECORDS,
+    SNAPSHOTS,
+    Export,
+    ExportedFile,
+    check_files,
+)
+
+SNAPSHOT_RECORDS: Final = 400_000
+"""Snapshots closer to the one before than this are dropped once a later one stands."""
+
+_DELTA: Final = (
+    *("log_offset", "batch_base", "batch_last_offset", "ts", "cause_ref", "pkey", "prev_offset", "prev_ts"),
+    *("topic_seq", "broker_epoch"),
+)
+
+
+@dataclass(slots=True)
+class _Segment:
+    """The file of records being written."""
+
+    first_offset: int
+    path: Path
+    writer: pq.ParquetWriter
+    rows: int = 0
+
+
+class ExportWriter:
+    """Writes the files of one run; its methods are called one after the other."""
+
+    def __init__(self, directory: Path, *, cluster_id: str, before: Export | None) -> None:
+        self.directory = directory
+        self.files: list[ExportedFile] = [] if before is None else list(before.files)
+        """What the manifest will name."""
+        self._cluster_id = cluster_id
+        self._before = before
+        self._segment: _Segment | None = None
+        self._state = SCHEMA.empty_table()
+
+    def last_state(self) -> pa.Table:
+        """Return the state at the end of the run before, on which all that follows rests."""
+        assert self._before is not None, "there was a run before"
+        (end,) = (
+            file
+            for file in self.files
+            if file.family == SNAPSHOTS and file.last_offset == self._before.end_offset - 1
+        )
+        check_files(self._before, [end])
+        state = pq.read_table(self.directory / end.path, partitioning=None)
+        self._state = by_name(state)
+        return state
+
+    def begin(self, state: pa.Table, position: pa.Table) -> None:
+        """Write the state at the beginning of a new export, which is not the log's."""
+        self._state = pa.concat_tables([state, position])
+        self._write_snapshot(_end_offset(position))
+
+    def write(self, table: pa.Table, first_offset: int) -> None:
+        """Add rows to the segment, which begins with them if there is none."""
+        if self._segment is None:
+            path = self.directory / RECORDS / f"seg={first_offset:020d}.parquet"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._segment = _Segment(first_offset, path, _writer(path, SCHEMA))
+        # Row groups of their own for what is not about partitions, a hundredth of a large log: a reader who asks
+        # for brokers or topics skips all others by the types in their statistics.
+        of_partitions = pa.compute.is_in(table.column("type"), pa.array(type_ids(is_large=True), pa.int32()))
+        for rows in (table.filter(pa.compute.invert(of_partitions)), table.filter(of_partitions)):
+            if rows.num_rows:
+                self._segment.writer.write_table(rows)
+        self._segment.rows += table.num_rows
+
+    def close_segment(self, image: MetadataImage, position: pa.Table) -> None:
+        """Finish the file of records, derive its changes and the state at its end, and check that state against the fold."""
+        segment, self._segment = self._segment, None
+        assert segment is not None, "rows were written"
+        segment.writer.close()
+        first, last = segment.first_offset, image.end_offset - 1
+        self._add(RECORDS, segment.path, rows=segment.rows, first_offset=first, last_offset=last)
+        duckdb = DuckDb()
+        records = duckdb.union(duckdb.of_arrow(self._state), duckdb.parquet([segment.path]))
+        for family in (PARTITION_CHANGES, BROKER_CHANGES):
+            changes = duckdb.arrow(duckdb.analysis(family, {"from_offset": first}, records=records))
+            self._write_table(
+                family, f"seg={first:020d}.parquet", changes, first_offset=first, last_offset=last
+            )
+        state = state_of(duckdb, records, end_offset=last + 1)
+        self._state = _state_table(duckdb, state, position)
+        _check_state(self._state, image)
+        self._write_snapshot(last + 1)
+
+    def _write_snapshot(self, end_offset: int) -> None:
+        """Write the state; the snapshot before goes if it was only the last run's end."""
+        kept = [file.last_offset + 1 for file in self.files if file.family == SNAPSHOTS]
+        if len(kept) > 1 and kept[-1] - kept[-2] < SNAPSHOT_RECORDS:
+            self.files = [
+                file for file in self.files if file.family != SNAPSHOTS or file.last_offset + 1 != kept[-1]
+            ]
+        name = f"as_of={end_offset:020d}/state.parquet"
+        self._write_table(SNAPSHOTS, name, self._state, first_offset=0, last_offset=end_offset - 1)
+
+    def _write_table(
+        self, family: str, name: str, table: pa.Table, *, first_offset: int, last_offset: int
+    ) -> None:
+        path = self.directory / family / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _writer(path, table.schema) as writer:
+            writer.write_table(table)
+        self._add(family, path, rows=table.num_rows, first_offset=first_offset, last_offset=last_offset)
+
+    def _add(self, family: str, path: Path, *, rows: int, first_offset: int, last_offset: int) -> None:
+        """Make a finished file durable and name it."""
+        with path.open("rb") as file:
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+            os.fsync(file.fileno())
+        sync_directory(path.parent)
+        self.files.append(
+            ExportedFile(
+                path=path.relative_to(self.directory).as_posix(),
+                family=family,
+                rows=rows,
+                first_offset=first_offset,
+                last_offset=last_offset,
+                bytes=path.stat().st_size,
+                sha256=sha256,
+            )
+        )
+
+
+def _end_offset(position: pa.Table) -> int:
+    end_offset: int = position.column("log_offset")[0].as_py() + 1
+    return end_offset
+
+
+def _state_table(duckdb: DuckDb, state: State[str], position: pa.Table) -> pa.Table:
+    tables = [_with_all_columns(duckdb.arrow(part)) for part in state.parts.values()]
+    table = pa.concat_tables([*tables, position])
+    return table.sort_by([("type", "ascending"), ("topic_id", "ascending"), ("partition", "ascending")])
+
+
+def _check_state(state: pa.Table, image: MetadataImage) -> None:
+    duckdb = DuckDb()
+    end_offset = image.end_offset
+    sql = digest_of(duckdb, state_of(duckdb, duckdb.of_arrow(state), end_offset=end_offset))
+    fold = exported_digest(image)
+    if sql != fold:
+        raise InvariantBroken(
+            f"the exported rows up to offset {end_offset} add up to {sql}, the log's records to {fold}"
+        )
+
+
+def _with_all_columns(table: pa.Table) -> pa.Table:
+    """Return a table of some columns of SCHEMA with all of them."""
+    names = set(table.column_names)
+    return pa.Table.from_arrays(
+        [
+            table.column(field.name).cast(field.type)
+            if field.name in names
+            else pa.nulls(table.num_rows, field.type)
+            for field in SCHEMA
+        ],
+        schema=SCHEMA,
+    )
+
+
+def _writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+    """Return a writer with differences on what rises and a dictionary on all else."""
+    return pq.ParquetWriter(
+        path,
+        schema,
+        compression="zstd",
+        compression_level=3,
+        use_dictionary=[name for name in _leaves(schema) if name not in _DELTA],
+        column_encoding={name: "DELTA_BINARY_PACKED" for name in schema.names if name in _DELTA},
+        write_page_index=True,
+    )
+
+
+def _leaves(schema: pa.Schema) -> Iterator[str]:
+    for field in schema:
+        yield from _leaf_paths(field.name, field.type)
+
+
+def _leaf_paths(path: str, of: pa.DataType) -> Iterator[str]:
+    if pa.types.is_list(of):
+        yield from _leaf_paths(f"{path}.list.element", of.value_type)
+    elif pa.types.is_struct(of):
+        for field in of:
+            yield from _leaf_paths(f"{path}.{field.name}", field.type)
+    else:
+        yield path
