@@ -1,6 +1,7 @@
 """Edge: any history, however it is cut, stored, grouped or read back, leads to the same image."""
 
 import random
+from array import array
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -191,7 +192,8 @@ def test_a_walk_goes_on_behind_any_partition(seed: int) -> None:
 def touched_by(before: MetadataImage, records: Sequence[Record]) -> Delta:
     """Return the keys that records name, and the settings of topics that they remove, read from the records alone."""
     brokers, controllers, features = set[BrokerId](), set[NodeId](), set[str]()
-    topics, partitions, configs = set[TopicId](), set[tuple[TopicId, int]](), set[tuple[int, str, str]]()
+    topics, configs = set[TopicId](), set[tuple[int, str, str]]()
+    partitions: dict[TopicId, set[int]] = {}
     for record in records:
         match record:
             case RegisterBrokerRecord() | BrokerRegistrationChangeRecord() | UnregisterBrokerRecord():
@@ -203,11 +205,11 @@ def touched_by(before: MetadataImage, records: Sequence[Record]) -> Delta:
             case ConfigRecord():
                 configs.add((record.resource_type, record.resource_name, record.name))
             case PartitionRecord() | PartitionChangeRecord():
-                partitions.add((record.topic_id, record.partition_id))
+                partitions.setdefault(record.topic_id, set()).add(record.partition_id)
             case TopicRecord() | TopicRestoreRecord() | TopicTombstoneRecord() | RemoveTopicRecord():
                 topics.add(record.topic_id)
         if isinstance(record, RemoveTopicRecord):
-            partitions = {key for key in partitions if key[0] != record.topic_id}
+            partitions.pop(record.topic_id, None)
         if (
             isinstance(record, RemoveTopicRecord | TopicTombstoneRecord)
             and record.topic_id in before.topics.by_id
@@ -219,7 +221,7 @@ def touched_by(before: MetadataImage, records: Sequence[Record]) -> Delta:
         controllers=frozenset(controllers),
         features=frozenset(features),
         topics=frozenset(topics),
-        partitions=frozenset(partitions),
+        partitions={topic_id: array("I", sorted(touched)) for topic_id, touched in partitions.items()},
         configs=frozenset(configs),
         claim=any(isinstance(record, ControllerClaimRecord) for record in records),
     )
