@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -14,9 +15,11 @@ from quorum.controller import Controller
 from tests.simulation.campaign import Life, Outcome, Plan, live
 from tests.simulation.cluster import ClusterWorld
 from tests.simulation.cluster_calm import Calm
+from tests.simulation.markers import missing_in_check
 from tests.simulation.membership import Membership
 from tests.simulation.world import PROFILES, SimulatedNode
 
+BROAD_SEEDS = (431, 432, 437, 441, 447, 449, 450, 451)
 WRITES_PER_SECOND_MIN = 10.0
 """Of a run this short; a campaign counts only those with thirty."""
 
@@ -48,9 +51,20 @@ def test_a_simulated_cluster_keeps_every_property(profile: str, controllers: int
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(201, 211))
+@pytest.mark.parametrize("seed", range(201, 204))
 def test_any_mixture_of_faults_keeps_every_property(seed: int) -> None:
     lived(seed, "swarm", 20.0)
+
+
+@pytest.mark.slow
+def test_broad_lives_keep_every_property_and_reach_rare_states() -> None:
+    """The seeds are those of short lives that reach much; all other lives with markers are campaigns."""
+    reached: Counter[str] = Counter()
+    for life in Plan(profiles=("broad",), seconds=12.0).lives(BROAD_SEEDS):
+        outcome = live(life)
+        assert not outcome.violations, "\n" + outcome.report()
+        reached.update(outcome.reached)
+    assert missing_in_check(reached) == []
 
 
 @pytest.mark.slow
