@@ -43,6 +43,7 @@ from metadata_log.node.data_directory import read_process_json
 from metadata_log.node.durable_files import checked_json
 from metadata_log.records.brokers import UnregisterBrokerRecord
 from metadata_log.records.quorum import NoOpRecord
+from metadata_log.wire.fetch import FetchKind, FetchRequest
 from snapshots.snapshot_file import write_snapshot
 from tests.support.fake_controller import CLUSTER_ID, FakeCluster, FakeController, FakeLog, format_broker
 from tests.support.processes import free_port
@@ -613,6 +614,44 @@ def test_its_own_snapshot_is_taken_and_the_log_behind_it_goes(
                 await online(agent)
                 assert cluster.fetches[0].fetch_offset >= end_offset
                 assert digest(agent.image) == digest(cluster.log.image)
+
+    asyncio.run(scenario())
+
+
+def test_a_snapshot_of_what_the_broker_has_is_not_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: no controller sets a broker back. Method: one offers a snapshot that ends below the broker's own image."""
+
+    async def scenario() -> None:
+        cluster = FakeCluster()
+        async with controllers(cluster) as members, BrokerAgent(settings_for(tmp_path, members)) as agent:
+            await online(agent)
+            cluster.log.fill(50)
+            cluster.append(NoOpRecord())
+            await until(lambda: agent.image.end_offset == cluster.log.image.end_offset, "it has caught up")
+            ends = [agent.image.end_offset]
+            take = agent.fetch_loop.replace_image
+
+            def replaced(image: MetadataImage) -> None:
+                ends.append(image.end_offset)
+                take(image)
+
+            monkeypatch.setattr(agent.fetch_loop, "replace_image", replaced)
+            cluster.snapshot_at = 20
+            kind = FakeController._kind
+            offers = 0
+
+            def offered(controller: FakeController, fetch: FetchRequest) -> FetchKind:
+                nonlocal offers
+                offers += 1
+                return FetchKind.IMAGE if offers <= 3 else kind(controller, fetch)
+
+            monkeypatch.setattr(FakeController, "_kind", offered)
+            cluster.append(NoOpRecord())
+            await until(lambda: offers > 3, "it asks on")
+            await until(lambda: agent.image.end_offset == cluster.log.image.end_offset, "it follows on")
+            assert ends == [ends[0]]
 
     asyncio.run(scenario())
 

@@ -323,6 +323,20 @@ def test_a_repair_that_fails_leaves_nothing(tmp_path: Path, history: list[Step])
     log.close()
 
 
+def test_frames_with_one_missing_replace_no_file(tmp_path: Path, history: list[Step]) -> None:
+    """Goal: what a peer sends begins and ends as the file did, and lacks a frame between; the file stays as it is."""
+    log = written(tmp_path / "log", history)
+    first = log.files()[0]
+    held = [step.frame for step in history if step.batch.base_offset < first.end_offset]
+    assert len(held) >= 3
+    with pytest.raises(DamagedFile, match="does not continue"):
+        log.prepare_replacement(0, b"".join([held[0], *held[2:]]))
+    with pytest.raises(DamagedFile, match="ends otherwise"):
+        log.prepare_replacement(0, b"".join(held[:-1]))
+    assert first.path.read_bytes() == b"".join(held)
+    log.close()
+
+
 def test_rot_at_an_entry_of_the_index_is_told_without_reading_all(
     tmp_path: Path, history: list[Step], monkeypatch: pytest.MonkeyPatch
 ) -> None:
