@@ -11,6 +11,7 @@ from broker_agent.config import BrokerSettings
 from broker_agent.dataless_host import DatalessHost
 from metadata_log import limits
 from metadata_log.node.clock import unix_ms
+from metadata_log.node.collector import short_collections
 from metadata_log.node.data_directory import leaving_no_process_json, write_process_json
 from metadata_log.node.recent_warnings import recent_warnings
 from metadata_log.node.threads import share_the_interpreter
@@ -27,7 +28,7 @@ async def run_broker(settings: BrokerSettings, *, text_log: Path | None = None) 
     """
     limits.check_relations()
     share_the_interpreter()
-    with recent_warnings() as recent:
+    with short_collections(), recent_warnings() as recent:
         host = DatalessHost(settings.broker_id)
         agent = BrokerAgent(settings, host=host, on_delta=host.on_delta, recent=recent)
         for number in (signal.SIGINT, signal.SIGTERM):

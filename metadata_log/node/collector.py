@@ -1,7 +1,7 @@
 """Edge: keeps the cycle collector's pauses short: a long walk is not made at all.
 
-A full collection of Python visits every container of the process, and the event loop stands still meanwhile. A controller
-holds millions of containers (images, kept results, the log's tail), none of them part of a cycle. With 80,000 kept results
+A full collection of Python visits every container of the process, and the event loop stands still meanwhile. A node holds
+millions of containers (images, kept results, the log's tail), none of them part of a cycle. With 80,000 kept results
 a walk takes 0.2 s of CPU every two seconds of full load; on a busy machine that exceeds a follower's election timeout.
 So where more objects than a short walk visits have outlived the young collections, all of them are frozen, before anybody
 walks them: reference counts still free them, and later walks see only newer objects.
@@ -18,6 +18,10 @@ from typing import Final
 
 WALKED_MAX: Final = 10_000
 """Objects that a full collection may find, beside those of the next young collections; some milliseconds."""
+YOUNG_MAX: Final = 2_500
+"""New objects before they are walked (Python: 700). Most objects of a batch that is applied are gone before that."""
+YOUNG_WALKS: Final = 2
+"""A collection of the middle generation follows two of the young one (Python: 10): it visits as many objects as with 700."""
 MIDDLE_WALKS: Final = 2
 """A full collection follows two of the middle generation (Python: 10), so that each sees 15,000 new objects, not 77,000."""
 
@@ -35,7 +39,7 @@ def short_collections() -> Iterator[None]:
     gc.collect()
     gc.freeze()
     gc.callbacks.append(freeze_before_long_walk)
-    gc.set_threshold(*thresholds[:2], MIDDLE_WALKS)
+    gc.set_threshold(YOUNG_MAX, YOUNG_WALKS, MIDDLE_WALKS)
     try:
         yield
     finally:
