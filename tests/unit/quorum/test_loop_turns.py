@@ -1,11 +1,14 @@
-"""The metrics show the processor time of a turn, and not how long it waited."""
+"""A turn serves so many sockets and no more; the metrics show its processor time, and not how long it waited."""
 
 import asyncio
+import socket
 import time
+from contextlib import ExitStack
 
 import pytest
 from prometheus_client import CollectorRegistry
 
+from metadata_log.limits import SOCKETS_PER_TURN
 from quorum import loop_turns
 from quorum.http.metrics import TurnMetrics
 from quorum.loop_turns import TimedSelector
@@ -77,3 +80,51 @@ def test_a_long_turn_is_not_charged_with_the_short_ones_before_it(monkeypatch: p
     turn(0.5, 0.25)
     assert timed.longest == pytest.approx(0.25)
     timed.close()
+
+
+def test_a_crowd_that_hangs_up_at_once_is_served_in_many_turns() -> None:
+    """Goal: timers run in between. Method: many connections end at once; a callback of each turn counts the turns."""
+    crowd = 5 * SOCKETS_PER_TURN
+    ended: list[int] = []
+
+    class Counting(asyncio.Protocol):
+        def connection_lost(self, exc: Exception | None) -> None:
+            ended.append(turns)
+
+    turns = 0
+
+    async def story() -> None:
+        nonlocal turns
+        loop = asyncio.get_running_loop()
+        with ExitStack() as far:
+            for _ in range(crowd):
+                near, other = socket.socketpair()
+                far.enter_context(other)
+                await loop.connect_accepted_socket(Counting, near)
+        while len(ended) < crowd:
+            turns += 1
+            await asyncio.sleep(0)
+
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(TimedSelector())) as runner:
+        runner.run(story())
+    assert max(ended.count(turn) for turn in set(ended)) <= SOCKETS_PER_TURN
+    assert len(set(ended)) >= 5
+
+
+def test_a_socket_that_is_ready_waits_for_its_turn_and_not_for_ever() -> None:
+    """Goal: nobody is starved by others who are always ready. Method: they are never read, and all come by turns."""
+    crowd = 3 * SOCKETS_PER_TURN
+    with ExitStack() as held, TimedSelector() as selector:
+        for number in range(crowd):
+            near, far = socket.socketpair()
+            for each in (near, far):
+                held.enter_context(each)
+            selector.register(near, 1, number)
+            far.send(b"x")
+        for _ in range(3):
+            turns = [{key.data for key, _ in selector.select(1)} for _ in range(3)]
+            assert [len(turn) for turn in turns] == [SOCKETS_PER_TURN] * 3
+            assert set.union(*turns) == set(range(crowd))
+        assert selector.select(0)
+    with TimedSelector() as selector:
+        assert selector.select(0) == selector.select(0.001) == []
