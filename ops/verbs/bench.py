@@ -137,6 +137,11 @@ BENCHES: Final = (
         flags=(("--minutes", {"type": float, "default": 60.0, "metavar": "M", "help": "default: 60"}),),
     ),
     Bench(
+        "idle",
+        "What connections before any login cost a controller, in the clear and with TLS.",
+        flags=(_count("--connections", 24_000, 24_000, "that are open at once", least=200),),
+    ),
+    Bench(
         "decisions",
         "What decisions about many partitions cost, and their longest turn of the loop; no process is started.",
         flags=(

@@ -14,6 +14,7 @@ from ops.bench.decisions import decisions
 from ops.bench.failover import failover
 from ops.bench.fanout import fanout
 from ops.bench.handover import handover
+from ops.bench.idle import idle
 from ops.bench.read_storm import read_storm
 from ops.bench.registrations import registrations
 from ops.bench.restart import restart
@@ -125,6 +126,13 @@ def test_decisions() -> None:
         assert ours[shape]["preferred_sweep"]["records"] == 500
         assert ours[shape]["unclean_sweep"]["records"] == 500
         assert ours[shape]["min_isr_of_the_cluster"]["records"] == 501
+
+
+def test_idle() -> None:
+    ours = asyncio.run(idle(connections=300, ways=("tls",), trickles=0))["ours"]["tls"]
+    assert 290 <= ours["open"] <= 310, "the process opens and closes other files, too"
+    assert ours["refused_or_closed"] == 0
+    assert 0 < ours["rss_kib_each"] < 1_000
 
 
 def test_scale() -> None:

@@ -1,0 +1,248 @@
+"""Edge: `bench idle`: what many connections that nobody has logged in on cost a controller, in the clear and with TLS.
+
+The active controller gets all of them, from several source addresses. Others send their request a byte at a time: how soon
+these are closed is measured, too.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import resource
+import ssl
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from metadata_log.limits import KIB
+from metadata_log.node.addresses import read_url
+from metadata_log.node.credentials import trusting
+from ops.bench.measure import BenchmarkFailed, report
+from ops.bench.probes import open_files, probes, rss_mib
+from ops.bench.systems import DIRECTORY
+from ops.local_cluster import ADMIN_FILES, LocalCluster
+from ops.talk import say
+
+CONNECTIONS: Final = 24_000
+PROCESSES: Final = 4
+"""Each with a source address of its own, 127.0.0.2 and so on."""
+WARM_UP: Final = 200
+"""Connections that come and go before the first look at the memory: some of what they cost is there once."""
+SETTLE_S: Final = 2.0
+OPEN_MAX_S: Final = 180.0
+TRICKLES: Final = 10
+BYTE_EVERY_S: Final = 0.5
+CUT_MAX_S: Final = 60.0
+_HEAD: Final = b"POST /v1/topics HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+TRICKLED: Final = {"head": _HEAD + b"X: ", "body": _HEAD + b"Content-Length: 1000\r\n\r\n{"}
+"""What is sent at once; the rest comes byte by byte."""
+
+
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    """Return bytes of resident memory for each connection, elections, and after how long trickled requests are cut off."""
+    return asyncio.run(idle(connections=args.connections))
+
+
+async def idle(
+    *, connections: int, ways: Sequence[str] = ("clear", "tls"), trickles: int = TRICKLES
+) -> dict[str, Any]:
+    _allow_files(connections)
+    ours: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory(prefix="metaquorum-bench-", dir=DIRECTORY) as scratch:
+        for way in ways:
+            secure = way == "tls"
+            async with LocalCluster(Path(scratch) / way, controllers=3, brokers=0, secure=secure) as cluster:
+                ours[way] = await _measured(cluster, connections, trickles, secure=secure)
+        floors = probes(Path(scratch))
+    params = {"connections": connections, "processes": PROCESSES, "trickles": trickles}
+    return report("idle", params=params, ours=ours, peers={}, rounds=1, probes=floors)
+
+
+def _allow_files(connections: int) -> None:
+    """Raise the limit of open files, which the controllers inherit, as far as it may be: their bound follows from it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if hard != resource.RLIM_INFINITY and hard < connections:
+        say(f"a process may open only {hard} files here: the controller refuses the connections beyond")
+
+
+async def _measured(
+    cluster: LocalCluster, connections: int, trickles: int, *, secure: bool
+) -> dict[str, Any]:
+    active = await cluster.active()
+    if active is None:
+        raise BenchmarkFailed(f"the cluster in {cluster.directory} has no active controller")
+    host, port = read_url(cluster.http(active.controller_id))
+    pid = cluster.pid(active.controller_id)
+    assert pid is not None
+    ca = cluster.directory / ADMIN_FILES["ca"] if secure else None
+    context = None if ca is None else trusting(ca)
+    rested = open_files(pid)
+    async with _holding(host, port, WARM_UP, ca) as warming:
+        await warming.wait_until_open()
+    while open_files(pid) > rested:
+        await asyncio.sleep(0.1)  # they are being closed
+    before = rss_mib(pid), open_files(pid)
+    await asyncio.to_thread(_turns, cluster)
+    began = time.monotonic()
+    async with _holding(host, port, connections, ca) as held:
+        await held.wait_until_open()
+        opened_s = time.monotonic() - began
+        await asyncio.sleep(SETTLE_S)
+        mib, files = rss_mib(pid) - before[0], open_files(pid) - before[1]
+        refused = held.closed
+        opening = await asyncio.to_thread(_turns, cluster)
+    while open_files(pid) > rested:
+        await asyncio.sleep(0.1)
+    now = await _active_again(cluster)
+    closing = await asyncio.to_thread(_turns, cluster)
+    cuts = {what: await _cut_after_s(host, port, context, sent, trickles) for what, sent in TRICKLED.items()}
+    return {
+        "open": files,
+        "refused_or_closed": refused,
+        "opened_s": round(opened_s, 1),
+        "rss_kib_each": round(mib * 1024 / max(1, files), 2),
+        "rss_mib_before": before[0],
+        "rss_mib_grown": round(mib, 1),
+        "elections": now - active.controller_epoch,
+        **{f"opening_{what}": value for what, value in opening.items()},
+        **{f"closing_{what}": value for what, value in closing.items()},
+        **{f"trickled_{what}_cut_max_s": round(taken, 1) for what, taken in cuts.items()},
+    }
+
+
+async def _active_again(cluster: LocalCluster) -> int:
+    """Return the epoch of the active controller, once it answers."""
+    for _ in range(100):
+        active = await cluster.active()
+        if active is not None:
+            return active.controller_epoch
+        await asyncio.sleep(0.1)
+    raise BenchmarkFailed(f"the cluster in {cluster.directory} has no active controller any more")
+
+
+def _turns(cluster: LocalCluster) -> dict[str, float]:
+    """Return the processor time of the longest turn of a controller's event loop since the last call."""
+    client, longest = cluster.client(), 0.0
+    name = "metaquorum_loop_turn_cpu_longest_since_scrape_seconds "
+    for url in cluster.bootstrap:
+        lines = client.ask_one(url, "/metrics", accept="text/plain").body.decode().splitlines()
+        longest = max(longest, *(float(line.removeprefix(name)) for line in lines if line.startswith(name)))
+    return {"longest_turn_cpu_ms": round(1000 * longest, 1)}
+
+
+# --- connections that are held
+
+
+class _Holding:
+    """The processes that hold the connections; made by `_holding` alone."""
+
+    def __init__(self, wanted: int) -> None:
+        self._wanted = wanted
+        self._told: dict[int, dict[str, int]] = {}
+
+    async def listen(self, process: asyncio.subprocess.Process) -> None:
+        """Keep what a process says last."""
+        assert process.stdout is not None
+        while line := await process.stdout.readline():
+            self._told[process.pid] = json.loads(line)
+
+    @property
+    def open(self) -> int:
+        return sum(told["open"] for told in self._told.values())
+
+    @property
+    def closed(self) -> int:
+        """Connections that were refused, or closed since."""
+        return sum(told["closed"] for told in self._told.values())
+
+    async def wait_until_open(self) -> None:
+        """Wait until each connection is open, or was refused.
+
+        Raises:
+            BenchmarkFailed: some were neither within OPEN_MAX_S.
+        """
+        try:
+            async with asyncio.timeout(OPEN_MAX_S):
+                while self.open + self.closed < self._wanted:
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            raise BenchmarkFailed(
+                f"{self.open} of {self._wanted} connections were open after {OPEN_MAX_S:g} s"
+            ) from None
+
+
+@asynccontextmanager
+async def _holding(host: str, port: int, connections: int, ca: Path | None) -> AsyncIterator[_Holding]:
+    """Let processes open so many connections and hold them until the block ends."""
+    holding = _Holding(connections)
+    processes: list[asyncio.subprocess.Process] = []
+    try:
+        async with asyncio.TaskGroup() as group:
+            try:
+                for place in range(PROCESSES):
+                    settings = {
+                        "host": host,
+                        "port": port,
+                        "connections": connections // PROCESSES + (place < connections % PROCESSES),
+                        "source": f"127.0.0.{2 + place}",
+                        "ca": None if ca is None else os.fspath(ca),
+                    }
+                    process = await asyncio.create_subprocess_exec(
+                        *(sys.executable, "-m", "ops.bench.idle_clients", json.dumps(settings)),
+                        stdin=asyncio.subprocess.PIPE,
+                        stdout=asyncio.subprocess.PIPE,
+                    )
+                    processes.append(process)
+                    group.create_task(holding.listen(process))
+                yield holding
+            finally:
+                for process in processes:
+                    process.kill()  # what is listened to ends with it
+    finally:
+        for process in processes:
+            await process.wait()
+
+
+# --- requests that trickle in
+
+
+async def _cut_after_s(
+    host: str, port: int, context: ssl.SSLContext | None, sent: bytes, trickles: int
+) -> float:
+    """Return after how long the last of some connections is closed on which a request goes on byte by byte."""
+    taken = await asyncio.gather(*(_trickle(host, port, context, sent) for _ in range(trickles)))
+    return max(taken, default=0.0)
+
+
+async def _trickle(host: str, port: int, context: ssl.SSLContext | None, sent: bytes) -> float:
+    reader, writer = await asyncio.open_connection(
+        host, port, ssl=context, server_hostname=None if context is None else host
+    )
+    began = time.monotonic()
+
+    async def go_on() -> None:
+        writer.write(sent)
+        with suppress(OSError):
+            while True:
+                await writer.drain()
+                await asyncio.sleep(BYTE_EVERY_S)
+                writer.write(b"x")
+
+    try:
+        async with asyncio.timeout(CUT_MAX_S), asyncio.TaskGroup() as group:
+            going_on = group.create_task(go_on())
+            with suppress(OSError):
+                while await reader.read(64 * KIB):
+                    pass
+            going_on.cancel()
+        return time.monotonic() - began
+    except TimeoutError:
+        raise BenchmarkFailed(f"a request that trickles in was not cut off within {CUT_MAX_S:g} s") from None
+    finally:
+        writer.transport.abort()
