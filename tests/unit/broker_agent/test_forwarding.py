@@ -19,10 +19,13 @@ from yarl import URL
 
 from broker_agent.agent import BrokerAgent
 from broker_agent.config import BrokerSettings
-from broker_agent.forwarding import FORWARDED
+from broker_agent.forwarding import FORWARDED, forwarding
+from broker_agent.http_api import HttpApi
 from metadata_log import limits
 from metadata_log.ids import BrokerId
+from metadata_log.node.answer_buffers import AnswerBuffers
 from metadata_log.node.rights import BROKERS, Right
+from metadata_log.node.threads import Threads
 from quorum.http.app import routes
 from tests.support.fake_controller import CLUSTER_ID, format_broker
 
@@ -263,11 +266,28 @@ def test_a_client_is_forwarded_with_its_own_token_or_not_at_all(tmp_path: Path) 
                     assert {wrong[0], none[0]} <= {200, 404, 503}
                 else:
                     assert (wrong[0], none[0]) == (401, 401)
-            async with (
-                aiohttp.ClientSession(headers={"Authorization": f"Bearer {token}"}) as http,
-                http.get(agent.http_url + "/metrics") as answer,
-            ):
-                assert answer.status == 200
+            async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {token}"}) as http:
+                for method, path in BROKERS:
+                    async with http.request(method, agent.http_url + path) as answer:
+                        assert answer.status not in (401, 403), (method, path)
+                        assert answer.status == 200 or path != "/metrics"
+
+    run(scenario())
+
+
+def test_every_route_of_a_broker_has_a_rule_and_every_rule_a_route(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with (
+            broker(tmp_path, [DONE]) as (agent, _),
+            forwarding(agent.settings, lambda: "", AnswerBuffers(), None) as forwarder,
+        ):
+            threads = Threads("answers", threads=1, unfinished_max=1)
+            app = HttpApi(agent, threads, AnswerBuffers(), forwarder).application()
+            made = {
+                (route.method, route.resource.canonical) for route in app.router.routes() if route.resource
+            }
+            assert {route for route in made if route[0] != "HEAD"} == {*BROKERS, *FORWARDED}
+            await threads.shut_down()
 
     run(scenario())
 
