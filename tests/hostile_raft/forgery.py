@@ -100,11 +100,11 @@ WELCOME: Final = framed({"type": "welcome"})
 class Forger:
     """One source of visits; the same seed and sights give the same ones."""
 
-    def __init__(self, rng: random.Random, stranger_id: int) -> None:
+    def __init__(self, rng: random.Random, stranger_id: int, directory_id: Uuid | None = None) -> None:
         """`stranger_id` is used by no other forger, because a newer link of an id replaces the older one."""
         self._rng = rng
         self._stranger_id = stranger_id
-        self._directory_id = Uuid(rng.randbytes(16))
+        self._directory_id = directory_id or Uuid(rng.randbytes(16))
         self._endings: tuple[tuple[int, str, Callable[[Sight], bytes]], ...] = (
             (20, SECOND_LEADER, self._second_leader),
             (14, "a huge term", self._huge_term),
@@ -126,6 +126,17 @@ class Forger:
             for _ in range(min(int(self._rng.expovariate(1 / MESSAGES_MEAN)), 20 * MESSAGES_MEAN))
         )
         return self._as_observer(sight, said)
+
+    def message(self, sight: Sight) -> Message:
+        """Return one message of an observer, whether it costs the link or not."""
+        roll = self._rng.random()
+        if sight.is_leader and roll < 0.05:
+            return self._unsent_acknowledgement(sight)
+        if roll < 0.15:
+            return self._anything(sight) | {
+                "term": sight.term + TERM_JUMP_MAX + self._rng.randrange(1, 10**6)
+            }
+        return self._anything(sight)
 
     def _as_observer(self, sight: Sight, said: bytes) -> Visit:
         count = _count(said)

@@ -42,6 +42,7 @@ def main(argv: list[str]) -> int:
         brokers=args.brokers,
         seconds=args.seconds,
         raft_only=args.raft_only,
+        hostile=args.hostile,
     )
     totals, began = Totals(plan), time.monotonic()
     lives: Iterator[Life] = (replace(life, variations=tuple(args.vary)) for life in plan.lives(chosen))
@@ -105,6 +106,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--brokers", type=_brokers, help=f"at most {BROKERS_MAX}")
     parser.add_argument("--raft-only", action="store_true", help="frames instead of controllers and brokers")
+    parser.add_argument(
+        "--hostile", action="store_true", help="strangers on the Raft ports, and flipped bits on links"
+    )
     parser.add_argument(
         "--mutants", action="store_true", help="try the seeded bugs: every one must be noticed"
     )

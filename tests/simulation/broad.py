@@ -79,6 +79,6 @@ def drawn(seed: int) -> dict[str, Any]:
     return found
 
 
-def flipped(seed: int) -> float:
+def rotten(seed: int) -> float:
     """Return the share of messages with entries in which a bit turns."""
     return random.Random(seed ^ 0xF11B).choice((0.0, 0.0, 0.001, 0.01))

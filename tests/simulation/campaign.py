@@ -64,6 +64,8 @@ class Plan:
     brokers: int | None = None
     seconds: float = 120.0
     raft_only: bool = False
+    hostile: bool = False
+    """Strangers speak on the controllers' ports, and bits flip on links."""
 
     def lives(self, seeds: Iterable[int]) -> Iterator["Life"]:
         for seed in seeds:
@@ -78,6 +80,7 @@ class Plan:
                         brokers=shape.brokers if self.brokers is None else self.brokers,
                         seconds=self.seconds,
                         raft_only=self.raft_only,
+                        hostile=self.hostile,
                     )
 
 
@@ -95,6 +98,7 @@ class Life:
     """Controllers beside the founding voters; they may become voters."""
     variations: tuple[tuple[float, int], ...] = ()
     """From so many simulated seconds on all is drawn anew, by this number."""
+    hostile: bool = False
 
     def world(self) -> World:
         world = self._world()
@@ -103,9 +107,11 @@ class Life:
 
     def _world(self) -> World:
         profile = profile_of(self.profile, self.seed)
+        if self.hostile:
+            profile = replace(profile, links=profile.links.among_strangers())
         if self.raft_only:
-            # A model has no frames in whose checksums a turned bit shows.
-            profile = replace(profile, links=replace(profile.links, flipped=0.0))
+            # A model has no frames in whose checksums a rotten bit shows.
+            profile = replace(profile, links=replace(profile.links, rotten=0.0))
             return World(seed=self.seed, profile=profile, voters=self.controllers, observers=self.observers)
         return ClusterWorld(
             seed=self.seed,
@@ -119,6 +125,7 @@ class Life:
         level = "--raft-only" if self.raft_only else f"--brokers {self.brokers}"
         if self.observers or self.profile == broad.NAME:
             level = f"--observers {self.observers} {level}"
+        level = f"--hostile {level}" if self.hostile else level
         varied = "".join(f" --vary {at:g}:{number}" for at, number in self.variations)
         return (
             f"python -m tests.simulation --seeds {self.seed} --profile {self.profile} "

@@ -45,8 +45,8 @@ class Calm:
             self._world.data.cuts.clear()
             self._world.data.directories.end_faults()
         self._world.end_faults()
-        if self._world.network.flips_made:
-            self._world.faults["flipped bit"] = self._world.network.flips_made
+        if self._world.network.meddled["rotten"]:
+            self._world.faults["rotten batch"] = self._world.network.meddled["rotten"]
         for broker in self._world.brokers:
             broker.asleep_until = broker.slow_until = 0.0
             if broker.session is not None and broker.session.want_shut_down:

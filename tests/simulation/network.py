@@ -2,16 +2,18 @@
 
 import random
 import zlib
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import google_crc32c
 import msgpack
 
 from metadata_log.ids import NodeId, Uuid
 from quorum.raft import messages
 from quorum.raft.messages import Message
-from quorum.raft.proposals import EMPTY_PAYLOAD
 from quorum.raft.raft_log import Member
+from tests.simulation.hostility import STRANGER, Stranger, rotten
 from tests.simulation.virtual_loop import VirtualLoop
 
 
@@ -24,7 +26,15 @@ class LinkFaults:
     late: float = 0.0
     """Delayed by up to two seconds, beyond connections and restarts."""
     flipped: float = 0.0
-    """One bit of an entry's frames is another one at the receiver."""
+    """Some bits of it flip on the way: its receiver drops the link, as `quorum/raft/link.py` does."""
+    rotten: float = 0.0
+    """A bit of one of its batches flipped in its sender's memory, before its checksum was made."""
+    foreign: float = 0.0
+    """A stranger says something to its receiver, too."""
+
+    def among_strangers(self) -> "LinkFaults":
+        """Return these faults with hostile ones beside them."""
+        return replace(self, flipped=0.002, rotten=0.02, foreign=0.3)
 
 
 class SimulatedTransport:
@@ -77,7 +87,9 @@ class Network:
         self.has_founded: Callable[[NodeId], bool] = lambda _node_id: False
         self.trace = 0
         self.messages_total = 0
-        self.flips_made = 0
+        self._stranger: Stranger | None = None
+        self.meddled: Counter[str] = Counter()
+        """Messages that were flipped or rotten."""
 
     # --- life of nodes
 
@@ -86,6 +98,8 @@ class Network:
         transport = SimulatedTransport(self, member)
         self._directories[node_id] = member.directory_id
         self._transports[node_id] = transport
+        if self._stranger is not None:
+            self._stranger.attached(node_id)
         for peer in sorted(self._transports):
             if peer != node_id:
                 self._connect_later(frozenset((node_id, peer)))
@@ -163,9 +177,17 @@ class Network:
 
     def carry(self, sender: SimulatedTransport, target: NodeId, message: Message) -> None:
         faults, rng, source = self.faults, self._rng, sender.node_id
-        if faults.flipped and message.get("entries") and rng.random() < faults.flipped:
-            message = self._flip(message)
+        if target == STRANGER.node_id:
+            return
+        if faults.rotten and message.get("entries") and rng.random() < faults.rotten:
+            message = self._rotten(message)
+        if faults.foreign:
+            self._be_seen(source, target, message)
         packed = msgpack.packb(message)
+        crc = google_crc32c.value(packed) if faults.flipped else None
+        if faults.flipped and rng.random() < faults.flipped:
+            self.meddled["flipped"] += 1
+            packed = _flipped(packed, rng)
         if (source, target) in self._blocked:
             return
         if faults.lost and rng.random() < faults.lost:
@@ -182,26 +204,23 @@ class Network:
                 delay = max(delay, self._arrives.get((source, target), 0.0) - self._loop.time())
                 self._arrives[source, target] = self._loop.time() + delay
                 epoch = self._epoch(source, target)
-            self._loop.call_outside(delay, self._deliver, source, target, of, packed, epoch)
+            self._loop.call_outside(delay, self._deliver, source, target, of, packed, epoch, crc)
 
-    def _flip(self, message: Message) -> Message:
-        """Turn one bit in the frames of one entry, as a fault on the way does that no checksum of the link notices."""
-        entries = [*message["entries"]]
-        holding = [
-            at for at, entry in enumerate(entries) if entry[0][:1] == EMPTY_PAYLOAD and len(entry[0]) > 1
-        ]
-        if not holding:
+    def _rotten(self, message: Message) -> Message:
+        other = rotten(message, self._rng)
+        if other is None:
             return message
-        self.flips_made += 1
-        at = self._rng.choice(holding)
-        command, *rest = entries[at]
-        position = self._rng.randrange(1, len(command))
-        turned = command[position] ^ 1 << self._rng.randrange(8)
-        entries[at] = (command[:position] + bytes([turned]) + command[position + 1 :], *rest)
-        return message | {"entries": entries}
+        self.meddled["rotten"] += 1
+        return other
 
     def _deliver(
-        self, source: NodeId, target: NodeId, of: tuple[Uuid, Uuid], packed: bytes, epoch: int | None
+        self,
+        source: NodeId,
+        target: NodeId,
+        of: tuple[Uuid, Uuid],
+        packed: bytes,
+        epoch: int | None,
+        crc: int | None,
     ) -> None:
         receiver = self._transports.get(target)
         if receiver is None or (source, target) in self._blocked:
@@ -210,11 +229,47 @@ class Network:
             return
         if epoch is not None and epoch != self._epoch(source, target):
             return
+        if crc is not None and google_crc32c.value(packed) != crc:
+            receiver.drop(Member(source, of[0]), "a message differs from its checksum")
+            return
         message = msgpack.unpackb(packed)
         messages.check(message)
         self.messages_total += 1
         self.note("message", source, target, message["type"], message["term"])
         receiver.on_message(Member(source, of[0]), message)
+
+    # --- hostility
+
+    @property
+    def said_by_stranger(self) -> Counter[str]:
+        """What the stranger has said so far, by kind of message."""
+        return Counter() if self._stranger is None else self._stranger.said
+
+    def _be_seen(self, source: NodeId, target: NodeId, message: Message) -> None:
+        """Let a stranger see a message, and say something to its receiver in its own way."""
+        rng = self._rng
+        if self._stranger is None:
+            self._stranger = Stranger(random.Random(rng.getrandbits(64)))
+            self._directories[STRANGER.node_id] = STRANGER.directory_id
+        self._stranger.saw(source, message, self._loop.time())
+        if rng.random() < self.faults.foreign:
+            self._loop.call_outside(self._delay(), self._intrude, target)
+
+    def _intrude(self, target: NodeId) -> None:
+        """Let the stranger link itself to a node, or say something on the link that it has."""
+        receiver, stranger = self._transports.get(target), self._stranger
+        if receiver is None or stranger is None:
+            return
+        if STRANGER.node_id not in receiver.links:
+            receiver.founded[STRANGER.node_id] = False
+            receiver.links.add(STRANGER.node_id)
+            receiver.on_connected(STRANGER)
+            return
+        others = {peer: self._directories[peer] for peer in self._transports}
+        message = stranger.message_to(target, others, self._loop.time())
+        if message is not None:
+            self.note("stranger", target, message["type"], message["term"])
+            receiver.on_message(STRANGER, msgpack.unpackb(msgpack.packb(message)))
 
     def note(self, *event: object) -> None:
         """Add an event to the trace: the same seed must give the same sum."""
@@ -271,3 +326,11 @@ class Network:
             transport.on_lost(Member(peer, self._directories[peer]), by_peer)
             if peer in self._transports:
                 self._connect_later(frozenset((transport.node_id, peer)))
+
+
+def _flipped(packed: bytes, rng: random.Random) -> bytes:
+    """Return bytes with one to three bits flipped, which a CRC-32C always finds."""
+    turned = bytearray(packed)
+    for at in rng.sample(range(len(turned)), rng.randrange(1, 4)):
+        turned[at] ^= 1 << rng.randrange(8)
+    return bytes(turned)

@@ -195,7 +195,7 @@ def profile_of(name: str, seed: int) -> Profile:
     profile = replace(Profile(links=links, stalls=stalls), **swarm(seed))  # type: ignore[arg-type]  # times, all of them
     if name != broad.NAME:
         return profile
-    return replace(profile, links=replace(links, flipped=broad.flipped(seed)), **broad.drawn(seed))
+    return replace(profile, links=replace(links, rotten=broad.rotten(seed)), **broad.drawn(seed))
 
 
 class Violation(Exception):
