@@ -80,23 +80,33 @@ def folded(export: Export, end_offset: int) -> MetadataImage:
     Raises:
         InvariantBroken: the records contradict each other.
     """
-    image = EMPTY
+    (image,) = folded_at(export, [end_offset])
+    return image
+
+
+def folded_at(export: Export, end_offsets: Sequence[int]) -> Iterator[MetadataImage]:
+    """Yield the image at each of some offsets between batches, in rising order; as `folded`, in one pass."""
+    image, at = EMPTY, export.first_offset
     if export.first_offset > 0:
         start = export.snapshot(export.first_offset)
         assert start is not None, "an export that begins later has the snapshot it began with"
         image = image_of_snapshot(pq.read_table(start))
-    for path in export.paths(RECORDS, below=end_offset):
-        table = pq.read_table(path, filters=[("log_offset", "<", end_offset)])
-        records = [record for _, record in sorted(records_of(table), key=_offset)]
-        last = table.slice(table.num_rows - 1)
-        image = apply_all(
-            image,
-            records,
-            controller_epoch=last.column("controller_epoch")[0].as_py(),
-            time_ms=0,
-            crc=last.column("batch_crc")[0].as_py(),
-        )
-    return image
+    for end_offset in end_offsets:
+        for path in export.paths(RECORDS, first=at, below=end_offset):
+            bounds = [("log_offset", ">=", at), ("log_offset", "<", end_offset)]
+            table = pq.read_table(path, filters=bounds)
+            records = [record for _, record in sorted(records_of(table), key=_offset)]
+            last = table.slice(int(table.column("log_offset").to_numpy().argmax()), 1)
+            image = apply_all(
+                image,
+                records,
+                controller_epoch=last.column("controller_epoch")[0].as_py(),
+                time_ms=0,
+                crc=last.column("batch_crc")[0].as_py(),
+                end_offset=last.column("batch_last_offset")[0].as_py() + 1,
+            )
+        at = end_offset
+        yield image
 
 
 def image_of_snapshot(table: pa.Table) -> MetadataImage:

@@ -29,6 +29,15 @@ def _count(
     return flag, {"type": from_to(least, most), "default": default, "metavar": "N", "help": described}
 
 
+def engines_of_replay(text: str) -> list[str]:
+    """Read names of engines: the others are compared with the first."""
+    known = ("duckdb", "spark")
+    names = [name for name in known if name in text.split(",")]
+    if len(names) != len(text.split(",")):
+        raise argparse.ArgumentTypeError(f"{text!r}: name some of {', '.join(known)}, each once")
+    return names
+
+
 _POLLS: Final = (
     _count("--polls", 1_000, 10_000, "polls that wait for news"),
     _count("--processes", 1, 64, "processes that hold them"),
@@ -148,6 +157,22 @@ BENCHES: Final = (
             _count("--partitions", 1_000_000, 10_000_000, "of the cluster", least=1_000),
             _count("--leaderships", 10_000, 100_000, "of the broker that is lost and returns"),
             _count("--rounds", 3, 1_000),
+        ),
+    ),
+    Bench(
+        "replay",
+        "States, intervals, every analysis and reports of a large log, by DuckDB and by Spark.",
+        flags=(
+            _count("--records", 1_000_000, 100_000_000, "of the log", least=1_000),
+            (
+                "--engines",
+                {
+                    "type": engines_of_replay,
+                    "default": ("duckdb", "spark"),
+                    "metavar": "NAME,...",
+                    "help": "duckdb, spark; default: both",
+                },
+            ),
         ),
     ),
     Bench("replay-digest", "The state digest of a log of 1M records in Spark, in a warm session."),

@@ -17,6 +17,7 @@ from ops.bench.handover import handover
 from ops.bench.idle import idle
 from ops.bench.read_storm import read_storm
 from ops.bench.registrations import registrations
+from ops.bench.replay import replay
 from ops.bench.restart import restart
 from ops.bench.scale import SMALL, scale
 from ops.bench.soak import soak
@@ -141,3 +142,9 @@ def test_scale() -> None:
     assert ours["leader_rss_mib"] > 0
     assert 0 < ours["turn_cpu_p999_at_most_ms"] <= max(ours["longest_turn_cpu_ms"], 1.0)
     assert ours["restart_s"] > 0
+
+
+def test_replay() -> None:
+    answer = replay(records=3_000, small=1_000, engines=["duckdb"])
+    check_shape(answer, name="replay", peers=[], prefixes=("state_",))
+    assert answer["params"]["offsets_agreed"] > 10 and answer["ours"]["report_1000"] > 0

@@ -56,7 +56,7 @@ VERBS = {
     *("bench commit", "bench failover", "bench broker-loss", "bench broker-start", "bench fanout"),
     "bench decisions",
     "bench idle",
-    *("bench replay-digest", "bench spark-source"),
+    *("bench replay", "bench replay-digest", "bench spark-source"),
     *("bench read-storm", "bench registrations", "bench restart", "bench soak"),
     "bench scale",
     "bench storm",
