@@ -6,15 +6,25 @@ Names are looked up when they are used: Spark's workers import modules below and
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from metadata_log.replay.lakes import Lake
+    from metadata_log.replay.lakes import open_lake as lake
     from metadata_log.replay.library import Log
     from metadata_log.replay.library import open_log as open  # noqa: A004 `replay.open`, as `gzip.open`
     from metadata_log.replay.spark_source import register
 
-__all__ = ["Log", "open", "register"]
+__all__ = ["Lake", "Log", "lake", "open", "register"]
 
 
 def __getattr__(name: str) -> Any:
     match name:
+        case "Lake":
+            from metadata_log.replay.lakes import Lake
+
+            return Lake
+        case "lake":
+            from metadata_log.replay.lakes import open_lake
+
+            return open_lake
         case "Log":
             from metadata_log.replay.library import Log
 

@@ -34,7 +34,7 @@ from metadata_log.node.durable_files import renamed_os_errors, replace_file
 from metadata_log.records.snapshots import RequestResultRecord, SnapshotHeaderRecord
 from metadata_log.replay.columns import Batch, Columns, position_row, topic_names
 from metadata_log.replay.digest import apply_all, exported_digest, image_of_snapshot
-from metadata_log.replay.export_writer import ExportWriter
+from metadata_log.replay.export_writer import SEGMENT_RECORDS, ExportWriter
 from metadata_log.replay.tables import (
     FAMILIES,
     MANIFEST,
@@ -46,8 +46,6 @@ from metadata_log.replay.tables import (
 FramesFrom = Callable[[int, int | None], Iterable[tuple[FrameHeader, bytes]]]
 """As `SegmentedLog.frames`: whole frames from the one that contains an offset, up to another (exclusive) or the end."""
 
-SEGMENT_RECORDS: Final = 500_000
-"""Rows of one file: a reader prunes by file, and a snapshot at each file's end bounds a look into the past."""
 CHUNK_RECORDS: Final = 262_144
 """Rows of one row group: what the export holds in memory as objects."""
 CALLS_AHEAD_MAX: Final = 3
@@ -214,6 +212,7 @@ class _Run:
         """Write what waits, and return the whole export; None where there is nothing."""
         self._write_waiting()
         self._close_segment()
+        self._writing.add(self._files.compact)
         self._writing.wait()
         if not self._files.files:
             return None
@@ -325,7 +324,7 @@ def _remove_leftovers(directory: Path, export: Export | None) -> None:
             path.rmdir()
 
 
-_OURS: Final = re.compile(r"^[a-z_]+/(seg=\d{20}\.parquet|as_of=\d{20}/state\.parquet)$")
+_OURS: Final = re.compile(r"^[a-z_]+/(seg=\d{20}(-\d{20})?\.parquet|as_of=\d{20}/state\.parquet)$")
 
 
 @contextmanager

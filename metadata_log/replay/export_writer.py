@@ -6,7 +6,7 @@ written, and the two state digests must be equal.
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -32,6 +32,10 @@ from metadata_log.replay.tables import (
     check_files,
 )
 
+SEGMENT_RECORDS: Final = 500_000
+"""Rows of one file: a reader prunes by file, and a snapshot at each file's end bounds a look into the past."""
+SMALL_SEGMENTS_MAX: Final = 32
+"""So many segments that fit into one are joined: each costs its reader an open, and its manifest three lines."""
 SNAPSHOT_RECORDS: Final = 400_000
 """Snapshots closer to the one before than this are dropped once a later one stands."""
 
@@ -87,12 +91,8 @@ class ExportWriter:
             path = self.directory / RECORDS / f"seg={first_offset:020d}.parquet"
             path.parent.mkdir(parents=True, exist_ok=True)
             self._segment = _Segment(first_offset, path, _writer(path, SCHEMA))
-        # Row groups of their own for what is not about partitions, a hundredth of a large log: a reader who asks
-        # for brokers or topics skips all others by the types in their statistics.
-        of_partitions = pa.compute.is_in(table.column("type"), pa.array(type_ids(is_large=True), pa.int32()))
-        for rows in (table.filter(pa.compute.invert(of_partitions)), table.filter(of_partitions)):
-            if rows.num_rows:
-                self._segment.writer.write_table(rows)
+        for rows in _row_groups(table):
+            self._segment.writer.write_table(rows)
         self._segment.rows += table.num_rows
 
     def close_segment(self, image: MetadataImage, position: pa.Table) -> None:
@@ -114,6 +114,26 @@ class ExportWriter:
         _check_state(self._state, image)
         self._write_snapshot(last + 1)
 
+    def compact(self) -> None:
+        """Join small segments behind each other: an export that follows a log writes one every few seconds.
+
+        The files that were joined go with the next run: a reader may be reading them now.
+        """
+        for group in _small_groups([file for file in self.files if file.family == RECORDS]):
+            first, last = group[0].first_offset, group[-1].last_offset
+            name = f"seg={first:020d}-{last:020d}.parquet"
+            for family in (RECORDS, PARTITION_CHANGES, BROKER_CHANGES):
+                old = [
+                    file
+                    for file in self.files
+                    if file.family == family and first <= file.first_offset <= last
+                ]
+                tables = [pq.read_table(self.directory / file.path, partitioning=None) for file in old]
+                table = pa.concat_tables(tables, promote_options="default")
+                self.files = [file for file in self.files if file not in old]
+                self._write_table(family, name, table, first_offset=first, last_offset=last)
+            self.files.sort(key=lambda file: file.last_offset)
+
     def _write_snapshot(self, end_offset: int) -> None:
         """Write the state; the snapshot before goes if it was only the last run's end."""
         kept = [file.last_offset + 1 for file in self.files if file.family == SNAPSHOTS]
@@ -130,7 +150,8 @@ class ExportWriter:
         path = self.directory / family / name
         path.parent.mkdir(parents=True, exist_ok=True)
         with _writer(path, table.schema) as writer:
-            writer.write_table(table)
+            for rows in _row_groups(table) if family == RECORDS else (table,):
+                writer.write_table(rows)
         self._add(family, path, rows=table.num_rows, first_offset=first_offset, last_offset=last_offset)
 
     def _add(self, family: str, path: Path, *, rows: int, first_offset: int, last_offset: int) -> None:
@@ -150,6 +171,31 @@ class ExportWriter:
                 sha256=sha256,
             )
         )
+
+
+def _row_groups(table: pa.Table) -> Iterator[pa.Table]:
+    """Yield what is not about partitions apart, a hundredth of a large log: a reader who asks for brokers or topics skips
+    all else by the types in the statistics of row groups.
+    """
+    of_partitions = pa.compute.is_in(table.column("type"), pa.array(type_ids(is_large=True), pa.int32()))
+    for rows in (table.filter(pa.compute.invert(of_partitions)), table.filter(of_partitions)):
+        if rows.num_rows:
+            yield rows
+
+
+def _small_groups(segments: Sequence[ExportedFile]) -> Iterator[list[ExportedFile]]:
+    """Yield runs of segments that fit into one, where they are many."""
+    group: list[ExportedFile] = []
+    rows = 0
+    for segment in sorted(segments, key=lambda segment: segment.first_offset):
+        if rows + segment.rows > SEGMENT_RECORDS:
+            if len(group) >= SMALL_SEGMENTS_MAX:
+                yield group
+            group, rows = [], 0
+        group.append(segment)
+        rows += segment.rows
+    if len(group) >= SMALL_SEGMENTS_MAX:
+        yield group
 
 
 def _end_offset(position: pa.Table) -> int:

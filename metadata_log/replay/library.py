@@ -75,10 +75,11 @@ def open_log(
         JavaMissing: Spark is wanted, and there is no JVM.
     """
     directory, scratch = exported(of, form=format)
-    return Log(_engine(engine), open_export(directory), scratch=scratch)
+    return Log(engine_named(engine), open_export(directory), scratch=scratch)
 
 
-def _engine(of: "str | SparkSession | DuckDb") -> Engine[Any]:
+def engine_named(of: "str | SparkSession | DuckDb") -> Engine[Any]:
+    """Return the engine that a caller named: "duckdb", "spark", or a Spark session."""
     match of:
         case DuckDb():
             return of

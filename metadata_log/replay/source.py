@@ -20,7 +20,7 @@ from metadata_log.node.durable_files import renamed_os_errors
 from metadata_log.records.quorum import ControllerClaimRecord
 from metadata_log.replay.export import FramesFrom, export_log
 from metadata_log.replay.kafka.log import export_kafka, is_kafka_log
-from metadata_log.replay.tables import MANIFEST
+from metadata_log.replay.tables import MANIFEST, clusters_in, lake_directory
 from snapshots.snapshot_file import position_of, read_snapshot
 
 Frames = Iterable[tuple[FrameHeader, bytes]]
@@ -64,7 +64,12 @@ def exported(of: str | Path, *, form: str | None = None) -> tuple[Path, Scratch 
     if form == "kafka" or (form is None and is_kafka_log(path)):
         return _scratch(lambda to: export_kafka(path, to))
     if not _segments(path):
-        return path, None
+        clusters = clusters_in(path)
+        if len(clusters) > 1:
+            raise InvalidRequest(
+                f"{path} holds the exports of {len(clusters)} clusters: name one of {', '.join(map(str, clusters.values()))}"
+            )
+        return next(iter(clusters.values()), path), None
     return _scratch(lambda to: export_directory(path, to))
 
 
@@ -82,7 +87,35 @@ def _segments(path: Path) -> list[Path]:
 # --- files
 
 
-def export_directory(path: Path, to: Path) -> dict[str, Any]:
+def export_files(
+    path: Path,
+    to: Path,
+    *,
+    form: str | None = None,
+    from_offset: int | None = None,
+    until: int | None = None,
+    in_lake: bool = False,
+) -> dict[str, Any]:
+    """Export the log in a directory, ours or Kafka's (`form` as in `exported`), what is new only; as `export_log`.
+
+    With `in_lake`, `to` is a lake, and the export lies in the folder of its cluster.
+
+    Raises:
+        InvalidRequest, DamagedFile, OffsetCompacted: as `export_directory` and `export_kafka`.
+    """
+    is_kafka = form == "kafka" or (form is None and is_kafka_log(path))
+    export = export_kafka if is_kafka else export_directory
+    return export(path, to, from_offset=from_offset, until=until, in_lake=in_lake)
+
+
+def export_directory(
+    path: Path,
+    to: Path,
+    *,
+    from_offset: int | None = None,
+    until: int | None = None,
+    in_lake: bool = False,
+) -> dict[str, Any]:
     """Export the log of a data directory, or of a folder of segments, which a node may be writing.
 
     A log that does not begin at 0 needs the snapshots beside it.
@@ -93,6 +126,8 @@ def export_directory(path: Path, to: Path) -> dict[str, Any]:
         InvalidRequest: there is no whole batch.
     """
     files = _segments(path)
+    if not files:
+        raise InvalidRequest(f"{path}: no log: name a data directory, or a folder of segments")
     begins_at = int(files[0].stem)
     image = None if begins_at == 0 else _oldest_image(path, not_below=begins_at)
 
@@ -102,7 +137,10 @@ def export_directory(path: Path, to: Path) -> dict[str, Any]:
             if place + 1 == len(files) or bases[place + 1] > first:
                 yield from _within(_frames_of(file, is_last=place + 1 == len(files)), first, until)
 
-    return export_log(frames, to, cluster_id=_cluster_id(image, frames), snapshot=image)
+    cluster_id = _cluster_id(image, frames)
+    if in_lake:
+        to = lake_directory(to, cluster_id)
+    return export_log(frames, to, cluster_id=cluster_id, from_offset=from_offset, until=until, snapshot=image)
 
 
 def _within(frames: Frames, first: int, until: int | None) -> Iterator[tuple[FrameHeader, bytes]]:

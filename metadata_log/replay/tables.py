@@ -226,6 +226,19 @@ def read_manifest(directory: Path) -> Export | None:
         ) from error
 
 
+def lake_directory(lake: Path, cluster_id: str) -> Path:
+    """Return where the export of a cluster lies in a lake: a folder of exports, partitioned by cluster."""
+    return lake / f"cluster={cluster_id}"
+
+
+def clusters_in(lake: Path) -> dict[str, Path]:
+    """Return the exports in a lake by cluster; empty where a directory is none."""
+    return {
+        manifest.parent.name.removeprefix("cluster="): manifest.parent
+        for manifest in sorted(lake.glob(f"cluster=*/{MANIFEST}"))
+    }
+
+
 def records_below(engine: "Engine[Table]", export: Export, end_offset: int) -> Table:
     """Return every record below `end_offset`, and the snapshot the export began with, if any.
 

@@ -2,19 +2,28 @@
 
 import argparse
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from metadata_log import limits
 from metadata_log.codec import FrameHeader
-from metadata_log.errors import DamagedFile, InvalidRequest, OffsetCompacted, UnknownFormat, another_version
+from metadata_log.errors import (
+    DamagedFile,
+    InvalidRequest,
+    OffsetCompacted,
+    Unavailable,
+    UnknownFormat,
+    another_version,
+)
 from metadata_log.log.lines import log_lines
 from metadata_log.node.data_directory import is_fresh, load_meta
 from metadata_log.node.durable_files import renamed_os_errors
 from ops import render
-from ops.arguments import Noun, Parser, directory, existing_path, moment
+from ops.arguments import Noun, Parser, directory, existing_path, moment, seconds
 from ops.bulk_reads import bulk_source, read_in_bulk
 from ops.client import DEFAULT_CLUSTER_FILE, Answer, ClusterClient, client_from
 from ops.log_feed import feed_lines
@@ -62,12 +71,40 @@ def add_parsers(noun: Noun) -> None:
     )
     export = noun.verb(
         "export",
-        "Write the cluster's log as Parquet, what is new only, and print the manifest.",
+        "Write the log as Parquet, what is new only, and print the manifest: of the cluster, or of a directory.",
         run=run_export,
         parent=noun.flags.network,
-        examples=("log export --to export",),
+        examples=(
+            "log export --to export",
+            "log export --to export --follow",
+            "log export metaquorum-data/controller-1 --to lake --lake",
+            "log export /var/lib/kafka/metadata --to lake --lake",
+        ),
+    )
+    export.add_argument(
+        "path",
+        nargs="?",
+        type=existing_path,
+        metavar="DIR",
+        help="a data directory, a folder of segments, or Kafka's metadata.log.dir; its node may be running",
     )
     export.add_argument("--to", type=directory, required=True, metavar="DIR")
+    export.add_argument(
+        "--format", choices=("metaquorum", "kafka"), help="whose log DIR holds; default: as its files look"
+    )
+    export.add_argument(
+        "--lake", action="store_true", help="--to is a folder of several clusters: write to cluster=ID in it"
+    )
+    export.add_argument(
+        "--follow", action="store_true", help="go on with what is written from now on, until Ctrl-C"
+    )
+    export.add_argument(
+        "--every",
+        type=seconds,
+        default=5.0,
+        metavar="S",
+        help="how long --follow waits between two exports; default: 5s",
+    )
     _add_range(export)
 
 
@@ -296,9 +333,25 @@ def _verified_journal(path: Path, *, log_end: int | None) -> Iterator[dict[str, 
 
 def run_export(args: argparse.Namespace) -> int:
     """Export the new records."""
-    manifest = export_cluster(
-        client_from(args), to=args.to, first=args.first, until=args.until, from_leader=args.leader
-    )
+    if args.follow and args.until is not None:
+        fail_usage(args, "--follow has no end: leave out --until")
+    if args.path is None:
+        if args.format is not None:
+            fail_usage(args, "--format is that of a directory's log: name the directory")
+        client = client_from(args)
+        run: Callable[..., dict[str, Any]] = partial(
+            export_cluster,
+            client,
+            first=args.first,
+            until=args.until,
+            from_leader=args.leader,
+            in_lake=args.lake,
+        )
+    else:
+        run = _export_of_files(args)
+    if args.follow:
+        _follow(args, run)
+    manifest = run(to=args.to)
     columns = [
         render.Column(key) for key in ("path", "family", "rows", "first_offset", "last_offset", "bytes")
     ]
@@ -315,6 +368,34 @@ def run_export(args: argparse.Namespace) -> int:
     return 0
 
 
+def _export_of_files(args: argparse.Namespace) -> Callable[..., dict[str, Any]]:
+    from metadata_log.replay.source import export_files
+
+    for flag, asked in (("--from", args.first), ("--until", args.until)):
+        if asked is not None and not isinstance(asked, AtOffset):
+            fail_usage(args, f"{flag} of a directory is an offset")
+    if args.leader:
+        fail_usage(args, "--leader reads a running cluster, not files")
+    first, until = (None if asked is None else asked.offset for asked in (args.first, args.until))
+    return partial(
+        export_files, args.path, form=args.format, from_offset=first, until=until, in_lake=args.lake
+    )
+
+
+def _follow(args: argparse.Namespace, run: Callable[..., dict[str, Any]]) -> NoReturn:
+    """Export again and again; what a moment's fault costs is made up for by the next run."""
+    ended = -1
+    while True:
+        try:
+            manifest = run(to=args.to)
+            if manifest["end_offset"] != ended:
+                ended = manifest["end_offset"]
+                say(f"{args.to}: exported up to offset {ended}")
+        except Unavailable as error:
+            say(f"{error.message}; trying again")
+        time.sleep(args.every)
+
+
 def export_cluster(
     client: ClusterClient,
     *,
@@ -322,17 +403,20 @@ def export_cluster(
     first: When | None = None,
     until: When | None = None,
     from_leader: bool = False,
+    in_lake: bool = False,
 ) -> dict[str, Any]:
-    """Write the cluster's log to `to` as Parquet, and return the manifest.
+    """Write the cluster's log to `to` as Parquet, or to the cluster's folder in the lake `to`, and return the manifest.
 
     Everything is read from one controller, up to the present high watermark: the one whose log begins lowest, a follower
     if several begin there.
     """
     from metadata_log.replay.export import export_log
-    from metadata_log.replay.tables import read_manifest
+    from metadata_log.replay.tables import lake_directory, read_manifest
     from snapshots.snapshot_file import read_snapshot
 
     source, status, end_offset = bulk_source(client, from_leader=from_leader)
+    if in_lake:
+        to = lake_directory(to, status["cluster_id"])
 
     def ask(path: str) -> Answer:
         answer = client.ask_one(source, f"{path}&consistency=stale", accept=OCTETS)

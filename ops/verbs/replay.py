@@ -55,6 +55,7 @@ def add_parsers(noun: Noun) -> None:
         "Answer a query over the tables that `replay tables` lists.",
         run_sql,
         'replay sql --export export "SELECT * FROM incidents ORDER BY duration_ms DESC LIMIT 10"',
+        'replay sql --export lake "SELECT cluster, count(*) AS losses FROM fencings GROUP BY cluster"',
     )
     sql.add_argument("query", nargs="+", metavar="SQL")
     _add_engine(sql)
@@ -153,7 +154,7 @@ def run_report(args: argparse.Namespace) -> int:
 
 def run_sql(args: argparse.Namespace) -> int:
     with _patience("the query runs"):
-        items = _items(_log(args), lambda log: log.sql(" ".join(args.query)))
+        items = _items(_log(args, or_lake=True), lambda log: log.sql(" ".join(args.query)))
     _show_items(args, items)
     return 0
 
@@ -202,10 +203,14 @@ def run_history(args: argparse.Namespace) -> int:
     return 0
 
 
-def _log(args: argparse.Namespace) -> Any:
+def _log(args: argparse.Namespace, *, or_lake: bool = False) -> Any:
+    """Open the log that is asked; `or_lake`: the logs of several clusters, where a folder of exports is named."""
     from metadata_log import replay
+    from metadata_log.replay.tables import clusters_in
 
     engine = _spark(args.export) if getattr(args, "engine", "") == "spark" else "duckdb"
+    if or_lake and len(clusters_in(args.export)) > 1:
+        return replay.lake(args.export, engine)
     return replay.open(args.export, engine, format=args.format)
 
 

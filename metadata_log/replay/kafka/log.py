@@ -19,6 +19,7 @@ from metadata_log.replay.kafka.causes import Teller
 from metadata_log.replay.kafka.columns import KafkaBatch, KafkaColumns
 from metadata_log.replay.kafka.records import Entry, Translator, snapshot_record
 from metadata_log.replay.kafka.schemas import Decoded, UnknownVersion, decode, decode_control
+from metadata_log.replay.tables import lake_directory
 
 PARTITION: Final = "__cluster_metadata-0"
 """The directory of the log, within Kafka's metadata.log.dir."""
@@ -59,7 +60,12 @@ def is_kafka_log(path: Path) -> bool:
 
 
 def export_kafka(
-    path: Path, to: Path, *, from_offset: int | None = None, until: int | None = None
+    path: Path,
+    to: Path,
+    *,
+    from_offset: int | None = None,
+    until: int | None = None,
+    in_lake: bool = False,
 ) -> dict[str, Any]:
     """Export the metadata log in a directory of Kafka's, which a controller or broker may be writing; as `export_log`.
 
@@ -79,6 +85,8 @@ def export_kafka(
             f"{path}: no metadata log of Kafka: name a metadata.log.dir, or the {PARTITION} in it"
         )
     cluster_id = _cluster_id(directory)
+    if in_lake:
+        to = lake_directory(to, cluster_id)
     begins_at = int(segments[0].stem)
     image = _oldest_image(directory, not_below=begins_at, cluster_id=cluster_id) if begins_at else None
     return export_batches(

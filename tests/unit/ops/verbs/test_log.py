@@ -500,3 +500,44 @@ def test_a_path_that_holds_other_things(tmp_path: Path) -> None:
 def test_arguments_are_positions() -> None:
     args: argparse.Namespace = cli.make_parser().parse_args(["log", "dump", "--from", "3"])
     assert args.first == AtOffset(3)
+
+
+# --- exports
+
+
+def test_the_export_of_files_has_all_of_them(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    to = tmp_path / "lake"
+    for until in (["--until", str(END // 2)], []):
+        assert cli.main(["log", "export", str(data), "--to", str(to), "--lake", "-o", "json", *until]) == 0
+    assert json.loads(capsys.readouterr().out.partition("\n}\n")[2])["end_offset"] == END
+    assert (to / f"cluster={CLUSTER_ID}" / "manifest.json").exists()
+
+
+def test_an_export_that_follows_goes_on_until_it_is_stopped(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    segment = max((data / "log").glob("*.log"))
+    last = segment.read_bytes()
+    segment.write_bytes(b"")
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        segment.write_bytes(last)
+        if len(pauses) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("ops.verbs.log.time.sleep", pause)
+    words = ["log", "export", str(data), "--to", str(tmp_path / "to"), "--follow", "--every", "2s"]
+    assert cli.main(words) == 130
+    told = [line for line in capsys.readouterr().err.splitlines() if "exported up to offset" in line]
+    assert [int(line.rpartition(" ")[2]) for line in told] == [int(segment.stem), END]
+    assert pauses == [2.0, 2.0, 2.0]
+
+
+def test_an_export_of_files_refuses_what_only_a_cluster_knows(data: Path, tmp_path: Path) -> None:
+    for words in (["--from", "-1h"], ["--leader"], ["--follow", "--until", "5"]):
+        assert cli.main(["log", "export", str(data), "--to", str(tmp_path / "to"), *words]) == 2
+    assert cli.main(["log", "export", "--format", "kafka", "--to", str(tmp_path / "to")]) == 2

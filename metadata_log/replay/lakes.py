@@ -1,0 +1,70 @@
+"""Edge: the exports of several clusters side by side, asked together: `LAKE/cluster=ID/`, each an export of its own."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from metadata_log.errors import InvalidRequest
+from metadata_log.replay.catalog import TABLES
+from metadata_log.replay.engines import DuckDb
+from metadata_log.replay.library import Log, engine_named
+from metadata_log.replay.tables import clusters_in, open_export
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def open_lake(path: str | Path, engine: "str | SparkSession | DuckDb" = "duckdb") -> "Lake":
+    """Open a folder of exports as `log export --lake` writes it; `engine` as in `open_log`.
+
+    Raises:
+        InvalidRequest: there is none.
+        DamagedFile: a file of an export is not what was written.
+    """
+    found = clusters_in(Path(path))
+    if not found:
+        raise InvalidRequest(f"{path} is no lake: write one with `metaquorum log export --lake --to {path}`")
+    asked = engine_named(engine)
+    return Lake({cluster_id: Log(asked, open_export(directory)) for cluster_id, directory in found.items()})
+
+
+class Lake:
+    """The logs of several clusters, by cluster id."""
+
+    def __init__(self, logs: Mapping[str, Log]) -> None:
+        self.logs = logs
+        self.engine = next(iter(logs.values())).engine
+
+    def __getitem__(self, cluster_id: str) -> Log:
+        return self.logs[cluster_id]
+
+    def table(self, name: str) -> Any:
+        """Return a table of the catalog with the rows of all clusters; the column `cluster` comes first.
+
+        Raises:
+            InvalidRequest: there is none of that name.
+        """
+        if name not in TABLES:
+            raise InvalidRequest(f"there is no table {name!r}; there are {', '.join(TABLES)}")
+        return self.engine.relation(self._table(name))
+
+    def sql(self, text: str) -> Any:
+        """Return the answer of a query over any tables of the catalog, each with a column `cluster`.
+
+        Raises:
+            InvalidRequest: the engine does not understand it.
+        """
+        words = set(re.findall(r"\w+", text))
+        named = {name: self._table(name) for name in TABLES if name in words}
+        return self.engine.relation(self.engine.query(text.strip().rstrip(";"), named))
+
+    def _table(self, name: str) -> Any:
+        parts = [
+            self.engine.query(
+                f"SELECT '{log.export.cluster_id}' AS cluster, rows_of_one.* FROM rows_of_one",  # noqa: S608 an id
+                {"rows_of_one": log.table_of(name)},
+            )
+            for log in self.logs.values()
+        ]
+        return self.engine.union_by_name(*parts)
