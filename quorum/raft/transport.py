@@ -51,9 +51,10 @@ _AddressInfo = tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]
 
 REFUSED_LATELY_MS: Final = 10 * RECONNECT_MAX_MS
 """A refused peer is reported for this time after its last attempt. While it runs, it dials again within a tenth of it."""
-_DROPS_SPAN_MS: Final = 1_000
-_DROPS_LOGGED_MAX: Final = 10
-"""Dropped links logged within _DROPS_SPAN_MS; all are counted."""
+_STRANGERS_SPAN_MS: Final = 1_000
+_STRANGERS_LOGGED_MAX: Final = 10
+"""Links of others than voters, refusals and dropped links logged within _STRANGERS_SPAN_MS. Whoever dials again and again
+would push all else out of the log. What is dropped is counted."""
 _REMEMBERED_MAX: Final = 2 * CONTROLLERS_MAX
 """The transport remembers the last hello, and the last refusal, of this many peers."""
 
@@ -93,8 +94,8 @@ class TcpTransport:
         self.foreign_bytes_total = 0
         """Links dropped: foreign bytes, messages that their sender may not send, a handshake that took too long, or too many
         unsent bytes."""
-        self._drops_since_ms = now_ms()
-        self._drops_logged = 0
+        self._strangers_since_ms = now_ms()
+        self._strangers_logged = 0
         self.node_id = node_id
         self.hello = hello
         """Sent in the next handshake; the owner of the transport replaces it when it changes."""
@@ -264,7 +265,8 @@ class TcpTransport:
         for attempt in self._links:
             if attempt.is_attempt_at(peer):
                 attempt.close()  # the other end has not finished it either: the acceptor finishes after the dialler
-        log.info("raft_link_established", extra={"peer_id": peer})
+        if self._is_logged(hello.member):
+            log.info("raft_link_established", extra={"peer_id": peer})
         self.call(self.on_connected, hello.member)
 
     def closed(self, link: Link, peer: NodeId | None, *, by_peer: bool) -> None:
@@ -290,19 +292,18 @@ class TcpTransport:
         self._remember(self._refused, peer, (refusal, self.now_ms()))
         if known is not None and known[0].error == refusal.error:  # logged once, not at every attempt
             return
-        log.error(
-            "raft_peer_refused", extra={"peer_id": peer, "error": refusal.error, "detail": refusal.message}
-        )
+        if self._logs_stranger():
+            log.error(
+                "raft_peer_refused",
+                extra={"peer_id": peer, "error": refusal.error, "detail": refusal.message},
+            )
 
     def dropped(self, peer: NodeId | None, address: object, reason: str) -> None:
         self.foreign_bytes_total += 1
-        now = self.now_ms()
-        if now - self._drops_since_ms >= _DROPS_SPAN_MS:
-            self._drops_since_ms, self._drops_logged = now, 0
-        self._drops_logged += 1
-        if self._drops_logged > _DROPS_LOGGED_MAX:
-            return  # a stranger may dial again at once; the count goes on
-        log.warning("raft_link_dropped", extra={"peer_id": peer, "address": str(address), "detail": reason})
+        if self._logs_stranger():
+            log.warning(
+                "raft_link_dropped", extra={"peer_id": peer, "address": str(address), "detail": reason}
+            )
 
     def call(self, callback: Callable[..., None], *arguments: object) -> None:
         """Call the adapter. An exception ends `run`, and no callback is called after it.
@@ -324,6 +325,17 @@ class TcpTransport:
             raise
 
     # --- within
+
+    def _is_logged(self, member: Member) -> bool:
+        return self.voters.get(member.node_id) == member.directory_id or self._logs_stranger()
+
+    def _logs_stranger(self) -> bool:
+        """Answer whether one more event that anybody may cause is logged."""
+        now = self.now_ms()
+        if now - self._strangers_since_ms >= _STRANGERS_SPAN_MS:
+            self._strangers_since_ms, self._strangers_logged = now, 0
+        self._strangers_logged += 1
+        return self._strangers_logged <= _STRANGERS_LOGGED_MAX
 
     def _accepted(self) -> asyncio.BaseProtocol:
         link = Link(self, None)
@@ -364,11 +376,12 @@ class TcpTransport:
     def _forget(self, link: Link, *, by_peer: bool) -> None:
         member = link.member
         del self._established[member.node_id]
-        log.log(
-            logging.INFO if link.closed_here else logging.WARNING,
-            "raft_link_lost",
-            extra={"peer_id": member.node_id, "by_peer": by_peer, "age_ms": link.age_ms()},
-        )
+        if self._is_logged(member):
+            log.log(
+                logging.INFO if link.closed_here else logging.WARNING,
+                "raft_link_lost",
+                extra={"peer_id": member.node_id, "by_peer": by_peer, "age_ms": link.age_ms()},
+            )
         self.call(self.on_lost, member, by_peer)
 
     async def _keep_dialling(self, peer: NodeId) -> None:

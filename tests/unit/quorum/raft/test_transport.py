@@ -34,6 +34,7 @@ from quorum.raft.handshake import (
     TOO_MANY_OBSERVERS,
     VOTER_DIRECTORY_CHANGED,
     Hello,
+    Refusal,
     founding_sha256,
 )
 from quorum.raft.raft_log import Member, Voters
@@ -1005,6 +1006,29 @@ def test_dropped_links_are_all_counted_and_few_are_logged(caplog: pytest.LogCapt
         one.transport.dropped(None, "10.0.0.9", "no msgpack")
     assert one.transport.foreign_bytes_total == 1_000
     assert 10 <= sum(record.message == "raft_link_dropped" for record in caplog.records) <= 20
+
+
+def test_strangers_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+
+    async def test() -> None:
+        one, two, ports = pair()
+        one.transport.now_ms = lambda: 0  # all of it happens within one second
+        async with one.running():
+            for number in range(20):
+                _, writer = await established(ports[1], ports, 100 + number % 5)
+                writer.close()
+                await until(lambda: not linked(one.transport), "gone again")
+                one.transport.refusing(NodeId(200 + number), Refusal(TOO_MANY_OBSERVERS, "one too many"))
+            logged = [record.message for record in caplog.records]
+            assert sum(message.startswith("raft_") for message in logged) == 10
+            caplog.clear()
+            async with two.running():
+                await until(lambda: linked(one.transport) and linked(two.transport), "a voter")
+        events = [record.message for record in caplog.records if getattr(record, "peer_id", None) == 2]
+        assert events[0] == "raft_link_established", "a voter's link is always logged"
+
+    run(test())
 
 
 def test_bytes_may_come_one_by_one() -> None:
