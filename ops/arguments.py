@@ -86,6 +86,11 @@ def directory(text: str) -> Path:
     return path
 
 
+def log_place(text: str) -> Path | str:
+    """Read where a log is: the URLs of controllers as they are, else a directory."""
+    return text if re.match(r"https?://", text) else directory(text)
+
+
 def uuid_of(what: str) -> Callable[[str], str]:
     """Return what reads the id of such a thing as 22 characters."""
 
@@ -108,6 +113,19 @@ def from_to(low: int, high: int) -> Callable[[str], int]:
     return parse
 
 
+def add_shown(to: Any) -> None:
+    """Add the flags that say what a client shows, and whom it trusts."""
+    for flag, what in (
+        ("--ca", "the authority of the nodes' certificates"),
+        ("--cert", "the certificate that this client shows"),
+        ("--key", "its key"),
+        ("--token-file", "a file with the bearer token that this client shows"),
+    ):
+        to.add_argument(
+            flag, metavar="FILE", help=f"{what}; else METAQUORUM_{flag[2:].replace('-', '_').upper()}"
+        )
+
+
 Run: TypeAlias = Callable[[argparse.Namespace], int]
 """What a verb does with its arguments; it returns the exit code."""
 
@@ -128,15 +146,7 @@ class SharedFlags:
         network = argparse.ArgumentParser(add_help=False, parents=[self.output])
         asked = network.add_argument_group("network")
         asked.add_argument("--bootstrap", metavar="URL[,URL...]", help="controllers to ask, or brokers")
-        for flag, what in (
-            ("--ca", "the authority of the nodes' certificates"),
-            ("--cert", "the certificate that this client shows"),
-            ("--key", "its key"),
-            ("--token-file", "a file with the bearer token that this client shows"),
-        ):
-            asked.add_argument(
-                flag, metavar="FILE", help=f"{what}; else METAQUORUM_{flag[2:].replace('-', '_').upper()}"
-            )
+        add_shown(asked)
         asked.add_argument(
             "--timeout",
             type=seconds,

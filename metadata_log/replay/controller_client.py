@@ -96,11 +96,21 @@ class ControllerClient:
 
         The leader has other work; what a follower lacks of the log, it has some milliseconds later.
         """
-        status = self.json("/v1/quorum")
+        status = self.json("/v1/quorum", patience_s=0)
         members = [*status.get("voters", ()), *status.get("observers", ())]
         found = [(member.get("role") == "leader", member["http"]) for member in members if _usable(member)]
         ordered = [url for _, url in sorted(found, key=lambda pair: pair[0])]
         return ControllerClient(tuple(dict.fromkeys([*ordered, *self.urls])), self.shown)
+
+    def alone(self) -> "ControllerClient":
+        """Return the first that answers, without the others: for what not all have, as snapshots; raises as `body`."""
+        for url in self.urls[:-1]:
+            try:
+                _body(url, "/v1/quorum", accept="application/json", shown=self.shown)
+            except Unavailable:
+                continue
+            return ControllerClient((url,), self.shown)
+        return ControllerClient(self.urls[-1:], self.shown)
 
 
 def controllers(urls: str, shown: Shown = NOTHING_SHOWN) -> ControllerClient:

@@ -5,6 +5,7 @@ it is read. Both engines run the same texts (`analyses/`). A log can be looked a
 first stands for all that came before.
 """
 
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,11 +20,14 @@ import pyarrow as pa
 from metadata_log.errors import InvalidRequest, OffsetCompacted, PositionOutOfRange
 from metadata_log.replay.catalog import ANALYSES, FAMILIES, STATE, TABLES, needs
 from metadata_log.replay.columns import SCHEMA
+from metadata_log.replay.controller_client import NOTHING_SHOWN, Shown
 from metadata_log.replay.engines import DuckDb, Engine, Spark
 from metadata_log.replay.source import Scratch, exported
 from metadata_log.replay.state import state_of
 from metadata_log.replay.subjects.registry import SUBJECTS
 from metadata_log.replay.tables import RECORDS, Export, open_export
+
+log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,6 +35,8 @@ if TYPE_CHECKING:
 At = int | str | datetime | None
 """A moment: an end offset, a time (without a zone it is UTC), or either as text; None is the end of the log."""
 
+QUICK_RECORDS: Final = 100_000
+"""Up to so many, starting Spark takes longer than its work: it is started for speed at the start."""
 _KEY: Final = re.compile(r"(topic:[A-Za-z0-9._-]+(/\d+)?|(broker|controller):\d+|cluster)")
 _NOT_COMPARED: Final = frozenset({"type", "type_name", "log_offset", "ts", "cause_code", "topic_seq"})
 """Columns of a state that tell where an entity came from, and not what it is."""
@@ -63,23 +69,32 @@ def open_log(
     engine: "str | SparkSession | DuckDb" = "duckdb",
     *,
     format: str | None = None,  # noqa: A002 as Spark's readers name it
+    skip_damaged: bool = False,
+    shown: Shown = NOTHING_SHOWN,
 ) -> "Log":
     """Open a log: an export, a data directory, a folder of segments, a controller's URL, or the metadata log of Kafka.
 
     What is no export yet is exported first, to a folder that is removed with the log. `engine` is "duckdb", "spark" (in a
-    session of its own) or a Spark session. `format` is "metaquorum" or "kafka"; without it, the files are looked at.
+    session of its own) or a Spark session. `format` is "metaquorum" or "kafka"; without it, the files are looked at. With
+    `skip_damaged`, the longest whole part of damaged files is opened, and `missing` of the log says what is not there.
+    `shown` are the files that controllers want to see.
 
     Raises:
         InvalidRequest: there is no log.
         DamagedFile: a file is not what was written.
         JavaMissing: Spark is wanted, and there is no JVM.
     """
-    directory, scratch = exported(of, form=format)
-    return Log(engine_named(engine), open_export(directory), scratch=scratch)
+    directory, scratch = exported(of, form=format, shown=shown, skips_damaged=skip_damaged)
+    export = open_export(directory)  # before a JVM is started for nothing
+    is_small = export.end_offset - export.first_offset <= QUICK_RECORDS
+    return Log(engine_named(engine, is_quick=is_small), export, scratch=scratch)
 
 
-def engine_named(of: "str | SparkSession | DuckDb") -> Engine[Any]:
-    """Return the engine that a caller named: "duckdb", "spark", or a Spark session."""
+def engine_named(of: "str | SparkSession | DuckDb", *, is_quick: bool = False) -> Engine[Any]:
+    """Return the engine that a caller named: "duckdb", "spark", or a Spark session.
+
+    `is_quick`: a session of its own starts soon, and is fit for small logs.
+    """
     match of:
         case DuckDb():
             return of
@@ -88,7 +103,7 @@ def engine_named(of: "str | SparkSession | DuckDb") -> Engine[Any]:
         case "spark":
             from metadata_log.replay.session import session
 
-            return Spark(session())
+            return Spark(session(quick=is_quick))
         case str():
             raise InvalidRequest(f"{of!r} is no engine: duckdb, spark, or a Spark session")
         case _:
@@ -109,10 +124,22 @@ class Log:
     ) -> None:
         self.export = export
         self.engine = engine
+        self.warns_of_cuts = True
+        """Whether Python's log gets a line where an offset is cut back to the beginning of its batch."""
         self.first = first or Position(export.first_offset, 0, f"the export begins at {export.first_offset}")
         self.last = last or self.position()
         self._made: dict[str, Any] = {}
         self._scratch = scratch
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """What damaged files lack, and which part of the log this is; empty where it is whole."""
+        return () if self._scratch is None else self._scratch.missing
+
+    @property
+    def is_small(self) -> bool:
+        """Whether a session of Spark for it should start fast rather than work fast."""
+        return self.export.end_offset - self.export.first_offset <= QUICK_RECORDS
 
     # --- what was written
 
@@ -155,6 +182,8 @@ class Log:
     def position(self, at: At = None) -> Position:
         """Return the place between two batches that a moment means: at a time, what was written up to it.
 
+        Where an offset lies inside a batch, the program's log says so, whoever asks: the answer is that of another offset.
+
         Raises:
             OffsetInFuture, OffsetCompacted: the export does not reach it.
             InvalidRequest: it is no moment.
@@ -172,6 +201,8 @@ class Log:
                 base, last, _ = export.batch_of(asked)
                 note = f"{asked} lies inside the batch {base}-{last}; shown at {end_offset}"
         time_ms = export.batch_of(end_offset - 1)[2] if end_offset > export.first_offset else 0
+        if self.warns_of_cuts and isinstance(asked, int) and asked != end_offset:
+            log.warning(note)
         return Position(end_offset, time_ms, note)
 
     def state_at(self, at: At = None) -> State:

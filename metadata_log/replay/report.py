@@ -167,6 +167,7 @@ def _head(log: Log) -> str:
                 for end in (log.first, log.last)
                 if "lies inside" in end.note or "up to" in end.note
             ),
+            *(f"- Damaged: {line}" for line in log.missing),
             f"- State digest by {name}: `{digest}`, {verdict}",
             *([KAFKAS] if export.log_format == "kafka" else []),
         ]

@@ -1,23 +1,21 @@
 """Edge: where a log comes from: an export as it is; files or a controller's URL by way of an export to a scratch folder."""
 
-import json
 import re
 import shutil
 import tempfile
-import urllib.error
 import urllib.parse
-import urllib.request
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from metadata_log.codec import DamagedFrame, FrameHeader, check_frame, damaged_answer, damaged_file, decode
-from metadata_log.errors import BrokerNotAvailable, InvalidRequest, OffsetCompacted
+from metadata_log.errors import InvalidRequest, OffsetCompacted
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.node.durable_files import renamed_os_errors
 from metadata_log.records.quorum import ControllerClaimRecord
+from metadata_log.replay.controller_client import NOTHING_SHOWN, ControllerClient, Shown, controllers
+from metadata_log.replay.damaged import export_whole_part
 from metadata_log.replay.export import FramesFrom, export_log
 from metadata_log.replay.kafka.log import export_kafka, is_kafka_log
 from metadata_log.replay.tables import MANIFEST, clusters_in, lake_directory
@@ -25,8 +23,6 @@ from snapshots.snapshot_file import position_of, read_snapshot
 
 Frames = Iterable[tuple[FrameHeader, bytes]]
 
-ANSWER_S: Final = 30.0
-"""A controller that sends nothing for so long does not answer."""
 PAGE_BYTES: Final = 8 * 1024 * 1024
 """The most that one answer of /v1/log holds."""
 _SEGMENT: Final = re.compile(r"\d{20}\.log")
@@ -36,6 +32,8 @@ class Scratch:
     """A folder that is removed with the last log that reads it."""
 
     def __init__(self) -> None:
+        self.missing: tuple[str, ...] = ()
+        """What the log lacks, and which part of it is told; empty where it is whole."""
         self.path = Path(tempfile.mkdtemp(prefix="metaquorum-export-"))
         weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
@@ -44,10 +42,13 @@ FORMATS: Final = ("metaquorum", "kafka")
 """What a directory may hold: a log of ours, or the metadata log of an Apache Kafka cluster."""
 
 
-def exported(of: str | Path, *, form: str | None = None) -> tuple[Path, Scratch | None]:
+def exported(
+    of: str | Path, *, form: str | None = None, shown: Shown = NOTHING_SHOWN, skips_damaged: bool = False
+) -> tuple[Path, Scratch | None]:
     """Return the directory of a log's export, and its scratch folder if it was exported for this.
 
-    `form` is one of FORMATS; None: as its files look.
+    `form` is one of FORMATS; None: as its files look. `shown` is for controllers. With `skips_damaged`, damaged files are
+    told as far as they are whole.
 
     Raises:
         InvalidRequest: there is no log.
@@ -55,13 +56,17 @@ def exported(of: str | Path, *, form: str | None = None) -> tuple[Path, Scratch 
         BrokerNotAvailable: nobody answers at the URL.
     """
     if isinstance(of, str) and re.match(r"https?://", of):
-        return _scratch(lambda to: export_controller(of, to))
+        return _scratch(lambda to: export_controller(of, to, shown=shown))
     path = Path(of)
     if form not in (None, *FORMATS):
         raise InvalidRequest(f"{form!r} is no format of a log: {', '.join(FORMATS)}")
     if (path / MANIFEST).exists() or not path.is_dir():
         return path, None
     if form == "kafka" or (form is None and is_kafka_log(path)):
+        if skips_damaged:
+            raise InvalidRequest(
+                f"{path}: damaged files of Kafka's log cannot be skipped, only those of our own"
+            )
         return _scratch(lambda to: export_kafka(path, to))
     if not _segments(path):
         clusters = clusters_in(path)
@@ -70,6 +75,10 @@ def exported(of: str | Path, *, form: str | None = None) -> tuple[Path, Scratch 
                 f"{path} holds the exports of {len(clusters)} clusters: name one of {', '.join(map(str, clusters.values()))}"
             )
         return next(iter(clusters.values()), path), None
+    if skips_damaged:
+        scratch = Scratch()
+        _, scratch.missing = export_whole_part(path, scratch.path)
+        return scratch.path, scratch
     return _scratch(lambda to: export_directory(path, to))
 
 
@@ -196,16 +205,18 @@ def _cluster_id(image: MetadataImage | None, frames: FramesFrom) -> str:
 # --- a controller
 
 
-def export_controller(url: str, to: Path) -> dict[str, Any]:
-    """Export what a controller holds of the log, up to its high watermark.
+def export_controller(url: str, to: Path, *, shown: Shown = NOTHING_SHOWN) -> dict[str, Any]:
+    """Export what a controller holds of the log, up to its high watermark: a follower of the quorum that answers at `url`.
 
     Raises:
         BrokerNotAvailable: nobody answers there, or no controller.
+        NotAuthorized: what is shown is not enough.
         OffsetCompacted: its log does not begin at 0, and it has no snapshot to begin at.
     """
-    status = _json(url, "/v1/quorum")
+    client = controllers(url, shown).followers_first().alone()
+    status = client.json("/v1/quorum")
     begins_at, ends_at = status["log_start_offset"], status["high_watermark"]
-    image = _downloaded(url, not_below=begins_at) if begins_at else None
+    image = _downloaded(client, not_below=begins_at) if begins_at else None
 
     def frames(first: int, until: int | None) -> Iterator[tuple[FrameHeader, bytes]]:
         stop = ends_at if until is None else min(until, ends_at)
@@ -213,13 +224,13 @@ def export_controller(url: str, to: Path) -> dict[str, Any]:
             query = urllib.parse.urlencode(
                 {"from": first, "until": stop, "max_bytes": PAGE_BYTES, "consistency": "stale"}
             )
-            data = _body(url, f"/v1/log?{query}", accept="application/octet-stream")
+            data = client.body(f"/v1/log?{query}", accept="application/octet-stream")
             at = 0
             while at < len(data):
                 try:
                     header = check_frame(data, at)
                 except DamagedFrame as error:
-                    raise damaged_answer(url, error) from error
+                    raise damaged_answer(client.urls[0], error) from error
                 yield header, data[at : at + header.frame_bytes]
                 at += header.frame_bytes
                 first = header.end_offset
@@ -229,35 +240,17 @@ def export_controller(url: str, to: Path) -> dict[str, Any]:
     return export_log(frames, to, cluster_id=status["cluster_id"], snapshot=image)
 
 
-def _downloaded(url: str, *, not_below: int) -> MetadataImage:
-    items = _json(url, "/v1/snapshots")["items"]
+def _downloaded(client: ControllerClient, *, not_below: int) -> MetadataImage:
+    items = client.json("/v1/snapshots")["items"]
     fitting = [item for item in items if item["end_offset"] >= not_below]
     if not fitting:
-        raise OffsetCompacted(f"{url}: its log begins at {not_below}, and it has no snapshot to begin at")
+        raise OffsetCompacted(
+            f"{client.urls[0]}: its log begins at {not_below}, and it has no snapshot to begin at"
+        )
     oldest = min(fitting, key=lambda item: item["end_offset"])
     with tempfile.TemporaryDirectory(prefix="metaquorum-") as folder:
         path = Path(folder, f"{oldest['id']}.snapshot")
-        path.write_bytes(_body(url, f"/v1/metadata/snapshots/{oldest['id']}"))
+        path.write_bytes(
+            client.body(f"/v1/metadata/snapshots/{oldest['id']}", accept="application/octet-stream")
+        )
         return read_snapshot(path)
-
-
-def _json(url: str, path: str) -> dict[str, Any]:
-    with _naming(url):
-        return dict(json.loads(_body(url, path)))
-
-
-def _body(url: str, path: str, *, accept: str = "application/json") -> bytes:
-    request = urllib.request.Request(url.rstrip("/") + path, headers={"Accept": accept})  # noqa: S310 http(s) alone
-    with _naming(url), urllib.request.urlopen(request, timeout=ANSWER_S) as answer:  # noqa: S310
-        body: bytes = answer.read()
-        return body
-
-
-@contextmanager
-def _naming(url: str) -> Iterator[None]:
-    try:
-        yield
-    except urllib.error.HTTPError as error:
-        raise BrokerNotAvailable(f"{url} answered {error.code}: name a controller's HTTP endpoint") from error
-    except (OSError, ValueError, TypeError) as error:
-        raise BrokerNotAvailable(f"{url}: no controller answers there: {error}") from error

@@ -1,6 +1,7 @@
 """Edge: `replay`: an exported log, asked: report, SQL, tables, state, differences, histories, digest."""
 
 import argparse
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,12 +9,11 @@ from threading import Timer
 from typing import Any, Final
 
 from ops import render
-from ops.arguments import Noun, Parser, directory, moment
+from ops.arguments import Noun, Parser, add_shown, log_place, moment
+from ops.client import SHOWN
 from ops.talk import fail_usage, say, show
 from ops.when import AtOffset, When
 
-QUICK_RECORDS: Final = 100_000
-"""Up to so many, starting Spark takes longer than its work: it is started for speed at the start."""
 PATIENCE_S: Final = 2.0
 """After so long, a line says that work goes on."""
 
@@ -93,30 +93,34 @@ def add_parsers(noun: Noun) -> None:
         "replay history broker:11 --export export",
     )
     history.add_argument(
-        "key", metavar="KEY", help="topic:NAME, topic:NAME/N, broker:ID, controller:ID, cluster"
+        "entity", metavar="KEY", help="topic:NAME, topic:NAME/N, broker:ID, controller:ID, cluster"
     )
 
 
 def _verb(noun: Noun, name: str, about: str, run: Any, *examples: str) -> Parser:
     verb = noun.verb(name, about, run=run, parent=noun.flags.output, examples=examples)
-    if name == "digest":
-        verb.add_argument("--export", type=directory, required=True, metavar="DIR")
-    else:
-        _add_source(verb)
+    _add_source(verb)
     return verb
 
 
 def _add_source(verb: Parser) -> None:
-    verb.add_argument(
+    source = verb.add_argument_group("log")
+    source.add_argument(
         "--export",
-        type=directory,
+        type=log_place,
         required=True,
-        metavar="DIR",
-        help="an export, a data directory, or Kafka's metadata.log.dir",
+        metavar="DIR|URL",
+        help="an export, a data directory, a folder of segments, Kafka's metadata.log.dir, or a controller",
     )
-    verb.add_argument(
+    source.add_argument(
         "--format", choices=("metaquorum", "kafka"), help="whose log it is; default: as its files look"
     )
+    source.add_argument(
+        "--skip-damaged",
+        action="store_true",
+        help="of damaged segment files, take the longest part that is whole; stderr says what is missing",
+    )
+    add_shown(source)
 
 
 def _add_engine(verb: Parser) -> None:
@@ -130,12 +134,16 @@ def _add_range(verb: Parser, *, required: bool) -> None:
 
 def run_digest(args: argparse.Namespace) -> int:
     from metadata_log.replay.digest import state_digest
+    from metadata_log.replay.session import session
 
     if args.at is not None and not isinstance(args.at, AtOffset):
         fail_usage(args, "--at of an export is an end offset")
-    spark = _spark(args.export) if args.engine == "spark" else None
-    at = None if args.at is None else args.at.offset
-    computed = state_digest(args.export, at=at, engine=args.engine, spark=spark)
+    log = _log(args, engine="duckdb")
+    position = log.position(_at(args.at))
+    if args.at is not None:
+        say(position.note)
+    spark = session(quick=log.is_small) if args.engine == "spark" else None
+    computed = state_digest(log.export.directory, at=position.end_offset, engine=args.engine, spark=spark)
     show(args, computed, table=lambda: render.fields((k, render.plain(v)) for k, v in computed.items()))
     return 0
 
@@ -198,20 +206,34 @@ def run_diff(args: argparse.Namespace) -> int:
 
 def run_history(args: argparse.Namespace) -> int:
     with _patience("the history is being read"):
-        items = _items(_log(args), lambda log: log.history(args.key))
+        items = _items(_log(args), lambda log: log.history(args.entity))
     _show_items(args, items)
     return 0
 
 
-def _log(args: argparse.Namespace, *, or_lake: bool = False) -> Any:
+def _log(args: argparse.Namespace, *, engine: str | None = None, or_lake: bool = False) -> Any:
     """Open the log that is asked; `or_lake`: the logs of several clusters, where a folder of exports is named."""
     from metadata_log import replay
+    from metadata_log.replay.controller_client import Shown
     from metadata_log.replay.tables import clusters_in
 
-    engine = _spark(args.export) if getattr(args, "engine", "") == "spark" else "duckdb"
-    if or_lake and len(clusters_in(args.export)) > 1:
+    given = {name: getattr(args, name) or os.environ.get(f"METAQUORUM_{name.upper()}") for name in SHOWN}
+    if (given["cert"] is None) != (given["key"] is None):
+        fail_usage(args, "--cert and --key belong together")
+    engine = engine or getattr(args, "engine", "duckdb")
+    if or_lake and isinstance(args.export, Path) and len(clusters_in(args.export)) > 1:
         return replay.lake(args.export, engine)
-    return replay.open(args.export, engine, format=args.format)
+    log = replay.open(
+        args.export,
+        engine,
+        format=args.format,
+        skip_damaged=args.skip_damaged,
+        shown=Shown(**{name: Path(value) for name, value in given.items() if value}),
+    )
+    log.warns_of_cuts = False  # the verbs say themselves which batch boundary they show
+    for line in log.missing:
+        say(line)
+    return log
 
 
 def _at(moment: When | None) -> Any:
@@ -245,14 +267,3 @@ def _patience(message: str) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
-
-
-def _spark(directory: Path) -> Any:
-    """Return a Spark session fit for an export; replay/ alone knows its type."""
-    from metadata_log.replay.session import session
-    from metadata_log.replay.tables import MANIFEST, open_export
-
-    if not (directory / MANIFEST).exists():
-        return session(quick=True)  # a log that is exported for this is seldom large
-    export = open_export(directory)  # before a JVM is started for nothing
-    return session(quick=export.end_offset - export.first_offset <= QUICK_RECORDS)

@@ -27,10 +27,9 @@ from metadata_log.log.segment_file import (
     segment_paths,
 )
 from metadata_log.node.durable_files import renamed_os_errors
-from metadata_log.records.quorum import ControllerClaimRecord
 from metadata_log.replay.slices.frames import Missing, Sound, frames_of, next_sound_frame
 from metadata_log.replay.slices.rows import Rows
-from metadata_log.replay.slices.wanted import Wanted
+from metadata_log.replay.slices.wanted import NOTHING, Wanted
 
 SLICE_BYTES: Final = 8 * MIB
 """About 200,000 records: enough to outweigh the start of a task, and a fraction of an executor's memory."""
@@ -53,14 +52,34 @@ class SegmentSlice:
     skips_damaged: bool
 
     def read(self, wanted: Wanted) -> Iterator[pa.RecordBatch]:
-        path = Path(self.path)
-        with renamed_os_errors(path), path.open("rb") as file:
-            file.seek(self.position)
-            data = file.read(self.end_position - self.position)
+        path, data = Path(self.path), self._bytes()
         try:
             yield from Rows(wanted).of(self._frames(data, wanted), self.path)
         except DamagedFrame as error:
             raise damaged_file(path, error, base=self.position) from error
+
+    def missing(self) -> Iterator[Missing]:
+        """Yield what cannot be read here, by its byte in the file."""
+        return (frame for frame in self._frames(self._bytes(), NOTHING) if isinstance(frame, Missing))
+
+    def frames(self) -> Iterator[tuple[FrameHeader, bytes]]:
+        """Yield the sound frames that end in this slice, those before `first` included."""
+        data = self._bytes()
+        for frame in frames_of(
+            data,
+            first_offset=self.begins_at,
+            end_offset=self.ends_at,
+            is_wanted=NOTHING.may_hold,
+            skips_damaged=self.skips_damaged,
+        ):
+            if isinstance(frame, Sound):
+                yield frame.header, data[frame.position : frame.position + frame.header.frame_bytes]
+
+    def _bytes(self) -> bytes:
+        path = Path(self.path)
+        with renamed_os_errors(path), path.open("rb") as file:
+            file.seek(self.position)
+            return file.read(self.end_position - self.position)
 
     def _frames(self, data: bytes, wanted: Wanted) -> Iterator[Sound | Missing]:
         """Yield the frames of this slice; what is missing by its byte in the file."""
@@ -155,11 +174,16 @@ class SegmentLog:
     def _owner(self) -> str | None:
         """Return the cluster that the first claim names, or the data directory."""
         first = self._segments[0]
-        if first.base_offset == 0 and first.entries and first.entries[0].position == 0:
-            with reading(first.path) as file:
-                _, frame = read_frame(first.path, file, 0)
-            claim = decode(frame)[0].claim
-            return claim.cluster_id if isinstance(claim, ControllerClaimRecord) else None
+        if first.base_offset == 0 and first.entries:
+            try:
+                with reading(first.path) as file:
+                    _, frame = read_frame(first.path, file, 0)
+            except DamagedFile:
+                if not self._skips_damaged:
+                    raise
+            else:
+                claim = decode(frame)[0].claim
+                return None if claim is None else claim.cluster_id
         try:
             named = json.loads((self._directory.parent / "meta.json").read_bytes())
             return str(named["cluster_id"])

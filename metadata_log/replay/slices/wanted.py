@@ -44,3 +44,6 @@ class Wanted:
             and self.times_ms.meets(header.appended_at_ms, header.appended_at_ms)
             and self.epochs.meets(header.controller_epoch, header.controller_epoch)
         )
+
+
+NOTHING: Final = Wanted(offsets=Span(0, 0))

@@ -6,7 +6,7 @@ import random
 import threading
 import urllib.parse
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,10 @@ from metadata_log.errors import (
 from metadata_log.replay.catalog import TABLES, described, sql_name
 from metadata_log.replay.digest import digest_of
 from metadata_log.replay.export import export_log
+from metadata_log.replay.report import report_of
 from metadata_log.replay.state import State
 from metadata_log.replay.subjects.registry import SUBJECTS
+from snapshots.snapshot_file import write_snapshot
 from tests.support.exports import frames_of, image_at
 from tests.support.histories import CLUSTER_ID, Step, random_history
 
@@ -74,6 +76,24 @@ def test_the_note_says_what_is_shown(log: replay.Log) -> None:
     assert log.position(base + 1).note == f"{base + 1} lies inside the batch {base}-{last}; shown at {base}"
     assert log.position(str(base)) == log.position(base)
     assert log.position(None).note == f"the log ends at {END}"
+
+
+def test_whoever_asks_inside_a_batch_is_told(log: replay.Log, caplog: pytest.LogCaptureFixture) -> None:
+    step = next(step for step in HISTORY if len(step.batch.records) > 3)
+    inside, base = step.batch.base_offset + 1, step.batch.base_offset
+    note = f"{inside} lies inside the batch {base}-{step.batch.last_offset}; shown at {base}"
+    asked: list[Callable[[], object]] = [
+        lambda: log.state_at(inside),
+        lambda: log.diff(inside, END),
+        lambda: log.between(inside, END),
+    ]
+    for ask in asked:
+        caplog.clear()
+        ask()
+        assert note in caplog.messages
+    caplog.clear()
+    log.state_at(base)
+    assert caplog.messages == []
 
 
 def test_a_time_is_the_end_of_what_was_written_up_to_it(log: replay.Log) -> None:
@@ -198,6 +218,55 @@ def test_a_damaged_segment_is_named_with_its_byte(tmp_path: Path) -> None:
     path.write_bytes(data)
     with pytest.raises(DamagedFile, match=f"{path}: byte {at}: "):
         replay.open(directory)
+
+
+def _damaged(to: Path, steps: Sequence[int]) -> tuple[Path, list[Path]]:
+    """Return a data directory where each of these batches has a wrong byte, and its files."""
+    directory = _written(HISTORY[:80], to)
+    files = sorted((directory / "log").glob("*.log"))
+    for step in steps:
+        base = HISTORY[step].batch.base_offset
+        path = max(file for file in files if int(file.stem) <= base)
+        first = next(n for n, other in enumerate(HISTORY) if other.batch.base_offset == int(path.stem))
+        data = bytearray(path.read_bytes())
+        data[sum(len(other.frame) for other in HISTORY[first:step]) + 45] ^= 1
+        path.write_bytes(data)
+    return directory, files
+
+
+def test_of_a_damaged_log_the_longest_whole_part_is_told(tmp_path: Path) -> None:
+    """Goal: a rotten byte does not hide the rest. Method: without a snapshot the beginning is told, with one the end."""
+    directory, (_, path) = _damaged(tmp_path, (50, 51, 55))
+    log = replay.open(directory, skip_damaged=True)
+    assert log.export.digest == digest(HISTORY[49].image)
+    first, second, told = log.missing
+    base, last = HISTORY[50].batch.base_offset, HISTORY[51].batch.last_offset
+    assert (
+        first.startswith(f"the offsets {base}-{last} are missing: ")
+        and f"{path}: byte " in first
+        and "crc" in first
+    )
+    assert second.startswith(f"the offsets {HISTORY[55].batch.base_offset}-")
+    assert told == f"told are the offsets 0-{base - 1}, the longest part that is whole"
+    assert log.missing[0] in report_of(log)
+    with pytest.raises(DamagedFile, match=f"{path}: byte "):
+        replay.open(directory)
+
+
+def test_behind_damage_a_snapshot_is_a_beginning(tmp_path: Path) -> None:
+    directory, _ = _damaged(tmp_path, (5,))
+    image = HISTORY[20].image
+    (directory / "snapshots").mkdir()
+    write_snapshot(image, directory / "snapshots")
+    log = replay.open(directory, skip_damaged=True)
+    assert (log.export.first_offset, log.export.digest) == (image.end_offset, digest(HISTORY[79].image))
+    assert log.missing[-1].startswith(f"told are the offsets {image.end_offset}-")
+
+
+def test_damage_without_any_beginning_is_refused(tmp_path: Path) -> None:
+    directory, _ = _damaged(tmp_path, (0,))
+    with pytest.raises(DamagedFile, match="nothing can be told without the beginning"):
+        replay.open(directory, skip_damaged=True)
 
 
 class _Controller(http.server.BaseHTTPRequestHandler):

@@ -85,6 +85,8 @@ def test_verbs_answer_and_name_the_boundary(export: str, capsys: pytest.CaptureF
     assert rows == [{"n": END}]
     rows, said = answered(capsys, "state", "brokers", "--export", export, "--at", inside)
     assert shown in said and all(row["type_name"] == "RegisterBroker" for row in rows)
+    found, said = answered(capsys, "digest", "--export", export, "--at", inside, "--engine", "duckdb")
+    assert shown in said and found["end_offset"] == LARGE.base_offset
     rows, said = answered(capsys, "diff", "--export", export, "--from", inside, "--to", str(END))
     assert (
         shown in said and rows and {"key", "kind", "field", "before", "after", "log_offset"} == set(rows[0])
@@ -118,3 +120,24 @@ def test_a_folder_without_a_log_says_how_to_make_one(
 ) -> None:
     assert cli.main(["replay", "report", "--export", str(tmp_path)]) == 3
     assert "metaquorum log export --to" in capsys.readouterr().err
+
+
+def test_a_damaged_directory_is_told_as_far_as_it_is_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = bytearray(b"".join(step.frame for step in HISTORY))
+    data[-1] ^= 1
+    (tmp_path / f"{0:020d}.log").write_bytes(data + HISTORY[-1].frame)
+    (tmp_path / f"{END:020d}.log").touch()
+    assert cli.main(["replay", "sql", "SELECT 1", "--export", str(tmp_path)]) == 6
+    assert "byte " in capsys.readouterr().err
+    query = "SELECT count(*) AS n FROM records"
+    rows, said = answered(capsys, "sql", query, "--export", str(tmp_path), "--skip-damaged")
+    last = HISTORY[-1].batch
+    assert rows == [{"n": last.base_offset}]
+    assert f"the offsets {last.base_offset}-{last.last_offset} are missing" in said
+
+
+def test_a_url_is_asked_as_a_controller(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["replay", "report", "--export", "http://127.0.0.1:1"]) == 4
+    assert "no controller answers there" in capsys.readouterr().err

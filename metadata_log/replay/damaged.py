@@ -1,0 +1,91 @@
+"""Edge: what can still be told of a log with damaged files: its longest part that is whole and has a beginning.
+
+A record means nothing without what it changes, so no part behind damage can be told but from a snapshot on.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from metadata_log.codec import FrameHeader
+from metadata_log.errors import DamagedFile
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.replay.export import export_log
+from metadata_log.replay.slices.segments import SegmentLog
+from metadata_log.replay.slices.wanted import Wanted
+from snapshots.snapshot_file import position_of, read_snapshot
+
+_ALL: Final = Wanted()
+
+
+class Part(NamedTuple):
+    """Offsets from `first` up to `until` (exclusive), and the snapshot they rest on; None: the log's own beginning."""
+
+    first: int
+    until: int
+    snapshot: Path | None
+
+
+def export_whole_part(path: Path, to: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Export the longest whole part of the log of a data directory, or of a folder of segments.
+
+    Returns the manifest, and lines that say what is missing and what is told.
+
+    Raises:
+        DamagedFile: no part has a beginning.
+        InvalidRequest: there is no log.
+    """
+    log = SegmentLog(path, skips_damaged=True)
+    log.refresh()
+    lines, ends = [], [log.begins_at]
+    for piece in log.slices(log.begins_at, log.ends_at, _ALL):
+        for missing in piece.missing():
+            lines.append(
+                f"the offsets {missing.first_offset}-{missing.end_offset - 1} are missing: "
+                f"{piece.path}: byte {missing.position}: {missing.reason}"
+            )
+            ends += [missing.first_offset, missing.end_offset]
+    ends.append(log.ends_at)
+    bounds = [pair for place, pair in enumerate(pairwise(ends)) if place % 2 == 0]
+    found = [part for first, until in bounds for part in _parts(path, first, until)]
+    if not found:
+        raise DamagedFile(
+            f"{path}: {lines[0] if lines else 'it does not begin at offset 0'}; nothing can be told without the beginning "
+            "of the log, or a snapshot behind what is missing"
+        )
+    part = max(found, key=lambda each: each.until - each.first)
+    if lines:
+        lines.append(f"told are the offsets {part.first}-{part.until - 1}, the longest part that is whole")
+    image: MetadataImage | None = None if part.snapshot is None else read_snapshot(part.snapshot)
+
+    def frames(first: int, until: int | None) -> Iterator[tuple[FrameHeader, bytes]]:
+        stop = part.until if until is None else min(until, part.until)
+        for piece in log.slices(max(first, part.first), stop, _ALL):
+            for header, frame in piece.frames():
+                if header.end_offset > first and header.end_offset <= stop:
+                    yield header, frame
+
+    return export_log(frames, to, cluster_id=_cluster_id(log, image), snapshot=image), tuple(lines)
+
+
+def _parts(path: Path, first: int, until: int) -> Iterator[Part]:
+    """Yield the parts of a whole stretch that have a beginning: from offset 0, or else from its oldest snapshot."""
+    if first >= until:
+        return
+    if first == 0:
+        yield Part(0, until, None)
+        return
+    folders = (path, path / "snapshots", path.parent / "snapshots")
+    for file in sorted(file for folder in folders for file in folder.glob("*.snapshot")):
+        end_offset = position_of(file.stem)[0]
+        if first <= end_offset < until:
+            yield Part(end_offset, until, file)
+            return
+
+
+def _cluster_id(log: SegmentLog, image: MetadataImage | None) -> str:
+    owner = log.cluster_id if image is None else image.quorum.cluster_id
+    if owner is None:
+        raise DamagedFile(f"{log.name}: its first claim cannot be read, so it names no cluster")
+    return owner
