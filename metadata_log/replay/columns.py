@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute  # as pa.compute
 
 from metadata_log.ids import uuid_from_text
 from metadata_log.records.declaration import shown

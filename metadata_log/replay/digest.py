@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute  # as pa.compute
 import pyarrow.parquet as pq
 
 from metadata_log.apply import apply, image_of

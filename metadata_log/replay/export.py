@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute  # as pa.compute
 
 from metadata_log.apply import image_of
 from metadata_log.batch import RecordBatch

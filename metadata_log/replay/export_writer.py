@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute  # as pa.compute
 import pyarrow.parquet as pq
 
 from metadata_log.errors import InvariantBroken

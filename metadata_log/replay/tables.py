@@ -10,12 +10,14 @@ The 20 digits are the first offset of a range; files are immutable. All but the 
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute  # as pa.compute
 import pyarrow.parquet as pq
 
 from metadata_log.errors import DamagedFile, InvalidRequest, OffsetCompacted, OffsetInFuture
@@ -104,13 +106,14 @@ class Export:
         """
         for file in self.files:
             if file.family == RECORDS and file.first_offset <= offset <= file.last_offset:
-                found = pq.read_table(
-                    self.directory / file.path,
-                    columns=["batch_base", "batch_last_offset", "ts"],
-                    filters=[("log_offset", "==", offset)],
-                )
-                base, last, time = (column[0] for column in found.columns)
-                return base.as_py(), last.as_py(), time.value // 1000
+                for rows in _row_groups_with(self.directory / file.path, offset):
+                    places = np.flatnonzero(rows.column("log_offset").to_numpy() == offset)
+                    if places.size:
+                        base, last, time = (
+                            rows.column(name)[int(places[0])]
+                            for name in ("batch_base", "batch_last_offset", "ts")
+                        )
+                        return base.as_py(), last.as_py(), time.value // 1000
         raise DamagedFile(f"{self.directory / MANIFEST}: no file holds offset {offset}")
 
     def end_at(self, unix_ms: int) -> int:
@@ -155,6 +158,19 @@ class Export:
                 f"offset {at} lies before this export, which begins at {self.first_offset}", offset=at
             )
         return max(self.batch_of(at)[0], self.first_offset)
+
+
+def _row_groups_with(path: Path, offset: int) -> Iterator[pa.Table]:
+    """Yield what tells of batches in the row groups that may hold an offset.
+
+    A filter of `read_table` would import pyarrow's datasets, which takes longer than the work.
+    """
+    file = pq.ParquetFile(path)
+    place = file.schema_arrow.get_field_index("log_offset")
+    for group in range(file.num_row_groups):
+        known = file.metadata.row_group(group).column(place).statistics
+        if known is None or not known.has_min_max or known.min <= offset <= known.max:
+            yield file.read_row_group(group, ["batch_base", "batch_last_offset", "ts", "log_offset"])
 
 
 def open_export(directory: Path) -> Export:
