@@ -271,8 +271,7 @@ class Electorate:
         rules = self.rules(topic_id)
         key = id(partition), rules
         if key in self._decided:
-            decided = self._decided[key]
-            return None if decided is None else PartitionChangeRecord(topic_id, partition_id, *decided[2:])
+            return _same_change(self._decided[key], topic_id, partition_id)
         gone = (self._leaving, self._crashed)
         isr = tuple([broker_id for broker_id in partition.isr if broker_id not in gone])
         target = Target(isr=isr, crashed=self._crashed)
@@ -287,8 +286,7 @@ class Electorate:
         """Return the change that an election of this kind means for a partition."""
         key = id(partition), self.rules(topic_id), election
         if key in self._elected:
-            decided = self._elected[key]
-            return None if decided is None else PartitionChangeRecord(topic_id, partition_id, *decided[2:])
+            return _same_change(self._elected[key], topic_id, partition_id)
         decided = self._elected[key] = self.change_to(AS_IT_IS, topic_id, partition_id, partition, election)
         return decided
 
@@ -345,6 +343,15 @@ class Electorate:
                 " reassign it while that broker is stopped"
             )
         return has_online_directory(self._image, broker_id, partition)
+
+
+def _same_change(
+    decided: PartitionChangeRecord | None, topic_id: TopicId, partition_id: int
+) -> PartitionChangeRecord | None:
+    """Return another partition's change for this one; a part of a long change makes up to a thousand of them."""
+    if decided is None:
+        return None
+    return tuple.__new__(PartitionChangeRecord, (topic_id, partition_id, *decided[2:]))
 
 
 Visits: TypeAlias = Iterator[tuple[PartitionKey, PartitionChangeRecord | None]]
