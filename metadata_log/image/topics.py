@@ -144,6 +144,14 @@ class _OpenTopic(NamedTuple):
     touched: set[int]
 
 
+class _Changed(NamedTuple):
+    """What becomes of a partition, which is kept here, and whether its replicas may lie on other brokers then."""
+
+    before: PartitionImage
+    after: PartitionImage
+    is_moved: bool
+
+
 class TopicsBuilder(SubjectBuilder[TopicsImage]):
     FIELD = "topics"
 
@@ -154,6 +162,8 @@ class TopicsBuilder(SubjectBuilder[TopicsImage]):
         self._deleted = before.deleted.mutate()
         self._alike = before.alike.mutate()
         self._open: dict[TopicId, _OpenTopic] = {}
+        self._changed: dict[tuple[int, tuple[Any, ...]], _Changed] = {}
+        """By identity of a partition and fields of a change. Most partitions are one of few objects, and change alike."""
         self._touched: set[TopicId] = set()
         """Topics that were created, removed, deleted for a time or restored."""
         self._moved: set[TopicId] = set()
@@ -180,12 +190,14 @@ class TopicsBuilder(SubjectBuilder[TopicsImage]):
         if partition_id < 0:
             raise IndexError(partition_id)
         before = partitions[partition_id]
-        after = partitions[partition_id] = before.changed_by(record)
+        key = id(before), record[2:]
+        changed = self._changed.get(key)
+        if changed is None:
+            after = before.changed_by(record)
+            changed = self._changed[key] = _Changed(before, after, _moves_a_replica(before, after, record))
+        partitions[partition_id] = changed.after
         touched.add(partition_id)
-        if record.replicas is not None or (
-            record.eligible_leader_replicas is not None
-            and (_is_led_from_outside(before) or _is_led_from_outside(after))
-        ):
+        if changed.is_moved:
             self._moved.add(topic_id)
 
     def create_partition(self, record: PartitionRecord) -> None:
@@ -383,6 +395,14 @@ class TopicsBuilder(SubjectBuilder[TopicsImage]):
     def view(image: TopicsImage) -> dict[str, Any]:  # noqa: ARG004 (the base's signature)
         """Return the place of "topics" alone: a topic is shown with its settings, another subject's (`views.py`)."""
         return {"topics": ()}
+
+
+def _moves_a_replica(before: PartitionImage, after: PartitionImage, record: PartitionChangeRecord) -> bool:
+    """Answer whether a partition's replicas may lie on other brokers after a change."""
+    return record.replicas is not None or (
+        record.eligible_leader_replicas is not None
+        and (_is_led_from_outside(before) or _is_led_from_outside(after))
+    )
 
 
 def _is_led_from_outside(partition: PartitionImage) -> bool:
