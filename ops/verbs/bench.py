@@ -124,6 +124,14 @@ BENCHES: Final = (
         ),
     ),
     Bench(
+        "unread",
+        "What clients that ask for 8 MiB each and read nothing cost the leader: memory, `/healthz`, elections.",
+        flags=(
+            _count("--clients", 2_000, 10_000, "that read nothing"),
+            _count("--seconds", 15, 3_600, "with each of four kinds of requests"),
+        ),
+    ),
+    Bench(
         "scale",
         "What a cluster of many partitions costs, beside one of 10,000.",
         flags=(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from metadata_log.limits import MIB
 from ops.bench.blackhole import Fault, blackhole
 from ops.bench.broker_loss import broker_loss
 from ops.bench.broker_start import broker_start
@@ -23,6 +24,7 @@ from ops.bench.scale import SMALL, scale
 from ops.bench.soak import soak
 from ops.bench.steady import steady
 from ops.bench.storm import storm
+from ops.bench.unread import unread
 
 pytestmark = pytest.mark.slow
 
@@ -100,6 +102,12 @@ def test_read_storm() -> None:
     ours = asyncio.run(read_storm(readers=4, writers=4, seconds=1.0, partitions=1_000))["ours"]
     assert ours["read"] > 0
     assert ours["healthz_p99"] > 0
+
+
+def test_unread() -> None:
+    ours = asyncio.run(unread(clients=20, seconds=0.5, log_bytes=MIB))["ours"]
+    assert list(ours["rss_grown_mib"]) == ["frames", "lines", "old_poll", "new_poll"]
+    assert 0 <= ours["rss_grown_mib_max"] == max(ours["rss_grown_mib"].values())
 
 
 def test_soak() -> None:
