@@ -14,6 +14,7 @@ millisecond of turns: what a turn took is known to within about a millisecond, f
 import math
 import select
 from bisect import bisect_left
+from collections.abc import Mapping
 from selectors import EVENT_READ, EVENT_WRITE, EpollSelector, SelectorKey
 from time import perf_counter, thread_time
 from typing import Final
@@ -62,18 +63,19 @@ class TimedSelector(EpollSelector):
     def _ready(self, timeout: float | None) -> list[tuple[SelectorKey, int]]:
         """Return what EpollSelector does, but of no more than SOCKETS_PER_TURN sockets."""
         wait = -1 if timeout is None else max(0.0, math.ceil(timeout * 1e3) * 1e-3)
-        epoll: select.epoll = self._selector  # type: ignore[attr-defined]  # the base class does not bound its `poll`
+        # What the base class keeps: its own `select` takes no bound.
+        epoll: select.epoll = self._selector  # type: ignore[attr-defined]
+        keys: Mapping[int, SelectorKey] = self._fd_to_key  # type: ignore[attr-defined]
         ready: list[tuple[SelectorKey, int]] = []
         try:
             found = epoll.poll(wait, SOCKETS_PER_TURN)
         except InterruptedError:
             return ready
-        keys = self.get_map()
         for descriptor, event in found:
             key = keys.get(descriptor)
             if key is not None:
-                events = EVENT_WRITE * bool(event & ~select.EPOLLIN) | EVENT_READ * bool(
-                    event & ~select.EPOLLOUT
+                events = (EVENT_WRITE if event & ~select.EPOLLIN else 0) | (
+                    EVENT_READ if event & ~select.EPOLLOUT else 0
                 )
                 ready.append((key, events & key.events))
         return ready
