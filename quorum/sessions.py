@@ -60,15 +60,18 @@ class Sessions:
         self._registered_at: dict[BrokerId, tuple[int, int]] = {}
         self._stopping: set[BrokerId] = set()
         self._electing: set[BrokerId] = set()
-        self._walks: dict[BrokerId, Walked] = {}
+        self._walks: dict[BrokerId, dict[WalkKind, Walked]] = {}
+        """Where each walk stands. A broker may be unregistered while it registers anew: with one place for both walks, each
+        would send the other back to the first partition, and neither would end.
+        """
 
     # --- sessions
 
     def contact(self, broker_id: BrokerId, broker_epoch: int, *, now_ms: int, applied_offset: int) -> None:
         """Renew the session of a registered broker; the caller has checked its epoch.
 
-        A walk under way ends, unless the decision on this very heartbeat continues it: a broker that sends heartbeats is not
-        fenced for silence, and may get back what the walk took from it.
+        Its walks under way end, unless the decision on this very heartbeat continues one: a broker that sends heartbeats is
+        not fenced for silence, and may get back what the walks took from it.
         """
         self._walks.pop(broker_id, None)
         session = self._sessions.pop(broker_id, None)
@@ -95,10 +98,11 @@ class Sessions:
             case Electing(broker_id, more):
                 self.set_electing(broker_id, electing=more)
             case Walked(walk, visited):
+                walks = self._walks.setdefault(walk.broker_id, {})
                 if visited is None:
-                    self._walks.pop(walk.broker_id, None)
+                    walks.pop(walk.kind, None)
                 else:
-                    self._walks[walk.broker_id] = change
+                    walks[walk.kind] = change
             case _:
                 assert_never(change)
 
@@ -255,19 +259,21 @@ class Sessions:
 
     def visited(self, walk: Walk) -> PartitionKey | None:
         """Return the partition behind which a walk goes on; None: it begins at the first."""
-        walked = self._walks.get(walk.broker_id)
+        walked = self._walks.get(walk.broker_id, {}).get(walk.kind)
         return walked.visited if walked is not None and walked.walk == walk else None
 
     def walking_out(self) -> frozenset[BrokerId]:
         """Return the brokers that a walk is taking out of service, though none of its records may be written yet."""
         return frozenset(
-            broker_id for broker_id, walked in self._walks.items() if walked.walk.kind is not WalkKind.JOINS
+            broker_id
+            for broker_id, walks in self._walks.items()
+            if any(kind is not WalkKind.JOINS for kind in walks)
         )
 
     def failing_directories(self, broker_id: BrokerId) -> tuple[Uuid, ...]:
         """Return the log directories of a broker whose failure is being carried out in parts."""
-        walked = self._walks.get(broker_id)
-        return walked.walk.log_dirs if walked is not None and walked.walk.kind is WalkKind.FAILED else ()
+        walked = self._walks.get(broker_id, {}).get(WalkKind.FAILED)
+        return () if walked is None else walked.walk.log_dirs
 
     def is_electing(self, broker_id: BrokerId, broker_epoch: int) -> bool:
         """Answer whether leaderless partitions of an unfenced broker may still wait for a part of their election."""

@@ -1,12 +1,14 @@
 """Edge: sessions: which brokers have one, which have expired, and what a new claim grants."""
 
-from metadata_log.ids import NO_LEADER, BrokerId
+from metadata_log.ids import NO_LEADER, BrokerId, TopicId
 from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.wire.shapes import INT64_MAX
+from quorum.decide.decision import Walk, Walked, WalkKind
 from quorum.sessions import Sessions
 from tests.support.decisions import World
 
 ONE, TWO = BrokerId(1), BrokerId(2)
+TOPIC = TopicId(bytes(16))
 
 
 def heard(*contacts: tuple[BrokerId, int, int]) -> Sessions:
@@ -138,3 +140,27 @@ def test_a_stopping_broker_is_ready_once_the_others_have_caught_up() -> None:
     world.run("heartbeat 1 shutdown")
     assert world.image.brokers[ONE].fenced
     assert world.sessions.ready_to_go(world.image) == []
+
+
+def test_walks_of_one_broker_do_not_send_each_other_back() -> None:
+    """A broker is unregistered in parts while its next process registers in parts: each walk goes on where it stood."""
+    sessions = Sessions(session_timeout_ms=9_000)
+    removed, leaves = (Walk(kind, BrokerId(1), 7) for kind in (WalkKind.REMOVED, WalkKind.LEAVES))
+    for at in range(3):
+        for walk in (removed, leaves):
+            assert sessions.visited(walk) == (None if at == 0 else (TOPIC, at))
+            sessions.carry_out(Walked(walk, (TOPIC, at + 1)), now_ms=0)
+    assert sessions.visited(Walk(WalkKind.LEAVES, BrokerId(1), 8)) is None
+    sessions.carry_out(Walked(leaves, None), now_ms=0)
+    assert (sessions.visited(leaves), sessions.visited(removed)) == (None, (TOPIC, 3))
+    assert sessions.walking_out() == {1}
+    sessions.carry_out(Walked(removed, None), now_ms=0)
+    assert sessions.walking_out() == frozenset()
+
+
+def test_a_heartbeat_ends_every_walk_of_its_broker() -> None:
+    sessions = Sessions(session_timeout_ms=9_000)
+    for kind in WalkKind:
+        sessions.carry_out(Walked(Walk(kind, BrokerId(1), 7), (TOPIC, 0)), now_ms=0)
+    sessions.contact(BrokerId(1), 7, now_ms=0, applied_offset=0)
+    assert [sessions.visited(Walk(kind, BrokerId(1), 7)) for kind in WalkKind] == [None] * len(WalkKind)
