@@ -168,6 +168,12 @@ class SimulatedController(Controller):
     def is_running(self) -> bool:
         return self.node.log is not None and self.incarnation == self.node.incarnation
 
+    async def turn(self) -> None:
+        """Wait for a turn as shipped; a request that an ended process was serving goes no further."""
+        await super().turn()
+        if not self.is_running:
+            raise ConnectionError("the process has ended")
+
     def on_leadership(self, *, is_leader: bool) -> None:
         self.world.tell(self.node, "leads" if is_leader else "leads no more")
         super().on_leadership(is_leader=is_leader)
