@@ -187,6 +187,14 @@ def test_a_process_that_dies_leaves_the_lock_free(tmp_path: Path) -> None:
     DirectoryLock(tmp_path).acquire()
 
 
+def test_who_is_asked_about_goes_on_living() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        assert data_directory.is_alive(process.pid)
+        process.communicate(b"\n")
+    assert process.returncode == 0
+    assert not data_directory.is_alive(process.pid)
+
+
 def told(path: Path, *, pid: int) -> None:
     write_process_json(
         path,

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from metadata_log import limits
+from metadata_log.errors import InvalidRequest
 from metadata_log.ids import uuid_text
 from metadata_log.wire.bodies import check_plain
 from quorum.http import bodies
@@ -107,3 +108,10 @@ def test_a_large_body_does_not_hold_the_loop(
     at_desk(tmp_path, story)
     is_large = len(content) > 1
     assert [one is threading.main_thread() for one in threads] == [not is_large]
+
+
+@pytest.mark.parametrize("body", ["\ud800", {"a": ["\udfff"]}, {"\ud800": 1}])
+def test_half_of_a_surrogate_pair_is_no_text_wherever_it_stands(body: object) -> None:
+    check_plain({"ä": ["\U0001f600"]})
+    with pytest.raises(InvalidRequest, match="not Unicode"):
+        check_plain(body)
