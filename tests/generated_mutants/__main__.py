@@ -2,7 +2,7 @@
 
 Each is tried in a copy of the repository, on the tests that call the changed function, the quickest first, until one fails.
 Which test calls what is collected once. What was found is kept in the state directory, so a run that was ended goes on.
-Exit code 1: a mutant survived, and its difference is printed.
+Exit code 1: a mutant survived, or the time for it was over before all its tests had run; its difference is printed.
 """
 
 import argparse
@@ -99,27 +99,29 @@ def _collect(file: Path) -> list[coverage.Covered]:
 
 
 def _line(mutant: Generated, verdict: Verdict) -> str:
-    how = verdict.caught_by or f"SURVIVED {verdict.tests} tests{'' if verdict.complete else ' (not all)'}"
+    in_vain = f"SURVIVED {verdict.tests} tests" if verdict.complete else "UNDECIDED: the time was over"
+    how = verdict.caught_by or in_vain
     return f"{mutant.path}:{mutant.line}: {mutant.kind}: {how} ({verdict.seconds:.0f} s)"
 
 
 def _report(
     chosen: Sequence[Generated], known: Mapping[str, Verdict], sources: Mapping[str, bytes], *, drawn: int
 ) -> int:
-    survivors = [mutant for mutant in chosen if known[mutant.identity].caught_by is None]
-    for mutant in survivors:
+    undecided = [mutant for mutant in chosen if not known[mutant.identity].complete]
+    decided = [mutant for mutant in chosen if known[mutant.identity].complete]
+    survivors = [mutant for mutant in decided if known[mutant.identity].caught_by is None]
+    for mutant in (*survivors, *undecided):
         print(f"\n{_line(mutant, known[mutant.identity])}\n{mutant.diff(sources[mutant.path])}")
-    print(
-        f"\n{_rate(len(chosen) - len(survivors), len(chosen))} generated mutants caught; {drawn} were drawn"
-    )
+    rate = _rate(len(decided) - len(survivors), len(decided))
+    print(f"\n{rate} generated mutants caught, {len(undecided)} more are undecided; {drawn} were drawn")
     for title, of in (
         ("kind", lambda mutant: mutant.kind),
         ("room", lambda mutant: mutant.path.split("/")[0]),
     ):
         lost = Counter(map(of, survivors))
-        for name, count in sorted(Counter(map(of, chosen)).items()):
+        for name, count in sorted(Counter(map(of, decided)).items()):
             print(f"  {title} {name}: {_rate(count - lost[name], count)}")
-    return 1 if survivors else 0
+    return 1 if survivors or undecided else 0
 
 
 def _rate(caught: int, tried: int) -> str:
@@ -131,7 +133,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--sample", type=positive, default=200, help="so many mutants (default %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="which ones")
     parser.add_argument("--minutes", type=float, help="try no further mutant after so long; 0: only report")
-    parser.add_argument("--most-seconds", type=positive, default=120, help="for the tests of one mutant")
+    parser.add_argument(
+        "--most-seconds", type=positive, default=120, help="of processor time, for some of a mutant's tests"
+    )
     parser.add_argument("--again", action="store_true", help="try those that survived once more")
     default = Path(tempfile.gettempdir()) / "metaquorum-generated-mutants"
     parser.add_argument("--state", type=Path, default=default, help="where results are kept (%(default)s)")

@@ -115,4 +115,6 @@ def test_a_trial_tells_what_is_noticed_from_what_is_not(tmp_path: Path) -> None:
     )
     assert caught_by(swapped) == "FAILED tests/test_a.py::test_f"
     assert caught_by(neighbour) is None
+    over = workshop.test(neighbour, ["tests/test_a.py::test_f"], most_s=0)
+    assert (over.caught_by, over.complete) == (None, False)
     assert (tmp_path / "copy/quorum/a.py").read_bytes() == source == (root / "quorum/a.py").read_bytes()

@@ -1,7 +1,7 @@
 """Edge: try one generated mutant: in a copy of the repository, on the tests that call the changed function, until one fails.
 
 As a plugin of pytest (`-p tests.generated_mutants.trial`) this module keeps the tests that a file names, in that order,
-and ends the run once its time is over.
+and ends the run once it took its share of processor time.
 """
 
 import importlib.util
@@ -28,8 +28,11 @@ PACES_S: Final = (0.1, 1.0)
 """Tests that take less than the first are tried before those that take less than the second, and these before all others."""
 FIRST: Final = 120
 """So many tests are tried first: most mutants fall to them, and the others' files need not be read."""
-HANG_S: Final = 60
-"""A test of a moment that takes as long hangs."""
+HANG_S: Final = 240
+"""A test of a moment that takes as long hangs, however busy the machine is."""
+BUSY: Final = 20
+"""A run may last for so many times the processor time that it may take."""
+TIME_IS_OVER: Final = "the time for this mutant is over"
 LEFT_OUT: Final = (".git", ".venv", ".tools", "__pycache__", ".hypothesis", "metaquorum-data", ".*_cache")
 
 
@@ -114,18 +117,22 @@ class Workshop:
     def test(self, mutant: Generated, tests: Sequence[str], *, most_s: float) -> Verdict:
         """Put a mutant in place and run its tests. A run that hangs notices it, too."""
         began = time.monotonic()
-        caught, left = None, most_s
+        outcome: str | None = None
         with self._in_place(mutant):
             for some in (tests[:FIRST], tests[FIRST:]):
-                if caught is None and some and left > 0:
-                    caught = self._run(some, left)
-                    left = most_s - (time.monotonic() - began)
-        return Verdict(mutant.identity, caught, len(tests), left > 0, round(time.monotonic() - began, 1))
+                if outcome is None and some:
+                    outcome = self._run(some, most_s)
+        seconds = round(time.monotonic() - began, 1)
+        in_vain = outcome in (None, TIME_IS_OVER)
+        return Verdict(
+            mutant.identity, None if in_vain else outcome, len(tests), outcome != TIME_IS_OVER, seconds
+        )
 
     def _in_place(self, mutant: Generated) -> "_InPlace":
         return _InPlace(self._copy / mutant.path, mutant)
 
     def _run(self, tests: Sequence[str], most_s: float) -> str | None:
+        """Return what noticed, TIME_IS_OVER, or None: nothing did."""
         chosen = self._copy / "chosen.json"
         chosen.write_text(json.dumps({"seconds": most_s, "tests": list(tests)}))
         files = list(dict.fromkeys(test.partition("::")[0] for test in tests))
@@ -141,16 +148,19 @@ class Workshop:
                 text=True,
                 errors="replace",
                 check=False,
-                timeout=most_s + 2 * HANG_S,
+                timeout=BUSY * most_s + HANG_S,
             )
         except subprocess.TimeoutExpired:
-            return "a run without an end"
+            return TIME_IS_OVER
         if done.returncode in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:
             return None
         lines = done.stdout.splitlines()
         named = (line for line in lines if line.startswith(("FAILED tests/", "ERROR tests/")))
-        hangs = "Timeout (" in done.stderr
-        unnamed = "a test that hangs" if hangs else f"exit code {done.returncode}"
+        unnamed = f"exit code {done.returncode}"
+        if done.returncode == pytest.ExitCode.INTERRUPTED and TIME_IS_OVER in done.stdout:
+            unnamed = TIME_IS_OVER
+        elif "Timeout (" in done.stderr:
+            unnamed = "a test that hangs"
         return next(named, unnamed).split(" - ")[0][:200]
 
 
@@ -178,7 +188,7 @@ class _InPlace:
 class _Chosen:
     def __init__(self, tests: Sequence[str], seconds: float) -> None:
         self._tests = tests
-        self._until = time.monotonic() + seconds
+        self._until = time.process_time() + seconds
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         place = {test: number for number, test in enumerate(self._tests)}
@@ -191,8 +201,8 @@ class _Chosen:
         try:
             return (yield)
         finally:
-            if time.monotonic() > self._until:
-                item.session.shouldstop = "the time is over"
+            if time.process_time() > self._until:
+                item.session.shouldstop = TIME_IS_OVER
 
 
 def pytest_configure(config: pytest.Config) -> None:
