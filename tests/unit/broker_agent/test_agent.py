@@ -35,6 +35,7 @@ from metadata_log.errors import (
     ForeignDirectory,
     InconsistentClusterId,
     MetadataError,
+    SnapshotNotFound,
 )
 from metadata_log.ids import BrokerId
 from metadata_log.image.metadata_image import MetadataImage
@@ -618,7 +619,7 @@ def test_its_own_snapshot_is_taken_and_the_log_behind_it_goes(
     asyncio.run(scenario())
 
 
-def test_a_snapshot_of_what_the_broker_has_is_not_installed(
+def test_a_snapshot_of_what_the_broker_has_is_not_fetched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Goal: no controller sets a broker back. Method: one offers a snapshot that ends below the broker's own image."""
@@ -639,6 +640,13 @@ def test_a_snapshot_of_what_the_broker_has_is_not_installed(
 
             monkeypatch.setattr(agent.fetch_loop, "replace_image", replaced)
             cluster.snapshot_at = 20
+            downloads: list[object] = []
+
+            async def download(*what: object, **_how: object) -> str:
+                downloads.append(what)
+                raise SnapshotNotFound("nobody has it")
+
+            monkeypatch.setattr("broker_agent.fetch_loop.download_snapshot", download)
             kind = FakeController._kind
             offers = 0
 
@@ -651,7 +659,7 @@ def test_a_snapshot_of_what_the_broker_has_is_not_installed(
             cluster.append(NoOpRecord())
             await until(lambda: offers > 3, "it asks on")
             await until(lambda: agent.image.end_offset == cluster.log.image.end_offset, "it follows on")
-            assert ends == [ends[0]]
+            assert (ends, downloads) == (ends[:1], [])
 
     asyncio.run(scenario())
 

@@ -188,7 +188,11 @@ def test_a_process_that_dies_leaves_the_lock_free(tmp_path: Path) -> None:
 
 
 def test_who_is_asked_about_goes_on_living() -> None:
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+    mortal = "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL); print('up', flush=True); input()"
+    command = [sys.executable, "-c", mortal]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
         assert data_directory.is_alive(process.pid)
         process.communicate(b"\n")
     assert process.returncode == 0
