@@ -38,6 +38,7 @@ At = int | str | datetime | None
 QUICK_RECORDS: Final = 100_000
 """Up to so many, starting Spark takes longer than its work: it is started for speed at the start."""
 _KEY: Final = re.compile(r"(topic:[A-Za-z0-9._-]+(/\d+)?|(broker|controller):\d+|cluster)")
+_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]+")
 _NOT_COMPARED: Final = frozenset({"type", "type_name", "log_offset", "ts", "cause_code", "topic_seq"})
 """Columns of a state that tell where an entity came from, and not what it is."""
 
@@ -121,6 +122,7 @@ class Log:
         first: Position | None = None,
         last: Position | None = None,
         scratch: Scratch | None = None,
+        topic: str | None = None,
     ) -> None:
         self.export = export
         self.engine = engine
@@ -130,6 +132,8 @@ class Log:
         self.last = last or self.position()
         self._made: dict[str, Any] = {}
         self._scratch = scratch
+        self.topic = topic
+        """The one topic whose partitions are looked at; None: all."""
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -229,7 +233,32 @@ class Log:
             raise PositionOutOfRange(
                 f"nothing lies between {begin.end_offset} ({begin.note}) and {end.end_offset} ({end.note})"
             )
-        return Log(self.engine.apart(), self.export, first=begin, last=end, scratch=self._scratch)
+        return self._with(begin, end, self.topic)
+
+    def about(self, topic: str) -> "Log":
+        """Return the log as far as it concerns the partitions of one topic; all else in it stays.
+
+        Raises:
+            InvalidRequest: there never was a topic of that name.
+        """
+        if _TOPIC.fullmatch(topic) is None or not self._names(topic):
+            raise InvalidRequest(f"the log names no topic {topic!r} in these offsets")
+        return self._with(self.first, self.last, topic)
+
+    def _names(self, topic: str) -> bool:
+        named = " UNION ALL ".join(
+            f"SELECT 1 AS found FROM {name} WHERE topic_name = '{topic}'"  # noqa: S608 a name of ours
+            for name in ("partition_changes", "topics")
+        )
+        tables = {name: self.table_of(name) for name in ("partition_changes", "topics")}
+        return bool(self.engine.arrow(self.engine.query(named, tables)).num_rows)
+
+    def _with(self, first: Position, last: Position, topic: str | None) -> "Log":
+        part = Log(
+            self.engine.apart(), self.export, first=first, last=last, scratch=self._scratch, topic=topic
+        )
+        part.warns_of_cuts = self.warns_of_cuts
+        return part
 
     def diff(self, first: At, last: At = None) -> Any:
         """Return what differs between two moments: key, kind (created, deleted, modified), field, before, after, log_offset.
@@ -313,9 +342,12 @@ class Log:
     def _make(self, name: str) -> Any:
         if name in FAMILIES:
             schema = SCHEMA if name == RECORDS else None
-            return self.engine.parquet(self._files(name), schema=schema, where=self._where())
+            where = self._where()
+            if self.topic is not None and name == "partition_changes":
+                where += f" AND topic_name = '{self.topic}'"
+            return self.engine.parquet(self._files(name), schema=schema, where=where)
         if name == "initial":
-            return self._initial()
+            return self._of_topic(self._initial())
         if name == "state":
             return self._rows_of_state(self.last)
         if name in STATE:
@@ -327,6 +359,13 @@ class Log:
         return self.engine.analysis(
             name, numbers, **{of: self.table_of(of) for of in sorted(needed - set(numbers))}
         )
+
+    def _of_topic(self, rows: Any) -> Any:
+        """Return rows of records without the partitions of other topics."""
+        if self.topic is None:
+            return rows
+        where = f"partition IS NULL OR topic_name = '{self.topic}'"
+        return self.engine.query(f"SELECT * FROM every_row WHERE {where}", {"every_row": rows})  # noqa: S608 a name of ours
 
     @cached_property
     def _numbers(self) -> Mapping[str, int]:

@@ -8,8 +8,9 @@ import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from itertools import accumulate
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from metadata_log.ids import NO_LEADER
 from metadata_log.replay.engines import rows
 from metadata_log.replay.library import Log
 
@@ -23,6 +24,23 @@ LANES_MAX: Final = 60
 SPELLS_MAX: Final = 5_000
 """Rectangles of all lanes; of more, the longest are drawn."""
 
+NAME_CHARS: Final = 15
+"""The end of a partition's name, which has its number, as far as there is room."""
+PALETTE: Final = (
+    *(
+        "#3d6fd9",
+        "#7a5195",
+        "#2f8f9d",
+        "#8a8d2b",
+        "#c06c9b",
+        "#5b7083",
+        "#a0703a",
+        "#4b4fa8",
+        "#6aa84f",
+        "#9aa5b1",
+    ),
+)
+LOST: Final = "#d62728"
 COLORS: Final = {"ONLINE": "#4c9a6a", "STOPPING": "#c9a227", "FENCED": "#d97b3d", "OFFLINE": "#b33a3a"}
 _STYLE: Final = """
 body { font: 14px/1.45 system-ui, sans-serif; max-width: 1040px; margin: 2em auto; padding: 0 1em; color: #222; }
@@ -44,12 +62,19 @@ def page(sections: Sequence[str], figures: Iterable[str]) -> str:
     )
 
 
-def charts(log: Log) -> list[str]:
-    """Return the figures: lanes of brokers with takeovers, partitions that lacked something, and churn."""
+def charts(log: Log, *, broker: int | None = None) -> list[str]:
+    """Return the figures: lanes of brokers with takeovers, of partitions with leader and ISR, partitions that lacked
+    something, and churn; with `broker`, that broker's lane alone.
+    """
     first_ms, last_ms = _span(log)
     if last_ms <= first_ms:
         return []
-    return [_lanes(log, first_ms, last_ms), _conditions(log, first_ms, last_ms), _churn(log)]
+    return [
+        _lanes(log, first_ms, last_ms, broker),
+        _partitions(log, first_ms, last_ms),
+        _conditions(log, first_ms, last_ms),
+        _churn(log),
+    ]
 
 
 def _span(log: Log) -> tuple[int, int]:
@@ -66,29 +91,29 @@ def _rows(log: Log, query: str, *tables: str) -> list[tuple[Any, ...]]:
 # --- charts
 
 
-def _lanes(log: Log, first_ms: int, last_ms: int) -> str:
+def _lanes(log: Log, first_ms: int, last_ms: int, broker: int | None) -> str:
+    which = "true" if broker is None else f"broker_id = {broker}"
     intervals = _rows(
         log,
-        "SELECT broker_id, state, unix_millis(from_ts) AS a, coalesce(unix_millis(to_ts), -1) AS b, duration_ms, "
-        "coalesce(cause_code, '') AS cause FROM broker_state_intervals ORDER BY duration_ms DESC, broker_id, from_offset",
+        "SELECT broker_id, state, unix_millis(from_ts) AS a, coalesce(unix_millis(to_ts), -1) AS b, duration_ms, "  # noqa: S608
+        f"coalesce(cause_code, '') AS cause FROM broker_state_intervals WHERE {which} "
+        "ORDER BY duration_ms DESC, broker_id, from_offset",
         "broker_state_intervals",
     )
     brokers = sorted({row[0] for row in intervals})
-    places = {broker: place for place, broker in enumerate(brokers[:LANES_MAX])}
+    places = {each: place for place, each in enumerate(brokers[:LANES_MAX])}
     shown = [row for row in intervals[:SPELLS_MAX] if row[0] in places]
 
     def x(ms: int) -> float:
         return LEFT + (min(max(ms, first_ms), last_ms) - first_ms) * (WIDTH - LEFT) / (last_ms - first_ms)
 
     height = LANE * len(places) + 20
-    parts = [
-        f'<text x="0" y="{place * LANE + 12}">broker {broker}</text>' for broker, place in places.items()
-    ]
-    for broker, state, begin, end, _, cause in shown:
+    parts = [f'<text x="0" y="{place * LANE + 12}">broker {each}</text>' for each, place in places.items()]
+    for each, state, begin, end, _, cause in shown:
         left, right = x(begin), x(last_ms if end < 0 else end)
         parts.append(
-            f'<rect x="{left:.1f}" y="{places[broker] * LANE + 2}" width="{max(right - left, 0.5):.1f}" '
-            f'height="{LANE - 4}" fill="{COLORS[state]}"><title>broker {broker} {state} from {_time(begin)}'
+            f'<rect x="{left:.1f}" y="{places[each] * LANE + 2}" width="{max(right - left, 0.5):.1f}" '
+            f'height="{LANE - 4}" fill="{COLORS[state]}"><title>broker {each} {state} from {_time(begin)}'
             f"{html.escape(f' ({cause})') if cause else ''}</title></rect>"
         )
     claims = _rows(
@@ -114,6 +139,125 @@ def _lanes(log: Log, first_ms: int, last_ms: int) -> str:
         if what
     )
     return _figure(f"Brokers ({legend}; dashed: a controller took over{cut})", height, parts)
+
+
+class _Stay(NamedTuple):
+    """A partition as it was from one change to the next."""
+
+    pkey: int
+    name: str
+    begin_ms: int
+    leader: int | None
+    isr: list[int]
+    replicas: list[int]
+
+
+def _partitions(log: Log, first_ms: int, last_ms: int) -> str:
+    """Draw who led each partition, and below whether its ISR was whole: of many, those that changed most."""
+    stays, ends, total, changes = _stays(log, first_ms)
+    if not stays:
+        return _figure("Partitions: none changed", 20, [])
+    lanes = {name: place for place, name in enumerate(sorted({stay.name for stay in stays}, key=_by_number))}
+    leaders = sorted({stay.leader for stay in stays if stay.leader not in (None, NO_LEADER)})
+    colors = {leader: PALETTE[place % len(PALETTE)] for place, leader in enumerate(leaders)} | {
+        NO_LEADER: LOST
+    }
+
+    def x(ms: int) -> float:
+        return LEFT + (min(max(ms, first_ms), last_ms) - first_ms) * (WIDTH - LEFT) / (last_ms - first_ms)
+
+    parts = [
+        f'<text x="0" y="{place * LANE + 11}">{html.escape(name[-NAME_CHARS:])}</text>'
+        for name, place in lanes.items()
+    ]
+    for stay, end_ms in zip(stays, ends, strict=True):
+        if stay.leader is None:
+            continue
+        left, top = x(stay.begin_ms), lanes[stay.name] * LANE + 2
+        wide = max(x(last_ms if end_ms is None else end_ms) - left, 0.5)
+        whole = set(stay.isr) >= set(stay.replicas)
+        leader = "no leader" if stay.leader == NO_LEADER else f"leader {stay.leader}"
+        said = (
+            f"<title>{html.escape(stay.name)}: {leader}, ISR {', '.join(map(str, stay.isr))} of "
+            f"{', '.join(map(str, stay.replicas))} from {_time(stay.begin_ms)}</title>"
+        )
+        isr = COLORS["ONLINE"] if whole else COLORS["OFFLINE"] if len(stay.isr) == 1 else COLORS["FENCED"]
+        for y, tall, color in ((top, 8, colors[stay.leader]), (top + 9, 3, isr)):
+            parts.append(
+                f'<rect x="{left:.1f}" y="{y}" width="{wide:.1f}" height="{tall}" fill="{color}">{said}</rect>'
+            )
+    parts.append(_axis(first_ms, last_ms, LANE * len(lanes) + 14))
+    legend = ", ".join(
+        f'<span style="color:{colors[leader]}">&#9632;</span> {leader}' for leader in leaders[: len(PALETTE)]
+    )
+    cut = "".join(
+        f"; {what}"
+        for what in (
+            f"the {LANES_MAX} of {total:,} partitions that changed most" if total > LANES_MAX else "",
+            f"newest {SPELLS_MAX:,} of their {changes:,} changes" if changes > SPELLS_MAX else "",
+            "colors repeat" if len(leaders) > len(PALETTE) else "",
+        )
+        if what
+    )
+    return _figure(
+        f'Leader and ISR of partitions (leader: {legend}, <span style="color:{LOST}">&#9632;</span> nobody; thin line: the '
+        f'ISR is <span style="color:{COLORS["ONLINE"]}">&#9632;</span> whole, '
+        f'<span style="color:{COLORS["FENCED"]}">&#9632;</span> smaller, '
+        f'<span style="color:{COLORS["OFFLINE"]}">&#9632;</span> one replica{cut})',
+        LANE * len(lanes) + 20,
+        parts,
+    )
+
+
+def _stays(log: Log, first_ms: int) -> tuple[list[_Stay], list[int | None], int, int]:
+    """Return the newest stays of the partitions that changed most, when each ended, and how many partitions and changes
+    there are in all. After a deletion, a stay has the leader None.
+    """
+    ((total,),) = _rows(log, "SELECT count(DISTINCT pkey) AS n FROM partition_changes", "partition_changes")
+    busy = _rows(
+        log,
+        "SELECT pkey, count(*) AS n FROM partition_changes GROUP BY pkey "  # noqa: S608 a number
+        f"ORDER BY n DESC, pkey LIMIT {LANES_MAX}",
+        "partition_changes",
+    )
+    if not busy:
+        return [], [], 0, 0
+    chosen = ", ".join(str(pkey) for pkey, _ in busy)
+    newest = _rows(
+        log,
+        "SELECT pkey, topic_name, partition, unix_millis(ts) AS at, op, leader, isr, replicas "  # noqa: S608 numbers
+        f"FROM partition_changes WHERE pkey IN ({chosen}) ORDER BY log_offset DESC LIMIT {SPELLS_MAX}",
+        "partition_changes",
+    )
+    changes = sum(count for _, count in busy)
+    before = _rows(
+        log,
+        "SELECT * FROM (SELECT topic_seq * 16777216 + partition AS pkey, topic_name, partition, leader, isr, replicas "  # noqa: S608
+        f"FROM initial WHERE partition IS NOT NULL) AS p WHERE pkey IN ({chosen})",
+        "initial",
+    )
+    stays = [
+        *(
+            _Stay(pkey, f"{topic}:{n}", first_ms, *rest)
+            for pkey, topic, n, *rest in before
+            if changes <= SPELLS_MAX
+        ),
+        *(
+            _Stay(pkey, f"{topic}:{n}", at, None if op == "delete" else leader, isr or [], replicas or [])
+            for pkey, topic, n, at, op, leader, isr, replicas in reversed(newest)
+        ),
+    ]
+    ends: list[int | None] = []
+    next_ms: dict[int, int] = {}
+    for stay in reversed(stays):
+        ends.append(next_ms.get(stay.pkey))
+        next_ms[stay.pkey] = stay.begin_ms
+    return stays, ends[::-1], total, changes
+
+
+def _by_number(name: str) -> tuple[str, int]:
+    topic, _, partition = name.rpartition(":")
+    return topic, int(partition)
 
 
 def _conditions(log: Log, first_ms: int, last_ms: int) -> str:

@@ -83,6 +83,49 @@ JSON_TABLES: Final = (
 )
 
 
+class Focus(NamedTuple):
+    """What alone is reported of: one topic, one broker, or both; None: all. Controllers are always reported of."""
+
+    topic: str | None
+    broker: int | None
+
+    def of(self, table: str, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the rows of a table that belong here."""
+        return [row for row in found if self._has_broker(table, row) and self._has_topic(table, row)]
+
+    def _has_broker(self, table: str, row: dict[str, Any]) -> bool:
+        if self.broker is None:
+            return True
+        match table:
+            case "incidents":
+                return bool(row["trigger"] != "broker" or row["node_id"] == self.broker)
+            case "leader_moves":
+                return self.broker in {row["prev_leader"], row["leader"]}
+            case "reassignments":
+                return self.broker in {*(row["from_replicas"] or ()), *(row["to_replicas"] or ())}
+            case "config_changes":
+                return row["resource_type"] != BROKER or row["resource_name"] in {
+                    CLUSTER_DEFAULT,
+                    str(self.broker),
+                }
+            case _:
+                return row.get("broker_id") in {None, self.broker}
+
+    def _has_topic(self, table: str, row: dict[str, Any]) -> bool:
+        if self.topic is None:
+            return True
+        if table == "config_changes":
+            return bool(row["resource_type"] != TOPIC or row["resource_name"] == self.topic)
+        return row.get("topic_name") in {None, self.topic}
+
+    def lines(self) -> list[str]:
+        """Return what the head of the report says of it."""
+        return [
+            *([] if self.topic is None else [f"- Of topics and their partitions, only `{self.topic}`"]),
+            *([] if self.broker is None else [f"- Of brokers, only {self.broker}"]),
+        ]
+
+
 def report(spark: "SparkSession | DuckDb", export: Path) -> str:
     """Return the report of an export in Markdown, computed by Spark, or by DuckDB where no JVM is wanted.
 
@@ -92,27 +135,33 @@ def report(spark: "SparkSession | DuckDb", export: Path) -> str:
     return report_of(Log(engine_of(spark), open_export(export)))
 
 
-def report_of(log: Log, form: str = "md") -> str:
-    """Return the report of a log, or of a part of it, as Markdown ("md"), one self-contained page ("html"), or "json"."""
+def report_of(log: Log, form: str = "md", *, broker: int | None = None) -> str:
+    """Return the report of a log, or of a part of it, as Markdown ("md"), one self-contained page ("html"), or "json".
+
+    With `broker`, what concerns another broker is left out.
+    """
     log.keep(*KEPT)
+    focus = Focus(log.topic, broker)
     match form:
         case "json":
-            tables = {name: plain_rows(log, log.table(name)) for name in JSON_TABLES}
+            tables = {name: focus.of(name, plain_rows(log, log.table(name))) for name in JSON_TABLES}
             about = {
                 "cluster_id": log.export.cluster_id,
                 "from": log.first._asdict(),
                 "to": log.last._asdict(),
+                "topic": focus.topic,
+                "broker": focus.broker,
             }
             return json.dumps(about | tables, indent=1, ensure_ascii=False) + "\n"
         case "html":
-            return page(_sections(log), charts(log))
+            return page(_sections(log, focus), charts(log, broker=broker))
         case _:
-            return "\n\n".join(_sections(log)) + "\n"
+            return "\n\n".join(_sections(log, focus)) + "\n"
 
 
-def _sections(log: Log) -> list[str]:
+def _sections(log: Log, focus: Focus) -> list[str]:
     def fetched(name: str) -> list[dict[str, Any]]:
-        return _fetch(log.engine, log.table_of(name))
+        return focus.of(name, _fetch(log.engine, log.table_of(name)))
 
     brokers = fetched("broker_state_intervals")
     claims = fetched("controller_takeovers")
@@ -129,7 +178,7 @@ def _sections(log: Log) -> list[str]:
         *_moved(fetched("leader_moves")),
     ]
     return [
-        _head(log),
+        _head(log, focus),
         _summary(log, incidents, unavailable, availability),
         _incidents(incidents),
         _timeline(events),
@@ -146,7 +195,7 @@ def _sections(log: Log) -> list[str]:
     ]
 
 
-def _head(log: Log) -> str:
+def _head(log: Log, focus: Focus) -> str:
     engine, export = log.engine, log.export
     digest = digest_of(engine, state_at(engine, export, log.last.end_offset))
     name = engine.name.capitalize() if engine.name == "spark" else "DuckDB"
@@ -167,6 +216,7 @@ def _head(log: Log) -> str:
                 for end in (log.first, log.last)
                 if "lies inside" in end.note or "up to" in end.note
             ),
+            *focus.lines(),
             *(f"- Damaged: {line}" for line in log.missing),
             f"- State digest by {name}: `{digest}`, {verdict}",
             *([KAFKAS] if export.log_format == "kafka" else []),

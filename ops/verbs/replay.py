@@ -9,7 +9,7 @@ from threading import Timer
 from typing import Any, Final
 
 from ops import render
-from ops.arguments import Noun, Parser, add_shown, log_place, moment
+from ops.arguments import Noun, Parser, add_shown, from_to, log_place, moment
 from ops.client import SHOWN
 from ops.talk import fail_usage, say, show
 from ops.when import AtOffset, When
@@ -40,6 +40,7 @@ def add_parsers(noun: Noun) -> None:
             "replay report --export export > report.md",
             "replay report --export export --from -2h -o html > report.html",
             "replay report --export /var/lib/kafka/metadata --format kafka -o html > report.html",
+            "replay report --export export --topic orders --broker 11",
         ),
     )
     _add_source(report)
@@ -47,6 +48,10 @@ def add_parsers(noun: Noun) -> None:
         "-o", "--output", choices=("md", "html", "json"), default="md", help="default: md, which is Markdown"
     )
     report.add_argument("--json", dest="output", action="store_const", const="json", help="as -o json")
+    report.add_argument("--topic", metavar="NAME", help="of topics, this one alone")
+    report.add_argument(
+        "--broker", type=from_to(0, 2**31 - 1), metavar="ID", help="of brokers, this one alone"
+    )
     _add_engine(report)
     _add_range(report, required=False)
     sql = _verb(
@@ -155,7 +160,9 @@ def run_report(args: argparse.Namespace) -> int:
         log = _log(args)
         if args.first is not None or args.last is not None:
             log = log.between(_at(args.first), _at(args.last))
-        text = report_of(log, args.output)
+        if args.topic is not None:
+            log = log.about(args.topic)
+        text = report_of(log, args.output, broker=args.broker)
     print(text.rstrip("\n"))
     return 0
 

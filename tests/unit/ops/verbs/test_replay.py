@@ -55,7 +55,7 @@ def test_the_report_is_one_page_with_charts(export: str, capsys: pytest.CaptureF
     page = _Page()
     page.feed(capsys.readouterr().out)
     assert page.open == []
-    assert page.seen.count("svg") == 3 and "rect" in page.seen and "polyline" in page.seen
+    assert page.seen.count("svg") == 4 and "rect" in page.seen and "polyline" in page.seen
 
 
 def test_the_report_of_a_part_says_where_it_was_cut(export: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -69,6 +69,30 @@ def test_the_report_of_a_part_says_where_it_was_cut(export: str, capsys: pytest.
     assert f"- Offsets {LARGE.base_offset:,} to {END:,}" in text
     for section in ("## Summary", "## Incidents", "## Voters", "## Availability of brokers"):
         assert section in text
+
+
+def test_the_report_of_one_topic_and_broker_leaves_the_others_out(
+    export: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole, _ = answered(capsys, "report", "--export", export)
+    found, _ = answered(capsys, "report", "--export", export, "--topic", "orders", "--broker", "11")
+    assert (found["topic"], found["broker"]) == ("orders", 11)
+    for name in ("topic_events", "unavailability", "topic_churn", "elections"):
+        assert found[name] == [row for row in whole[name] if row["topic_name"] == "orders"], name
+    for name in ("fencings", "broker_availability", "broker_state_intervals", "leadership_balance"):
+        rows = [row["broker_id"] for row in found[name]]
+        assert set(rows) <= {11} and len(rows) == sum(row["broker_id"] == 11 for row in whole[name]), name
+    assert found["controller_takeovers"] == whole["controller_takeovers"]
+    assert {row["resource_name"] for row in found["config_changes"] if row["resource_type"] == 2} <= {
+        "orders"
+    }
+    assert cli.main(["replay", "report", "--export", export, "--topic", "orders", "-o", "html"]) == 0
+    page = capsys.readouterr().out
+    assert (
+        "only <code>orders</code>" in page and "orders:0: leader" in page and "audit-2:0: leader" not in page
+    )
+    assert cli.main(["replay", "report", "--export", export, "--topic", "none"]) == 3
+    assert "names no topic 'none'" in capsys.readouterr().err
 
 
 def test_the_report_as_json_has_its_tables_whole(export: str, capsys: pytest.CaptureFixture[str]) -> None:
