@@ -182,10 +182,11 @@ def _partitions(log: Log, first_ms: int, last_ms: int) -> str:
             f"{', '.join(map(str, stay.replicas))} from {_time(stay.begin_ms)}</title>"
         )
         isr = COLORS["ONLINE"] if whole else COLORS["OFFLINE"] if len(stay.isr) == 1 else COLORS["FENCED"]
-        for y, tall, color in ((top, 8, colors[stay.leader]), (top + 9, 3, isr)):
-            parts.append(
-                f'<rect x="{left:.1f}" y="{y}" width="{wide:.1f}" height="{tall}" fill="{color}">{said}</rect>'
-            )
+        drawn = "".join(
+            f'<rect x="{left:.1f}" y="{y}" width="{wide:.1f}" height="{tall}" fill="{color}"/>'
+            for y, tall, color in ((top, 8, colors[stay.leader]), (top + 9, 3, isr))
+        )
+        parts.append(f"<g>{said}{drawn}</g>")
     parts.append(_axis(first_ms, last_ms, LANE * len(lanes) + 14))
     legend = ", ".join(
         f'<span style="color:{colors[leader]}">&#9632;</span> {leader}' for leader in leaders[: len(PALETTE)]
