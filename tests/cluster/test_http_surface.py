@@ -26,6 +26,8 @@ from broker_agent.config import BrokerSettings
 from metadata_log import limits
 from metadata_log.ids import BrokerId, uuid_from_text
 from metadata_log.records.brokers import BrokerEndpoint
+from metadata_log.replay.slices.opened import sliced_log
+from metadata_log.replay.slices.wanted import Wanted
 from ops.settings import broker_toml
 from quorum.config import ControllerSettings, LogSettings, SnapshotSettings
 from tests.support.processes import free_port, poll_until, running
@@ -440,6 +442,38 @@ def test_another_path_is_404(quorum: Quorum, path: str) -> None:
 
 
 # --- the log and the state
+
+
+def test_slices_of_the_log_are_the_same_from_controllers_and_from_their_files(quorum: Quorum) -> None:
+    """Goal: Spark reads what a running cluster has. Method: followers over HTTP, and every controller's live files."""
+
+    def rows(of: str, until: int) -> list[dict[str, Any]]:
+        log = sliced_log(of)
+        log.refresh()
+        assert (log.cluster_id, log.begins_at) == (quorum.cluster_id, 0)
+        found = [
+            row
+            for piece in log.slices(0, until, Wanted())
+            for b in piece.read(Wanted())
+            for row in b.to_pylist()
+        ]
+        return sorted(found, key=lambda row: int(row["log_offset"]))
+
+    quorum.ask("POST", "/v1/topics", topic("sliced")).ok(201)
+    until: int = quorum.ask("GET", "/v1/quorum").ok()["high_watermark"]
+    first = rows(",".join(quorum.cluster.bootstrap), until)
+    assert [row["log_offset"] for row in first] == list(range(until))
+    assert any(row["topic_name"] == "sliced" for row in first)
+    for number in (1, 2, 3):
+        directory = quorum.cluster.directory / f"controller-{number}"
+
+        def has_all(directory: Path = directory) -> bool:
+            log = sliced_log(str(directory))
+            log.refresh()
+            return log.ends_at >= until
+
+        poll_until(has_all, deadline_s=30, what=f"controller {number} with offset {until}")
+        assert rows(str(directory), until) == first
 
 
 def test_raw_frames_begin_with_the_one_that_contains_from(quorum: Quorum) -> None:

@@ -14,8 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from metadata_log.errors import Rejected
+from metadata_log import replay
+from metadata_log.errors import NotAuthorized, Rejected
 from metadata_log.node.credentials import TlsFiles, trusting
+from metadata_log.replay.controller_client import Shown
 from ops.certificates import Authority
 from ops.client import ClusterClient, Credentials
 from ops.local_cluster import LocalCluster
@@ -77,6 +79,14 @@ def test_a_cluster_with_tls_and_identity(tmp_path: Path) -> None:
         of_another = TlsFiles(stranger.certificate, stranger.key, ours.ca).client()
         for context in (of_another, ours.certify("broker", "11").client(), trusting(ours.ca)):
             assert said_to(context, cluster) == b""
+
+        # Who shows the admin's certificate reads the log as an analyst does, who shows none does not.
+        url = cluster.http(1)
+        shown = Shown(ca=ours.ca, cert=tls / "admin.crt", key=tls / "admin.key")
+        log = replay.open(url, shown=shown)
+        assert "a" in {name for (name,) in log.sql("SELECT topic_name FROM topics").fetchall()}
+        with pytest.raises(NotAuthorized, match="token_file, or cert and key"):
+            replay.open(url, shown=Shown(ca=ours.ca))
 
         # Certificates are replaced under the running nodes.
         served = serial(cluster.http(1), ours)
