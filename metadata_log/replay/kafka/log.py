@@ -25,6 +25,8 @@ PARTITION: Final = "__cluster_metadata-0"
 """The directory of the log, within Kafka's metadata.log.dir."""
 UNKNOWN_CLUSTER: Final = "unknown"
 """The cluster's id where no meta.properties names it."""
+READ_BYTES: Final = 8 * 1024 * 1024
+"""Read at once: a segment of Kafka's has up to 1 GiB."""
 _SEGMENT: Final = re.compile(r"\d{20}\.log")
 _CHECKPOINT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
@@ -169,15 +171,27 @@ def checkpoint_image(path: Path, *, cluster_id: str) -> MetadataImage:
 
 def _batches_of(path: Path, *, is_last: bool) -> Iterator[Batch]:
     """Yield the batches of a file; the last segment may end in one that is being written."""
-    with renamed_os_errors(path):
-        data = path.read_bytes()
-    try:
-        yield from batches(data)
-    except DamagedFrame as error:
-        if error.torn and is_last:
-            logger.warning("%s: byte %d: %s: the log is read up to there", path, error.at, error.reason)
-            return
-        raise damaged_file(path, error) from error
+    at, data = 0, b""
+    with renamed_os_errors(path), path.open("rb") as file:
+        while True:
+            more = file.read(READ_BYTES)
+            data += more
+            try:
+                for batch in batches(data):
+                    yield batch._replace(at=at + batch.at)
+            except DamagedFrame as error:
+                if error.torn and more:
+                    at, data = at + error.at, data[error.at :]
+                    continue
+                if error.torn and is_last:
+                    logger.warning(
+                        "%s: byte %d: %s: the log is read up to there", path, at + error.at, error.reason
+                    )
+                    return
+                raise damaged_file(path, error, base=at) from error
+            at, data = at + len(data), b""
+            if not more:
+                return
 
 
 def _decoded(path: Path, batch: Batch) -> Iterator[_Numbered]:

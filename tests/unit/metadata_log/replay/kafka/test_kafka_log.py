@@ -344,7 +344,10 @@ def _second_segment() -> list[bytes]:
     return [by_hand.batch(3, [LOSE])]
 
 
-def test_damage_names_file_and_byte(tmp_path: Path) -> None:
+@pytest.mark.parametrize("read_bytes", [7, 100, 1 << 20])
+def test_damage_names_file_and_byte(read_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: it does not matter how a segment is read. Method: in pieces that cut batches, and whole."""
+    monkeypatch.setattr("metadata_log.replay.kafka.log.READ_BYTES", read_bytes)
     directory = by_hand.written(tmp_path, [FOUNDED, CREATED], _second_segment())
     path = directory / PARTITION / f"{0:020d}.log"
     whole, at = path.read_bytes(), len(FOUNDED)
@@ -361,6 +364,8 @@ def test_damage_names_file_and_byte(tmp_path: Path) -> None:
         with pytest.raises(DamagedFile) as refused:
             replay.open(directory)
         assert str(refused.value).startswith(f"{path}: byte {at}: {message}")
+    path.write_bytes(whole)
+    assert replay.open(directory).export.end_offset == 4
     path.write_bytes(whole[:at])
     with pytest.raises(
         DamagedFile, match="byte 0: offset 3 follows, where 1 is expected: a segment is missing"
