@@ -50,6 +50,8 @@ ANALYSES: Final = (
 )
 """What is computed from them when it is asked for."""
 TABLES: Final = (*FAMILIES, *STATE, *ANALYSES)
+SHARED: Final = ("fencings", "leader_intervals", "under_replicated_spells", "under_min_isr_spells")
+"""Tables that several others are made of."""
 
 TYPES: Final = {
     "BOOLEAN": pa.bool_(),

@@ -22,6 +22,8 @@ class Engine(Protocol[Table]):
     """Tables are lazy: nothing is computed before `arrow`."""
 
     name: str
+    keeps_shared: bool
+    """Whether what several tables are made of is computed once, when the first of them is asked for."""
 
     def parquet(
         self, files: Sequence[Path], *, schema: pa.Schema | None = None, where: str = "true"
@@ -88,6 +90,7 @@ class DuckDb:
     """DuckDB in this process; a table is the name of a view."""
 
     name = "duckdb"
+    keeps_shared = False
 
     def __init__(self, *, threads: int = 2) -> None:
         self._threads = threads
@@ -166,6 +169,8 @@ class Spark:
     """Spark, in a session of the caller's."""
 
     name = "spark"
+    keeps_shared = True
+    """It plans and compiles a query again wherever it stands in another: that takes longer than to read it."""
 
     def __init__(self, session: "SparkSession") -> None:
         self._session = session

@@ -1,8 +1,8 @@
 """Edge: the log as an analyst asks it: tables by name, SQL over them, the state at a moment, what differs, what happened.
 
 Each answer is a table of the engine's own, a DuckDB relation or a Spark DataFrame, and lazy: nothing is computed before
-it is read. Both engines run the same texts (`analyses/`). A log can be looked at between two moments: its state at the
-first stands for all that came before.
+it is read, but for small tables, and those that Spark would compute several times. Both engines run the same texts
+(`analyses/`). A log can be looked at between two moments: its state at the first stands for all that came before.
 """
 
 import logging
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 
 from metadata_log.errors import InvalidRequest, OffsetCompacted, PositionOutOfRange
-from metadata_log.replay.catalog import ANALYSES, FAMILIES, STATE, TABLES, needs
+from metadata_log.replay.catalog import ANALYSES, FAMILIES, SHARED, STATE, TABLES, needs
 from metadata_log.replay.columns import SCHEMA
 from metadata_log.replay.controller_client import NOTHING_SHOWN, Shown
 from metadata_log.replay.engines import DuckDb, Engine, Spark
@@ -131,6 +131,7 @@ class Log:
         self.first = first or Position(export.first_offset, 0, f"the export begins at {export.first_offset}")
         self.last = last or self.position()
         self._made: dict[str, Any] = {}
+        self._kept: set[str] = set()
         self._scratch = scratch
         self.topic = topic
         """The one topic whose partitions are looked at; None: all."""
@@ -331,7 +332,9 @@ class Log:
     def keep(self, *names: str) -> None:
         """Compute tables now, and once for all that is made of them."""
         for name in names:
-            self._made[name] = self.engine.kept(self.table_of(name))
+            if name not in self._kept:
+                self._made[name] = self.engine.kept(self.table_of(name))
+                self._kept.add(name)
 
     def table_of(self, name: str) -> Any:
         """Return a table as the engines' face takes it (engines.py)."""
@@ -355,6 +358,8 @@ class Log:
             return self._made[name]
         assert name in ANALYSES, name
         needed = needs(name)
+        if self.engine.keeps_shared:
+            self.keep(*(of for of in SHARED if of in needed))
         numbers = {of: number for of, number in self._numbers.items() if of in needed}
         return self.engine.analysis(
             name, numbers, **{of: self.table_of(of) for of in sorted(needed - set(numbers))}

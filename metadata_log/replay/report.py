@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from metadata_log.ids import NO_LEADER
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC
+from metadata_log.replay.catalog import SHARED
 from metadata_log.replay.digest import digest_of
 from metadata_log.replay.engines import DuckDb, Engine, engine_of, rows
 from metadata_log.replay.library import Log, plain_rows
@@ -67,8 +68,6 @@ KAFKAS: Final = (
 _RESOURCES: Final = {TOPIC: "topic", BROKER: "broker", 16: "client metrics", 32: "group"}
 """Kafka's types of resources that have settings."""
 
-KEPT: Final = ("fencings", "leader_intervals", "under_replicated_spells", "under_min_isr_spells")
-"""Tables that several others are made of: each is computed once."""
 JSON_TABLES: Final = (
     *("incidents", "fencings", "controller_takeovers", "voters_over_time", "broker_availability"),
     *(
@@ -140,7 +139,7 @@ def report_of(log: Log, form: str = "md", *, broker: int | None = None) -> str:
 
     With `broker`, what concerns another broker is left out.
     """
-    log.keep(*KEPT)
+    log.keep(*SHARED)
     focus = Focus(log.topic, broker)
     match form:
         case "json":

@@ -12,12 +12,11 @@ from pyspark.sql import SparkSession
 
 from metadata_log import replay
 from metadata_log.digest import digest
-from metadata_log.replay.catalog import TABLES, sql_name
+from metadata_log.replay.catalog import SHARED, TABLES, sql_name
 from metadata_log.replay.digest import state_digest
 from metadata_log.replay.engines import DuckDb, Spark, rows
 from metadata_log.replay.export import export_log
 from metadata_log.replay.library import Log
-from metadata_log.replay.report import KEPT
 from metadata_log.replay.tables import open_export
 from tests.schema_page import PAGE, questions
 from tests.support.exports import frames_of, image_at
@@ -69,7 +68,7 @@ def test_both_engines_tell_the_same_story(spark: SparkSession, tmp_path: Path) -
     history = random_history(random.Random(104), 200)
     export_log(frames_of(history), tmp_path, cluster_id=CLUSTER_ID)
     ours, theirs = Log(Spark(spark), open_export(tmp_path)), Log(DuckDb(), open_export(tmp_path))
-    for name in (*KEPT, *(name for name in TABLES if name not in KEPT)):
+    for name in (*SHARED, *(name for name in TABLES if name not in SHARED)):
         ours.keep(name)
         spark_rows, duckdb_rows = (log.engine.arrow(log.table_of(name)) for log in (ours, theirs))
         assert _typed(spark_rows) == _typed(duckdb_rows), name
