@@ -59,7 +59,7 @@ VERBS = {
     *("bench replay", "bench replay-digest", "bench spark-source"),
     *("bench read-storm", "bench registrations", "bench restart", "bench soak"),
     "bench scale",
-    "bench storm",
+    *("bench storm", "bench unread"),
 }
 
 

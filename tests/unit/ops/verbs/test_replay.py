@@ -10,7 +10,9 @@ import pytest
 
 from metadata_log.replay.catalog import TABLES
 from metadata_log.replay.export import export_log
+from metadata_log.replay.kafka.log import export_kafka
 from ops import cli
+from tests.support import kafka_log
 from tests.support.exports import frames_of
 from tests.support.histories import CLUSTER_ID, random_history
 
@@ -165,3 +167,24 @@ def test_a_damaged_directory_is_told_as_far_as_it_is_whole(
 def test_a_url_is_asked_as_a_controller(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["replay", "report", "--export", "http://127.0.0.1:1"]) == 4
     assert "no controller answers there" in capsys.readouterr().err
+
+
+def test_an_operator_of_kafka_needs_one_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Goal: Kafka's own log needs no export and no other tool. Method: a directory as Kafka names it, and a lake."""
+    directory = kafka_log.written(
+        tmp_path / "metadata", [kafka_log.batch(0, [kafka_log.leader_change(1, [1, 2, 3])], control=2)]
+    )
+    for words in (["--format", "kafka"], []):
+        answer, _ = answered(capsys, "report", "--export", str(directory), *words)
+        assert answer["cluster_id"] == "HandWrittenHandWritten"
+        assert [row["controller_id"] for row in answer["controller_takeovers"]] == [1]
+    for path in (directory, directory / "__cluster_metadata-0"):
+        rows, _ = answered(capsys, "sql", "--export", str(path), "SELECT voter_ids FROM voters_over_time")
+        assert rows == [{"voter_ids": [1, 2, 3]}]
+    lake = tmp_path / "lake"
+    export_log(frames_of(HISTORY[:20]), lake / f"cluster={CLUSTER_ID}", cluster_id=CLUSTER_ID)
+    export_kafka(directory, lake, in_lake=True)
+    rows, _ = answered(
+        capsys, "sql", "--export", str(lake), "SELECT DISTINCT cluster FROM records ORDER BY cluster"
+    )
+    assert [row["cluster"] for row in rows] == [CLUSTER_ID, "HandWrittenHandWritten"]
