@@ -606,7 +606,7 @@ def test_its_own_snapshot_is_taken_and_the_log_behind_it_goes(
                     await until(
                         lambda: agent.image.end_offset == cluster.log.image.end_offset, "it has caught up"
                     )
-                    await asyncio.sleep(0.005)  # the snapshot is written in a thread
+                    await until(lambda: not agent.cache.is_snapshot_due, "a thread has written what was due")
                     assert agent.image.end_offset < 100_000
                 await until(lambda: len(agent.cache.store.ids()) == 2, "the oldest of them has gone")
             cluster.fetches.clear()
