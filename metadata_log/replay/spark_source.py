@@ -11,6 +11,7 @@ A stream's offset is the log's own, kept by Spark in the checkpoint: each batch 
 restart goes on behind the last.
 """
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -31,7 +32,7 @@ from pyspark.sql.types import StructType
 from metadata_log.errors import InconsistentClusterId, InvalidRequest, OffsetCompacted, OffsetInFuture
 from metadata_log.limits import RECORDS_PER_BATCH_MAX
 from metadata_log.replay.columns import SCHEMA
-from metadata_log.replay.controller_client import Shown
+from metadata_log.replay.controller_client import PATIENCE_S, Shown
 from metadata_log.replay.slices.opened import sliced_log
 from metadata_log.replay.slices.slicing import Slice, SlicedLog
 from metadata_log.replay.slices.wanted import TYPE_NAMES, Span, Wanted
@@ -184,14 +185,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         first, until = start["offset"], end["offset"]
-        log = self._log
-        if log is None or log.ends_at < until:
-            log = self._refreshed()  # a restart plans again what it planned before
+        log = self._reaching(until)
         self._checked(log, start)
-        if log.ends_at < until:
-            raise OffsetInFuture(
-                f"{log.name} ends at {log.ends_at}, but the checkpoint planned up to {until}: this is not its log"
-            )
         return _partitions(log.slices(first, until, self._wanted)) if first < until else []
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -206,6 +201,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             self._log = self._settings.log()
         self._log.refresh()
         return self._log
+
+    def _reaching(self, until: int) -> SlicedLog:
+        """Return the log once it reaches what was planned: before a restart, by a controller that was ahead of this one.
+
+        Raises:
+            OffsetInFuture: it does not get there.
+        """
+        log = self._log or self._refreshed()
+        deadline = time.monotonic() + PATIENCE_S
+        while log.ends_at < until:
+            if time.monotonic() >= deadline:
+                raise OffsetInFuture(
+                    f"{log.name} ends at {log.ends_at}, but the checkpoint planned up to {until}: this is not its log"
+                )
+            time.sleep(0.1)
+            log = self._refreshed()
+        return log
 
     def _offset(self, log: SlicedLog, offset: int) -> dict[str, Any]:
         return {"offset": offset} | ({} if log.cluster_id is None else {"cluster_id": log.cluster_id})
