@@ -16,11 +16,13 @@ class Seeds:
     observers: int = 0
     brokers: int = 3
     raft_only: bool = False
+    hostile: bool = False
 
     def __str__(self) -> str:
         level = "raft" if self.raft_only else "cluster"
         brokers = "" if self.brokers == 3 else f", {self.brokers} brokers"
-        return f"seeds, {level}, {self.profile}, {self.voters} voters{brokers}"
+        strangers = ", among strangers" if self.hostile else ""
+        return f"seeds, {level}, {self.profile}, {self.voters} voters{brokers}{strangers}"
 
 
 @dataclass(frozen=True, slots=True)

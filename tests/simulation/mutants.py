@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -47,6 +47,7 @@ ALONE: Final = (
     Seeds("nasty", 16, raft_only=True),
     Seeds("fifo", 12, raft_only=True),
     Seeds("members", 12, observers=2, raft_only=True),
+    Seeds("fifo", 2, hostile=True),
     Seeds("brokers", 8),
     Seeds("swarm", 12),
     Seeds("members", 4, observers=2),
@@ -156,6 +157,8 @@ def violations_of(kind: Seeds, seed: int) -> list[str]:
 
     make = World if kind.raft_only else partial(ClusterWorld, brokers=kind.brokers)
     profile = profile_of(kind.profile, seed)
+    if kind.hostile:
+        profile = replace(profile, links=profile.links.among_strangers())
     try:
         world = make(seed=seed, profile=profile, voters=kind.voters, observers=kind.observers)
         return world.run(SECONDS, settle_seconds=SETTLE_SECONDS)
