@@ -622,7 +622,7 @@ def test_its_own_snapshot_is_taken_and_the_log_behind_it_goes(
 def test_a_snapshot_of_what_the_broker_has_is_not_fetched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: no controller sets a broker back. Method: one offers a snapshot that ends below the broker's own image."""
+    """Goal: no controller sets a broker back. Method: one offers a snapshot that ends where its image does."""
 
     async def scenario() -> None:
         cluster = FakeCluster()
@@ -639,7 +639,7 @@ def test_a_snapshot_of_what_the_broker_has_is_not_fetched(
                 take(image)
 
             monkeypatch.setattr(agent.fetch_loop, "replace_image", replaced)
-            cluster.snapshot_at = 20
+            cluster.snapshot_at = ends[0]
             downloads: list[object] = []
 
             async def download(*what: object, **_how: object) -> str:
@@ -648,7 +648,7 @@ def test_a_snapshot_of_what_the_broker_has_is_not_fetched(
 
             monkeypatch.setattr("broker_agent.fetch_loop.download_snapshot", download)
             kind = FakeController._kind
-            offers = 0
+            offers, failed = 0, agent.fetch_loop.failed_calls.count
 
             def offered(controller: FakeController, fetch: FetchRequest) -> FetchKind:
                 nonlocal offers
@@ -657,6 +657,7 @@ def test_a_snapshot_of_what_the_broker_has_is_not_fetched(
 
             monkeypatch.setattr(FakeController, "_kind", offered)
             cluster.append(NoOpRecord())
+            await until(lambda: agent.fetch_loop.failed_calls.count > failed, "the offer leads nowhere")
             await until(lambda: offers > 3, "it asks on")
             await until(lambda: agent.image.end_offset == cluster.log.image.end_offset, "it follows on")
             assert (ends, downloads) == (ends[:1], [])
