@@ -107,8 +107,8 @@ def _line(mutant: Generated, verdict: Verdict) -> str:
 def _report(
     chosen: Sequence[Generated], known: Mapping[str, Verdict], sources: Mapping[str, bytes], *, drawn: int
 ) -> int:
-    undecided = [mutant for mutant in chosen if not known[mutant.identity].complete]
-    decided = [mutant for mutant in chosen if known[mutant.identity].complete]
+    undecided = [mutant for mutant in chosen if not known[mutant.identity].is_decided]
+    decided = [mutant for mutant in chosen if known[mutant.identity].is_decided]
     survivors = [mutant for mutant in decided if known[mutant.identity].caught_by is None]
     for mutant in (*survivors, *undecided):
         print(f"\n{_line(mutant, known[mutant.identity])}\n{mutant.diff(sources[mutant.path])}")

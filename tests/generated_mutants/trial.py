@@ -47,6 +47,10 @@ class Verdict:
     """Whether all of them were tried within the time."""
     seconds: float
 
+    @property
+    def is_decided(self) -> bool:
+        return self.caught_by is not None or self.complete
+
 
 class Choice:
     """Which tests call what: those of the changed function, or of the functions that read a changed name."""
