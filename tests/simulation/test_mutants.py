@@ -27,13 +27,9 @@ def test_it_is_noticed(mutant: Mutant) -> None:
 
 
 def test_the_table_has_a_row_for_each() -> None:
-    rows = [
-        line.split(" | ") for line in (ROOT / "docs/mutants.md").read_text().splitlines() if " | " in line
-    ]
-    named = [[first.removeprefix("| "), breaks, how] for first, breaks, how, *_ in rows[1:]]
-    assert named[: len(MUTANTS)] == [
-        [mutant.name, mutant.breaks, str(mutant.caught_by)] for mutant in MUTANTS
-    ]
+    table = (ROOT / "docs/mutants.md").read_text().split("<!-- table -->\n")[1].split("<!-- end")[0]
+    rows = [line.removeprefix("| ").split(" | ")[:3] for line in table.splitlines()[2:]]
+    assert rows == [[mutant.name, mutant.breaks, str(mutant.caught_by)] for mutant in MUTANTS]
 
 
 def test_names_are_distinct_and_there_are_enough() -> None:
