@@ -181,8 +181,9 @@ SMALL_ANSWER_BYTES: Final = 64 * KIB
 """A larger answer is made in a thread and sent in pieces; it is refused while too much of others is unread."""
 ANSWER_PIECE_BYTES: Final = 256 * KIB
 """Of a large answer, made and held at once. A frame of the log that is larger is one piece."""
-ANSWERS_UNSENT_BYTES_MAX: Final = 64 * MIB
-"""Of all answers that clients have not read. Beyond it, large answers are refused with THROTTLING_QUOTA_EXCEEDED."""
+ANSWERS_UNSENT_BYTES_MAX: Final = 48 * MIB
+"""Of all answers that clients have not read. Beyond it, large answers are refused with THROTTLING_QUOTA_EXCEEDED. With 2,000
+clients that read nothing, a process grows by about twice as much."""
 FORWARDS_MAX: Final = 64
 """Requests that one broker has sent on to a controller, 128 MiB of bodies at most; further ones are refused with
 THROTTLING_QUOTA_EXCEEDED."""
@@ -304,7 +305,7 @@ CONTROLLER_BUFFER_BYTES_MAX: Final = (
     + RAFT_TAIL_BYTES
     + 2 * RAFT_OUTBOX_BYTES_MAX
 )
-"""What one of three controllers buffers at most besides its state, 344 MiB: frames and answers for polls, what clients have
+"""What one of three controllers buffers at most besides its state, 328 MiB: frames and answers for polls, what clients have
 not read, pieces of snapshots (one read, one in its connection), Raft's entries, and the outboxes of two links. The kept
 results of requests (REQUEST_RESULT_BYTES_MAX) belong to the state. Each further link adds an outbox."""
 
