@@ -15,6 +15,8 @@ RETENTION_BYTES: Final = (None, 60_000, 150_000)
 """A life of two minutes writes some 800 kB."""
 WEIGHTY_BROKERS_MAX: Final = 4
 """Each poll may stand for thirty: more brokers would keep the controller busy with nothing but their polls."""
+WEIGHT: Final = 100
+"""A partition of a weighty life stands for so many. With more, controllers are busy for too long once all brokers ended."""
 USUAL_SNAPSHOT_BYTES: Final = 60_000
 SNAPSHOT_BYTES: Final = (6_000, 30_000, USUAL_SNAPSHOT_BYTES, USUAL_SNAPSHOT_BYTES)
 """With the smallest one a second of writes means a snapshot: whoever misses that second needs it."""

@@ -72,6 +72,7 @@ from quorum.config import (
 )
 from quorum.controller import Written
 from quorum.raft.raft_log import Member, Voters
+from tests.simulation import broad
 from tests.simulation.availability import Availability
 from tests.simulation.cluster_broker import SimulatedBroker
 from tests.simulation.cluster_calm import Calm
@@ -136,6 +137,8 @@ class ClusterWorld(World):
         )
         has_data = brokers > 0 and (draws_data(seed) if profile.has_data is None else profile.has_data)
         rates = drawn(seed, is_heavy=profile.is_heavy or profile.is_weighty, has_data=has_data)
+        if profile.is_weighty:
+            rates = replace(rates, partition=broad.WEIGHT)
         self.costs = Costs(self.loop, rates, self.violated)
         self.data = DataPlane(self) if has_data else None
         self.brokers = [SimulatedBroker(self, 11 + number) for number in range(brokers)]

@@ -95,7 +95,8 @@ class SimulatedBroker:
         """Until then its reports are on their way, and do not arrive."""
         self.clock_rate = world.rng.uniform(*CLOCK_RATES)
         self.clock_offset = world.rng.uniform(0.0, 1e6)
-        self.answer_bytes = world.rng.choice(ANSWER_BYTES)
+        # Where a poll stands for thirty, a broker with the smallest answers would never catch up with the writes.
+        self.answer_bytes = world.rng.choice(ANSWER_BYTES[1:] if world.profile.is_weighty else ANSWER_BYTES)
         self.follower = Follower()
         self.session: Session | None = None
         self.processor = Processor(lambda _work: None)
