@@ -778,6 +778,9 @@ class Controller:
             )
             assert batch is not None
             self._broker_ends[broker_id] = end_offset = batch.end_offset
+            if self.tip.topics.counts.leaderless:
+                # The parts that were made may have left partitions without a leader, of which this broker alone is in sync.
+                self.sessions.set_electing(broker_id, electing=True)
         return decision, end_offset if end_offset > self.committed.end_offset else None
 
     def is_fenced(self, broker_id: BrokerId, broker_epoch: int) -> bool:

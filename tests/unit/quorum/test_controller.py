@@ -577,6 +577,22 @@ def test_a_broker_heard_of_between_two_parts_of_its_fencing_stays_registered() -
     run(story)
 
 
+def test_a_broker_heard_of_between_two_parts_of_its_fencing_leads_again_what_nobody_else_can() -> None:
+    """Where it alone is in sync, the parts of its fencing left partitions without a leader."""
+
+    async def story(lab: Lab) -> None:
+        controller, epochs = await with_many_partitions(lab, 11)
+        silence(lab, controller)
+        lab.quorum.commit()
+        assert leaders(controller) == {-1: RECORDS_PER_PART_MAX - 1, 11: MANY - RECORDS_PER_PART_MAX + 1}
+        for _ in range(4):
+            controller.heartbeat(poll(11, epochs[11], applied=controller.committed.end_offset))
+            lab.quorum.commit()
+        assert leaders(controller) == {11: MANY}
+
+    run(story)
+
+
 @pytest.mark.parametrize("is_by_the_next_controller", [False, True])
 def test_a_topic_made_between_two_parts_of_a_fencing_keeps_off_the_broker(
     is_by_the_next_controller: bool,
