@@ -16,15 +16,16 @@ WITH followed AS (
     SELECT
         *,
         min(CASE WHEN state = 'ONLINE' THEN log_offset END) OVER after AS back_offset,
-        first_value(CASE WHEN state = 'ONLINE' THEN ts END) IGNORE NULLS OVER after AS back_ts,
-        first_value(CASE WHEN state = 'ONLINE' THEN incarnation_id END) IGNORE NULLS OVER after AS back_incarnation,
+        last_value(CASE WHEN state = 'ONLINE' THEN ts END) IGNORE NULLS OVER after AS back_ts,
+        last_value(CASE WHEN state = 'ONLINE' THEN incarnation_id END) IGNORE NULLS OVER after AS back_incarnation,
         lag(incarnation_id) OVER (PARTITION BY broker_id ORDER BY log_offset) AS prev_incarnation,
         sum(
             CASE WHEN state IN ('ONLINE', 'STOPPING') THEN 1 ELSE 0 END
             - CASE WHEN prev_state IN ('ONLINE', 'STOPPING') THEN 1 ELSE 0 END
         ) OVER (ORDER BY log_offset ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS serving_since
     FROM {broker_changes}
-    WINDOW after AS (PARTITION BY broker_id ORDER BY log_offset ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING)
+    -- What follows, backwards: Spark reads an unbounded following frame anew for every row.
+    WINDOW after AS (PARTITION BY broker_id ORDER BY log_offset DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 ),
 ended AS (
     SELECT

@@ -35,7 +35,8 @@ assigned AS (
         *,
         coalesce(
             min(fenced_at) OVER (
-                PARTITION BY broker_id ORDER BY log_offset ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING
+                -- The rows from here on, backwards: Spark reads an unbounded following frame anew for every row.
+                PARTITION BY broker_id ORDER BY log_offset DESC ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
             ),
             max(fenced_at) OVER (
                 PARTITION BY broker_id ORDER BY log_offset ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
@@ -49,12 +50,28 @@ leaderless AS (
     WHERE a.lost_at IS NOT NULL
     GROUP BY a.broker_id, a.lost_at
 ),
+-- Each shrink lies in the newest spell that began up to it, if that has not ended: found by a window, for a join by range
+-- pairs every shrink of a partition with all of its spells.
+spells_and_shrinks AS (
+    SELECT pkey, from_offset AS log_offset, from_offset, CAST(NULL AS INT) AS broker_id, CAST(NULL AS BIGINT) AS lost_at
+    FROM {under_replicated_spells}
+    UNION ALL
+    SELECT pkey, log_offset, NULL, broker_id, lost_at FROM assigned WHERE lost_at IS NOT NULL AND shrinks
+),
+covered AS (
+    SELECT
+        pkey, log_offset, broker_id, lost_at,
+        last_value(from_offset) IGNORE NULLS OVER (
+            PARTITION BY pkey ORDER BY log_offset, coalesce(lost_at, -1)
+            ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+        ) AS spell_from
+    FROM spells_and_shrinks
+),
 thin AS (
-    SELECT a.broker_id, a.lost_at, max(s.to_ts) AS to_ts, max(CASE WHEN s.lasting THEN 1 ELSE 0 END) AS lasting
-    FROM assigned a JOIN {under_replicated_spells} s
-        ON a.pkey = s.pkey AND s.from_offset <= a.log_offset AND (s.to_offset IS NULL OR s.to_offset > a.log_offset)
-    WHERE a.lost_at IS NOT NULL AND a.shrinks
-    GROUP BY a.broker_id, a.lost_at
+    SELECT c.broker_id, c.lost_at, max(s.to_ts) AS to_ts, max(CASE WHEN s.lasting THEN 1 ELSE 0 END) AS lasting
+    FROM covered c JOIN {under_replicated_spells} s ON c.pkey = s.pkey AND c.spell_from = s.from_offset
+    WHERE c.lost_at IS NOT NULL AND (s.to_offset IS NULL OR s.to_offset > c.log_offset)
+    GROUP BY c.broker_id, c.lost_at
 ),
 lost AS (
     SELECT
