@@ -201,10 +201,16 @@ def test_what_a_log_lost_without_a_trace_is_fetched_too(
         assert "ops/runbooks/damaged-segment.md" in capsys.readouterr().err, lost
         asyncio.run(quorum.cluster.start_one(victim))
         poll_until(lambda: _is_up(quorum, victim), deadline_s=60, what="it runs")
+        poll_until(
+            lambda: len(b"".join(_contents(quorum, victim))) > len(wanted),
+            deadline_s=60,
+            what="the registration of this start is in its log",
+        )
         assert b"".join(_contents(quorum, victim)).startswith(wanted), lost
         told = ask(quorum.cluster.http(victim), "GET", "/readyz").value()
         assert "LOG_COMPLETED" in {fault["code"] for fault in told["recent_warnings"]}, lost
         assert told["reasons"] == [], lost
+        _take_snapshot(quorum, victim)
 
 
 def test_what_a_log_lost_and_nobody_has_is_said(
