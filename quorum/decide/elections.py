@@ -342,7 +342,11 @@ class Electorate:
                 f"broker {broker_id}, which is next to lead the partition, has no replica of it any more:"
                 " reassign it while that broker is stopped"
             )
-        return has_online_directory(self._image, broker_id, partition)
+        if not has_online_directory(self._image, broker_id, partition):
+            return False
+        # A failure that is carried out in parts may be past this partition: nobody would take it from the broker again.
+        failing = self._context.sessions.failing_directories(broker_id)
+        return not failing or directory_of(partition, broker_id) not in failing
 
 
 def _same_change(

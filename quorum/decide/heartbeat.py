@@ -5,7 +5,7 @@ Source: KIP-631, KIP-841, KIP-858; the cases are those of Kafka's BrokerHeartbea
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from metadata_log.batch import Cause
 from metadata_log.errors import StaleBrokerEpoch
@@ -42,6 +42,9 @@ from quorum.decide.fencing import fenced, state_of
 from quorum.decide.java import in_uuid_order
 from quorum.decide.parts import part_of
 
+UNFENCED: Final = "BROKER_UNFENCED"
+"""The cause of an unfencing, and of the elections that it leads to."""
+
 
 class HeartbeatAnswered(NamedTuple):
     """What the broker is once the decision is applied, and whether it may end its process."""
@@ -69,7 +72,8 @@ def heartbeat(context: DecideContext, command: BrokerHeartbeat) -> Decision:
     records, cause, more = list(first.records), first.cause, first.more
     directory_changes: tuple[SessionChange, ...] = ()
     if not more:
-        directories = _directory_records(context, broker, command, records)
+        is_joining = cause is not None and cause.code == UNFENCED
+        directories = _directory_records(context, broker, command, records, is_joining=is_joining)
         records += directories.records
         cause, more = cause or directories.cause, directories.more
         directory_changes = directories.session_changes
@@ -188,7 +192,7 @@ class _Broker:
                 BrokerState.STOPPING if broker.in_controlled_shutdown else BrokerState.ONLINE,
                 should_shut_down=False,
             ),
-            cause=self._cause("BROKER_UNFENCED") if records else None,
+            cause=self._cause(UNFENCED) if records else None,
             session_changes=(walked, Electing(broker.broker_id, more=more)),
             more=more,
         )
@@ -227,9 +231,16 @@ def _behind(changes: list[SessionChange], decision: Decision) -> Decision:
 
 
 def _directory_records(
-    context: DecideContext, broker: BrokerImage, request: BrokerHeartbeat, before: Sequence[Record]
+    context: DecideContext,
+    broker: BrokerImage,
+    request: BrokerHeartbeat,
+    before: Sequence[Record],
+    *,
+    is_joining: bool,
 ) -> Decision:
     """Decide what failed and cordoned directories mean; `before` are the heartbeat's records so far.
+
+    `is_joining`: they unfence the broker, or go on with the elections that its unfencing began.
 
     A broker leaves the ISRs of the partitions in a failed directory, and its registration lists the rest. The last one
     stays listed, and the record changes nothing, as Kafka's: a broker without any directory ends by itself.
@@ -250,7 +261,8 @@ def _directory_records(
             {"broker_id": broker_id, "log_dirs": [uuid_text(log_dir) for log_dir in failed]},
         )
         walk = Walk(WalkKind.FAILED, broker_id, broker_epoch, failed)
-        changes = _changes_on_failure(context, walk, _elected_before(context.image, before))
+        elected = _elected_before(context.image, before) if is_joining else {}
+        changes = _changes_on_failure(context, walk, elected)
         # One less than there is room for: the cordoned directories may follow.
         records, more, walked = part_of(context, walk, changes, room=context.records_max - len(before) - 1)
         session_changes = (walked,)
@@ -284,15 +296,11 @@ def _changes_on_failure(
 
 
 def _elected_before(image: MetadataImage, records: Sequence[Record]) -> dict[PartitionKey, PartitionImage]:
-    """Return the partitions that the same heartbeat gave to a broker it unfences, as they are after that.
+    """Return the partitions that the same heartbeat elected a leader for, as they are after that.
 
     Kafka decides on the state before the heartbeat, and lets the broker lead from a failed directory. What a fencing or a
     shutdown takes is taken once more, as in Kafka.
     """
-    if not any(
-        isinstance(record, BrokerRegistrationChangeRecord) and record.fenced is False for record in records
-    ):
-        return {}
     return {
         (record.topic_id, record.partition_id): image.topics.by_id[record.topic_id]
         .partitions[record.partition_id]

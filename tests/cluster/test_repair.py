@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -187,6 +188,10 @@ LOSSES: dict[str, Callable[[list[Path]], object]] = {
 }
 
 
+def _has_grown(quorum: Quorum, node_id: int, size: int) -> bool:
+    return len(b"".join(_contents(quorum, node_id))) > size
+
+
 def test_what_a_log_lost_without_a_trace_is_fetched_too(
     quorum: Quorum, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -201,11 +206,8 @@ def test_what_a_log_lost_without_a_trace_is_fetched_too(
         assert "ops/runbooks/damaged-segment.md" in capsys.readouterr().err, lost
         asyncio.run(quorum.cluster.start_one(victim))
         poll_until(lambda: _is_up(quorum, victim), deadline_s=60, what="it runs")
-        poll_until(
-            lambda: len(b"".join(_contents(quorum, victim))) > len(wanted),
-            deadline_s=60,
-            what="the registration of this start is in its log",
-        )
+        grown = partial(_has_grown, quorum, victim, len(wanted))
+        poll_until(grown, deadline_s=60, what="the registration of this start is in its log")
         assert b"".join(_contents(quorum, victim)).startswith(wanted), lost
         told = ask(quorum.cluster.http(victim), "GET", "/readyz").value()
         assert "LOG_COMPLETED" in {fault["code"] for fault in told["recent_warnings"]}, lost

@@ -345,6 +345,33 @@ def test_a_replica_that_is_reported_in_a_directory_between_two_parts_of_its_fail
     assert {(partition.leader, partition.isr) for partition in partitions} == {(2, (2,))}
 
 
+@pytest.mark.parametrize("failed_parts", [0, 1, 2])
+def test_elections_amid_the_failure_of_a_directory_give_nothing_that_lies_there(failed_parts: int) -> None:
+    """A broker may be elected in parts, or again, while a directory of it fails in parts that are past these partitions."""
+    world = online(records_max=10)
+    world.run("register 1 dirs=a,b")
+    world.heartbeat(1)
+    many_partitions(world, 25, "1")
+    topic_id = world.image.topics.ids["many"]
+    nobody_leads = failed_parts == 0
+    world.write(
+        [
+            PartitionChangeRecord(
+                topic_id, n, leader=BrokerId(-1) if nobody_leads else None, directories=(word_uuid("a"),)
+            )
+            for n in range(25)
+        ]
+    )
+    failed: dict[str, Any] = {"offline_log_dirs": (word_uuid("a"),)}
+    for _ in range(failed_parts):
+        assert world.heartbeat(1, **failed).more
+    world.sessions.set_electing(BrokerId(1), electing=True)
+    while world.heartbeat(1, **failed).more:
+        pass
+    assert world.image.brokers[BrokerId(1)].log_dirs == (word_uuid("b"),)
+    assert {partition.leader for partition in world.image.topics.by_id[topic_id].partitions} == {-1}
+
+
 def test_a_shutdown_and_a_failed_directory_share_their_parts() -> None:
     world = online(1, 2, records_max=10)
     many_partitions(world, 25, "1,2")
