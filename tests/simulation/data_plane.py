@@ -47,6 +47,7 @@ from metadata_log.wire.commands import (
     ReplicaDirectory,
     ReportedIsr,
 )
+from quorum.decide.elections import directory_of
 from tests.simulation.data_directories import DataDirectories
 from tests.simulation.world import Violation
 from tests.support.replica_log import Disks, Record
@@ -589,7 +590,8 @@ class DataPlane:
         left = [
             self._name((topic_id, number))
             for topic_id, number, partition in self.world.image.topics.partitions_on(broker_id)
-            if partition.directories[partition.replicas.index(broker_id)] == directory
+            if broker_id in partition.replicas
+            and directory_of(partition, broker_id) == directory
             and broker_id in partition.isr
             and len(partition.isr) > 1
         ]
