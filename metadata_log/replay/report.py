@@ -234,13 +234,16 @@ def _summary(
     takeovers = [row for row in incidents if row["trigger"] == "controller"]
     verdicts = Counter(row["verdict"] for row in losses)
     lines = [
-        f"- {len(losses):,} losses of brokers"
+        "- "
+        + _counted(len(losses), "loss of a broker", "losses of brokers")
         + (
             f" ({', '.join(f'{verdict}: {n:,}' for verdict, n in sorted(verdicts.items()))})"
             if losses
             else ""
         )
-        + f", {len(takeovers):,} takeovers of controllers; longest write gap "
+        + ", "
+        + _counted(len(takeovers), "takeover of a controller", "takeovers of controllers")
+        + "; longest write gap "
         + _duration(max((row["write_gap_ms"] for row in takeovers), default=0)),
     ]
     if still := sum(row["to_ts"] is None for row in incidents):
@@ -248,7 +251,7 @@ def _summary(
     total_ms = sum(int(row["total_ms"]) for row in unavailable)
     episodes = sum(row["episodes"] for row in unavailable)
     lines.append(
-        f"- Partitions without a leader: {episodes:,} spells, {_duration(total_ms)} of partition time"
+        f"- Partitions without a leader: {_counted(episodes, 'spell', 'spells')}, {_duration(total_ms)} of partition time"
         if episodes
         else "- No partition was ever without a leader"
     )
@@ -261,7 +264,8 @@ def _summary(
         )
     )
     lines.append(
-        f"- Partitions under min.insync.replicas: {count:,} spells, {_duration(lost_ms)} of partition time"
+        f"- Partitions under min.insync.replicas: {_counted(count, 'spell', 'spells')}, "
+        f"{_duration(lost_ms)} of partition time"
         if count
         else "- No partition was under min.insync.replicas"
     )
@@ -282,12 +286,16 @@ def _summary(
         )
     )
     shown = ", ".join(
-        f"{actor or 'somebody'} {operation or 'without an operation'} {n:,} times"
+        f"{actor or 'somebody'} {operation or 'without an operation'} {_counted(n, 'time', 'times')}"
         for actor, operation, n in actors[:8]
     )
     more = f" and {len(actors) - 8:,} more" if len(actors) > 8 else ""
     lines.append(f"- Asked for by people and programs: {shown or 'nothing'}{more}")
     return "\n".join(["## Summary", "", *lines])
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count:,} {one if count == 1 else many}"
 
 
 def _incidents(incidents: Sequence[dict[str, Any]]) -> str:

@@ -298,7 +298,7 @@ def test_the_summary_names_eight_who_asked_and_counts_the_others(tmp_path: Path)
     story: Story = [(0, NO_ENVELOPE, [ControllerClaimRecord(NodeId(1), 1, CLUSTER_ID)]), *by_each]
     told = report(DuckDb(), _exported(story, tmp_path))
     (asked,) = [line for line in told.splitlines() if line.startswith("- Asked for by people and programs: ")]
-    named = [f"User:{n:02} without an operation 1 times" for n in range(8)]
+    named = [f"User:{n:02} without an operation 1 time" for n in range(8)]
     assert asked.split(": ", 1)[1] == ", ".join(named) + " and 2 more"
 
 
