@@ -2,16 +2,19 @@
 
 Each is tried in a copy of the repository, on the tests that call the changed function, the quickest first, until one fails.
 Which test calls what is collected once. What was found is kept in the state directory, so a run that was ended goes on.
+`--drawn-from` goes on with the sample of an earlier commit: its mutants are tried where their lines stand now.
 Exit code 1: a mutant survived, or the time for it was over before all its tests had run; its difference is printed.
 """
 
 import argparse
 import dataclasses
+import io
 import json
 import math
 import os
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 from collections import Counter
@@ -20,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.generated_mutants import coverage
-from tests.generated_mutants.mutations import ROOMS, Generated, sample
+from tests.generated_mutants.mutations import ROOMS, Generated, carried, sample
 from tests.generated_mutants.trial import Choice, Verdict, Workshop
 from tests.support.arguments import positive
 
@@ -54,30 +57,55 @@ def main(argv: Sequence[str]) -> int:
         for room in ROOMS
         for file in sorted((ROOT / room).rglob("*.py"))
     }
-    chosen = sample(sources, count=args.sample, seed=args.seed)
+    chosen, gone = _drawn(args, sources)
     results = state / "results.jsonl"
     known = _known(results)
-    open_ = [mutant for mutant in chosen if mutant.identity not in known]
+    open_ = [drawn for drawn in chosen if drawn not in known]
     if args.again:
-        open_ += [
-            mutant
-            for mutant in chosen
-            if mutant.identity in known and known[mutant.identity].caught_by is None
-        ]
+        open_ += [drawn for drawn in chosen if drawn in known and known[drawn].caught_by is None]
     until = math.inf if args.minutes is None else time.monotonic() + 60 * args.minutes
     if open_ and time.monotonic() < until:
         covered = _collect(state / "coverage.jsonl")
         choice, workshop = Choice(covered, sources), Workshop(ROOT, state / "copy")
-        for number, mutant in enumerate(open_, start=1):
+        for number, drawn in enumerate(open_, start=1):
             if time.monotonic() > until:
                 break
+            mutant = chosen[drawn]
             verdict = workshop.test(mutant, choice.tests(mutant), most_s=args.most_seconds)
-            known[mutant.identity] = verdict
+            known[drawn] = verdict = dataclasses.replace(verdict, identity=drawn)
             with results.open("a") as out:
                 out.write(json.dumps(dataclasses.asdict(verdict)) + "\n")
             print(f"{number} of {len(open_)}: {_line(mutant, verdict)}", flush=True)
-    tried = [mutant for mutant in chosen if mutant.identity in known]
-    return _report(tried, known, sources, drawn=len(chosen))
+    for mutant in gone:
+        print(f"{mutant.path}:{mutant.line}: {mutant.kind}: its line has changed since it was drawn")
+    tried = {drawn: mutant for drawn, mutant in chosen.items() if drawn in known}
+    return _report(tried, known, sources, drawn=len(chosen) + len(gone))
+
+
+def _drawn(
+    args: argparse.Namespace, sources: Mapping[str, bytes]
+) -> tuple[dict[str, Generated], list[Generated]]:
+    """Return the sample as it can be tried now, by what each was when it was drawn; and those whose lines have changed."""
+    before = sources if args.drawn_from is None else _sources_of(args.drawn_from)
+    chosen, gone = dict[str, Generated](), list[Generated]()
+    for mutant in sample(before, count=args.sample, seed=args.seed):
+        now = carried(mutant, before[mutant.path], sources.get(mutant.path, b""))
+        if now is None:
+            gone.append(mutant)
+        else:
+            chosen[mutant.identity] = now
+    return chosen, gone
+
+
+def _sources_of(commit: str) -> dict[str, bytes]:
+    archive = subprocess.run(["git", "archive", commit, *ROOMS], cwd=ROOT, stdout=subprocess.PIPE, check=True)
+    sources = {}
+    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as members:
+        for member in members:
+            file = members.extractfile(member)
+            if file is not None and member.name.endswith(".py"):
+                sources[member.name] = file.read()
+    return sources
 
 
 def _known(results: Path) -> dict[str, Verdict]:
@@ -105,13 +133,17 @@ def _line(mutant: Generated, verdict: Verdict) -> str:
 
 
 def _report(
-    chosen: Sequence[Generated], known: Mapping[str, Verdict], sources: Mapping[str, bytes], *, drawn: int
+    chosen: Mapping[str, Generated], known: Mapping[str, Verdict], sources: Mapping[str, bytes], *, drawn: int
 ) -> int:
-    undecided = [mutant for mutant in chosen if not known[mutant.identity].is_decided]
-    decided = [mutant for mutant in chosen if known[mutant.identity].is_decided]
-    survivors = [mutant for mutant in decided if known[mutant.identity].caught_by is None]
-    for mutant in (*survivors, *undecided):
-        print(f"\n{_line(mutant, known[mutant.identity])}\n{mutant.diff(sources[mutant.path])}")
+    verdicts = [(mutant, known[identity]) for identity, mutant in chosen.items()]
+    undecided = [(mutant, verdict) for mutant, verdict in verdicts if not verdict.is_decided]
+    decided = [mutant for mutant, verdict in verdicts if verdict.is_decided]
+    lived = [
+        (mutant, verdict) for mutant, verdict in verdicts if verdict.is_decided and verdict.caught_by is None
+    ]
+    survivors = [mutant for mutant, _ in lived]
+    for mutant, verdict in (*lived, *undecided):
+        print(f"\n{_line(mutant, verdict)}\n{mutant.diff(sources[mutant.path])}")
     rate = _rate(len(decided) - len(survivors), len(decided))
     print(f"\n{rate} generated mutants caught, {len(undecided)} more are undecided; {drawn} were drawn")
     for title, of in (
@@ -132,6 +164,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.generated_mutants", description=__doc__)
     parser.add_argument("--sample", type=positive, default=200, help="so many mutants (default %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="which ones")
+    parser.add_argument("--drawn-from", metavar="COMMIT", help="draw from the sources of an earlier commit")
     parser.add_argument("--minutes", type=float, help="try no further mutant after so long; 0: only report")
     parser.add_argument(
         "--most-seconds", type=positive, default=120, help="of processor time, for some of a mutant's tests"

@@ -95,6 +95,25 @@ def sample(sources: Mapping[str, bytes], *, count: int, seed: int) -> list[Gener
     return drawn
 
 
+def carried(mutant: Generated, before: bytes, now: bytes) -> Generated | None:
+    """Return the same mutant of a later source of its file; None if its line, or what it replaces there, changed."""
+    old, new = (source.decode().splitlines() for source in (before, now))
+    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
+    at = mutant.line - 1
+    lines = [
+        block.b + at - block.a for block in matcher.get_matching_blocks() if 0 <= at - block.a < block.size
+    ]
+    for other in mutants_of(mutant.path, now) if lines else ():
+        if other.line - 1 == lines[0] and _likeness(other, now) == _likeness(mutant, before):
+            return other
+    return None
+
+
+def _likeness(mutant: Generated, source: bytes) -> tuple[str, str, bytes, int]:
+    column = mutant.start - (source.rfind(b"\n", 0, mutant.start) + 1)
+    return mutant.kind, mutant.text, source[mutant.start : mutant.end], column
+
+
 def _compiles(mutant: Generated, source: bytes) -> bool:
     try:
         compile(mutant.applied_to(source), mutant.path, "exec", dont_inherit=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.generated_mutants.coverage import Covered
-from tests.generated_mutants.mutations import ROOMS, Generated, mutants_of, sample
+from tests.generated_mutants.mutations import ROOMS, Generated, carried, mutants_of, sample
 from tests.generated_mutants.trial import Choice, Workshop
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -75,6 +75,18 @@ def test_a_sample_is_the_same_each_time_and_compiles() -> None:
     assert len({mutant.identity for mutant in drawn}) == 50
     for mutant in drawn:
         compile(mutant.applied_to(sources[mutant.path]), mutant.path, "exec")
+
+
+def test_a_mutant_is_carried_to_where_its_line_stands_now() -> None:
+    before = b"def f(a):\n    return a + 1\n\n\ndef g(a):\n    return a + 1\n"
+    after = b"def g(a):\n    return a + 1\n"
+    of_f, of_g = (mutant for mutant in mutants_of("a.py", before))
+    (now,) = mutants_of("a.py", after)
+    assert carried(of_g, before, before) == of_g
+    assert carried(of_g, before, after) == now != of_g
+    assert carried(of_f, before, after) is None
+    assert carried(of_g, before, after.replace(b"1", b"2")) is None
+    assert carried(of_g, before, b"") is None
 
 
 def test_who_calls_the_changed_function_is_asked_the_quickest_first() -> None:
