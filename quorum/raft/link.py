@@ -124,6 +124,10 @@ class Link(asyncio.Protocol):
     def _peer(self) -> NodeId | None:
         return None if self._hello is None else self._hello.node_id
 
+    def is_dialled(self) -> bool:
+        """Answer whether this node dialled: the other end answers at an address of the settings, or of the log."""
+        return self._dialled is not None
+
     def is_dialled_by_higher(self) -> bool:
         return (self._dialled is None) == (self.member.node_id > self._owner.node_id)
 

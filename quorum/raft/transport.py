@@ -189,8 +189,15 @@ class TcpTransport:
         self.voters = dict(voters)
 
     def others_founded(self) -> bool:
-        """Answer whether the log of any linked controller sets the voters."""
-        return any(not self.members[peer].founding for peer in self._established)
+        """Answer whether the log of any linked controller sets the voters.
+
+        Without TLS anybody may say so. Then only voters are believed, and whoever answers at an address that this node
+        dials: a stranger must not keep new disks from founding the quorum.
+        """
+        return any(
+            not self.members[peer].founding and (self._tls is not None or self._is_known(link))
+            for peer, link in self._established.items()
+        )
 
     def refused(self) -> dict[NodeId, Refusal]:
         """Return the refusals that prevent a link: by dialled peers, and by this node within REFUSED_LATELY_MS."""
@@ -325,6 +332,10 @@ class TcpTransport:
             raise
 
     # --- within
+
+    def _is_known(self, link: Link) -> bool:
+        node_id, directory_id = link.member
+        return link.is_dialled() or self.voters.get(node_id) == directory_id
 
     def _is_logged(self, member: Member) -> bool:
         return self.voters.get(member.node_id) == member.directory_id or self._logs_stranger()

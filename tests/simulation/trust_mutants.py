@@ -45,6 +45,13 @@ _ROWS: Final[tuple[tuple[str, str, str, Callable[[Any], Any], str], ...]] = (
         f"{_BELIEF}::test_a_leader_whom_no_set_of_voters_here_names_is_followed_after_a_silence",
     ),
     (
+        "stranger-founded",
+        "whoever is linked keeps new disks from founding the quorum",
+        "quorum.raft.transport:TcpTransport._is_known",
+        _always(True),
+        f"{_RAFT}/test_transport.py::test_a_stranger_does_not_say_that_the_quorum_is_founded",
+    ),
+    (
         "term-jumps",
         "a message's term is adopted however high it is",
         "quorum.raft.belief:Belief.check_term",

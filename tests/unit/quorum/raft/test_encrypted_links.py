@@ -68,6 +68,24 @@ def test_a_node_with_the_certificate_of_another_is_not_linked(
     asyncio.run(story())
 
 
+def test_a_controller_with_a_certificate_says_that_the_quorum_is_founded(tmp_path: Path) -> None:
+    ours = Authority(tmp_path, cluster_id=CLUSTER)
+
+    async def story() -> None:
+        one, seven = free_ports(2)
+        voter = Node(1, {1: one})
+        observer = Node(7, {1: one, 7: seven}, founding=b"")
+        for node in voter, observer:
+            node.transport._tls = Tls(ours.certify("controller", str(node.transport.node_id)))
+        async with voter.running():
+            assert not voter.transport.others_founded()
+            async with observer.running():
+                await until(lambda: linked(voter.transport), "the observer is linked")
+                assert voter.transport.others_founded()
+
+    asyncio.run(story())
+
+
 def test_strangers_who_do_not_finish_the_handshake_keep_no_voter_out(tmp_path: Path) -> None:
     ours = Authority(tmp_path, cluster_id=CLUSTER)
 

@@ -398,6 +398,41 @@ def test_who_dials_may_refuse_but_is_not_believed() -> None:
     run(test())
 
 
+# --- who says that the quorum is founded
+
+
+@pytest.mark.parametrize("claimed_id", [9, 3], ids=["an observer", "a voter with another disk"])
+def test_a_stranger_does_not_say_that_the_quorum_is_founded(claimed_id: int) -> None:
+    async def test() -> None:
+        one, two, three = free_ports(3)
+        ports = {1: one, 2: two, 3: three}
+        node = Node(1, ports)
+        async with node.running():
+            _, writer = await established(one, ports, claimed_id, directory_id=OTHER_DIRECTORY, founding=b"")
+            await until(lambda: linked(node.transport) == {claimed_id}, "the stranger is linked")
+            assert not node.transport.others_founded()
+            _, voter = await established(one, ports, 2, founding=b"")
+            await until(lambda: 2 in linked(node.transport), "a voter is linked")
+            assert node.transport.others_founded()
+            writer.close()
+            voter.close()
+
+    run(test())
+
+
+def test_whoever_answers_at_a_voters_address_says_whether_the_quorum_is_founded() -> None:
+    async def test() -> None:
+        one, two = free_ports(2)
+        ports = {1: one, 2: two}
+        node = Node(2, ports)
+        replaced = hello_of(1, ports, directory_id=OTHER_DIRECTORY, founding=b"")
+        async with answering(one, replaced), node.running():
+            await until(lambda: linked(node.transport), "linked")
+            assert node.transport.others_founded()
+
+    run(test())
+
+
 # --- who is no voter
 
 
