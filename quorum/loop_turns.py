@@ -2,7 +2,8 @@
 
 asyncio serves all sockets that are ready in one turn. A stranger who closes 12,000 connections at once would have all of
 them handled before the next heartbeat leaves: 150 ms and more. So a turn serves SOCKETS_PER_TURN, and the next one begins
-with the others.
+with the others. Sockets wait in line for that: behind 18,000 connections that end, for a second. So the links to the other
+voters do not: each turn serves those that are ready (`serve_first`), else the leader would believe that nobody hears it.
 
 A turn is what the loop does between two looks at its sockets. On a machine that others use as well, a turn of 5 ms may last
 for 50 (`metaquorum_loop_lag_seconds`); how much of it is our own work, without what the process waits for a processor,
@@ -15,9 +16,10 @@ import math
 import select
 from bisect import bisect_left
 from collections.abc import Mapping
+from contextlib import suppress
 from selectors import EVENT_READ, EVENT_WRITE, EpollSelector, SelectorKey
 from time import perf_counter, thread_time
-from typing import Final
+from typing import Any, Final
 
 from metadata_log.limits import SOCKETS_PER_TURN
 
@@ -31,6 +33,8 @@ class TimedSelector(EpollSelector):
 
     def __init__(self) -> None:
         super().__init__()
+        self._first = select.epoll()
+        self._first_descriptors: set[int] = set()
         self.begin()
 
     def begin(self) -> None:
@@ -47,6 +51,24 @@ class TimedSelector(EpollSelector):
         """What the turns lasted since processor time was asked for."""
         self._processor_time = thread_time()
 
+    def serve_first(self, descriptor: int) -> None:
+        """Serve a socket that is registered in each turn in which it can be read, until it is unregistered."""
+        if descriptor in self._fd_to_key and descriptor not in self._first_descriptors:  # type: ignore[attr-defined]
+            self._first.register(descriptor, select.EPOLLIN)
+            self._first_descriptors.add(descriptor)
+
+    def unregister(self, fileobj: Any) -> SelectorKey:
+        key = super().unregister(fileobj)
+        if key.fd in self._first_descriptors:
+            self._first_descriptors.discard(key.fd)
+            with suppress(OSError):  # it was closed before
+                self._first.unregister(key.fd)
+        return key
+
+    def close(self) -> None:
+        self._first.close()
+        super().close()
+
     def select(self, timeout: float | None = None) -> list[tuple[SelectorKey, int]]:
         lasted = perf_counter() - self._began
         if lasted < SHORT_S:
@@ -61,7 +83,7 @@ class TimedSelector(EpollSelector):
         return ready
 
     def _ready(self, timeout: float | None) -> list[tuple[SelectorKey, int]]:
-        """Return what EpollSelector does, but of no more than SOCKETS_PER_TURN sockets."""
+        """Return what EpollSelector does, but of no more than SOCKETS_PER_TURN sockets and those to serve first."""
         wait = -1 if timeout is None else max(0.0, math.ceil(timeout * 1e3) * 1e-3)
         # What the base class keeps: its own `select` takes no bound.
         epoll: select.epoll = self._selector  # type: ignore[attr-defined]
@@ -71,6 +93,10 @@ class TimedSelector(EpollSelector):
             found = epoll.poll(wait, SOCKETS_PER_TURN)
         except InterruptedError:
             return ready
+        if len(found) == SOCKETS_PER_TURN and self._first_descriptors:
+            served = {descriptor for descriptor, _ in found}
+            first = (ready for ready in self._first.poll(0) if ready[0] not in served)
+            found = [*first, *found]
         for descriptor, event in found:
             key = keys.get(descriptor)
             if key is not None:

@@ -350,6 +350,7 @@ class _Node:
             )
             if turns is not None:
                 turns.begin()
+                self.transport.serve_first = turns.serve_first
                 self.controller.metrics.registry.register(TurnMetrics(turns))
             self._report_started(text_log)
             try:

@@ -121,6 +121,12 @@ class Link(asyncio.Protocol):
         return self._hello.member
 
     @property
+    def descriptor(self) -> int:
+        """The socket of an established link."""
+        assert self._transport is not None
+        return int(self._transport.get_extra_info("socket").fileno())
+
+    @property
     def _peer(self) -> NodeId | None:
         return None if self._hello is None else self._hello.node_id
 

@@ -87,6 +87,8 @@ class TcpTransport:
         self.on_lost: Callable[[Member, bool], None] = lambda _member, _by_peer: None
         self.on_refused: Callable[[NodeId, str, str], None] = lambda _node_id, _error, _message: None
         """Called each time a dialled peer refuses this node."""
+        self.serve_first: Callable[[int], None] = lambda _descriptor: None
+        """Called with the socket of each link to a voter in force, which must not wait behind those of clients."""
         self.refusals: dict[NodeId, Refusal] = {}
         """The newest refusal of each peer that is dialled, until a link to it succeeds."""
         self.members: dict[NodeId, Hello] = {}
@@ -187,6 +189,8 @@ class TcpTransport:
     def set_voters(self, voters: Voters) -> None:
         """Set the voters in force; links stay, also those of removed voters."""
         self.voters = dict(voters)
+        for link in self._established.values():
+            self._hurry(link)
 
     def others_founded(self) -> bool:
         """Answer whether the log of any linked controller sets the voters.
@@ -274,6 +278,7 @@ class TcpTransport:
                 attempt.close()  # the other end has not finished it either: the acceptor finishes after the dialler
         if self._is_logged(hello.member):
             log.info("raft_link_established", extra={"peer_id": peer})
+        self._hurry(link)
         self.call(self.on_connected, hello.member)
 
     def closed(self, link: Link, peer: NodeId | None, *, by_peer: bool) -> None:
@@ -332,6 +337,10 @@ class TcpTransport:
             raise
 
     # --- within
+
+    def _hurry(self, link: Link) -> None:
+        if self.voters.get(link.member.node_id) == link.member.directory_id:
+            self.serve_first(link.descriptor)
 
     def _is_known(self, link: Link) -> bool:
         node_id, directory_id = link.member

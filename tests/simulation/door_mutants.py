@@ -71,4 +71,13 @@ MUTANTS: Final = (
         always("?"),
         Directed(f"{_SERVER}::test_connections_of_one_address_beyond_its_share_are_refused"),
     ),
+    Mutant(
+        "stands-in-line",
+        "a heartbeat waits behind all clients that hang up",
+        "quorum.loop_turns:TimedSelector.serve_first",
+        always(None),
+        Directed(
+            "tests/unit/quorum/test_loop_turns.py::test_a_link_to_a_voter_is_served_in_each_turn_whoever_waits_in_line"
+        ),
+    ),
 )

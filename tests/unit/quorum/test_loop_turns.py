@@ -4,6 +4,7 @@ import asyncio
 import socket
 import time
 from contextlib import ExitStack
+from selectors import EVENT_READ
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -128,3 +129,34 @@ def test_a_socket_that_is_ready_waits_for_its_turn_and_not_for_ever() -> None:
         assert selector.select(0)
     with TimedSelector() as selector:
         assert selector.select(0) == selector.select(0.001) == []
+
+
+def test_a_link_to_a_voter_is_served_in_each_turn_whoever_waits_in_line() -> None:
+    """Goal: heartbeats pass a crowd. Method: the crowd is always ready; one socket is to be served first."""
+    crowd = 5 * SOCKETS_PER_TURN
+    with ExitStack() as held, TimedSelector() as selector:
+
+        def ready(name: int | str) -> tuple[socket.socket, socket.socket]:
+            near, far = map(held.enter_context, socket.socketpair())
+            selector.register(near, EVENT_READ, name)
+            far.send(b"x")
+            return near, far
+
+        for number in range(crowd):
+            ready(number)
+        link, peer = ready("link")
+        selector.serve_first(link.fileno())
+        selector.serve_first(link.fileno())
+        for _ in range(5):
+            turn = [key.data for key, _ in selector.select(1)]
+            assert turn.count("link") == 1 and SOCKETS_PER_TURN <= len(turn) <= SOCKETS_PER_TURN + 1
+        link.recv(1)
+        assert "link" not in {key.data for _ in range(6) for key, _ in selector.select(1)}
+        peer.send(b"x")
+        selector.unregister(link)
+        selector.register(link, EVENT_READ, "client")
+        turns = [[key.data for key, _ in selector.select(1)] for _ in range(6)]
+        assert 1 <= sum("client" in turn for turn in turns) < 6, "it is one among others again"
+        selector.serve_first(peer.fileno())  # not registered here
+        link.close()
+        assert len(selector.select(1)) == SOCKETS_PER_TURN

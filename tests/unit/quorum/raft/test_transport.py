@@ -398,6 +398,30 @@ def test_who_dials_may_refuse_but_is_not_believed() -> None:
     run(test())
 
 
+# --- whose links are served first
+
+
+def test_links_to_voters_alone_are_served_before_others() -> None:
+    async def test() -> None:
+        one, two = free_ports(2)
+        ports = {1: one, 2: two}
+        node = Node(1, ports)
+        hurried: list[int] = []
+        node.transport.serve_first = hurried.append
+        async with node.running():
+            _, voter = await established(one, ports, 2)
+            _, observer = await established(one, ports, 7)
+            await until(lambda: linked(node.transport) == {2, 7}, "both are linked")
+            links = node.transport._established
+            assert hurried == [links[NodeId(2)].descriptor]
+            node.transport.set_voters(founders(1, 7))
+            assert hurried[1:] == [links[NodeId(7)].descriptor]
+            voter.close()
+            observer.close()
+
+    run(test())
+
+
 # --- who says that the quorum is founded
 
 
