@@ -44,6 +44,13 @@ RAFT_TAIL_BYTES: Final = 8 * MIB
 """The same in bytes: of large entries fewer are kept, because the journal lies beside the committed log."""
 RAFT_OUTBOX_BYTES_MAX: Final = 64 * MIB
 """Of unsent bytes of one link; a link with more is closed and made anew."""
+RAFT_OBSERVERS_OUTBOX_BYTES_MAX: Final = 32 * MIB
+"""The same of the links of all that are no voters; beyond it the one with the most is closed."""
+RAFT_IN_FLIGHT_BYTES: Final = 16 * MIB
+"""Entries sent to one voter and not acknowledged; below the bound of its link."""
+RAFT_OBSERVER_IN_FLIGHT_BYTES: Final = 1 * MIB
+"""The same of one that is no voter, who may be anybody; 10 MiB for all of them (CONTROLLERS_MAX). A larger entry is sent
+alone. Before the first acknowledgement it is sent 64 KiB at a time."""
 RAFT_HELLO_BYTES_MAX: Final = 4 * KIB
 """What a peer may make us buffer before it has named itself."""
 RAFT_HANDSHAKES_MAX: Final = 64
@@ -304,10 +311,12 @@ CONTROLLER_BUFFER_BYTES_MAX: Final = (
     + RAFT_UNCOMMITTED_BYTES_MAX
     + RAFT_TAIL_BYTES
     + 2 * RAFT_OUTBOX_BYTES_MAX
+    + RAFT_OBSERVERS_OUTBOX_BYTES_MAX
 )
-"""What one of three controllers buffers at most besides its state, 328 MiB: frames and answers for polls, what clients have
-not read, pieces of snapshots (one read, one in its connection), Raft's entries, and the outboxes of two links. The kept
-results of requests (REQUEST_RESULT_BYTES_MAX) belong to the state. Each further link adds an outbox."""
+"""What one of three controllers buffers at most besides its state, 360 MiB: frames and answers for polls, what clients have
+not read, pieces of snapshots (one read, one in its connection), Raft's entries, and the outboxes of the links to two voters
+and to all observers. The kept results of requests (REQUEST_RESULT_BYTES_MAX) belong to the state. Each further voter adds an
+outbox."""
 
 
 def check_relations() -> None:
@@ -319,6 +328,12 @@ def check_relations() -> None:
     assert FRAME_BYTES_MAX <= RAFT_ENTRY_BYTES_MAX, "a frame fits into an entry of Raft's log"
     assert RAFT_ENTRY_BYTES_MAX < RAFT_APPEND_BYTES_MAX, "an entry is sent in one append_entries"
     assert RAFT_APPEND_BYTES_MAX < RAFT_MESSAGE_BYTES_MAX, "an append_entries fits into a message"
+    assert RAFT_IN_FLIGHT_BYTES + RAFT_MESSAGE_BYTES_MAX < RAFT_OUTBOX_BYTES_MAX, (
+        "what is in flight fits into a link"
+    )
+    assert CONTROLLERS_MAX * RAFT_OBSERVER_IN_FLIGHT_BYTES + RAFT_MESSAGE_BYTES_MAX < (
+        RAFT_OBSERVERS_OUTBOX_BYTES_MAX
+    ), "what is in flight to all observers fits into their links"
     assert RAFT_ENTRY_BYTES_MAX <= RAFT_TAIL_BYTES, "the kept tail holds an entry of any size"
     assert RAFT_ENTRY_BYTES_MAX < JOURNAL_FILE_BYTES, "an entry fits into a file of the journal"
     assert FETCH_BYTES_MAX < FETCH_ANSWERS_KEPT_BYTES, "an answer is kept for the polls that get the same"

@@ -26,6 +26,7 @@ from metadata_log.errors import InvariantBroken
 from metadata_log.ids import NodeId
 from metadata_log.limits import (
     HANDSHAKE_TIMEOUT_MS,
+    KIB,
     RAFT_HELLO_BYTES_MAX,
     RAFT_LINK_TIMEOUT_MS,
     RAFT_MESSAGE_BYTES_MAX,
@@ -44,6 +45,8 @@ from quorum.raft.raft_log import Member
 
 _LENGTH_BYTES: Final = 4
 _CRC_BYTES: Final = 4
+_MUCH_UNSENT_BYTES: Final = 64 * KIB
+"""Below this a link is not looked at beside the others."""
 _REASON_LENGTH_MAX: Final = 200
 """Of the reason for a drop, which may quote the name of an unknown field."""
 
@@ -79,6 +82,9 @@ class LinkOwner(Protocol):
 
     def dropped(self, peer: NodeId | None, address: object, reason: str) -> None:
         """Count and log a link that is closed because the other end breaks the protocol or does not read."""
+
+    def has_much_unsent(self, link: "Link") -> None:
+        """Look whether links of others than voters, of which this may be one, have too many unsent bytes together."""
 
     def call(self, callback: Callable[..., None], *arguments: object) -> None:
         """Call the adapter; an exception ends the transport."""
@@ -213,8 +219,20 @@ class Link(asyncio.Protocol):
             self._flushing = asyncio.get_running_loop().call_soon(self.flush)
         self._outbox.append(framed)
         self._outbox_bytes += len(framed)
-        if self._outbox_bytes + self._transport.get_write_buffer_size() > RAFT_OUTBOX_BYTES_MAX:
-            self.drop(f"more than {RAFT_OUTBOX_BYTES_MAX} bytes wait to be sent on it")
+        unsent = self.unsent_bytes()
+        if unsent > RAFT_OUTBOX_BYTES_MAX:
+            self.drop_unsent(RAFT_OUTBOX_BYTES_MAX)
+        elif unsent > _MUCH_UNSENT_BYTES:
+            self._owner.has_much_unsent(self)
+
+    def unsent_bytes(self) -> int:
+        """Return how much waits to be sent; nothing once the link is being closed."""
+        if self._closing or self._transport is None:
+            return 0
+        return self._outbox_bytes + self._transport.get_write_buffer_size()
+
+    def drop_unsent(self, bytes_max: int) -> None:
+        self.drop(f"more than {bytes_max} bytes wait to be sent on it")
 
     @property
     def closed_here(self) -> bool:

@@ -10,7 +10,12 @@ Source: Ongaro's thesis 3.5 (replication), 10.2.1 (the leader writes while its f
 from typing import Final, NoReturn
 
 from metadata_log.ids import NodeId, Uuid
-from metadata_log.limits import KIB, MIB, RAFT_APPEND_BYTES_MAX
+from metadata_log.limits import (
+    KIB,
+    RAFT_APPEND_BYTES_MAX,
+    RAFT_IN_FLIGHT_BYTES,
+    RAFT_OBSERVER_IN_FLIGHT_BYTES,
+)
 from quorum.raft import messages
 from quorum.raft.messages import Entry, ForeignMessage, Message
 from quorum.raft.outbox import Outbox
@@ -23,8 +28,6 @@ COMMIT_NEWS_MS: Final = 5
 """Under load the next entries carry the commit index: a separate message and its answer cost both sides a turn."""
 PROBE_BYTES: Final = 64 * KIB
 """Entries that ride on a probe; more would be wasted if it is refused."""
-IN_FLIGHT_BYTES: Final = 16 * MIB
-"""Entries sent to one follower and not acknowledged; below the link's own bound (RAFT_OUTBOX_BYTES_MAX)."""
 POINTER_AGAIN_MS: Final = 1_000
 """Offer a snapshot again after this time to a follower that needs it: its download may have failed."""
 PROBE_AGAIN_HEARTBEATS: Final = 2
@@ -112,14 +115,23 @@ class Replication:
         if progress.probing:
             self._probe(peer, progress)
         else:
-            while progress.next <= state.log[-1][1] and progress.in_flight_bytes < IN_FLIGHT_BYTES:
-                entries = self._entries_from(progress.next, bytes_max=RAFT_APPEND_BYTES_MAX)
+            window = self.window(Member(peer, progress.directory_id))
+            while progress.next <= state.log[-1][1] and progress.in_flight_bytes < window:
+                size = min(RAFT_APPEND_BYTES_MAX, window - progress.in_flight_bytes)
+                entries = self._entries_from(progress.next, bytes_max=size)
+                if not entries and progress.in_flight:
+                    break  # the next entry is large, and waits until nothing else is in flight
+                entries = entries or [state.log[progress.next - state.log[0][1]]]
                 self.append(peer, progress, previous=progress.next - 1, entries=entries)
                 progress.sent(entries[-1][1], sum(map(messages.entry_bytes, entries)))
         if state.now >= self._due_at(progress):
             # A follower whose position is known is asked after all that was sent, so that lost messages are noticed.
             previous = max(progress.probe, state.log[0][1]) if progress.probing else progress.next - 1
             self.append(peer, progress, previous=previous, entries=[])
+
+    def window(self, follower: Member) -> int:
+        """Return how many bytes of entries may be in flight to a follower."""
+        return RAFT_IN_FLIGHT_BYTES if self._state.counts(follower) else RAFT_OBSERVER_IN_FLIGHT_BYTES
 
     def _due_at(self, progress: Progress) -> float:
         """Return when a follower is to hear from us without entries: news of a commit waits a little for the next ones."""
@@ -157,7 +169,7 @@ class Replication:
         progress.next = progress.probe + len(entries) + 1
 
     def _entries_from(self, index: int, *, bytes_max: int) -> list[Entry]:
-        """Return entries from `index` on, up to `bytes_max` bytes; at least one if any fits."""
+        """Return entries from `index` on, up to `bytes_max` bytes."""
         state = self._state
         entries: list[Entry] = []
         size, base = 0, state.log[0][1]

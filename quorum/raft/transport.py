@@ -31,6 +31,7 @@ from metadata_log.limits import (
     DNS_THREADS,
     HANDSHAKE_TIMEOUT_MS,
     RAFT_HANDSHAKES_MAX,
+    RAFT_OBSERVERS_OUTBOX_BYTES_MAX,
     RECONNECT_ABSENT_MAX_MS,
     RECONNECT_MAX_MS,
     RECONNECT_MS,
@@ -317,6 +318,16 @@ class TcpTransport:
                 "raft_link_dropped", extra={"peer_id": peer, "address": str(address), "detail": reason}
             )
 
+    def has_much_unsent(self, link: Link) -> None:
+        """Bound the unsent bytes of all observers: whoever reads least of what it is sent loses its link."""
+        if self._is_voters(link):
+            return
+        unsent = {
+            each: each.unsent_bytes() for each in self._established.values() if not self._is_voters(each)
+        }
+        if sum(unsent.values()) > RAFT_OBSERVERS_OUTBOX_BYTES_MAX:
+            max(unsent, key=lambda each: unsent[each]).drop_unsent(RAFT_OBSERVERS_OUTBOX_BYTES_MAX)
+
     def call(self, callback: Callable[..., None], *arguments: object) -> None:
         """Call the adapter. An exception ends `run`, and no callback is called after it.
 
@@ -338,13 +349,16 @@ class TcpTransport:
 
     # --- within
 
+    def _is_voters(self, link: Link) -> bool:
+        """Answer whether the other end of an established link is a voter in force."""
+        return self.voters.get(link.member.node_id) == link.member.directory_id
+
     def _hurry(self, link: Link) -> None:
-        if self.voters.get(link.member.node_id) == link.member.directory_id:
+        if self._is_voters(link):
             self.serve_first(link.descriptor)
 
     def _is_known(self, link: Link) -> bool:
-        node_id, directory_id = link.member
-        return link.is_dialled() or self.voters.get(node_id) == directory_id
+        return link.is_dialled() or self._is_voters(link)
 
     def _is_logged(self, member: Member) -> bool:
         return self.voters.get(member.node_id) == member.directory_id or self._logs_stranger()

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any, Final
 from unittest.mock import patch
 
+from metadata_log.limits import RAFT_IN_FLIGHT_BYTES
 from tests.simulation.mutant import Directed, Mutant, Seeds, always, reads_at_once
 
 _GUARD_TESTS: Final = "tests/unit/quorum/raft/test_guard_rules.py"
@@ -254,6 +255,13 @@ MUTANTS: Final = (
         "quorum.raft.replication:Replication.next_index",
         lambda _: lambda _guard, _progress, acked: acked + 1,
         Directed(f"{_GUARD_TESTS}::test_next_index_an_acknowledgement_resends_nothing"),
+    ),
+    Mutant(
+        "observers-window",
+        "as much is in flight to whoever is linked as to a voter",
+        "quorum.raft.replication:Replication.window",
+        lambda _: lambda *_: RAFT_IN_FLIGHT_BYTES,
+        Directed(f"{_GUARD_TESTS}::test_observers_that_acknowledge_nothing_are_sent_little"),
     ),
     Mutant(
         "counts-unsynced",

@@ -10,8 +10,14 @@ import pytest
 
 from metadata_log.errors import InvariantBroken
 from metadata_log.ids import NodeId
-from metadata_log.limits import RAFT_APPEND_BYTES_MAX, VOTER_CAUGHT_UP_MS
-from quorum.raft import messages
+from metadata_log.limits import (
+    CONTROLLERS_MAX,
+    KIB,
+    RAFT_APPEND_BYTES_MAX,
+    RAFT_IN_FLIGHT_BYTES,
+    VOTER_CAUGHT_UP_MS,
+)
+from quorum.raft import messages, replication
 from quorum.raft.elections import Elections
 from quorum.raft.follower_log import FollowerLog
 from quorum.raft.guard import Guard
@@ -25,6 +31,8 @@ from quorum.raft.read_rounds import ReadRounds
 from quorum.raft.replication import COMMIT_NEWS_MS, Replication
 from tests.simulation.hand_driven import A, B, C, D, E, HandQuorum
 from tests.simulation.world import directory_of
+
+OBSERVERS_WINDOW = 8 * KIB
 
 
 def patch(monkeypatch: pytest.MonkeyPatch, rules: type[object], rule: str, replacement: Any) -> None:
@@ -476,6 +484,63 @@ def test_next_index_an_acknowledgement_resends_nothing(
     quorum.deliver(B, A)
     resent = [letter for letter in quorum.take(A, B) if letter[2].get("entries")]
     assert (not resent) is rule
+
+
+@pytest.mark.parametrize("rule", [True, False])
+def test_observers_that_acknowledge_nothing_are_sent_little(
+    monkeypatch: pytest.MonkeyPatch, *, rule: bool
+) -> None:
+    """Goal: strangers cannot make a leader buffer its log for each of them. Method: ten of them answer once, and no more."""
+    monkeypatch.setattr(replication, "RAFT_OBSERVER_IN_FLIGHT_BYTES", OBSERVERS_WINDOW)
+    if not rule:
+        patch(monkeypatch, Replication, "window", lambda *_: RAFT_IN_FLIGHT_BYTES)
+    quorum = HandQuorum()
+    quorum.elect(A)
+    quorum.settle()
+    strangers = [Member(NodeId(11 + n), directory_of(NodeId(11 + n), 0)) for n in range(CONTROLLERS_MAX)]
+    at_end = messages.next_node_idx(term=1, next_index=quorum[A].journal[-1][1] + 1, success=True)
+    for stranger in strangers:
+        quorum[A].guard.connected(stranger, quorum.now)
+        quorum[A].guard.received(stranger, at_end, quorum.now)
+    quorum[A].submit(*[bytes(KIB)] * 40)
+    quorum.now += RaftSettings().heartbeat_ms
+    quorum[A].pump()
+    sent = [
+        sum(
+            messages.entry_bytes(entry)
+            for _, _, message in quorum.take(A, peer)
+            for entry in _entries(message)
+        )
+        for peer, _ in strangers
+    ]
+    assert min(sent) > OBSERVERS_WINDOW / 2
+    assert (max(sent) <= OBSERVERS_WINDOW) is rule
+
+
+def _entries(message: messages.Message) -> list[messages.Entry]:
+    return list(message.get("entries", ()))
+
+
+def test_an_entry_above_an_observers_window_is_sent_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replication, "RAFT_OBSERVER_IN_FLIGHT_BYTES", OBSERVERS_WINDOW)
+    quorum = HandQuorum()
+    quorum.elect(A)
+    quorum.settle()
+    observer = Member(NodeId(11), directory_of(NodeId(11), 0))
+    quorum[A].guard.connected(observer, quorum.now)
+    first = quorum[A].journal[-1][1] + 1
+    answer = messages.next_node_idx(term=1, next_index=first, success=True)
+    quorum[A].guard.received(observer, answer, quorum.now)
+    large = bytes(OBSERVERS_WINDOW + 1)
+    quorum[A].submit(b"a", large, large, b"b")
+    messages_of_one_entry = []
+    for acknowledged in range(first, first + 4):
+        sent = [_entries(message) for _, _, message in quorum.take(A, observer.node_id)]
+        messages_of_one_entry += [[index for _, index, _ in entries] for entries in sent if entries]
+        answer = messages.next_node_idx(term=1, next_index=acknowledged + 1, success=True)
+        quorum[A].guard.received(observer, answer, quorum.now)
+        quorum[A].pump()
+    assert messages_of_one_entry == [[first], [first + 1], [first + 2], [first + 3]]
 
 
 @pytest.mark.parametrize("rule", [True, False])

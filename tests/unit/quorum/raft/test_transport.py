@@ -1235,6 +1235,37 @@ def test_a_link_with_too_much_unsent_is_closed(monkeypatch: pytest.MonkeyPatch) 
     run(test())
 
 
+def test_of_observers_with_too_much_unsent_together_the_one_with_the_most_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Method: a voter and three observers read nothing; each is sent as much, but the first observer twice as much."""
+    monkeypatch.setattr(transport_module, "RAFT_OBSERVERS_OUTBOX_BYTES_MAX", 400_000)
+    observers = [NodeId(7), NodeId(8), NodeId(9)]
+
+    async def test() -> None:
+        one, _, ports = pair()
+        async with one.running():
+            writers = [(await established(ports[1], ports, peer))[1] for peer in (2, *observers)]
+            await until(lambda: linked(one.transport) == {2, *observers}, "connected")
+            message = {"type": "install_snapshot", "term": 1, "index": 1, "index_term": 1}
+
+            def lost_after_more() -> bool:
+                for peer in (NodeId(2), *observers):
+                    size = 60_000 if peer == observers[0] else 30_000
+                    one.transport.send(peer, message | {"pointer": bytes(size)})
+                links = one.transport._established
+                unsent = sum(links[peer].unsent_bytes() for peer in observers if peer in links)
+                assert unsent <= 400_000 + 2 * 64 * 1024  # whoever has less is not looked at
+                return observers[0] not in links
+
+            await until(lost_after_more, "closed")
+            assert linked(one.transport) == {2, *observers[1:]}
+            for writer in writers:
+                writer.close()
+
+    run(test())
+
+
 def test_a_callback_that_raises_ends_the_transport() -> None:
     async def test() -> None:
         one, _, ports = pair()
