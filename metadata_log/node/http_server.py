@@ -117,10 +117,7 @@ class NamedErrors(web.RequestHandler):
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
         if isinstance(resp, web.HTTPExpectationFailed):
-            expected = request.headers.get("Expect", "")[:REASON_MAX]
-            resp = self._answer(
-                request, ExpectationFailed(f"Expect: {expected} is not known here, only 100-continue")
-            )
+            resp = self._answer(request, _unknown_expectation(request))
         return await super().finish_response(request, resp, start_time)
 
     def handle_error(
@@ -130,6 +127,10 @@ class NamedErrors(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
+        if self._is_about_expect(request, exc):
+            response = self._answer(request, _unknown_expectation(request))
+            response.force_close()
+            return response
         # The base class logs, and closes a connection on which an answer had begun.
         super().handle_error(request, status, exc, message)
         error: MetadataError = Fault(UNFORESEEN)
@@ -139,6 +140,20 @@ class NamedErrors(web.RequestHandler):
         response = self._answer(request, error)
         response.force_close()
         return response
+
+    def _is_about_expect(self, request: web.BaseRequest, error: BaseException | None) -> bool:
+        """Answer whether aiohttp failed at Expect, before any handler: it cannot quote one that is no text, nor answer
+        100-continue to a client that has gone.
+        """
+        if "Expect" not in request.headers:
+            return False
+        is_gone = self.transport is None or self.transport.is_closing()
+        return isinstance(error, UnicodeEncodeError) or (isinstance(error, ConnectionResetError) and is_gone)
+
+
+def _unknown_expectation(request: web.BaseRequest) -> ExpectationFailed:
+    expected = request.headers.get("Expect", "")[:REASON_MAX]
+    return ExpectationFailed(f"Expect: {expected} is not known here, only 100-continue")
 
 
 class _Refused(asyncio.Protocol):

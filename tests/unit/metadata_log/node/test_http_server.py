@@ -5,9 +5,11 @@ import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import pytest
 from aiohttp import web
+from aiohttp.http_writer import StreamWriter
 
 from metadata_log import limits
 from metadata_log.errors import CannotListen, MetadataError
@@ -22,7 +24,8 @@ ASK = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
 
 def answer(_request: web.BaseRequest, error: MetadataError) -> web.Response:
-    return web.Response(status=status_of(error), text=f"{error.error} {error.family} {error.message}")
+    text = f"{error.error} {error.family} {error.message}"
+    return web.Response(status=status_of(error), body=text.encode(errors="backslashreplace"))
 
 
 @asynccontextmanager
@@ -161,6 +164,44 @@ def test_an_expectation_nobody_knows_is_an_invalid_request(path: str) -> None:
     said = asyncio.run(heard(request.encode(), reads))
     assert said.startswith(b"HTTP/1.1 417 ")
     assert said.endswith(b"INVALID_REQUEST Rejected Expect: foo is not known here, only 100-continue")
+
+
+@pytest.mark.parametrize("path", ["/", "/nowhere"])
+def test_an_expectation_that_is_no_text_is_an_invalid_request(
+    path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    request = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n".encode()
+    said = asyncio.run(heard(request + b"Expect: \xff\r\n\r\n", reads))
+    assert said.startswith(b"HTTP/1.1 417 ")
+    assert b"INVALID_REQUEST Rejected Expect: " in said
+    assert not caplog.records
+
+
+def test_who_hangs_up_before_100_continue_is_no_fault(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Method: the transport is being closed when the handler of Expect writes."""
+    seen: list[web.StreamResponse] = []
+    handle = NamedErrors.handle_error
+
+    def noting(self: NamedErrors, *arguments: Any, **keywords: Any) -> web.StreamResponse:
+        seen.append(handle(self, *arguments, **keywords))
+        return seen[-1]
+
+    monkeypatch.setattr(NamedErrors, "handle_error", noting)
+    write = StreamWriter.write
+
+    async def hung_up(self: StreamWriter, *arguments: Any, **keywords: Any) -> None:
+        assert self.transport is not None
+        self.transport.abort()
+        await write(self, *arguments, **keywords)
+
+    monkeypatch.setattr(StreamWriter, "write", hung_up)
+    request = b"POST / HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nhi"
+    with suppress(ConnectionError):
+        asyncio.run(heard(request, reads))
+    assert [response.status for response in seen] == [417]
+    assert not caplog.records
 
 
 def test_who_waits_for_100_continue_is_told_to_go_on() -> None:
