@@ -34,8 +34,8 @@ class ReplicasAssigned(NamedTuple):
 def assign(context: DecideContext, command: AssignReplicasToDirs) -> Decision:
     """Decide where a broker's replicas lie; one that is refused does not change what becomes of the others.
 
-    A replica in a directory that is not online leaves its ISR, and leads no longer. That includes a directory whose failure
-    is being carried out in parts: the walk over its partitions may be past this one.
+    A replica in a directory that is not online leaves its ISR, leads no longer, and is not elected. That includes a
+    directory whose failure is being carried out in parts: the walk over its partitions may be past this one.
 
     Raises:
         StaleBrokerEpoch: the broker is not registered under this epoch.
@@ -58,10 +58,14 @@ def assign(context: DecideContext, command: AssignReplicasToDirs) -> Decision:
             error = NotLeaderOrFollower.error
         else:
             partition = topic.partitions[partition_id]
-            target = Target(directories={broker_id: directory})
-            records.append(electorate.change_to(target, topic_id, partition_id, partition, Election.ONLINE))
+            key, target = (topic_id, partition_id), Target(directories={broker_id: directory})
+            change = electorate.change_to(target, *key, partition, Election.ONLINE)
             if directory in failing or not is_online(directory, broker.log_dirs):
-                offline[topic_id, partition_id] = without.change(topic_id, partition_id, partition)
+                offline[key] = without.change(*key, partition)
+                if change is not None and change.leader == broker_id:
+                    # Elections ask for the directory before the report. Kafka lets the broker lead from this one.
+                    change, offline[key] = without.change_to(target, *key, partition, Election.ONLINE), None
+            records.append(change)
         results.append(ReplicaAssigned(directory, topic_id, partition_id, error))
     written = [record for record in (*records, *offline.values()) if record is not None]
     cause = Cause("DIRECTORIES_REPORTED", command.broker_epoch, {"broker_id": broker_id}) if written else None

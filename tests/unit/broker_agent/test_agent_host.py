@@ -173,7 +173,9 @@ def test_a_history_that_diverges_deletes_nothing(tmp_path: Path, caplog: pytest.
                     "it follows the other history",
                 )
                 cluster.append(NoOpRecord())
-                await until(lambda: "strays_withheld" in caplog.messages, "the host's replicas have started anew")
+                await until(
+                    lambda: "strays_withheld" in caplog.messages, "the host's replicas have started anew"
+                )
                 assert host.image is agent.image
                 assert agent.image.end_offset < known
                 assert len(host.replicas) == 3

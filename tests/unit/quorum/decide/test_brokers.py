@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from metadata_log.batch import NO_ENVELOPE
 from metadata_log.codec import encode
-from metadata_log.ids import BrokerId, TopicId, uuid_text
+from metadata_log.ids import UNASSIGNED, BrokerId, TopicId, uuid_text
 from metadata_log.records.brokers import (
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
@@ -343,6 +343,29 @@ def test_a_replica_that_is_reported_in_a_directory_between_two_parts_of_its_fail
     assert world.image.brokers[BrokerId(1)].log_dirs == (word_uuid("b"),)
     partitions = world.image.topics.by_id[topic_id].partitions
     assert {(partition.leader, partition.isr) for partition in partitions} == {(2, (2,))}
+
+
+@pytest.mark.parametrize(("isr", "others"), [("1", "fenced"), ("1,2", "fenced"), ("1,2", "online")])
+def test_a_leaderless_replica_reported_in_a_lost_directory_is_not_elected(isr: str, others: str) -> None:
+    """The directory before the report is online, so an election that asks for that one alone would choose the broker."""
+    world = online()
+    world.run("register 1 dirs=a,b")
+    world.heartbeat(1)
+    world.run("register 2")
+    if others == "online":
+        world.heartbeat(2)
+    many_partitions(world, 1, "1,2")
+    topic_id = world.image.topics.ids["many"]
+    here = (word_uuid("a"), UNASSIGNED)
+    world.write(
+        [PartitionChangeRecord(topic_id, 0, leader=BrokerId(-1), isr=ids(isr), directories=here)],
+    )
+    epoch = world.image.brokers[BrokerId(1)].broker_epoch
+    report = (ReplicaDirectory(word_uuid("gone"), topic_id, 0),)
+    world.decide(AssignReplicasToDirs(broker_id=BrokerId(1), broker_epoch=epoch, replicas=report))
+    partition = world.image.topics.by_id[topic_id].partitions[0]
+    assert partition.directories == (word_uuid("gone"), UNASSIGNED)
+    assert partition.leader == (2 if others == "online" else -1)
 
 
 @pytest.mark.parametrize("failed_parts", [0, 1, 2])
