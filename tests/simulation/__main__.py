@@ -31,7 +31,11 @@ def main(argv: list[str]) -> int:
     args = _parser().parse_args(argv)
     if args.mutants:
         return mutants.main(
-            args.only, args.markdown, simulation_only=args.simulation_only, results=args.results
+            args.only,
+            args.markdown,
+            simulation_only=args.simulation_only,
+            results=args.results,
+            jobs=args.jobs,
         )
     first, last = args.seeds
     chosen = range(first, last + 1) if last is not None else count(first) if args.minutes else [first]

@@ -1,6 +1,7 @@
 """Seeded bugs: each switches one rule of the shipped code off, and simulated lives or a directed test must notice.
 
-    python -m tests.simulation --mutants [--only NAME] [--simulation-only [--results FILE] | --markdown docs/mutants.md]
+    python -m tests.simulation --mutants [--only NAME] [--markdown docs/mutants.md]
+    python -m tests.simulation --mutants --simulation-only [--results FILE] [--jobs N]
 
 A mutant is a few attributes of shipped classes, replaced. It is caught by simulated lives within a bound of seeds, or, where
 chance hardly comes by, by a directed test that fails under it; `Directed` names the test, which runs in a process of its own
@@ -12,10 +13,12 @@ import importlib
 import json
 import logging
 import os
+import random
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -43,6 +46,8 @@ SECONDS: Final = 12.0
 SETTLE_SECONDS: Final = 9.0
 """A node that was away while all voters changed believes the new ones after 6 s, ten election timeouts, of silence."""
 TIMEOUT_S: Final = 300
+ALONE_TIMEOUT_S: Final = 1_200
+"""All the lives of `ALONE`, at the lowest priority on a machine that does other work: a minute on an idle one."""
 ALONE: Final = (
     Seeds("nasty", 16, raft_only=True),
     Seeds("fifo", 12, raft_only=True),
@@ -120,7 +125,9 @@ def catch_alive(mutant: Mutant) -> Caught:
     began = time.monotonic()
     try:
         done = _run(
-            [sys.executable, "-m", "tests.simulation.mutants", "--live", mutant.name], dict(os.environ)
+            [sys.executable, "-m", "tests.simulation.mutants", "--live", mutant.name],
+            dict(os.environ),
+            timeout_s=ALONE_TIMEOUT_S,
         )
     except subprocess.TimeoutExpired:
         return Caught(mutant, None, time.monotonic() - began, None)
@@ -130,9 +137,11 @@ def catch_alive(mutant: Mutant) -> Caught:
     return Caught(mutant, int(words[0]), time.monotonic() - began, words[1])
 
 
-def _run(command: Sequence[str], environment: dict[str, str]) -> "subprocess.CompletedProcess[str]":
+def _run(
+    command: Sequence[str], environment: dict[str, str], *, timeout_s: int = TIMEOUT_S
+) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        command, env=environment, capture_output=True, text=True, check=False, timeout=TIMEOUT_S
+        command, env=environment, capture_output=True, text=True, check=False, timeout=timeout_s
     )
 
 
@@ -208,24 +217,27 @@ def main(
     *,
     simulation_only: bool = False,
     results: Path | None = None,
+    jobs: int = 1,
 ) -> int:
     """Try all mutants, or one, and print the table; 1 if one was not caught.
 
-    `simulation_only`: on lives alone, which takes hours. What is found is appended to `results`, and what stands there is
-    not tried again.
+    `simulation_only`: on lives alone, `jobs` mutants at a time, which takes hours, in an order that is drawn: a run that was
+    ended has tried a fair sample. What is found is appended to `results`, and what stands there is not tried again.
     """
     chosen = MUTANTS if only is None else (named(only),)
-    caught = []
     known = {} if results is None or not results.exists() else _known(results)
-    for mutant in chosen:
-        if mutant.name in known:
-            caught.append(known[mutant.name])
-            continue
-        caught.append(catch_alive(mutant) if simulation_only else catch(mutant))
-        if results is not None:
-            _append(caught[-1], results)
-        told = caught[-1].how or "NOT CAUGHT"
-        print(f"{mutant.name}: {told[:150]} ({caught[-1].seconds:.0f} s)", flush=True)
+    untried = [mutant for mutant in chosen if mutant.name not in known]
+    if simulation_only:
+        random.Random(0).shuffle(untried)
+    with ThreadPoolExecutor(jobs if simulation_only else 1) as pool:
+        trials = [pool.submit(catch_alive if simulation_only else catch, mutant) for mutant in untried]
+        for trial in as_completed(trials):
+            one = trial.result()
+            known[one.mutant.name] = one
+            if results is not None:
+                _append(one, results)
+            print(f"{one.mutant.name}: {(one.how or 'NOT CAUGHT')[:150]} ({one.seconds:.0f} s)", flush=True)
+    caught = [known[mutant.name] for mutant in chosen]
     missed = [one.mutant.name for one in caught if one.how is None]
     rate = (
         f" by lives alone: {100 * (len(caught) - len(missed)) / len(caught):.0f} %" if simulation_only else ""
