@@ -205,10 +205,8 @@ def live(life: Life) -> Outcome:
     logging.disable(logging.CRITICAL)
     began = time.process_time()
     gc.collect()  # the world before
-    gc.disable()  # a life makes few cycles and many values: walking these would take a tenth of the time
     world = life.world()
     violations = world.run(life.seconds)
-    gc.enable()
     logging.disable(heard)
     return Outcome(
         life=life,
