@@ -9,12 +9,14 @@ them when it had come so far. Other processes go on meanwhile.
 """
 
 import asyncio
-import heapq
+import types
 from asyncio import events
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from heapq import heappop, heappush
 from typing import Any
+from unittest.mock import patch
 
 
 class NothingLeft(Exception):
@@ -24,13 +26,15 @@ class NothingLeft(Exception):
 class Processor:
     """What runs the turns of one process, one after the other."""
 
-    __slots__ = ("busy_until", "is_ended", "on_turn", "waiting")
+    __slots__ = ("busy_until", "is_ended", "on_turn", "resumes", "waiting")
 
     def __init__(self, on_turn: Callable[[dict[str, float]], None]) -> None:
         """`on_turn` is told of each turn that worked: seconds by kind of work."""
         self.on_turn = on_turn
         self.busy_until = 0.0
         self.waiting: deque[_Handle] = deque()
+        self.resumes = False
+        """Whether a timer is set that takes the turns which wait."""
         self.is_ended = False
 
 
@@ -42,33 +46,28 @@ class Task(asyncio.Task[Any]):
         super().__init__(work, loop=loop)
 
 
-class _Handle:
-    """What `call_soon` and the timers return; asyncio itself asks for no more than `cancel`."""
+class _Handle(list[Any]):
+    """What `call_soon` and the timers return: callback, arguments, processor and time. None as callback: it is cancelled.
 
-    __slots__ = ("_args", "_callback", "_cancelled", "_processor", "_when")
+    asyncio itself asks for no more than `cancel`. It is a list because that is made in C, and a life makes millions.
+    """
 
-    def __init__(
-        self,
-        callback: Callable[..., object],
-        args: tuple[object, ...],
-        when: float,
-        processor: Processor | None,
-    ) -> None:
-        self._callback: Callable[..., object] | None = callback
-        self._args = args
-        self._when = when
-        self._processor = processor
-        self._cancelled = False
+    __slots__ = ()
 
     def cancel(self) -> None:
-        self._cancelled = True
-        self._callback, self._args = None, ()
+        self[:2] = None, ()
 
     def cancelled(self) -> bool:
-        return self._cancelled
+        return self[0] is None
 
     def when(self) -> float:
-        return self._when
+        return self[3]  # type: ignore[no-any-return]  # as it was made
+
+
+@types.coroutine
+def _next_turn() -> Generator[None, None, None]:
+    """Let a task go on in a later turn, as `asyncio.sleep(0)` does."""
+    yield
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -79,7 +78,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         super().__init__()
         self._now = 0.0
         self._ready: deque[_Handle] = deque()
-        self._timers: list[tuple[float, int, _Handle]] = []
+        self._timers: list[tuple[float, int, _Handle | asyncio.Future[None]]] = []
+        """A future belongs to a task that sleeps, and is given its result at that time."""
         self._timers_set = 0
         self._processor: Processor | None = None
         """Whose turn it is."""
@@ -101,7 +101,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         # Callbacks of a task are its own bound methods; any other callback belongs to whoever asks for it.
         task = getattr(callback, "__self__", None)
         processor = task.processor if type(task) is Task else self._processor
-        handle = _Handle(callback, args, self._now, processor)
+        handle = _Handle((callback, args, processor, self._now))
         if self._worked and processor is not self._processor:
             self._set_timer(self._now + self._worked, handle)
         else:
@@ -116,18 +116,29 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def call_at(  # type: ignore[override]  # our handles are no asyncio.TimerHandle
         self, when: float, callback: Callable[..., object], *args: Any, context: Any = None
     ) -> _Handle:
-        handle = _Handle(callback, args, when, self._processor)
+        handle = _Handle((callback, args, self._processor, when))
         self._set_timer(when, handle)
         return handle
 
     def call_outside(self, delay: float, callback: Callable[..., object], *args: Any) -> None:
         """As `call_later`, for what happens whether or not a process is busy: a message arrives, a link ends."""
         when = self._now + self._worked + delay
-        self._set_timer(when, _Handle(callback, args, when, None))
+        self._set_timer(when, _Handle((callback, args, None, when)))
 
     def _set_timer(self, when: float, handle: _Handle) -> None:
         self._timers_set += 1
-        heapq.heappush(self._timers, (when, self._timers_set, handle))
+        heappush(self._timers, (when, self._timers_set, handle))
+
+    async def sleep(self, delay: float, result: Any = None) -> Any:
+        """Stand for `asyncio.sleep` during a run: a task that sleeps costs one turn, not two, and no handle."""
+        if delay <= 0:
+            await _next_turn()
+            return result
+        future: asyncio.Future[None] = asyncio.Future(loop=self)
+        self._timers_set += 1
+        heappush(self._timers, (self._now + self._worked + delay, self._timers_set, future))
+        await future
+        return result
 
     def create_future(self) -> "asyncio.Future[Any]":
         return asyncio.Future(loop=self)
@@ -174,7 +185,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         assert isinstance(task, Task)
         before, task.processor = task.processor, processor
         try:
-            await asyncio.sleep(0)
+            await _next_turn()
         except BaseException:
             self.leave(before)
             raise
@@ -193,27 +204,40 @@ class VirtualLoop(asyncio.BaseEventLoop):
         processor.waiting.clear()
 
     def _take_turn(self, processor: Processor, handle: _Handle) -> None:
-        callback = handle._callback
+        callback, args, _, _ = handle
         if callback is None:
             return
         self._processor = processor
         try:
-            callback(*handle._args)
+            callback(*args)
         finally:
             self._processor = None
             if self._worked:
                 worked, self._worked = self._worked, 0.0
                 work, self._work = self._work, {}
                 if not processor.is_ended:
-                    processor.busy_until = until = self._now + worked
-                    self.call_at(until, self._resume, processor)
+                    processor.busy_until = self._now + worked
                     processor.on_turn(work)
+
+    def _wait(self, processor: Processor, handle: _Handle) -> None:
+        """Let a turn wait until the process is not busy any more."""
+        processor.waiting.append(handle)
+        if not processor.resumes:
+            processor.resumes = True
+            self._resume_later(processor)
+
+    def _resume_later(self, processor: Processor) -> None:
+        when = processor.busy_until
+        self._set_timer(when, _Handle((self._resume, (processor,), None, when)))
 
     def _resume(self, processor: Processor) -> None:
         """Take the turns that waited, until one works."""
         waiting = processor.waiting
         while waiting and processor.busy_until <= self._now:
             self._take_turn(processor, waiting.popleft())
+        processor.resumes = bool(waiting)
+        if waiting:
+            self._resume_later(processor)
 
     # --- a run
 
@@ -227,36 +251,46 @@ class VirtualLoop(asyncio.BaseEventLoop):
         events._set_running_loop(self)
         self._is_running = True
         try:
-            waited = asyncio.ensure_future(future, loop=self)
-            while not waited.done():
-                self._run_once()
+            with patch.object(asyncio, "sleep", self.sleep):
+                waited = asyncio.ensure_future(future, loop=self)
+                self._run(waited)
             return waited.result()
         finally:
             self._is_running = False
             events._set_running_loop(before)
 
-    def _run_once(self) -> None:
+    def _run(self, waited: "asyncio.Future[Any]") -> None:
         ready, timers = self._ready, self._timers
-        if not ready:
-            while timers and timers[0][2]._cancelled:
-                heapq.heappop(timers)
-            if not timers:
-                raise NothingLeft
-            self._now = max(self._now, timers[0][0])
-        now = self._now
-        while timers and timers[0][0] <= now:
-            ready.append(heapq.heappop(timers)[2])
-        for _ in range(len(ready)):
-            handle = ready.popleft()
-            processor = handle._processor
-            if processor is None:
-                callback = handle._callback
-                if callback is not None:
-                    callback(*handle._args)
-            elif processor.busy_until > now or processor.waiting:
-                processor.waiting.append(handle)
-            else:
-                self._take_turn(processor, handle)
+        while not waited.done():
+            if not ready:
+                self._now = max(self._now, self._next_timer())
+            now = self._now
+            while timers and timers[0][0] <= now:
+                due = heappop(timers)[2]
+                if type(due) is _Handle:
+                    ready.append(due)
+                elif not due.done():  # type: ignore[union-attr]  # a future
+                    due.set_result(None)  # type: ignore[union-attr]  # as above
+            for _ in range(len(ready)):
+                handle = ready.popleft()
+                callback, args, processor, _ = handle
+                if processor is None:
+                    if callback is not None:
+                        callback(*args)
+                elif processor.busy_until > now or processor.waiting:
+                    self._wait(processor, handle)
+                else:
+                    self._take_turn(processor, handle)
+
+    def _next_timer(self) -> float:
+        """Return when the next timer is due that is not called off."""
+        timers = self._timers
+        while timers:
+            when, _, what = timers[0]
+            if not (what.cancelled() if type(what) is _Handle else what.done()):  # type: ignore[union-attr]  # a future
+                return when
+            heappop(timers)
+        raise NothingLeft
 
     def close(self) -> None:
         self._closed = True
