@@ -268,7 +268,7 @@ class SimulatedNode:
         self.processor = Processor(lambda _work: None)
         """Of the process that runs, or ran last."""
         self.incarnation = 0
-        self.commit_seen = 0
+        self.commit_seen = self.applied_seen = 0
         self.lead_mark: tuple[int, int] | None = None
         self.paused_until = 0.0
         self.wall_clock_ms = 0
@@ -286,7 +286,7 @@ class SimulatedNode:
         world = self.world
         self.incarnation += 1
         self.processor = world.processor(self)
-        self.commit_seen, self.lead_mark = 0, None
+        self.commit_seen, self.applied_seen, self.lead_mark = 0, 0, None
         self.paused_until, self.is_stopping = 0.0, False
         rng = random.Random(world.rng.getrandbits(64))
         if self.rots and not self._try_rotten():
@@ -753,10 +753,10 @@ class Checks:
             if index > self.commit_max:
                 self.commit_max = index
                 self.committed_in[index] = engine.term
-                self._check_durable(index, term, known=node.commit_seen)
+                self._check_durable(index, term, applied=node.applied_seen)
                 if is_change(command):
                     self._voters_set.append((index, from_command(command)[0]))
-        node.commit_seen = commit_index
+        node.commit_seen, node.applied_seen = commit_index, log.applied_position()[0]
         self._steps += 1
         if self._steps % 97 == 0:
             self._check_matching()
@@ -801,10 +801,10 @@ class Checks:
                     f"another there, or none: it ends at {last}"
                 )
 
-    def _check_durable(self, index: int, term: int, *, known: int) -> None:
-        """A majority of those who vote holds an entry; those before a change do, where its commit was no news yet.
+    def _check_durable(self, index: int, term: int, *, applied: int) -> None:
+        """A majority of those who vote holds an entry; those before a change do, where it was not in force yet.
 
-        `known`: up to where the node that says so knew of commits before this step.
+        `applied`: up to where the node that says so had applied the log before this step.
         """
         disks = [(node.member, node.durable.entries) for node in self._world.nodes.values()]
         # What a disk held that is lost by now was acknowledged, perhaps: it is one of the failures that are survived.
@@ -813,7 +813,7 @@ class Checks:
         }
         changed, voters = self._voters_set[-1]
         allowed = [voters]
-        if changed > known:
+        if changed > applied:
             allowed.append(self._voters_set[-2][1])
         if not any(2 * len(holders & set(each.items())) > len(each) for each in allowed):
             raise Violation(
