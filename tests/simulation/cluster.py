@@ -98,6 +98,7 @@ UNDELETE_WINDOW_MS = 4_000
 """For so long topics can be restored in every third life."""
 CALL_SECONDS = 0.0005
 CONTENDERS = 3
+ANSWERS_KEPT = 32
 TOPICS_KEPT = 20
 AIMED_BEFORE_SECONDS = 1.5
 """A leader that sleeps is asked at most so long before it wakes, since whoever asks waits for two seconds."""
@@ -154,7 +155,8 @@ class ClusterWorld(World):
         """Broker and controller -> what is lost between them for now."""
         self.subjects: dict[Uuid, str] = {}
         """Request ids, and the register or topic that each is about."""
-        self._read_last: tuple[bytes, tuple[RecordBatch, ...]] = (b"", ())
+        self._read_in: dict[bytes, tuple[RecordBatch, ...]] = {}
+        """What was read in the frames of the newest answers."""
         self.image = EMPTY
         """The newest one that is committed."""
 
@@ -229,8 +231,10 @@ class ClusterWorld(World):
         """Ask a node over a wire: it takes a while, and loses the request or the answer at times."""
         rng, lost = self.rng, self.network.faults.lost
         await asyncio.sleep(rng.uniform(0.5, 2.0) * CALL_SECONDS)
-        await self._pass(caller, node, "request")
-        await node.awake()
+        if self.cuts:
+            await self._pass(caller, node, "request")
+        if not node.is_awake():
+            await node.awake()
         assert isinstance(node, ClusterNode)
         before = await self.loop.enter(node.processor)
         controller = node.controller
@@ -247,23 +251,29 @@ class ClusterWorld(World):
             raise ConnectionError("the process has ended") from fault
         finally:
             self.loop.leave(before)
-            await node.awake()
+            if not node.is_awake():
+                await node.awake()
             await asyncio.sleep(rng.uniform(0.5, 2.0) * CALL_SECONDS)
-        await self._pass(caller, node, "answer")
+        if self.cuts:
+            await self._pass(caller, node, "answer")
         if not controller.is_running or (lost and rng.random() < lost):
             raise ConnectionError("the answer was lost")
         return answer
 
     async def _pass(self, caller: int, node: SimulatedNode, what: str) -> None:
-        cut = self.cuts.get((caller, node.node_id)) if self.cuts else None
+        cut = self.cuts.get((caller, node.node_id))
         if cut is not None and cut.what == what:
             await asyncio.sleep(BLACK_HOLE_SECONDS)  # whoever asked gives up by itself
 
     def batches(self, frames: bytes) -> tuple[RecordBatch, ...]:
         """Return what a broker reads in the frames of an answer; the same for all who get the same bytes."""
-        if self._read_last[0] != frames or not self.profile.shares_work:
-            self._read_last = (frames, tuple(received.batch for received in read_frames(frames)))
-        return self._read_last[1]
+        known = self._read_in.get(frames) if self.profile.shares_work else None
+        if known is None:
+            known = tuple(received.batch for received in read_frames(frames))
+            self._read_in[frames] = known
+            if len(self._read_in) > ANSWERS_KEPT:
+                del self._read_in[next(iter(self._read_in))]
+        return known
 
     # --- a run
 
