@@ -17,6 +17,8 @@ WEIGHTY_BROKERS_MAX: Final = 4
 """Each poll may stand for thirty: more brokers would keep the controller busy with nothing but their polls."""
 WEIGHT: Final = 100
 """A partition of a weighty life stands for so many. With more, controllers are busy for too long once all brokers ended."""
+SHARELESS_BROKERS_MAX: Final = 4
+"""More brokers share what all compute alike: each of twenty would compute once more what the first few have compared."""
 USUAL_SNAPSHOT_BYTES: Final = 60_000
 SNAPSHOT_BYTES: Final = (6_000, 30_000, USUAL_SNAPSHOT_BYTES, USUAL_SNAPSHOT_BYTES)
 """With the smallest one a second of writes means a snapshot: whoever misses that second needs it."""
@@ -57,7 +59,7 @@ def drawn(seed: int) -> dict[str, Any]:
         "is_weighty": rng.random() < 0.25 and shape_of(seed).brokers <= WEIGHTY_BROKERS_MAX,
         "reads_late": rng.random() < 0.5,
         "unregister_every": rng.choice((None, 20.0)),
-        "shares_work": rng.random() < 0.85,
+        "shares_work": rng.random() < 0.78 or shape_of(seed).brokers > SHARELESS_BROKERS_MAX,
         "partition_every": rng.choice((None, 4.0, 8.0, 8.0, 16.0)),
         "pause_every": rng.choice((None, 6.0, 12.0)),
         "change_every": None,
