@@ -90,7 +90,7 @@ from tests.simulation.storage import SnapshotLibrary
 from tests.simulation.virtual_loop import Processor
 from tests.simulation.voter_changes import addition, carry_out, removal
 from tests.simulation.weather import log_uniform
-from tests.simulation.world import Profile, SimulatedNode, World
+from tests.simulation.world import SETTLE_SECONDS, Profile, SimulatedNode, World
 
 T = TypeVar("T")
 SNAPSHOT_BYTES = 60_000
@@ -277,7 +277,7 @@ class ClusterWorld(World):
 
     # --- a run
 
-    def run(self, seconds: float, *, settle_seconds: float = 6.0) -> list[str]:
+    def run(self, seconds: float, *, settle_seconds: float = SETTLE_SECONDS) -> list[str]:
         with ExitStack() as stack:
             stack.enter_context(small_limits(self.seed, results_kept=self.profile.results_kept))
             if self.profile.shares_work:

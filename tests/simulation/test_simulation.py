@@ -7,9 +7,17 @@ from typing import Any
 import pytest
 
 from metadata_log.ids import NodeId
+from metadata_log.limits import RAFT_STRANGER_TIMEOUTS
 from quorum.raft.follower_log import FollowerLog
 from quorum.raft.outbox import Outbox
-from tests.simulation.world import PROFILES, STOP_SECONDS_MAX, World
+from quorum.raft.raft_settings import RaftSettings
+from tests.simulation.world import (
+    LAST_WRITE_SECONDS,
+    PROFILES,
+    SETTLE_SECONDS,
+    STOP_SECONDS_MAX,
+    World,
+)
 
 
 def _replay(seed: int, seconds: float, profile: str, voters: int) -> str:
@@ -141,3 +149,11 @@ def test_a_varied_life_is_the_same_one_until_it_is_varied() -> None:
     assert (before[1.0], before[1.9]) == (after[1.0], after[1.9])
     assert before[3.9] != after[3.9]
     assert varied.network.trace == again.network.trace != plain.network.trace
+
+
+def test_the_calm_outlasts_the_silence_after_which_strangers_are_believed() -> None:
+    """A node that knows none of the voters believes them, elects with them, and is sent a frame within the calm."""
+    timeout_s = RaftSettings().election_timeout_max_ms / 1000
+    slowest_clock = 0.99
+    silence = RAFT_STRANGER_TIMEOUTS * timeout_s / slowest_clock
+    assert silence + 2 * timeout_s < SETTLE_SECONDS - LAST_WRITE_SECONDS

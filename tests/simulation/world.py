@@ -46,6 +46,14 @@ JOURNAL_FILE_BYTES = 16 * 1024
 FRAME_BYTES = 8
 SNAPSHOT_FRAMES = 60
 STOP_SECONDS_MAX = 10.0
+SETTLE_SECONDS = 9.0
+"""How long the calm at the end of a life lasts.
+
+A node that was away while all voters changed knows none of them. It believes them after RAFT_STRANGER_TIMEOUTS longest
+election timeouts without a leader, which are 6 s. An election and the entries that the node lacks come after that.
+"""
+LAST_WRITE_SECONDS = 1.5
+"""So long before the calm's end a frame is written; everybody must have applied it when the calm ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -954,7 +962,7 @@ class World:
 
     # --- a run
 
-    def run(self, seconds: float, *, settle_seconds: float = 6.0) -> list[str]:
+    def run(self, seconds: float, *, settle_seconds: float = SETTLE_SECONDS) -> list[str]:
         """Live through the profile's weather, then through calm; return what was violated."""
         gc.disable()  # a life makes few cycles and many values: walking these would take a tenth of the time
         gc.freeze()  # nor are modules and the world before walked at the end
@@ -1012,14 +1020,14 @@ class World:
         self.network.faults = LinkFaults()
         self.network.heal()
         self.end_faults()
-        await asyncio.sleep(settle_seconds / 2)
+        await asyncio.sleep(settle_seconds - LAST_WRITE_SECONDS)
         goal = self.floor + 1
         for node in self.nodes.values():
             if node.is_leader():
                 assert node.log is not None
                 with suppress(NotController):
                     node.log.append(self.next_frame())
-        await asyncio.sleep(settle_seconds / 2)
+        await asyncio.sleep(LAST_WRITE_SECONDS)
         if self.violations:
             return
         leaders = [node.node_id for node in self.nodes.values() if node.is_leader()]
