@@ -36,6 +36,7 @@ def main(argv: list[str]) -> int:
             simulation_only=args.simulation_only,
             results=args.results,
             jobs=args.jobs,
+            may_begin=_until(args.minutes),
         )
     first, last = args.seeds
     chosen = range(first, last + 1) if last is not None else count(first) if args.minutes else [first]
@@ -97,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FIRST[..LAST]",
         help="first..last, or the first of as many as --minutes allow",
     )
-    parser.add_argument("--minutes", type=float, help="begin no seed after so long")
+    parser.add_argument("--minutes", type=float, help="begin no seed, and no mutant, after so long")
     parser.add_argument("--seconds", type=float, default=120.0, help="simulated seconds of weather per seed")
     parser.add_argument("--profile", choices=(*PROFILE_NAMES, "all"), default="swarm")
     parser.add_argument(

@@ -1,7 +1,7 @@
 """Seeded bugs: each switches one rule of the shipped code off, and simulated lives or a directed test must notice.
 
     python -m tests.simulation --mutants [--only NAME] [--markdown docs/mutants.md]
-    python -m tests.simulation --mutants --simulation-only [--results FILE] [--jobs N]
+    python -m tests.simulation --mutants --simulation-only --results FILE [--jobs N] [--minutes N] [--markdown FILE]
 
 A mutant is a few attributes of shipped classes, replaced. It is caught by simulated lives within a bound of seeds, or, where
 chance hardly comes by, by a directed test that fails under it; `Directed` names the test, which runs in a process of its own
@@ -17,7 +17,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -35,6 +35,7 @@ from tests.simulation import (
     fetch_mutants,
     partition_mutants,
     raft_mutants,
+    reach,
     storage_mutants,
     trust_mutants,
 )
@@ -43,6 +44,7 @@ from tests.simulation.mutant import Mutant, Seeds
 VARIABLE: Final = "METAQUORUM_MUTANT"
 """Which mutant the plugin puts in place."""
 SECONDS: Final = 12.0
+_MODULE: Final = (sys.executable, "-m", "tests.simulation.mutants")
 TIMEOUT_S: Final = 300
 ALONE_TIMEOUT_S: Final = 1_200
 """All the lives of `ALONE`, at the lowest priority on a machine that does other work: a minute on an idle one."""
@@ -58,6 +60,21 @@ ALONE: Final = (
     Seeds("heavy", 4, brokers=4),
 )
 """The lives that try a mutant with --simulation-only, if a directed test is what catches it; the quickest come first."""
+OUTSIDE: Final = (
+    "broker_agent.agent",
+    "broker_agent.forwarding",
+    "metadata_log.log.",
+    "metadata_log.node.",
+    "metadata_log.replay.",
+    "ops.",
+    "quorum.http.",
+    "quorum.raft.journal.os_disk",
+    "quorum.raft.link",
+    "quorum.raft.transport",
+    "snapshots.store",
+)
+"""Rooms that no life runs: HTTP, TLS and sockets, real files, exports, the command line."""
+ALONE_LIVES: Final = tuple((kind, seed) for kind in ALONE for seed in range(1, kind.most + 1))
 MUTANTS: Final[tuple[Mutant, ...]] = (
     *raft_mutants.MUTANTS,
     *storage_mutants.MUTANTS,
@@ -84,7 +101,7 @@ def in_place(mutant: Mutant) -> Iterator[None]:
         yield
 
 
-def _holder(mutant: Mutant) -> tuple[Any, str]:
+def _holder(mutant: Mutant) -> reach.Holder:
     module, _, path = mutant.target.partition(":")
     *parts, attribute = path.split(".")
     holder: Any = importlib.import_module(module)
@@ -118,15 +135,13 @@ def catch(mutant: Mutant) -> Caught:
     return Caught(mutant, None, time.monotonic() - began, how)
 
 
-def catch_alive(mutant: Mutant) -> Caught:
-    """Try a mutant in a process of its own, on simulated lives alone."""
+def catch_alive(mutant: Mutant, called: Path | None = None) -> Caught:
+    """Try a mutant in a process of its own, on simulated lives alone; `called`: what `watch_lives` wrote."""
     began = time.monotonic()
+    command = [*_MODULE, "--live", mutant.name]
+    command += [] if called is None else ["--called", str(called)]
     try:
-        done = _run(
-            [sys.executable, "-m", "tests.simulation.mutants", "--live", mutant.name],
-            dict(os.environ),
-            timeout_s=ALONE_TIMEOUT_S,
-        )
+        done = _run(command, dict(os.environ), timeout_s=ALONE_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         return Caught(mutant, None, time.monotonic() - began, None)
     words = done.stdout.strip().split("\t")
@@ -143,13 +158,24 @@ def _run(
     )
 
 
-def live(mutant: Mutant) -> tuple[int, str] | None:
+def watch_lives(called: Path) -> None:
+    """Write down which lives call what the mutants replace."""
+    targets = {mutant.target: _holder(mutant) for mutant in MUTANTS}
+    reach.write(called, ALONE_LIVES, reach.calls(targets, ALONE_LIVES, violations_of))
+
+
+def live(mutant: Mutant, called: Path | None = None) -> tuple[int, str] | None:
     """Live one life after the other under a mutant; return after how many something was violated, and what.
 
-    A life that violates something without the mutant, too, says nothing of it.
+    A life that violates something without the mutant, too, says nothing of it. Nor does one that never calls what the mutant
+    replaces: it is left out.
     """
-    kinds = (mutant.caught_by,) if isinstance(mutant.caught_by, Seeds) else ALONE
-    lives = [(kind, seed) for kind in kinds for seed in range(1, kind.most + 1)]
+    lives: Sequence[tuple[Seeds, int]] = ALONE_LIVES
+    known = None if called is None else reach.read(called, ALONE_LIVES)
+    if isinstance(mutant.caught_by, Seeds):
+        lives = [(mutant.caught_by, seed) for seed in range(1, mutant.caught_by.most + 1)]
+    elif known is not None and mutant.target in known:
+        lives = [ALONE_LIVES[position] for position in known[mutant.target]]
     for number, (kind, seed) in enumerate(lives, start=1):
         with in_place(mutant):
             violations = violations_of(kind, seed)
@@ -196,6 +222,37 @@ def table_of(caught: Sequence[Caught]) -> str:
     return "\n".join(lines)
 
 
+def table_of_alone(caught: Sequence[Caught], called: dict[str, list[int]]) -> str:
+    """Return how many mutants lives alone caught, and which not, by what the lives have to do with them."""
+    missed = [one.mutant for one in caught if one.how is None]
+    outside = [mutant for mutant in missed if mutant.target.startswith(OUTSIDE)]
+    uncalled = [mutant for mutant in missed if mutant not in outside and called.get(mutant.target) == []]
+    unnoticed = [mutant for mutant in missed if mutant not in outside and mutant not in uncalled]
+    rows = (
+        ("caught", len(caught) - len(missed), ""),
+        ("missed: a life calls what is replaced, and nothing is violated", len(unnoticed), _names(unnoticed)),
+        ("missed: no life asks for what is replaced", len(uncalled), _names(uncalled)),
+        ("missed: in rooms that no life runs", len(outside), _names(outside)),
+    )
+    lines = ["| on lives alone | mutants | of those tried | |", "|---|---:|---:|---|"]
+    lines += [
+        f"| {what} | {count} | {100 * count / max(len(caught), 1):.0f} % | {names} |"
+        for what, count, names in rows
+    ]
+    return "\n".join((*lines, "", f"{len(caught)} of {len(MUTANTS)} mutants were tried."))
+
+
+def _names(mutants: Sequence[Mutant]) -> str:
+    return ", ".join(mutant.name for mutant in mutants)
+
+
+def _put(text: str, markdown: Path, mark: str) -> None:
+    """Put a text between its marks in a document."""
+    begin, end = f"<!-- {mark} -->\n", f"<!-- end of {mark} -->\n"
+    before, _, rest = markdown.read_text().partition(begin)
+    markdown.write_text(f"{before}{begin}{text}\n{end}{rest.partition(end)[2]}")
+
+
 def _append(caught: Caught, results: Path) -> None:
     with results.open("a") as file:
         row = [caught.mutant.name, caught.seeds, round(caught.seconds, 1), caught.how]
@@ -216,6 +273,7 @@ def main(
     simulation_only: bool = False,
     results: Path | None = None,
     jobs: int = 1,
+    may_begin: Callable[[], bool] = lambda: True,
 ) -> int:
     """Try all mutants, or one, and print the table; 1 if one was not caught.
 
@@ -225,26 +283,36 @@ def main(
     chosen = MUTANTS if only is None else (named(only),)
     known = {} if results is None or not results.exists() else _known(results)
     untried = [mutant for mutant in chosen if mutant.name not in known]
+    try_one: Callable[[Mutant], Caught] = catch
     if simulation_only:
         random.Random(0).shuffle(untried)
+        called = None if results is None else results.with_suffix(".called")
+        if called is not None and untried and reach.read(called, ALONE_LIVES) is None:
+            subprocess.run([*_MODULE, "--watch", str(called)], check=True)
+        try_one = partial(catch_alive, called=called)
     with ThreadPoolExecutor(jobs if simulation_only else 1) as pool:
-        trials = [pool.submit(catch_alive if simulation_only else catch, mutant) for mutant in untried]
+        trials = [pool.submit(lambda each: try_one(each) if may_begin() else None, each) for each in untried]
         for trial in as_completed(trials):
             one = trial.result()
+            if one is None:
+                continue
             known[one.mutant.name] = one
             if results is not None:
                 _append(one, results)
             print(f"{one.mutant.name}: {(one.how or 'NOT CAUGHT')[:150]} ({one.seconds:.0f} s)", flush=True)
-    caught = [known[mutant.name] for mutant in chosen]
+    caught = [known[mutant.name] for mutant in chosen if mutant.name in known]
     missed = [one.mutant.name for one in caught if one.how is None]
     rate = (
-        f" by lives alone: {100 * (len(caught) - len(missed)) / len(caught):.0f} %" if simulation_only else ""
+        f" by lives alone: {100 * (len(caught) - len(missed)) / max(len(caught), 1):.0f} %"
+        if simulation_only
+        else ""
     )
     print(f"{len(caught) - len(missed)} of {len(caught)} mutants caught{rate}", *missed)
-    if markdown is not None:
-        begin, end = "<!-- table -->\n", "<!-- end of table -->\n"
-        text = markdown.read_text()
-        markdown.write_text(f"{text.split(begin)[0]}{begin}{table_of(caught)}\n{end}{text.split(end)[1]}")
+    if markdown is not None and simulation_only:
+        calls = None if results is None else reach.read(results.with_suffix(".called"), ALONE_LIVES)
+        _put(table_of_alone(caught, calls or {}), markdown, "table of lives alone")
+    elif markdown is not None:
+        _put(table_of(caught), markdown, "table")
     return 1 if missed else 0
 
 
@@ -252,7 +320,13 @@ if __name__ == "__main__":
     logging.disable(logging.CRITICAL)
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutants")
     parser.add_argument("--live", choices=[mutant.name for mutant in MUTANTS])
-    found = live(named(parser.parse_args().live))
+    parser.add_argument("--called", type=Path)
+    parser.add_argument("--watch", type=Path)
+    args = parser.parse_args()
+    if args.watch is not None:
+        watch_lives(args.watch)
+        sys.exit(0)
+    found = live(named(args.live), args.called)
     if found is None:
         sys.exit(1)
     print(f"{found[0]}\t{' '.join(found[1].split())}")

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.mutant import Directed, Mutant
-from tests.simulation.mutants import MUTANTS, catch, in_place
+from tests.simulation.mutants import MUTANTS, OUTSIDE, Caught, catch, in_place, table_of_alone
+from tests.simulation.reach import calls, read, write
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -34,3 +35,51 @@ def test_the_table_has_a_row_for_each() -> None:
 
 def test_names_are_distinct_and_there_are_enough() -> None:
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 25
+
+
+def test_lives_are_left_out_that_never_call_what_is_replaced(tmp_path: Path) -> None:
+    class Shipped:
+        bound = 7
+
+        def method(self) -> int:
+            return self.bound
+
+        @staticmethod
+        def static() -> int:
+            return 1
+
+        @property
+        def shown(self) -> int:
+            return 2
+
+    lives = [("calls", 1), ("calls", 2), ("rests", 1)]
+    shipped = Shipped()
+
+    def live(kind: str, seed: int) -> None:
+        if kind == "calls":
+            assert (shipped.method(), Shipped.static()) == (7, 1)
+            assert seed == 1 or shipped.shown == 2
+
+    names = ("method", "static", "shown", "bound")
+    found = calls({name: (Shipped, name) for name in names}, lives, live)
+    assert found == {"method": [0, 1], "static": [0, 1], "shown": [1]}, "a bound may be read unseen"
+    write(tmp_path / "called", lives, found)
+    assert read(tmp_path / "called", lives) == found
+    assert read(tmp_path / "called", lives[:2]) is None
+    assert read(tmp_path / "none", lives) is None
+
+
+def test_the_table_of_lives_alone_has_a_class_for_rooms_that_no_life_runs() -> None:
+    outside = next(mutant for mutant in MUTANTS if mutant.target.startswith(OUTSIDE))
+    caught, unnoticed, uncalled = [mutant for mutant in MUTANTS if not mutant.target.startswith(OUTSIDE)][:3]
+    tried = [
+        Caught(caught, 3, 1.0, "noticed"),
+        *(Caught(each, None, 1.0, None) for each in (unnoticed, uncalled, outside)),
+    ]
+    table = table_of_alone(tried, {unnoticed.target: [1], uncalled.target: [], outside.target: []})
+    assert [row.split(" | ")[1:] for row in table.splitlines()[2:6]] == [
+        ["1", "25 %", " |"],
+        ["1", "25 %", f"{unnoticed.name} |"],
+        ["1", "25 %", f"{uncalled.name} |"],
+        ["1", "25 %", f"{outside.name} |"],
+    ]
