@@ -58,6 +58,7 @@ ALONE: Final = (
     Seeds("members", 4, observers=2),
     Seeds("returns", 8),
     Seeds("heavy", 4, brokers=4),
+    Seeds("broad", 12),
 )
 """The lives that try a mutant with --simulation-only, if a directed test is what catches it; the quickest come first."""
 OUTSIDE: Final = (
