@@ -231,8 +231,7 @@ class ClusterWorld(World):
         """Ask a node over a wire: it takes a while, and loses the request or the answer at times."""
         rng, lost = self.rng, self.network.faults.lost
         await asyncio.sleep(rng.uniform(0.5, 2.0) * CALL_SECONDS)
-        if self.cuts:
-            await self._pass(caller, node, "request")
+        await self._pass(caller, node, "request")
         if not node.is_awake():
             await node.awake()
         assert isinstance(node, ClusterNode)
@@ -254,14 +253,13 @@ class ClusterWorld(World):
             if not node.is_awake():
                 await node.awake()
             await asyncio.sleep(rng.uniform(0.5, 2.0) * CALL_SECONDS)
-        if self.cuts:
-            await self._pass(caller, node, "answer")
+        await self._pass(caller, node, "answer")
         if not controller.is_running or (lost and rng.random() < lost):
             raise ConnectionError("the answer was lost")
         return answer
 
     async def _pass(self, caller: int, node: SimulatedNode, what: str) -> None:
-        cut = self.cuts.get((caller, node.node_id))
+        cut = self.cuts.get((caller, node.node_id)) if self.cuts else None
         if cut is not None and cut.what == what:
             await asyncio.sleep(BLACK_HOLE_SECONDS)  # whoever asked gives up by itself
 
