@@ -171,9 +171,7 @@ async def _to_its_end(partial: Path, snapshot_id: str, sha256: str, run_in_threa
 def _take_in(partial: Path, snapshot_id: str, sha256: str) -> Path:
     """Verify a complete download, make it durable, and give it its name."""
     path = partial.with_name(f"{snapshot_id}{SUFFIX}")
-    found = sha256_of(partial)
-    if found != sha256:
-        raise DamagedFile(f"{partial}: its SHA-256 is {found}, it should be {sha256}", path=str(partial))
+    check_hash(partial, sha256)
     read_snapshot(partial, expected_id=snapshot_id)
     with renamed_os_errors(partial):
         with partial.open("rb+") as file:
@@ -181,3 +179,15 @@ def _take_in(partial: Path, snapshot_id: str, sha256: str) -> Path:
         partial.replace(path)
         sync_directory(path.parent)
     return path
+
+
+def check_hash(path: Path, sha256: str) -> None:
+    """Check that a file has the SHA-256 that was announced.
+
+    Raises:
+        DamagedFile: it has another.
+        DiskFailed: it cannot be read.
+    """
+    found = sha256_of(path)
+    if found != sha256:
+        raise DamagedFile(f"{path}: its SHA-256 is {found}, it should be {sha256}", path=str(path))

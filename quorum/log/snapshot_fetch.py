@@ -56,19 +56,22 @@ class SnapshotFetch:
             if not urls:
                 raise
             try:
-                await download_snapshot(
-                    self._session(),
-                    urls,
-                    snapshot_id,
-                    self._store.directory,
-                    run_in_thread=self._run_in_thread,
-                    sha256=None if sealed is None else sealed.sha256,
-                )
+                await self._download(urls, snapshot_id, None if sealed is None else sealed.sha256)
             except ValueError as error:
                 raise SnapshotNotFound(str(error)) from error  # the peer named an id that is none
             image = await self._run_in_thread(self._load, snapshot_id, sealed)
             await self._hash(snapshot_id)
         self._loaded = {snapshot_id: image}
+
+    async def _download(self, urls: Sequence[str], snapshot_id: str, sha256: str | None) -> None:
+        await download_snapshot(
+            self._session(),
+            urls,
+            snapshot_id,
+            self._store.directory,
+            run_in_thread=self._run_in_thread,
+            sha256=sha256,
+        )
 
     def _load(self, snapshot_id: str, seal: Seal | None) -> MetadataImage:
         image = self._store.load(snapshot_id, refuse=partial(self._objection, seal))

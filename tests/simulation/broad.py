@@ -86,3 +86,8 @@ def drawn(seed: int) -> dict[str, Any]:
 def rotten(seed: int) -> float:
     """Return the share of messages with entries in which a bit turns."""
     return random.Random(seed ^ 0xF11B).choice((0.0, 0.0, 0.001, 0.01))
+
+
+def foreign_snapshots(seed: int) -> float:
+    """Return the share of foreign files among those that are sent as snapshots."""
+    return random.Random(seed ^ 0xF0E1).choice((0.0, 0.2, 0.5))

@@ -28,6 +28,7 @@ Half of the lives have a data plane, with properties of its own: see `data_plane
 """
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
@@ -86,6 +87,7 @@ from tests.simulation.data_plane import DataPlane, draws_data
 from tests.simulation.registers import Operation, check
 from tests.simulation.shared_work import shared_work
 from tests.simulation.small_limits import small_limits
+from tests.simulation.snapshot_fetch import Forgery
 from tests.simulation.storage import SnapshotLibrary
 from tests.simulation.virtual_loop import Processor
 from tests.simulation.voter_changes import addition, carry_out, removal
@@ -129,6 +131,8 @@ class ClusterWorld(World):
     ) -> None:
         self.timing = TimingSettings(session_timeout_ms=SESSION_TIMEOUT_MS, commit_timeout_ms=1_500)
         self.library = SnapshotLibrary()
+        foreign = random.Random(seed ^ 0xF0E)
+        self.forgery = Forgery(self.library, foreign, profile.foreign_snapshots)
         super().__init__(
             seed=seed,
             profile=replace(profile, writes_per_second=0.001, reads_per_second=READS_PER_SECOND),

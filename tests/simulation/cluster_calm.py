@@ -40,6 +40,7 @@ class Calm:
                 f"nobody_falls_silent: these led, term by term: {self._world.checks.leaders}"
             )
         self._world.is_rough = False
+        self._world.forgery.is_over = True
         self._world.network.faults = type(self._world.network.faults)()
         self._world.network.heal()
         self._world.cuts.clear()

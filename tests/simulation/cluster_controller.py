@@ -67,12 +67,13 @@ class SimulatedKeeper(SnapshotKeeper):
 
     async def _write(self, image: MetadataImage) -> Seal:
         node = self._simulated.node
-        if snapshot_id(image.end_offset, image.controller_epoch) not in node.snapshots.ids():
+        name = snapshot_id(image.end_offset, image.controller_epoch)
+        if name not in node.snapshots.ids():
             afresh = node.world.rng.random() < 0.1
             await self._run_in_thread(lambda: node.snapshots.write(image, afresh=afresh))
             await self._run_in_thread(node.snapshots.synced)
             node.world.tell(node, f"has written the snapshot at {image.end_offset}")
-        return Seal(image.last_crc, 64 * "0")
+        return Seal(image.last_crc, node.snapshots.sha256(name))
 
 
 class _SweepInOrder(Sweep):

@@ -1,13 +1,13 @@
 """Nodes of a simulated cluster: beside its journal each keeps snapshots and segments."""
 
-import asyncio
 from typing import TYPE_CHECKING
 
-from metadata_log.errors import BrokerNotAvailable, DamagedFile, SnapshotNotFound
+from metadata_log.errors import DamagedFile
 from metadata_log.ids import NodeId, Uuid
 from metadata_log.image.metadata_image import MetadataImage
 from snapshots.seal import Seal
 from snapshots.snapshot_file import SUFFIX
+from tests.simulation.snapshot_fetch import SimulatedFetch
 from tests.simulation.storage import SimulatedSegments, SimulatedStore, SnapshotDirectory
 from tests.simulation.world import SimulatedNode
 
@@ -89,47 +89,15 @@ class ClusterNode(SimulatedNode):
         return name is not None
 
     async def fetch(self, snapshot_id: str, from_node: NodeId, seal: bytes) -> None:
-        """Bring a snapshot here as the shipped server does: its own copy, else from the leader, else from whoever has it."""
-        await asyncio.sleep(self.world.rng.uniform(0.001, 0.02))
-        await self.awake()
-        try:
-            image = self.snapshots.load(snapshot_id)
-        except (SnapshotNotFound, DamagedFile) as error:
-            if isinstance(error, DamagedFile):
-                self.world.consequences["damaged snapshot quarantined"] += 1
-                self.world.sometimes("damaged snapshot set aside")
-                self.world.tell(self, f"finds snapshot {snapshot_id} damaged")
-            image = await self._download(snapshot_id, from_node)
+        """Bring a snapshot here; what is taken must be of this log."""
+        image = await SimulatedFetch(self, CLUSTER_ID).image(snapshot_id, from_node, seal)
         sealed = Seal.from_bytes(seal)
-        if sealed is None or sealed.last_crc != image.last_crc:
+        is_ours = image.quorum.cluster_id == CLUSTER_ID
+        if sealed is None or sealed.last_crc != image.last_crc or not is_ours:
             self.world.violated(
                 f"snapshot {snapshot_id} of node {self.node_id} is none of the log's: {sealed}"
             )
         self.loaded = {snapshot_id: image}
-
-    async def _download(self, snapshot_id: str, from_node: NodeId) -> MetadataImage:
-        world = self.world
-        for source in sorted(
-            world.nodes.values(), key=lambda node: (node.node_id != from_node, node.node_id)
-        ):
-            assert isinstance(source, ClusterNode)
-            await asyncio.sleep(world.rng.uniform(0.005, 0.1))
-            await self.awake()
-            reachable = world.network.is_open(source.node_id, self.node_id) and source.is_awake()
-            if source is self or source.log is None or not reachable:
-                continue
-            try:
-                source.snapshots.check(snapshot_id)
-                self.snapshots.download(snapshot_id, source.snapshots.content(snapshot_id))
-            except (SnapshotNotFound, DamagedFile):
-                continue
-            world.snapshots_fetched += 1
-            image = self.snapshots.load(snapshot_id)
-            await asyncio.sleep(world.rng.uniform(0.001, 0.02))
-            await self.awake()
-            self.snapshots.synced()
-            return image
-        raise BrokerNotAvailable("no other controller has the snapshot now")
 
     def take_loaded(self, snapshot_id: str) -> MetadataImage:
         return self.loaded.pop(snapshot_id, None) or self.snapshots.load(snapshot_id)

@@ -34,6 +34,8 @@ DEMANDS: Final[Mapping[str, Demand]] = {
     "stranger believed after a silence": Demand(0.2),
     "link dropped by its reader": Demand(20),
     "offered snapshot is held already": Demand(5),
+    "foreign snapshot not taken": Demand(0.5),
+    "foreign snapshot set aside": Demand(0.5),
     "snapshot fetch failed": Demand(0.5),
     "log caught up during a snapshot fetch": Demand(0.5),
     "start without its snapshot refused": Demand(0.5),

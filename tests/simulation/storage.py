@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Final, NamedTuple, cast
 
+import snapshots.download
 from metadata_log.codec import FrameHeader
 from metadata_log.digest import Buckets
 from metadata_log.errors import InvariantBroken, OffsetCompacted
@@ -33,6 +34,9 @@ class _SnapshotFile:
     def read_bytes(self) -> bytes:
         return self.content
 
+    def open(self, _mode: str) -> BytesIO:
+        return BytesIO(self.content)
+
     def __str__(self) -> str:
         return self.name
 
@@ -45,6 +49,8 @@ class SnapshotLibrary:
         self._images: dict[str, MetadataImage] = {}
         self.differing: list[str] = []
         """Ids of which two nodes wrote different bytes: always a violation."""
+        self.planted: set[bytes] = set()
+        """What the weather put into directories; whoever takes one for the log's is found out by its fetch."""
 
     def encode(self, image: MetadataImage, *, afresh: bool) -> tuple[str, bytes]:
         """Return id and bytes; `afresh`: encode them again, even if another node did, and compare."""
@@ -57,6 +63,13 @@ class SnapshotLibrary:
             known = self._bytes.setdefault(name, content)
         return name, known
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._bytes
+
+    def content(self, name: str) -> bytes:
+        """Return the right bytes of a snapshot that a node has written."""
+        return self._bytes[name]
+
     def decode(self, name: str, content: bytes) -> MetadataImage:
         """Return the image of a snapshot's bytes, checked by the shipped reader unless these very bytes were before.
 
@@ -68,7 +81,7 @@ class SnapshotLibrary:
         image = read_snapshot(cast("Path", _SnapshotFile(name + SUFFIX, content)))
         if content == self._bytes.get(name):
             self._images[name] = image
-        else:
+        elif content not in self.planted:
             self.differing.append(name)
         return image
 
@@ -164,6 +177,13 @@ class SnapshotDirectory:
         self.files[name] = bytes(content)
         return name.removesuffix(SUFFIX)
 
+    def plant(self, name: str, content: bytes) -> None:
+        """Let a file hold what its node never wrote there, as after a mistaken restore."""
+        if name in self.files:
+            self.rotten.setdefault(name, self.files[name])
+        self.rotted.add(name)
+        self.files[name] = content
+
     def mend(self) -> None:
         """Put the undamaged copies back."""
         self.files.update(self.rotten)
@@ -192,13 +212,14 @@ class SimulatedStore(SnapshotStore):
         self._files.put(part.name, content)
         part.replace(self._files / f"{name}{SUFFIX}")
 
-    def download(self, name: str, content: bytes) -> None:
-        """Take in what another node sent, after checking it.
+    def download(self, name: str, content: bytes, sha256: str) -> None:
+        """Take in what another node sent, after checking it as `download_snapshot` does.
 
         Raises:
             DamagedFile: it is not that snapshot.
             DiskFailed: there is no room.
         """
+        snapshots.download.check_hash(cast("Path", _SnapshotFile(name + SUFFIX, content)), sha256)
         self._library.decode(name, content)
         self._disk.need_room()
         part = self._files / f"{name}{SUFFIX}.part"
@@ -209,6 +230,11 @@ class SimulatedStore(SnapshotStore):
 
     def content(self, snapshot_id: str) -> bytes:
         return self.path(snapshot_id).read_bytes()
+
+    def plant(self, snapshot_id: str, content: bytes) -> None:
+        """Let the directory hold a foreign snapshot under this id."""
+        self._library.planted.add(content)
+        self._files.plant(f"{snapshot_id}{SUFFIX}", content)
 
     def synced(self) -> None:
         """Let the sync of the directory, which was begun, return."""

@@ -1,15 +1,14 @@
 """Seeded bugs in what a node believes of others: its peers on the Raft port, and whoever sends it bytes.
 
-Each row: name, what is broken, target, replacement, the test that notices it.
+Each row: name, what is broken, target, replacement, the test or the lives that notice it.
 """
 
 from collections.abc import Callable
 from typing import Any, Final
 
-from tests.simulation.mutant import Directed, Mutant
+from tests.simulation.mutant import Directed, Mutant, Seeds
 
 _RAFT: Final = "tests/unit/quorum/raft"
-_FETCH: Final = "tests/unit/quorum/log/test_snapshot_fetch.py"
 _BELIEF: Final = f"{_RAFT}/test_belief.py"
 
 
@@ -29,7 +28,8 @@ class _Any(bytes):
         return False
 
 
-_ROWS: Final[tuple[tuple[str, str, str, Callable[[Any], Any], str], ...]] = (
+_FOREIGN_LIVES: Final = Seeds("broad", 20)
+_ROWS: Final[tuple[tuple[str, str, str, Callable[[Any], Any], str | Seeds], ...]] = (
     (
         "believes-strangers",
         "whoever passed the handshake may depose a leader, and be voted for",
@@ -91,7 +91,14 @@ _ROWS: Final[tuple[tuple[str, str, str, Callable[[Any], Any], str], ...]] = (
         "a snapshot of the right id is taken, whatever history it is of",
         "quorum.log.snapshot_fetch:SnapshotFetch._objection",
         _always(None),
-        f"{_FETCH}::test_a_snapshot_of_another_history_that_is_here_is_replaced",
+        _FOREIGN_LIVES,
+    ),
+    (
+        "unsealed-download",
+        "a snapshot is taken whatever the hash of its bytes is",
+        "snapshots.download:check_hash",
+        _always(None),
+        _FOREIGN_LIVES,
     ),
     (
         "refuses-alone",
@@ -103,6 +110,6 @@ _ROWS: Final[tuple[tuple[str, str, str, Callable[[Any], Any], str], ...]] = (
 )
 
 MUTANTS: Final = tuple(
-    Mutant(name, breaks, target, replacement, Directed(test))
-    for name, breaks, target, replacement, test in _ROWS
+    Mutant(name, breaks, target, replacement, Directed(how) if isinstance(how, str) else how)
+    for name, breaks, target, replacement, how in _ROWS
 )

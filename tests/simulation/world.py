@@ -109,6 +109,8 @@ class Profile:
     """An operator unregisters a broker."""
     snapshot_bytes: int | None = None
     """A snapshot is due after so many bytes of the log; None: after as many as usual."""
+    foreign_snapshots: float = 0.0
+    """The share of foreign files among those that are sent as snapshots; some stand in a directory under its name."""
     is_weighty: bool = False
     """Work costs as much as in a heavy life, while all else befalls the cluster."""
     reads_late: bool = False
@@ -203,7 +205,12 @@ def profile_of(name: str, seed: int) -> Profile:
     profile = replace(Profile(links=links, stalls=stalls), **swarm(seed))  # type: ignore[arg-type]  # times, all of them
     if name != broad.NAME:
         return profile
-    return replace(profile, links=replace(links, rotten=broad.rotten(seed)), **broad.drawn(seed))
+    return replace(
+        profile,
+        links=replace(links, rotten=broad.rotten(seed)),
+        foreign_snapshots=broad.foreign_snapshots(seed),
+        **broad.drawn(seed),
+    )
 
 
 class Violation(Exception):
