@@ -191,6 +191,10 @@ class SnapshotKeeper(AppliedListener):
     async def _write(self, image: MetadataImage) -> Seal:
         """Write the snapshot of an image, unless it is here, and return what it is recognised by."""
         name = snapshot_id(image.end_offset, image.controller_epoch)
+        if name in self._store.ids():
+            # The seal would name the hash of a file that has rotted meanwhile, and no other node's file would fit it.
+            with suppress(DamagedFile, SnapshotNotFound):
+                await self._run_in_thread(lambda: self._store.check(name))
         if name not in self._store.ids():
             await self._run_in_thread(
                 lambda: write_snapshot(image, self._store.directory, rest=self._stopping.wait)

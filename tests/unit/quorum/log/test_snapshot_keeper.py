@@ -16,6 +16,7 @@ from metadata_log.limits import SNAPSHOT_DOWNLOADS_MAX, SNAPSHOT_ENTRIES
 from quorum.controller import Controller
 from quorum.log import snapshot_keeper
 from quorum.raft.raft_log import RaftPosition, RaftStatus
+from snapshots.seal import Seal
 from snapshots.snapshot_file import write_snapshot
 from tests.unit.quorum.test_controller import Lab, run
 from tests.unit.quorum.test_voters import Desk
@@ -84,6 +85,30 @@ def test_one_that_rots_at_rest_is_found_every_day_and_another_is_taken(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    run(story)
+
+
+def test_one_that_rotted_is_written_again_before_its_seal_is_announced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: the seal is that of sound bytes: a node that needs the snapshot refuses all others."""
+
+    async def story(lab: Lab) -> None:
+        desk = Desk(lab, tmp_path)
+        lab.lead(1)
+        offer = await desk.keeper.take()
+        path = desk.store.path(offer.id)
+        sound = path.read_bytes()
+        path.write_bytes(sound[:-1] + bytes((sound[-1] ^ 1,)))
+        # As in another process: nothing is remembered of the file.
+        desk.store._sha256.clear()
+        seals: list[bytes] = []
+        raft = desk.keeper._controller.raft
+        monkeypatch.setattr(raft, "compact", lambda _position, _name, seal: seals.append(seal))
+        await desk.keeper.take()
+        assert seals == [Seal(desk.keeper._controller.committed.last_crc, offer.sha256).to_bytes()]
+        assert path.read_bytes() == sound
 
     run(story)
 
