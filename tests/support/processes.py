@@ -1,15 +1,18 @@
 """Edge: real processes in tests: free ports, children that end with the test, deadlines that poll."""
 
 import os
+import random
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
+
+from ops import cluster_layout
 
 Answer = TypeVar("Answer")
 POLL_S = 0.01
@@ -17,20 +20,20 @@ KILL_DEADLINE_S = 10.0
 
 
 def free_port() -> int:
-    """Return a TCP port of 127.0.0.1 that nobody listens on now; another may take it before you do."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
+    """Return a TCP port of 127.0.0.1 that nobody listens on now: one of `free_ports`."""
+    return free_ports(1)[0]
 
 
 def free_ports(count: int) -> list[int]:
-    """Return so many different ones: all are held while the last is found."""
-    servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [server.getsockname()[1] for server in servers]
-    finally:
-        for server in servers:
-            server.close()
+    """Return so many different ones.
+
+    They lie below the range that the system gives to outgoing connections, so no connection takes one meanwhile,
+    and none connects to itself there. Each worker of pytest draws from a share of its own.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    free = cluster_layout.free_ports(set(), random.Random())
+    return list(islice((port for port in free if port % workers == worker), count))
 
 
 def poll_until(predicate: Callable[[], Answer], *, deadline_s: float, what: str) -> Answer:

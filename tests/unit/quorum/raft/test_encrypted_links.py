@@ -11,7 +11,8 @@ from metadata_log.limits import RAFT_HANDSHAKES_MAX
 from metadata_log.node.credentials import TlsFiles
 from metadata_log.node.tls import Tls
 from ops.certificates import Authority
-from tests.unit.quorum.raft.test_transport import CLUSTER, NACK, Node, free_ports, linked, until
+from tests.support.processes import free_ports
+from tests.unit.quorum.raft.test_transport import CLUSTER, NACK, Node, linked, until
 
 
 def pair_with(one: TlsFiles, two: TlsFiles) -> tuple[Node, Node, dict[int, int]]:

@@ -39,6 +39,7 @@ from quorum.raft.handshake import (
 )
 from quorum.raft.raft_log import Member, Voters
 from quorum.raft.transport import TcpTransport
+from tests.support.processes import free_ports
 
 DEADLINE_S = 30.0
 GRACE_MS = 20
@@ -80,14 +81,6 @@ async def until(condition: Callable[[], object], what: str) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"not within {DEADLINE_S} s: {what}"
         await asyncio.sleep(0.002)
-
-
-def free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
 
 
 class Node:
