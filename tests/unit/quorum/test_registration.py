@@ -136,11 +136,10 @@ def test_a_lost_answer_leads_to_no_second_record(monkeypatch: pytest.MonkeyPatch
 
         monkeypatch.setattr(lab.controllers[2], "committing", lags)  # its log does not show it
         await settle(lab)
-        for _ in range(100):
-            await asyncio.sleep(0.01)
-            lab.quorum.commit()
-            if len(node.sent) > 1:
-                break
+        async with asyncio.timeout(30):
+            while len(node.sent) < 2:
+                await asyncio.sleep(0.01)
+                lab.quorum.commit()
         await settle(lab)
         assert len(node.sent) == 2 and node.sent[0] == node.sent[1]
         monkeypatch.undo()

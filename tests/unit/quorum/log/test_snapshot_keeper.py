@@ -18,7 +18,7 @@ from quorum.log import snapshot_keeper
 from quorum.raft.raft_log import RaftPosition, RaftStatus
 from snapshots.seal import Seal
 from snapshots.snapshot_file import write_snapshot
-from tests.unit.quorum.test_controller import Lab, run
+from tests.unit.quorum.test_controller import Lab, run, spin
 from tests.unit.quorum.test_voters import Desk
 
 
@@ -220,19 +220,19 @@ def test_downloads_that_begin_together_share_a_check_and_a_later_one_has_its_own
             await outcomes[-1]
 
         together = [asyncio.create_task(keeper.check("a", check)) for _ in range(3)]
-        await asyncio.sleep(0.01)
+        await spin()
         (first,) = outcomes
         first.set_exception(DamagedFile("rotted"))
-        await asyncio.sleep(0.01)
+        await spin()
         assert len(outcomes) == 2, "what one found damaged, the next looks at for itself"
         together[1].cancel()
-        await asyncio.sleep(0.01)
+        await spin()
         outcomes[-1].set_result(None)
         results = await asyncio.gather(*together, return_exceptions=True)
         assert [type(each) for each in results].count(DamagedFile) == 1
         assert any(each is None for each in results)
         later = asyncio.create_task(keeper.check("a", check))
-        await asyncio.sleep(0.01)
+        await spin()
         outcomes[-1].set_result(None)
         await later
         assert len(outcomes) >= 3
