@@ -8,6 +8,7 @@ import json
 import logging
 import logging.handlers
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +21,10 @@ LOG_FILE_BYTES_MAX: Final = 16 * MIB
 """A text log is moved aside (one predecessor kept) when it grows beyond: at most twice this on disk."""
 STREAM_VARIABLE: Final = "METAQUORUM_LOG"
 """What goes to stderr: text, json or none; unset: text on a terminal, JSON elsewhere."""
+FOREIGN_SPAN_S: Final = 1.0
+FOREIGN_LOGGED_MAX: Final = 10
+"""Reports of bytes that are not HTTP within FOREIGN_SPAN_S; how many were left out stands in the next one."""
+_QUOTED: Final = re.compile(r"""\bb['"]""")
 
 PROCESS_FAILED: Final = "process_failed"
 """The last line of a log: why the process ended."""
@@ -58,18 +63,49 @@ def setup_logging(log_file: Path | None, *, level: int = logging.INFO) -> None:
     for noisy in ("asyncio", "aiohttp", "pysyncobj"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     server = logging.getLogger("aiohttp.server")
-    server.removeFilter(_without_foreign_traces)
-    server.addFilter(_without_foreign_traces)
+    for old_filter in [each for each in server.filters if isinstance(each, _ForeignBytes)]:
+        server.removeFilter(old_filter)
+    server.addFilter(_ForeignBytes())
 
 
-def _without_foreign_traces(record: logging.LogRecord) -> bool:
-    """Remove the traceback from a report of bytes that are not HTTP: the client is at fault, not our code."""
-    error = record.exc_info[1] if record.exc_info else None
-    # Not imported: most commands need no HTTP library, and it takes its time.
-    if type(error).__module__ == "aiohttp.http_exceptions":
+class _ForeignBytes(logging.Filter):
+    """Shortens reports of bytes that are not HTTP, and lets so many of them through.
+
+    The client is at fault, not our code: no traceback helps. It quotes what the client sent, which may be a token, or the
+    body of a request whose length was wrong: none of that belongs in a log. And whoever sends more and more of it would push
+    all else out of the log.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._span_began = 0.0
+        self._in_span = 0
+        self._left_out = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        # Not imported: most commands need no HTTP library, and it takes its time.
+        if error is None or type(error).__module__ != "aiohttp.http_exceptions":
+            return True
+        if not 0 <= record.created - self._span_began < FOREIGN_SPAN_S:
+            self._span_began, self._in_span = record.created, 0
+        self._in_span += 1
+        if self._in_span > FOREIGN_LOGGED_MAX:
+            self._left_out += 1
+            return False
         record.levelno, record.levelname = logging.WARNING, "WARNING"
-        record.exc_info, record.reason = None, " ".join(str(error).split())
-    return True
+        record.exc_info, record.reason = None, _unquoted(error)
+        if self._left_out:
+            record.left_out, self._left_out = self._left_out, 0
+        return True
+
+
+def _unquoted(error: BaseException) -> str:
+    """Return why bytes are no HTTP, without the bytes; of some errors these are all that they say."""
+    said = str(error)
+    message = " ".join(_QUOTED.split(said, maxsplit=1)[0].split()).rstrip(":")
+    is_all_quoted = type(error).__name__ == "InvalidURLError"
+    return type(error).__name__ if is_all_quoted else message
 
 
 class TextFormatter(logging.Formatter):

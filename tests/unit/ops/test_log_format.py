@@ -1,15 +1,25 @@
 """Edge: log lines as text and as JSON."""
 
+import asyncio
 import json
 import logging
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 from aiohttp.http_exceptions import BadHttpMessage
 
-from ops.log_format import PROCESS_FAILED, JsonFormatter, TextFormatter, setup_logging
+from ops.log_format import (
+    FOREIGN_LOGGED_MAX,
+    FOREIGN_SPAN_S,
+    PROCESS_FAILED,
+    JsonFormatter,
+    TextFormatter,
+    setup_logging,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -83,6 +93,77 @@ def test_what_strangers_send_leaves_no_traceback(tmp_path: Path, monkeypatch: py
     said = 'WARNING aiohttp.server Error handling request from 127.0.0.1 reason="400, message: no header"'
     assert stranger.endswith(said)
     assert " ERROR " in bug and trace[0].startswith("Traceback")
+
+
+def heard_by_the_server(tmp_path: Path, sent: bytes) -> str:
+    """Return what a process logs of bytes that reach its HTTP port."""
+
+    async def story() -> None:
+        app = web.Application()
+        runner = web.AppRunner(app)
+        await runner.setup()
+        assert runner.server is not None
+        listener = await asyncio.get_running_loop().create_server(runner.server, "127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection(*listener.sockets[0].getsockname())
+        writer.write(sent)
+        async with asyncio.timeout(30):
+            await reader.read()
+        writer.close()
+        listener.close()
+        await runner.cleanup()
+
+    setup_logging(tmp_path / "log")
+    asyncio.run(story())
+    return (tmp_path / "log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        (b"GET / HTTP/1.1\r\nAuthorization: Bearer hunter2\x12\r\n\r\n", "Invalid header value char"),
+        (
+            b'POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: identity\r\n\r\n{"password": "hunter2"}',
+            "Request has invalid",
+        ),
+        (b"GET /hunter2\x01 HTTP/1.1\r\nHost: localhost\r\n\r\n", "InvalidURLError"),
+        (b"GET *hunter2 HTTP/1.1\r\nHost: localhost\r\n\r\n", "InvalidURLError"),
+        (
+            b"GET / HTTP/1.1\r\nX: " + b"hunter2" * 2_000 + b"\r\n\r\n",
+            "Got more than 8190 bytes when reading",
+        ),
+    ],
+)
+def test_no_log_quotes_what_is_not_http(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: bytes, reason: str
+) -> None:
+    monkeypatch.setenv("METAQUORUM_LOG", "none")
+    (line,) = heard_by_the_server(tmp_path, sent).splitlines()
+    assert " WARNING aiohttp.server " in line and reason in line
+    assert "hunter2" not in line and len(line) < 250
+
+
+def test_strangers_do_not_fill_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("METAQUORUM_LOG", "none")
+    setup_logging(tmp_path / "log")
+    server = logging.getLogger("aiohttp.server")
+    now = 1_000.0
+    monkeypatch.setattr(time, "time", lambda: now)
+
+    def lines_of(errors: int) -> list[str]:
+        before = len((tmp_path / "log").read_text().splitlines())
+        for number in range(errors):
+            try:
+                raise BadHttpMessage(f"number {number}")
+            except BadHttpMessage:
+                server.exception("Error handling request from %s", "127.0.0.1")
+        return (tmp_path / "log").read_text().splitlines()[before:]
+
+    assert len(lines_of(FOREIGN_LOGGED_MAX + 7)) == FOREIGN_LOGGED_MAX
+    server.error("something else")
+    now += FOREIGN_SPAN_S
+    later = lines_of(2)
+    assert "something else" in (tmp_path / "log").read_text()
+    assert [("left_out=7" in line) for line in later] == [True, False]
 
 
 @pytest.mark.parametrize(
