@@ -167,6 +167,18 @@ def test_a_leader_whom_no_set_of_voters_here_names_is_followed_after_a_silence(q
     assert quorum[C].engine.term == 4, "the next stranger waits for another silence"
 
 
+def test_a_strangers_answers_raise_no_term_even_after_a_silence(quorum: HandQuorum) -> None:
+    quorum.now += SILENCE_MS
+    for answer in (
+        {"type": "nack"},
+        {"type": "pre_vote_response", "granted": True},
+        {"type": "response_vote"},
+    ):
+        receive(quorum, B, STRANGER, answer | {"term": 9})
+    assert quorum[B].guard.belief.may_believe_strangers()
+    assert quorum[B].engine.term == 1
+
+
 def test_after_a_silence_a_stranger_that_lacks_what_is_committed_costs_its_link_alone(
     quorum: HandQuorum,
 ) -> None:

@@ -276,6 +276,20 @@ def test_live_leader_does_not_prevent_its_own_transfer() -> None:
     assert quorum[A].engine.role is Role.FOLLOWER
 
 
+def test_a_leader_that_leaves_tells_the_linked_followers_first_what_is_committed() -> None:
+    quorum = HandQuorum(voters=5)
+    quorum.elect(A)
+    quorum.settle()
+    quorum.beat(A)
+    quorum.settle()
+    quorum[A].guard.lost(quorum.member(C), quorum.now, by_peer=False)
+    quorum[A].guard.replication.peers[D].ask_at(1)
+    quorum[A].guard.transfer.leave_to(B)
+    sent = [(target, message["type"]) for target, message in quorum[A].guard.outbox.take_at_once()]
+    assert sorted(sent[:-1]) == [(B, "append_entries"), (E, "append_entries")]
+    assert sent[-1] == (B, "timeout_now")
+
+
 def test_transfer_goes_to_the_follower_that_has_been_linked_longest() -> None:
     """B and C hold the whole log, but B has just come back and may have most of it to apply before it can decide."""
     quorum = HandQuorum()
