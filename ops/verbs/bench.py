@@ -8,6 +8,7 @@ from typing import Any, Final
 from ops import render
 from ops.arguments import Noun, from_to
 from ops.bench.probes import watching
+from ops.python_build import described
 from ops.talk import say, show
 
 
@@ -226,7 +227,7 @@ def run_bench(args: argparse.Namespace) -> int:
             say(f"{peer} has nothing to compare here; we are measured alone")
     with watching() as withheld:
         result: dict[str, Any] = importlib.import_module(f"ops.bench.{args.bench}").run(args)
-    result["probes"] |= withheld
+    result["probes"] |= {**withheld, "python": described()}
     show(args, result, table=lambda: render.fields(_flat("", result)))
     return 0
 
