@@ -16,6 +16,8 @@ from metadata_log.node.addresses import WILDCARDS, read_url
 from metadata_log.node.http_answers import JSON, MSGPACK
 
 SHOWN_MAX: Final = 200
+HOSTS_KEPT: Final = 16
+"""A client sends the same Host with every request."""
 LOOPBACK: Final = "localhost"
 READS: Final = frozenset({hdrs.METH_GET, hdrs.METH_HEAD})
 SENT_BY_FORMS: Final = frozenset({"text/plain", "application/x-www-form-urlencoded", "multipart/form-data"})
@@ -32,14 +34,23 @@ class OwnNames:
 
     def __init__(self, hosts: Iterable[str]) -> None:
         self._hosts = {LOOPBACK, *(host.lower().rstrip(".") for host in hosts if host not in WILDCARDS)}
+        self._known: set[str] = set()
+        """Host headers that named this node, HOSTS_KEPT at most."""
 
     def is_own(self, host: str) -> bool:
         """Return whether a Host header, HOST or HOST:PORT, names this node; which port is not looked at."""
+        if host in self._known:
+            return True
         try:
             name, _ = _host_port(host)
         except ValueError:
             return False
-        return name in self._hosts or name.endswith(f".{LOOPBACK}") or _is_numeric(name)
+        is_own = name in self._hosts or name.endswith(f".{LOOPBACK}") or _is_numeric(name)
+        if is_own:
+            if len(self._known) >= HOSTS_KEPT:
+                self._known.clear()
+            self._known.add(host)
+        return is_own
 
     def check(self, request: web.BaseRequest) -> None:
         """Refuse what a foreign page may have sent, before anything of it is done.

@@ -102,7 +102,7 @@ class PollAnswers:
             return self._heads[head]
         except KeyError:
             read = read_head(head)
-            if read is not None and not self.door.own_names.is_own(read.host):
+            if read is not None and read.is_poll and not self.door.own_names.is_own(read.host):
                 read.is_poll = False  # aiohttp refuses it
             if read is not None and read.is_poll:  # that of a write has an id, and is not sent again
                 if len(self._heads) >= HEADS_KEPT:

@@ -4,7 +4,7 @@ import pytest
 from aiohttp.test_utils import make_mocked_request
 
 from metadata_log.errors import ForeignCaller, InvalidRequest, MetadataError, UnsupportedMediaType
-from metadata_log.node.http_caller import OwnNames
+from metadata_log.node.http_caller import HOSTS_KEPT, OwnNames
 
 NAMES = OwnNames(("10.0.0.1", "controller-1.example", "0.0.0.0"))
 
@@ -32,6 +32,15 @@ NAMES = OwnNames(("10.0.0.1", "controller-1.example", "0.0.0.0"))
 )
 def test_a_host_names_this_node_or_another(host: str, is_own: bool) -> None:
     assert NAMES.is_own(host) is is_own
+
+
+def test_the_hosts_that_are_remembered_are_bounded_and_change_no_answer() -> None:
+    names = OwnNames(("controller-1.example",))
+    for number in range(3 * HOSTS_KEPT):
+        for _ in range(2):
+            assert names.is_own(f"192.0.2.{number}:9091")
+            assert not names.is_own(f"rebound-{number}.example")
+        assert len(names._known) <= HOSTS_KEPT
 
 
 def refusal(method: str, *headers: tuple[str, str]) -> type[MetadataError] | None:
