@@ -1,8 +1,8 @@
 """Edge: the log as a Spark data source: `spark.read.format("metadata_log")` and `spark.readStream.format("metadata_log")`.
 
-It reads an export, a data directory, a folder of segments, or running controllers, without another copy. Whoever plans looks
-where the log begins and ends, and cuts it into slices; executors read the slices. They need what the planner needs: this
-package, and the path or a way to the controllers.
+It reads an export, a data directory, a folder of segments, on any file system, or running controllers, without another
+copy. Whoever plans looks where the log begins and ends, and cuts it into slices; executors read the slices. They need what
+the planner needs: this package, and the path or a way to the controllers.
 
 What is not wanted is named by options and left unread. Filters of a query are Spark's alone: Spark 4.3.0 keeps what a reader
 learned of the filters of one query for others over the same DataFrame, which then lack rows.
@@ -44,7 +44,7 @@ TRIGGER_RECORDS: Final = 500_000
 """Records of one micro-batch, at most: some seconds of work."""
 
 OPTIONS: Final[Mapping[str, str]] = {
-    "path": "an export, a data directory, a folder of segments, or URLs of controllers, separated by commas",
+    "path": "an export, a data directory, a folder of segments, as path or URI; or URLs of controllers, separated by commas",
     "from_offset": "the first record wanted",
     "until_offset": "the end of those wanted, exclusive; a stream ends with the batch that holds the last of them",
     "from_time": "the earliest time wanted, as 2026-01-01T10:00Z",

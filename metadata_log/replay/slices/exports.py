@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from metadata_log.errors import InvalidRequest
 from metadata_log.limits import RECORDS_PER_BATCH_MAX
 from metadata_log.node.durable_files import renamed_os_errors
 from metadata_log.replay.columns import SCHEMA
 from metadata_log.replay.slices.rows import BATCH_ROWS
+from metadata_log.replay.slices.stored import parquet_file
 from metadata_log.replay.slices.wanted import Span, Wanted
 from metadata_log.replay.tables import RECORDS, Export, ExportedFile, check_files, read_manifest
 
@@ -23,14 +23,13 @@ SLICE_RECORDS: Final = 200_000
 class ExportSlice:
     """Row groups of a file; of their rows, those of batches that begin at `first` or later and before `until`."""
 
-    path: str
+    path: Path
     row_groups: tuple[int, ...]
     first: int
     until: int
 
     def read(self, wanted: Wanted) -> Iterator[pa.RecordBatch]:
-        path = Path(self.path)
-        with renamed_os_errors(path), pq.ParquetFile(path) as file:
+        with renamed_os_errors(self.path), parquet_file(self.path) as file:
             names = [name for name in SCHEMA.names if name in file.schema_arrow.names]
             needed = {*wanted.columns, "batch_base", "log_offset", "ts", "controller_epoch", "type"}
             read = file.iter_batches(
@@ -134,7 +133,7 @@ class ExportLog:
         path = self._directory / file.path
         waiting: list[int] = []
         rows = 0
-        with renamed_os_errors(path), pq.ParquetFile(path) as opened:
+        with renamed_os_errors(path), parquet_file(path) as opened:
             metadata = opened.metadata
             places = {metadata.schema.column(place).path: place for place in range(metadata.num_columns)}
             for group in range(metadata.num_row_groups):
@@ -156,4 +155,4 @@ class ExportLog:
             yield self._piece(path, waiting, first, until)
 
     def _piece(self, path: Path, row_groups: Sequence[int], first: int, until: int) -> ExportSlice:
-        return ExportSlice(path=str(path), row_groups=tuple(row_groups), first=first, until=until)
+        return ExportSlice(path=path, row_groups=tuple(row_groups), first=first, until=until)

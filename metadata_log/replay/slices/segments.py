@@ -42,7 +42,7 @@ class SegmentSlice:
     Of these, the batches that begin at `first` or later and before `until`.
     """
 
-    path: str
+    path: Path
     position: int
     end_position: int
     begins_at: int
@@ -52,11 +52,11 @@ class SegmentSlice:
     skips_damaged: bool
 
     def read(self, wanted: Wanted) -> Iterator[pa.RecordBatch]:
-        path, data = Path(self.path), self._bytes()
+        data = self._bytes()
         try:
-            yield from Rows(wanted).of(self._frames(data, wanted), self.path)
+            yield from Rows(wanted).of(self._frames(data, wanted), str(self.path))
         except DamagedFrame as error:
-            raise damaged_file(path, error, base=self.position) from error
+            raise damaged_file(self.path, error, base=self.position) from error
 
     def missing(self) -> Iterator[Missing]:
         """Yield what cannot be read here, by its byte in the file."""
@@ -76,8 +76,7 @@ class SegmentSlice:
                 yield frame.header, data[frame.position : frame.position + frame.header.frame_bytes]
 
     def _bytes(self) -> bytes:
-        path = Path(self.path)
-        with renamed_os_errors(path), path.open("rb") as file:
+        with renamed_os_errors(self.path), self.path.open("rb") as file:
             file.seek(self.position)
             return file.read(self.end_position - self.position)
 
@@ -213,7 +212,7 @@ class SegmentLog:
 
     def _slice(self, segment: Segment, stretches: Sequence[_Stretch], first: int, until: int) -> SegmentSlice:
         return SegmentSlice(
-            path=str(segment.path),
+            path=segment.path,
             position=stretches[0].position,
             end_position=stretches[-1].end_position,
             begins_at=stretches[0].begins_at,
