@@ -1,7 +1,8 @@
 """Edge: `python -m tests.spark_cluster`: the data source on a cluster of two executors that have the wheel and nothing else.
 
 The wheel is built and unpacked to a folder of its own. Driver and executors run there, in other processes, and the
-repository is on no path. Rows of a read and of a stream with a restart are compared with what this process reads.
+repository is on no path. Rows of a read, of one from an object store, and of a stream with a restart are compared with what
+this process reads.
 """
 
 import json
@@ -17,6 +18,7 @@ from typing import Any, Final
 from metadata_log.replay.slices.segments import SegmentLog
 from metadata_log.replay.slices.wanted import Wanted
 from ops.bench import big_log
+from tests.support.object_store import BUCKET, object_store
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 MASTER: Final = "local-cluster[2,1,1024]"
@@ -29,7 +31,7 @@ import metadata_log
 from metadata_log import replay
 from metadata_log.replay.session import session
 
-master, site, log, scratch, at = sys.argv[1:]
+master, site, log, store, scratch, at = sys.argv[1:]
 spark = replay.register(session(quick=True, master=master, settings={
     "spark.executorEnv.PYTHONPATH": site, "spark.scheduler.minRegisteredResourcesRatio": "1.0",
     "spark.scheduler.maxRegisteredResourcesWaitingTime": "60s"}))
@@ -57,6 +59,7 @@ print(json.dumps({
     "modules": sorted({module for module, _ in places} | {metadata_log.__path__[0]}),
     "executors": len({directory for _, directory in places}),
     "all": summary(reader.schema(columns).load(log)),
+    "stored": summary(reader.schema(columns).load(store)),
     "first": stream(until_offset=at),
     "rest": stream(),
     "streamed": summary(spark.read.parquet(scratch + "/to").select("log_offset", "type", "isr", "batch_crc")),
@@ -71,10 +74,11 @@ def main() -> int:
         work.mkdir()
         _unpack_wheel(site, Path(scratch))
         end_offset = big_log.write_log(log, RECORDS, partitions=2_000)
-        found = _run(site, log, work, at=end_offset // 3)
+        with object_store(Path(scratch)) as query:
+            found = _run(site, log, f"s3a://{BUCKET}/log?{query}", work, at=end_offset // 3)
         assert found["modules"] == [str(site / "metadata_log")], found["modules"]
         assert found["executors"] == 2, found
-        assert found["all"] == found["streamed"], found
+        assert found["all"] == found["stored"] == found["streamed"], found
         assert found["all"][:3] == [end_offset, end_offset, end_offset * (end_offset - 1) // 2], found
         rows = SegmentLog(log)
         rows.refresh()
@@ -110,9 +114,10 @@ def _unpack_wheel(site: Path, scratch: Path) -> None:
         packed.extractall(site)
 
 
-def _run(site: Path, log: Path, work: Path, *, at: int) -> dict[str, Any]:
-    program = [sys.executable, "-c", _PROGRAM, MASTER, str(site), str(log), str(work), str(at)]
-    environment = {**os.environ, "PYTHONPATH": str(site)}
+def _run(site: Path, log: Path, store: str, work: Path, *, at: int) -> dict[str, Any]:
+    program = [sys.executable, "-c", _PROGRAM, MASTER, str(site), str(log), store, str(work), str(at)]
+    shown = {"AWS_ACCESS_KEY_ID": "nobody", "AWS_SECRET_ACCESS_KEY": "nothing"}
+    environment = {**os.environ, **shown, "PYTHONPATH": str(site)}
     ran = subprocess.run(program, stdout=subprocess.PIPE, text=True, check=True, cwd=work, env=environment)
     answer: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
     return answer

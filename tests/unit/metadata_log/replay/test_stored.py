@@ -41,7 +41,7 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def serve(bucket: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let s3://logs be a folder of that name."""
+    """Let s3://logs be a folder of that name; `python -m tests.spark_cluster` asks a server instead."""
     opened = stored._opened
     stores = pa.fs.SubTreeFileSystem(str(bucket.parent), pa.fs.LocalFileSystem())
 
