@@ -1,6 +1,6 @@
--- Losses of brokers and takeovers of controllers, each from its cause to its recovery: the broker serves again, and every
--- partition that it left without a leader, or with a smaller ISR, has its leader and its whole ISR. Those that overlap share
--- a number.
+-- Losses of brokers and takeovers of controllers, each from its cause to its recovery: the broker serves again, or is removed
+-- from the cluster, and every partition that it left without a leader, or with a smaller ISR, has its leader and its whole
+-- ISR. Those that overlap share a number, so that a long loss joins all that begin before it ends.
 -- columns:
 --   incident BIGINT: their number, from 1
 --   from_offset BIGINT: the record that began it
@@ -17,7 +17,14 @@
 --   to_ts TIMESTAMP: when all had recovered; null: not yet
 --   duration_ms BIGINT: how long that took, up to the end if it has not
 WITH fenced AS (
-    SELECT log_offset, ts, broker_id, verdict, back_ts FROM {fencings} WHERE verdict <> 'stopped'
+    SELECT log_offset, ts, broker_id, verdict, back_offset, back_ts FROM {fencings} WHERE verdict <> 'stopped'
+),
+-- An operator who removes a broker expects it no more: its loss ends there.
+removed AS (
+    SELECT f.log_offset, min(b.ts) AS ts
+    FROM fenced f JOIN {broker_changes} b ON f.broker_id = b.broker_id
+    WHERE b.op = 'unregister' AND b.log_offset >= f.log_offset AND (f.back_offset IS NULL OR b.log_offset < f.back_offset)
+    GROUP BY f.log_offset
 ),
 touched AS (
     SELECT
@@ -95,9 +102,11 @@ found AS (
         CASE WHEN t.lasting = 1 THEN NULL
             ELSE greatest(0, coalesce(unix_millis(t.to_ts) - unix_millis(f.ts), 0)) END AS whole_isr_ms,
         CAST(NULL AS BIGINT) AS write_gap_ms,
-        CASE WHEN f.verdict = 'removed' OR (f.back_ts IS NOT NULL AND coalesce(n.lasting, 0) + coalesce(t.lasting, 0) = 0)
-            THEN greatest(coalesce(f.back_ts, f.ts), coalesce(n.to_ts, f.ts), coalesce(t.to_ts, f.ts)) END AS to_ts
+        CASE WHEN f.verdict = 'removed' OR (
+                coalesce(r.ts, f.back_ts) IS NOT NULL AND coalesce(n.lasting, 0) + coalesce(t.lasting, 0) = 0
+            ) THEN greatest(coalesce(r.ts, f.back_ts, f.ts), coalesce(n.to_ts, f.ts), coalesce(t.to_ts, f.ts)) END AS to_ts
     FROM fenced f
+    LEFT JOIN removed r ON f.log_offset = r.log_offset
     LEFT JOIN lost l ON f.broker_id = l.broker_id AND f.log_offset = l.lost_at
     LEFT JOIN leaderless n ON f.broker_id = n.broker_id AND f.log_offset = n.lost_at
     LEFT JOIN thin t ON f.broker_id = t.broker_id AND f.log_offset = t.lost_at

@@ -291,6 +291,19 @@ def test_losses_of_brokers_have_a_verdict_and_end_with_the_recovery(export: Path
     assert availability == [(11, 72.5, 2_000), (12, 21.039, 5_880)]
 
 
+def test_a_loss_ends_where_the_broker_is_removed(tmp_path: Path) -> None:
+    story: Story = (
+        *AGAIN[:4],
+        (3_000, _caused("SESSION_EXPIRED", B11), [BrokerRegistrationChangeRecord(B11, 1, fenced=True)]),
+        (9_000, _caused("BROKER_UNREGISTERED", B11), [UnregisterBrokerRecord(B11, 1)]),
+        (12_000, Envelope(actor="admin"), [TopicRecord(ORDERS, "orders")]),
+    )
+    opened = open_export(_exported(story, tmp_path))
+    assert _columns(opened, "fencings", "verdict", "back_ts") == [("unknown", None)]
+    ((ended, duration),) = _columns(opened, "incidents", "to_ts", "duration_ms")
+    assert ended is not None and duration == 6_000
+
+
 def test_the_summary_names_eight_who_asked_and_counts_the_others(tmp_path: Path) -> None:
     by_each: Story = [
         (1_000, Envelope(actor=f"User:{n:02}"), [TopicRecord(_topic(n), f"t{n}")]) for n in range(10)
