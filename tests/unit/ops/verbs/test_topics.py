@@ -1,4 +1,4 @@
-"""Edge: what an operator is told of a topic to be."""
+"""Edge: what an operator is told about a topic before it is made."""
 
 import pytest
 
