@@ -124,7 +124,10 @@ NO_CREDENTIALS: Final = Credentials()
 
 
 class ClusterClient:
-    """Asks the controllers of one cluster; `timeout_s` bounds each request with all its repetitions."""
+    """Asks the controllers of one cluster; `timeout_s` bounds each request with all its repetitions.
+
+    `cure` is for whoever gets no answer: what to do, behind a semicolon.
+    """
 
     def __init__(
         self,
@@ -133,12 +136,14 @@ class ClusterClient:
         timeout_s: float,
         rng: random.Random,
         credentials: Credentials = NO_CREDENTIALS,
+        cure: str = "",
     ) -> None:
         assert bootstrap, "a client needs somebody to ask"
         self.bootstrap = tuple(bootstrap)
         self.timeout_s = timeout_s
         self.rng = rng
         self.credentials = credentials
+        self.cure = cure
         self._last_good: str | None = None
 
     def get(self, path: str, *, accept: str = _JSON) -> Answer:
@@ -247,8 +252,10 @@ class ClusterClient:
                 f"no answer{f' within {self.timeout_s:g} s' if repeatable else ''}, and it may still take effect ({why})",
                 request_id=uuid_text(request_id),
             )
-        kind = Unreachable if last_error is None else type(last_error)
-        raise kind(f"not within {self.timeout_s:g} s ({why or 'no time to ask anybody'})")
+        what = f"not within {self.timeout_s:g} s ({why or 'no time to ask anybody'})"
+        if last_error is None:
+            raise Unreachable(what + self.cure)
+        raise type(last_error)(what)
 
     def _candidates(self, deadline: float) -> "Iterator[tuple[str, _Follow]]":
         """Yield the next node to ask, each at most once a round; `followed` puts a redirect's target first."""
@@ -383,8 +390,22 @@ def client_from(args: argparse.Namespace) -> ClusterClient:
     except ValueError as error:
         fail_usage(args, str(error))
     return ClusterClient(
-        bootstrap, timeout_s=args.timeout, rng=random.SystemRandom(), credentials=credentials_from(args)
+        bootstrap,
+        timeout_s=args.timeout,
+        rng=random.SystemRandom(),
+        credentials=credentials_from(args),
+        cure="" if _names_controllers(args) else _CURE,
     )
+
+
+_CURE: Final = (
+    f"; {DEFAULT_CLUSTER_FILE} names these controllers: start them (metaquorum up), or name others "
+    f"(--bootstrap URL,... or {BOOTSTRAP_VARIABLE})"
+)
+
+
+def _names_controllers(args: argparse.Namespace) -> bool:
+    return bool(args.bootstrap or os.environ.get(BOOTSTRAP_VARIABLE))
 
 
 def credentials_from(args: argparse.Namespace) -> Credentials:
@@ -396,7 +417,7 @@ def credentials_from(args: argparse.Namespace) -> Credentials:
     given = {
         name: getattr(args, name, None) or os.environ.get(f"METAQUORUM_{name.upper()}") for name in SHOWN
     }
-    if not any(given.values()) and not (args.bootstrap or os.environ.get(BOOTSTRAP_VARIABLE)):
+    if not any(given.values()) and not _names_controllers(args):
         given |= _credentials_of_cluster_file(DEFAULT_CLUSTER_FILE)
     if (given["cert"] is None) != (given["key"] is None):
         fail_usage(args, "--cert and --key belong together")

@@ -132,7 +132,7 @@ def run_status(args: argparse.Namespace) -> int:
     nodes = ask_all(client)
     status = merged_status(nodes)
     if status is None:
-        raise Unreachable(f"no controller answers: {', '.join(client.bootstrap)}")
+        raise Unreachable(f"no controller answers: {', '.join(client.bootstrap)}{client.cure}")
     for node in nodes:
         if node.quorum is None:
             say(f"{node.url} {node.failure}")

@@ -1,5 +1,6 @@
 """Edge: the CLI's client against small real HTTP servers with scripted answers."""
 
+import json
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from metadata_log.errors import (
     TopicAlreadyExists,
     Unavailable,
 )
+from ops.cli import UNAVAILABLE, main
 from ops.client import ClusterClient, NoBootstrap, Unreachable, bootstrap_from
 from tests.support.processes import free_port
 from tests.support.told_node import CutOff, Reply, Seen, error, node, not_controller
@@ -228,3 +230,19 @@ def test_the_family_says_whether_a_timeout_may_have_written(family: str, kind: t
         with pytest.raises(kind) as caught:
             client(told.url, timeout_s=0.1).write("POST", "/v1/quorum/voters", {})
         assert caught.value.family == family
+
+
+def test_who_asks_a_stopped_cluster_is_told_which_file_names_it_and_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("METAQUORUM_BOOTSTRAP", raising=False)
+    (tmp_path / "metaquorum-data").mkdir()
+    dead = f"http://127.0.0.1:{free_port()}"
+    (tmp_path / "metaquorum-data" / "cluster.json").write_text(json.dumps({"bootstrap": [dead]}))
+    for verb in (["topics", "list"], ["quorum", "status"]):
+        assert main([*verb, "--timeout", f"{BRIEF_S:g}"]) == UNAVAILABLE
+        cure = "metaquorum-data/cluster.json names these controllers: start them (metaquorum up)"
+        assert cure in capsys.readouterr().err
+        assert main([*verb, "--timeout", f"{BRIEF_S:g}", "--bootstrap", dead]) == UNAVAILABLE
+        assert "cluster.json" not in capsys.readouterr().err
