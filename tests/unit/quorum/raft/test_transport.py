@@ -2,10 +2,12 @@
 
 import asyncio
 import contextlib
+import gc
 import random
 import socket
 import threading
 import time
+import warnings
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -39,7 +41,8 @@ from quorum.raft.handshake import (
 )
 from quorum.raft.raft_log import Member, Voters
 from quorum.raft.transport import TcpTransport
-from tests.support.processes import free_ports
+from tests.support.processes import free_port, free_ports
+from tests.support.servers import close_server
 
 DEADLINE_S = 30.0
 GRACE_MS = 20
@@ -215,7 +218,7 @@ async def answering(
     try:
         yield links
     finally:
-        server.close()
+        await close_server(server)
         for writer in writers:
             writer.close()
         await asyncio.gather(*(writer.wait_closed() for writer in writers), return_exceptions=True)
@@ -248,6 +251,30 @@ def test_two_voters_find_each_other_and_talk() -> None:
         assert two.events == [("connected", member(1)), ("lost", member(1), False)]
 
     run(test())
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_a_connection_that_is_being_accepted_as_a_node_stops_is_closed(turns: int) -> None:
+    """Goal: no connection is left to the collector. Method: a stop `turns` turns of the loop after it came."""
+
+    async def test() -> None:
+        ports = {1: free_port()}
+        node = Node(1, ports)
+        await node.transport.listen()
+        task = asyncio.ensure_future(node.transport.run())
+        await asyncio.sleep(0)
+        with socket.create_connection(("127.0.0.1", ports[1]), timeout=DEADLINE_S):
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    with warnings.catch_warnings(record=True) as unclosed:
+        warnings.simplefilter("always")
+        run(test())
+        gc.collect()
+    assert [str(each.message) for each in unclosed] == []
 
 
 def test_messages_of_one_turn_leave_in_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -621,7 +648,9 @@ def test_who_does_not_listen_is_soon_dialled_again(listens: bool, monkeypatch: p
                     writer.close()
 
                 port = ports[1]
-                await stack.enter_async_context(await asyncio.start_server(hang_up, "127.0.0.1", port))
+                stack.push_async_callback(
+                    close_server, await asyncio.start_server(hang_up, "127.0.0.1", port)
+                )
             monkeypatch.setattr(asyncio, "sleep", skip)
             await stack.enter_async_context(two.running())
             async with asyncio.timeout(DEADLINE_S):
@@ -836,7 +865,7 @@ def test_an_attempt_ends_when_the_other_end_came_first(monkeypatch: pytest.Monke
             assert one.events == [("connected", member(2))]
             attempt_writer.close()
             writer.close()
-        server.close()
+        await close_server(server)
 
     run(test())
 
