@@ -6,6 +6,7 @@ from typing import Any, Final, TypeAlias
 from metadata_log import limits
 from metadata_log.digest import digest
 from metadata_log.ids import NodeId, Uuid, uuid_text
+from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.node.addresses import address_text
 from metadata_log.node.recent_warnings import RecentWarnings
 from metadata_log.records.configs import MIN_IN_SYNC_REPLICAS
@@ -88,8 +89,12 @@ class QuorumStatus:
 
     # --- what /v1/quorum reports
 
-    def quorum(self) -> dict[str, Any]:
-        """Return `/v1/quorum`: leader_id is -1 if none is known; None stands for what this node does not know."""
+    def quorum(self, counted: MetadataImage) -> dict[str, Any]:
+        """Return `/v1/quorum`: leader_id is -1 if none is known; None stands for what this node does not know.
+
+        The digest is that of `counted`, a committed state whose digest the caller has counted in slices. More may be
+        committed by now. A node that replays its log, or fences a broker, would count all of that in one turn of the loop.
+        """
         raft, committed = self.raft(), self.controller.committed
         leader_id = -1 if raft.leader_id is None else raft.leader_id
         return {
@@ -98,7 +103,7 @@ class QuorumStatus:
             "controller_epoch": committed.controller_epoch,
             "high_watermark": committed.end_offset,
             "log_start_offset": self.committed_log.log_start_offset,
-            "digest": {"end_offset": committed.end_offset, "value": digest(committed)},
+            "digest": {"end_offset": counted.end_offset, "value": digest(counted)},
             "node_id": self.settings.node_id,
             "change_pending": raft.change_pending,
             "voters": [self._row(raft, node_id, raft.voters[node_id]) for node_id in sorted(raft.voters)],

@@ -41,10 +41,10 @@ class RemovedVoter(Shape, frozen=True):
 
 
 async def show_quorum(door: Door, request: web.Request) -> web.Response:
-    committed = door.controller.committed
-    while committed.state_digest.count_some(committed):
+    counted = door.controller.committed
+    while counted.state_digest.count_some(counted):
         await asyncio.sleep(0)  # after a large change there is much to count
-    return door.ok(request, door.status.quorum())
+    return door.ok(request, door.status.quorum(counted))
 
 
 async def show_settings(door: Door, request: web.Request) -> web.Response:

@@ -162,6 +162,15 @@ MUTANTS: Final = (
         Directed(f"{_DIGEST_TESTS}::test_who_asks_has_some_lines_counted_at_a_time"),
     ),
     Mutant(
+        "digest-of-the-newest",
+        "`/v1/quorum` counts in one turn what was applied while the state digest was counted in slices",
+        "quorum.status:QuorumStatus.quorum",
+        lambda original: lambda status, _counted: original(status, status.controller.committed),
+        Directed(
+            "tests/unit/quorum/http/test_quorum.py::test_what_is_applied_meanwhile_is_not_counted_at_once"
+        ),
+    ),
+    Mutant(
         "shared-state",
         "a fenced broker gets the answer of one that is online",
         "quorum.fetch.service:same_answer",
