@@ -13,6 +13,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self
 
+from metadata_log.node.accepting import stop_accepting
 from metadata_log.node.addresses import HostPort
 
 HOST: Final = "127.0.0.1"
@@ -41,6 +42,9 @@ class Links:
         self._changed = asyncio.Event()
         self._group = asyncio.TaskGroup()
         self._running: set[asyncio.Task[None]] = set()
+        self._accepted: set[asyncio.StreamWriter] = set()
+        """Of connections that were accepted and are not forwarded to their end."""
+        self._ends = False
 
     def to(self, target: str, upstream: HostPort, *, dialler: str = "") -> HostPort:
         """Return an address at which `target`, listening at `upstream`, is reached; by `dialler` alone, if it is named."""
@@ -62,10 +66,13 @@ class Links:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._ends = True
         for task in self._running:
             task.cancel()
         # The block's own error goes on as it is, in no group.
         await self._group.__aexit__(None, None, None)
+        for writer in self._accepted:  # their tasks were cancelled before they began
+            writer.close()
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._group.create_task(work)
@@ -74,10 +81,16 @@ class Links:
 
     async def _serve(self, listening: socket.socket, target: str, upstream: HostPort, dialler: str) -> None:
         def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            self._start(self._forward(reader, writer, _Link(dialler, target), upstream))
+            self._accepted.add(writer)
+            if not self._ends:
+                self._start(self._forward(reader, writer, _Link(dialler, target), upstream))
 
-        async with await asyncio.start_server(accepted, sock=listening) as server:
-            await server.serve_forever()
+        server = await asyncio.start_server(accepted, sock=listening)
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            await stop_accepting(listening.fileno())
+            server.close()
 
     async def _forward(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, link: _Link, upstream: HostPort
@@ -95,6 +108,7 @@ class Links:
         except OSError:
             pass  # the target cannot be reached: closing the connection tells the dialling end
         finally:
+            self._accepted.discard(writer)
             writer.close()
             if back is not None:
                 back.close()

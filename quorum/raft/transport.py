@@ -37,6 +37,7 @@ from metadata_log.limits import (
     RECONNECT_MS,
     UNREACHABLE_REPORTED_MS,
 )
+from metadata_log.node.accepting import stop_accepting
 from metadata_log.node.access import name_in, peer_certificate
 from metadata_log.node.addresses import HostPort, address_text
 from metadata_log.node.tls import Encrypting, Tls
@@ -56,9 +57,6 @@ _STRANGERS_SPAN_MS: Final = 1_000
 _STRANGERS_LOGGED_MAX: Final = 10
 """Links of others than voters, refusals and dropped links logged within _STRANGERS_SPAN_MS. Whoever dials again and again
 would push all else out of the log. What is dropped is counted."""
-_ACCEPTED_TURNS: Final = 3
-"""An accepted connection is registered within this many turns of the loop: one for asyncio's task that makes its transport,
-one for `opened`. Until then nobody but asyncio can close it, and a server that is closed first never does."""
 _REMEMBERED_MAX: Final = 2 * CONTROLLERS_MAX
 """The transport remembers the last hello, and the last refusal, of this many peers."""
 
@@ -170,9 +168,7 @@ class TcpTransport:
             self._failure = None
             names, self._names = self._names, ThreadPoolExecutor(DNS_THREADS, "raft-names")
             names.shutdown(wait=False, cancel_futures=True)
-            loop.remove_reader(self._socket)
-            for _ in range(_ACCEPTED_TURNS):
-                await asyncio.sleep(0)
+            await stop_accepting(self._socket.fileno())
             server.close()
             for transport in self._encrypting.values():
                 transport.abort()

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from ops.bench.links import HOST, Links
+from tests.support.servers import close_server
 
 DEADLINE_S = 30.0
 BRIEF_S = 0.05
@@ -18,17 +19,22 @@ class Echo:
 
     async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
-        while line := await reader.readline():
-            writer.write(line)
-        writer.close()
+        try:
+            while line := await reader.readline():
+                writer.write(line)
+        finally:
+            writer.close()
 
 
 def run(story: Callable[[Links, Echo, int], Awaitable[None]]) -> None:
     async def main() -> None:
         echo = Echo()
         server = await asyncio.start_server(echo.accept, HOST, 0)
-        async with server, Links() as links, asyncio.timeout(DEADLINE_S):
-            await story(links, echo, server.sockets[0].getsockname()[1])
+        try:
+            async with Links() as links, asyncio.timeout(DEADLINE_S):
+                await story(links, echo, server.sockets[0].getsockname()[1])
+        finally:
+            await close_server(server)
 
     asyncio.run(main())
 

@@ -1,0 +1,18 @@
+"""Edge: ends the accepting of connections so that none is left to Python's collector."""
+
+import asyncio
+from typing import Final
+
+_TURNS: Final = 4
+"""An accepted connection gets a transport, a protocol, and the first step of its handler, one a turn of the loop; and one
+turn more."""
+
+
+async def stop_accepting(listening: int) -> None:
+    """Accept no more on the socket of a server (its descriptor), and let what was accepted reach its protocol.
+
+    This comes before `Server.close`: asyncio never closes a connection that it was accepting when its server was closed.
+    """
+    asyncio.get_running_loop().remove_reader(listening)
+    for _ in range(_TURNS):
+        await asyncio.sleep(0)
