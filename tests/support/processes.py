@@ -16,7 +16,7 @@ from ops import cluster_layout
 
 Answer = TypeVar("Answer")
 POLL_S = 0.01
-KILL_DEADLINE_S = 10.0
+KILL_DEADLINE_S = 60.0
 
 
 def free_port() -> int:

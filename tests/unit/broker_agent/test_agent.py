@@ -245,7 +245,7 @@ def test_connections_beyond_the_bound_are_closed_and_the_others_are_answered(
         ):
             url = urlsplit(agent.http_url)
             kept = [await asyncio.open_connection(url.hostname, url.port) for _ in range(3)]
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(DEADLINE_S):
                 refused, too_many = await asyncio.open_connection(url.hostname, url.port)
                 assert await refused.read() == b""
                 too_many.close()

@@ -291,5 +291,5 @@ def test_a_fault_ends_it() -> None:
     cluster.fails_with = [InvariantBroken("broken")]
     cluster.run("expire 2", "heartbeat 2")
     with pytest.raises(BaseExceptionGroup) as group:
-        asyncio.run(asyncio.wait_for(cluster.host.run(cluster), 5))
+        asyncio.run(asyncio.wait_for(cluster.host.run(cluster), 30))
     assert [type(leaf) for leaf in leaves(group.value)] == [InvariantBroken]

@@ -253,7 +253,7 @@ def test_a_fault_ends_the_reports() -> None:
         sending = isr_reports(agent, lambda _report, _answer: None)
         sending.submit(isr(0))
         with pytest.raises(InvariantBroken):
-            await asyncio.wait_for(sending.run(), 5)
+            await asyncio.wait_for(sending.run(), 30)
 
     asyncio.run(scenario())
 

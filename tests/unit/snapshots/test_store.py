@@ -115,7 +115,7 @@ def test_who_meets_a_rotten_one_together_sets_it_aside_once(
         try:
             check(path)
         finally:
-            together.wait(10)
+            together.wait(60)
 
     monkeypatch.setattr(store, "_check", checked)
     told: list[str] = []
