@@ -85,8 +85,7 @@ async def _measured(
     rested = open_files(pid)
     async with _holding(host, port, WARM_UP, ca) as warming:
         await warming.wait_until_open()
-    while open_files(pid) > rested:
-        await asyncio.sleep(0.1)  # they are being closed
+    await _until_closed(pid, rested)
     before = rss_mib(pid), open_files(pid)
     await asyncio.to_thread(_turns, cluster)
     began = time.monotonic()
@@ -97,8 +96,7 @@ async def _measured(
         mib, files = rss_mib(pid) - before[0], open_files(pid) - before[1]
         refused = held.closed
         opening = await asyncio.to_thread(_turns, cluster)
-    while open_files(pid) > rested:
-        await asyncio.sleep(0.1)
+    await _until_closed(pid, rested)
     now = await _active_again(cluster)
     closing = await asyncio.to_thread(_turns, cluster)
     cuts = {what: await _cut_after_s(host, port, context, sent, trickles) for what, sent in TRICKLED.items()}
@@ -114,6 +112,21 @@ async def _measured(
         **{f"closing_{what}": value for what, value in closing.items()},
         **{f"trickled_{what}_cut_max_s": round(taken, 1) for what, taken in cuts.items()},
     }
+
+
+async def _until_closed(pid: int, rested: int) -> None:
+    """Wait until a process has no more files open than when it rested: the connections of the clients are closed.
+
+    Raises:
+        BenchmarkFailed: some are still open after OPEN_MAX_S.
+    """
+    deadline = time.monotonic() + OPEN_MAX_S
+    while (files := open_files(pid)) > rested:
+        if time.monotonic() > deadline:
+            raise BenchmarkFailed(
+                f"{files - rested} connections are open {OPEN_MAX_S:g} s after the clients went"
+            )
+        await asyncio.sleep(0.1)
 
 
 async def _active_again(cluster: LocalCluster) -> int:

@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     return asyncio.run(registrations(brokers=args.brokers, partitions=args.partitions))
 
 
-async def registrations(*, brokers: int, partitions: int) -> dict[str, Any]:
+async def registrations(*, brokers: int, partitions: int, rest_s: float = REST_S) -> dict[str, Any]:
     """Create the partitions, then let all brokers register at once."""
     timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
     with tempfile.TemporaryDirectory(prefix="metaquorum-bench-", dir=DIRECTORY) as scratch:
@@ -66,7 +66,7 @@ async def registrations(*, brokers: int, partitions: int) -> dict[str, Any]:
         ):
             if partitions:
                 await GrowingCluster(peer, patient, TOPIC_PARTITIONS).create(partitions)
-                await asyncio.sleep(REST_S)
+                await asyncio.sleep(rest_s)
             leader = await peer.leader()
             before = await peer.elections()
             settings = {

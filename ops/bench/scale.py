@@ -23,6 +23,8 @@ SMALL: Final = 10_000
 BROKERS: Final = 3
 _CLIENTS: Final = 4
 _WRITES: Final = 500
+REST_S: Final = 3.0
+"""Snapshots that became due are written meanwhile."""
 TIMEOUT_S: Final = 120.0
 
 
@@ -33,7 +35,9 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     )
 
 
-async def scale(*, partitions: int, topic_partitions: int, failovers: int) -> dict[str, Any]:
+async def scale(
+    *, partitions: int, topic_partitions: int, failovers: int, rest_s: float = REST_S
+) -> dict[str, Any]:
     """Create partitions, RF 3, until there are SMALL and then until there are so many, and measure both clusters."""
     with tempfile.TemporaryDirectory(prefix="metaquorum-bench-", dir=DIRECTORY) as scratch:
         timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
@@ -43,7 +47,7 @@ async def scale(*, partitions: int, topic_partitions: int, failovers: int) -> di
         ):
             cluster = GrowingCluster(ours, patient, topic_partitions)
             await cluster.create(SMALL)
-            small = await cluster.answer_times(failovers)
+            small = await cluster.answer_times(failovers, rest_s=rest_s)
             began = time.perf_counter()
             elections = await ours.elections()
             await cluster.create(partitions - SMALL)
@@ -53,7 +57,7 @@ async def scale(*, partitions: int, topic_partitions: int, failovers: int) -> di
             memory = await cluster.memory_mib()
             snapshot_s = await cluster.snapshot_s()
             journal_mib = cluster.journal_mib()
-            large = await cluster.answer_times(failovers)
+            large = await cluster.answer_times(failovers, rest_s=rest_s)
             restart_s = await cluster.restart_s()
         floors = probes(Path(scratch))
     return report(
@@ -122,9 +126,9 @@ class GrowingCluster:
                 raise BenchmarkFailed(f"POST {url}: {answer.status} {await answer.text()}")
             return answer.status < 300
 
-    async def answer_times(self, failovers: int) -> dict[str, float]:
+    async def answer_times(self, failovers: int, *, rest_s: float) -> dict[str, float]:
         """Return how long a small write takes, and how long writes stand still after the leader is killed, in ms."""
-        await asyncio.sleep(3)  # snapshots that became due are written meanwhile
+        await asyncio.sleep(rest_s)
         writes = await sequential(self.ours, writes=_WRITES, warm_up=_WRITES // 10)
         gaps = [await write_gap_ms(self.ours) for _ in range(failovers)]
         return {

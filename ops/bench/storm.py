@@ -13,7 +13,7 @@ from ops.bench.poller_processes import poller_processes, write_setting
 from ops.bench.probes import probes
 from ops.bench.systems import DIRECTORY
 
-_REST_S: Final = 3.0
+REST_S: Final = 3.0
 """Between two kills, so that all polls are parked again."""
 _TIMEOUT_S: Final = 60.0
 _AGAIN_S: Final = 0.01
@@ -24,7 +24,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     return asyncio.run(storm(polls=args.polls, processes=args.processes, rounds=args.rounds))
 
 
-async def storm(*, polls: int, processes: int, rounds: int) -> dict[str, Any]:
+async def storm(*, polls: int, processes: int, rounds: int, rest_s: float = REST_S) -> dict[str, Any]:
     """Park the polls, then kill the leader `rounds` times; each time it comes back before the next."""
     written_ms: list[float] = []
     delivered_ms: list[float] = []
@@ -38,7 +38,7 @@ async def storm(*, polls: int, processes: int, rounds: int) -> dict[str, Any]:
             await clients.reach(await write_setting(peer, leader))
             before = await peer.elections()
             for _ in range(rounds):
-                await asyncio.sleep(_REST_S)
+                await asyncio.sleep(rest_s)
                 leader = await peer.leader()
                 began = time.monotonic()
                 await peer.kill(leader)
