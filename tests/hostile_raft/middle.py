@@ -25,6 +25,7 @@ from ops.cluster_layout import HOST
 from quorum.raft.belief import TERM_JUMP_MAX
 from quorum.raft.messages import TERM_MAX, append_entries, next_node_idx
 from tests.hostile_raft.forgery import INT64_MAX, checked
+from tests.support.servers import close_server
 
 HANDSHAKE_MESSAGES: Final = 2
 """Of each end: hello and verdict."""
@@ -73,7 +74,7 @@ class Middle:
 
     async def __aexit__(self, *_: object) -> None:
         for server in self._servers:
-            server.close()
+            await close_server(server)
         for writer in self._writers:
             writer.transport.abort()
 
