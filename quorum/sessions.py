@@ -264,6 +264,8 @@ class Sessions:
 
     def walking_out(self) -> frozenset[BrokerId]:
         """Return the brokers that a walk is taking out of service, though none of its records may be written yet."""
+        if not self._walks:
+            return frozenset()
         return frozenset(
             broker_id
             for broker_id, walks in self._walks.items()

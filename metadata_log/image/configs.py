@@ -8,7 +8,7 @@ import immutables
 from metadata_log.digest import hex_of_text
 from metadata_log.image.subject import Builders, SubjectBuilder
 from metadata_log.image.topics import TopicsBuilder
-from metadata_log.records.configs import MIN_IN_SYNC_REPLICAS, TOPIC, ConfigRecord
+from metadata_log.records.configs import MIN_IN_SYNC_REPLICAS, TOPIC, ConfigRecord, is_sensitive
 from metadata_log.records.declaration import shown
 from metadata_log.records.registry import Record
 from metadata_log.records.topics import RemoveTopicRecord, TopicTombstoneRecord
@@ -164,6 +164,8 @@ def type_text(resource_type: int) -> str:
 def shown_settings(resource_type: int, resource_name: str, settings: Mapping[str, str]) -> dict[str, str]:
     """Return the values of settings by name, in order of name, secrets masked."""
     return {
-        name: shown(config_record(resource_type, resource_name, name, settings[name])).value or ""
+        name: (shown(config_record(resource_type, resource_name, name, settings[name])).value or "")
+        if is_sensitive(name)
+        else str(settings[name])
         for name in sorted(settings)
     }

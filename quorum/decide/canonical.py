@@ -5,9 +5,8 @@ is the same request on every door, and each door shows the stored outcome in its
 """
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Final
 
 import msgpack
 import msgspec
@@ -16,6 +15,9 @@ from metadata_log.ids import Uuid
 from metadata_log.records.rows import reader_of
 from metadata_log.wire.commands import Command
 from quorum.decide.decision import Outcome
+
+_pack_sorted: Final = msgspec.msgpack.Encoder(order="sorted").encode
+"""Packs fields by name, and maps, in order of their keys."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,15 +30,8 @@ class IdempotencyKey:
 
 def idempotency_key(request_id: Uuid, operation: str, command: Command) -> IdempotencyKey:
     """Return the key of a command under a request id; the hash is that of msgpack of [operation, fields by name, sorted]."""
-    fields = msgspec.to_builtins(command, builtin_types=(bytes,), order="sorted")
-    packed: bytes = msgpack.packb([operation, _sorted(fields)])
+    packed = _pack_sorted([operation, command])
     return IdempotencyKey(request_id=request_id, sha256=hashlib.sha256(packed).digest())
-
-
-def _sorted(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _sorted(item) for key, item in sorted(value.items())}
-    return [_sorted(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def pack_outcome(outcome: Outcome) -> bytes:

@@ -286,11 +286,12 @@ def _list_changed(
 
 def _check_named_once(resource: ResourceChange) -> None:
     """Refuse a setting that is named twice, or has no name."""
-    times = Counter(change.name for change in resource.changes)
-    twice = sorted(name for name, count in times.items() if count > 1)
-    if twice:
+    names = {change.name for change in resource.changes}
+    if len(names) < len(resource.changes):
+        times = Counter(change.name for change in resource.changes)
+        twice = sorted(name for name, count in times.items() if count > 1)
         raise InvalidRequest(f"a setting is named twice: {', '.join(twice)}")
-    if "" in times:
+    if "" in names:
         raise InvalidRequest("a setting needs a name")
 
 

@@ -1,11 +1,30 @@
 """Pure: equal commands and equal outcomes have one canonical form, whichever protocol they arrived by."""
 
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import msgpack
+import msgspec
 import pytest
 
 from metadata_log.ids import BrokerId, NodeId, TopicId, Uuid
 from metadata_log.image.partitions import PartitionImage
-from metadata_log.records.configs import BROKER
-from metadata_log.wire.commands import AddVoter, AlterConfigs, CreateTopic
+from metadata_log.records.configs import BROKER, TOPIC
+from metadata_log.wire.commands import (
+    AddVoter,
+    AlterConfigs,
+    Command,
+    ConfigChange,
+    ConfigOperation,
+    CreateTopic,
+    CreateTopics,
+    DeleteTopics,
+    IncrementalAlterConfigs,
+    NewTopic,
+    Placement,
+    ResourceChange,
+)
 from quorum.decide.brokers import BrokerRegistered, BrokerUnregistered
 from quorum.decide.canonical import idempotency_key, pack_outcome, unpack_outcome
 from quorum.decide.configs import ConfigsAltered
@@ -77,3 +96,42 @@ def test_every_kind_of_field_has_a_canonical_form() -> None:
         voter_id=NodeId(4), directory_id=ID, host="h", port=1, validate_only=False, replaces=None
     )
     assert idempotency_key(ID, "CreateTopics", creation).sha256 != idempotency_key(ID, "x", addition).sha256
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        altered(set={"b": "2", "a": "1", "\U0001f600": "3", "\uffff": "4", "": "5"}, unset=("z", "c")),
+        AddVoter(
+            voter_id=NodeId(4), directory_id=ID, host="h", port=65_535, validate_only=False, replaces=None
+        ),
+        CreateTopics(
+            topics=(
+                NewTopic(
+                    "t", 3, -1, ((0, (BrokerId(1), BrokerId(2))),), {"z": None, "a": "1"}, Placement.PLAIN
+                ),
+                NewTopic("u" * 300),
+            ),
+            validate_only=True,
+        ),
+        DeleteTopics(topics=("t", TopicId(ID)), all_or_nothing=True),
+        IncrementalAlterConfigs(
+            resources=(
+                ResourceChange(TOPIC, "t", (ConfigChange("a", ConfigOperation.APPEND, "x"),)),
+                ResourceChange(BROKER, "", (ConfigChange("b", ConfigOperation.DELETE, None),)),
+            ),
+            validate_only=False,
+        ),
+    ],
+)
+def test_a_key_is_the_hash_of_msgpack_of_the_sorted_fields(command: Command) -> None:
+    """The log keeps these hashes: a repetition finds its answer only if each release computes them alike."""
+    fields = in_order(msgspec.to_builtins(command, builtin_types=(bytes,)))
+    expected = hashlib.sha256(msgpack.packb(["Operation", fields])).digest()
+    assert idempotency_key(ID, "Operation", command).sha256 == expected
+
+
+def in_order(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: in_order(item) for key, item in sorted(value.items())}
+    return [in_order(item) for item in value] if isinstance(value, list | tuple) else value
