@@ -7,6 +7,7 @@ alone that concern its topics: what a commit costs does not grow with the feeds 
 import asyncio
 from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import NamedTuple, TypeAlias
 
 from metadata_log import limits
@@ -33,13 +34,20 @@ class _Naming(NamedTuple):
 
 
 class _Waiting:
-    """One feed that waits for a batch of its topics beyond `at`; `woken` gets the base offset of that batch."""
+    """One feed that waits for a batch of its topics beyond `at`."""
 
-    __slots__ = ("at", "woken")
+    __slots__ = ("at", "read_from", "woken")
 
     def __init__(self, at: int) -> None:
         self.at = at
-        self.woken: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.read_from: int | None = None
+        """The base offset of the first such batch. It may come when the time is up and the feed has not gone on yet."""
+        self.woken = asyncio.Event()
+
+    def wake(self, read_from: int) -> None:
+        if self.read_from is None:
+            self.read_from = read_from
+            self.woken.set()
 
 
 class TopicFeeds(AppliedListener):
@@ -62,8 +70,8 @@ class TopicFeeds(AppliedListener):
         if self.waiting:
             for key in self._concerned(batch):
                 for feed in self._waiting.get(key, ()):
-                    if batch.end_offset > feed.at and not feed.woken.done():
-                        feed.woken.set_result(batch.base_offset)
+                    if batch.end_offset > feed.at:
+                        feed.wake(batch.base_offset)
 
     def on_restored(self, image: MetadataImage) -> None:
         self._image = image
@@ -71,8 +79,7 @@ class TopicFeeds(AppliedListener):
         self._known_from = image.end_offset
         for feeds in self._waiting.values():
             for feed in feeds:
-                if not feed.woken.done():
-                    feed.woken.set_result(feed.at)
+                feed.wake(feed.at)
 
     def _note_names(self, batch: RecordBatch, before: MetadataImage) -> None:
         created: dict[TopicId, str] = {}
@@ -136,10 +143,10 @@ class TopicFeeds(AppliedListener):
             self._waiting.setdefault(key, {})[feed] = None
         self.waiting += 1
         try:
-            async with asyncio.timeout_at(until_s):
-                return max(at, await feed.woken)
-        except TimeoutError:
-            return max(at, self._image.end_offset)
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(until_s):
+                    await feed.woken.wait()
+            return max(at, self._image.end_offset if feed.read_from is None else feed.read_from)
         finally:
             self.waiting -= 1
             for key in keys:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -15,9 +16,11 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from metadata_log import limits
 from metadata_log.apply import apply
+from metadata_log.batch import NO_ENVELOPE, RecordBatch
 from metadata_log.ids import BrokerId, NodeId, uuid_text
-from metadata_log.image.metadata_image import EMPTY
+from metadata_log.image.metadata_image import EMPTY, Delta
 from metadata_log.log.lines import log_lines
+from metadata_log.records.configs import ConfigRecord
 from metadata_log.wire.commands import AlterConfigs, CreateTopic, DeleteTopic
 from quorum.controller import Controller
 from quorum.http.app import application
@@ -105,6 +108,38 @@ def fed(directory: Path, story: Callable[[Fed], Awaitable[None]]) -> None:
         assert desk.faults == []
 
     run(main)
+
+
+@pytest.mark.parametrize("time_is_up", [False, True])
+def test_what_comes_as_the_time_is_up_is_not_skipped(tmp_path: Path, *, time_is_up: bool) -> None:
+    """Goal: a feed never skips. Method: its timer and the batch come in one turn of the loop, in either order."""
+
+    async def story(fed: Fed) -> None:
+        await fed.create("a")
+        feeds, loop = fed.desk.door.feeds, asyncio.get_running_loop()
+        at = fed.controller.committed.end_offset
+        topics = feeds.filter_at(at, names=["a"], ids=[])
+        until_s = loop.time() + (0.0 if time_is_up else 3_600.0)
+        waiting = asyncio.ensure_future(feeds.wait(topics, at, until_s=until_s))
+        await asyncio.sleep(0)
+        assert feeds.waiting == 1
+        if time_is_up:
+            await asyncio.sleep(0)  # the timer has run, and the feed has not gone on yet
+            assert feeds.waiting == 1
+        batch = RecordBatch(
+            base_offset=at,
+            controller_epoch=1,
+            appended_at_ms=1,
+            previous_crc=0,
+            crc=0,
+            envelope=NO_ENVELOPE,
+            records=(ConfigRecord(2, "a", "retention.ms", "1"),),
+        )
+        image = replace(fed.controller.committed, end_offset=batch.end_offset)
+        feeds.on_applied(batch, b"", image, Delta())
+        assert await waiting == at, "from there on it reads the batch"
+
+    fed(tmp_path, story)
 
 
 @pytest.mark.parametrize("namings_kept", [10_000, 3, 0])
