@@ -25,7 +25,9 @@ from tests.support.processes import poll_until
 MSGPACK = "application/msgpack"
 NDJSON = "application/x-ndjson"
 ERROR_KEYS = {"error", "code", "family", "message", "retryable", "controller_id", "controller_epoch"}
-ANSWER_TIMEOUT_S = 30.0
+ANSWER_TIMEOUT_S = 60.0
+COMMIT_TIMEOUT_MS = 30_000
+"""A disk that others keep busy may hold a sync for many seconds: the outcome is known all the same."""
 NO_ANSWER = (OSError, http.client.HTTPException)
 """What `ask` raises if the process has ended, or has not started yet."""
 FRAME = struct.Struct(">HBBIqIiqII")
@@ -305,12 +307,27 @@ class StandingBroker:
 
 
 def calm(settings: ControllerSettings) -> ControllerSettings:
-    """Let no pause of a busy machine move the leadership, or fence a broker, under a test that is not about that."""
+    """Let no pause of a busy machine move the leadership, or fence a broker, under a test that is not about that.
+
+    The session is the shortest that these elections allow, for tests that wait until one ends.
+    """
+    return _with_timing(settings, election_ms=(1_900, 2_000), session_ms=6_000)
+
+
+def very_calm(settings: ControllerSettings) -> ControllerSettings:
+    """The same for a test in which no session has to end."""
+    return _with_timing(settings, election_ms=(4_000, 5_000), session_ms=15_000)
+
+
+def _with_timing(
+    settings: ControllerSettings, *, election_ms: tuple[int, int], session_ms: int
+) -> ControllerSettings:
     timing = replace(
         settings.timing,
-        election_timeout_min_ms=1_000,
-        election_timeout_max_ms=2_000,
-        session_timeout_ms=max(6_000, settings.timing.session_timeout_ms),
+        election_timeout_min_ms=election_ms[0],
+        election_timeout_max_ms=election_ms[1],
+        session_timeout_ms=max(session_ms, settings.timing.session_timeout_ms),
+        commit_timeout_ms=COMMIT_TIMEOUT_MS,
     )
     return replace(settings, timing=timing)
 
@@ -322,9 +339,9 @@ def controllers(
     count: int = 3,
     adjust: Callable[[ControllerSettings], ControllerSettings] = lambda settings: settings,
 ) -> Iterator[Quorum]:
-    """Run calm controllers without brokers."""
+    """Run very calm controllers without brokers."""
     cluster = LocalCluster(
-        directory, controllers=count, brokers=0, adjust=lambda settings: adjust(calm(settings))
+        directory, controllers=count, brokers=0, adjust=lambda settings: adjust(very_calm(settings))
     )
     try:
         asyncio.run(cluster.start())
@@ -339,9 +356,12 @@ def wait_until_all_agree(cluster: LocalCluster) -> None:
 
     def agreed() -> bool:
         try:
-            told = [ask(url, "GET", "/v1/quorum").ok() for url in cluster.bootstrap]
+            replies = [ask(url, "GET", "/v1/quorum") for url in cluster.bootstrap]
         except NO_ANSWER:
             return False
+        if any(reply.status != 200 for reply in replies):
+            return False
+        told = [reply.ok() for reply in replies]
         return all(one["digest"] == told[0]["digest"] for one in told) and all(
             voter["reachable"] for one in told for voter in one["voters"]
         )
