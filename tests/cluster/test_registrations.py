@@ -2,17 +2,21 @@
 
 import asyncio
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from metadata_log.errors import InvalidUpdateVersion, NodeStillAlive, UnknownControllerId
+from metadata_log.errors import (
+    DuplicateBrokerRegistration,
+    InvalidUpdateVersion,
+    NodeStillAlive,
+    UnknownControllerId,
+)
 from metadata_log.node.clock import unix_ms
 from ops.local_cluster import LocalCluster
 from tests.cluster.test_cluster import DEADLINE_S, active_id, all_agree, metaquorum, run, until
-from tests.support.wire import calm
+from tests.support.wire import calm, very_calm
 
 pytestmark = pytest.mark.slow
 SESSION_TIMEOUT_MS = 6_000
@@ -48,14 +52,17 @@ def test_a_clean_restart_is_accepted_at_once_and_a_killed_broker_waits_for_its_s
         def registrations() -> list[dict[str, Any]]:
             return [line for line in records(cluster, "RegisterBroker") if line["record"]["broker_id"] == 11]
 
+        def was_refused() -> bool:
+            log = cluster.data(11) / "broker.log"
+            return DuplicateBrokerRegistration.error in log.read_text()
+
         await until(is_whole, "both are in the ISR")
         cluster.signal(11, signal.SIGTERM)
         await until(lambda: cluster.exit_code(11) is not None, "broker 11 ends")
         assert partition()["eligible_leader_replicas"] == [11]
-        began = time.monotonic()
         await cluster.start_one(11)
         await until(lambda: len(registrations()) == 2, "broker 11 registers again")
-        assert time.monotonic() - began < SESSION_TIMEOUT_MS / 1000, "it waited for a session"
+        assert not was_refused(), "it waited for a session"
         clean = registrations()[1]
         assert clean["cause"]["detail"]["clean"] is True
         await until(is_whole, "broker 11 is back in the ISR")
@@ -66,8 +73,8 @@ def test_a_clean_restart_is_accepted_at_once_and_a_killed_broker_waits_for_its_s
         await until(lambda: len(registrations()) == 3, "broker 11 registers after its session")
         unclean = registrations()[2]
         assert unclean["cause"]["detail"]["clean"] is False
-        # Its last poll may have been a third of the session old when it was killed, and a little more.
-        assert unclean["time_ms"] - killed_ms > SESSION_TIMEOUT_MS / 2
+        # Its last poll may have been a third of the session old when it was killed, and its next process starts slowly.
+        assert was_refused() or unclean["time_ms"] - killed_ms > SESSION_TIMEOUT_MS / 2
         taken = [
             (line["record"]["isr"], line["record"]["eligible_leader_replicas"])
             for line in records(cluster, "PartitionChange")
@@ -117,4 +124,4 @@ def test_controllers_register_once_for_each_start_and_hold_back_features_until_t
         with pytest.raises(InvalidUpdateVersion):
             client.write("POST", "/v1/features", {"updates": [unknown]})
 
-    run(story, LocalCluster(tmp_path / "c", controllers=3, brokers=1, adjust=calm))
+    run(story, LocalCluster(tmp_path / "c", controllers=3, brokers=1, adjust=very_calm))
