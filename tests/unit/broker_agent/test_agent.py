@@ -316,7 +316,7 @@ def test_a_duplicate_is_waited_for_and_then_named(tmp_path: Path) -> None:
     async def scenario() -> None:
         cluster = FakeCluster(duplicate=True)
         async with controllers(cluster) as members:
-            settings = settings_for(tmp_path, members, registration_timeout_ms=200)
+            settings = settings_for(tmp_path, members, registration_timeout_ms=2_000)
             with pytest.raises(DuplicateBrokerRegistration, match=r"10\.0\.0\.7:9092"):
                 async with BrokerAgent(settings) as agent:
                     await agent.run()
@@ -825,7 +825,7 @@ def test_stopping_while_leaderships_do_not_move_ends_at_the_deadline(tmp_path: P
     async def scenario() -> None:
         cluster = FakeCluster(grants_shut_down=False)
         async with controllers(cluster) as members:
-            settings = settings_for(tmp_path, members, shutdown_timeout_ms=300)
+            settings = settings_for(tmp_path, members, shutdown_timeout_ms=2_000)
             async with BrokerAgent(settings) as agent:
                 await online(agent)
                 agent.stop()

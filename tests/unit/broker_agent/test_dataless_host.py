@@ -240,7 +240,7 @@ def test_a_broker_that_left_isrs_and_was_not_fenced_is_reported_after_a_pause(
 
     async def pauses() -> None:
         assert cluster.reports == []
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not cluster.reports:
                 await asyncio.sleep(0.01)
 

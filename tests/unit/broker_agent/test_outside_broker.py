@@ -190,7 +190,7 @@ def test_it_registers_follows_and_leaves_with_the_same_digest(kind: str) -> None
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
             )  # fmt: skip
             assert process.stdin is not None
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while not any(not broker.fenced for broker in cluster.log.image.brokers.values()):
                     await asyncio.sleep(0.01)
                 cluster.log.topic("later")

@@ -106,7 +106,7 @@ def heard_by_the_server(tmp_path: Path, sent: bytes) -> str:
         listener = await asyncio.get_running_loop().create_server(runner.server, "127.0.0.1", 0)
         reader, writer = await asyncio.open_connection(*listener.sockets[0].getsockname())
         writer.write(sent)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await reader.read()
         writer.close()
         listener.close()

@@ -460,7 +460,7 @@ def test_a_refusal_proved_just_before_another_claim_is_not_waited_for() -> None:
         raft.answer_reads()
         lab.lead(2)
         with pytest.raises(NotController):
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 await task
 
     run(story)

@@ -136,7 +136,7 @@ def test_a_lost_answer_leads_to_no_second_record(monkeypatch: pytest.MonkeyPatch
 
         monkeypatch.setattr(lab.controllers[2], "committing", lags)  # its log does not show it
         await settle(lab)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while len(node.sent) < 2:
                 await asyncio.sleep(0.01)
                 lab.quorum.commit()
@@ -236,7 +236,7 @@ def test_what_a_controller_answers_over_http(status: int, body: Any, error: str)
 
     async def story(url: str) -> None:
         async with aiohttp.ClientSession() as session:
-            send = over_http(lambda: session, silence_max_ms=1_000)
+            send = over_http(lambda: session, silence_max_ms=60_000)
             with pytest.raises(MetadataError) as raised:
                 await send(url, registration_of(settings(2), uuid(1)), uuid(2))
             assert raised.value.error == error
@@ -282,7 +282,7 @@ def test_registrations_over_http(tmp_path: Path) -> None:
                     lab.quorum.commit()
                 return await task
 
-            send = over_http(lambda: session, silence_max_ms=5_000)
+            send = over_http(lambda: session, silence_max_ms=60_000)
             ends = [
                 await committed(send(url, registration_of(settings(node_id), uuid(node_id)), uuid(9)))
                 for node_id in (4, 4)

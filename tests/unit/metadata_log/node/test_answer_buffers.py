@@ -69,7 +69,7 @@ def test_clients_that_never_read_do_not_fill_the_memory(tmp_path: Path, *, in_pi
             reader, writer = await asyncio.open_connection(*address, limit=1024)
             writer.write(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n")
             unread.append((reader, writer))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while asked < CLIENTS:
                 await asyncio.sleep(0.001)
         for _ in range(20):  # until each answer has gone as far as it goes

@@ -46,7 +46,7 @@ async def asked(
     )
     reader, writer = await asyncio.open_connection(*listener.sockets[0].getsockname())
     writer.write(sent)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         yield reader, server
     writer.close()
     listener.close()
@@ -92,7 +92,7 @@ def test_connections_that_come_at_once_wait_for_the_loop() -> None:
         connections = [socket.create_connection(address, timeout=0.9) for _ in range(count)]
         server = runner.server
         assert server is not None
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while len(server.connections) < count:
                 await asyncio.sleep(0)
         for connection in connections:
@@ -355,7 +355,7 @@ def test_what_trickles_in_is_cut_off(
 
         trickling = asyncio.ensure_future(trickle())
         said = b""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             with suppress(ConnectionResetError):
                 while piece := await reader.read(4096):
                     said += piece
@@ -390,7 +390,7 @@ def test_connections_of_one_address_beyond_its_share_are_refused(monkeypatch: py
         await runner.setup()
         listener = await listen(runner, answer, ("127.0.0.1", 0), buffers=AnswerBuffers())
         address = listener.sockets[0].getsockname()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             for _ in range(2):  # what is closed makes room
                 kept = [await asyncio.open_connection(*address) for _ in range(2)]
                 reader, writer = await asyncio.open_connection(*address)

@@ -127,7 +127,7 @@ def test_who_does_not_finish_the_handshake_is_counted_and_cut_off(
     tls = Tls(ours.certify("controller", "1"))
 
     async def story() -> None:
-        async with serving(tls) as address, asyncio.timeout(20):
+        async with serving(tls) as address, asyncio.timeout(60):
             silent = [await asyncio.open_connection(*address) for _ in range(2)]
             reader, writer = await asyncio.open_connection(*address)  # beyond the share of one address
             with suppress(ConnectionError):

@@ -590,7 +590,7 @@ def test_no_poll_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s
                     await asyncio.sleep(rng.choice((0, 0.001)))
         await spin()
         await lab.write(controller, setting("last"))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             outcomes = await asyncio.gather(*(fetch for _, fetch in fetches), return_exceptions=True)
         for (offset, _), outcome in zip(fetches, outcomes, strict=True):
             if isinstance(outcome, bytes):

@@ -205,7 +205,7 @@ def test_no_word_in_time_is_an_unknown_outcome_for_each_and_takes_the_time_of_on
     async def story(lab: Lab) -> None:
         controller = lab.lead(1)
         writes = [(setting("1"), None), (setting("2"), None)]
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             results = await controller.submit_all(writes, actor=None)
         assert [type(one) for one in results] == [OutcomeUnknown] * 2
 

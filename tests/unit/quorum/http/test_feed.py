@@ -220,7 +220,7 @@ def test_a_feed_waits_for_its_topics_alone(tmp_path: Path) -> None:
         assert [line["type"] for line in lines] == ["Topic", "Config", "Partition", "Partition"]
         assert at == fed.controller.committed.end_offset
         # The time is up: everything up to here was examined.
-        waiting = asyncio.create_task(fed.feed(f"topics=a&from={at}&wait_ms=50"))
+        waiting = asyncio.create_task(fed.feed(f"topics=a&from={at}&wait_ms=1000"))
         while not feeds.waiting:
             await asyncio.sleep(0.001)
         await fed.configure("b", "2")

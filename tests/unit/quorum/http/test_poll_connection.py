@@ -54,7 +54,7 @@ class Client:
         self.writer.write(b"".join(poll_bytes(request, extra=extra, query=query) for request in requests))
 
     async def answer(self) -> Answer:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
             line, *lines = head.removesuffix("\r\n\r\n").split("\r\n")
             headers = dict(each.split(": ", 1) for each in lines)
@@ -112,7 +112,7 @@ class Door:
     async def waits_for(self, client: Client) -> None:
         """Return once aiohttp waits for a client's next request."""
         address = client.writer.get_extra_info("sockname")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not any(
                 each.transport is not None
                 and each.transport.get_extra_info("peername") == address
@@ -123,12 +123,12 @@ class Door:
 
     async def has_passed_on(self, data: bytes) -> None:
         """Return once aiohttp was given all of `data`, and nothing else."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while b"".join(self.passed_on) != data:
                 await asyncio.sleep(0.001)
 
     async def parked(self, count: int) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while self.fetches.parked != count:
                 await asyncio.sleep(0.001)
 
@@ -320,7 +320,7 @@ def test_pipelined_polls_are_answered_one_after_the_other(
             further = 2 * poll_bytes(request) + b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
             client.writer.write(further)
             (connection,) = door.connections
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while connection._early != further:
                     await asyncio.sleep(0.001)
             assert door.passed_on == []
@@ -408,7 +408,7 @@ def test_who_sends_on_while_its_poll_waits_is_read_no_further_than_a_bound(
             (connection,) = door.connections
             transport = connection.transport
             assert isinstance(transport, asyncio.Transport)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while transport.is_reading():
                     await asyncio.sleep(0.001)
             await spin()

@@ -118,7 +118,7 @@ def test_a_state_is_dropped_when_its_reader_is_done(tmp_path: Path, process: His
     async def story(past: Past, _store: SnapshotStore, _log: CommittedLog) -> None:
         async with past.state_at(END) as state:
             reader = asyncio.create_task(all_of(past, END))
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while not past._states._waiting:
                     await asyncio.sleep(0)
             assert not reader.done(), "one state is held at a time here"

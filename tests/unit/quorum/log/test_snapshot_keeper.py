@@ -72,7 +72,7 @@ def test_one_that_rots_at_rest_is_found_every_day_and_another_is_taken(
         path = desk.store.path((await desk.keeper.take()).id)
         sound = path.read_bytes()
         tasks = [asyncio.create_task(desk.keeper.run()), asyncio.create_task(desk.keeper.scrub())]
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             for day in (1, 2):
                 rotten = bytearray(sound)
                 rotten[-day] ^= 1
@@ -134,7 +134,7 @@ def test_a_log_that_grows_without_records_is_trimmed_behind_the_same_snapshot(
 
         async def has_counted_again() -> None:
             seen = counted
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while counted < seen + 5:
                     await asyncio.sleep(0.001)
 
@@ -152,7 +152,7 @@ def test_a_log_that_grows_without_records_is_trimmed_behind_the_same_snapshot(
         assert trimmed == []
         writing.cancel()
         controller.committed = quiet
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not trimmed:
                 await asyncio.sleep(0.001)
         assert trimmed[0] == (raft.applied_position(), offer.id)
