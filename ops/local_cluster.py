@@ -58,6 +58,9 @@ if TYPE_CHECKING:
 
 READY_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = BROKER_SHUTDOWN_TIMEOUT_MS / 1_000 + limits.STOP_TIMEOUT_MS / 1_000
+STOP_APART_S: Final = 1.0
+"""A controller is told to stop once the one before has ended, or after this time. A leader whose followers stop with it
+would wait for one of them to take over, for two election timeouts."""
 POLL_S: Final = 0.05
 ASK_TIMEOUT_S: Final = 1.0
 
@@ -353,19 +356,24 @@ class LocalCluster:
             return
         with suppress(DiskFailed):  # the nodes must end in any case; the write is tried again after them
             self.set_state("stopping")
-        for group in (self.brokers, self.controllers):
-            await self._stop_all(group)
+        await self._stop_all(self.brokers, apart_s=0.0)
+        await self._stop_all(self.controllers, apart_s=STOP_APART_S)
         try:
             self.set_state("stopped")
         finally:
             self._release()
 
-    async def _stop_all(self, members: Sequence[Member]) -> None:
+    async def _stop_all(self, members: Sequence[Member], *, apart_s: float) -> None:
         announced: set[int] = set()
         deadline = time.monotonic() + STOP_TIMEOUT_S
+        waiting, next_at = list(members), 0.0
+        told: list[Member] = []
         # process.json disappears shortly before the process and its lock do.
         while any(self._is_there(member) for member in members):
-            for member in members:
+            while waiting and (time.monotonic() >= next_at or not any(map(self._is_there, told))):
+                told.append(waiting.pop(0))
+                next_at = time.monotonic() + apart_s
+            for member in told:
                 # If our child came too late, another process may run here: one that a killed starter left behind.
                 pid = self.pid(member.id)
                 if pid is not None and pid not in announced:

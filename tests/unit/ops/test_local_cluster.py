@@ -10,6 +10,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Final
 
@@ -228,6 +229,61 @@ def test_who_runs_behind_a_child_that_came_too_late_is_told_to_stop_as_well(tmp_
     finally:
         left_behind.kill()
         late.kill()
+
+
+TOLD: Final = """
+import pathlib, signal, sys
+ended, name = pathlib.Path(sys.argv[1]), sys.argv[2]
+def stop(*_):
+    (ended / name).write_text(" ".join(sorted(path.name for path in ended.iterdir())))
+    sys.exit()
+signal.signal(signal.SIGTERM, stop)
+print("ready", flush=True)
+signal.pause()
+"""
+
+
+def test_controllers_stop_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: each leader finds somebody who takes over at once. Method: each notes who had ended when it was told."""
+    monkeypatch.setattr("ops.local_cluster.STOP_APART_S", 60.0)
+    cluster, ended = LocalCluster(tmp_path / "c", controllers=3, brokers=0), tmp_path / "ended"
+    cluster.prepare()
+    ended.mkdir()
+    for member in cluster.controllers:
+        child = subprocess.Popen(
+            [sys.executable, "-c", TOLD, str(ended), str(member.id)], stdout=subprocess.PIPE
+        )
+        cluster._children[member.id] = child
+        with child.stdout or nullcontext() as lines:
+            assert lines is not None and lines.readline() == b"ready\n"
+    asyncio.run(cluster.stop())
+    assert [(ended / name).read_text() for name in "123"] == ["", "1", "1 2"]
+
+
+def test_a_controller_that_does_not_end_keeps_no_other_from_stopping(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ops.local_cluster.STOP_APART_S", 0.0)
+    cluster = LocalCluster(tmp_path / "c", controllers=3, brokers=0)
+    cluster.prepare()
+    pause = [sys.executable, "-c", "import signal; signal.pause()"]
+    children = {member.id: subprocess.Popen(pause) for member in cluster.controllers}
+    cluster._children.update(children)
+    first, *others = children.values()
+    held = cluster.signal
+    monkeypatch.setattr(
+        cluster, "signal", lambda node_id, number: held(node_id, number) if node_id != 1 else None
+    )
+
+    async def story() -> None:
+        stopping = asyncio.ensure_future(cluster.stop())
+        while any(child.poll() is None for child in others):
+            await asyncio.sleep(0.01)
+        assert first.poll() is None
+        first.kill()
+        await stopping
+
+    asyncio.run(story())
 
 
 def test_the_command_that_starts_a_node_again(tmp_path: Path) -> None:
