@@ -65,9 +65,14 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
 
 async def commit(
-    peers: Sequence[str], *, rounds: int = 3, clients: Sequence[int] = CLIENTS, seconds: float = 5.0
+    peers: Sequence[str],
+    *,
+    rounds: int = 3,
+    clients: Sequence[int] = CLIENTS,
+    seconds: float = 5.0,
+    grpc_writes: int | None = None,
 ) -> dict[str, Any]:
-    """Measure every system `rounds` times in turn, each way of writing for `seconds`."""
+    """Measure every system `rounds` times in turn, each way of writing for `seconds`; through gRPC for so many writes."""
     async with systems.systems(peers) as (directory, running):
         loads = {name: _loads(peer, clients) for name, peer in running.items()}
         ours = running[systems.OURS]
@@ -81,7 +86,9 @@ async def commit(
                         await loads[name][way].turn(peer, seconds)
             if (etcd := running.get(systems.ETCD)) is not None:
                 for count in clients:
-                    grpc[count].append(await grpc_load(await etcd.leader(), clients=count))
+                    grpc[count].append(
+                        await grpc_load(await etcd.leader(), clients=count, writes=grpc_writes)
+                    )
         answers: dict[str, dict[str, object]] = {
             name: {"version": peer.version, "unit": "ms"} for name, peer in running.items()
         }

@@ -19,8 +19,8 @@ _RATE: Final = re.compile(r"Requests/sec:\s+([0-9.]+)")
 _MEDIAN: Final = re.compile(r"50% in ([0-9.]+) secs")
 
 
-async def grpc_load(endpoint: str, *, clients: int) -> dict[str, float]:
-    """Return p50 in ms and puts per second of so many clients at one member.
+async def grpc_load(endpoint: str, *, clients: int, writes: int | None = None) -> dict[str, float]:
+    """Return p50 in ms and puts per second of so many clients at one member; `writes` None: as many as they need for that.
 
     Raises:
         BenchmarkFailed: the load generator failed.
@@ -28,7 +28,7 @@ async def grpc_load(endpoint: str, *, clients: int) -> dict[str, float]:
     process = await asyncio.create_subprocess_exec(
         *(etcd_benchmark_binary(), "put", "--precise", "--endpoints", endpoint.removeprefix("http://")),
         *("--clients", str(clients), "--conns", str(_CONNECTIONS.get(clients, clients))),
-        *("--total", str(_WRITES.get(clients, _WRITES_OF_MANY)), "--val-size", str(VALUE_BYTES)),
+        *("--total", str(writes or _WRITES.get(clients, _WRITES_OF_MANY)), "--val-size", str(VALUE_BYTES)),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -22,7 +22,7 @@ SMALL: Final = 10_000
 """Partitions of the cluster that the large one is compared with."""
 BROKERS: Final = 3
 _CLIENTS: Final = 4
-_WRITES: Final = 500
+WRITES: Final = 500
 REST_S: Final = 3.0
 """Snapshots that became due are written meanwhile."""
 TIMEOUT_S: Final = 120.0
@@ -36,7 +36,12 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
 
 async def scale(
-    *, partitions: int, topic_partitions: int, failovers: int, rest_s: float = REST_S
+    *,
+    partitions: int,
+    topic_partitions: int,
+    failovers: int,
+    rest_s: float = REST_S,
+    writes: int = WRITES,
 ) -> dict[str, Any]:
     """Create partitions, RF 3, until there are SMALL and then until there are so many, and measure both clusters."""
     with tempfile.TemporaryDirectory(prefix="metaquorum-bench-", dir=DIRECTORY) as scratch:
@@ -47,7 +52,7 @@ async def scale(
         ):
             cluster = GrowingCluster(ours, patient, topic_partitions)
             await cluster.create(SMALL)
-            small = await cluster.answer_times(failovers, rest_s=rest_s)
+            small = await cluster.answer_times(failovers, rest_s=rest_s, writes=writes)
             began = time.perf_counter()
             elections = await ours.elections()
             await cluster.create(partitions - SMALL)
@@ -57,7 +62,7 @@ async def scale(
             memory = await cluster.memory_mib()
             snapshot_s = await cluster.snapshot_s()
             journal_mib = cluster.journal_mib()
-            large = await cluster.answer_times(failovers, rest_s=rest_s)
+            large = await cluster.answer_times(failovers, rest_s=rest_s, writes=writes)
             restart_s = await cluster.restart_s()
         floors = probes(Path(scratch))
     return report(
@@ -126,14 +131,14 @@ class GrowingCluster:
                 raise BenchmarkFailed(f"POST {url}: {answer.status} {await answer.text()}")
             return answer.status < 300
 
-    async def answer_times(self, failovers: int, *, rest_s: float) -> dict[str, float]:
+    async def answer_times(self, failovers: int, *, rest_s: float, writes: int) -> dict[str, float]:
         """Return how long a small write takes, and how long writes stand still after the leader is killed, in ms."""
         await asyncio.sleep(rest_s)
-        writes = await sequential(self.ours, writes=_WRITES, warm_up=_WRITES // 10)
+        written = await sequential(self.ours, writes=writes, warm_up=writes // 10)
         gaps = [await write_gap_ms(self.ours) for _ in range(failovers)]
         return {
-            "write_p50_ms": round(percentile(writes.latencies_ms, 50), 3),
-            "write_p99_ms": round(percentile(writes.latencies_ms, 99), 3),
+            "write_p50_ms": round(percentile(written.latencies_ms, 50), 3),
+            "write_p99_ms": round(percentile(written.latencies_ms, 99), 3),
             "failover_median_ms": round(statistics.median(gaps), 1) if gaps else 0.0,
         }
 
