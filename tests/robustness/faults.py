@@ -278,11 +278,17 @@ class Faults:
     async def without_a_vote(self) -> list[int]:
         """Return which controllers could not be given their votes back now that all is well."""
         ids = [member.id for member in self.cluster.controllers]
-        return [node_id for node_id in ids if not await self._has_changed(node_id, "observers", "voters")]
+        return [
+            node_id
+            for node_id in ids
+            if not await self._has_changed(node_id, "observers", "voters", within_s=READY_S_MAX)
+        ]
 
-    async def _has_changed(self, node_id: int, before: str, after: str) -> bool:
+    async def _has_changed(
+        self, node_id: int, before: str, after: str, *, within_s: float | None = None
+    ) -> bool:
         """Ask until a controller is no longer among `before` but among `after`; answer whether it is, in time."""
-        deadline = time.monotonic() + CHANGE_S_MAX
+        deadline = time.monotonic() + (CHANGE_S_MAX if within_s is None else within_s)
         while time.monotonic() < deadline:
             with suppress(MetadataError):
                 if await asyncio.to_thread(self._ask_for_change, node_id, before, after):

@@ -41,7 +41,7 @@ CONDITIONAL_MIN: Final = 0.05
 IN_FAULT_MIN: Final = 0.25
 SERVED_MIN: Final = 0.25
 CLIENTS_MIN: Final = 8
-CONVERGED_S: Final = 60.0
+CONVERGED_S: Final = 120.0
 READ_S: Final = 300.0
 """For 8 MiB of a log, from a machine that is busy."""
 STANDS: Final = {True: (1,), False: (0,), None: (0, 1)}
