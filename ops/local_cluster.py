@@ -365,7 +365,7 @@ class LocalCluster:
 
     async def _stop_all(self, members: Sequence[Member], *, apart_s: float) -> None:
         announced: set[int] = set()
-        deadline = time.monotonic() + STOP_TIMEOUT_S
+        deadline = time.monotonic() + STOP_TIMEOUT_S + apart_s * len(members)
         waiting, next_at = list(members), 0.0
         told: list[Member] = []
         # process.json disappears shortly before the process and its lock do.
