@@ -25,7 +25,7 @@ ELECTION_TIMEOUT_MS: Final = 150
 """The quickest timers etcd is run with in earnest; by default (100 and 1,000) its failover takes seven times
 as long."""
 _MEMBERS: Final = 3
-_START_TIMEOUT_S: Final = 30.0
+_START_TIMEOUT_S: Final = 60.0
 _POLL_S: Final = 0.02
 
 

@@ -107,21 +107,24 @@ async def load(
     """
     run = run or Run()
     every_s = 0.0 if per_second is None else clients / per_second
+    leader = await peer.leader()  # before the clock runs: each client writes at least once
     began = time.perf_counter()
     async with asyncio.TaskGroup() as group:
         for _ in range(clients):
             group.create_task(
-                _client(peer, run, lambda _done: time.perf_counter() - began < seconds, every_s)
+                _client(peer, run, lambda _done: time.perf_counter() - began < seconds, every_s, leader)
             )
     run.seconds = time.perf_counter() - began
     return run
 
 
-async def _client(peer: Peer, run: Run, goes_on: Callable[[int], bool], every_s: float = 0.0) -> None:
+async def _client(
+    peer: Peer, run: Run, goes_on: Callable[[int], bool], every_s: float = 0.0, leader: str | None = None
+) -> None:
     """Write to the leader while `goes_on(writes tried)`, every `every_s` at most; one that fails has the leader looked up
     anew.
     """
-    endpoint = await peer.leader()
+    endpoint = leader or await peer.leader()
     tried = 0
     due = time.perf_counter() + random.uniform(0.0, every_s)
     while goes_on(tried):
