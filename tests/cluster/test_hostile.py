@@ -41,6 +41,7 @@ from tests.support.wire import (
     fetched,
     registration,
     speak,
+    very_calm,
     wait_until_all_agree,
 )
 
@@ -51,8 +52,9 @@ CLIENTS = 200
 
 
 def _patient(settings: ControllerSettings) -> ControllerSettings:
-    """Fetches may be parked for forty seconds: a thousand of them take a moment to arrive."""
-    return replace(settings, timing=replace(settings.timing, session_timeout_ms=120_000))
+    """Fetches may be parked for two minutes: a thousand of them take a moment to arrive."""
+    settings = very_calm(settings)
+    return replace(settings, timing=replace(settings.timing, session_timeout_ms=360_000))
 
 
 @pytest.fixture(scope="module")
@@ -150,9 +152,14 @@ def test_what_stopped_nobody_is_told_afterwards(quorum: Quorum) -> None:
         in ask(quorum.active, "GET", "/metrics").body.decode()
     )
     asked = [sys.executable, "-m", "ops.cli", "quorum", "health", "--json", "--bootstrap", quorum.active]
-    judged = json.loads(subprocess.run(asked, capture_output=True, check=False).stdout)
-    assert dropped in {fault["code"] for fault in judged["recent_warnings"]}
-    assert dropped not in {reason["code"] for reason in judged["reasons"]}
+
+    def is_told() -> bool:
+        judged = json.loads(subprocess.run(asked, capture_output=True, check=False).stdout)
+        assert dropped not in {reason["code"] for reason in judged["reasons"]}
+        return dropped in {fault["code"] for fault in judged["recent_warnings"]}
+
+    # A controller that answers late is judged without what it would say.
+    poll_until(is_told, deadline_s=60, what="quorum health tells of the dropped link")
 
 
 @pytest.mark.parametrize("is_member", [False, True])
@@ -482,7 +489,7 @@ def test_a_thousand_parked_observers_are_woken_by_one_write(quorum: Quorum, many
     url = quorum.active
     port = urllib.parse.urlsplit(url).port or 0
     position = quorum.position()
-    body = msgpack.packb(fetch_request(quorum.cluster_id, position, max_wait_ms=60_000))
+    body = msgpack.packb(fetch_request(quorum.cluster_id, position, max_wait_ms=120_000))
     head = (
         "POST /v1/metadata/fetch HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
         f"Content-Type: {MSGPACK}\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -500,7 +507,7 @@ def test_a_thousand_parked_observers_are_woken_by_one_write(quorum: Quorum, many
                 in ask(url, "GET", "/metrics").body
             )
 
-        poll_until(all_parked, deadline_s=36, what="all observers are parked")
+        poll_until(all_parked, deadline_s=100, what="all observers are parked")
         ask(url, "PATCH", "/v1/configs", {"cluster": True, "set": {"wake": "all"}}).ok()
         bodies = {
             b"".join(iter(lambda c=connection: c.recv(65_536), b"")).partition(b"\r\n\r\n")[2]  # type: ignore[misc]
@@ -541,7 +548,7 @@ def test_connections_never_use_up_the_files_of_the_disk(tmp_path: Path, many_fil
             kept.sendall(request)
             heard = b"".join(iter(lambda: kept.recv(4_096), b""))
             assert heard.startswith(b"HTTP/1.1 201 "), heard
-        poll_until(ready, deadline_s=30, what="it serves again")
+        poll_until(ready, deadline_s=60, what="it serves again")
         ask(member.http, "PATCH", "/v1/configs", {"cluster": True, "set": {"a": "b"}}).ok()
         assert child.is_running(), child.tail()
 
@@ -574,7 +581,7 @@ def test_kills_while_snapshots_are_taken_leave_nothing_half_done(tmp_path: Path)
         assert {item["name"]: item["value"] for item in items} == acknowledged
         for member in cluster.controllers:
             cluster.signal(member.id, signal.SIGTERM)
-            poll_until(lambda m=member: cluster.exit_code(m.id) is not None, deadline_s=30, what="it ends")  # type: ignore[misc]
+            poll_until(lambda m=member: cluster.exit_code(m.id) is not None, deadline_s=60, what="it ends")  # type: ignore[misc]
             assert cluster.exit_code(member.id) == 0
             data = cluster.data(member.id)
             assert {path.suffix for path in (data / "snapshots").iterdir()} <= {".snapshot", ".part"}
@@ -605,13 +612,13 @@ def test_a_broker_that_slept_through_its_session_serves_nobody_until_it_is_onlin
         made.ok(201)
         _wait_until_it_serves(cluster.http(11), [11, 12])
         cluster.signal(11, signal.SIGSTOP)
-        poll_until(lambda: state() == "OFFLINE", deadline_s=30, what="the silent broker is fenced")
+        poll_until(lambda: state() == "OFFLINE", deadline_s=60, what="the silent broker is fenced")
         described = ask(cluster.http(1), "GET", "/v1/topics/x").ok()
         assert {partition["leader"] for partition in described["partitions"]} == {12}
         _wait_until_it_serves(cluster.http(12), [12])
         cluster.signal(11, signal.SIGCONT)
         # What it serves from here on, it serves as one that is online again and knows that it lost its leaderships.
-        served = poll_until(lambda: _served(cluster.http(11)), deadline_s=30, what="it serves again")
+        served = poll_until(lambda: _served(cluster.http(11)), deadline_s=60, what="it serves again")
         assert [item["broker_id"] for item in served["brokers"]] == [11, 12]
         led = {item["leader"] for topic in served["topics"] for item in topic["partitions"]}
         assert led == {12}
@@ -634,7 +641,7 @@ def _wait_until_it_serves(url: str, broker_ids: list[int]) -> None:
         told = _served(url)
         return told is not None and [item["broker_id"] for item in told["brokers"]] == broker_ids
 
-    poll_until(serves, deadline_s=30, what=f"{url} serves {broker_ids}")
+    poll_until(serves, deadline_s=60, what=f"{url} serves {broker_ids}")
 
 
 def _take_snapshot(url: str) -> None:

@@ -45,6 +45,7 @@ from tests.support.wire import (
     fetched,
     frames_of,
     registration,
+    very_calm,
 )
 
 pytestmark = pytest.mark.slow
@@ -54,13 +55,8 @@ STANDING = 50
 
 
 def _with_sessions(settings: ControllerSettings) -> ControllerSettings:
-    timing = replace(
-        settings.timing,
-        election_timeout_min_ms=2_900,
-        election_timeout_max_ms=3_000,
-        session_timeout_ms=SESSION_MS,
-    )
-    return replace(settings, timing=timing)
+    settings = very_calm(settings)
+    return replace(settings, timing=replace(settings.timing, session_timeout_ms=SESSION_MS))
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,7 @@ from tests.support.wire import (
     controllers,
     fetch_request,
     frames_of,
+    very_calm,
 )
 
 pytestmark = pytest.mark.slow
@@ -29,13 +30,13 @@ CLIENTS = 200
 LOG_BYTES = 26 * MIB
 """More than the frames in memory and an answer: the oldest 8 MiB are in segments only."""
 GROWTH_MAX_BYTES = 128 * MIB
-WATCHED_S = 8.0
+WATCHED_S = 4.0
 VALUE = "v" * 30_000
 
 
 @pytest.fixture(scope="module")
 def quorum(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quorum]:
-    with controllers(tmp_path_factory.mktemp("unread") / "c") as running_quorum:
+    with controllers(tmp_path_factory.mktemp("unread") / "c", adjust=very_calm) as running_quorum:
         written, number = 0, 0
         while written < LOG_BYTES:
             number += 1

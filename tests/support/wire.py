@@ -311,12 +311,12 @@ def calm(settings: ControllerSettings) -> ControllerSettings:
 
     The session is the shortest that these elections allow, for tests that wait until one ends.
     """
-    return _with_timing(settings, election_ms=(1_900, 2_000), session_ms=6_000)
+    return _with_timing(settings, election_ms=(1_400, 2_000), session_ms=6_000)
 
 
 def very_calm(settings: ControllerSettings) -> ControllerSettings:
-    """The same for a test in which no session has to end."""
-    return _with_timing(settings, election_ms=(4_000, 5_000), session_ms=15_000)
+    """The same where many tests share a cluster, or none may see an election: these timers make a start longer."""
+    return _with_timing(settings, election_ms=(2_900, 3_000), session_ms=9_000)
 
 
 def _with_timing(
@@ -339,9 +339,9 @@ def controllers(
     count: int = 3,
     adjust: Callable[[ControllerSettings], ControllerSettings] = lambda settings: settings,
 ) -> Iterator[Quorum]:
-    """Run very calm controllers without brokers."""
+    """Run calm controllers without brokers."""
     cluster = LocalCluster(
-        directory, controllers=count, brokers=0, adjust=lambda settings: adjust(very_calm(settings))
+        directory, controllers=count, brokers=0, adjust=lambda settings: adjust(calm(settings))
     )
     try:
         asyncio.run(cluster.start())
