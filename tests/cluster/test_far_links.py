@@ -12,7 +12,7 @@ from ops.client import ClusterClient
 from ops.local_cluster import Active, LocalCluster
 from tests.robustness.links import broker_environment, client_urls, send_brokers_through, through, went_past
 from tests.robustness.proxies import Proxies
-from tests.support.wire import calm, wait_until_all_agree
+from tests.support.wire import very_calm, wait_until_all_agree
 
 pytestmark = pytest.mark.slow
 EACH_WAY_MS: Final = 10
@@ -25,7 +25,7 @@ class Far(ClusterClient):
     """A client beyond the delayed links."""
 
     def __init__(self, urls: tuple[str, ...], cluster: LocalCluster) -> None:
-        super().__init__(urls, timeout_s=30, rng=cluster.client().rng)
+        super().__init__(urls, timeout_s=90, rng=cluster.client().rng)
 
     def set(self, name: str, value: int) -> float:
         """Write a setting of the cluster and return how many seconds it took."""
@@ -81,7 +81,7 @@ def test_a_cluster_20_ms_apart(tmp_path: Path) -> None:
                 tmp_path / "c",
                 controllers=3,
                 brokers=2,
-                adjust=lambda settings: through(proxies, calm(settings)),
+                adjust=lambda settings: through(proxies, very_calm(settings)),
                 environment=lambda member: broker_environment(cluster.directory, member),
             )
             try:
