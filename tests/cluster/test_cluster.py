@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from metadata_log.errors import MetadataError
+from metadata_log.limits import RAFT_TAIL_ENTRIES
 from ops.client import ClusterClient
 from ops.local_cluster import LocalCluster
 from quorum.config import ControllerSettings, SnapshotSettings
@@ -184,16 +185,9 @@ def test_a_killed_broker_is_fenced_its_leaderships_move_and_it_comes_back_with_w
 
 def metaquorum(cluster: LocalCluster, *words: str) -> Any:
     """Return what `metaquorum WORDS` prints."""
-    line = [
-        sys.executable,
-        "-m",
-        "ops.cli",
-        *words,
-        "--bootstrap",
-        ",".join(cluster.bootstrap),
-        "--json",
-    ]
-    done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+    line = [sys.executable, "-m", "ops.cli", *words, "--json"]
+    line += ["--bootstrap", ",".join(cluster.bootstrap), "--timeout", "60s"]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=2 * DEADLINE_S, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -237,7 +231,7 @@ def test_a_roll_of_all_brokers_leaves_no_partition_leaderless_and_every_isr_whol
         assert metaquorum(cluster, "partitions", "list", "--not-preferred") == []
         await all_agree(cluster)
 
-    run(story, LocalCluster(tmp_path / "c", controllers=3, brokers=3))
+    run(story, LocalCluster(tmp_path / "c", controllers=3, brokers=3, adjust=calm))
 
 
 def test_another_controller_takes_over_and_the_old_one_rejoins(tmp_path: Path) -> None:
@@ -295,10 +289,27 @@ def small_snapshots(settings: ControllerSettings) -> ControllerSettings:
 
 async def write_beyond_a_snapshot(cluster: LocalCluster) -> None:
     client = cluster.client(timeout_s=DEADLINE_S)
-    for number in range(1_500):  # a leader keeps 1,000 entries behind its snapshot
+    for number in range(
+        RAFT_TAIL_ENTRIES + 100
+    ):  # a leader keeps so many entries behind its snapshot, and no more
         client.write("PATCH", "/v1/configs", {"cluster": True, "set": {f"k{number % 10}": "x" * 600}})
-    snapshots = f"{cluster.http(await active_id(cluster))}/v1/snapshots"
-    await until(lambda: get(snapshots)["items"], "a snapshot")
+
+    def stand_on_a_snapshot_of_all() -> bool:
+        for member in cluster.controllers:
+            if cluster.pid(member.id) is None:
+                continue
+            taken = ask(member.http, "POST", "/v1/snapshots")
+            pointer = cluster.data(member.id) / "journal" / "snapshot.pointer"
+            if taken.status != 201 or not pointer.exists():
+                return False
+            if taken.value()["id"].encode() not in pointer.read_bytes():
+                return False
+        return True
+
+    # Only then is the log behind it trimmed.
+    await until(
+        stand_on_a_snapshot_of_all, "the journals of all that run stand on a snapshot of all that was written"
+    )
 
 
 async def has_installed_one(cluster: LocalCluster, node_id: int) -> bool:
@@ -441,7 +452,7 @@ def test_a_second_broker_of_the_same_id_ends_and_names_the_first(tmp_path: Path)
         text = re.sub(r"^data_dir = .*$", f'data_dir = "{tmp_path / "twin"}"', text, flags=re.MULTILINE)
         text = re.sub(r"^http = .*$", f'http = "http://127.0.0.1:{port}"', text, flags=re.MULTILINE)
         text = re.sub(r"^registration_timeout_ms = .*$", "", text, flags=re.MULTILINE)
-        twin.write_text("registration_timeout_ms = 3000\n" + text)  # enough for one answer
+        twin.write_text("registration_timeout_ms = 5000\n" + text)  # enough for one answer
         formatted = ["storage", "format", "--config", str(twin)]
         await asyncio.to_thread(
             subprocess.run, [sys.executable, "-m", "ops.cli", *formatted], check=True, capture_output=True
