@@ -27,15 +27,15 @@ pytestmark = pytest.mark.slow
 
 
 def asking(cluster: LocalCluster, credentials: Credentials, *urls: str) -> ClusterClient:
-    client = cluster.client(timeout_s=20)
-    return ClusterClient(urls or client.bootstrap, timeout_s=20, rng=client.rng, credentials=credentials)
+    client = cluster.client(timeout_s=60)
+    return ClusterClient(urls or client.bootstrap, timeout_s=60, rng=client.rng, credentials=credentials)
 
 
 def serial(url: str, ours: Authority) -> str:
     """Return the serial number of the certificate that a node shows now."""
     parts = urllib.parse.urlsplit(url)
     with (
-        socket.create_connection((parts.hostname or "", parts.port or 0), timeout=15) as plain,
+        socket.create_connection((parts.hostname or "", parts.port or 0), timeout=60) as plain,
         trusting(ours.ca).wrap_socket(plain, server_hostname=parts.hostname) as node,
     ):
         return str((node.getpeercert() or {})["serialNumber"])
@@ -47,7 +47,7 @@ def said_to(context: ssl.SSLContext, cluster: LocalCluster) -> bytes:
     host, _, port = (cluster.controllers[0].raft or "").partition(":")
     with (
         suppress(ssl.SSLError, ConnectionError),
-        socket.create_connection((host, int(port)), timeout=15) as plain,
+        socket.create_connection((host, int(port)), timeout=60) as plain,
         context.wrap_socket(plain) as stranger,
     ):
         stranger.sendall(b"\x00\x00\x00\x01\x80")
@@ -61,7 +61,7 @@ def test_a_cluster_with_tls_and_identity(tmp_path: Path) -> None:
     async def story(cluster: LocalCluster) -> None:
         tls = cluster.directory / "tls"
         ours = Authority(tls, cluster_id=cluster.cluster_id)
-        admin = cluster.client(timeout_s=20)
+        admin = cluster.client(timeout_s=60)
         admin.write("POST", "/v1/topics", {"name": "a", "partitions": 2, "replication_factor": 2})
 
         # Nobody, a broker and a stranger change nothing.
@@ -93,7 +93,7 @@ def test_a_cluster_with_tls_and_identity(tmp_path: Path) -> None:
         for end in ("crt", "key"):
             (tls / f"controller-1.{end}").unlink()
         ours.certify("controller", "1")
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while serial(cluster.http(1), ours) == served:
             assert time.monotonic() < deadline
             time.sleep(0.2)
@@ -125,7 +125,7 @@ def test_a_cluster_with_tls_and_identity(tmp_path: Path) -> None:
 
     async def main() -> None:
         cluster = LocalCluster(tmp_path / "c", controllers=3, brokers=2, adjust=calm, secure=True)
-        async with asyncio.timeout(240), cluster:
+        async with asyncio.timeout(270), cluster:
             await story(cluster)
 
     asyncio.run(main())
