@@ -18,6 +18,8 @@ from tests.support.wire import calm
 
 pytestmark = pytest.mark.slow
 WINDOW_MS = 3_600_000
+MANY = 90
+"""Partitions that a plan moves."""
 
 
 def with_a_window(settings: ControllerSettings) -> ControllerSettings:
@@ -33,32 +35,33 @@ def reassign_by_plan(cluster: LocalCluster, plan: Path, at_most: int) -> list[st
     line = ["partitions", "reassign", "--plan", str(plan), "--at-most", str(at_most), "-o", "json"]
     return [
         *(sys.executable, "-m", "ops.cli", *line),
-        *("--bootstrap", ",".join(cluster.bootstrap), "--timeout", "20s"),
+        *("--bootstrap", ",".join(cluster.bootstrap), "--timeout", "60s"),
     ]
 
 
 async def a_plan_and_its_history(cluster: LocalCluster, plan: Path) -> None:
     """C16, C21: interrupted, and run again while the active controller is killed; each partition moves once."""
     client = cluster.client(timeout_s=60)
-    client.write("POST", "/v1/topics", topic("many", partitions=150, replication_factor=2))
+    client.write("POST", "/v1/topics", topic("many", partitions=MANY, replication_factor=2))
     before = client.read("/v1/topics/many")["partitions"]
     others = {one["partition"]: ({11, 12, 13} - {*one["replicas"]}).pop() for one in before}
     wanted = {one["partition"]: [others[one["partition"]], one["replicas"][0]] for one in before}
     rows = [{"topic": "many", "partition": number, "replicas": each} for number, each in wanted.items()]
     plan.write_text(json.dumps({"partitions": rows}))
     foreseen = metaquorum(cluster, "partitions", "reassign", "--plan", str(plan), "--dry-run")
-    assert (len(foreseen["records"]), foreseen["batches"]) == (150, 1)
+    assert (len(foreseen["records"]), foreseen["batches"]) == (MANY, 1)
 
     def moved() -> int:
         found = client.read("/v1/topics/many")["partitions"]
         return sum(wanted[one["partition"]] == one["replicas"] for one in found)
 
-    with subprocess.Popen(reassign_by_plan(cluster, plan, 8), stdout=subprocess.PIPE) as first:
-        await until(lambda: moved() >= 10, "some of the plan is done")
+    # Four at a time: it is far from done when it is interrupted, even seconds late.
+    with subprocess.Popen(reassign_by_plan(cluster, plan, 4), stdout=subprocess.PIPE) as first:
+        await until(lambda: moved() >= 8, "some of the plan is done")
         first.send_signal(signal.SIGINT)
         await asyncio.to_thread(first.wait)
     assert first.returncode == 130
-    assert moved() < 150
+    assert moved() < MANY
     with subprocess.Popen(reassign_by_plan(cluster, plan, 20), stdout=subprocess.PIPE) as second:
         goal = moved() + 10
         await until(lambda: moved() >= goal, "the plan goes on")
@@ -66,14 +69,14 @@ async def a_plan_and_its_history(cluster: LocalCluster, plan: Path) -> None:
         cluster.kill(active)
         told, _ = await asyncio.to_thread(second.communicate)
     assert second.returncode == 0
-    done = {"partitions": 150, "done": 150, "under_way": 0, "to_do": 0, "problems": []}
+    done = {"partitions": MANY, "done": MANY, "under_way": 0, "to_do": 0, "problems": []}
     assert json.loads(told) == done
     await cluster.start_one(active)
     await all_agree(cluster)
     again = await asyncio.to_thread(subprocess.run, reassign_by_plan(cluster, plan, 8), capture_output=True)
     assert json.loads(again.stdout) == done, "run again it finds everything done"
     history = metaquorum(cluster, "partitions", "reassignments", "--history", "--topic", "many")
-    assert sorted(one["partition"] for one in history) == [*range(150)], "nothing was done twice"
+    assert sorted(one["partition"] for one in history) == [*range(MANY)], "nothing was done twice"
     assert {one["ended"] for one in history} == {"completed"}
     assert {one["partition"]: one["to"] for one in history} == wanted
     first_ms = min(one["begun_ms"] for one in history)
