@@ -16,7 +16,7 @@ from metadata_log.errors import (
 from metadata_log.node.clock import unix_ms
 from ops.local_cluster import LocalCluster
 from tests.cluster.test_cluster import DEADLINE_S, active_id, all_agree, metaquorum, run, until
-from tests.support.wire import calm, very_calm
+from tests.support.wire import calm
 
 pytestmark = pytest.mark.slow
 SESSION_TIMEOUT_MS = 6_000
@@ -124,4 +124,4 @@ def test_controllers_register_once_for_each_start_and_hold_back_features_until_t
         with pytest.raises(InvalidUpdateVersion):
             client.write("POST", "/v1/features", {"updates": [unknown]})
 
-    run(story, LocalCluster(tmp_path / "c", controllers=3, brokers=1, adjust=very_calm))
+    run(story, LocalCluster(tmp_path / "c", controllers=3, brokers=1, adjust=calm))
