@@ -12,6 +12,8 @@ import pytest
 from tests.house.rules import ROOMS
 
 ROOT = Path(__file__).resolve().parents[2]
+PATIENT_PIP = {"PIP_RETRIES": "10", "PIP_TIMEOUT": "30"}
+"""Of a package index that answers late, or not at once."""
 DATA_SUFFIXES = {".sql", ".toml", ".html", ".js", ".css", ".md", ".mod", ".sum", ".go", ".typed"}
 
 pytestmark = pytest.mark.slow
@@ -21,7 +23,7 @@ def run(*argv: object, cwd: Path, env: dict[str, str] | None = None) -> str:
     ran = subprocess.run(
         [str(word) for word in argv],
         cwd=cwd,
-        env=env,
+        env={**(os.environ if env is None else env), **PATIENT_PIP},
         capture_output=True,
         text=True,
         timeout=300,
