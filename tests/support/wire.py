@@ -10,7 +10,7 @@ import struct
 import threading
 import time
 import urllib.parse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -349,6 +349,22 @@ def controllers(
         yield Quorum(cluster)
     finally:
         asyncio.run(cluster.stop())
+
+
+def leaders_status(urls: Iterable[str]) -> dict[str, Any]:
+    """Return `/v1/quorum` as the leader gives it, as soon as one of these controllers leads."""
+
+    def told() -> dict[str, Any] | None:
+        found: list[dict[str, Any]] = []
+        for url in urls:
+            with suppress(*NO_ANSWER):
+                reply = ask(url, "GET", "/v1/quorum")
+                if reply.status == 200 and reply.value()["leader_id"] == reply.value()["node_id"]:
+                    found.append(reply.ok())
+        # One that was deposed a moment ago may not know of it.
+        return max(found, key=lambda status: int(status["controller_epoch"]), default=None)
+
+    return poll_until(told, deadline_s=60, what="somebody leads") or {}
 
 
 def wait_until_all_agree(cluster: LocalCluster) -> None:
