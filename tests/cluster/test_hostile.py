@@ -298,7 +298,7 @@ _POST: Final = (
 def test_a_body_in_chunks_may_come_slowly_and_must_not_be_too_large(quorum: Quorum) -> None:
     port = urllib.parse.urlsplit(quorum.active).port or 0
     head = _POST + b"Transfer-Encoding: chunked\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         for byte in head + b"".join(b"1\r\n%c\r\n" % byte for byte in b'{"name":"."}') + b"0\r\n\r\n":
             connection.sendall(bytes([byte]))
         heard = b"".join(iter(lambda: connection.recv(4_096), b""))
@@ -497,7 +497,7 @@ def test_a_thousand_parked_observers_are_woken_by_one_write(quorum: Quorum, many
     with ExitStack() as stack:
         connections = []
         for _ in range(OBSERVERS):
-            connection = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
+            connection = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
             connection.sendall(head.encode() + body)
             connections.append(connection)
 
@@ -539,11 +539,11 @@ def test_connections_never_use_up_the_files_of_the_disk(tmp_path: Path, many_fil
     environment = {"PYTHONPATH": str(root), "METAQUORUM_LOG": "none"}
     with running(["sh", "-c", start], directory=tmp_path, ready=ready, env=environment) as child:
         port = urllib.parse.urlsplit(member.http).port or 0
-        kept = socket.create_connection(("127.0.0.1", port), timeout=30)
+        kept = socket.create_connection(("127.0.0.1", port), timeout=60)
         with ExitStack() as stack:
             stack.enter_context(kept)
             for _ in range(files_max):
-                stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
+                stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
             request = b"POST /v1/snapshots HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
             kept.sendall(request)
             heard = b"".join(iter(lambda: kept.recv(4_096), b""))

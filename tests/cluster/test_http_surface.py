@@ -975,7 +975,7 @@ def _high_watermark(quorum: Quorum) -> int:
 def _cut_short(url: str, path: str, size: int | None) -> bytes:
     """Return an answer, or its first bytes, after which the connection is closed."""
     parts = urllib.parse.urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=30)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
     try:
         connection.request("GET", path, headers={"Accept": NDJSON})
         response = connection.getresponse()

@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.support.processes import poll_until
 
-READY_S = 30.0
+READY_S = 90.0
 
 
 def use(root: Path, cluster: Path) -> Iterator[str]:
@@ -73,7 +73,7 @@ def _up(root: Path, cluster: Path) -> Iterator[None]:
         yield
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(60)
 
 
 def _is_ready(root: Path, cluster: Path) -> bool:

@@ -49,7 +49,7 @@ from snapshots.snapshot_file import write_snapshot
 from tests.support.fake_controller import CLUSTER_ID, FakeCluster, FakeController, FakeLog, format_broker
 from tests.support.processes import free_port
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 
 
 async def until(predicate: Callable[[], object], what: str) -> None:

@@ -347,7 +347,7 @@ def test_a_reader_that_leaves_is_no_error() -> None:
     writer.stdout.close()
     with writer.stderr as stderr:
         assert stderr.read() == b""
-    assert writer.wait(30) == 0
+    assert writer.wait(60) == 0
 
 
 def test_output_that_cannot_be_written_is_no_bug() -> None:

@@ -223,7 +223,7 @@ def test_who_runs_behind_a_child_that_came_too_late_is_told_to_stop_as_well(tmp_
     left_behind = subprocess.Popen([sys.executable, "-c", A_NODE, str(data)], env={"PYTHONPATH": str(ROOT)})
     late = cluster._children[11] = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
     try:
-        poll_until(lambda: running_process(data), deadline_s=30, what="process.json")
+        poll_until(lambda: running_process(data), deadline_s=60, what="process.json")
         asyncio.run(cluster.stop())
         assert (left_behind.wait(), late.wait()) == (-signal.SIGTERM, -signal.SIGTERM)
     finally:

@@ -91,7 +91,7 @@ def test_signals_that_come_while_a_process_stops_change_nothing(tmp_path: Path, 
     command = [sys.executable, "-m", "ops.cli", role, "run", "--config", str(tmp_path / member.config)]
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
         told = cluster.data(member.id) / "process.json"
-        poll_until(told.exists, deadline_s=30, what="process.json")
+        poll_until(told.exists, deadline_s=60, what="process.json")
         for number in cycle((signal.SIGTERM, signal.SIGINT)):
             process.send_signal(number)
             with suppress(subprocess.TimeoutExpired):

@@ -44,7 +44,7 @@ from quorum.raft.transport import TcpTransport
 from tests.support.processes import free_port, free_ports
 from tests.support.servers import close_server
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 GRACE_MS = 20
 CLUSTER = "clusterclusterclusterA"
 NACK = {"type": "nack", "term": 7}
