@@ -7,13 +7,16 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from metadata_log.ids import NodeId
+from ops import cli
 from ops.settings import controller_toml, load_controller_settings
 from tests.support.processes import free_ports, poll_until, running
 from tests.support.wire import NO_ANSWER, Quorum, ask, controllers, very_calm
@@ -51,8 +54,10 @@ def status(quorum: Quorum) -> dict[str, Any]:
     """Return what `quorum status` says while somebody leads: it finds controllers that came later, too."""
 
     def led() -> dict[str, Any] | None:
-        told: dict[str, Any] = json.loads(metaquorum(quorum, "quorum", "status", "--json"))
-        return None if told["leader_id"] == -1 else told
+        with redirect_stdout(StringIO()) as printed:
+            code = cli.main(["quorum", "status", "--json", "--bootstrap", ",".join(quorum.cluster.bootstrap)])
+        told: dict[str, Any] | None = json.loads(printed.getvalue()) if code == 0 else None
+        return None if told is None or told["leader_id"] == -1 else told
 
     return poll_until(led, deadline_s=DEADLINE_S, what="somebody leads") or {}
 
