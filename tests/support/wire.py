@@ -338,10 +338,15 @@ def controllers(
     *,
     count: int = 3,
     adjust: Callable[[ControllerSettings], ControllerSettings] = lambda settings: settings,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[Quorum]:
-    """Run calm controllers without brokers."""
+    """Run calm controllers without brokers; `environment` is added to ours."""
     cluster = LocalCluster(
-        directory, controllers=count, brokers=0, adjust=lambda settings: adjust(calm(settings))
+        directory,
+        controllers=count,
+        brokers=0,
+        adjust=lambda settings: adjust(calm(settings)),
+        environment=lambda _: environment or {},
     )
     try:
         asyncio.run(cluster.start())
