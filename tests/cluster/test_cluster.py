@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,12 +19,20 @@ from typing import Any
 import pytest
 
 from metadata_log.errors import MetadataError
-from metadata_log.limits import RAFT_TAIL_ENTRIES
 from ops.client import ClusterClient
+from ops.cluster_layout import Member
 from ops.local_cluster import LocalCluster
 from quorum.config import ControllerSettings, SnapshotSettings
 from tests.support.processes import free_port
-from tests.support.wire import NO_ANSWER, Quorum, ask, calm, controllers, wait_until_all_agree
+from tests.support.wire import (
+    NO_ANSWER,
+    Quorum,
+    ask,
+    calm,
+    controllers,
+    wait_until_all_agree,
+    with_limits,
+)
 
 pytestmark = pytest.mark.slow
 DEADLINE_S = 60.0
@@ -284,14 +292,21 @@ def test_a_controller_that_slept_answers_nothing_from_the_past(tmp_path: Path) -
 
 
 def small_snapshots(settings: ControllerSettings) -> ControllerSettings:
-    return replace(settings, snapshot=SnapshotSettings(bytes=20_000, keep=1))
+    return replace(calm(settings), snapshot=SnapshotSettings(bytes=20_000, keep=1))
+
+
+TAIL_ENTRIES = 100
+"""A leader keeps so many entries behind its snapshot here; one of a release keeps more, which take longer to write."""
+
+
+def short_tails(directory: Path) -> Callable[[Member], Mapping[str, str]]:
+    here = with_limits(directory, RAFT_TAIL_ENTRIES=TAIL_ENTRIES)
+    return lambda _: here
 
 
 async def write_beyond_a_snapshot(cluster: LocalCluster) -> None:
     client = cluster.client(timeout_s=DEADLINE_S)
-    for number in range(
-        RAFT_TAIL_ENTRIES + 100
-    ):  # a leader keeps so many entries behind its snapshot, and no more
+    for number in range(2 * TAIL_ENTRIES):
         client.write("PATCH", "/v1/configs", {"cluster": True, "set": {f"k{number % 10}": "x" * 600}})
 
     def stand_on_a_snapshot_of_all() -> bool:
@@ -319,7 +334,13 @@ async def has_installed_one(cluster: LocalCluster, node_id: int) -> bool:
 
 def test_a_controller_that_was_never_started_catches_up_through_a_snapshot(tmp_path: Path) -> None:
     async def story() -> None:
-        cluster = LocalCluster(tmp_path / "c", controllers=3, brokers=0, adjust=small_snapshots)
+        cluster = LocalCluster(
+            tmp_path / "c",
+            controllers=3,
+            brokers=0,
+            adjust=small_snapshots,
+            environment=short_tails(tmp_path),
+        )
         try:
             cluster.prepare()
             first, second, late = (member.id for member in cluster.controllers)
@@ -350,7 +371,14 @@ def test_a_controller_that_lags_far_behind_catches_up_through_a_snapshot(tmp_pat
             await cluster.start_one(member.id)
         await all_agree(cluster, brokers=False)
 
-    run(story, LocalCluster(tmp_path / "c", controllers=3, brokers=0, adjust=small_snapshots))
+    cluster = LocalCluster(
+        tmp_path / "c",
+        controllers=3,
+        brokers=0,
+        adjust=small_snapshots,
+        environment=short_tails(tmp_path),
+    )
+    run(story, cluster)
 
 
 def test_an_outside_broker_needs_only_msgpack_and_http(tmp_path: Path) -> None:

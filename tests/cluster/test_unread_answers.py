@@ -1,6 +1,5 @@
 """Edge: clients ask for much and read nothing: the leader's memory is bounded, it stays the leader, and they are closed."""
 
-import os
 import socket
 import time
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from tests.support.wire import (
     fetch_request,
     frames_of,
     very_calm,
+    with_limits,
 )
 
 pytestmark = pytest.mark.slow
@@ -40,10 +40,7 @@ VALUE = "v" * 30_000
 @pytest.fixture(scope="module")
 def quorum(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quorum]:
     directory = tmp_path_factory.mktemp("unread")
-    (directory / "sitecustomize.py").write_text(
-        f"import metadata_log.limits\nmetadata_log.limits.HTTP_SILENCE_MAX_MS = {SILENCE_MAX_MS}\n"
-    )
-    here = {"PYTHONPATH": os.pathsep.join((str(directory), os.environ.get("PYTHONPATH", "")))}
+    here = with_limits(directory, HTTP_SILENCE_MAX_MS=SILENCE_MAX_MS)
     with controllers(directory / "c", adjust=very_calm, environment=here) as running_quorum:
         written, number = 0, 0
         while written < LOG_BYTES:

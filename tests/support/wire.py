@@ -332,6 +332,13 @@ def _with_timing(
     return replace(settings, timing=timing)
 
 
+def with_limits(directory: Path, **changed: int) -> dict[str, str]:
+    """Return an environment in which nodes have other limits than a release: a file in `directory` sets them."""
+    lines = [f"metadata_log.limits.{name} = {value}\n" for name, value in changed.items()]
+    (directory / "sitecustomize.py").write_text("import metadata_log.limits\n" + "".join(lines))
+    return {"PYTHONPATH": os.pathsep.join((str(directory), os.environ.get("PYTHONPATH", "")))}
+
+
 @contextmanager
 def controllers(
     directory: Path,
