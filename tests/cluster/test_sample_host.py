@@ -358,7 +358,8 @@ async def _each_replica_lies_where_its_host_says(brokers: Brokers, keys: list[Pa
             partition = brokers.partition(key)
             assert partition is not None
             for broker_id, directory in zip(partition.replicas, partition.directories, strict=True):
-                if brokers.all[broker_id].disks.logs[key].directory != directory:
+                log = brokers.all[broker_id].disks.logs.get(key)  # None: this broker has not read so far
+                if log is None or log.directory != directory:
                     return False
         return True
 
