@@ -18,8 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from heapq import heappop, heappush
-from itertools import count
+from functools import partial
 from typing import Final, TypeVar
 
 from metadata_log import limits
@@ -67,6 +66,7 @@ from quorum.decide.voter_changes import check_change
 from quorum.metrics import ControllerMetrics
 from quorum.raft.raft_log import RaftLog, Voters
 from quorum.sessions import Sessions
+from quorum.turns import Turns
 from quorum.waiters import Waiter, Waiters
 
 log = logging.getLogger(__name__)
@@ -119,20 +119,8 @@ class _Begun:
 
 
 HEARTBEAT: Final = DECISIONS[BrokerHeartbeat].operation
-SLICE_MS: Final = 5
-"""What one request asks is decided, encoded and applied in slices of this time; in between the loop serves others."""
 PART_MS: Final = 3
 """A part of a long change is decided within about this time; to encode and apply it takes up to four times as long."""
-
-TURN_MS: Final = 10
-"""After a decision this slow, other writes wait equally long: consecutive slow decisions must not silence heartbeats."""
-ROUND_MS: Final = 20
-"""Of decisions, and of whatever else runs between them, in one turn of the loop: a fifth of a heartbeat."""
-ROUND_PAUSE_MS: Final = 1
-"""After a round that long. A message of Raft is read, handled and answered within some turns of the loop."""
-
-TURNS_AT_ONCE: Final = 32
-"""Requests that are woken for one round: about as many as it decides."""
 
 CLOCK_JUMP_MS: Final = 1_000
 """Between two checks Unix time and the monotonic clock drift apart by less, unless the clock was set."""
@@ -190,16 +178,7 @@ class Controller:
         self._leaving_committed: Leaving = {}
         """The same as of `committed`; every controller follows it, and a new leader goes on from it."""
         self._transfers: list[asyncio.Future[NodeId]] = []
-        self._is_held = False
-        """A slow decision has its turn: no other is made meanwhile."""
-        self.is_mid_decision = False
-        """A decision rests between two slices: whoever would extend the tip waits, or does so later."""
-        self._turns: list[tuple[int, asyncio.Future[None]]] = []
-        """A heap of those that wait for their turn, by their tickets."""
-        self._tickets = count()
-        self._waking: asyncio.TimerHandle | None = None
-        self._round_began_ms: int | None = None
-        """When writes that came together were first decided in this round of the loop; None: none was."""
+        self.turns = Turns(now_ms)
         self._sweep: asyncio.TimerHandle | None = None
         """Ends the waiters whose time is up; None while nobody waits."""
         self._checked_at_ms = 0
@@ -229,6 +208,10 @@ class Controller:
         if self._tip is None or not self._active:
             raise self.not_controller()
         return self._tip
+
+    def _is_tip(self, image: MetadataImage) -> bool:
+        """Answer whether nothing was appended behind `image`; raises as `tip`."""
+        return self.tip is image
 
     def not_controller(self) -> NotController:
         """Return the error that names the active controller as far as it is known here."""
@@ -291,20 +274,14 @@ class Controller:
     async def _begin_one_of(
         self, write: tuple[Command, Uuid | None], actor: str | None
     ) -> _Begun | MetadataError:
-        """Begin one of the writes that came together; all of one round of the loop have the time of one part."""
-        if self._round_began_ms is not None and self._now_ms() - self._round_began_ms >= SLICE_MS:
-            self._rest(ROUND_PAUSE_MS)
-            self._end_round()
-        await self.turn()
+        """Begin one of the writes that came together."""
+        await self.turns.wait_for_turn_of_many()
         try:
             return await self._begin(write[0], actor, write[1])
         except Fault:
             raise
         except MetadataError as error:
             return error
-
-    def _end_round(self) -> None:
-        self._round_began_ms = None
 
     async def _result(
         self, begun: _Begun | MetadataError, proof: MetadataError | None
@@ -326,12 +303,13 @@ class Controller:
         operation = DECISIONS[type(command)].operation
         key = None if request_id is None else idempotency_key(request_id, operation, command)
         while True:
-            await self.turn()
+            await self.turns.wait_for_turn()
             tip, began_ms = self.tip, self._now_ms()
             if key is not None and (known := tip.results.get(key.request_id)) is not None:
                 return self._repeated(known, operation, key)
-            written = await self._in_slices(tip, self._writing(command, actor, operation, key))
-            self._take_turn(began_ms)
+            writing = self._writing(command, actor, operation, key)
+            written = await self.turns.in_slices(writing, goes_on=partial(self._is_tip, tip))
+            self.turns.rest_after(began_ms)
             if written is None:
                 continue
             decision, envelope, batch = written
@@ -355,37 +333,6 @@ class Controller:
         self._change_sessions(decision)
         return decision, envelope, batch
 
-    async def _in_slices(self, tip: MetadataImage, work: Sliced[T]) -> T | None:
-        """Do work on the tip, and let others have the loop after each SLICE_MS of it.
-
-        None: the tip moved meanwhile, and nothing was appended.
-
-        Raises:
-            NotController: this node is active no longer; nothing was appended.
-        """
-        began_ms = self._now_ms()
-        try:
-            while True:
-                try:
-                    next(work)
-                except StopIteration as ended:
-                    made: T = ended.value
-                    return made
-                if self._now_ms() - began_ms < SLICE_MS:
-                    continue
-                self.is_mid_decision = True
-                self._hold()
-                await asyncio.sleep(ROUND_PAUSE_MS / 1000)
-                if self.tip is not tip:
-                    return None
-                self.begin_round()
-                began_ms = self._now_ms()
-        finally:
-            work.close()
-            if self.is_mid_decision:
-                self.is_mid_decision = False
-                self._end_turn()
-
     def _begun(self, decision: Decision, envelope: Envelope, batch: RecordBatch | None) -> _Begun:
         waiter = None
         if batch is not None:
@@ -400,71 +347,6 @@ class Controller:
             began_ms=self._now_ms(),
             waiter=waiter,
         )
-
-    async def turn(self) -> None:
-        """Wait while a slow decision has its turn, so that its records and heartbeats leave first.
-
-        Requests that arrive together have their turns in order, in rounds of ROUND_MS with Raft's messages in between: a
-        thousand brokers register at once. Some of them are woken at a time, since most would only wait again.
-        """
-        if self._is_held or self._turns or self.is_round_long:
-            ticket = next(self._tickets)
-            while True:
-                woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                heappush(self._turns, (ticket, woken))
-                self._wake_later()
-                await woken
-                if not (self._is_held or self.is_round_long):
-                    break
-        self.begin_round()
-
-    def _wake_later(self) -> None:
-        if self._waking is None and not self._is_held:
-            loop = asyncio.get_running_loop()
-            self._waking = loop.call_later(ROUND_PAUSE_MS / 1000, self._wake_some)
-
-    def _wake_some(self) -> None:
-        self._waking = None
-        for _ in range(min(TURNS_AT_ONCE, len(self._turns))):
-            _, woken = heappop(self._turns)
-            if not woken.done():  # else its request was called off
-                woken.set_result(None)
-        if self._turns:
-            self._wake_later()
-
-    def begin_round(self) -> None:
-        """Count the time of this turn of the loop from its first decision on."""
-        if self._round_began_ms is None:
-            self._round_began_ms = self._now_ms()
-            asyncio.get_running_loop().call_soon(self._end_round)
-
-    @property
-    def is_round_long(self) -> bool:
-        """Whether decisions have held the loop for ROUND_MS in this turn: others wait for a later one."""
-        return self._round_began_ms is not None and self._now_ms() - self._round_began_ms >= ROUND_MS
-
-    def _take_turn(self, began_ms: int) -> None:
-        took_ms = self._now_ms() - began_ms
-        if took_ms >= TURN_MS:
-            self._rest(took_ms)
-
-    def _rest(self, pause_ms: int) -> None:
-        """Have other writes wait for so long, unless they wait already."""
-        if not self._is_held:
-            self._hold()
-            asyncio.get_running_loop().call_later(pause_ms / 1000, self._end_turn)
-
-    def _hold(self) -> None:
-        """Have other writes wait until `_end_turn`."""
-        self._is_held = True
-        if self._waking is not None:
-            self._waking.cancel()
-            self._waking = None
-
-    def _end_turn(self) -> None:
-        self._is_held = False
-        if self._turns:
-            self._wake_some()
 
     def _context(self, *, own: BrokerId | None = None) -> DecideContext:
         """Return what a decision now rests on; `own` is the broker that it is about, which may be on its way out."""
@@ -724,7 +606,8 @@ class Controller:
             NotCaughtUp: the observer lacks too much of the log.
             and what `submit` raises.
         """
-        await self.turn()  # here, so that `submit` does not wait between these checks and its append
+        # Here, so that `submit` does not wait between these checks and its append.
+        await self.turns.wait_for_turn()
         tip = self.tip
         if request_id is None or tip.results.get(request_id) is None:
             raft = self.raft.status()
@@ -766,7 +649,7 @@ class Controller:
         )
         if batch is not None:
             end_offset = batch.end_offset
-            self._take_turn(began_ms)
+            self.turns.rest_after(began_ms)
         if not decision.more and broker_id in self._leaving:
             # A broker that heartbeats is not fenced for silence; leaderships that moved already stay where they are. If it
             # is being removed, the next part of the removal says so again. Its answer renews its session, so the log says so
@@ -808,7 +691,7 @@ class Controller:
             self.metrics.session_checks_late.inc()
             log.warning("session_checks_late", extra={"slept_ms": slept_ms})
             return 0
-        if self.is_mid_decision:
+        if self.turns.is_mid_decision:
             return limits.PART_AGAIN_MS
         expired = self.sessions.expired(now_ms)
         if expired is None:
@@ -828,7 +711,7 @@ class Controller:
         """Make one part of a sweep; answer whether another is due soon."""
         if self._tip is None or not self._active:
             return False
-        if self.is_mid_decision:
+        if self.turns.is_mid_decision:
             return True
         began_ms = self._now_ms()
         decision = sweep.part(self._context())
@@ -837,7 +720,7 @@ class Controller:
             self._carry_out(decision, Envelope(actor=actor, cause=decision.cause))
         except ThrottlingQuotaExceeded:
             return True
-        self._take_turn(began_ms)
+        self.turns.rest_after(began_ms)
         return decision.more
 
     def _watch_time_of_day(self, now_ms: int) -> None:

@@ -51,7 +51,7 @@ from metadata_log.wire.commands import (
     Reassignment,
 )
 from ops.bench.measure import percentile, report
-from quorum.controller import PART_MS, SLICE_MS
+from quorum.controller import PART_MS
 from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision
 from quorum.decide.effective_configs import UNCLEAN_LEADER_ELECTION
@@ -60,6 +60,7 @@ from quorum.decide.registry import decide, deciding
 from quorum.decide.sweeps import Sweep, SweepKind
 from quorum.partition_health import partition_health, stuck_reassignments
 from quorum.sessions import Sessions
+from quorum.turns import SLICE_MS
 
 CLUSTER_ID: Final = "BenchBenchBenchBenchBe"
 _BROKERS: Final = tuple(BrokerId(broker_id) for broker_id in range(1, 13))

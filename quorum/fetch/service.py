@@ -113,7 +113,7 @@ class FetchService(AppliedListener):
     @property
     def is_crowded(self) -> bool:
         """Whether what clients send next may wait for a slice: answers are due, or this turn of the loop is long already."""
-        return bool(self._due or self._refused or self._controller.is_round_long)
+        return bool(self._due or self._refused or self._controller.turns.is_round_long)
 
     # --- arrival
 
@@ -126,7 +126,7 @@ class FetchService(AppliedListener):
         self._controller.metrics.fetches.inc()
         arrived_ms = self._now_ms()
         if request.broker_id != OBSERVER:
-            await self._controller.turn()  # it means a decision, which may be long
+            await self._controller.turns.wait_for_turn()  # it means a decision, which may be long
         answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         poll = self._arrived(request, lambda outcome: _settle(answered, outcome), takes_stale=takes_stale)
         try:
@@ -159,7 +159,7 @@ class FetchService(AppliedListener):
         is_late = self._is_late(arrived_ms)
         if (request.want_fence or request.want_shut_down) and not is_late:
             return None
-        self._controller.begin_round()
+        self._controller.turns.begin_round()
         poll: Poll | None = None
         try:
             poll = self._arrived(request, done, takes_stale=takes_stale)
@@ -210,7 +210,7 @@ class FetchService(AppliedListener):
         rests that alone may extend the tip. Its broker soon says again what it wants.
         """
         is_old = self._now_ms() - arrived_ms >= limits.HEARTBEAT_LATE_MS
-        return is_old or self._controller.is_mid_decision
+        return is_old or self._controller.turns.is_mid_decision
 
     def _is_heard(self, command: BrokerHeartbeat) -> bool:
         """Decide a heartbeat; answer False if its poll must wait for records, or if it has to be fenced first."""
@@ -233,7 +233,7 @@ class FetchService(AppliedListener):
             # Its next position may be ours, or nothing was written that would wake its poll, and nobody would go on: so all
             # parts now, and messages between them.
             await asyncio.sleep(0)
-            await controller.turn()
+            await controller.turns.wait_for_turn()
             decision, written_end = controller.heartbeat(command)
         self._release_ready()
         if written_end is not None:

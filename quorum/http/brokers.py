@@ -21,9 +21,8 @@ from quorum.http.door import Door, Write
 
 
 async def register_broker(door: Door, request: web.Request) -> web.Response:
-    await (
-        door.controller.turn()
-    )  # to read the bodies of a thousand registrations takes as long as to decide them
+    # To read the bodies of a thousand registrations takes as long as to decide them.
+    await door.controller.turns.wait_for_turn()
     command = RegisterBroker.from_map(await read_broker_body(request, door.bodies))
     of(request).check_broker(command.broker_id)
     written = await door.controller.submit(command, actor=f"Broker:{command.broker_id}", request_id=None)

@@ -26,6 +26,7 @@ from quorum.log.fetch_window import FetchWindow
 from quorum.log.snapshot_keeper import SnapshotKeeper
 from quorum.raft.journal.lost import check_reaches_log
 from quorum.registration import Registration, registration_of
+from quorum.turns import Turns
 from snapshots.seal import Seal
 from snapshots.snapshot_file import snapshot_id
 from tests.simulation.cluster_node import SESSION_TIMEOUT_MS, ClusterNode
@@ -83,6 +84,19 @@ class _SweepInOrder(Sweep):
         return sorted(super()._topics(topics))
 
 
+class _TurnsOfAProcess(Turns):
+    """The shipped turns; a request that an ended process was serving goes no further."""
+
+    def __init__(self, controller: "SimulatedController") -> None:
+        super().__init__(lambda: int(controller.node.now_ms()))
+        self._controller = controller
+
+    async def wait_for_turn(self) -> None:
+        await super().wait_for_turn()
+        if not self._controller.is_running:
+            raise ConnectionError("the process has ended")
+
+
 class SimulatedController(Controller):
     """The shipped controller on a simulated node, watched after every batch."""
 
@@ -98,6 +112,7 @@ class SimulatedController(Controller):
         )
         self.world = world
         self.node = node
+        self.turns = _TurnsOfAProcess(self)
         node.open_snapshots()
         self._walking: dict[Walk, tuple[float, float]] = {}
         """When each walk under way began, and when its last part was made."""
@@ -170,12 +185,6 @@ class SimulatedController(Controller):
     @property
     def is_running(self) -> bool:
         return self.node.log is not None and self.incarnation == self.node.incarnation
-
-    async def turn(self) -> None:
-        """Wait for a turn as shipped; a request that an ended process was serving goes no further."""
-        await super().turn()
-        if not self.is_running:
-            raise ConnectionError("the process has ended")
 
     def on_leadership(self, *, is_leader: bool) -> None:
         self.world.tell(self.node, "leads" if is_leader else "leads no more")

@@ -6,7 +6,7 @@ import time
 from typing import Any, Final
 
 from metadata_log.errors import ChangePending
-from quorum.controller import SLICE_MS
+from quorum.turns import SLICE_MS
 from tests.simulation.mutant import Directed, Mutant, Seeds, always, reads_at_once
 
 _CONTROLLER_TESTS: Final = "tests/unit/quorum/test_controller.py"
@@ -126,20 +126,21 @@ def _lets_go_of_sessions(_original: Any) -> Any:
 
 
 def _goes_on_whatever_was_written(_original: Any) -> Any:
-    async def in_slices(controller: Any, _tip: Any, work: Any) -> Any:
-        began_ms = controller._now_ms()
+    async def in_slices(turns: Any, work: Any, *, goes_on: Any) -> Any:
+        del goes_on
+        began_ms = turns._now_ms()
         while True:
             try:
                 next(work)
             except StopIteration as ended:
-                controller.is_mid_decision = False
-                controller._end_turn()
+                turns.is_mid_decision = False
+                turns._end_turn()
                 return ended.value
-            if controller._now_ms() - began_ms >= SLICE_MS:
-                controller.is_mid_decision = True
-                controller._hold()
+            if turns._now_ms() - began_ms >= SLICE_MS:
+                turns.is_mid_decision = True
+                turns._hold()
                 await asyncio.sleep(0)
-                began_ms = controller._now_ms()
+                began_ms = turns._now_ms()
 
     return in_slices
 
@@ -158,14 +159,14 @@ MUTANTS: Final = (
     Mutant(
         "slices-of-any-length",
         "a large request is decided, encoded and applied without a rest",
-        "quorum.controller:SLICE_MS",
+        "quorum.turns:SLICE_MS",
         lambda _original: 10**9,
         Directed(f"{_CONTROLLER_TESTS}::test_a_large_request_leaves_the_loop_to_others_and_is_one_batch"),
     ),
     Mutant(
         "goes-on-on-an-old-tip",
         "a large request is appended though something was written while it rested",
-        f"{_C}._in_slices",
+        "quorum.turns:Turns.in_slices",
         _goes_on_whatever_was_written,
         Directed(
             f"{_CONTROLLER_TESTS}::test_a_tip_that_moves_in_the_middle_of_a_large_request_has_it_begin_again"
@@ -232,7 +233,7 @@ MUTANTS: Final = (
     Mutant(
         "no-turns",
         "long decisions that arrive together are made one right after the other",
-        f"{_C}.turn",
+        "quorum.turns:Turns.wait_for_turn",
         reads_at_once,
         Directed(
             f"{_CONTROLLER_TESTS}::test_long_decisions_that_arrive_together_leave_the_loop_to_others_in_between"
@@ -341,8 +342,8 @@ MUTANTS: Final = (
     Mutant(
         "all-in-one-turn",
         "all that arrived together is decided in one turn of the loop",
-        "quorum.controller:Controller.is_round_long",
-        lambda _original: property(lambda _controller: False),
+        "quorum.turns:Turns.is_round_long",
+        lambda _original: property(lambda _turns: False),
         Directed(
             f"{_CONTROLLER_TESTS}::test_long_decisions_that_arrive_together_leave_the_loop_to_others_in_between"
         ),

@@ -32,6 +32,7 @@ from quorum.raft.read_rounds import ReadRounds
 from quorum.raft.transfer import LeadershipTransfer
 from quorum.raft.waiting_reads import WaitingReads
 from quorum.sessions import Sessions
+from quorum.turns import Turns
 from quorum.waiters import Waiters
 from tests.simulation.network import SimulatedTransport
 from tests.simulation.storage import SimulatedSegments
@@ -233,10 +234,10 @@ _WATCHED: Final[tuple[tuple[Any, str, Wrap], ...]] = (
     (Waiters, "fail_before", _when("waiter ended by another claim", _has_older)),
     (Controller, "_overdue", _when("write overdue", lambda _controller, waiter: waiter.wrote)),
     (Controller, "_may_refuse", _returns("late batch refused", _is_true)),
-    (Controller, "_in_slices", _raises_later("leader deposed amid a decision", NotController)),
+    (Turns, "in_slices", _raises_later("leader deposed amid a decision", NotController)),
     (
-        Controller,
-        "_in_slices",
+        Turns,
+        "in_slices",
         _returns_later("leader deposed amid a decision", lambda made, *_: made is None),
     ),
     (WaitingReads, "fail", _when("read refused at a deposed leader", _has_waiting)),

@@ -41,9 +41,10 @@ from metadata_log.wire.commands import (
     UnregisterBroker,
 )
 from quorum.config import ControllerSettings, TimingSettings, TopicSettings, VoterSettings
-from quorum.controller import SLICE_MS, TURN_MS, Controller, Written
+from quorum.controller import Controller, Written
 from quorum.decide.decision import Decision
 from quorum.decide.registry import deciding
+from quorum.turns import SLICE_MS, TURN_MS
 from tests.support.histories import A_TOPIC_ID_OF_INT, A_TYPE_UNKNOWN_HERE, frame_behind, random_history
 from tests.support.model_raft import ModelQuorum
 
@@ -924,7 +925,7 @@ def ticking(lab: Lab) -> None:
         return lab.now_ms
 
     for controller in lab.controllers.values():
-        controller._now_ms = now_ms
+        controller._now_ms = controller.turns._now_ms = now_ms
 
 
 def test_a_large_request_leaves_the_loop_to_others_and_is_one_batch() -> None:
@@ -941,7 +942,7 @@ def test_a_large_request_leaves_the_loop_to_others_and_is_one_batch() -> None:
         ]
         while len(controller._waiters) < 2:
             await asyncio.sleep(0)
-            if controller.is_mid_decision:
+            if controller.turns.is_mid_decision:
                 rests, now_ms = rests + 1, lab.now_ms
                 assert controller.tip.end_offset in (before.end_offset, before.end_offset + 3_001)
                 assert controller.check_sessions() == PART_AGAIN_MS
@@ -950,7 +951,7 @@ def test_a_large_request_leaves_the_loop_to_others_and_is_one_batch() -> None:
         lab.quorum.commit()
         ends = [(await write).end_offset for write in writes]
         assert ends == [before.end_offset + 3_001, before.end_offset + 6_002]
-        assert not controller.is_mid_decision
+        assert not controller.turns.is_mid_decision
         lab.same_everywhere()
 
     run(story)
@@ -963,7 +964,7 @@ def test_a_claim_lost_in_the_middle_of_a_large_request_leaves_nothing_of_it() ->
         ticking(lab)
         before = controller.tip.end_offset
         write = asyncio.create_task(controller.submit(many("a"), actor=None, request_id=None))
-        while not controller.is_mid_decision:
+        while not controller.turns.is_mid_decision:
             await asyncio.sleep(0)
         successor = lab.lead(2)
         with pytest.raises(NotController):
@@ -984,7 +985,7 @@ def test_a_tip_that_moves_in_the_middle_of_a_large_request_has_it_begin_again(mo
         await online(lab, controller, 11)
         ticking(lab)
         rests, moved = 0, []
-        hold = controller._hold
+        hold = controller.turns._hold
 
         def resting() -> None:
             nonlocal rests
@@ -993,7 +994,7 @@ def test_a_tip_that_moves_in_the_middle_of_a_large_request_has_it_begin_again(mo
             if rests == moved_at:
                 moved.append(controller.append(Decision(records=(NoOpRecord(),)), NO_ENVELOPE))
 
-        controller._hold = resting  # type: ignore[method-assign]
+        controller.turns._hold = resting  # type: ignore[method-assign]
         write = asyncio.create_task(controller.submit(many("a"), actor=None, request_id=None))
         while len(controller._waiters) < 1:
             await asyncio.sleep(0)

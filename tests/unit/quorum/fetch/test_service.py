@@ -17,12 +17,13 @@ from metadata_log.ids import BrokerId, NodeId
 from metadata_log.limits import FETCH_BYTES_MAX
 from metadata_log.log.segmented_log import SegmentedLog
 from metadata_log.wire.fetch import FetchRequest, SnapshotOffer
-from quorum.controller import TURN_MS, Controller
+from quorum.controller import Controller
 from quorum.decide.decision import Decision
 from quorum.decide.registry import decide
 from quorum.fetch.service import FetchService
 from quorum.fetch.slices import Slices
 from quorum.log.committed_log import CommittedLog
+from quorum.turns import TURN_MS
 from tests.unit.quorum.test_controller import (
     CLUSTER,
     Lab,
@@ -170,7 +171,7 @@ def test_polls_that_arrive_together_take_turns_where_each_means_long_work(
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert controller.tip.end_offset == began + 1
-        await controller.turn()
+        await controller.turns.wait_for_turn()
         await spin()
         assert controller.tip.end_offset == began + 2
 
@@ -213,11 +214,11 @@ def test_a_heartbeat_that_stood_here_too_long_only_renews_its_session(
         service, began = lab.services[1], controller.tip.end_offset
         request = lab.at_end(controller, 11, epoch)
         if way == "fetch":
-            controller._is_held = True
+            controller.turns._is_held = True
             fetch = lab.fetch(1, replace(request, want_fence=True))
             await spin()
             lab.now_ms += waited_ms
-            controller._end_turn()
+            controller.turns._end_turn()
             await spin()
             assert (controller.tip.end_offset == began) is is_late
             lab.quorum.commit()

@@ -1,0 +1,157 @@
+"""Edge: the turns that decisions take on the event loop: who decides now, who waits, and when the loop is left to others.
+
+A large request is decided, encoded and applied in slices, and nobody else extends the tip meanwhile. Small ones that arrive
+together are decided in rounds. After a slow one, others wait for as long as it took. What is decided is none of this file's
+concern.
+"""
+
+import asyncio
+from collections.abc import Callable
+from heapq import heappop, heappush
+from itertools import count
+from typing import Final, TypeVar
+
+from metadata_log.sliced import Sliced
+
+T = TypeVar("T")
+
+SLICE_MS: Final = 5
+"""What one request asks is decided, encoded and applied in slices of this time; in between the loop serves others."""
+TURN_MS: Final = 10
+"""After a decision this slow, other writes wait equally long: consecutive slow decisions must not silence heartbeats."""
+ROUND_MS: Final = 20
+"""Of decisions, and of whatever else runs between them, in one turn of the loop: a fifth of a heartbeat."""
+ROUND_PAUSE_MS: Final = 1
+"""After a round that long. A message of Raft is read, handled and answered within some turns of the loop."""
+
+TURNS_AT_ONCE: Final = 32
+"""Requests that are woken for one round: about as many as it decides."""
+
+
+class Turns:
+    """The turns of the decisions of one controller; times are in milliseconds of a monotonic clock."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self._is_held = False
+        """A slow decision has its turn: no other is made meanwhile."""
+        self.is_mid_decision = False
+        """A decision rests between two slices: whoever would extend the tip waits, or does so later."""
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        """A heap of those that wait for their turn, by their tickets."""
+        self._tickets = count()
+        self._waking: asyncio.TimerHandle | None = None
+        self._round_began_ms: int | None = None
+        """When writes that came together were first decided in this round of the loop; None: none was."""
+
+    # --- waiting for a turn
+
+    async def wait_for_turn(self) -> None:
+        """Wait while a slow decision has its turn, so that its records and heartbeats leave first.
+
+        Requests that arrive together have their turns in order, in rounds of ROUND_MS with Raft's messages in between: a
+        thousand brokers register at once. Some of them are woken at a time, since most would only wait again.
+        """
+        if self._is_held or self._waiting or self.is_round_long:
+            ticket = next(self._tickets)
+            while True:
+                woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                heappush(self._waiting, (ticket, woken))
+                self._wake_later()
+                await woken
+                if not (self._is_held or self.is_round_long):
+                    break
+        self.begin_round()
+
+    async def wait_for_turn_of_many(self) -> None:
+        """Wait for the turn of one of the writes that came together; those of one round of the loop share SLICE_MS."""
+        if self._round_began_ms is not None and self._now_ms() - self._round_began_ms >= SLICE_MS:
+            self._rest(ROUND_PAUSE_MS)
+            self._end_round()
+        await self.wait_for_turn()
+
+    def _wake_later(self) -> None:
+        if self._waking is None and not self._is_held:
+            loop = asyncio.get_running_loop()
+            self._waking = loop.call_later(ROUND_PAUSE_MS / 1000, self._wake_some)
+
+    def _wake_some(self) -> None:
+        self._waking = None
+        for _ in range(min(TURNS_AT_ONCE, len(self._waiting))):
+            _, woken = heappop(self._waiting)
+            if not woken.done():  # else its request was called off
+                woken.set_result(None)
+        if self._waiting:
+            self._wake_later()
+
+    # --- rounds of small decisions
+
+    def begin_round(self) -> None:
+        """Count the time of this turn of the loop from its first decision on."""
+        if self._round_began_ms is None:
+            self._round_began_ms = self._now_ms()
+            asyncio.get_running_loop().call_soon(self._end_round)
+
+    def _end_round(self) -> None:
+        self._round_began_ms = None
+
+    @property
+    def is_round_long(self) -> bool:
+        """Whether decisions have held the loop for ROUND_MS in this turn: others wait for a later one."""
+        return self._round_began_ms is not None and self._now_ms() - self._round_began_ms >= ROUND_MS
+
+    # --- slices of a large decision
+
+    async def in_slices(self, work: Sliced[T], *, goes_on: Callable[[], bool]) -> T | None:
+        """Do the work of one decision, and let others have the loop after each SLICE_MS of it.
+
+        None: `goes_on` answered no after a slice, and the work was given up. What `goes_on` raises ends it, too.
+        """
+        began_ms = self._now_ms()
+        try:
+            while True:
+                try:
+                    next(work)
+                except StopIteration as ended:
+                    made: T = ended.value
+                    return made
+                if self._now_ms() - began_ms < SLICE_MS:
+                    continue
+                self.is_mid_decision = True
+                self._hold()
+                await asyncio.sleep(ROUND_PAUSE_MS / 1000)
+                if not goes_on():
+                    return None
+                self.begin_round()
+                began_ms = self._now_ms()
+        finally:
+            work.close()
+            if self.is_mid_decision:
+                self.is_mid_decision = False
+                self._end_turn()
+
+    # --- rests after slow ones
+
+    def rest_after(self, began_ms: int) -> None:
+        """Have other writes wait after a decision that began then, for as long as it took, if it was slow."""
+        took_ms = self._now_ms() - began_ms
+        if took_ms >= TURN_MS:
+            self._rest(took_ms)
+
+    def _rest(self, pause_ms: int) -> None:
+        """Have other writes wait for so long, unless they wait already."""
+        if not self._is_held:
+            self._hold()
+            asyncio.get_running_loop().call_later(pause_ms / 1000, self._end_turn)
+
+    def _hold(self) -> None:
+        """Have other writes wait until `_end_turn`."""
+        self._is_held = True
+        if self._waking is not None:
+            self._waking.cancel()
+            self._waking = None
+
+    def _end_turn(self) -> None:
+        self._is_held = False
+        if self._waiting:
+            self._wake_some()
