@@ -172,15 +172,13 @@ class Controller:
         self._in_flight: deque[_InFlight] = deque()
         self._broker_ends: dict[BrokerId, int] = {}
         """The end offset of our newest batch that touched a broker."""
-        self._waiters = Waiters()
+        self._waiters = Waiters(settings.timing.commit_timeout_ms, on_unknown=self.metrics.writes_unknown.inc)
         self._leaving: Leaving = {}
         """Brokers that changes in parts are taking out of service, as of the tip."""
         self._leaving_committed: Leaving = {}
         """The same as of `committed`; every controller follows it, and a new leader goes on from it."""
         self._transfers: list[asyncio.Future[NodeId]] = []
         self.turns = Turns(now_ms)
-        self._sweep: asyncio.TimerHandle | None = None
-        """Ends the waiters whose time is up; None while nobody waits."""
         self._checked_at_ms = 0
         self._time_of_day_ahead_ms = 0
         """How far Unix time was ahead of the monotonic clock at the last check."""
@@ -496,37 +494,14 @@ class Controller:
         """Return what ends once all records below `end_offset` are applied under our claim; None if they are."""
         if self.committed.end_offset >= end_offset and self.committed.controller_epoch == self._claim_epoch:
             return None
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._settings.timing.commit_timeout_ms / 1000
-        if self._sweep is None:
-            self._sweep = loop.call_at(deadline, self._end_overdue)
         return self._waiters.add(
-            controller_epoch=self._claim_epoch,
-            end_offset=end_offset,
-            request_id=request_id,
-            wrote=wrote,
-            deadline=deadline,
+            controller_epoch=self._claim_epoch, end_offset=end_offset, request_id=request_id, wrote=wrote
         )
 
     async def _wait(self, waiter: asyncio.Future[None] | None, began_ms: int) -> None:
         if waiter is not None:
             await waiter
             self.metrics.commit_seconds.observe((self._now_ms() - began_ms) / 1000)
-
-    def _end_overdue(self) -> None:
-        """End the waits that last longer than `commit_timeout_ms`: one timer serves them all."""
-        loop = asyncio.get_running_loop()
-        due = self._waiters.fail_due(loop.time(), self._overdue)
-        self._sweep = None if due is None else loop.call_at(due, self._end_overdue)
-
-    def _overdue(self, waiter: Waiter) -> MetadataError:
-        if not waiter.wrote:
-            return NotController("no majority of controllers answers", controller_id=-1)
-        self.metrics.writes_unknown.inc()
-        return OutcomeUnknown(
-            f"not committed within {self._settings.timing.commit_timeout_ms} ms; it may still commit: repeat it "
-            "with the same X-Request-Id and get the first answer"
-        )
 
     # --- reads
 

@@ -1,11 +1,11 @@
-"""Edge: the writes that wait until their records are applied, in the order of their offsets."""
+"""Edge: the requests that wait until records are applied, in the order of their offsets, and how long they wait at most."""
 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from metadata_log.errors import MetadataError
+from metadata_log.errors import MetadataError, NotController, OutcomeUnknown
 from metadata_log.ids import Uuid
 
 
@@ -27,8 +27,13 @@ class Waiter(NamedTuple):
 class Waiters:
     """All who wait at one controller; those of older claims, and of earlier deadlines, stand before the others."""
 
-    def __init__(self) -> None:
+    def __init__(self, commit_timeout_ms: int, *, on_unknown: Callable[[], None]) -> None:
+        """`on_unknown` is called for each write that nobody learned the outcome of within `commit_timeout_ms`."""
+        self._commit_timeout_ms = commit_timeout_ms
+        self._on_unknown = on_unknown
         self._waiting: deque[Waiter] = deque()
+        self._sweep: asyncio.TimerHandle | None = None
+        """Ends the waiters whose time is up; None while nobody waits."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -43,9 +48,12 @@ class Waiters:
         end_offset: int,
         request_id: Uuid | None,
         wrote: bool,
-        deadline: float,
     ) -> asyncio.Future[None]:
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._commit_timeout_ms / 1000
+        if self._sweep is None:
+            self._sweep = loop.call_at(deadline, self._end_overdue)
+        future: asyncio.Future[None] = loop.create_future()
         self._waiting.append(Waiter(controller_epoch, end_offset, request_id, wrote, deadline, future))
         return future
 
@@ -66,13 +74,25 @@ class Waiters:
             if not waiter.future.done():
                 waiter.future.set_exception(error())
 
-    def fail_due(self, now: float, error: Callable[[Waiter], MetadataError]) -> float | None:
-        """End all whose deadline has passed; return the next deadline, None if nobody waits."""
+    def _end_overdue(self) -> None:
+        """End the waits that last longer than `commit_timeout_ms`: one timer serves them all."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
         while self._waiting and self._waiting[0].deadline <= now:
             waiter = self._waiting.popleft()
             if not waiter.future.done():
-                waiter.future.set_exception(error(waiter))
-        return self._waiting[0].deadline if self._waiting else None
+                waiter.future.set_exception(self._overdue(waiter))
+        due = self._waiting[0].deadline if self._waiting else None
+        self._sweep = None if due is None else loop.call_at(due, self._end_overdue)
+
+    def _overdue(self, waiter: Waiter) -> MetadataError:
+        if not waiter.wrote:
+            return NotController("no majority of controllers answers", controller_id=-1)
+        self._on_unknown()
+        return OutcomeUnknown(
+            f"not committed within {self._commit_timeout_ms} ms; it may still commit: repeat it "
+            "with the same X-Request-Id and get the first answer"
+        )
 
     def end_all(self, fate: Callable[[Waiter], MetadataError | None]) -> None:
         """End everybody's wait, each with the error that `fate` returns for it; None: it succeeded."""

@@ -232,7 +232,7 @@ _WATCHED: Final[tuple[tuple[Any, str, Wrap], ...]] = (
         _returns("waiter answered from a snapshot", lambda fate, *_: fate is None),
     ),
     (Waiters, "fail_before", _when("waiter ended by another claim", _has_older)),
-    (Controller, "_overdue", _when("write overdue", lambda _controller, waiter: waiter.wrote)),
+    (Waiters, "_overdue", _when("write overdue", lambda _waiters, waiter: waiter.wrote)),
     (Controller, "_may_refuse", _returns("late batch refused", _is_true)),
     (Turns, "in_slices", _raises_later("leader deposed amid a decision", NotController)),
     (
