@@ -1,4 +1,4 @@
-"""Edge: the controller: it owns the committed image, the tip, the claim and the waiting writes.
+"""Edge: the controller: it owns the committed image, the tip and the claim.
 
 Every change takes one way: decide on the tip, append to Raft, apply once the quorum agreed, answer. All of it runs on the
 event loop. What one request asks may take long: then it is decided, encoded and applied in slices, and others have the loop
@@ -9,6 +9,9 @@ in between. Nobody else extends the tip meanwhile; if it moves all the same, the
 - The epoch comes from the log. A node that Raft calls leader appends a claim and is *active* once it sees that claim
   applied, as long as it has led without a break since.
 - A newer claim, whoever wrote it, ends all older waiters: what they wait for can no longer apply.
+
+When decisions have the loop is for `turns.py`, how long requests wait for `waiters.py`, what a repetition gets for
+`written.py`.
 """
 
 import asyncio
@@ -53,14 +56,14 @@ from metadata_log.sliced import Sliced, at_once
 from metadata_log.wire.commands import AddVoter, BrokerHeartbeat, Command, RemoveVoter
 from quorum.applied_listener import AppliedListener
 from quorum.config import ControllerSettings
-from quorum.decide.canonical import IdempotencyKey, idempotency_key, pack_outcome, unpack_outcome
+from quorum.decide.canonical import IdempotencyKey, idempotency_key
 from quorum.decide.context import DecideContext, TopicDefaults, TopicPolicy
-from quorum.decide.decision import Decision, Outcome
+from quorum.decide.decision import Decision
 from quorum.decide.deleted_topics import Expiry
 from quorum.decide.fencing import SESSION_EXPIRED, fence
 from quorum.decide.parts import HEARD_OF, Leaving, leaving_after
 from quorum.decide.quorum import claim, identities
-from quorum.decide.registry import BY_OPERATION, DECISIONS, decide, deciding
+from quorum.decide.registry import DECISIONS, decide, deciding
 from quorum.decide.sweeps import Sweep
 from quorum.decide.voter_changes import check_change
 from quorum.metrics import ControllerMetrics
@@ -68,21 +71,10 @@ from quorum.raft.raft_log import RaftLog, Voters
 from quorum.sessions import Sessions
 from quorum.turns import Turns
 from quorum.waiters import Waiter, Waiters
+from quorum.written import Written, kept, restored
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
-    """What a write leads to, and the offsets of its records: `base_offset` inclusive, `end_offset` exclusive.
-
-    One that wrote nothing has base = end = the offset it waited for.
-    """
-
-    outcome: Outcome
-    base_offset: int
-    end_offset: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -325,7 +317,7 @@ class Controller:
             envelope = envelope._replace(
                 request_id=key.request_id,
                 request_sha256=key.sha256,
-                response=None if decision.refusal is not None else _kept(operation, decision.result()),
+                response=None if decision.refusal is not None else kept(operation, decision.result()),
             )
         batch = (yield from self._appending(decision, envelope)) if decision.records else None
         self._change_sessions(decision)
@@ -379,7 +371,8 @@ class Controller:
         if begun.known is not None:
             await self._wait(begun.waiter, begun.began_ms)
             request_id = begun.known.request_id
-            return self._stored(self.committed.results.get(request_id) or begun.known)
+            known = self.committed.results.get(request_id) or begun.known
+            return restored(known, self._batch_at, self.committed)
         if batch is None:
             # A refusal and "nothing to do" may rest on records in flight: wait for them. They may also rest on a state that
             # a newer controller has changed: wait for proof that there is no newer controller.
@@ -398,9 +391,8 @@ class Controller:
             batch.base_offset,
             envelope.response,
         ):
-            return self._stored(
-                stored
-            )  # another controller carried it out, and a snapshot brought its result
+            # Another controller carried it out, and a snapshot brought its result.
+            return restored(stored, self._batch_at, self.committed)
         return Written(outcome=decision.result(), base_offset=batch.base_offset, end_offset=batch.end_offset)
 
     def _repeated(self, known: RequestResultRecord, operation: str, key: IdempotencyKey) -> _Begun:
@@ -413,20 +405,6 @@ class Controller:
         begun = self._begun(Decision(), NO_ENVELOPE, None)
         waiter = self._waiter(known.end_offset, request_id=key.request_id, wrote=True)
         return replace(begun, known=known, waiter=waiter)
-
-    def _stored(self, result: RequestResultRecord) -> Written:
-        try:
-            decides = BY_OPERATION[result.operation]
-            kept = decides.kept
-            outcome = unpack_outcome(decides.outcome if kept is None else kept.kind, result.response)
-        except (KeyError, ValueError) as error:
-            raise InvariantBroken(
-                f"the kept result of {result.operation} at offset {result.base_offset} cannot be read: {error}"
-            ) from error
-        if kept is not None:
-            batch = self._batch_at(result.base_offset)
-            outcome = kept.restore(outcome, None if batch is None else batch.records, self.committed)
-        return Written(outcome=outcome, base_offset=result.base_offset, end_offset=result.end_offset)
 
     def append(self, decision: Decision, envelope: Envelope) -> RecordBatch:
         """Append a decision's records to the tip as one batch, without waiting, then make its changes of sessions.
@@ -931,9 +909,3 @@ def configured_voters(settings: ControllerSettings) -> tuple[Voter, ...]:
         )
         for voter in sorted(settings.voters, key=lambda voter: voter.id)
     )
-
-
-def _kept(operation: str, outcome: Outcome) -> bytes:
-    """Return what is kept of an outcome for a repetition."""
-    kept = BY_OPERATION[operation].kept
-    return pack_outcome(outcome if kept is None else kept.keep(outcome))

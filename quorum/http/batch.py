@@ -15,11 +15,11 @@ from metadata_log.node.http_answers import encoded_items, json_bytes, packed, wa
 from metadata_log.node.rights import BATCHED, Principal, Right
 from metadata_log.wire.commands import Command
 from metadata_log.wire.shapes import Shape, read_shape
-from quorum.controller import Written
 from quorum.http import brokers, configs, features, partitions, topics
 from quorum.http.bodies import read_body, request_id_from
 from quorum.http.door import Door, Write, offsets_of
 from quorum.turns import SLICE_MS
+from quorum.written import Written
 
 KINDS: Final[Mapping[str, Write]] = {
     **topics.WRITES,

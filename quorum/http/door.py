@@ -26,7 +26,7 @@ from metadata_log.node.threads import Threads
 from metadata_log.records.registry import json_rows
 from metadata_log.wire.commands import AddVoter, Command, RemoveVoter
 from quorum.config import ControllerSettings
-from quorum.controller import Controller, Written
+from quorum.controller import Controller
 from quorum.fetch.service import FetchService
 from quorum.http.bodies import read_body, request_id_of
 from quorum.log.committed_log import CommittedLog
@@ -34,6 +34,7 @@ from quorum.log.past import Past
 from quorum.log.snapshot_keeper import SnapshotKeeper
 from quorum.log.topic_feeds import TopicFeeds
 from quorum.status import QuorumStatus
+from quorum.written import Written
 from snapshots.store import SnapshotStore
 
 

@@ -71,8 +71,8 @@ from quorum.config import (
     TopicSettings,
     VoterSettings,
 )
-from quorum.controller import Written
 from quorum.raft.raft_log import Member, Voters
+from quorum.written import Written
 from tests.simulation import broad
 from tests.simulation.availability import Availability
 from tests.simulation.cluster_broker import SimulatedBroker

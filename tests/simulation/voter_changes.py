@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 from metadata_log.ids import NodeId
 from metadata_log.wire.commands import AddVoter, RemoveVoter
-from quorum.controller import Written
 from quorum.raft.raft_log import Member, Voters
+from quorum.written import Written
 
 if TYPE_CHECKING:
     from tests.simulation.cluster_controller import SimulatedController

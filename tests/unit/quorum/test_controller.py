@@ -41,10 +41,11 @@ from metadata_log.wire.commands import (
     UnregisterBroker,
 )
 from quorum.config import ControllerSettings, TimingSettings, TopicSettings, VoterSettings
-from quorum.controller import Controller, Written
+from quorum.controller import Controller
 from quorum.decide.decision import Decision
 from quorum.decide.registry import deciding
 from quorum.turns import SLICE_MS, TURN_MS
+from quorum.written import Written
 from tests.support.histories import A_TOPIC_ID_OF_INT, A_TYPE_UNKNOWN_HERE, frame_behind, random_history
 from tests.support.model_raft import ModelQuorum
 

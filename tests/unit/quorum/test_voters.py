@@ -31,7 +31,7 @@ from metadata_log.node.recent_warnings import RecentWarnings
 from metadata_log.node.rights import CONTROLLERS
 from metadata_log.node.threads import Threads
 from metadata_log.wire.commands import AddVoter, RemoveVoter
-from quorum.controller import Controller, Written
+from quorum.controller import Controller
 from quorum.decide.quorum import identities
 from quorum.fetch.service import FetchService
 from quorum.http.app import application
@@ -45,6 +45,7 @@ from quorum.log.topic_feeds import TopicFeeds
 from quorum.raft.handshake import INCONSISTENT_VOTER_SET, Refusal
 from quorum.raft.raft_log import PeerStatus
 from quorum.status import QuorumStatus
+from quorum.written import Written
 from snapshots.store import SnapshotStore
 from tests.unit.quorum.test_controller import Lab, run, setting, settings, spin, uuid
 

@@ -19,10 +19,11 @@ from metadata_log.ids import NodeId, uuid_text
 from metadata_log.node.http_answers import MSGPACK
 from metadata_log.records.configs import BROKER
 from metadata_log.wire.commands import DeleteTopic
-from quorum.controller import Controller, Written
+from quorum.controller import Controller
 from quorum.decide.registry import deciding
 from quorum.http.app import application
 from quorum.turns import SLICE_MS
+from quorum.written import Written
 from tests.unit.quorum.test_controller import Lab, online, run, setting, spin, uuid
 from tests.unit.quorum.test_voters import Desk
 

@@ -1,0 +1,53 @@
+"""Pure: what a write leads to, and what is kept of that in the log, so that a repetition gets the first answer.
+
+What can be derived from the write's records is not kept.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from metadata_log.batch import RecordBatch
+from metadata_log.errors import InvariantBroken
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.records.snapshots import RequestResultRecord
+from quorum.decide.canonical import pack_outcome, unpack_outcome
+from quorum.decide.decision import Outcome
+from quorum.decide.registry import BY_OPERATION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What a write leads to, and the offsets of its records: `base_offset` inclusive, `end_offset` exclusive.
+
+    One that wrote nothing has base = end = the offset it waited for.
+    """
+
+    outcome: Outcome
+    base_offset: int
+    end_offset: int
+
+
+def kept(operation: str, outcome: Outcome) -> bytes:
+    """Return what is kept of an outcome for a repetition."""
+    how = BY_OPERATION[operation].kept
+    return pack_outcome(outcome if how is None else how.keep(outcome))
+
+
+def restored(
+    result: RequestResultRecord, batch_at: Callable[[int], RecordBatch | None], image: MetadataImage
+) -> Written:
+    """Return what a repetition leads to; `batch_at` returns the committed batch that begins at an offset, None if the log
+    does not hold it.
+    """
+    try:
+        decides = BY_OPERATION[result.operation]
+        how = decides.kept
+        outcome = unpack_outcome(decides.outcome if how is None else how.kind, result.response)
+    except (KeyError, ValueError) as error:
+        raise InvariantBroken(
+            f"the kept result of {result.operation} at offset {result.base_offset} cannot be read: {error}"
+        ) from error
+    if how is not None:
+        batch = batch_at(result.base_offset)
+        outcome = how.restore(outcome, None if batch is None else batch.records, image)
+    return Written(outcome=outcome, base_offset=result.base_offset, end_offset=result.end_offset)
