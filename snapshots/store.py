@@ -19,9 +19,10 @@ from metadata_log.node.durable_files import (
     sync_directory,
     unreadable_is_damaged,
 )
+from metadata_log.records.snapshots import SnapshotHeaderRecord
 from snapshots.kept_digest import KeptDigest
 from snapshots.policy import to_retire
-from snapshots.snapshot_file import SUFFIX, check_snapshot, position_of, read_snapshot
+from snapshots.snapshot_file import SUFFIX, check_snapshot, position_of, read_header, read_snapshot
 
 
 class Quarantined(NamedTuple):
@@ -114,14 +115,23 @@ class SnapshotStore:
         if self._kept_digest is not None:
             self._kept_digest.keep(image.digest_buckets)
 
-    def check(self, snapshot_id: str) -> None:
-        """Check a snapshot's bytes without making its image; a damaged one goes to quarantine.
+    def check(
+        self,
+        snapshot_id: str,
+        *,
+        refuse: Callable[[SnapshotHeaderRecord], str | None] | None = None,
+    ) -> None:
+        """Check a snapshot's bytes without making its image; a damaged one, or one that `refuse` returns a reason for, goes
+        to quarantine.
 
         Raises:
             SnapshotNotFound, DamagedFile, DiskFailed: as `load`.
         """
         with self._reading(snapshot_id) as path:
             self._check(path)
+            reason = None if refuse is None else refuse(read_header(path))
+            if reason is not None:
+                raise DamagedFile(f"{path}: {reason}", path=str(path))
 
     def load_newest_at_or_below(self, offset: int | None = None) -> Loaded:
         """Return the newest sound snapshot whose end offset is at most `offset`; damaged ones go to quarantine.

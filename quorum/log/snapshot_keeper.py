@@ -19,6 +19,7 @@ from metadata_log.errors import (
 )
 from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.limits import SCRUB_EVERY_S, SNAPSHOT_DOWNLOADS_MAX, SNAPSHOT_ENTRIES
+from metadata_log.records.snapshots import SnapshotHeaderRecord
 from metadata_log.wire.fetch import SnapshotOffer
 from quorum.applied_listener import AppliedListener
 from quorum.config import ControllerSettings
@@ -192,9 +193,10 @@ class SnapshotKeeper(AppliedListener):
         """Write the snapshot of an image, unless it is here, and return what it is recognised by."""
         name = snapshot_id(image.end_offset, image.controller_epoch)
         if name in self._store.ids():
-            # The seal would name the hash of a file that has rotted meanwhile, and no other node's file would fit it.
+            # The seal would name the hash of a file that has rotted meanwhile, or that a restore has put here from another
+            # history, and no other node's file would fit it.
             with suppress(DamagedFile, SnapshotNotFound):
-                await self._run_in_thread(lambda: self._store.check(name))
+                await self._run_in_thread(lambda: self._store.check(name, refuse=partial(_objection, image)))
         if name not in self._store.ids():
             await self._run_in_thread(
                 lambda: write_snapshot(image, self._store.directory, rest=self._stopping.wait)
@@ -307,3 +309,12 @@ class SnapshotKeeper(AppliedListener):
             bytes=self._store.size(name),
             sha256=self._store.sha256(name),
         )
+
+
+def _objection(image: MetadataImage, header: SnapshotHeaderRecord) -> str | None:
+    """Return why a snapshot is not that of an image; None if it is."""
+    if header.cluster_id != image.quorum.cluster_id:
+        return f"the snapshot is of cluster {header.cluster_id}, this node of {image.quorum.cluster_id}"
+    if header.last_crc != image.last_crc:
+        return f"the last crc of the snapshot's history is {header.last_crc:08x}, that of the log is {image.last_crc:08x}"
+    return None

@@ -28,6 +28,7 @@ class _Any(bytes):
         return False
 
 
+_KEEPER: Final = "tests/unit/quorum/log/test_snapshot_keeper.py"
 _FOREIGN_LIVES: Final = Seeds("broad", 20)
 _ROWS: Final[tuple[tuple[str, str, str, Callable[[Any], Any], str | Seeds], ...]] = (
     (
@@ -92,6 +93,13 @@ _ROWS: Final[tuple[tuple[str, str, str, Callable[[Any], Any], str | Seeds], ...]
         "quorum.log.snapshot_fetch:SnapshotFetch._objection",
         _always(None),
         _FOREIGN_LIVES,
+    ),
+    (
+        "seals-foreign-snapshot",
+        "a sound snapshot of another history that lies under the right id is announced as this log's",
+        "quorum.log.snapshot_keeper:_objection",
+        _always(None),
+        f"{_KEEPER}::test_a_foreign_one_under_its_id_is_set_aside_before_the_seal_is_announced",
     ),
     (
         "unsealed-download",

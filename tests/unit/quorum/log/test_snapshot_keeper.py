@@ -1,6 +1,7 @@
 """Edge: snapshots are read again every day, and a stopping controller does not wait for a slow one."""
 
 import asyncio
+import hashlib
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -17,7 +18,7 @@ from quorum.controller import Controller
 from quorum.log import snapshot_keeper
 from quorum.raft.raft_log import RaftPosition, RaftStatus
 from snapshots.seal import Seal
-from snapshots.snapshot_file import write_snapshot
+from snapshots.snapshot_file import snapshot_frames, write_snapshot
 from tests.unit.quorum.test_controller import Lab, run, spin
 from tests.unit.quorum.test_voters import Desk
 
@@ -109,6 +110,36 @@ def test_one_that_rotted_is_written_again_before_its_seal_is_announced(
         await desk.keeper.take()
         assert seals == [Seal(desk.keeper._controller.committed.last_crc, offer.sha256).to_bytes()]
         assert path.read_bytes() == sound
+
+    run(story)
+
+
+@pytest.mark.parametrize("other", ["history", "cluster"])
+def test_a_foreign_one_under_its_id_is_set_aside_before_the_seal_is_announced(
+    other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: the seal is that of this log: with the hash of a foreign file in it no other controller's file would fit."""
+
+    async def story(lab: Lab) -> None:
+        desk = Desk(lab, tmp_path)
+        lab.lead(1)
+        image = desk.keeper._controller.committed
+        foreign = (
+            replace(image, last_crc=image.last_crc ^ 1)
+            if other == "history"
+            else replace(image, quorum=image.quorum._replace(cluster_id="F" * 22))
+        )
+        path = write_snapshot(foreign, desk.store.directory)
+        content = path.read_bytes()
+        seals: list[bytes] = []
+        raft = desk.keeper._controller.raft
+        monkeypatch.setattr(raft, "compact", lambda _position, _name, seal: seals.append(seal))
+        offer = await desk.keeper.take()
+        sound = b"".join(snapshot_frames(image))
+        assert path.read_bytes() == sound != content
+        assert seals == [Seal(image.last_crc, hashlib.sha256(sound).hexdigest()).to_bytes()]
+        assert offer.sha256 == hashlib.sha256(sound).hexdigest()
+        assert [kept.read_bytes() for kept in (tmp_path / "quarantine").iterdir()] == [content]
 
     run(story)
 
