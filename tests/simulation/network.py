@@ -3,10 +3,10 @@
 import random
 import zlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from math import log
-from typing import TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import google_crc32c
 import msgpack
@@ -14,11 +14,14 @@ import msgpack
 from metadata_log.ids import NodeId, Uuid
 from quorum.raft import messages
 from quorum.raft.messages import Message
-from quorum.raft.raft_log import Member
+from quorum.raft.raft_log import Member, Voters
+from quorum.raft.transport import TcpTransport
 from tests.simulation.hostility import STRANGER, Stranger, rotten
 from tests.simulation.virtual_loop import VirtualLoop
 
 Pair: TypeAlias = tuple[NodeId, NodeId]
+DIALLED_BY_LOWER: Final = 5
+"""Every fifth link between two nodes that dial each other is made by the one of the lower id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +44,19 @@ class LinkFaults:
         return replace(self, flipped=0.002, rotten=0.02, foreign=0.3)
 
 
+class SimulatedLink(NamedTuple):
+    """What a node knows of the other end of an established link."""
+
+    member: Member
+    founding: bytes
+    """Of the other end's hello: empty, if the log there said who votes when it was linked."""
+    was_dialled: bool
+    """Whether this node dialled it."""
+
+    def is_dialled(self) -> bool:
+        return self.was_dialled
+
+
 class SimulatedTransport:
     """One incarnation of one node's transport."""
 
@@ -53,12 +69,35 @@ class SimulatedTransport:
         self.on_connected: Callable[[Member], None] = lambda _member: None
         self.on_lost: Callable[[Member, bool], None] = lambda _member, _by_peer: None
         self.on_send: Callable[[NodeId, Message], None] = lambda _target, _message: None
-        self.links: set[NodeId] = set()
-        self.founded: dict[NodeId, bool] = {}
-        """Whether a peer's log said who votes when it was last linked."""
+        self.links: dict[NodeId, SimulatedLink] = {}
+        self.voters_in_force: Callable[[], Voters] = dict
+
+    # --- the shipped rule, on these links
+
+    _tls = None
+
+    @property
+    def voters(self) -> Voters:
+        return self.voters_in_force()
+
+    @property
+    def _established(self) -> dict[NodeId, SimulatedLink]:
+        return self.links
+
+    @property
+    def members(self) -> dict[NodeId, SimulatedLink]:
+        return self.links
 
     def others_founded(self) -> bool:
-        return any(self.founded[peer] for peer in self.links)
+        return TcpTransport.others_founded(self)  # type: ignore[arg-type]  # it has what is asked for there
+
+    def _is_known(self, link: SimulatedLink) -> bool:
+        return TcpTransport._is_known(self, link)  # type: ignore[arg-type]  # as above
+
+    def _is_voters(self, link: SimulatedLink) -> bool:
+        return TcpTransport._is_voters(self, link)  # type: ignore[arg-type]  # as above
+
+    # --- what the adapter calls
 
     def send(self, node_id: NodeId, message: Message) -> None:
         if self.alive and node_id in self.links:
@@ -88,6 +127,8 @@ class Network:
         self._cuts_made = 0
         self._arrives: dict[tuple[NodeId, NodeId], float] = {}
         self._epochs: dict[Pair, int] = {}
+        self.founders: Collection[NodeId] = ()
+        """Whom the settings of all nodes name as voters."""
         self.has_founded: Callable[[NodeId], bool] = lambda _node_id: False
         self.trace = 0
         self.messages_total = 0
@@ -265,8 +306,7 @@ class Network:
         if receiver is None or stranger is None:
             return
         if STRANGER.node_id not in receiver.links:
-            receiver.founded[STRANGER.node_id] = False
-            receiver.links.add(STRANGER.node_id)
+            receiver.links[STRANGER.node_id] = SimulatedLink(STRANGER, founding=b"", was_dialled=False)
             receiver.on_connected(STRANGER)
             return
         others = {peer: self._directories[peer] for peer in self._transports}
@@ -300,10 +340,27 @@ class Network:
         if (one, other) in self._blocked or (other, one) in self._blocked:
             return
         self._epochs[pair] = self._epochs.get(pair, 0) + 1
+        dialler = self._dialler(pair)
         for node_id, peer in ((one, other), (other, one)):
-            self._transports[node_id].founded[peer] = self.has_founded(peer)
-            self._transports[node_id].links.add(peer)
-            self._transports[node_id].on_connected(self._transports[peer].member)
+            transport, member = self._transports[node_id], self._transports[peer].member
+            founding = b"" if self.has_founded(peer) else b"the settings' voters"
+            transport.links[peer] = SimulatedLink(member, founding, was_dialled=node_id == dialler)
+            transport.on_connected(member)
+
+    def _dialler(self, pair: Pair) -> NodeId:
+        """Return which end dials: mostly the one of the higher id, since the other waits for a while.
+
+        A node dials those whom its settings, or the log, name as voters.
+        """
+        one, other = pair
+        may_dial = [
+            node_id
+            for node_id, peer in ((one, other), (other, one))
+            if peer in self.founders or peer in self._transports[node_id].voters
+        ]
+        if len(may_dial) == 2:
+            return one if self._epochs[pair] % DIALLED_BY_LOWER == 0 else other
+        return may_dial[0] if may_dial else other
 
     def _give_up(self, pair: Pair, epoch: int) -> None:
         if self._epochs.get(pair, 0) == epoch and any(_pair(*way) == pair for way in self._blocked):
@@ -325,7 +382,7 @@ class Network:
 
     def _lose(self, transport: SimulatedTransport, peer: NodeId, by_peer: bool) -> None:
         if transport.alive and peer in transport.links:
-            transport.links.discard(peer)
+            del transport.links[peer]
             # What was sent before the end may have arrived before it; nothing of this connection comes after.
             self._epochs[_pair(transport.node_id, peer)] = self._epoch(transport.node_id, peer) + 1
             transport.on_lost(Member(peer, self._directories[peer]), by_peer)

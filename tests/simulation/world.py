@@ -339,6 +339,7 @@ class SimulatedNode:
         self.rots = [rot for rot in self.rots if not rot.name.endswith(".journal")]
         self.log.after_pump = self._after_pump
         self.log.may_run = partial(self._may_run, self.log)
+        self.transport.voters_in_force = partial(getattr, self.log._in_force, "voters")
         world.tell(self, "starts")
         self.task = world.loop.create_task_of(self.processor, self._run(self.log))
 
@@ -900,6 +901,7 @@ class World:
         self.founders: Voters = {node_id: directory_of(node_id, 0) for node_id in self.ids[:voters]}
         self.settings = settings or RaftSettings(tail_entries=20, claim_tail_bytes=2_000)
         self.network = Network(self.loop, self.rng, profile.links)
+        self.network.founders = self.founders
         self.network.has_founded = lambda node_id: self.nodes[node_id].has_founded()
         self.checks = Checks(self)
         self.story = Story(self.loop)
