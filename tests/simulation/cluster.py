@@ -28,6 +28,7 @@ Half of the lives have a data plane, with properties of its own: see `data_plane
 """
 
 import asyncio
+import hashlib
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack, suppress
@@ -73,6 +74,7 @@ from quorum.config import (
 )
 from quorum.raft.raft_log import Member, Voters
 from quorum.written import Written
+from snapshots.seal import Seal
 from tests.simulation import broad
 from tests.simulation.availability import Availability
 from tests.simulation.cluster_broker import SimulatedBroker
@@ -84,6 +86,8 @@ from tests.simulation.cluster_properties import Properties
 from tests.simulation.contest import Contest
 from tests.simulation.costs import Costs, drawn
 from tests.simulation.data_plane import DataPlane, draws_data
+from tests.simulation.files import Volume, in_memory
+from tests.simulation.jobs import cooperative_locks
 from tests.simulation.registers import Operation, check
 from tests.simulation.shared_work import shared_work
 from tests.simulation.small_limits import small_limits
@@ -130,7 +134,9 @@ class ClusterWorld(World):
         clients: int = 5,
     ) -> None:
         self.timing = TimingSettings(session_timeout_ms=SESSION_TIMEOUT_MS, commit_timeout_ms=1_500)
-        self.library = SnapshotLibrary()
+        self.library = SnapshotLibrary(random.Random(seed ^ 0x11B))
+        self.volumes: dict[str, Volume] = {}
+        """What the nodes' disks hold beside their journals, by name."""
         foreign = random.Random(seed ^ 0xF0E)
         self.forgery = Forgery(self.library, foreign, profile.foreign_snapshots)
         super().__init__(
@@ -277,10 +283,19 @@ class ClusterWorld(World):
                 del self._read_in[next(iter(self._read_in))]
         return known
 
+    def check_seal(self, snapshot_id: str, seal: Seal) -> None:
+        """Compare what a node announces with the snapshot of this log by that id."""
+        found = hashlib.sha256(self.library.content(snapshot_id)).hexdigest()
+        if seal != (self.library.image(snapshot_id).last_crc, found):
+            self.violated(f"one_id_same_bytes: {snapshot_id} is announced as {seal}, and is {found}")
+
     # --- a run
 
     def run(self, seconds: float, *, settle_seconds: float = SETTLE_SECONDS) -> list[str]:
         with ExitStack() as stack:
+            stack.enter_context(in_memory(self.volumes))
+            stack.enter_context(cooperative_locks())
+            stack.enter_context(self.library.shared())
             stack.enter_context(small_limits(self.seed, results_kept=self.profile.results_kept))
             if self.profile.shares_work:
                 stack.enter_context(shared_work())

@@ -355,5 +355,5 @@ class SimulatedBroker:
                 with suppress(SnapshotNotFound, DamagedFile):
                     node.snapshots.check(offer.id)
                     if node.snapshots.sha256(offer.id) == offer.sha256:
-                        return self.world.library.decode(offer.id, node.snapshots.content(offer.id))
+                        return self.world.library.read(node.snapshots.path(offer.id))
         return None

@@ -61,20 +61,26 @@ class SimulatedKeeper(SnapshotKeeper):
             controller=controller,
             committed_log=committed_log,
             store=controller.node.snapshots,
-            run_in_thread=controller.in_thread,
+            run_in_thread=controller.node.in_thread,
             unix_ms=controller.node.unix_ms,
         )
         self._simulated = controller
+        self._stopping.set()  # no thread rests in real time
 
     async def _write(self, image: MetadataImage) -> Seal:
         node = self._simulated.node
         name = snapshot_id(image.end_offset, image.controller_epoch)
-        if name not in node.snapshots.ids():
-            afresh = node.world.rng.random() < 0.1
-            await self._run_in_thread(lambda: node.snapshots.write(image, afresh=afresh))
-            await self._run_in_thread(node.snapshots.synced)
-            node.world.tell(node, f"has written the snapshot at {image.end_offset}")
-        return Seal(image.last_crc, node.snapshots.sha256(name))
+        foreign = node.world.forgery.found(name)
+        if foreign is not None:
+            node.world.tell(node, f"has a foreign file under the name of its snapshot {name}")
+            node.tampering.plant(name, foreign)
+        seal = await super()._write(image)
+        node.world.tell(node, f"has the snapshot at {image.end_offset}")
+        if foreign is not None:
+            node.world.sometimes("foreign snapshot not announced")
+        if name not in node.tampering.rotten:  # a bit may turn before the file is hashed
+            node.world.check_seal(name, seal)
+        return seal
 
 
 class _SweepInOrder(Sweep):
@@ -113,11 +119,10 @@ class SimulatedController(Controller):
         self.world = world
         self.node = node
         self.turns = _TurnsOfAProcess(self)
-        node.open_snapshots()
         self._walking: dict[Walk, tuple[float, float]] = {}
         """When each walk under way began, and when its last part was made."""
         self.incarnation = node.incarnation
-        self.committed_log = CommittedLog(node.segments, read_in_thread=self._read_in_thread)  # type: ignore[arg-type]  # its methods, in memory
+        self.committed_log = CommittedLog(node.segments, read_in_thread=self._read_in_thread)
         self._batch_at = self.committed_log.batch_at
         self.committed_log._window = FetchWindow(bytes_max=world.rng.choice(WINDOW_BYTES))
         try:
@@ -132,7 +137,7 @@ class SimulatedController(Controller):
         except DamagedFile as error:
             world.violated(f"node {node.node_id} applied what its journal does not hold: {error.message}")
         self.keeper = SimulatedKeeper(self, self.committed_log)
-        node.snapshots.on_damage = lambda _id, _error: self.keeper.lost()
+        node.snapshots.on_damage = self._snapshot_damaged
         self.fetches = FetchService(
             settings=self.settings,
             controller=self,
@@ -149,6 +154,10 @@ class SimulatedController(Controller):
             rng=rng,
         )
         world.loop.call_soon(self._attach)
+
+    def _snapshot_damaged(self, _id: str, _error: DamagedFile) -> None:
+        """Let the keeper know in a turn of the loop: this is called in a thread."""
+        self.world.loop.call_soon(lambda: self.keeper.lost() if self.is_running else None)
 
     def _attach(self) -> None:
         if self.is_running:
@@ -210,12 +219,6 @@ class SimulatedController(Controller):
         if now - began > most:
             self.world.violated(f"walks_end: after {most:.0f} s this one has not: {walked.walk}")
 
-    async def in_thread(self, work: Callable[[], object]) -> object:
-        await asyncio.sleep(self.world.rng.uniform(0.001, 0.05))
-        await self.node.awake()
-        with self.world.loop.unpaid():
-            return work()
-
     async def _read_in_thread(self, work: Callable[..., T], *args: object) -> T:
         if self.world.profile.reads_late and self.world.rng.random() < LATE_READS:
             await asyncio.sleep(self.world.rng.uniform(0.0, 0.1))
@@ -242,7 +245,7 @@ class SimulatedController(Controller):
     async def _sync_segments(self) -> None:
         while True:
             await asyncio.sleep(SEGMENT_SYNC_SECONDS)
-            await self.in_thread(self.node.segments.sync)
+            await self.node.in_thread(self.node.segments.sync)
 
     def reset_calls(self) -> None:
         """Let everybody who waits for an answer of this process read the end of the connection."""

@@ -1,14 +1,21 @@
 """Nodes of a simulated cluster: beside its journal each keeps snapshots and segments."""
 
-from typing import TYPE_CHECKING
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
-from metadata_log.errors import DamagedFile
+from metadata_log.errors import DamagedFile, DiskFailed
 from metadata_log.ids import NodeId, Uuid
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.log.segmented_log import SegmentedLog
+from metadata_log.node.data_directory import FOLDERS
+from metadata_log.node.durable_files import settle_names
+from quorum.log.completion import covered_offset
 from snapshots.seal import Seal
-from snapshots.snapshot_file import SUFFIX
+from tests.simulation.files import Volume
+from tests.simulation.jobs import Job
 from tests.simulation.snapshot_fetch import SimulatedFetch
-from tests.simulation.storage import SimulatedSegments, SimulatedStore, SnapshotDirectory
+from tests.simulation.storage import SimulatedStore, Tampering
 from tests.simulation.world import SimulatedNode
 
 if TYPE_CHECKING:
@@ -19,6 +26,7 @@ CLUSTER_ID = "S" * 22
 SESSION_TIMEOUT_MS = 3_000
 CLOCK_RATES = (0.9951, 1.0049)
 """Any two clocks differ by less than 1 %, the bound that a broker's session reckons with."""
+SEGMENT_BYTES: Final = 16_000
 
 
 def uuid(number: int) -> Uuid:
@@ -30,34 +38,86 @@ class ClusterNode(SimulatedNode):
 
     world: "ClusterWorld"
     journal_file_bytes = 256 * 1024  # a burst of writes is one entry, and must fit
+    segments: SegmentedLog
+    snapshots: SimulatedStore
+    """Of the process that runs, or ran last, as the committed log."""
 
     def __init__(self, world: "ClusterWorld", node_id: NodeId) -> None:
         super().__init__(world, node_id)
         self.clock_rate = world.rng.uniform(*CLOCK_RATES)
-        self.snapshot_directory = SnapshotDirectory()
-        self.open_snapshots()
-        self.segments = SimulatedSegments(self.disk)
+        self._begin_files()
+        self._jobs: dict[Job, None] = {}
         self.loaded: dict[str, MetadataImage] = {}
 
     @property
     def controller(self) -> "SimulatedController | None":
         return self.listener if self.log is not None else None  # type: ignore[return-value]  # made by this world
 
+    def _begin_files(self) -> None:
+        name = f"node-{self.node_id}"
+        self.files = self.world.volumes[name] = Volume(name, self.disk)
+        self.files.format(*FOLDERS["controller"])
+        self.tampering = Tampering(self.files)
+        self.synced_end_offset = 0
+
+    def start(self) -> None:
+        """Open the log and the snapshots first, as the shipped process does."""
+        try:
+            settle_names(self.files.path, ("log",))
+            self.segments = SegmentedLog.open(
+                self.files.path / "log",
+                segment_bytes=SEGMENT_BYTES,
+                made_again_from=0,
+                scanned_from=covered_offset(self.disk),
+            )
+            self.snapshots = SimulatedStore(self.files)
+        except DiskFailed as fault:
+            self._stopped_by(fault)
+            return
+        if self.segments.end_offset < self.synced_end_offset:
+            self.world.violated(
+                f"node {self.node_id}: the log ends at {self.segments.end_offset}, and was synced up to "
+                f"{self.synced_end_offset}"
+            )
+        if self.segments.torn_bytes:
+            self.world.sometimes("torn end of the log cut")
+        super().start()
+
     def crash(self, *, cuts_power: bool = True) -> None:
         if self.task is not None:
             self._reset_calls()
             super().crash(cuts_power=cuts_power)
-            self.segments.crash(self.world.rng)
             if cuts_power:
-                self.snapshot_directory.crash(self.world.rng)
+                self.files.crash(self.world.rng)
 
     def _end(self) -> None:
         self._reset_calls()
         super()._end()
+        for job in self._jobs:
+            job.abandon()
+        self._jobs.clear()
+        self.files.end()
+        self.synced_end_offset = self.segments.synced_end_offset
 
-    def open_snapshots(self) -> None:
-        """Do as a start does: a store that knows nothing but its directory."""
-        self.snapshots = SimulatedStore(self.world.library, self.disk, self.snapshot_directory)
+    async def in_thread(self, work: Callable[[], object]) -> object:
+        """Return what work returns that a worker thread does; each sync of it takes time."""
+        await asyncio.sleep(self.world.rng.uniform(0.001, 0.05))
+        await self.awake()
+        task = self.world.loop.create_task_of(None, self._work(work))
+        self._own(task)
+        return await asyncio.shield(task)  # a thread goes on when nobody waits for it any more
+
+    async def _work(self, work: Callable[[], object]) -> object:
+        job = Job(work)
+        self._jobs[job] = None
+        try:
+            while not job.resume():
+                await asyncio.sleep(self._sync_seconds())
+                await self.awake()
+            return job.result()
+        finally:
+            self._jobs.pop(job, None)
+            job.abandon()
 
     def _reset_calls(self) -> None:
         """End the connections of those who wait for this process; half of the crashes are not even noticed."""
@@ -67,23 +127,21 @@ class ClusterNode(SimulatedNode):
 
     def wipe(self) -> None:
         super().wipe()
-        self.snapshot_directory = SnapshotDirectory()
-        self.open_snapshots()
-        self.segments = SimulatedSegments(self.disk)
+        self._begin_files()
         self.loaded = {}
 
     def is_damaged(self, fault: DamagedFile) -> bool:
         if not fault.message.startswith("snapshot "):
             return super().is_damaged(fault)
-        return any(name.removesuffix(SUFFIX) in fault.message for name in self.snapshot_directory.rotted)
+        return any(snapshot_id in fault.message for snapshot_id in self.tampering.ever)
 
     def mend(self) -> None:
         super().mend()
         self.disk.no_appends = False
-        self.snapshot_directory.mend()
+        self.tampering.mend()
 
     def rot_snapshot(self) -> bool:
-        name = self.snapshot_directory.rot(self.world.rng)
+        name = self.tampering.rot(self.world.rng)
         if name is not None:
             self.world.tell(self, f"rots: snapshot {name}")
         return name is not None

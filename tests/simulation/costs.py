@@ -36,6 +36,7 @@ from metadata_log.limits import (
     RAFT_ENTRY_SHARED_BYTES,
     RECORDS_PER_PART_MAX,
 )
+from metadata_log.log.segmented_log import SegmentedLog
 from metadata_log.records.partitions import PartitionChangeRecord, PartitionRecord
 from metadata_log.records.registry import Record
 from metadata_log.sliced import ITEMS_BETWEEN_RESTS, Sliced, chunks
@@ -47,7 +48,6 @@ from quorum.decide.new_partitions import NewPartitions
 from quorum.decide.sweeps import Sweep
 from quorum.fetch.service import FetchService
 from quorum.fetch.slices import Slices
-from tests.simulation.storage import SimulatedSegments
 from tests.simulation.virtual_loop import Processor, VirtualLoop
 
 _US: Final = 1e-6
@@ -199,7 +199,7 @@ class Costs:
             (FetchService, "_arrived", self._each("polls that arrived", POLL_ARRIVES * polls)),
             (FetchService, "_deliver", self._each("polls answered", POLL_ANSWERED * polls)),
             (FetchService, "_encoded", self._each("answers encoded", ANSWER_ENCODED * polls)),
-            (SimulatedSegments, "read", self._reading),
+            (SegmentedLog, "read", self._reading),
         )
         bounds: tuple[tuple[Any, str, int], ...] = (
             (quorum.decide.parts, "_VISITS_BETWEEN_LOOKS", weight),

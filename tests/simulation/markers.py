@@ -36,6 +36,7 @@ DEMANDS: Final[Mapping[str, Demand]] = {
     "offered snapshot is held already": Demand(5),
     "foreign snapshot not taken": Demand(0.5),
     "foreign snapshot set aside": Demand(0.5),
+    "foreign snapshot not announced": Demand(5),
     "snapshot fetch failed": Demand(0.5),
     "log caught up during a snapshot fetch": Demand(0.5),
     "start without its snapshot refused": Demand(0.5),
@@ -69,6 +70,7 @@ DEMANDS: Final[Mapping[str, Demand]] = {
     "poll overtaken by a retention": Demand(0.5),
     "log shortened by a retention": Demand(200, 6),
     "segments restart at a snapshot": Demand(20),
+    "torn end of the log cut": Demand(20),
     "snapshot not written": Demand(2),
     "damaged snapshot set aside": Demand(0.5),
     # brokers

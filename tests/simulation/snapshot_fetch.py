@@ -51,7 +51,9 @@ class Forgery:
         """Return what stands in a directory under an id instead; None: nothing foreign does."""
         if not self._is_due(snapshot_id, self._share / 4):
             return None
-        return self._forged(snapshot_id, self._rng.choice((self._other_history, self._other_cluster)))
+        planted = self._forged(snapshot_id, self._rng.choice((self._other_history, self._other_cluster)))
+        self._library.planted.add(planted)
+        return planted
 
     def _is_due(self, snapshot_id: str, share: float) -> bool:
         if self.is_over or snapshot_id not in self._library:
@@ -59,8 +61,7 @@ class Forgery:
         return self._rng.random() < share
 
     def _forged(self, snapshot_id: str, forge: Callable[[MetadataImage], MetadataImage]) -> bytes:
-        image = self._library.decode(snapshot_id, self._library.content(snapshot_id))
-        return b"".join(snapshot_frames(forge(image)))
+        return b"".join(snapshot_frames(forge(self._library.image(snapshot_id))))
 
     def _other_state(self, image: MetadataImage) -> MetadataImage:
         """Return what only the hash of the bytes tells from the log's own."""
@@ -96,9 +97,7 @@ class SimulatedFetch(SnapshotFetch):
         return [str(node_id) for node_id in sorted(others, key=lambda one: (one != first, one))]
 
     async def _in_thread(self, work: Callable[..., Any], *args: Any) -> Any:
-        await asyncio.sleep(self._node.world.rng.uniform(0.001, 0.02))
-        await self._node.awake()
-        return work(*args)
+        return await self._node.in_thread(lambda: work(*args))
 
     async def _hash(self, snapshot_id: str) -> None:
         """Leave it to whoever asks for it: that takes no time here."""
@@ -108,7 +107,7 @@ class SimulatedFetch(SnapshotFetch):
         foreign = world.forgery.found(snapshot_id)
         if foreign is not None:
             world.tell(self._node, f"has a foreign file under the name of snapshot {snapshot_id}")
-            self._files.plant(snapshot_id, foreign)
+            self._node.tampering.plant(snapshot_id, foreign)
         try:
             return super()._load(snapshot_id, seal)
         except DamagedFile:
@@ -134,15 +133,13 @@ class SimulatedFetch(SnapshotFetch):
                 source.snapshots.check(snapshot_id)
                 foreign = world.forgery.sent(snapshot_id)
                 content = source.snapshots.content(snapshot_id) if foreign is None else foreign
-                self._files.download(snapshot_id, content, sha256)
+                await self._in_thread(self._files.download, snapshot_id, content, sha256)
             except (SnapshotNotFound, DamagedFile) as error:
                 failure = error
                 if foreign is not None:
                     world.sometimes("foreign snapshot not taken")
                 continue
             world.snapshots_fetched += 1
-            await self._node.awake()
-            self._files.synced()
             return
         raise failure
 

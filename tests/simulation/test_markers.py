@@ -5,15 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from metadata_log.errors import OffsetCompacted
 from metadata_log.ids import NodeId
 from quorum.raft.read_rounds import ReadRounds
 from tests.simulation import broad, world
-from tests.simulation.disk import SimulatedDisk
 from tests.simulation.markers import DEMANDS, Demand, Markers, missing
 from tests.simulation.network import Network
 from tests.simulation.stepped import Quorum
-from tests.simulation.storage import SEGMENT_BYTES, SimulatedSegments
 from tests.simulation.world import PROFILES, World, profile_of
 
 HERE = Path(__file__).parent
@@ -89,29 +86,3 @@ def test_four_seeds_in_a_row_are_of_four_kinds() -> None:
         assert [shape.voters for shape in shapes[:3]] == [1, 3, 5]
         assert [profile.change_every is None for profile in profiles] == [True, True, True, False]
         assert shapes[3].observers > 0
-
-
-def test_a_simulated_retention_takes_whole_segments_below_a_snapshot() -> None:
-    segments = SimulatedSegments(SimulatedDisk())
-    frame = bytes(1_000)
-    for offset in range(100):
-        segments.append(frame, _Header(offset))  # type: ignore[arg-type]
-    assert segments.to_remove(bytes_max=100_000, older_than_ms=None, below=100) is None
-    retention = segments.to_remove(bytes_max=60_000, older_than_ms=None, below=40)
-    assert retention is not None
-    assert retention.start == 2 * SEGMENT_BYTES // 1_000, "the third segment reaches beyond the snapshot"
-    segments.begin_later(retention)
-    segments.forget(retention)
-    assert (segments.log_start_offset, segments.size) == (32, 68_000)
-    assert segments.position_before(32) == (7, 31)
-    assert len(segments.read(32, max_bytes=10**6)) == 68_000
-    with pytest.raises(OffsetCompacted):
-        segments.read(31, max_bytes=1)
-
-
-class _Header:
-    """What the simulated segments read of a frame's header."""
-
-    def __init__(self, offset: int) -> None:
-        self.base_offset, self.end_offset = offset, offset + 1
-        self.controller_epoch, self.crc = 7, offset

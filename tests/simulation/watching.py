@@ -14,6 +14,7 @@ import quorum.decide.elections
 import quorum.raft.journal.journal
 from metadata_log.errors import ChangePending, DamagedFile, NotController, OffsetCompacted, Rejected
 from metadata_log.image.results import RequestResults
+from metadata_log.log.segmented_log import SegmentedLog
 from quorum.controller import Controller
 from quorum.decide.elections import Election
 from quorum.fetch.service import FetchService
@@ -35,7 +36,6 @@ from quorum.sessions import Sessions
 from quorum.turns import Turns
 from quorum.waiters import Waiters
 from tests.simulation.network import SimulatedTransport
-from tests.simulation.storage import SimulatedSegments
 
 Sometimes: TypeAlias = Callable[[str], None]
 Shipped: TypeAlias = Callable[..., Any]
@@ -254,9 +254,9 @@ _WATCHED: Final[tuple[tuple[Any, str, Wrap], ...]] = (
     (FetchService, "_refuse", _when("poll refused by a resigning controller", lambda _, polls: bool(polls))),
     (FetchService, "_deliver_cold", _always("poll answered from segments")),
     (SimulatedTransport, "drop", _always("link dropped by its reader")),
-    (SimulatedSegments, "read", _raises("poll overtaken by a retention", OffsetCompacted)),
-    (SimulatedSegments, "forget", _always("log shortened by a retention")),
-    (SimulatedSegments, "restart_at", _always("segments restart at a snapshot")),
+    (SegmentedLog, "read", _raises("poll overtaken by a retention", OffsetCompacted)),
+    (SegmentedLog, "forget", _always("log shortened by a retention")),
+    (SegmentedLog, "restart_at", _always("segments restart at a snapshot")),
     (SnapshotKeeper, "_attempt", _returns_later("snapshot not written", lambda taken, *_: not taken)),
     (quorum.decide.elections, "_elect", _elected),
 )
