@@ -515,6 +515,23 @@ def test_a_missing_file_is_refused(tmp_path: Path, history: list[Step]) -> None:
         SegmentedLog.open(tmp_path / "log")
 
 
+def test_behind_a_missing_file_whose_frames_come_again_everything_is_set_aside(
+    tmp_path: Path, history: list[Step]
+) -> None:
+    written(tmp_path / "log", history).close()
+    paths = files(tmp_path / "log")
+    end_offset = int(paths[2].stem)
+    contents = [path.read_bytes() for path in paths[3:]]
+    paths[2].unlink()
+    log = SegmentedLog.open(tmp_path / "log", made_again_from=end_offset)
+    assert log.end_offset == end_offset
+    assert log.damage is not None and "the log before it ends at" in log.damage
+    assert [path.read_bytes() for path in log.discarded] == contents
+    assert {path.parent for path in log.discarded} == {tmp_path / "quarantine"}
+    assert log.torn_bytes == 0
+    assert files(tmp_path / "log") == paths[:2]
+
+
 def test_verify_counts_and_changes_nothing(tmp_path: Path, history: list[Step]) -> None:
     written(tmp_path / "log", history).close()
     found = verify(tmp_path / "log")

@@ -280,6 +280,23 @@ def test_who_may_have_lost_messages_is_in_no_isr_that_comes_back(
     invariants_hold(world.image)
 
 
+@pytest.mark.parametrize("clean", [False, True])
+def test_who_may_have_lost_messages_is_no_eligible_leader_of_a_deleted_topic(clean: bool) -> None:
+    world = cluster(0, 1, 2, elr=True)
+    wanted = creation("t", assignment=(ids("1,0,2"),), configs={"min.insync.replicas": "2"})
+    assert world.decide(wanted).refusal is None
+    topic_id = world.image.topics.ids["t"]
+    world.advance(30_000, [0, 1])
+    world.advance(30_000, [0])
+    (partition,) = topic_of(world.image, topic_id).partitions
+    assert (partition.isr, partition.eligible_leader_replicas) == ((0,), (1,))
+    delete(world)
+    restart(world, 1, clean=clean)
+    (partition,) = topic_of(world.image, topic_id).partitions
+    assert (partition.isr, partition.eligible_leader_replicas) == ((0,), (1,) if clean else ())
+    invariants_hold(world.image)
+
+
 def test_a_removed_broker_is_elected_nowhere_though_it_was_the_last() -> None:
     world = cluster(0, 1)
     topic_id = with_topic(world, "t", "1")

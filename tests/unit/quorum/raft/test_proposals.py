@@ -56,3 +56,17 @@ def test_what_is_in_flight_is_bounded_until_it_is_applied(monkeypatch: pytest.Mo
     waiting.add(Proposal(b"5", None))
     waiting.clear()
     assert waiting.take() is None
+
+
+def test_what_was_in_flight_when_leadership_ended_is_counted_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: the bound is the same in each leadership, though entries of the last one are applied in this one."""
+    monkeypatch.setattr(proposals, "RAFT_UNCOMMITTED_BYTES_MAX", 4)
+    waiting = Proposals()
+    waiting.add(Proposal(b"1234", None))
+    assert waiting.take() is not None
+    waiting.submitted(7, 4)
+    waiting.clear()
+    waiting.applied(7)
+    waiting.add(Proposal(b"1234", None))
+    with pytest.raises(ThrottlingQuotaExceeded):
+        waiting.add(Proposal(b"5", None))
