@@ -19,6 +19,8 @@ WEIGHT: Final = 100
 """A partition of a weighty life stands for so many. With more, controllers are busy for too long once all brokers ended."""
 SHARELESS_BROKERS_MAX: Final = 4
 """More brokers share what all compute alike: each of twenty would compute once more what the first few have compared."""
+CACHES_MAX: Final = 4
+"""Each broker with a cache writes the whole log once more."""
 USUAL_SNAPSHOT_BYTES: Final = 60_000
 SNAPSHOT_BYTES: Final = (6_000, 30_000, USUAL_SNAPSHOT_BYTES, USUAL_SNAPSHOT_BYTES)
 """With the smallest one a second of writes means a snapshot: whoever misses that second needs it."""
@@ -64,6 +66,9 @@ def drawn(seed: int) -> dict[str, Any]:
         "pause_every": rng.choice((None, 6.0, 12.0)),
         "change_every": None,
         "wipe_every": None,
+        "suspend_every": rng.choice((None, 15.0, 30.0)),
+        "has_caches": rng.random() < 0.5 and shape_of(seed).brokers <= CACHES_MAX,
+        "saturate_every": rng.choice((None, 5.0, 15.0)),
     }
     if found["snapshot_bytes"] < USUAL_SNAPSHOT_BYTES:
         found["results_kept"] = RESULTS_KEPT[0]  # they make up most of a snapshot

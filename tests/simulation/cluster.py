@@ -37,8 +37,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from broker_agent.follower import read_frames
-from metadata_log.batch import RecordBatch
+from broker_agent.follower import ReceivedFrame, read_frames
 from metadata_log.errors import Fault, MetadataError, OutcomeUnknown, Rejected, Unavailable
 from metadata_log.ids import NO_NODE, BrokerId, NodeId, Uuid
 from metadata_log.image.metadata_image import EMPTY
@@ -77,11 +76,12 @@ from quorum.written import Written
 from snapshots.seal import Seal
 from tests.simulation import broad
 from tests.simulation.availability import Availability
+from tests.simulation.broker_cache import small_caches
 from tests.simulation.cluster_broker import SimulatedBroker
 from tests.simulation.cluster_calm import Calm
 from tests.simulation.cluster_client import Repeater, SimulatedClient
 from tests.simulation.cluster_controller import SimulatedController
-from tests.simulation.cluster_node import CLUSTER_ID, SESSION_TIMEOUT_MS, ClusterNode
+from tests.simulation.cluster_node import CLUSTER_ID, POOLS, SESSION_TIMEOUT_MS, ClusterNode
 from tests.simulation.cluster_properties import Properties
 from tests.simulation.contest import Contest
 from tests.simulation.costs import Costs, drawn
@@ -109,6 +109,8 @@ TOPICS_KEPT = 20
 AIMED_BEFORE_SECONDS = 1.5
 """A leader that sleeps is asked at most so long before it wakes, since whoever asks waits for two seconds."""
 READS_PER_SECOND = 10.0
+SATURATED_SECONDS = (0.5, 10.0)
+"""Bounds of how long a pool has no free thread, drawn evenly on a logarithmic scale."""
 BLACK_HOLE_SECONDS = 3600.0
 
 
@@ -165,7 +167,7 @@ class ClusterWorld(World):
         """Broker and controller -> what is lost between them for now."""
         self.subjects: dict[Uuid, str] = {}
         """Request ids, and the register or topic that each is about."""
-        self._read_in: dict[bytes, tuple[RecordBatch, ...]] = {}
+        self._read_in: dict[bytes, tuple[ReceivedFrame, ...]] = {}
         """What was read in the frames of the newest answers."""
         self.image = EMPTY
         """The newest one that is committed."""
@@ -273,11 +275,11 @@ class ClusterWorld(World):
         if cut is not None and cut.what == what:
             await asyncio.sleep(BLACK_HOLE_SECONDS)  # whoever asked gives up by itself
 
-    def batches(self, frames: bytes) -> tuple[RecordBatch, ...]:
+    def received(self, frames: bytes) -> tuple[ReceivedFrame, ...]:
         """Return what a broker reads in the frames of an answer; the same for all who get the same bytes."""
         known = self._read_in.get(frames) if self.profile.shares_work else None
         if known is None:
-            known = tuple(received.batch for received in read_frames(frames))
+            known = tuple(read_frames(frames))
             self._read_in[frames] = known
             if len(self._read_in) > ANSWERS_KEPT:
                 del self._read_in[next(iter(self._read_in))]
@@ -296,6 +298,7 @@ class ClusterWorld(World):
             stack.enter_context(in_memory(self.volumes))
             stack.enter_context(cooperative_locks())
             stack.enter_context(self.library.shared())
+            stack.enter_context(small_caches())
             stack.enter_context(small_limits(self.seed, results_kept=self.profile.results_kept))
             if self.profile.shares_work:
                 stack.enter_context(shared_work())
@@ -400,6 +403,7 @@ class ClusterWorld(World):
             (None if every is None or not self.brokers else every, self._trouble_broker),
             (self.profile.unregister_every if self.brokers else None, self._unregister),
             (self.profile.aimed_read_every, self._aim_reads),
+            (self.profile.saturate_every, self._saturate),
         ]
         return kinds if self.data is None else [*kinds, *self.data.weather()]
 
@@ -431,7 +435,7 @@ class ClusterWorld(World):
             broker.session.want_shut_down = True
             self.loop.call_later(3.0, self.start_broker, broker, broker.runs)
         elif kind in ("crash", "power") and broker.session is not None:
-            broker.crash()
+            broker.crash(cuts_power=kind == "power" or (broker.disk is not None and rng.random() < 0.4))
             if kind == "power" and self.data is not None and self.data.may_lose_power(broker.broker_id):
                 self.data.lose_power(broker.broker_id)
             self.loop.call_later(seconds, self.start_broker, broker, broker.runs)
@@ -471,6 +475,14 @@ class ClusterWorld(World):
                 client = self.rng.choice(self.clients)
                 self.spawn(partial(client.read, client.key(), node))
 
+    def _saturate(self) -> None:
+        """Let a pool of a controller have no free thread for seconds."""
+        node, pool = self.rng.choice(list(self.nodes.values())), self.rng.choice(POOLS)
+        assert isinstance(node, ClusterNode)
+        if node.log is not None:
+            self.faults["saturated pool"] += 1
+            node.saturate(pool, log_uniform(self.rng, SATURATED_SECONDS))
+
     def _strand(self, broker: SimulatedBroker) -> None:
         """Let the leader sleep, and leave a broker nobody else to ask: the leader that wakes may no longer be one."""
         for node in self.nodes.values():
@@ -480,6 +492,17 @@ class ClusterWorld(World):
                 self._cut(broker, others, "request", 8.0)
                 node.pause(self.rng.uniform(2.0, 6.0))
                 return
+
+    def end_faults(self) -> None:
+        for node in self.nodes.values():
+            assert isinstance(node, ClusterNode)
+            node.busy_until = dict.fromkeys(POOLS, 0.0)
+        super().end_faults()
+
+    def suspend_all(self, seconds: float) -> None:
+        super().suspend_all(seconds)
+        for broker in self.brokers:
+            broker.clock_offset += seconds * 1000 * broker.clock_rate
 
     def start_broker(self, broker: SimulatedBroker, run: int) -> None:
         """Start a broker again, or put an end to one whose orderly stop takes too long."""

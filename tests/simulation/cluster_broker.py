@@ -41,6 +41,7 @@ from metadata_log.wire.fetch import FetchKind, FetchRequest, SnapshotOffer, deco
 from quorum.decide.brokers import BrokerRegistered
 from quorum.decide.directories import ReplicasAssigned
 from quorum.decide.partitions import PartitionsAltered
+from tests.simulation.broker_cache import BrokerDisk
 from tests.simulation.cluster_controller import SimulatedController
 from tests.simulation.cluster_node import CLOCK_RATES, CLUSTER_ID, ClusterNode, uuid
 from tests.simulation.data_plane import DataHost
@@ -102,6 +103,7 @@ class SimulatedBroker:
         self.processor = Processor(lambda _work: None)
         self.previous_epoch = -1
         self._who = f"broker {broker_id}"
+        self.disk = BrokerDisk(self) if world.profile.has_caches else None
 
     def __str__(self) -> str:
         return self._who
@@ -110,7 +112,15 @@ class SimulatedBroker:
         self.runs += 1
         self.processor = Processor(lambda _work: None)
         self.asleep_until = self.slow_until = self.reports_held_until = 0.0
-        self.follower = Follower(self.follower.image) if keep_cache else Follower()
+        if self.disk is None:
+            self.follower = Follower(self.follower.image) if keep_cache else Follower()
+        else:
+            if not keep_cache:
+                self.disk.format()
+            self.follower = Follower(self.disk.open(CLUSTER_ID))
+            self.previous_epoch = self.disk.cache.take_clean_stop()
+            if self.follower.image.end_offset:
+                self.world.sometimes("broker's cache opened with a log")
         data = self.world.data
         log_dirs = (uuid(900 + self.broker_id),) if data is None else data.directories.open(self)
         self.session = Session(
@@ -143,8 +153,13 @@ class SimulatedBroker:
         self.world.spawn(partial(self._live, self.runs, self.session), self.processor)
         self.world.spawn(partial(self._report_isrs, self.runs, self.host), self.processor)
 
-    def crash(self) -> None:
-        self.world.tell(self, "crashes")
+    def crash(self, *, cuts_power: bool = False) -> None:
+        self.world.tell(self, "loses power" if cuts_power else "crashes")
+        if self.disk is not None:
+            self.disk.end(cuts_power=cuts_power)
+        self._end()
+
+    def _end(self) -> None:
         self.runs += 1
         self.session = None
         self.world.loop.end(self.processor)
@@ -299,13 +314,22 @@ class SimulatedBroker:
         match answer.answer.kind:
             case FetchKind.DELTA:
                 self.replicas.answered(answer.answer.high_watermark)
-                for batch in self.world.batches(answer.frames):
+                for frame, header, batch in self.world.received(answer.frames):
                     before_batch = self.follower.image
+                    if self.disk is not None:
+                        self.follower.check_next(batch)
+                        self.disk.cache.append(frame, header)
                     applied = self.follower.take(batch)
+                    if self.disk is not None:
+                        self.disk.cache.applied(header, applied.image)
+                        self.disk.thread.frames_appended()
                     self._changed(before_batch, *applied)
                     self.world.properties.applied(self._who, batch, applied.image)
             case FetchKind.IMAGE:
                 assert answer.answer.snapshot is not None
+                if answer.answer.snapshot.end_offset <= before:
+                    session.on_unreachable(self.now_ms())  # it leads nowhere new
+                    return
                 image = await self._download(answer.answer.snapshot)
                 if image is None or run != self.runs:
                     return
@@ -325,8 +349,12 @@ class SimulatedBroker:
         if answer.answer.should_shut_down and session.want_shut_down:
             self.world.tell(self, "may go, and stops")
             self.world.sometimes("broker stops in order")
-            self.previous_epoch = session.broker_epoch if session.broker_epoch is not None else -1
-            self.crash()
+            if self.disk is None:
+                self.previous_epoch = session.broker_epoch if session.broker_epoch is not None else -1
+            else:
+                assert session.broker_epoch is not None, "a stop is granted to who is registered"
+                self.disk.stop(session.broker_epoch)
+            self._end()
 
     def _changed(self, before: MetadataImage, after: MetadataImage, delta: Delta | None) -> None:
         """Tell the host of a batch, or that the image was replaced, as the shipped agent does."""
@@ -354,6 +382,9 @@ class SimulatedBroker:
             if node.log is not None and node.is_awake():
                 with suppress(SnapshotNotFound, DamagedFile):
                     node.snapshots.check(offer.id)
-                    if node.snapshots.sha256(offer.id) == offer.sha256:
+                    if node.snapshots.sha256(offer.id) != offer.sha256:
+                        continue
+                    if self.disk is None:
                         return self.world.library.read(node.snapshots.path(offer.id))
+                    return await self.disk.install(offer, node.snapshots.content(offer.id))
         return None

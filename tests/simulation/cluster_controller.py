@@ -29,7 +29,7 @@ from quorum.registration import Registration, registration_of
 from quorum.turns import Turns
 from snapshots.seal import Seal
 from snapshots.snapshot_file import snapshot_id
-from tests.simulation.cluster_node import SESSION_TIMEOUT_MS, ClusterNode
+from tests.simulation.cluster_node import READS, SESSION_TIMEOUT_MS, ClusterNode
 from tests.simulation.world import Violation
 
 if TYPE_CHECKING:
@@ -220,6 +220,7 @@ class SimulatedController(Controller):
             self.world.violated(f"walks_end: after {most:.0f} s this one has not: {walked.walk}")
 
     async def _read_in_thread(self, work: Callable[..., T], *args: object) -> T:
+        await self.node.free(READS)
         if self.world.profile.reads_late and self.world.rng.random() < LATE_READS:
             await asyncio.sleep(self.world.rng.uniform(0.0, 0.1))
             await self.node.awake()

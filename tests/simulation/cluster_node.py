@@ -27,6 +27,10 @@ SESSION_TIMEOUT_MS = 3_000
 CLOCK_RATES = (0.9951, 1.0049)
 """Any two clocks differ by less than 1 %, the bound that a broker's session reckons with."""
 SEGMENT_BYTES: Final = 16_000
+FILES: Final = "files"
+READS: Final = "reads"
+POOLS: Final = (FILES, READS)
+"""A controller's threads for files and syncs, and those for reads of segments."""
 
 
 def uuid(number: int) -> Uuid:
@@ -47,6 +51,8 @@ class ClusterNode(SimulatedNode):
         self.clock_rate = world.rng.uniform(*CLOCK_RATES)
         self._begin_files()
         self._jobs: dict[Job, None] = {}
+        self.busy_until = dict.fromkeys(POOLS, 0.0)
+        """Until then all threads of a pool do other work."""
         self.loaded: dict[str, MetadataImage] = {}
 
     @property
@@ -97,10 +103,24 @@ class ClusterNode(SimulatedNode):
             job.abandon()
         self._jobs.clear()
         self.files.end()
+        self.busy_until = dict.fromkeys(POOLS, 0.0)
         self.synced_end_offset = self.segments.synced_end_offset
+
+    def saturate(self, pool: str, seconds: float) -> None:
+        """Give all threads of a pool work for so long."""
+        self.world.tell(self, f"has no thread for {pool} for {seconds:.1f} s")
+        self.busy_until[pool] = self.world.loop.time() + seconds
+
+    async def free(self, pool: str) -> None:
+        """Return once a thread of a pool is free; at once if one is."""
+        if self.busy_until[pool] > self.world.loop.time():
+            self.world.sometimes("work waits for a thread")
+        while (left := self.busy_until[pool] - self.world.loop.time()) > 0:
+            await asyncio.sleep(min(left, 0.25))  # in steps: the calm ends all work early
 
     async def in_thread(self, work: Callable[[], object]) -> object:
         """Return what work returns that a worker thread does; each sync of it takes time."""
+        await self.free(FILES)
         await asyncio.sleep(self.world.rng.uniform(0.001, 0.05))
         await self.awake()
         task = self.world.loop.create_task_of(None, self._work(work))

@@ -55,6 +55,12 @@ class Properties:
         if known is not state and known != state:
             raise Violation(f"same_offset_same_digest: {who} at offset {image.end_offset}")
 
+    def found(self, who: str, image: MetadataImage) -> None:
+        """Check a state that a process goes on from."""
+        known = self._states.get(image.end_offset)
+        if image.end_offset and known != (image.last_crc, image.digest_buckets):
+            self._world.violated(f"same_offset_same_digest: {who} at offset {image.end_offset}")
+
     def committed(self, batch: RecordBatch, image: MetadataImage, delta: Delta) -> None:
         """Check what a batch did, when the first controller applies it."""
         if image.end_offset <= self.newest:

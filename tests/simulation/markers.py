@@ -75,6 +75,10 @@ DEMANDS: Final[Mapping[str, Demand]] = {
     "damaged snapshot set aside": Demand(0.5),
     # brokers
     "broker takes a snapshot": Demand(20, 1),
+    "broker's cache opened with a log": Demand(20, 4),
+    "broker's cache lost its unsynced end": Demand(5),
+    "broker's rotten cache set aside": Demand(2),
+    "broker's cache shortened by a snapshot": Demand(20),
     "broker's session ended before its answer": Demand(50, 1),
     "broker's epoch no longer known": Demand(5),
     "broker waits for its former process": Demand(200, 15),
@@ -89,6 +93,9 @@ DEMANDS: Final[Mapping[str, Demand]] = {
     # the weather
     "cuts overlap": Demand(20, 1),
     "cut longer than 10 s": Demand(5),
+    "machine suspended": Demand(5),
+    "work waits for a thread": Demand(20, 2),
+    "all machines suspended": Demand(5),
 }
 
 

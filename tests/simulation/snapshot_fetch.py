@@ -16,7 +16,7 @@ from metadata_log.image.metadata_image import MetadataImage
 from quorum.log.snapshot_fetch import SnapshotFetch
 from snapshots.seal import Seal
 from snapshots.snapshot_file import snapshot_frames
-from tests.simulation.storage import SimulatedStore, SnapshotLibrary
+from tests.simulation.storage import SimulatedStore, SnapshotLibrary, take_in
 
 if TYPE_CHECKING:
     from tests.simulation.cluster_node import ClusterNode
@@ -133,7 +133,7 @@ class SimulatedFetch(SnapshotFetch):
                 source.snapshots.check(snapshot_id)
                 foreign = world.forgery.sent(snapshot_id)
                 content = source.snapshots.content(snapshot_id) if foreign is None else foreign
-                await self._in_thread(self._files.download, snapshot_id, content, sha256)
+                await self._in_thread(take_in, self._files, snapshot_id, content, sha256)
             except (SnapshotNotFound, DamagedFile) as error:
                 failure = error
                 if foreign is not None:

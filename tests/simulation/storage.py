@@ -151,22 +151,23 @@ class SimulatedStore(SnapshotStore):
     def __init__(self, files: Volume) -> None:
         super().__init__(files.path / "snapshots", files.path / "quarantine")
 
-    def download(self, name: str, content: bytes, sha256: str) -> None:
-        """Take in what another node sent; in a thread, as shipped.
-
-        Raises:
-            DamagedFile: it is not that snapshot.
-            DiskFailed: it could not be written.
-        """
-        part = self.directory / f"{name}{SUFFIX}.download"
-        with renamed_os_errors(part):
-            with open_private(part, "wb") as file:
-                file.write(content)
-            try:
-                _take_in(part, name, sha256)
-            except DamagedFile:
-                part.unlink()
-                raise
-
     def content(self, snapshot_id: str) -> bytes:
         return self.path(snapshot_id).read_bytes()
+
+
+def take_in(store: SnapshotStore, name: str, content: bytes, sha256: str) -> None:
+    """Take in what another node sent; in a thread, as the shipped download does.
+
+    Raises:
+        DamagedFile: it is not that snapshot.
+        DiskFailed: it could not be written.
+    """
+    part = store.directory / f"{name}{SUFFIX}.download"
+    with renamed_os_errors(part):
+        with open_private(part, "wb") as file:
+            file.write(content)
+        try:
+            _take_in(part, name, sha256)
+        except DamagedFile:
+            part.unlink()
+            raise

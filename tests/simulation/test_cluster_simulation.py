@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -19,7 +20,7 @@ from tests.simulation.markers import missing_in_check
 from tests.simulation.membership import Membership
 from tests.simulation.world import PROFILES, SimulatedNode
 
-BROAD_SEEDS = (431, 432, 437, 441, 447, 449, 450, 451)
+BROAD_SEEDS = (451, 502, 503, 506, 515, 517, 518, 520)
 WRITES_PER_SECOND_MIN = 10.0
 """Of a run this short; a campaign counts only those with thirty."""
 
@@ -117,6 +118,15 @@ def test_a_short_life_of_a_data_plane_loses_no_acknowledged_record() -> None:
     assert world.image.features[ELIGIBLE_LEADER_REPLICAS_VERSION] == 1
     assert world.consequences["records acknowledged"] > 20
     assert world.consequences["joined in sync"] > 0
+
+
+def test_a_short_life_of_brokers_with_caches_goes_on_from_what_their_disks_hold() -> None:
+    """After kill -9, losses of power, turned bits and orderly stops."""
+    world = ClusterWorld(seed=6, profile=replace(PROFILES["brokers"], has_caches=True), clients=2)
+    assert world.run(8.0) == []
+    reached = world.markers.reached
+    assert reached["broker's cache opened with a log"] > 1
+    assert reached["broker's cache lost its unsynced end"] > 1
 
 
 @pytest.mark.slow
@@ -225,6 +235,5 @@ def test_an_answer_that_is_evicted_too_early_is_noticed(monkeypatch: pytest.Monk
             return shipped(results, now_ms=now_ms)
 
     monkeypatch.setattr(RequestResults, "evicted", early)
-    (life,) = Plan(profiles=("broad",), seconds=8.0).lives([404])
-    (violation,) = live(life).violations
-    assert "applied_once" in violation
+    lives = Plan(profiles=("broad",), seconds=8.0).lives([400, 408, 412])
+    assert any("applied_once" in violation for life in lives for violation in live(life).violations)

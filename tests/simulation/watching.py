@@ -12,6 +12,7 @@ from unittest.mock import patch
 import quorum.controller
 import quorum.decide.elections
 import quorum.raft.journal.journal
+from broker_agent.cache import Cache
 from metadata_log.errors import ChangePending, DamagedFile, NotController, OffsetCompacted, Rejected
 from metadata_log.image.results import RequestResults
 from metadata_log.log.segmented_log import SegmentedLog
@@ -257,6 +258,7 @@ _WATCHED: Final[tuple[tuple[Any, str, Wrap], ...]] = (
     (SegmentedLog, "read", _raises("poll overtaken by a retention", OffsetCompacted)),
     (SegmentedLog, "forget", _always("log shortened by a retention")),
     (SegmentedLog, "restart_at", _always("segments restart at a snapshot")),
+    (Cache, "unlink", _always("broker's cache shortened by a snapshot")),
     (SnapshotKeeper, "_attempt", _returns_later("snapshot not written", lambda taken, *_: not taken)),
     (quorum.decide.elections, "_elect", _elected),
 )

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
 PAUSE_SECONDS_MAX = 10.0
 LONG_CUT_SECONDS = 10.0
+SUSPENDED_SECONDS = (1.0, 60.0)
+"""Bounds of how long a machine is suspended, drawn evenly on a logarithmic scale."""
+SUSPENDED_ALONE_SECONDS = (1.0, 10.0)
+"""The same where it is the only one, and nothing happens meanwhile."""
 WALL_CLOCK_OFF_MS_MAX = 7_200_000
 """Far more than the results of requests are kept for: a client that repeats within minutes must still find its own however
 the clocks of two controllers differ.
@@ -36,6 +40,7 @@ class Weather:
             (None if alone else profile.partition_every, self._partition),
             (None if alone else profile.flap_every, self._flap),
             (profile.pause_every, self._pause),
+            (profile.suspend_every, self._suspend),
             (profile.long_absence_every, self._long_absence),
             (None if alone else profile.transfer_every, self._transfer),
             (profile.rolling_every, self._roll),
@@ -75,6 +80,23 @@ class Weather:
         if node.log is not None and node.is_awake():
             self._count("pause")
             node.pause(self._rng.choice((0.3, 1.0, 3.0, PAUSE_SECONDS_MAX)) * self._rng.uniform(0.3, 1.0))
+
+    def _suspend(self) -> None:
+        """Suspend one machine, or the one on which all processes run: all clocks are ahead then, and no timer is due."""
+        world, rng = self._world, self._rng
+        if rng.random() < 0.5:
+            seconds = log_uniform(rng, SUSPENDED_SECONDS)
+            self._count("all suspended")
+            world.sometimes("all machines suspended")
+            world.tell("machine", f"is suspended with all that runs on it for {seconds:.1f} s")
+            world.suspend_all(seconds)
+            return
+        node = self._any_node()
+        if node.log is not None and node.is_awake():
+            self._count("suspended")
+            world.sometimes("machine suspended")
+            bounds = SUSPENDED_ALONE_SECONDS if len(world.ids) == 1 else SUSPENDED_SECONDS
+            node.pause(log_uniform(rng, bounds))
 
     def _transfer(self) -> None:
         for node in self._world.nodes.values():

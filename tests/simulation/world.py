@@ -68,6 +68,10 @@ class Profile:
     """Probability that a sync takes seconds, so that a leader gives up."""
     pause_every: float | None = None
     """A process sleeps for up to ten seconds, and finds on waking all that came meanwhile."""
+    suspend_every: float | None = None
+    """A machine is suspended for up to a minute, as a laptop is: its clock goes on, and nothing else."""
+    saturate_every: float | None = None
+    """A controller's threads for files, or for reads, are busy for seconds."""
     long_absence_every: float | None = None
     """A node is gone so long that only a snapshot brings it back."""
     transfer_every: float | None = None
@@ -111,6 +115,8 @@ class Profile:
     """A snapshot is due after so many bytes of the log; None: after as many as usual."""
     foreign_snapshots: float = 0.0
     """The share of foreign files among those that are sent as snapshots; some stand in a directory under its name."""
+    has_caches: bool = False
+    """Brokers keep the log and snapshots on disks, as shipped; else each start finds the whole image, or none."""
     is_weighty: bool = False
     """Work costs as much as in a heavy life, while all else befalls the cluster."""
     reads_late: bool = False
@@ -536,6 +542,11 @@ class SimulatedNode:
         self.paused_until = max(self.paused_until, self.world.loop.time() + seconds)
         # What others asked of it meanwhile may be served before the log learns what happened.
         self.world.loop.call_at(self.paused_until + self.world.rng.uniform(0.0, 0.005), self.wake)
+
+    def was_suspended(self, seconds: float) -> None:
+        """Let the clocks be ahead by so much: all else stood still, here and elsewhere."""
+        self.clock_offset += seconds * 1000 * self.clock_rate
+        self.wall_clock_ms += int(seconds * 1000)
 
     def wake(self) -> None:
         if self.log is not None and self.is_awake():
@@ -1049,6 +1060,11 @@ class World:
     def more_weather(self) -> list[tuple[float | None, Callable[[], None]]]:
         """Return further kinds of fault, as `Weather.kinds` does."""
         return []
+
+    def suspend_all(self, seconds: float) -> None:
+        """Suspend the machine on which everything runs: CLOCK_BOOTTIME goes on, and all timers stand still."""
+        for node in self.nodes.values():
+            node.was_suspended(seconds)
 
     def end_faults(self) -> None:
         """Wake, mend and start every node."""
