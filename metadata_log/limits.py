@@ -92,6 +92,11 @@ an election takes."""
 RAFT_LINK_TIMEOUT_MS: Final = 3_000
 """A link is closed when the other end's kernel has been silent for this time. TCP repeats ever more seldom and would notice
 a healed network only after a minute; a new link is made in a second."""
+RAFT_MESSAGE_WHOLE_MS: Final = 5_000
+"""A link is closed if a message on it is not whole within this time after its first bytes. Its length has no checksum: one
+whose bit was flipped on its way would swallow megabytes of what follows, and the link would be mute for minutes meanwhile.
+The largest append_entries passes in time at 10 Mbit/s.
+"""
 RECONNECT_MS: Final = 50
 """A lost Raft link is dialled again after this time, doubled while it fails, up to one of the next two."""
 RECONNECT_ABSENT_MAX_MS: Final = 200

@@ -10,8 +10,8 @@ u32, stands between the two, if both hellos say `checksums`: TCP's own sum lets 
 
 Each end sends its verdict even if the other end has refused it, so that a node that does not belong here learns why.
 A node believes a refusal only if it dialled: a stranger may claim any id, but does not answer at a voter's address.
-All other bytes (a length out of bounds, no msgpack, an unknown kind), and messages that their sender may not send
-(`belief.py`), drop the link and are counted; they never stop the process.
+All other bytes (a length out of bounds, no msgpack, an unknown kind), messages that are not whole in time, and those that
+their sender may not send (`belief.py`), drop the link and are counted; they never stop the process.
 """
 
 import asyncio
@@ -30,6 +30,7 @@ from metadata_log.limits import (
     RAFT_HELLO_BYTES_MAX,
     RAFT_LINK_TIMEOUT_MS,
     RAFT_MESSAGE_BYTES_MAX,
+    RAFT_MESSAGE_WHOLE_MS,
     RAFT_OUTBOX_BYTES_MAX,
 )
 from quorum.raft import messages
@@ -99,6 +100,8 @@ class Link(asyncio.Protocol):
         self._dialled = dialled
         self._transport: asyncio.Transport | None = None
         self._received = bytearray()
+        """Of a message that is not whole yet."""
+        self._incomplete_since_ms: int | None = None
         self._outbox: list[bytes] = []
         self._outbox_bytes = 0
         self._flushing: asyncio.Handle | None = None
@@ -194,6 +197,18 @@ class Link(asyncio.Protocol):
                 return
             self._owner.call(self._owner.on_message, self.member, message)
         del received[:position]
+        self._check_becomes_whole(is_another=position > 0)
+
+    def _check_becomes_whole(self, *, is_another: bool) -> None:
+        """Drop a link on which a message, perhaps of a damaged length, is not whole in time."""
+        if not self._received:
+            self._incomplete_since_ms = None
+            return
+        now = self._owner.now_ms()
+        if is_another or self._incomplete_since_ms is None:
+            self._incomplete_since_ms = now
+        elif now - self._incomplete_since_ms > RAFT_MESSAGE_WHOLE_MS:
+            self.drop(f"a message that is not whole after {RAFT_MESSAGE_WHOLE_MS} ms")
 
     def eof_received(self) -> None:
         self._ended_by_peer = True

@@ -88,6 +88,13 @@ _ROWS: Final[tuple[tuple[str, str, str, Callable[[Any], Any], str | Seeds], ...]
         f"{_RAFT}/test_transport.py::test_a_flipped_bit_costs_the_link_wherever_it_is",
     ),
     (
+        "mute-link",
+        "a message whose length was damaged on its way is waited for until all of it has arrived",
+        "quorum.raft.link:Link._check_becomes_whole",
+        _always(None),
+        f"{_RAFT}/test_transport.py::test_a_flipped_length_does_not_make_a_link_mute_for_as_long_as_it_claims",
+    ),
+    (
         "foreign-snapshot",
         "a snapshot of the right id is taken, whatever history it is of",
         "quorum.log.snapshot_fetch:SnapshotFetch._objection",

@@ -22,6 +22,7 @@ from metadata_log.ids import NodeId, Uuid
 from metadata_log.limits import (
     RAFT_HELLO_BYTES_MAX,
     RAFT_MESSAGE_BYTES_MAX,
+    RAFT_MESSAGE_WHOLE_MS,
     RECONNECT_ABSENT_MAX_MS,
     RECONNECT_MAX_MS,
     UNREACHABLE_REPORTED_MS,
@@ -1000,6 +1001,38 @@ def test_a_flipped_bit_costs_the_link_wherever_it_is(seed: int) -> None:
                 assert one.transport.foreign_bytes_total == 1
             writer.close()
             assert one.messages == []
+
+    run(test())
+
+
+def test_a_flipped_length_does_not_make_a_link_mute_for_as_long_as_it_claims() -> None:
+    """Goal: a leader hears its followers again soon. A message that takes as long, and is whole then, still arrives."""
+
+    async def test() -> None:
+        one, _, ports = pair()
+        async with one.running():
+            now = 1_000_000
+            one.transport.now_ms = lambda: now
+            reader, writer = await with_checksums(ports[1], ports)
+            await until(lambda: 2 in one.transport._established, "linked")
+            link = one.transport._established[NodeId(2)]
+            whole = checked(NACK)
+            link.data_received(whole + whole[:10])
+            now += RAFT_MESSAGE_WHOLE_MS
+            link.data_received(whole[10:20])
+            link.data_received(whole[20:] + whole)
+            assert len(one.messages) == 3
+            link.data_received(bytes((whole[0], whole[1] | 16, *whole[2:])))
+            for _ in range(10):
+                now += RAFT_MESSAGE_WHOLE_MS // 10
+                link.data_received(whole)
+            assert one.transport.foreign_bytes_total == 0
+            now += 1
+            link.data_received(whole)
+            assert len(one.messages) == 3
+            assert await drained(reader) == b""
+            assert one.transport.foreign_bytes_total == 1
+            writer.close()
 
     run(test())
 
