@@ -232,7 +232,7 @@ class Network:
         crc = google_crc32c.value(packed) if faults.flipped else None
         if faults.flipped and rng.random() < faults.flipped:
             self.meddled["flipped"] += 1
-            packed = _flipped(packed, rng)
+            packed = flipped(packed, rng)
         if (source, target) in self._blocked:
             return
         if faults.lost and rng.random() < faults.lost:
@@ -395,7 +395,7 @@ def _pair(one: NodeId, other: NodeId) -> Pair:
     return (one, other) if one < other else (other, one)
 
 
-def _flipped(packed: bytes, rng: random.Random) -> bytes:
+def flipped(packed: bytes, rng: random.Random) -> bytes:
     """Return bytes with one to three bits flipped, which a CRC-32C always finds."""
     turned = bytearray(packed)
     for at in rng.sample(range(len(turned)), rng.randrange(1, 4)):

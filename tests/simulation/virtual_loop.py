@@ -150,6 +150,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Return a task whose steps are turns of another process than the present one."""
         return Task(coro, loop=self, processor=processor)
 
+    async def create_server(self, accept: Any, *, sock: Any) -> Any:  # type: ignore[override]  # of simulated ports
+        """Let a simulated port accept connections."""
+        return sock.listen(accept)
+
     def get_debug(self) -> bool:
         return False
 

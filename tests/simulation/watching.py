@@ -27,6 +27,7 @@ from quorum.raft.elections import Elections
 from quorum.raft.follower_log import FollowerLog
 from quorum.raft.guard import Guard
 from quorum.raft.journal.journal import Journal
+from quorum.raft.link import Link
 from quorum.raft.log_start import LogStart
 from quorum.raft.quorum_state import QuorumState
 from quorum.raft.raft_log import Role
@@ -255,6 +256,7 @@ _WATCHED: Final[tuple[tuple[Any, str, Wrap], ...]] = (
     (FetchService, "_refuse", _when("poll refused by a resigning controller", lambda _, polls: bool(polls))),
     (FetchService, "_deliver_cold", _always("poll answered from segments")),
     (SimulatedTransport, "drop", _always("link dropped by its reader")),
+    (Link, "drop", _always("link dropped by its reader")),
     (SegmentedLog, "read", _raises("poll overtaken by a retention", OffsetCompacted)),
     (SegmentedLog, "forget", _always("log shortened by a retention")),
     (SegmentedLog, "restart_at", _always("segments restart at a snapshot")),

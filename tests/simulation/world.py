@@ -38,6 +38,7 @@ from tests.simulation.markers import Markers
 from tests.simulation.membership import Membership
 from tests.simulation.network import LinkFaults, Network, SimulatedTransport
 from tests.simulation.story import Story
+from tests.simulation.streams import StreamNetwork, StreamTransport
 from tests.simulation.virtual_loop import Processor, VirtualLoop
 from tests.simulation.watching import watched
 from tests.simulation.weather import Weather, swarm
@@ -115,6 +116,8 @@ class Profile:
     """A snapshot is due after so many bytes of the log; None: after as many as usual."""
     foreign_snapshots: float = 0.0
     """The share of foreign files among those that are sent as snapshots; some stand in a directory under its name."""
+    has_streams: bool = False
+    """Controllers are linked by the shipped transport over streams in memory; else messages travel by themselves."""
     has_caches: bool = False
     """Brokers keep the log and snapshots on disks, as shipped; else each start finds the whole image, or none."""
     is_weighty: bool = False
@@ -182,6 +185,21 @@ PROFILES = {
     ),
     "returns": Profile(transfer_every=10.0, broker_every=2.0, has_data=True),
     "heavy": Profile(wall_clock_every=20.0, broker_every=2.0, topics_per_second=2.5, is_heavy=True),
+    "streams": Profile(
+        links=LinkFaults(flipped=0.001),
+        crash_every=4.0,
+        partition_every=3.0,
+        flap_every=2.0,
+        pause_every=10.0,
+        transfer_every=8.0,
+        rolling_every=30.0,
+        full_disk_every=30.0,
+        failed_sync_every=20.0,
+        broker_every=4.0,
+        change_every=4.0,
+        wipe_every=20.0,
+        has_streams=True,
+    ),
     "members": Profile(
         links=LinkFaults(lost=0.02, duplicated=0.05, late=0.05),
         crash_every=3.0,
@@ -285,7 +303,7 @@ class SimulatedNode:
         self.log: WatchedLog | None = None
         self.listener: RaftListener
         self.journal: WatchedJournal
-        self.transport: SimulatedTransport
+        self.transport: SimulatedTransport | StreamTransport
         self.task: asyncio.Task[None] | None = None
         self.processor = Processor(lambda _work: None)
         """Of the process that runs, or ran last."""
@@ -324,7 +342,7 @@ class SimulatedNode:
         self.disk.settle()
         self._check_recovery()
         self.durable, self.writing = self.journal.standing(), None
-        self.transport = world.network.attach(self.member)
+        self.transport = self._attach()
         self.transport.on_send = partial(world.checks.sent, self)
         self.listener = world.make_listener(self)
         self.log = WatchedLog(
@@ -349,6 +367,16 @@ class SimulatedNode:
         world.tell(self, "starts")
         self.task = world.loop.create_task_of(self.processor, self._run(self.log))
 
+    def _attach(self) -> "SimulatedTransport | StreamTransport":
+        network = self.world.network
+        if not isinstance(network, StreamNetwork):
+            return network.attach(self.member)
+        transport = network.attach_streams(self.member, self.world.founders, lambda: int(self.now_ms()))
+        transport.is_awake, transport.has_founded = self.is_awake, self.has_founded
+        transport.sleeps_until = lambda: self.paused_until
+        self.spawn(transport.run)
+        return transport
+
     def has_founded(self) -> bool:
         """Answer whether the log says who votes."""
         return self.log is not None and self.log._in_force.is_founded
@@ -370,6 +398,8 @@ class SimulatedNode:
 
     def _after_pump(self) -> None:
         self.rots.clear()
+        if isinstance(self.transport, StreamTransport):
+            self.transport.refresh()
         self.world.checks.after_pump(self)
 
     async def _run(self, log: WatchedLog) -> None:
@@ -911,7 +941,13 @@ class World:
         self.ids = tuple(NodeId(number) for number in range(1, voters + observers + 1))
         self.founders: Voters = {node_id: directory_of(node_id, 0) for node_id in self.ids[:voters]}
         self.settings = settings or RaftSettings(tail_entries=20, claim_tail_bytes=2_000)
-        self.network = Network(self.loop, self.rng, profile.links)
+        self.network: Network
+        if profile.has_streams:
+            streams = StreamNetwork(self.loop, self.rng, profile.links)
+            streams.ids = self.ids
+            self.network = streams
+        else:
+            self.network = Network(self.loop, self.rng, profile.links)
         self.network.founders = self.founders
         self.network.has_founded = lambda node_id: self.nodes[node_id].has_founded()
         self.checks = Checks(self)
