@@ -36,10 +36,12 @@ from metadata_log.errors import (
     InconsistentClusterId,
     MetadataError,
     SnapshotNotFound,
+    ThrottlingQuotaExceeded,
 )
 from metadata_log.ids import BrokerId
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topics import TopicImage
+from metadata_log.node.answer_buffers import AnswerBuffers
 from metadata_log.node.data_directory import read_process_json
 from metadata_log.node.durable_files import checked_json
 from metadata_log.records.brokers import UnregisterBrokerRecord
@@ -751,6 +753,30 @@ def test_a_broker_cut_off_fences_itself_by_the_clock_and_comes_back(tmp_path: Pa
             assert (await get(agent, path))[1]["error"] == "BROKER_NOT_AVAILABLE"
             cluster.tell()
             await online(agent)
+
+    asyncio.run(scenario())
+
+
+def test_metadata_is_refused_while_clients_have_not_read_their_answers(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        cluster = FakeCluster()
+        cluster.log.topic("orders")
+        async with (
+            controllers(cluster) as members,
+            BrokerAgent(settings_for(tmp_path, members)) as agent,
+        ):
+            await online(agent)
+            sizes: list[int] = []
+
+            def refusal(_buffers: AnswerBuffers, size: int) -> ThrottlingQuotaExceeded:
+                sizes.append(size)
+                return ThrottlingQuotaExceeded("clients have not read their answers")
+
+            with patch.object(AnswerBuffers, "refusal", refusal):
+                status, body = await get(agent, "/v1/metadata")
+            assert (status, body["error"]) == (429, "THROTTLING_QUOTA_EXCEEDED")
+            assert len(sizes) == 1
+            assert (await get(agent, "/v1/metadata"))[0] == 200
 
     asyncio.run(scenario())
 

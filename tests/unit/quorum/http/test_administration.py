@@ -9,10 +9,14 @@ from typing import Any
 
 import aiohttp
 import msgpack
+import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
+from metadata_log import limits
+from metadata_log.errors import ThrottlingQuotaExceeded
 from metadata_log.ids import uuid_text
+from metadata_log.node.answer_buffers import AnswerBuffers
 from quorum.controller import Controller
 from quorum.http.app import application
 from quorum.registration import registration_of
@@ -66,6 +70,28 @@ def registered(node_id: int) -> dict[str, Any]:
 async def a_topic(ask: Ask) -> None:
     status, _ = await ask("POST", "/v1/topics", {"name": "t", "assignment": [[11], [12]]})
     assert status == 201
+
+
+def test_a_large_view_is_refused_while_clients_have_not_read_their_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small one is answered: it is made anyway, and costs little. Both have the content type that was asked for."""
+    full = ThrottlingQuotaExceeded("clients have not read their answers")
+
+    async def story(_controller: Controller, ask: Ask) -> None:
+        await a_topic(ask)
+        small = await ask("GET", "/v1/topics")
+        assert (small[0], len(small[1]["items"])) == (200, 1)
+        with monkeypatch.context() as patched:
+            patched.setattr(limits, "LARGE_VIEW_ITEMS", 0)
+            assert await ask("GET", "/v1/topics") == small
+        monkeypatch.setattr(AnswerBuffers, "refusal", lambda _buffers, _size: full)
+        assert await ask("GET", "/v1/topics") == small
+        monkeypatch.setattr(limits, "LARGE_VIEW_ITEMS", 0)
+        status, body = await ask("GET", "/v1/topics")
+        assert (status, body["error"]) == (429, "THROTTLING_QUOTA_EXCEEDED")
+
+    over_http(tmp_path, story)
 
 
 def test_a_deleted_topic_is_hidden_listed_and_restored(tmp_path: Path) -> None:
