@@ -45,13 +45,16 @@ class SimulatedCacheThread(CacheThread):
     async def run(self, work: Callable[..., Answer], *args: object) -> Answer:
         async with self._one_job:
             self._job = job = Job(partial(work, *args))
-            while True:
-                await asyncio.sleep(self._rng.uniform(0.0, SYNC_SECONDS_MAX))
-                await self._broker.awake()
-                if self._has_ended:
-                    raise asyncio.CancelledError
-                if job.resume():
-                    return cast("Answer", job.result())
+            try:
+                while True:
+                    await asyncio.sleep(self._rng.uniform(0.0, SYNC_SECONDS_MAX))
+                    await self._broker.awake()
+                    if self._has_ended:
+                        raise asyncio.CancelledError
+                    if job.resume():
+                        return cast("Answer", job.result())
+            finally:
+                job.abandon()
 
     def end(self) -> None:
         """End it with its process, wherever it is."""

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Final, Self
 from unittest.mock import patch
 
+THREAD_NAME: Final = "simulated thread"
 _under_way: list["Job"] = []
 """The job that runs now, if any."""
 
@@ -37,7 +38,7 @@ class Job:
     def resume(self) -> bool:
         """Let it run until it rests or is done; answer whether it is done."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, daemon=True)
+            self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
             self._thread.start()
         _under_way.append(self)
         self._go.release()

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,6 +17,7 @@ from quorum.controller import Controller
 from tests.simulation.campaign import Life, Outcome, Plan, live
 from tests.simulation.cluster import ClusterWorld
 from tests.simulation.cluster_calm import Calm
+from tests.simulation.jobs import THREAD_NAME
 from tests.simulation.markers import missing_in_check
 from tests.simulation.membership import Membership
 from tests.simulation.world import PROFILES, SimulatedNode
@@ -127,6 +129,7 @@ def test_a_short_life_of_brokers_with_caches_goes_on_from_what_their_disks_hold(
     reached = world.markers.reached
     assert reached["broker's cache opened with a log"] > 1
     assert reached["broker's cache lost its unsynced end"] > 1
+    assert THREAD_NAME not in {thread.name for thread in threading.enumerate()}, "each ends with its process"
 
 
 @pytest.mark.slow
