@@ -77,6 +77,7 @@ class BrokerDisk:
         self._files = self._broker.world.volumes[name] = Volume(name, SimulatedDisk())
         self._files.format(*FOLDERS["broker"])
         self._must_reach = 0
+        self._lost_power = False
 
     def _rot(self) -> bool:
         """Turn one bit of one file; answer whether there was one."""
@@ -104,7 +105,9 @@ class BrokerDisk:
         image = self.cache.open()
         if self.cache.damaged_count and is_rotten:
             world.sometimes("broker's rotten cache set aside")
-        elif self.cache.damaged_count:
+        elif (
+            self.cache.damaged_count and not self._lost_power
+        ):  # which may keep a later write without an earlier one
             world.violated(f"{self._broker}: its cache is damaged: {self.cache.warnings}")
         if image.end_offset < self._must_reach and not is_rotten:
             world.violated(f"{self._broker}: its cache ends at {image.end_offset}, below {self._must_reach}")
@@ -123,6 +126,7 @@ class BrokerDisk:
         self._durable.cancel()
         self.thread.end()
         segments = self.cache.segments
+        self._lost_power = cuts_power
         if cuts_power:
             self._must_reach = segments.synced_end_offset
             self._files.crash(self._rng)
@@ -135,7 +139,7 @@ class BrokerDisk:
         """End in order, after a controller granted it."""
         self._durable.cancel()
         self.thread.end()
-        self._must_reach = self.cache.segments.end_offset
+        self._must_reach, self._lost_power = self.cache.segments.end_offset, False
         self.cache.close()
         self.cache.write_clean_stop(broker_epoch)
         self._files.end()
