@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from metadata_log.errors import MetadataError
 from metadata_log.ids import NO_LEADER
 from metadata_log.image.metadata_image import EMPTY
+from metadata_log.records.partitions import RECOVERING
 from metadata_log.wire.commands import ElectLeaders
 from tests.simulation.cluster_controller import SimulatedController
 from tests.simulation.voter_changes import addition, carry_out, removal
@@ -20,7 +21,8 @@ incarnation may have its id, and a client may sit out a timeout (2 s) at each no
 """
 CATCH_UP_PER_SECOND = 50
 """So many records at least a broker comes closer in a second, though its answers hold few and the writes go on."""
-CONVERGENCE_SECONDS = 5.0
+CONVERGENCE_SECONDS = 8.0
+"""Leaderships go back to first replicas with the next sweep."""
 CHANGE_SECONDS = 5.0
 """Within so long the quorum, at rest, changes its voters."""
 
@@ -96,7 +98,7 @@ class Calm:
             await asyncio.sleep(0.1)
 
     def _stranded(self) -> list[tuple[str, int]]:
-        """Return the partitions without a leader whose ISR is empty, and no replica of which is eligible.
+        """Return the partitions without a leader whose ISR is empty, and no replica of which is eligible, or led last.
 
         Every broker is online: nothing is to be waited for.
         """
@@ -107,6 +109,7 @@ class Calm:
             if partition.leader == NO_LEADER
             and not partition.isr
             and not set(partition.eligible_leader_replicas) & set(partition.replicas)
+            and not set(partition.last_known_elr) & set(partition.replicas)
         )
 
     async def _change_voters_at_rest(self) -> bool:
@@ -168,7 +171,7 @@ class Calm:
         return f"these offsets were reached: {ends}, and {self._world.properties.newest} by somebody"
 
     def _lacking_a_member(self) -> str | None:
-        """Return which ISRs are not whole, though every broker is online and none has data."""
+        """Return which partitions are not as they shall be while every broker is online, and none has data."""
         image = self._world.brokers[0].follower.image if self._world.brokers else EMPTY
         lacking = [
             f"{topic.name}-{number}"
@@ -176,7 +179,18 @@ class Calm:
             for number, partition in enumerate(topic.partitions)
             if set(partition.isr) != set(partition.replicas)
         ]
-        return f"the ISRs of {lacking} are not whole" if lacking else None
+        if lacking:
+            return f"the ISRs of {lacking} are not whole"
+        restless = [
+            f"{topic.name}-{number}: {partition}"
+            for topic in image.topics.by_id.values()
+            for number, partition in enumerate(topic.partitions)
+            if partition.leader != partition.replicas[0]
+            or partition.leader_recovery_state == RECOVERING
+            or partition.adding_replicas
+            or partition.removing_replicas
+        ]
+        return f"these have no rest: {restless[:3]}" if restless else None
 
     def _check_acknowledged(self) -> None:
         for request_id, base_offset in self._world.acknowledged.items():

@@ -29,7 +29,7 @@ from broker_agent.reports import REPORTS_MAX
 from metadata_log.batch import Envelope, RecordBatch
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.partition_index import PartitionIndexBuilder
-from metadata_log.image.topics import TopicsImage
+from metadata_log.image.topics import TopicImage, TopicsImage
 from metadata_log.limits import (
     ELECTIONS_PER_SWEEP_MAX,
     FETCH_SLICE_POLLS,
@@ -248,10 +248,11 @@ class Costs:
 
         return decides
 
-    def _sweeping(self, original: Callable[..., None]) -> Callable[..., None]:
-        def holds(*args: Any) -> None:
-            self._work("partitions visited", LOOK * self.rates.partition * len(args[3]))
-            original(*args)
+    def _sweeping(self, original: Callable[..., bool]) -> Callable[..., bool]:
+        def holds(*args: Any) -> bool:
+            topic: TopicImage = args[3]
+            self._work("partitions visited", LOOK * self.rates.partition * len(topic.partitions))
+            return original(*args)
 
         return holds
 
