@@ -9,10 +9,13 @@ Clients write with request ids and read; brokers poll, are cut off, sleep, die a
     applied_once                a request id stands at one offset
     acknowledged_is_durable     what was answered is in the log, at the offset that was answered
     linearizable                the history of all clients' reads and writes (`registers.check`)
-    no_fenced_leader            no fenced broker leads
+    no_fenced_leader            no fenced broker leads; further rules of each batch: `batch_rules`
     leads_from_an_online_directory  nobody leads from a log directory that its registration does not list
     silent_brokers_serve_nobody a broker fenced for silence serves nobody from the commit of its fencing, or of the first
                                 part of it, on, until it has read of it
+    refused_by_name             what must be refused is, with Kafka's error (`contrary`)
+    done_as_asked               what is not refused is done
+    states_are_the_logs         and further rules of what followers of the log are answered: `answer_rules`
     contest_is_linearizable     who creates, deletes and reads the same topics hears what fits one order (`contest`)
     turns_are_short             no turn of a controller's loop takes longer than its bound (`costs`)
     walks_end                   a change of many partitions in parts comes to its end soon
@@ -38,9 +41,17 @@ from pathlib import Path
 from typing import TypeVar
 
 from broker_agent.follower import ReceivedFrame, read_frames
-from metadata_log.errors import Fault, MetadataError, OutcomeUnknown, Rejected, Unavailable
+from metadata_log.errors import (
+    DamagedFile,
+    Fault,
+    MetadataError,
+    OutcomeUnknown,
+    Rejected,
+    SnapshotNotFound,
+    Unavailable,
+)
 from metadata_log.ids import NO_NODE, BrokerId, NodeId, Uuid
-from metadata_log.image.metadata_image import EMPTY
+from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.limits import REASSIGNMENTS_MAX
 from metadata_log.records.configs import TOPIC
 from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION
@@ -63,6 +74,7 @@ from metadata_log.wire.commands import (
     UpdateFeatures,
     UpgradeType,
 )
+from metadata_log.wire.fetch import SnapshotOffer
 from quorum.config import (
     ControllerSettings,
     LogSettings,
@@ -75,8 +87,9 @@ from quorum.raft.raft_log import Member, Voters
 from quorum.written import Written
 from snapshots.seal import Seal
 from tests.simulation import broad
+from tests.simulation.answer_rules import Observer
 from tests.simulation.availability import Availability
-from tests.simulation.broker_cache import small_caches
+from tests.simulation.broker_cache import BrokerDisk, small_caches
 from tests.simulation.cluster_broker import SimulatedBroker
 from tests.simulation.cluster_calm import Calm
 from tests.simulation.cluster_client import Repeater, SimulatedClient
@@ -84,6 +97,7 @@ from tests.simulation.cluster_controller import SimulatedController
 from tests.simulation.cluster_node import CLUSTER_ID, POOLS, SESSION_TIMEOUT_MS, ClusterNode
 from tests.simulation.cluster_properties import Properties
 from tests.simulation.contest import Contest
+from tests.simulation.contrary import PARTITIONS_PER_TOPIC_MAX, Contrary
 from tests.simulation.costs import Costs, drawn
 from tests.simulation.data_plane import DataPlane, draws_data
 from tests.simulation.files import Volume, in_memory
@@ -100,8 +114,8 @@ from tests.simulation.world import SETTLE_SECONDS, Profile, SimulatedNode, World
 
 T = TypeVar("T")
 SNAPSHOT_BYTES = 60_000
-UNDELETE_WINDOW_MS = 4_000
-"""For so long topics can be restored in every third life."""
+UNDELETE_WINDOWS_MS = (4_000, 0, 0, 14_000, 0, 0)
+"""For so long topics can be restored; a leap of a clock takes 10 s of it at most."""
 CALL_SECONDS = 0.0005
 CONTENDERS = 3
 ANSWERS_KEPT = 32
@@ -201,7 +215,10 @@ class ClusterWorld(World):
             timing=self.timing,
             log=LogSettings(retention_bytes=self.profile.retention_bytes),
             snapshot=SnapshotSettings(bytes=self.profile.snapshot_bytes or SNAPSHOT_BYTES),
-            topics=TopicSettings(undelete_window_ms=UNDELETE_WINDOW_MS if self.seed % 3 == 0 else 0),
+            topics=TopicSettings(
+                undelete_window_ms=UNDELETE_WINDOWS_MS[self.seed % len(UNDELETE_WINDOWS_MS)],
+                partitions_per_topic_max=PARTITIONS_PER_TOPIC_MAX,
+            ),
         )
 
     def propose(self, leader: SimulatedNode, voters: Voters) -> None:
@@ -291,6 +308,21 @@ class ClusterWorld(World):
         if seal != (self.library.image(snapshot_id).last_crc, found):
             self.violated(f"one_id_same_bytes: {snapshot_id} is announced as {seal}, and is {found}")
 
+    async def download(self, offer: SnapshotOffer, disk: BrokerDisk | None = None) -> MetadataImage | None:
+        """Return the image of a snapshot from any controller that has it, and keep it on `disk`."""
+        for node in self.nodes.values():
+            await asyncio.sleep(self.rng.uniform(0.001, 0.05))
+            assert isinstance(node, ClusterNode)
+            if node.log is not None and node.is_awake():
+                with suppress(SnapshotNotFound, DamagedFile):
+                    node.snapshots.check(offer.id)
+                    if node.snapshots.sha256(offer.id) != offer.sha256:
+                        continue
+                    if disk is None:
+                        return self.library.read(node.snapshots.path(offer.id))
+                    return await disk.install(offer, node.snapshots.content(offer.id))
+        return None
+
     # --- a run
 
     def run(self, seconds: float, *, settle_seconds: float = SETTLE_SECONDS) -> list[str]:
@@ -313,6 +345,8 @@ class ClusterWorld(World):
         for number in range(CONTENDERS):
             self.spawn(partial(self.contest.contend, number))
         self.spawn(self._change_topics)
+        self.spawn(Contrary(self).live)
+        self.spawn(Observer(self).live)
         if self.profile.repeat_every is not None:
             self.spawn(Repeater(self, self.profile.repeat_every).live)
         self.spawn(self.availability.watch)

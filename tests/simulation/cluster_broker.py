@@ -3,7 +3,6 @@
 import asyncio
 import random
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,10 +16,8 @@ from broker_agent.replicas import LocalReplicas, Phase
 from broker_agent.session import Call, Fetched, Refused, Session, WaitUntil
 from metadata_log.errors import (
     BrokerNotAvailable,
-    DamagedFile,
     DuplicateBrokerRegistration,
     MetadataError,
-    SnapshotNotFound,
     StaleBrokerEpoch,
 )
 from metadata_log.ids import BrokerId, NodeId
@@ -37,13 +34,14 @@ from metadata_log.wire.commands import (
     ReplicaPlaced,
     ReportedIsr,
 )
-from metadata_log.wire.fetch import FetchKind, FetchRequest, SnapshotOffer, decode_fetch_body
+from metadata_log.wire.fetch import FetchKind, FetchRequest, decode_fetch_body
 from quorum.decide.brokers import BrokerRegistered
 from quorum.decide.directories import ReplicasAssigned
 from quorum.decide.partitions import PartitionsAltered
+from tests.simulation.answer_rules import check_answer
 from tests.simulation.broker_cache import BrokerDisk
 from tests.simulation.cluster_controller import SimulatedController
-from tests.simulation.cluster_node import CLOCK_RATES, CLUSTER_ID, ClusterNode, uuid
+from tests.simulation.cluster_node import CLOCK_RATES, CLUSTER_ID, uuid
 from tests.simulation.data_plane import DataHost
 from tests.simulation.virtual_loop import Processor
 
@@ -287,6 +285,9 @@ class SimulatedBroker:
             if isinstance(request, FetchRequest):
                 asked = structs.replace(request, max_bytes=self.answer_bytes)
                 answer, frames = decode_fetch_body(await controller.fetches.fetch(asked))
+                received = self.world.received(frames)
+                first_offset = received[0].batch.base_offset if received else None
+                check_answer(self.world, asked, answer, frames, first_offset)
                 return Fetched(answer=answer, frames=frames)
             written = await controller.submit(request, actor=f"Broker:{request.broker_id}", request_id=None)
             assert isinstance(written.outcome, BrokerRegistered)
@@ -330,7 +331,7 @@ class SimulatedBroker:
                 if answer.answer.snapshot.end_offset <= before:
                     session.on_unreachable(self.now_ms())  # it leads nowhere new
                     return
-                image = await self._download(answer.answer.snapshot)
+                image = await self.world.download(answer.answer.snapshot, self.disk)
                 if image is None or run != self.runs:
                     return
                 self.world.tell(self, f"takes the snapshot at {image.end_offset}")
@@ -373,18 +374,3 @@ class SimulatedBroker:
             await self.awake()
         if self.replicas.phase is Phase.FOLLOWING:
             session.want_fence = False
-
-    async def _download(self, offer: SnapshotOffer) -> MetadataImage | None:
-        """Return the image of a snapshot from any controller that has it."""
-        for node in self.world.nodes.values():
-            await asyncio.sleep(self.world.rng.uniform(0.001, 0.05))
-            assert isinstance(node, ClusterNode)
-            if node.log is not None and node.is_awake():
-                with suppress(SnapshotNotFound, DamagedFile):
-                    node.snapshots.check(offer.id)
-                    if node.snapshots.sha256(offer.id) != offer.sha256:
-                        continue
-                    if self.disk is None:
-                        return self.world.library.read(node.snapshots.path(offer.id))
-                    return await self.disk.install(offer, node.snapshots.content(offer.id))
-        return None

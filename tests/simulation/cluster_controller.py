@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from metadata_log.batch import RecordBatch
 from metadata_log.errors import DamagedFile, NotController
-from metadata_log.ids import NodeId, TopicId, Uuid, random_uuid
+from metadata_log.ids import BrokerId, NodeId, TopicId, Uuid, random_uuid
 from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.image.topics import TopicsImage
 from metadata_log.limits import FETCH_WINDOW_BYTES, SESSION_CHECK_AGAIN_MS, SESSION_CHECKS_PER_TIMEOUT
 from metadata_log.wire.commands import RegisterController
 from quorum.applied_listener import AppliedListener
 from quorum.controller import Controller
+from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision, Walk, Walked
 from quorum.decide.deleted_topics import Expiry
 from quorum.decide.sweeps import Sweep, SweepKind
@@ -24,11 +25,13 @@ from quorum.log.committed_log import CommittedLog
 from quorum.log.completion import covered_offset
 from quorum.log.fetch_window import FetchWindow
 from quorum.log.snapshot_keeper import SnapshotKeeper
+from quorum.log.topic_feeds import TopicFeeds
 from quorum.raft.journal.lost import check_reaches_log
 from quorum.registration import Registration, registration_of
 from quorum.turns import Turns
 from snapshots.seal import Seal
 from snapshots.snapshot_file import snapshot_id
+from tests.simulation.answer_rules import watch_polls
 from tests.simulation.cluster_node import READS, SESSION_TIMEOUT_MS, ClusterNode
 from tests.simulation.world import Violation
 
@@ -145,6 +148,8 @@ class SimulatedController(Controller):
             newest_snapshot=self.keeper.newest,
             now_ms=lambda: int(node.now_ms()),
         )
+        # Feeds know nothing of topics that are deleted for a time.
+        self.feeds = None if self.settings.topics.undelete_window_ms else TopicFeeds()
         rng = random.Random(world.rng.getrandbits(64))
         self.registration = Registration(
             registration_of(self.settings, random_uuid(rng)),
@@ -164,7 +169,14 @@ class SimulatedController(Controller):
             assert self.node.log is not None
             self.attach(
                 self.node.log,
-                [self.committed_log, self.keeper, self.fetches, self.registration, _Watcher(self)],
+                [
+                    self.committed_log,
+                    *([] if self.feeds is None else [self.feeds]),
+                    self.keeper,
+                    self.fetches,
+                    self.registration,
+                    _Watcher(self),
+                ],
             )
             self.node.spawn(self.registration.run)
             self.node.spawn(self.fetches.run)
@@ -172,6 +184,7 @@ class SimulatedController(Controller):
             self.node.spawn(self.keeper.run)
             self.node.spawn(self.keeper.count)
             self.node.spawn(self._check_sessions)
+            self.node.spawn(partial(watch_polls, self))
             sweeps: tuple[Sweep | Expiry, ...] = (*map(_SweepInOrder, SweepKind), Expiry())
             for sweep in sweeps:
                 self.node.spawn(partial(self._keep_sweeping, sweep))
@@ -202,6 +215,11 @@ class SimulatedController(Controller):
     def on_restore(self, snapshot_id: str) -> None:
         self.world.tell(self.node, f"stands on snapshot {snapshot_id}")
         super().on_restore(snapshot_id)
+
+    def _context(self, *, own: BrokerId | None = None) -> DecideContext:
+        context = super()._context(own=own)
+        self.world.properties.rules.deciding(context)
+        return context
 
     def _change_sessions(self, decision: Decision) -> None:
         super()._change_sessions(decision)

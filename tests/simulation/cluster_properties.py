@@ -1,7 +1,7 @@
 """Properties of the committed log and of the brokers that follow it: see `cluster` for the list."""
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import metadata_log.image.results
 from metadata_log.batch import RecordBatch
@@ -17,6 +17,7 @@ from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.records.topics import TopicRecord
 from metadata_log.wire.commands import AlterPartitionReassignments
 from quorum.decide.parts import HEARD_OF
+from tests.simulation.batch_rules import BatchRules
 from tests.simulation.contest import SETTING
 from tests.simulation.world import Violation
 
@@ -24,12 +25,18 @@ if TYPE_CHECKING:
     from tests.simulation.cluster import ClusterWorld
     from tests.simulation.cluster_broker import SimulatedBroker
 
+IMAGES_KEPT: Final = 2_000
+"""Some 30 s of a life."""
+
 
 class Properties:
     """What must hold of every batch that anybody applies."""
 
     def __init__(self, world: "ClusterWorld") -> None:
         self._world = world
+        self.rules = BatchRules(world)
+        self.images: dict[int, MetadataImage] = {}
+        """The newest states, by their end offsets."""
         self.newest = 0
         """The highest end offset that is committed."""
         self.fencings = 0
@@ -66,7 +73,10 @@ class Properties:
         if image.end_offset <= self.newest:
             return
         self.newest = image.end_offset
-        self._world.image = image
+        before, self._world.image = self._world.image, image
+        self.images[image.end_offset] = image
+        if len(self.images) > IMAGES_KEPT:
+            del self.images[next(iter(self.images))]
         self._world.network.note("commit", image.end_offset, batch.crc)
         if batch.claim is not None:
             claimed = batch.claim
@@ -99,6 +109,7 @@ class Properties:
             self._world.story.chat(
                 "log", f"offset {batch.base_offset} holds request {request_id.hex()[-12:]}"
             )
+        self.rules.check(before, batch, image, delta)
         self._check_leaders(image, delta, batch.envelope.operation)
         if self._world.data is not None:
             self._world.data.committed(image, delta)

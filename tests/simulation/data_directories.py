@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from metadata_log.ids import BrokerId, Uuid
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topics import PartitionKey
+from tests.simulation.batch_rules import ASSIGNED
 from tests.simulation.world import Violation
 from tests.support.replica_log import Disks
 
@@ -157,6 +158,8 @@ class DataDirectories:
         self._world.faults["replica moved"] += 1
 
     def check_placement(self, image: MetadataImage, topic: str, replicas: tuple[BrokerId, ...]) -> None:
+        if topic.startswith(ASSIGNED):
+            return  # a client chose these brokers
         for broker_id in replicas:
             broker = image.brokers[broker_id]
             if set(broker.log_dirs) <= set(broker.cordoned_log_dirs or ()):

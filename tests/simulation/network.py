@@ -69,6 +69,10 @@ class SimulatedTransport:
         self.on_connected: Callable[[Member], None] = lambda _member: None
         self.on_lost: Callable[[Member, bool], None] = lambda _member, _by_peer: None
         self.on_send: Callable[[NodeId, Message], None] = lambda _target, _message: None
+        self.on_arrival: Callable[[Member, Message], object] = lambda _member, _message: None
+        """Sees each message before the node does."""
+        self.on_end: Callable[[NodeId, bool], None] = lambda _peer, _by_peer: None
+        """Sees the end of each link, and whether its peer ended it, before the node does."""
         self.links: dict[NodeId, SimulatedLink] = {}
         self.voters_in_force: Callable[[], Voters] = dict
 
@@ -281,6 +285,7 @@ class Network:
         messages.check(message)
         self.messages_total += 1
         self.note("message", source, target, message["type"], message["term"])
+        receiver.on_arrival(Member(source, of[0]), message)
         receiver.on_message(Member(source, of[0]), message)
 
     # --- hostility
@@ -322,6 +327,10 @@ class Network:
     def _delay(self) -> float:
         drawn = self._rng.random  # `uniform` and `expovariate` cost a call more for each message
         return 0.0001 + 0.0007 * drawn() - log(1.0 - drawn()) * 0.0003
+
+    def link_number(self, one: NodeId, other: NodeId) -> int:
+        """Return a number that every link between two nodes has for itself."""
+        return self._epoch(one, other)
 
     def _epoch(self, one: NodeId, other: NodeId) -> int:
         return self._epochs.get(_pair(one, other), 0)
@@ -385,6 +394,7 @@ class Network:
             del transport.links[peer]
             # What was sent before the end may have arrived before it; nothing of this connection comes after.
             self._epochs[_pair(transport.node_id, peer)] = self._epoch(transport.node_id, peer) + 1
+            transport.on_end(peer, by_peer)
             transport.on_lost(Member(peer, self._directories[peer]), by_peer)
             if peer in self._transports:
                 self._connect_later(_pair(transport.node_id, peer))

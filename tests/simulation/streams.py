@@ -56,10 +56,17 @@ class Port:
     """Stands for a socket on which a node listens."""
 
     accept: Callable[[], asyncio.BaseProtocol] | None = None
+    _makes: Callable[[], asyncio.BaseProtocol]
 
-    def listen(self, accept: Callable[[], asyncio.BaseProtocol]) -> "Port":
-        self.accept = accept
+    def made_for(self, makes: Callable[[], asyncio.BaseProtocol]) -> "Port":
+        self._makes = makes
         return self
+
+    async def start_serving(self) -> None:
+        self.accept = self._makes
+
+    def fileno(self) -> int:
+        return -1
 
     def close(self) -> None:
         self.accept = None
@@ -78,6 +85,10 @@ class StreamTransport(TcpTransport):
         self.has_founded: Callable[[], bool] = lambda: False
         self.voters_in_force: Callable[[], Voters] = lambda: founders
         self.on_send: Callable[[NodeId, Message], None] = lambda _target, _message: None
+        self.on_arrival: Callable[[Member, Message], object] = lambda _member, _message: None
+        """Sees each message before the node does."""
+        self.on_end: Callable[[NodeId, bool], None] = lambda _peer, _by_peer: None
+        """Sees the end of each link, and whether its peer ended it, before the node does."""
         self.port = Port()
         super().__init__(
             node_id=member.node_id,
@@ -111,6 +122,14 @@ class StreamTransport(TcpTransport):
             self.on_send(node_id, message)
             super().send(node_id, message)
 
+    def call(self, callback: Callable[..., None], *arguments: Any) -> None:
+        if callback == self.on_message:
+            self.on_arrival(*arguments)
+        elif callback == self.on_lost:
+            member, by_peer = arguments
+            self.on_end(member.node_id, by_peer)
+        super().call(callback, *arguments)
+
     async def run(self) -> None:
         try:
             await super().run()
@@ -127,6 +146,8 @@ class StreamTransport(TcpTransport):
 
     def silence(self) -> None:
         """Call nobody back: the process has ended."""
+        self.on_arrival = lambda _member, _message: None
+        self.on_end = lambda _peer, _by_peer: None
         self.on_message = lambda _member, _message: None
         self.on_connected = lambda _member: None
         self.on_lost = lambda _member, _by_peer: None

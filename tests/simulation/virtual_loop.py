@@ -150,9 +150,16 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Return a task whose steps are turns of another process than the present one."""
         return Task(coro, loop=self, processor=processor)
 
-    async def create_server(self, accept: Any, *, sock: Any) -> Any:  # type: ignore[override]  # of simulated ports
-        """Let a simulated port accept connections."""
-        return sock.listen(accept)
+    async def create_server(  # type: ignore[override]  # of simulated ports
+        self, accept: Any, *, sock: Any, start_serving: bool
+    ) -> Any:
+        """Return a simulated port as a server, which accepts no connection before `start_serving`."""
+        assert not start_serving
+        return sock.made_for(accept)
+
+    def remove_reader(self, fd: Any) -> bool:
+        """Do nothing: connections to simulated ports are not read from descriptors."""
+        return False
 
     def get_debug(self) -> bool:
         return False

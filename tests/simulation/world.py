@@ -16,9 +16,11 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from metadata_log.errors import (
     BrokerNotAvailable,
+    ChangePending,
     DamagedFile,
     DiskFailed,
     Fault,
+    InvalidRequest,
     MetadataError,
     NotController,
     Unavailable,
@@ -37,6 +39,7 @@ from tests.simulation.disk import Rot, SimulatedDisk
 from tests.simulation.markers import Markers
 from tests.simulation.membership import Membership
 from tests.simulation.network import LinkFaults, Network, SimulatedTransport
+from tests.simulation.raft_rules import RaftRules
 from tests.simulation.story import Story
 from tests.simulation.streams import StreamNetwork, StreamTransport
 from tests.simulation.virtual_loop import Processor, VirtualLoop
@@ -53,6 +56,8 @@ SETTLE_SECONDS = 9.0
 A node that was away while all voters changed knows none of them. It believes them after RAFT_STRANGER_TIMEOUTS longest
 election timeouts without a leader, which are 6 s. An election and the entries that the node lacks come after that.
 """
+CHECK_EVERY = 97
+"""So many steps come between two looks at what takes long to look at."""
 LAST_WRITE_SECONDS = 1.5
 """So long before the calm's end a frame is written; everybody must have applied it when the calm ends."""
 
@@ -311,6 +316,7 @@ class SimulatedNode:
         self.commit_seen = self.applied_seen = 0
         self.lead_mark: tuple[int, int] | None = None
         self.paused_until = 0.0
+        self._woken_at = 0.0
         self.wall_clock_ms = 0
         """How far the wall clock is off."""
         self.rots: list[Rot] = []
@@ -344,6 +350,9 @@ class SimulatedNode:
         self.durable, self.writing = self.journal.standing(), None
         self.transport = self._attach()
         self.transport.on_send = partial(world.checks.sent, self)
+        self.transport.on_arrival = partial(world.checks.rules.received, self)
+        self.transport.on_end = partial(self._lost, self.incarnation)
+        world.checks.rules.started(self)
         self.listener = world.make_listener(self)
         self.log = WatchedLog(
             member=self.member,
@@ -376,6 +385,14 @@ class SimulatedNode:
         transport.sleeps_until = lambda: self.paused_until
         self.spawn(transport.run)
         return transport
+
+    def _lost(self, incarnation: int, peer: NodeId, by_peer: bool) -> None:
+        if self.incarnation == incarnation:
+            self.world.checks.rules.lost(self, peer, by_peer=by_peer)
+
+    def has_engine(self) -> bool:
+        """Answer whether the log runs by now, and does not only make itself ready."""
+        return self.log is not None and self.log._has_engine
 
     def has_founded(self) -> bool:
         """Answer whether the log says who votes."""
@@ -580,7 +597,13 @@ class SimulatedNode:
 
     def wake(self) -> None:
         if self.log is not None and self.is_awake():
+            self._woken_at = self.world.loop.time()
             self.log._wake.set()
+
+    @property
+    def rested_until(self) -> float:
+        """Until when this process stood still, the last time that it did."""
+        return max(self.paused_until, self._woken_at)
 
     async def awake(self) -> None:
         """Return once the process runs; at once if it does."""
@@ -767,6 +790,7 @@ class Checks:
 
     def __init__(self, world: "World") -> None:
         self._world = world
+        self.rules = RaftRules(world)
         self.leaders: dict[int, NodeId] = {}
         self.committed: dict[int, tuple[bytes, int]] = {}
         self.commit_max = 1  # each log begins with the same entry, committed by definition
@@ -796,8 +820,12 @@ class Checks:
         journal, engine = node.journal, log._engine
         if engine.role is Role.LEADER:
             self._check_leader(node, engine.term)
+            self._ask_for_changes(node)
         else:
             node.lead_mark = None
+        leader = log._guard.state.leader
+        if leader is not None and leader not in self._world.nodes:
+            raise Violation(f"a_stranger_leads_nobody: node {node.node_id} follows {leader}")
         commit_index = log._guard.state.commit_index
         if commit_index < node.commit_seen:
             raise Violation(f"commit index of node {node.node_id}: {node.commit_seen} -> {commit_index}")
@@ -818,7 +846,7 @@ class Checks:
                     self._voters_set.append((index, from_command(command)[0]))
         node.commit_seen, node.applied_seen = commit_index, log.applied_position()[0]
         self._steps += 1
-        if self._steps % 97 == 0:
+        if self._steps % CHECK_EVERY == 0:
             self._check_matching()
 
     def _check_leader(self, node: SimulatedNode, term: int) -> None:
@@ -827,6 +855,8 @@ class Checks:
         journal = node.journal
         base, last = journal[0][1], journal[-1][1]
         if node.lead_mark is None:
+            if (wrong := self.rules.began_to_lead(node, term)) is not None:
+                raise Violation(wrong)
             for index in range(base + 1, self.commit_max + 1):
                 if self.committed_in[index] >= term:
                     break  # votes that came late may still elect a leader of a former term; nobody follows it
@@ -838,8 +868,31 @@ class Checks:
                 raise Violation(f"leader append-only: node {node.node_id} lost entry {index} in term {term}")
         node.lead_mark = last, journal[-1][2]
 
+    def _ask_for_changes(self, node: SimulatedNode) -> None:
+        """A leader refuses two changes of voters at once, and any before what its log begins with is committed."""
+        assert node.log is not None
+        log, journal, state = node.log, node.journal, node.log._guard.state
+        commit_index = state.commit_index
+        newest = journal.voter_changes[-1] if journal.voter_changes else 0
+        is_open = (
+            newest > max(commit_index, journal[0][1])
+            and from_command(journal[newest - journal[0][1]][0])[0] != state.voters
+        )
+        is_unproved = len(state.voters) > 1 and state.term_at(commit_index) != state.engine.term
+        if not is_open and not is_unproved and self._steps % CHECK_EVERY:
+            return
+        count = 1 if is_open or is_unproved else 2
+        strangers = {NodeId(200 + number): directory_of(NodeId(20 + number), 0) for number in range(count)}
+        with suppress(ChangePending, InvalidRequest):
+            log.check_change(dict(state.voters) | strangers)
+            raise Violation(
+                f"one_change_at_a_time: node {node.node_id} takes {count} beside what is under way"
+            )
+
     def sent(self, node: SimulatedNode, target: NodeId, message: Message) -> None:
         """Promises rest on what is durable: a vote, for oneself too, on the vote, an acknowledgement on the entries."""
+        if (wrong := self.rules.sent(node, target, message)) is not None:
+            raise Violation(wrong)
         kind, term, durable = message["type"], message["term"], node.durable
         if kind in ("request_vote", "response_vote"):
             promised = node.node_id if kind == "request_vote" else target

@@ -1,0 +1,364 @@
+"""Rules of Kafka that every batch of a simulated life is held to, whatever decided it: by the state before it, its records,
+and the state after it.
+
+    records_come_in_order     leaving is partitions first, then the broker; coming back is the broker first
+    a_record_changes_something   a partition or a topic's setting is not written once more as it is
+    who_leads_may             whoever is elected is active, in an online directory, and in the ISR that was or is reported
+    a_valid_leader_stays      a leader that may lead on loses its leadership to a first replica, where that is asked for
+    half_out_gets_nothing     between two parts of a fencing the broker gets no leadership and joins no ISR
+    what_is_lost_is_known     who is elected from outside is RECOVERING, where losses are accepted or nobody else is left
+    out_of_service_out_of_isr   a broker that is fenced or gone is in no ISR, but as the last of one that nobody leads
+    who_left_is_eligible      with eligible leader replicas, who leaves an ISR that becomes empty is one, unless it crashed
+    old_replicas_wait         replicas go once those that come are in sync, or their reassignment is given up
+    a_lost_replica_is_an_election   where a replica goes, the leader epoch grows
+    replicas_have_places      each replica has a directory: the only one its broker has, if that has one
+    the_fenced_come_last      replicas are placed on fenced brokers where too few others are up
+    names_differ              no two topics have one name in metrics
+    settings_have_owners      settings belong to topics, brokers and controllers that exist
+    levels_are_supported      a finalized level is one that every registered broker and controller supports
+    deleted_for_their_time    a topic can be restored for as long as its deletion says, whatever clocks do
+    ids_are_given_once        a block of producer ids begins where the last one ended
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from metadata_log.batch import RecordBatch
+from metadata_log.ids import NO_LEADER, UNASSIGNED, BrokerId, TopicId
+from metadata_log.image.metadata_image import Delta, MetadataImage
+from metadata_log.image.partitions import PartitionImage
+from metadata_log.image.topics import PartitionKey, TopicImage
+from metadata_log.limits import LOG_TIME_STEP_MS
+from metadata_log.records.brokers import (
+    BrokerRegistrationChangeRecord,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+)
+from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC, ConfigRecord
+from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION, FeatureLevelRecord
+from metadata_log.records.partitions import RECOVERING, PartitionChangeRecord, PartitionRecord
+from metadata_log.records.producer_ids import ProducerIdsRecord
+from metadata_log.records.topics import RemoveTopicRecord, TopicRecord, TopicTombstoneRecord
+from quorum.decide.context import DecideContext
+from quorum.decide.elections import has_online_directory
+from quorum.decide.parts import HEARD_OF
+from quorum.decide.sweeps import SweepKind
+from tests.simulation.world import Violation
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster import ClusterWorld
+
+ASSIGNED: Final = "assigned"
+"""So the names of topics begin whose replicas a client names."""
+PREFERRED: Final = ("PREFERRED_ELECTION_REQUESTED", SweepKind.BALANCE.value)
+UNCLEAN: Final = ("UNCLEAN_ELECTION_REQUESTED", SweepKind.UNCLEAN.value)
+TAKE_OUT: Final = ("SESSION_EXPIRED", "FENCE_REQUESTED", "SHUTDOWN_GRANTED", "BROKER_UNREGISTERED")
+"""Causes of changes that take a broker out of service, perhaps in parts."""
+REGISTRATIONS: Final = (BrokerRegistrationChangeRecord, RegisterBrokerRecord, UnregisterBrokerRecord)
+EARLY_MS: Final = 300
+
+
+class BatchRules:
+    """Holds the batches of one world to the rules, in order."""
+
+    def __init__(self, world: "ClusterWorld") -> None:
+        self._world = world
+        self._ineligible: dict[int, frozenset[BrokerId]] = {}
+        """Who was on its way out where something was decided, by the offset of the batch."""
+        self._leaving: dict[BrokerId, int] = {}
+        """Whom a change in parts is taking out of service, and where its newest part ends."""
+        self._isr_before: dict[PartitionKey, tuple[BrokerId, ...]] = {}
+        self._deleted_at: dict[TopicId, tuple[float, int]] = {}
+        """When each topic was deleted for a time, in simulated seconds, and how often clocks may have leapt before."""
+
+    def check(self, before: MetadataImage, batch: RecordBatch, image: MetadataImage, delta: Delta) -> None:
+        """Raise a Violation where a batch breaks a rule; `before` is the state that it continues."""
+        for broken in self._broken(before, batch, image, delta):
+            cause = batch.envelope.cause
+            raise Violation(
+                f"{broken} (offset {batch.base_offset}, {batch.envelope.operation}, {None if cause is None else cause.code})"
+            )
+
+    def _broken(
+        self, before: MetadataImage, batch: RecordBatch, image: MetadataImage, delta: Delta
+    ) -> Iterator[str]:
+        yield from _out_of_order(batch)
+        self._isr_before = {
+            (record.topic_id, record.partition_id): was.isr
+            for record in batch.records
+            if isinstance(record, PartitionChangeRecord)
+            and (was := before.topics.partition((record.topic_id, record.partition_id))) is not None
+        }
+        yield from self._half_out(batch, image)
+        now: dict[PartitionKey, PartitionImage] = {}
+        for record in batch.records:
+            match record:
+                case PartitionChangeRecord():
+                    key = record.topic_id, record.partition_id
+                    was = now.get(key) or before.topics.partition(key)
+                    if was is None:
+                        continue  # a topic that is restored: its partitions come with it
+                    now[key] = after = was.changed_by(record)
+                    topic = image.topics.known(record.topic_id)
+                    assert topic is not None
+                    yield from _broken_by_change(batch, image, topic, was, after)
+                    yield from self._left_for_nothing(batch, image, was, after)
+                case PartitionRecord():
+                    yield from _broken_by_creation(image, record)
+                    ineligible = self._ineligible.get(batch.base_offset, frozenset())
+                    yield from _broken_by_placement(image, record, ineligible)
+                case ConfigRecord():
+                    yield from _broken_by_setting(before, image, record)
+                case FeatureLevelRecord():
+                    yield from _broken_by_level(image, record)
+                case TopicRecord():
+                    names = [
+                        each for each in image.topics.ids if _in_metrics(each) == _in_metrics(record.name)
+                    ]
+                    if len(names) > 1:
+                        yield f"names_differ: {sorted(names)}"
+                case ProducerIdsRecord():
+                    if record.next_producer_id <= (before.next_producer_id or 0):
+                        yield f"ids_are_given_once: {record.next_producer_id} behind {before.next_producer_id}"
+                case TopicTombstoneRecord():
+                    self._deleted_at[record.topic_id] = self._world.loop.time(), self._leaps()
+                case RemoveTopicRecord() if record.topic_id in before.topics.deleted:
+                    yield from self._gone_early(before, batch, record.topic_id)
+        for broker_id in delta.brokers:
+            yield from _in_isr_out_of_service(image, broker_id)
+
+    def deciding(self, context: DecideContext) -> None:
+        """Note who is on its way out, though its registration does not say so, where something is decided."""
+        at = context.image.end_offset
+        self._ineligible[at] = self._ineligible.get(at, frozenset()) | context.ineligible
+
+    def _half_out(self, batch: RecordBatch, image: MetadataImage) -> Iterator[str]:
+        """Say if a broker gets something back that a change in parts is taking out of service."""
+        cause = batch.envelope.cause
+        is_last = any(isinstance(record, REGISTRATIONS) for record in batch.records)
+        for record in batch.records:
+            if not isinstance(record, PartitionChangeRecord | PartitionRecord):
+                continue
+            gets = {record.leader, *(record.isr or ())} & self._leaving.keys()
+            was = self._isr_before.get((record.topic_id, record.partition_id), ())
+            if gets - {*was}:
+                yield f"half_out_gets_nothing: {gets - {*was}} are being taken out of service"
+        self._leaving = {each: epoch for each, epoch in self._leaving.items() if each in image.brokers}
+        if batch.claim is not None:
+            self._leaving.clear()  # the next controller may not go on with it
+        for record in batch.records:
+            if isinstance(record, REGISTRATIONS):
+                self._leaving.pop(record.broker_id, None)
+        if cause is None or "broker_id" not in cause.detail:
+            return
+        broker_id = BrokerId(int(str(cause.detail["broker_id"])))
+        if cause.code == HEARD_OF:
+            self._leaving.pop(broker_id, None)
+        elif cause.code in TAKE_OUT and not is_last:
+            self._leaving[broker_id] = batch.end_offset
+
+    def _left_for_nothing(
+        self, batch: RecordBatch, image: MetadataImage, was: PartitionImage, now: PartitionImage
+    ) -> Iterator[str]:
+        """Say if a leader lost its leadership that may lead on."""
+        cause = batch.envelope.cause
+        if now.leader == was.leader or was.leader not in now.isr or not _may_lead(image, was.leader, now):
+            return
+        if was.leader in self._ineligible.get(batch.base_offset, ()):
+            return
+        if cause is not None and cause.detail.get("broker_id") == was.leader and cause.code != "ISR_REPORTED":
+            return
+        if cause is None or cause.code not in PREFERRED or now.leader != now.replicas[0]:
+            yield f"a_valid_leader_stays: {was.leader} led {was.replicas}, and {now.leader} does now"
+
+    def _leaps(self) -> int:
+        """Return how often the clock that stamps batches may have leapt: with each leap, and then with each leader."""
+        leaps = self._world.faults["wall clock jump"]
+        return leaps + len(self._world.checks.leaders) if leaps else 0
+
+    def _gone_early(self, before: MetadataImage, batch: RecordBatch, topic_id: TopicId) -> Iterator[str]:
+        if batch.envelope.operation is not None:
+            return  # somebody asked for it
+        window_ms = before.topics.deleted[topic_id].grace_ms
+        deleted_at, leaps = self._deleted_at[topic_id]
+        since_ms = 1000 * (self._world.loop.time() - deleted_at)
+        # A leap, or another leader's clock that leapt, moves the log's time on by a step at most.
+        if since_ms < window_ms - EARLY_MS - LOG_TIME_STEP_MS * (self._leaps() - leaps):
+            yield f"deleted_for_their_time: a topic is gone after {since_ms:.0f} of {window_ms} ms"
+
+
+def _in_metrics(name: str) -> str:
+    return name.replace(".", "_")
+
+
+def _out_of_order(batch: RecordBatch) -> Iterator[str]:
+    """Say where a reader of the log would see a fenced broker lead, or one that leaves get something back."""
+    seen_partition = is_out = False
+    for record in batch.records:
+        match record:
+            case PartitionChangeRecord():
+                seen_partition = True
+                if is_out:
+                    yield "records_come_in_order: a partition comes behind the broker that it leaves"
+            case (
+                BrokerRegistrationChangeRecord(fenced=True)
+                | UnregisterBrokerRecord()
+                | RegisterBrokerRecord()
+            ):
+                is_out = True
+            case BrokerRegistrationChangeRecord(fenced=False) if seen_partition:
+                yield "records_come_in_order: a broker comes behind the partitions that it leads"
+            case BrokerRegistrationChangeRecord(in_controlled_shutdown=True) if seen_partition:
+                yield "records_come_in_order: a broker that stops comes behind its partitions"
+
+
+def _may_lead(image: MetadataImage, broker_id: BrokerId, partition: PartitionImage) -> bool:
+    return image.is_active(broker_id) and has_online_directory(image, broker_id, partition)
+
+
+def settings_of(image: MetadataImage, kind: int, name: str) -> Mapping[str, str]:
+    settings: Mapping[str, str] | None = image.configs.get((kind, name))
+    return settings or {}
+
+
+def _setting(image: MetadataImage, topic: TopicImage, name: str) -> str | None:
+    own = settings_of(image, TOPIC, topic.name).get(name)
+    return own or settings_of(image, BROKER, CLUSTER_DEFAULT).get(name)
+
+
+def _broken_by_change(
+    batch: RecordBatch, image: MetadataImage, topic: TopicImage, was: PartitionImage, now: PartitionImage
+) -> Iterator[str]:
+    cause = batch.envelope.cause
+    code = "" if cause is None else cause.code
+    if now == was._replace(partition_epoch=was.partition_epoch + 1):
+        yield f"a_record_changes_something: a partition of {topic.name} stays {was}"
+    if not set(now.isr) <= set(now.replicas) or len(set(now.isr)) != len(now.isr):
+        yield f"who_leads_may: the ISR {now.isr} of {topic.name} is none of {now.replicas}"
+    has_eligible = bool(image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION))
+    if now.leader != was.leader:
+        yield from _broken_by_election(image, topic, was, now, code, has_eligible=has_eligible)
+    if set(was.replicas) - set(now.replicas):
+        yield from _broken_by_departure(topic, was, now)
+    if len(now.directories) != len(now.replicas):
+        yield f"replicas_have_places: {len(now.directories)} directories of {now.replicas}"
+    for place, broker_id in enumerate(now.replicas[: len(now.directories)]):
+        if broker_id not in was.replicas:
+            yield from _misplaced(image, broker_id, now.directories[place])
+    if has_eligible and not now.isr and was.isr:
+        crashed = set()
+        if cause is not None and code == "BROKER_REGISTERED" and not cause.detail["clean"]:
+            crashed = {cause.detail["broker_id"]}
+        eligible = {*was.isr, *was.eligible_leader_replicas} - crashed
+        if set(now.eligible_leader_replicas) != eligible:
+            yield f"who_left_is_eligible: {now.eligible_leader_replicas} of {topic.name}, and not {sorted(eligible)}"
+        if now.leader == NO_LEADER and was.leader != NO_LEADER and not now.last_known_elr:
+            yield f"who_left_is_eligible: {was.leader} led {topic.name} last, and is forgotten"
+
+
+def _broken_by_election(
+    image: MetadataImage,
+    topic: TopicImage,
+    was: PartitionImage,
+    now: PartitionImage,
+    code: str,
+    *,
+    has_eligible: bool,
+) -> Iterator[str]:
+    leader = now.leader
+    if leader == NO_LEADER:
+        return
+    if not _may_lead(image, leader, now):
+        yield f"who_leads_may: {leader} leads {topic.name}, and must not"
+    reported = now.isr if code in ("ISR_REPORTED", "REASSIGNMENT_REQUESTED") else ()
+    if leader in (*was.isr, *was.eligible_leader_replicas, *reported):
+        return
+    if now.leader_recovery_state != RECOVERING:
+        yield f"what_is_lost_is_known: {leader} leads {topic.name} and was not in sync; it has nothing to recover"
+    is_last_known = has_eligible and was.last_known_elr == (leader,)
+    if (
+        not is_last_known
+        and code not in UNCLEAN
+        and _setting(image, topic, "unclean.leader.election.enable") != "true"
+    ):
+        yield f"what_is_lost_is_known: {leader} leads {topic.name} and was not in sync; nobody accepts that"
+
+
+def _broken_by_departure(topic: TopicImage, was: PartitionImage, now: PartitionImage) -> Iterator[str]:
+    gone = set(was.replicas) - set(now.replicas)
+    if now.leader_epoch <= was.leader_epoch:
+        yield f"a_lost_replica_is_an_election: {sorted(gone)} left {topic.name}"
+    if gone <= set(was.adding_replicas):
+        return  # it is given up
+    came = set(now.replicas) - (set(was.replicas) - set(was.adding_replicas))
+    is_smaller = len(came) < len(gone)
+    if not came <= set(now.isr) or (is_smaller and set(now.replicas) != set(now.isr)):
+        yield f"old_replicas_wait: {sorted(gone)} left {topic.name} before {now.replicas} were in sync: {now.isr}"
+
+
+def _misplaced(image: MetadataImage, broker_id: BrokerId, directory: bytes) -> Iterator[str]:
+    broker = image.brokers.get(broker_id)
+    if broker is None or not broker.log_dirs:
+        return
+    expected = broker.log_dirs[0] if len(broker.log_dirs) == 1 else UNASSIGNED
+    if directory != expected:
+        yield f"replicas_have_places: the replica on {broker_id} is in {directory.hex()}, not in {expected.hex()}"
+
+
+def _broken_by_creation(image: MetadataImage, record: PartitionRecord) -> Iterator[str]:
+    topic = image.topics.known(record.topic_id)
+    assert topic is not None
+    if record.leader != record.isr[0] or not all(map(image.is_active, record.isr)):
+        yield f"who_leads_may: the new {topic.name} is led by {record.leader} of {record.isr}"
+    for broker_id, directory in zip(record.replicas, record.directories, strict=True):
+        yield from _misplaced(image, broker_id, directory)
+
+
+def _broken_by_placement(
+    image: MetadataImage, record: PartitionRecord, ineligible: frozenset[BrokerId]
+) -> Iterator[str]:
+    topic = image.topics.known(record.topic_id)
+    assert topic is not None
+    if topic.name.startswith(ASSIGNED):
+        return
+    fenced = {each for each in record.replicas if image.brokers[each].fenced}
+    left_out = [
+        broker_id
+        for broker_id, broker in image.brokers.items()
+        if broker_id not in {*record.replicas, *ineligible}
+        and broker.is_active
+        and not broker.cordoned_log_dirs
+    ]
+    if fenced and left_out:
+        yield f"the_fenced_come_last: {topic.name} is placed on fenced {sorted(fenced)} and not on {sorted(left_out)}"
+
+
+def _broken_by_setting(before: MetadataImage, image: MetadataImage, record: ConfigRecord) -> Iterator[str]:
+    if record.resource_type == TOPIC:
+        if record.resource_name not in image.topics.ids:
+            yield f"settings_have_owners: {record.name} of topic {record.resource_name}, which is none"
+        known = settings_of(before, TOPIC, record.resource_name).get(record.name)
+        if record.mask_key is None and known == record.value and record.resource_name in before.topics.ids:
+            yield f"a_record_changes_something: {record.name} of {record.resource_name} is {known} already"
+    elif record.resource_name != CLUSTER_DEFAULT:
+        nodes = {*map(int, image.brokers), *(int(voter.node_id) for voter in image.quorum.voters or ())}
+        if int(record.resource_name) not in nodes | {*map(int, image.controllers)}:
+            yield f"settings_have_owners: {record.name} of node {record.resource_name}, which is none"
+
+
+def _broken_by_level(image: MetadataImage, record: FeatureLevelRecord) -> Iterator[str]:
+    registered = [*image.brokers.items(), *image.controllers.items()]
+    for node_id, node in registered:
+        supported = {feature.name: feature.max_version for feature in node.features}
+        if record.level > supported.get(record.name, record.level if record.level == 0 else -1):
+            yield f"levels_are_supported: {record.name} at {record.level}, and node {node_id} knows {supported}"
+
+
+def _in_isr_out_of_service(image: MetadataImage, broker_id: BrokerId) -> Iterator[str]:
+    broker = image.brokers.get(broker_id)
+    if broker is not None and not broker.fenced:
+        return
+    for topic_id, number, partition in image.topics.partitions_on(broker_id):
+        if broker_id in partition.isr and (partition.isr != (broker_id,) or partition.leader != NO_LEADER):
+            name = image.topics.by_id[topic_id].name
+            yield f"out_of_service_out_of_isr: {broker_id} is in {partition.isr} of {name}-{number}"

@@ -1,0 +1,275 @@
+"""Rules of elections and replication, seen from outside: the messages that a node gets and sends, and the links it loses.
+
+Nothing of it is asked of the node itself, but who it follows and under which voters it acts.
+
+    votes_make_a_leader     whoever leads has the votes of a majority of its voters, each counted once
+    asks_before_it_stands   a majority told a candidate that it would be voted for, or its leader asked it to stand
+    a_live_leader_stays     nobody promises a vote while a leader's messages arrive, and nobody asks for one
+    lower_terms_are_told    whoever asks in a lower term soon hears of the higher one
+    a_lost_leader_is_replaced  a follower whose leader closed the link asks for votes soon
+    a_leader_is_heard       a leader whom no majority answers leads no longer
+    a_stranger_leads_nobody  nobody follows who is no controller of this cluster
+    sends_once              entries in flight are not sent again, unless a refusal or a link's end says that they are lost
+    one_question            a follower whose position is unknown is asked once, until it answers
+    terms_are_durable       a leader's messages rest on a term that its disk holds
+"""
+
+from collections import defaultdict, deque
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from metadata_log.ids import NodeId
+from quorum.raft.messages import Message
+from quorum.raft.raft_log import Member, Role
+
+if TYPE_CHECKING:
+    from tests.simulation.world import SimulatedNode, World
+
+SOON_S: Final = 0.25
+"""Within so long a node that runs answers, or asks for votes."""
+QUESTIONS: Final = 5
+"""Heartbeats ask beside a probe, and a new link begins with both."""
+PARTLY: Final = 0.9
+"""Clocks differ, and a message is seen here before it is handled."""
+
+
+class Heard(NamedTuple):
+    """The newest message of a leader that a node got."""
+
+    at: float
+    leader: NodeId
+    term: int
+
+
+class RaftRules:
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self._votes: dict[tuple[int, NodeId], set[Member]] = defaultdict(set)
+        """Who voted for whom, by term and candidate."""
+        self._told: dict[tuple[NodeId, int, int], set[Member]] = defaultdict(set)
+        """Who would vote for a node, by its incarnation and the term that it asked for."""
+        self._heard: dict[NodeId, Heard] = {}
+        self.last_heard: dict[NodeId, float] = {}
+        """When each node got the newest message of any leader."""
+        self._led: dict[tuple[NodeId, NodeId, int], float] = {}
+        """Who was asked for a pre-vote by whom, in which term, while it heard a leader: when it had heard that last."""
+        self._untold: dict[tuple[NodeId, NodeId], tuple[float, int]] = {}
+        """Who got a message of a lower term from whom, when, and of which."""
+        self._answered: dict[tuple[NodeId, NodeId, int], float] = {}
+        """When a leader heard of a voter last, by term."""
+        self._leads_since: dict[tuple[NodeId, int], float] = {}
+        self._sent: dict[tuple[NodeId, NodeId, int], int] = {}
+        """The last entry that a leader sent somebody, by term."""
+        self._questions: dict[tuple[NodeId, NodeId], deque[float]] = defaultdict(
+            lambda: deque(maxlen=QUESTIONS)
+        )
+        self._asked_at: dict[NodeId, float] = {}
+        """When a node last asked for votes, or promised one."""
+        settings = world.settings
+        self._timeout_s = settings.election_timeout_min_ms / 1000
+        self._heartbeat_s = settings.heartbeat_ms / 1000
+
+    def started(self, node: "SimulatedNode") -> None:
+        """Forget what the process before knew."""
+        node_id = node.node_id
+        self._heard.pop(node_id, None)
+        self._asked_at.pop(node_id, None)
+        for pair in [pair for pair in self._untold if pair[0] == node_id]:
+            del self._untold[pair]
+        for pair in [pair for pair in self._questions if pair[0] == node_id]:
+            del self._questions[pair]
+        self._sent = {key: last for key, last in self._sent.items() if key[0] != node_id}
+        self._answered = {key: at for key, at in self._answered.items() if key[0] != node_id}
+
+    def began_to_lead(self, node: "SimulatedNode", term: int) -> str | None:
+        """Return what is wrong with a leader's election."""
+        assert node.log is not None
+        state = node.log._guard.state
+        self._leads_since[node.node_id, term] = self._world.loop.time()
+        voted = {node.member, *self._votes[term, node.node_id]} & set(map(_member, state.voters.items()))
+        if len(voted) >= state.majority:
+            return None
+        return f"votes_make_a_leader: node {node.node_id} leads term {term} by the votes of {sorted(voted)}"
+
+    # --- what a node gets
+
+    def received(self, node: "SimulatedNode", sender: Member, message: Message) -> None:
+        log = node.log
+        if log is None or not node.has_engine():
+            return
+        state, source, now = log._guard.state, sender.node_id, self._world.loop.time()
+        kind, term, own = message["type"], message["term"], log._engine.term
+        asked = term - 1 if kind == "pre_vote" else term
+        is_answered = state.counts(sender) and source in node.transport.links
+        if is_answered and kind in ("append_entries", "request_vote", "pre_vote") and asked < own:
+            self._untold.setdefault((node.node_id, source), (now, asked))
+        if kind in ("append_entries", "install_snapshot") and term >= own:
+            self.last_heard[node.node_id] = now
+            if state.counts(sender):
+                self._heard[node.node_id] = Heard(now, source, term)
+        elif kind == "pre_vote":
+            self._led.pop((node.node_id, source, term), None)
+            if self._is_led(node):
+                self._led[node.node_id, source, term] = self._led_at(node)
+        elif kind == "pre_vote_response" and message["granted"]:
+            self._told[node.node_id, node.incarnation, term].add(sender)
+        elif kind == "next_node_idx":
+            self._questions.pop((node.node_id, source), None)
+            if message["reset"] or not message["success"]:
+                self._sent.pop((node.node_id, source, own), None)
+            if term == own and state.counts(sender):
+                self._answered[node.node_id, source, term] = now
+
+    def _is_led(self, node: "SimulatedNode") -> bool:
+        """Answer whether a node leads, or heard its leader just now."""
+        assert node.log is not None
+        state = node.log._guard.state
+        if state.engine.role is Role.LEADER:
+            return True
+        is_recent = node.now_ms() - state.leader_heard_at < PARTLY * 1000 * self._timeout_s
+        return is_recent and node.node_id in self._heard
+
+    def _led_at(self, node: "SimulatedNode") -> float:
+        """Return when a node heard its leader last, by its own clock; a leader always hears itself."""
+        assert node.log is not None
+        state = node.log._guard.state
+        return 0.0 if state.engine.role is Role.LEADER else state.leader_heard_at
+
+    def lost(self, node: "SimulatedNode", peer: NodeId, *, by_peer: bool) -> None:
+        """Note the end of a link; a follower that loses its leader is looked at again soon."""
+        for key in [key for key in self._sent if key[:2] == (node.node_id, peer)]:
+            del self._sent[key]
+        self._questions.pop((node.node_id, peer), None)
+        self._untold.pop((node.node_id, peer), None)
+        heard, log = self._heard.get(node.node_id), node.log
+        if not by_peer or log is None or not node.has_engine() or heard is None or heard.leader != peer:
+            return
+        del self._heard[node.node_id]
+        state = log._guard.state
+        if state.leader == peer and state.engine.role is Role.FOLLOWER and state.is_voter and state.others:
+            loop = self._world.loop
+            told = node.incarnation, loop.time(), state.engine.term, self._links(node)
+            loop.call_later(SOON_S, self._look_again, node, *told)
+
+    def _links(self, node: "SimulatedNode") -> set[tuple[NodeId, int]]:
+        """Return the other voters to whom a node is linked, and the number of each link."""
+        assert node.log is not None
+        others, network = node.log._guard.state.others, self._world.network
+        return {
+            (peer, network.link_number(node.node_id, peer)) for peer in node.transport.links if peer in others
+        }
+
+    def _look_again(
+        self, node: "SimulatedNode", incarnation: int, since: float, term: int, links: set[tuple[NodeId, int]]
+    ) -> None:
+        log = node.log
+        if (
+            log is None
+            or not node.has_engine()
+            or node.incarnation != incarnation
+            or node.rested_until > since
+            or node.is_stopping
+        ):
+            return
+        state = log._guard.state
+        is_idle = state.engine.role is Role.FOLLOWER and state.engine.term == term and state.is_voter
+        was_asked = self._asked_at.get(node.node_id, 0.0) >= since or node.node_id in self._heard
+        is_alone = not links & self._links(node)
+        if (
+            is_idle
+            and not was_asked
+            and not is_alone
+            and not state.disk_stalled
+            and not self._may_be_busy(node)
+        ):
+            self._world.violated(
+                f"a_lost_leader_is_replaced: node {node.node_id} asks for no votes after {SOON_S} s"
+            )
+
+    def _may_be_busy(self, node: "SimulatedNode") -> bool:
+        """Answer whether a node waits for something else than its leader: a snapshot, or others that have founded."""
+        assert node.log is not None
+        guard = node.log._guard
+        return guard.elections.awaits_founded_quorum or guard.follower.offered is not None
+
+    # --- what it sends
+
+    def sent(self, node: "SimulatedNode", target: NodeId, message: Message) -> str | None:
+        """Return what is wrong with a message."""
+        log = node.log
+        if log is None:
+            return None
+        kind, term, now = message["type"], message["term"], self._world.loop.time()
+        untold = self._untold.get((node.node_id, target))
+        if untold is not None and term > untold[1]:
+            del self._untold[node.node_id, target]
+            if now - untold[0] > SOON_S and node.rested_until < untold[0]:
+                return f"lower_terms_are_told: node {node.node_id} tells {target} late that term {untold[1]} is over"
+        match kind:
+            case "pre_vote":
+                self._asked_at[node.node_id] = now
+                return self._asks_early(node, term, now)
+            case "pre_vote_response" if message["granted"]:
+                self._asked_at[node.node_id] = now
+                if self._is_led(node) and self._led.get((node.node_id, target, term)) == self._led_at(node):
+                    return f"a_live_leader_stays: node {node.node_id} would vote for {target} in term {term}"
+            case "request_vote":
+                self._asked_at[node.node_id] = now
+                if not message["force"]:
+                    return self._stands_unasked(node, term)
+            case "response_vote":
+                self._asked_at[node.node_id] = now
+                self._votes[term, target].add(node.member)
+            case "append_entries":
+                return self._sent_as_leader(node, target, message, now)
+        return None
+
+    def _asks_early(self, node: "SimulatedNode", term: int, now: float) -> str | None:
+        heard = self._heard.get(node.node_id)
+        if heard is None or heard.term != term - 1:
+            return None
+        if now - heard.at < PARTLY * self._timeout_s:
+            return f"a_live_leader_stays: node {node.node_id} asks for votes, and heard {heard.leader} at {heard.at:.3f} s"
+        return None
+
+    def _stands_unasked(self, node: "SimulatedNode", term: int) -> str | None:
+        assert node.log is not None
+        state = node.log._guard.state
+        told = {node.member, *self._told.get((node.node_id, node.incarnation, term), ())}
+        if len(told) >= state.majority:
+            return None
+        return f"asks_before_it_stands: node {node.node_id} stands for term {term}, and asked {sorted(told)}"
+
+    def _sent_as_leader(
+        self, node: "SimulatedNode", target: NodeId, message: Message, now: float
+    ) -> str | None:
+        assert node.log is not None
+        guard, term = node.log._guard, message["term"]
+        state, progress = guard.state, guard.replication.peers.get(target)
+        if node.durable.term < term:
+            return f"terms_are_durable: node {node.node_id} leads term {term}, its disk knows {node.durable.term}"
+        if progress is None or state.engine.role is not Role.LEADER or state.engine.term != term:
+            return None
+        since = self._leads_since.get((node.node_id, term), now)
+        heard = sorted(
+            (self._answered.get((node.node_id, voter, term), since) for voter in state.others), reverse=True
+        )
+        bound = self._timeout_s + 2 * self._heartbeat_s + SOON_S
+        if state.majority > 1 and now - max(heard[state.majority - 2], node.rested_until) > bound:
+            return f"a_leader_is_heard: node {node.node_id} leads term {term}, heard of a majority at {heard}"
+        key = node.node_id, target, term
+        if progress.probing:
+            self._sent.pop(key, None)
+            questions = self._questions[node.node_id, target]
+            questions.append(now)
+            if len(questions) == QUESTIONS and now - questions[0] < PARTLY * self._heartbeat_s:
+                return f"one_question: node {node.node_id} asks {target} again and again where its log ends"
+        elif message["entries"]:
+            first, last = message["entries"][0][1], message["entries"][-1][1]
+            if first <= self._sent.get(key, 0):
+                return f"sends_once: node {node.node_id} sends {target} entry {first} again"
+            self._sent[key] = last
+        return None
+
+
+def _member(voter: tuple[NodeId, object]) -> Member:
+    return Member(*voter)  # type: ignore[arg-type]  # a directory's id
