@@ -324,6 +324,7 @@ MUTANTS: Final = (
         "metadata_log.apply:is_next",
         _takes_any_batch_at_its_offset,
         Directed("tests/unit/metadata_log/test_apply.py"),
+        elsewhere=("quorum.controller", "broker_agent.follower"),
     ),
     Mutant(
         "fences-in-words",

@@ -111,7 +111,7 @@ def _drops_at_once(_original: Any) -> Any:
 
 def _writes_what_is_there(_original: Any) -> Any:
     record = importlib.import_module("metadata_log.records.configs").ConfigRecord
-    return lambda resource, _before, values: [
+    return lambda _context, resource, _before, values: [
         record(resource.resource_type, resource.resource_name, name, value) for name, value in values.items()
     ]
 
@@ -242,7 +242,7 @@ _ROWS: Final[tuple[Row, ...]] = (
         "removed-and-in-sync",
         "a broker that is removed, or registers anew, stays in ISRs",
         "quorum.decide.brokers:changes_on_leaving",
-        lambda _original: lambda *_: iter(()),
+        lambda _original: lambda *_, **__: iter(()),
         _case("B19-unregister"),
     ),
     (
@@ -366,7 +366,8 @@ _ROWS: Final[tuple[Row, ...]] = (
     ),
 )
 
+_ELSEWHERE: Final = {"placed-on-who-leaves": ("quorum.decide.new_partitions",)}
 MUTANTS: Final = tuple(
-    Mutant(name, breaks, target, replacement, Directed(test))
+    Mutant(name, breaks, target, replacement, Directed(test), _ELSEWHERE.get(name, ()))
     for name, breaks, target, replacement, test in _ROWS
 )

@@ -234,5 +234,6 @@ MUTANTS: Final = (
         "quorum.fetch.position:reply_to",
         _knows_any_position,
         Directed("tests/unit/quorum/fetch/test_position.py"),
+        elsewhere=("quorum.fetch.service",),
     ),
 )

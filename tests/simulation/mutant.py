@@ -43,6 +43,8 @@ class Mutant:
     replacement: Callable[[Any], Any]
     """Given what was there, returns what stands there instead."""
     caught_by: Seeds | Directed
+    elsewhere: tuple[str, ...] = ()
+    """Modules that import the target by its name: it is replaced there, too."""
 
 
 def always(value: object) -> Callable[[Any], Any]:

@@ -1,5 +1,6 @@
 """Seeded bugs are noticed. All of them: `python -m tests.simulation --mutants`; here every sixth."""
 
+import importlib
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,17 @@ def test_the_table_has_a_row_for_each() -> None:
 
 def test_names_are_distinct_and_there_are_enough() -> None:
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 25
+
+
+def test_a_mutant_stands_wherever_its_target_is_imported_by_name() -> None:
+    for mutant in (mutant for mutant in MUTANTS if mutant.elsewhere):
+        module, _, attribute = mutant.target.partition(":")
+        places = [importlib.import_module(each) for each in (module, *mutant.elsewhere)]
+        shipped = getattr(places[0], attribute)
+        assert all(getattr(place, attribute) is shipped for place in places)
+        with in_place(mutant):
+            (stands,) = {getattr(place, attribute) for place in places}
+            assert stands is not shipped
 
 
 def test_lives_are_left_out_that_never_call_what_is_replaced(tmp_path: Path) -> None:
