@@ -98,7 +98,7 @@ class Calm:
             await asyncio.sleep(0.1)
 
     def _stranded(self) -> list[tuple[str, int]]:
-        """Return the partitions without a leader whose ISR is empty, and no replica of which is eligible, or led last.
+        """Return the partitions without a leader whose ISR is empty, and no replica of which is eligible.
 
         Every broker is online: nothing is to be waited for.
         """
@@ -109,7 +109,6 @@ class Calm:
             if partition.leader == NO_LEADER
             and not partition.isr
             and not set(partition.eligible_leader_replicas) & set(partition.replicas)
-            and not set(partition.last_known_elr) & set(partition.replicas)
         )
 
     async def _change_voters_at_rest(self) -> bool:
