@@ -180,14 +180,18 @@ class Calm:
         ]
         if lacking:
             return f"the ISRs of {lacking} are not whole"
+        # As in Kafka, a replica that a first reassignment adds and a second one takes away is waited for, for ever.
         restless = [
             f"{topic.name}-{number}: {partition}"
             for topic in image.topics.by_id.values()
             for number, partition in enumerate(topic.partitions)
-            if partition.leader != partition.replicas[0]
-            or partition.leader_recovery_state == RECOVERING
-            or partition.adding_replicas
-            or partition.removing_replicas
+            if not set(partition.adding_replicas) & set(partition.removing_replicas)
+            and (
+                partition.leader != partition.replicas[0]
+                or partition.leader_recovery_state == RECOVERING
+                or partition.adding_replicas
+                or partition.removing_replicas
+            )
         ]
         return f"these have no rest: {restless[:3]}" if restless else None
 
