@@ -12,7 +12,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Final
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from metadata_log import limits
 from metadata_log.errors import (
@@ -29,6 +29,7 @@ from metadata_log.node.tls import Encrypting
 
 log = logging.getLogger(__name__)
 
+_READS: Final = {hdrs.METH_GET, hdrs.METH_HEAD}
 REASON_MAX: Final = 200
 LOG_AGAIN_S: Final = 10.0
 UNFORESEEN: Final = (
@@ -39,7 +40,7 @@ UNFORESEEN: Final = (
 
 class NamedErrors(web.RequestHandler):
     """Answers with a named error when bytes are not HTTP, when aiohttp itself refuses a request, and when a handler raises
-    something unforeseen.
+    something unforeseen. The handler of a read is cancelled when its client goes.
     """
 
     __slots__ = ("_address", "_answer", "_buffers", "_head_began", "addresses")
@@ -96,7 +97,11 @@ class NamedErrors(web.RequestHandler):
             if not self._address:
                 return  # it was refused, and never began
             self.addresses.leave(self._address)
+        asked, handling = self._current_request, self._task_handler
         super().connection_lost(exc)
+        # Nobody receives the answer, and a read that waits for its turn would keep other readers waiting. A write goes on.
+        if asked is not None and asked.method in _READS and handling is not None:
+            handling.cancel()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         if self.addresses is not None:

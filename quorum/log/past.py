@@ -191,6 +191,8 @@ def _topic_filter(key: int, names: list[str], ids: list[TopicId]) -> Any:
 
 def _begin(key: int, as_msgpack: bool) -> None:
     _ITEMS[key] = state_items(_IMAGES[key], as_msgpack=as_msgpack)
+    if key not in _IMAGES:  # its reader went meanwhile, where a thread does this
+        _ITEMS.pop(key, None)
 
 
 def _next_piece(key: int) -> bytes:
@@ -199,8 +201,8 @@ def _next_piece(key: int) -> bytes:
 
 def _forget(keys: list[int]) -> None:
     for key in keys:
+        _IMAGES.pop(key, None)  # first: `_begin` looks for it after it has set the other
         _ITEMS.pop(key, None)
-        _IMAGES.pop(key, None)
 
 
 _WORKS: Final[dict[str, Callable[..., Any]]] = {

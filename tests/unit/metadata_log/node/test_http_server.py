@@ -308,6 +308,43 @@ def test_a_slow_reader_gets_a_large_answer_whole() -> None:
     raise AssertionError("in none of ten attempts did this machine let it go on reading")
 
 
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
+def test_a_read_ends_with_its_client_and_a_write_goes_on(method: str) -> None:
+    async def story() -> str:
+        lost = asyncio.Event()
+        begun: asyncio.Future[web.Request] = asyncio.get_running_loop().create_future()
+        ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        async def waits(request: web.Request) -> web.StreamResponse:
+            begun.set_result(request)
+            try:
+                await lost.wait()
+            except asyncio.CancelledError:
+                ended.set_result("cancelled")
+                raise
+            ended.set_result("done")
+            return web.Response()
+
+        app = web.Application()
+        app.router.add_route("*", "/", waits)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        listener = await listen(runner, answer, ("127.0.0.1", 0), buffers=AnswerBuffers())
+        _, writer = await asyncio.open_connection(*listener.sockets[0].getsockname())
+        writer.write(f"{method} / HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        request = await begun
+        writer.close()
+        while request.transport is not None:
+            await asyncio.sleep(0.001)
+        lost.set()
+        how = await ended
+        listener.close()
+        await runner.cleanup()
+        return how
+
+    assert asyncio.run(asyncio.wait_for(story(), 30)) == ("done" if method == "POST" else "cancelled")
+
+
 async def _reads_body(request: web.Request) -> web.StreamResponse:
     try:
         return web.Response(body=await read_raw(request))
