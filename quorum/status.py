@@ -1,5 +1,6 @@
 """Edge: the status of one controller and of the quorum as it sees it, with a leader or without."""
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
@@ -79,6 +80,8 @@ class QuorumStatus:
         self.foreign_bytes_total = foreign_bytes_total
         self.free_bytes = free_bytes
         self.recent = recent
+        self.one_in_a_turn = asyncio.Lock()
+        """Held, until the next turn of the loop at least, by whoever describes the quorum to a client."""
         self.snapshot_set_aside: str | None = None
         """What was wrong with the snapshot that this node set aside since it started."""
         self.log_not_completed: str | None = None

@@ -1,11 +1,17 @@
-"""Edge: what `/v1/quorum` counts of the state digest while more is applied."""
+"""Edge: what the description of the quorum costs the event loop: while more is applied, and when many clients ask at once."""
 
+import asyncio
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
+
+import pytest
+from aiohttp.test_utils import make_mocked_request
 
 from metadata_log.digest import digest
 from metadata_log.image.metadata_image import MetadataImage, StateDigest, _Uncounted, buckets_of
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, ConfigRecord
+from quorum.http.quorum import show_quorum
 from tests.support.histories import step_of
 from tests.unit.quorum.test_voters import Ask, Desk, at_desk
 
@@ -35,5 +41,35 @@ def test_what_is_applied_meanwhile_is_not_counted_at_once(tmp_path: Path) -> Non
         assert told["digest"] == {"end_offset": asked.end_offset, "value": digest(asked)}
         assert asked.digest_buckets == buckets_of(asked)
         assert isinstance(newest.state_digest.state, _Uncounted)
+
+    at_desk(tmp_path, story)
+
+
+def test_clients_that_ask_at_once_are_answered_in_a_turn_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: 64 clients that look for a leader hold the loop no longer than one. Method: count the turns."""
+
+    async def story(desk: Desk, _ask: Ask) -> None:
+        turn, answered_in = 0, list[int]()
+        describe = desk.status.quorum
+
+        async def count_turns() -> None:
+            nonlocal turn
+            while True:
+                turn += 1
+                await asyncio.sleep(0)
+
+        def quorum(counted: MetadataImage) -> dict[str, Any]:
+            answered_in.append(turn)
+            return describe(counted)
+
+        monkeypatch.setattr(desk.status, "quorum", quorum)
+        counting = asyncio.create_task(count_turns())
+        requests = [make_mocked_request("GET", "/v1/quorum") for _ in range(8)]
+        answers = await asyncio.gather(*(show_quorum(desk.door, request) for request in requests))
+        counting.cancel()
+        assert [answer.status for answer in answers] == [200] * 8
+        assert len(set(answered_in)) == 8
 
     at_desk(tmp_path, story)
