@@ -1,9 +1,15 @@
-"""Edge: `bench read-storm`: what readers of the cold log and of past states cost those who write, all at the leader."""
+"""Edge: `bench read-storm`: what readers of the cold log and of past states cost those who write, all at the leader.
+
+A reader waits for its answer as long as bytes come, or SILENCE_MAX_S. What it gets is counted by kind and by outcome: a
+whole answer, a refusal by its name, or why the answer ended before it was whole.
+"""
 
 import argparse
 import asyncio
 import random
 import tempfile
+from collections import Counter
+from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
@@ -19,13 +25,19 @@ from ops.bench.systems import DIRECTORY
 _BROKERS: Final = 3
 _TOPIC_PARTITIONS: Final = 1_000
 _TIMEOUT_S: Final = 60.0
+"""Of a request that makes the log."""
+SILENCE_MAX_S: Final = 60.0
+"""A reader gives up after this time without a byte, as the command line does by default."""
+WHOLE: Final = "whole"
+_READING: Final = aiohttp.ClientTimeout(total=None, sock_read=SILENCE_MAX_S)
 _LINES: Final = {"Accept": "application/x-ndjson"}
+_NO_LINES: Final[dict[str, str]] = {}
 _AGAIN_S: Final = 0.1
 """A reader that was refused asks again after this time."""
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the latency of writes and of `/healthz` with readers and without, and how many reads were answered."""
+    """Return the latency of writes and of `/healthz` with readers and without, and what became of the reads."""
     return asyncio.run(
         read_storm(
             readers=args.readers, writers=args.writers, seconds=args.seconds, partitions=args.partitions
@@ -49,7 +61,7 @@ async def read_storm(*, readers: int, writers: int, seconds: float, partitions: 
             async with healthz_times(leader) as healthz:
                 alone = await load(ours, clients=writers, seconds=seconds)
                 healthz_alone, healthz[:] = figures(healthz, prefix="healthz_alone_"), []
-                outcomes = {"read": 0, "refused": 0, "failed": 0}
+                outcomes = Counter[tuple[str, str]]()
                 async with asyncio.TaskGroup() as group:
                     reading = [
                         group.create_task(_read_on(http, ours, number, end_offset, outcomes))
@@ -78,7 +90,9 @@ async def read_storm(*, readers: int, writers: int, seconds: float, partitions: 
             "writes_failed": alone.failed + beside.failed,
             **healthz_alone,
             **healthz_beside,
-            **outcomes,
+            "reads_whole": sum(number for (_, outcome), number in outcomes.items() if outcome == WHOLE),
+            "reads_not_whole": sum(number for (_, outcome), number in outcomes.items() if outcome != WHOLE),
+            "reads": {f"{kind}: {outcome}": number for (kind, outcome), number in sorted(outcomes.items())},
             "elections": elections,
             **stalls,
         },
@@ -98,26 +112,46 @@ async def _create(http: aiohttp.ClientSession, leader: str, partitions: int) -> 
 
 
 async def _read_on(
-    http: aiohttp.ClientSession, ours: OurPeer, number: int, end_offset: int, outcomes: dict[str, int]
+    http: aiohttp.ClientSession,
+    ours: OurPeer,
+    number: int,
+    end_offset: int,
+    outcomes: Counter[tuple[str, str]],
 ) -> None:
     """Ask the leader, until cancelled, by turns for frames, for lines and for a past state at random offsets."""
     rng = random.Random(number)
     leader = await ours.leader()
     for turn in count(number):
         offset = rng.randrange(end_offset)
-        asked: tuple[tuple[str, dict[str, str]], ...] = (
-            (f"/v1/log?from={offset}&consistency=stale&max_bytes=8388608", {}),
-            (f"/v1/log?from={offset}&consistency=stale", _LINES),
-            (f"/v1/state?at={offset}&consistency=stale", {}),
+        asked = (
+            ("frames", f"/v1/log?from={offset}&consistency=stale&max_bytes=8388608", _NO_LINES),
+            ("lines", f"/v1/log?from={offset}&consistency=stale", _LINES),
+            ("states", f"/v1/state?at={offset}&consistency=stale", _NO_LINES),
         )
-        path, headers = asked[turn % len(asked)]
-        try:
-            async with http.get(f"{leader}{path}", headers=headers) as answer:
-                async for _ in answer.content.iter_any():
-                    pass
-                outcome = "read" if answer.status == 200 else "refused"
-        except (aiohttp.ClientError, TimeoutError, OSError):
-            outcome = "failed"
-        outcomes[outcome] += 1
-        if outcome != "read":
+        kind, path, headers = asked[turn % len(asked)]
+        outcome = await outcome_of(http, f"{leader}{path}", headers)
+        outcomes[kind, outcome] += 1
+        if outcome != WHOLE:
             await asyncio.sleep(_AGAIN_S)
+
+
+async def outcome_of(
+    http: aiohttp.ClientSession,
+    url: str,
+    headers: Mapping[str, str],
+    *,
+    timeout: aiohttp.ClientTimeout = _READING,  # noqa: ASYNC109 the client's own, of several bounds
+) -> str:
+    """Read an answer to its end; return WHOLE, or why it was not: the name of a refusal, or what happened on the way."""
+    has_begun = False
+    try:
+        async with http.get(url, headers=headers, timeout=timeout) as answer:
+            if answer.status != 200:
+                return f"refused, {(await answer.json(content_type=None))['error']}"
+            has_begun = True
+            async for _ in answer.content.iter_any():
+                pass
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError, LookupError) as error:
+        when = "broke off" if has_begun else "did not begin"
+        return f"{when}, {type(error).__name__}"
+    return WHOLE

@@ -1,4 +1,4 @@
-"""Edge: what the description of the quorum costs the event loop: while more is applied, and when many clients ask at once."""
+"""Edge: what describing the quorum costs the event loop: while more is applied, and when many clients ask at once."""
 
 import asyncio
 from pathlib import Path
