@@ -219,6 +219,10 @@ PAST_STATES_MAX: Final = 4
 """Past states held at once, each until its client has read it."""
 PAST_STATES_WAITING_MAX: Final = 256
 """Requests that wait for a past state; further ones are refused with THROTTLING_QUOTA_EXCEEDED."""
+PAST_READ_WAIT_MAX_MS: Final = 30_000
+"""Lines of the log, or a past state, that have not begun to be made after this time are refused with
+THROTTLING_QUOTA_EXCEEDED. It is half of what the command line waits for a byte: a reader learns why, and may ask another
+controller, before it gives up. An answer that has begun is made before later ones, however long it takes."""
 LINES_HERE_BYTES_MAX: Final = 16 * KIB
 """Frames that a thread turns into lines in a few milliseconds; those of more bytes go to the process that reads the past."""
 LARGE_VIEW_ITEMS: Final = 500

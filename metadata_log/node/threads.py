@@ -36,12 +36,14 @@ class Threads:
         """
         return next(self._numbers)
 
-    async def run(self, work: Callable[..., Answer], *args: object, order: int = 0) -> Answer:
+    async def run(
+        self, work: Callable[..., Answer], *args: object, order: int = 0, begin_by_s: float | None = None
+    ) -> Answer:
         """Return what `work` returns in a thread; what has the lowest order begins first. Work whose caller is cancelled
-        before it began is never done.
+        before it began is never done, nor is work that has not begun at `begin_by_s`, a time of the loop.
 
         Raises:
-            ThrottlingQuotaExceeded: as much work as is allowed is unfinished.
+            ThrottlingQuotaExceeded: as much work as is allowed is unfinished, or this had to wait for too long.
         """
         if self._room is not None and not self._room.acquire(blocking=False):
             raise ThrottlingQuotaExceeded(
@@ -51,7 +53,10 @@ class Threads:
         outcome.add_done_callback(self._finished)
         self._waiting.put((order, next(self._numbers), outcome, partial(work, *args)))
         self._executor.submit(self._begin_next)
-        return await asyncio.wrap_future(outcome)
+        answer = asyncio.wrap_future(outcome)
+        if begin_by_s is not None and not await _has_begun(outcome, answer, begin_by_s):
+            raise waited_too_long(self._name)
+        return await answer
 
     def _begin_next(self) -> None:
         """Do what has the lowest order, in a thread; this is submitted once for each piece of work."""
@@ -78,6 +83,25 @@ class Threads:
             await asyncio.get_running_loop().run_in_executor(waiting, self._executor.shutdown)
 
 
+async def _has_begun(outcome: Future[Any], answer: asyncio.Future[Any], by_s: float) -> bool:
+    """Call off work that has not begun at a time of the loop; return whether it has."""
+    try:
+        async with asyncio.timeout_at(by_s):
+            await asyncio.wait([answer])
+    except TimeoutError:
+        return not outcome.cancel()
+    except asyncio.CancelledError:
+        answer.cancel()
+        raise
+    return True
+
+
+def waited_too_long(for_what: str) -> ThrottlingQuotaExceeded:
+    return ThrottlingQuotaExceeded(
+        f"this request waited too long for its turn among the {for_what}: ask again shortly, or another controller"
+    )
+
+
 class Slots:
     """Bounds how many hold something large at once, and how many wait for that."""
 
@@ -88,11 +112,11 @@ class Slots:
         self._waiting = 0
 
     @asynccontextmanager
-    async def held(self) -> AsyncIterator[None]:
-        """Wait for a slot and hold it.
+    async def held(self, *, begin_by_s: float | None = None) -> AsyncIterator[None]:
+        """Wait for a slot, until a time of the loop if one is given, and hold it.
 
         Raises:
-            ThrottlingQuotaExceeded: too many wait.
+            ThrottlingQuotaExceeded: too many wait, or this had to wait for too long.
         """
         if self._waiting >= self._waiting_max:
             raise ThrottlingQuotaExceeded(
@@ -100,7 +124,10 @@ class Slots:
             )
         self._waiting += 1
         try:
-            await self._free.acquire()
+            async with asyncio.timeout_at(begin_by_s):
+                await self._free.acquire()
+        except TimeoutError:
+            raise waited_too_long(self._name) from None
         finally:
             self._waiting -= 1
         try:

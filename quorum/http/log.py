@@ -20,6 +20,7 @@ from metadata_log.node.rights import Right
 from quorum.http.bodies import NDJSON, OCTETS, integer
 from quorum.http.door import Door, takes_stale
 from quorum.http.feed import PARAMETERS, send_feed
+from quorum.log.past import wait_ends_s
 
 LOG_BYTES_DEFAULT: Final = 1 * limits.MIB
 LOG_BYTES_MAX: Final = 8 * limits.MIB
@@ -85,13 +86,16 @@ async def _lines(door: Door, start: int, until: int) -> AsyncIterator[bytes]:
 
     Raises:
         LogDamaged: the log cannot be read there.
+        ThrottlingQuotaExceeded: the first of them had to wait for too long.
     """
     order = door.past.order_of_lines()
+    begin_by_s: float | None = wait_ends_s()
     while start < until:
         frames, _ = await door.committed_log.read_in_thread(
             start, max_bytes=limits.ANSWER_PIECE_BYTES, until=until
         )
-        lines, start, _ = await door.past.lines(frames, start, order=order)
+        lines, start, _ = await door.past.lines(frames, start, order=order, begin_by_s=begin_by_s)
+        begin_by_s = None
         if not lines:
             return
         yield lines

@@ -4,6 +4,7 @@ They compute for long, so they are made one after the other beside the event loo
 in a thread where there is none. What that process cannot do is done in a thread, too, which then tells why.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from itertools import count
@@ -30,13 +31,19 @@ from snapshots.store import SnapshotStore
 Call = Callable[..., Awaitable[Any]]
 
 
+def wait_ends_s() -> float:
+    """Return the time of the loop by which an answer that is asked for now must have begun."""
+    return asyncio.get_running_loop().time() + limits.PAST_READ_WAIT_MAX_MS / 1000
+
+
 class PastState:
     """The state at an offset, under the key by which whoever computes holds it."""
 
-    def __init__(self, key: int, call: Call, threads: Threads) -> None:
+    def __init__(self, key: int, call: Call, order: int) -> None:
+        """All of the answer has one `order`: a state that is made already is not held while later answers are made."""
         self._key = key
         self._call = call
-        self._threads = threads
+        self._order = order
 
     async def topic_filter(self, names: list[str], ids: list[TopicId]) -> TopicFilter:
         """Return a filter that begins with the record after the state."""
@@ -44,9 +51,8 @@ class PastState:
 
     async def pieces(self, *, as_msgpack: bool) -> AsyncIterator[bytes]:
         """Yield the encoding of the state in pieces of ANSWER_PIECE_BYTES or a little more."""
-        order = self._threads.order_of_pieces()
-        await self._call("begin", self._key, as_msgpack, order=order)
-        while piece := await self._call("next_piece", self._key, order=order):
+        await self._call("begin", self._key, as_msgpack, order=self._order)
+        while piece := await self._call("next_piece", self._key, order=self._order):
             yield piece
 
 
@@ -76,21 +82,32 @@ class Past:
         return self._threads.order_of_pieces()
 
     async def lines(
-        self, frames: bytes, start: int, topics: TopicFilter | None = None, *, order: int = 0
+        self,
+        frames: bytes,
+        start: int,
+        topics: TopicFilter | None = None,
+        *,
+        order: int = 0,
+        begin_by_s: float | None = None,
     ) -> tuple[bytes, int, TopicFilter | None]:
         """Return what `lines_of` returns.
 
         Raises:
             LogDamaged: the bytes are no frames.
-            ThrottlingQuotaExceeded: too many reads wait, or the process that reads the past failed.
+            ThrottlingQuotaExceeded: too many reads wait, this did not begin by `begin_by_s` (a time of the loop), or the
+                process that reads the past failed.
         """
         try:
             if self._process is not None and len(frames) > limits.LINES_HERE_BYTES_MAX:
                 plain = None if topics is None else topics.to_plain()
                 with suppress(WorkFailed):
-                    lines, end, learned = await self._there("lines", frames, start, plain, order=order)
+                    lines, end, learned = await self._there(
+                        "lines", frames, start, plain, order=order, begin_by_s=begin_by_s
+                    )
                     return lines, end, None if learned is None else TopicFilter.of_plain(*learned)
-            return await self._threads.run(lines_of, frames, start, topics, order=order)
+            return await self._threads.run(
+                lines_of, frames, start, topics, order=order, begin_by_s=begin_by_s
+            )
         except DamagedFrame as error:
             raise LogDamaged(damaged_answer("the log of this controller", error).message) from error
 
@@ -100,17 +117,19 @@ class Past:
 
         Raises:
             OffsetInFuture, OffsetCompacted, LogDamaged: as `image_at`.
-            ThrottlingQuotaExceeded: too many reads wait, or the process that reads the past failed.
+            ThrottlingQuotaExceeded: too many reads wait, this one did for PAST_READ_WAIT_MAX_MS, or the process that reads
+                the past failed.
         """
-        async with self._states.held():
-            key = next(_KEYS)
+        begin_by_s = wait_ends_s()
+        async with self._states.held(begin_by_s=begin_by_s):
+            key, order = next(_KEYS), self._threads.order_of_pieces()
             try:
-                call = self._there
-                if self._process is None or not await self._is_built(key, end_offset):
+                call: Call = self._there
+                if self._process is None or not await self._is_built(key, end_offset, order, begin_by_s):
                     call = self._here
                     image = await self._log.in_thread(image_at, self._log.segments, self._store, end_offset)
                     _IMAGES[key] = image
-                yield PastState(key, call, self._threads)
+                yield PastState(key, call, order)
             finally:
                 _forget([key])
                 if self._process is not None:
@@ -120,18 +139,17 @@ class Past:
     async def _here(self, work: str, *args: object, order: int = 0) -> Any:
         return await self._threads.run(_WORKS[work], *args, order=order)
 
-    async def _there(self, work: str, *args: object, order: int = 0) -> Any:
+    async def _there(self, work: str, *args: object, order: int = 0, begin_by_s: float | None = None) -> Any:
         assert self._process is not None
-        return await self._threads.run(self._process.call, work, *args, order=order)
+        return await self._threads.run(self._process.call, work, *args, order=order, begin_by_s=begin_by_s)
 
-    async def _is_built(self, key: int, end_offset: int) -> bool:
+    async def _is_built(self, key: int, end_offset: int, order: int, begin_by_s: float) -> bool:
         """Answer whether the process holds the state now; where it does not, this one finds out why."""
         snapshot, at = await self._threads.run(self._newest_snapshot, end_offset)
         if at < self._log.log_start_offset or end_offset > self._log.end_offset:
             return False
-        order = self._threads.order_of_pieces()
         try:
-            await self._there("load", key, snapshot, order=order)
+            await self._there("load", key, snapshot, order=order, begin_by_s=begin_by_s)
             while at < end_offset:
                 frames, after = await self._log.read_in_thread(
                     at, max_bytes=limits.ANSWER_PIECE_BYTES, until=end_offset

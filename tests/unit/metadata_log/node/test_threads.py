@@ -51,6 +51,33 @@ def test_work_whose_caller_left_before_it_began_is_not_done_and_leaves_its_place
     asyncio.run(story())
 
 
+def test_work_that_waited_too_long_is_refused_and_never_done_but_work_that_has_begun_goes_on() -> None:
+    async def story() -> None:
+        reads = Threads("reads", threads=1, unfinished_max=2)
+        done: list[str] = []
+        begun, gate = threading.Event(), threading.Event()
+
+        def work() -> bool:
+            begun.set()
+            return gate.wait()
+
+        now = asyncio.get_running_loop().time()
+        first = asyncio.ensure_future(reads.run(work, begin_by_s=now))
+        await asyncio.sleep(0)
+        begun.wait()  # holds the loop, which sees only then that the time is over
+        with pytest.raises(ThrottlingQuotaExceeded, match="too long for its turn among the reads"):
+            await reads.run(done.append, "second", begin_by_s=now)
+        third = asyncio.ensure_future(reads.run(done.append, "third", begin_by_s=now + 3_600))
+        await asyncio.sleep(0)
+        gate.set()
+        assert await first
+        await third
+        assert done == ["third"]
+        await reads.shut_down()
+
+    asyncio.run(story())
+
+
 def test_the_pieces_of_an_answer_come_before_those_of_later_answers_and_behind_single_work() -> None:
     async def story() -> None:
         reads = Threads("reads", threads=1)

@@ -5,6 +5,7 @@ import json
 import os
 import random
 import signal
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing
@@ -128,6 +129,32 @@ def test_a_state_is_dropped_when_its_reader_is_done(tmp_path: Path, process: His
         await all_of(past, END)
 
     tell(tmp_path, story, process, states_max=1)
+
+
+@pytest.mark.parametrize("has_process", [True, False])
+def test_a_read_that_waits_too_long_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, process: HistoryProcess, has_process: bool
+) -> None:
+    monkeypatch.setattr(limits, "LINES_HERE_BYTES_MAX", 0)
+
+    async def story(past: Past, _store: SnapshotStore, log: CommittedLog) -> None:
+        async with past.state_at(END):
+            with monkeypatch.context() as patch:
+                patch.setattr(limits, "PAST_READ_WAIT_MAX_MS", 0)
+                with pytest.raises(
+                    ThrottlingQuotaExceeded, match="too long for its turn among the past states"
+                ):
+                    await all_of(past, END)
+        gate = threading.Event()
+        busy = asyncio.ensure_future(past._threads.run(gate.wait))
+        await asyncio.sleep(0)
+        with pytest.raises(ThrottlingQuotaExceeded, match="too long for its turn among the reads"):
+            await past.lines(log.read(0, max_bytes=limits.MIB), 0, order=1, begin_by_s=0)
+        gate.set()
+        await busy
+        assert await all_of(past, END)
+
+    tell(tmp_path, story, process if has_process else None, states_max=1)
 
 
 def test_a_process_that_was_killed_is_started_anew(tmp_path: Path) -> None:
