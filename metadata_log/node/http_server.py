@@ -242,16 +242,16 @@ async def listen(
         InvalidSettings: the process may open hardly any files.
     """
     host, port = address
-    connections_max = _connections_max()
+    most = connections_max()
     refusals = _RefusalLog()
-    each_max = max(1, int(limits.HTTP_CONNECTIONS_PER_ADDRESS * connections_max))
+    each_max = max(1, int(limits.HTTP_CONNECTIONS_PER_ADDRESS * most))
     addresses = Addresses(each_max, lambda: refusals.refused(each_max))
 
     def connection() -> asyncio.BaseProtocol:
         server = runner.server
         assert server is not None
-        if len(server.connections) >= connections_max:
-            refusals.refused(connections_max)
+        if len(server.connections) >= most:
+            refusals.refused(most)
             return _Refused()
         if connection_of is not None:
             made = connection_of(server)
@@ -267,8 +267,8 @@ async def listen(
     def enter(transport: asyncio.Transport) -> Callable[[], None] | None:
         """Count a connection that is about to begin TLS: strangers who never finish that use up files as well."""
         nonlocal begun
-        if begun >= connections_max:
-            refusals.refused(connections_max)
+        if begun >= most:
+            refusals.refused(most)
             return None
         entered = addresses.enter(transport.get_extra_info("peername"))
         if not entered:
@@ -307,7 +307,7 @@ def _lengthen_backlog(descriptor: int) -> None:
         listening.listen(limits.HTTP_BACKLOG)
 
 
-def _connections_max() -> int:
+def connections_max() -> int:
     """Return the bound on HTTP connections: clients never use up the files that the disk and the other nodes need.
 
     It raises the process's limit of open files as far as it may.

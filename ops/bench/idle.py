@@ -21,13 +21,14 @@ from typing import Any, Final
 from metadata_log.limits import KIB
 from metadata_log.node.addresses import read_url
 from metadata_log.node.credentials import trusting
+from metadata_log.node.http_server import connections_max
 from ops.bench.measure import BenchmarkFailed, report
 from ops.bench.probes import open_files, probes, rss_mib
 from ops.bench.systems import DIRECTORY
 from ops.local_cluster import ADMIN_FILES, LocalCluster
-from ops.talk import say
 
-CONNECTIONS: Final = 24_000
+OWN: Final = 100
+"""Connections beside those that are held: the benchmark looks at the controller meanwhile."""
 PROCESSES: Final = 4
 """Each with a source address of its own, 127.0.0.2 and so on."""
 WARM_UP: Final = 200
@@ -50,7 +51,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 async def idle(
     *, connections: int, ways: Sequence[str] = ("clear", "tls"), trickles: int = TRICKLES
 ) -> dict[str, Any]:
-    _allow_files(connections)
+    _check_room(connections)
     ours: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="metaquorum-bench-", dir=DIRECTORY) as scratch:
         for way in ways:
@@ -62,13 +63,23 @@ async def idle(
     return report("idle", params=params, ours=ours, peers={}, rounds=1, probes=floors)
 
 
-def _allow_files(connections: int) -> None:
-    """Raise the limit of open files, which the controllers inherit, as far as it may be: their bound follows from it."""
+def _check_room(connections: int) -> None:
+    """Raise the limit of open files, which the controllers inherit, as far as it may be: their bound follows from it.
+
+    Raises:
+        BenchmarkFailed: a controller holds fewer connections than are wanted, so that it would refuse the others, and
+            whoever looks at it.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    if hard != resource.RLIM_INFINITY and hard < connections:
-        say(f"a process may open only {hard} files here: the controller refuses the connections beyond")
+    most = connections_max() - OWN
+    if connections > most:
+        raise BenchmarkFailed(
+            f"{connections} connections cannot be open at once here: a process may open {hard} files, so a controller "
+            f"takes {most + OWN} connections, {OWN} of them for this benchmark itself; ask for --connections {most} or "
+            "fewer, or raise the limit (`ulimit -Hn`)"
+        )
 
 
 async def _measured(
@@ -234,9 +245,12 @@ async def _cut_after_s(
 
 
 async def _trickle(host: str, port: int, context: ssl.SSLContext | None, sent: bytes) -> float:
-    reader, writer = await asyncio.open_connection(
-        host, port, ssl=context, server_hostname=None if context is None else host
-    )
+    try:
+        reader, writer = await asyncio.open_connection(
+            host, port, ssl=context, server_hostname=None if context is None else host
+        )
+    except OSError as error:
+        raise BenchmarkFailed(f"{host}:{port} takes no connection any more ({error})") from error
     began = time.monotonic()
 
     async def go_on() -> None:

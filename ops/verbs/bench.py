@@ -157,7 +157,7 @@ BENCHES: Final = (
     Bench(
         "idle",
         "What connections before any login cost a controller, in the clear and with TLS.",
-        flags=(_count("--connections", 24_000, 24_000, "that are open at once", least=200),),
+        flags=(_count("--connections", 23_900, 23_900, "that are open at once", least=200),),
     ),
     Bench(
         "decisions",
