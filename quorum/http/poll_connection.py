@@ -29,7 +29,8 @@ from quorum.http.door import Door
 PATH: Final = "/v1/metadata/fetch"
 _POLL_LINE: Final = f"POST {PATH} HTTP/1.1".encode()
 _STALE_LINE: Final = f"POST {PATH}?consistency=stale HTTP/1.1".encode()
-_HEAD: Final = re.compile(rb"([A-Z]+ /[!-~]* HTTP/1\.1)((?:\r\n[A-Za-z-]+: ?[ -~]*)*)\r\n\r\n")
+_HEAD: Final = re.compile(rb"((?!CONNECT )[A-Z]+ /[!-~]* HTTP/1\.1)((?:\r\n[A-Za-z-]+: ?[ -~]*)*)\r\n\r\n")
+"""Not of CONNECT: what others take for its body is the next request to aiohttp."""
 _FRAMED_OTHERWISE: Final = {b"transfer-encoding", b"upgrade", b"expect", b"connection"}
 _PLAIN_HEADERS: Final = {
     b"host",

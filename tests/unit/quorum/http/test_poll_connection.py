@@ -380,6 +380,27 @@ def test_headers_that_look_like_a_poll_are_read_as_headers(
     at_a_door(tmp_path, monkeypatch, story)
 
 
+def test_the_body_of_a_connect_is_the_next_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To aiohttp it has begun a head that the poll's own bytes go on with, so nobody may answer that poll."""
+
+    async def story(door: Door) -> None:
+        async with door.client() as client:
+            begun = b"GET /healthz HTTP/1.1\r\nX-Begun: "
+            connect = (
+                b"CONNECT /x HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+                % (len(begun), begun)
+            )
+            client.writer.write(connect)
+            assert (await client.answer()).status == 404
+            await door.waits_for(client)
+            client.send(door.at_end())
+            answer = await client.answer()
+            assert answer.status == 200
+            assert SESSION_TIMEOUT_HEADER not in answer.headers
+
+    at_a_door(tmp_path, monkeypatch, story)
+
+
 def test_a_client_that_goes_or_half_closes_leaves_no_poll(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -461,6 +482,7 @@ def test_a_node_that_stops_answers_polls_before_it_closes_their_connections(
 @pytest.mark.parametrize(
     "head",
     [
+        HEAD.replace(b"POST", b"CONNECT"),
         HEAD.replace(b"\r\nHost", b"\nHost"),
         HEAD.replace(b"Host: localhost", b"Host: localhost\rX: y"),
         HEAD.replace(b"Host: localhost", b"Host : localhost"),
