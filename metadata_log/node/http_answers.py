@@ -6,13 +6,14 @@ from typing import Any, Final, TypeAlias
 
 import msgpack
 import msgspec
-from aiohttp import web
+from aiohttp import HttpVersion11, hdrs, web
 
 from metadata_log.errors import (
     ChangePending,
     ExpectationFailed,
     Fault,
     ForeignCaller,
+    InvalidRequest,
     MetadataError,
     MethodNotAllowed,
     NotCaughtUp,
@@ -101,6 +102,15 @@ def errors_answered(
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if _has_unclear_end(request):
+            response = answer(
+                request,
+                InvalidRequest(
+                    "Transfer-Encoding may be chunked, of HTTP/1.1, and nothing else: send Content-Length"
+                ),
+            )
+            response.force_close()
+            return response
         try:
             check(request)
             return await handler(request)
@@ -124,6 +134,18 @@ def errors_answered(
             return web.Response(status=400)  # the client is gone, so nobody receives this
 
     return middleware
+
+
+def _has_unclear_end(request: web.BaseRequest) -> bool:
+    """Return whether a proxy in front may see this request end elsewhere: then what follows is none of its own requests.
+
+    aiohttp reads such a body all the same: by chunks in HTTP/1.0, and by Content-Length behind an empty Transfer-Encoding.
+
+    Source: RFC 9112, 6.1 and 6.3.
+    """
+    codings = request.headers.getall(hdrs.TRANSFER_ENCODING, [])
+    is_chunked = [coding.lower() for coding in codings] == ["chunked"]
+    return bool(codings) and not (is_chunked and request.version >= HttpVersion11)
 
 
 def encoded(

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Awaitable, Callable
 
 import aiohttp
@@ -84,5 +85,37 @@ def test_every_error_has_the_one_shape_in_both_encodings(
 def test_a_client_that_is_gone_is_no_error_of_ours() -> None:
     async def story(client: Client) -> None:
         assert (await client.get("/raise/gone")).status == 400
+
+    assert served(story) == []
+
+
+@pytest.mark.parametrize(
+    ("version", "framing", "status", "goes_on"),
+    [
+        ("1.1", "Content-Length: 2\r\n\r\nok", 200, True),
+        ("1.1", "Transfer-Encoding: Chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", 200, True),
+        ("1.1", "Transfer-Encoding:\r\nContent-Length: 2\r\n\r\nok", 400, False),
+        ("1.1", "Transfer-Encoding: ,chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", 400, False),
+        ("1.1", "Transfer-Encoding: gzip, chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", 400, False),
+        ("1.0", "Connection: keep-alive\r\nContent-Length: 2\r\n\r\nok", 200, True),
+        (
+            "1.0",
+            "Connection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+            400,
+            False,
+        ),
+    ],
+)
+def test_a_body_whose_end_others_may_see_elsewhere_is_refused_with_all_that_follows(
+    version: str, framing: str, status: int, goes_on: bool
+) -> None:
+    async def story(client: Client) -> None:
+        reader, writer = await asyncio.open_connection(client.host, client.port)
+        head = f"POST /read HTTP/{version}\r\nHost: localhost\r\n"
+        behind = "POST /read HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+        writer.write(f"{head}{framing}{behind}".encode())
+        statuses = re.findall(rb"HTTP/1\.[01] ([0-9]+)", await reader.read())
+        writer.close()
+        assert [int(text) for text in statuses] == [status, *([200] if goes_on else [])]
 
     assert served(story) == []
