@@ -25,29 +25,55 @@ class PartitionImage(NamedTuple):
 
     def changed_by(self, record: PartitionChangeRecord) -> "PartitionImage":
         """Return this partition after `record`; equal ones are one object, as far as `new_partition` keeps them."""
-        return _changed(self, record[2:])
+        return _shared_change(self, record[2:])
 
 
-@lru_cache(maxsize=16 * 1024)
-def _changed(before: PartitionImage, change: tuple[Any, ...]) -> PartitionImage:
-    """Return a partition after the fields of a PartitionChangeRecord. The only place where its two epochs move."""
+def changed(before: PartitionImage, change: tuple[Any, ...]) -> PartitionImage:
+    """Return a partition after the fields of a PartitionChangeRecord, as an object of its own.
+
+    The only place where its two epochs move.
+    """
     leader, isr, replicas, adding, removing, recovery, elr, last_known, directories = change
-    after = PartitionImage(
-        before.replicas if replicas is None else replicas,
-        before.isr if isr is None else isr,
-        before.leader if leader is None else leader,
-        before.leader_epoch + (leader is not None),  # naming a leader is an election
-        before.partition_epoch + 1,
-        before.leader_recovery_state if recovery is None else recovery,
-        before.adding_replicas if adding is None else adding,
-        before.removing_replicas if removing is None else removing,
-        before.eligible_leader_replicas if elr is None else elr,
-        before.last_known_elr if last_known is None else last_known,
-        before.directories if directories is None else directories,
+    (
+        was_replicas,
+        was_isr,
+        was_leader,
+        leader_epoch,
+        partition_epoch,
+        was_recovery,
+        was_adding,
+        was_removing,
+        was_elr,
+        was_last_known,
+        was_directories,
+    ) = before
+    if isr is None:
+        isr = was_isr
+    if leader is None:
+        leader = was_leader
+    else:
+        leader_epoch += 1  # naming a leader is an election
+    if leader != NO_LEADER and leader not in isr:
+        raise ValueError(f"leader {leader} stands outside the isr {list(isr)}")
+    return tuple.__new__(
+        PartitionImage,
+        (
+            was_replicas if replicas is None else replicas,
+            isr,
+            leader,
+            leader_epoch,
+            partition_epoch + 1,
+            was_recovery if recovery is None else recovery,
+            was_adding if adding is None else adding,
+            was_removing if removing is None else removing,
+            was_elr if elr is None else elr,
+            was_last_known if last_known is None else last_known,
+            was_directories if directories is None else directories,
+        ),
     )
-    if after.leader != NO_LEADER and after.leader not in after.isr:
-        raise ValueError(f"leader {after.leader} stands outside the isr {list(after.isr)}")
-    return after
+
+
+_shared_change = lru_cache(maxsize=16 * 1024)(changed)
 
 
 @lru_cache(maxsize=16 * 1024)

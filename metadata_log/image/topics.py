@@ -3,7 +3,7 @@
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import immutables
 
@@ -16,7 +16,13 @@ from metadata_log.image.partition_index import (
     PartitionIndexBuilder,
     index_of,
 )
-from metadata_log.image.partitions import PartitionImage, new_partition, partition_line, without_leader
+from metadata_log.image.partitions import (
+    PartitionImage,
+    changed,
+    new_partition,
+    partition_line,
+    without_leader,
+)
 from metadata_log.image.snapshot_rows import PlacedPartitions
 from metadata_log.image.sorted_ids import NO_IDS
 from metadata_log.image.subject import Builders, SubjectBuilder
@@ -35,6 +41,10 @@ if TYPE_CHECKING:
     from metadata_log.image.metadata_image import Delta
 
 PartitionKey = tuple[TopicId, int]
+
+UNLIKE_CHANGES_MAX: Final = 4096
+"""Behind so many changes of one batch that differ, no more are looked up. Only the records of many batches that are applied
+as one are so many: hardly two changes among them are alike, and each look-up costs more than the change."""
 
 
 def unified_name(name: str) -> str:
@@ -185,19 +195,24 @@ class TopicsBuilder(SubjectBuilder[TopicsImage]):
         self._min_isr[self._ids[name]] = int(number) if number.isdecimal() else NO_MIN_ISR
 
     def change_partition(self, record: PartitionChangeRecord) -> None:
-        topic_id, partition_id = record.topic_id, record.partition_id
+        topic_id, partition_id = record[:2]
         partitions, touched = self._open.get(topic_id) or self._opened(topic_id)
         if partition_id < 0:
             raise IndexError(partition_id)
         before = partitions[partition_id]
-        key = id(before), record[2:]
-        changed = self._changed.get(key)
-        if changed is None:
-            after = before.changed_by(record)
-            changed = self._changed[key] = _Changed(before, after, _moves_a_replica(before, after, record))
-        partitions[partition_id] = changed.after
         touched.add(partition_id)
-        if changed.is_moved:
+        if len(self._changed) < UNLIKE_CHANGES_MAX:
+            key = id(before), record[2:]
+            known = self._changed.get(key)
+            if known is None:
+                after = before.changed_by(record)
+                known = self._changed[key] = _Changed(before, after, _moves_a_replica(before, after, record))
+            _, after, is_moved = known
+        else:
+            after = changed(before, record[2:])
+            is_moved = _moves_a_replica(before, after, record)
+        partitions[partition_id] = after
+        if is_moved:
             self._moved.add(topic_id)
 
     def create_partition(self, record: PartitionRecord) -> None:

@@ -11,6 +11,7 @@ from metadata_log.apply import apply, is_next
 from metadata_log.batch import Envelope
 from metadata_log.errors import InvariantBroken
 from metadata_log.ids import BrokerId, TopicId, Uuid
+from metadata_log.image import topics
 from metadata_log.image.metadata_image import EMPTY, MetadataImage, buckets_of
 from metadata_log.image.results import RequestResults
 from metadata_log.limits import REQUEST_RESULT_AGE_MS, REQUEST_RESULT_STEP_MS
@@ -21,6 +22,7 @@ from metadata_log.records.quorum import ControllerClaimRecord, NoOpRecord
 from metadata_log.records.registry import TYPE_IDS, Record
 from metadata_log.records.snapshots import RequestResultRecord, SnapshotFooterRecord, SnapshotHeaderRecord
 from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
+from metadata_log.replay.digest import apply_all
 from tests.support.histories import claim, random_history, small_uuid, step_of
 
 T = TopicId(small_uuid(1))
@@ -132,6 +134,25 @@ def test_a_topic_may_be_made_anew_within_one_batch(image: MetadataImage) -> None
     gone = step_of(grown, [RemoveTopicRecord(T)]).image
     assert gone.digest_buckets == buckets_of(gone) == step_of(EMPTY, [claim(EMPTY)]).image.digest_buckets
     assert not gone.topics.index.on_broker
+
+
+@pytest.mark.parametrize("unlike_changes_max", [0, 1, 5])
+def test_changes_are_the_same_where_they_are_not_looked_up(
+    monkeypatch: pytest.MonkeyPatch, unlike_changes_max: int
+) -> None:
+    """An export applies many batches as one, and most of their changes of partitions past the bound of look-ups."""
+    history = random_history(random.Random(11), 120)
+    monkeypatch.setattr(topics, "UNLIKE_CHANGES_MAX", unlike_changes_max)
+    at_once = apply_all(
+        EMPTY,
+        [record for step in history for record in step.batch.records],
+        controller_epoch=history[-1].image.controller_epoch,
+        time_ms=history[-1].image.last_time_ms,
+        crc=history[-1].image.last_crc,
+    )
+    assert at_once.digest_buckets == history[-1].image.digest_buckets
+    assert at_once.topics.by_id == history[-1].image.topics.by_id
+    assert at_once.topics.index == history[-1].image.topics.index
 
 
 def answered(image: MetadataImage, request: int, time_ms: int) -> MetadataImage:
