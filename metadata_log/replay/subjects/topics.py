@@ -12,7 +12,7 @@ from metadata_log.records.topics import (
     TopicRestoreRecord,
     TopicTombstoneRecord,
 )
-from metadata_log.replay.subjects.subject import ReplaySubject, objects_column, uuid_column
+from metadata_log.replay.subjects.subject import ReplaySubject, objects_column
 
 _SETTING: Final = pa.struct([("name", pa.string()), ("value", pa.string())])
 
@@ -44,7 +44,7 @@ SUBJECT: Final = ReplaySubject(
         ),
         TopicRestoreRecord: ("topic_id",),
     },
-    to_column={"topic_id": uuid_column, "kept_configs": objects_column(KeptSetting._fields)},
+    to_column={"kept_configs": objects_column(KeptSetting._fields)},
     from_column={
         "topic_id": uuid_from_text,
         "kept_configs": lambda rows: tuple(KeptSetting(**row) for row in rows),
