@@ -7,13 +7,11 @@ Every segment is checked as it is written: `apply` folds the records that were r
 written, and the two state digests must be equal.
 """
 
-import gc
 import json
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,6 +29,7 @@ from metadata_log.errors import (
     PositionOutOfRange,
 )
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
+from metadata_log.node.collector import no_collections
 from metadata_log.node.durable_files import renamed_os_errors, replace_file
 from metadata_log.records.snapshots import RequestResultRecord, SnapshotHeaderRecord
 from metadata_log.replay.columns import Batch, Columns, position_row, topic_names
@@ -112,7 +111,7 @@ def export_batches(
     run = _Run(to, cluster_id, before, columns)
     if before is None:
         run.begin(snapshot if snapshot is not None else EMPTY, first_offset=from_offset)
-    with renamed_os_errors(to), _without_cyclic_gc():
+    with renamed_os_errors(to), no_collections():
         try:
             for batch in batches_behind(run.image):
                 run.take(batch)
@@ -326,15 +325,3 @@ def _remove_leftovers(directory: Path, export: Export | None) -> None:
 
 
 _OURS: Final = re.compile(r"^[a-z_]+/(seg=\d{20}(-\d{20})?\.parquet|as_of=\d{20}/state\.parquet)$")
-
-
-@contextmanager
-def _without_cyclic_gc() -> Iterator[None]:
-    """Records are tuples without cycles: looking for some among millions costs a third of the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()

@@ -1,16 +1,15 @@
 """Edge: the frames of a slice as Arrow batches; what is missing of it as rows of their own."""
 
-import gc
 import json
 import logging
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from metadata_log.batch import RecordBatch
+from metadata_log.node.collector import no_collections
 from metadata_log.records.registry import TYPES, Record
 from metadata_log.replay.columns import SCHEMA, Columns
 from metadata_log.replay.slices.frames import Missing, Sound
@@ -43,7 +42,7 @@ class Rows:
 
     def of(self, frames: Iterable[Sound | Missing], source: str) -> Iterator[pa.RecordBatch]:
         """Yield the rows of frames; `source` is the name of what they lie in."""
-        with _without_cyclic_gc():
+        with no_collections():
             for frame in frames:
                 if isinstance(frame, Missing):
                     yield from self._waiting()
@@ -120,15 +119,3 @@ def _without_inherited(table: pa.Table) -> pa.Table:
 
 def _selected(table: pa.Table, wanted: Wanted) -> Iterator[pa.RecordBatch]:
     yield from table.select(wanted.columns).combine_chunks().to_batches()
-
-
-@contextmanager
-def _without_cyclic_gc() -> Iterator[None]:
-    """Records are tuples without cycles: looking for some among them costs a quarter of the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()

@@ -49,3 +49,12 @@ def test_reference_counts_still_free_what_is_frozen() -> None:
         before = gc.get_freeze_count()
         del kept
         assert gc.get_freeze_count() <= before - 10_000
+
+
+def test_nothing_is_walked_meanwhile_and_what_was_off_stays_off() -> None:
+    with collector.no_collections():
+        assert not gc.isenabled()
+        with collector.no_collections():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    assert gc.isenabled()
