@@ -18,6 +18,7 @@ from metadata_log.replay.controller_client import NOTHING_SHOWN, ControllerClien
 from metadata_log.replay.damaged import export_whole_part
 from metadata_log.replay.export import FramesFrom, export_log
 from metadata_log.replay.kafka.log import export_kafka, is_kafka_log
+from metadata_log.replay.slices.stored import names_another_file_system, path_of
 from metadata_log.replay.tables import MANIFEST, clusters_in, lake_directory
 from snapshots.snapshot_file import position_of, read_snapshot
 
@@ -57,7 +58,12 @@ def exported(
     """
     if isinstance(of, str) and re.match(r"https?://", of):
         return _scratch(lambda to: export_controller(of, to, shown=shown))
-    path = Path(of)
+    if names_another_file_system(str(of)):
+        raise InvalidRequest(
+            f"{of} lies on another file system, which only Spark's source reads: copy the directory to this machine, "
+            'or spark.read.format("metadata_log").load(URI) in a session from replay.register'
+        )
+    path = path_of(of) if isinstance(of, str) else Path(of)
     if form not in (None, *FORMATS):
         raise InvalidRequest(f"{form!r} is no format of a log: {', '.join(FORMATS)}")
     if (path / MANIFEST).exists() or not path.is_dir():

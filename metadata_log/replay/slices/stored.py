@@ -155,6 +155,12 @@ class _Reading(io.RawIOBase):
         super().close()
 
 
+def names_another_file_system(text: str) -> bool:
+    """Answer whether a text is a URI that `path_of` turns into no local path."""
+    scheme = _URI.match(text)
+    return scheme is not None and scheme[1].lower() != "file"
+
+
 def path_of(text: str) -> Path:
     """Return a local path as one of pathlib, and one on another file system, given as URI, as what stands for it.
 

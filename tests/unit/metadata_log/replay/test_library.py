@@ -311,6 +311,16 @@ def test_a_controllers_url_is_a_log(controller: str) -> None:
     assert replay.open(controller).export.digest == digest(HISTORY[39].image)
 
 
+@pytest.mark.parametrize("of", ["s3a://logs/controller-1", "hdfs://name:8020/log", Path("s3a://logs/export")])
+def test_a_log_on_another_file_system_is_left_to_sparks_source(of: str | Path) -> None:
+    with pytest.raises(InvalidRequest, match=r"lies on another file system, .* copy the directory to this"):
+        replay.open(of)
+
+
+def test_a_local_directory_may_be_named_as_uri(log: replay.Log) -> None:
+    assert replay.open(log.export.directory.as_uri()).export == log.export
+
+
 def test_nobody_at_the_url_is_told_in_one_line() -> None:
     with pytest.raises(BrokerNotAvailable, match="no controller answers there"):
         replay.open("http://127.0.0.1:1")
