@@ -227,7 +227,7 @@ def read_header(data: bytes | memoryview, at: int = 0) -> FrameHeader:
     if len(data) - at < HEADER_BYTES:
         raise DamagedFrame("a frame's header is cut short", at=at, torn=True)
     magic, form, flags, *rest = _HEADER.unpack_from(data, at)
-    header = FrameHeader._make(rest)
+    header = FrameHeader(*rest)
     if magic != MAGIC:
         raise DamagedFrame("no frame begins here", at=at, torn=False)
     if form != FORMAT or flags != 0:
@@ -260,20 +260,21 @@ def _is_sound(data: bytes | memoryview, at: int, header: FrameHeader) -> bool:
 
 
 def _crc_of(data: bytes | memoryview, at: int, end: int) -> int:
-    view = memoryview(data)
+    # Of bytes, `bytes` makes no second copy.
     crc: int = google_crc32c.extend(
-        google_crc32c.value(bytes(view[at : at + 36])), bytes(view[at + HEADER_BYTES : end])
+        google_crc32c.value(bytes(data[at : at + 36])), bytes(data[at + HEADER_BYTES : end])
     )
     return crc
 
 
-def check_frame(data: bytes | memoryview, at: int = 0) -> FrameHeader:
-    """Return the header of the sound frame at position `at`.
+def check_frame(data: bytes | memoryview, at: int = 0, *, header: FrameHeader | None = None) -> FrameHeader:
+    """Return the header of the sound frame at position `at`; `header` where it is read already.
 
     Raises:
         DamagedFrame: it is cut short, or its crc is wrong.
     """
-    header = read_header(data, at)
+    if header is None:
+        header = read_header(data, at)
     end = at + header.frame_bytes
     if len(data) < end:
         raise DamagedFrame("a frame is cut short", at=at, torn=True)
@@ -299,19 +300,26 @@ def check_frames(data: bytes) -> None:
             return
 
 
-def decode(data: bytes | memoryview, at: int = 0) -> tuple[RecordBatch, int]:
-    """Return the batch of the frame at position `at`, and where the frame ends; raises as `decoding`."""
-    return at_once(decoding(data, at))
+def decode(
+    data: bytes | memoryview, at: int = 0, *, header: FrameHeader | None = None
+) -> tuple[RecordBatch, int]:
+    """Return the batch of the frame at position `at`, and where the frame ends; `header` where it is read already.
+
+    Raises:
+        DamagedFrame: as `reading_frame`.
+    """
+    header, (envelope, records) = read_frame(data, at, read_body=_read_batch, header=header)
+    return _batch_of_frame(header, envelope, records), at + header.frame_bytes
 
 
 def decoding(data: bytes | memoryview, at: int = 0) -> Sliced[tuple[RecordBatch, int]]:
-    """Read the batch of the frame at position `at`, and say where the frame ends.
-
-    Raises:
-        DamagedFrame: as `read_frame`.
-    """
+    """Read the batch of the frame at position `at` in slices, and say where the frame ends; as `decode`."""
     header, (envelope, records) = yield from reading_frame(data, at, read_body=_reading_batch)
-    batch = RecordBatch(
+    return _batch_of_frame(header, envelope, records), at + header.frame_bytes
+
+
+def _batch_of_frame(header: FrameHeader, envelope: Envelope, records: tuple[Record, ...]) -> RecordBatch:
+    return RecordBatch(
         base_offset=header.base_offset,
         controller_epoch=header.controller_epoch,
         appended_at_ms=header.appended_at_ms,
@@ -320,22 +328,24 @@ def decoding(data: bytes | memoryview, at: int = 0) -> Sliced[tuple[RecordBatch,
         envelope=envelope,
         records=records,
     )
-    return batch, at + header.frame_bytes
 
 
 def read_frame(
-    data: bytes | memoryview, at: int = 0, *, read_body: Callable[[memoryview, int], T]
+    data: bytes | memoryview,
+    at: int = 0,
+    *,
+    read_body: Callable[[memoryview, int], T],
+    header: FrameHeader | None = None,
 ) -> tuple[FrameHeader, T]:
     """Return the header of the frame at position `at`, and its body as `read_body(body, record_count)` returns it.
 
     Raises as `reading_frame`.
     """
-
-    def reading(body: memoryview, record_count: int) -> Sliced[T]:
-        yield from ()
-        return read_body(body, record_count)
-
-    return at_once(reading_frame(data, at, read_body=reading))
+    header = check_frame(data, at, header=header)
+    try:
+        return header, read_body(_body_of(data, at, header), header.record_count)
+    except _NOT_OURS as error:
+        raise _refused_body(error, at, header) from error
 
 
 def reading_frame(
@@ -347,18 +357,28 @@ def reading_frame(
         DamagedFrame: the bytes are not sound, or hold an unknown record, or a known one with a field of another kind.
     """
     header = check_frame(data, at)
-    base_offset = header.base_offset
-    body = memoryview(data)[at + HEADER_BYTES : at + header.frame_bytes]
     try:
-        return header, (yield from read_body(body, header.record_count))
-    except UnsupportedVersion as error:
-        raise DamagedFrame(
-            error.message, at=at, torn=False, another_version=True, base_offset=base_offset
-        ) from error
-    except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
-        raise DamagedFrame(
-            f"a frame's body is not ours: {error}", at=at, torn=False, base_offset=base_offset
-        ) from error
+        return header, (yield from read_body(_body_of(data, at, header), header.record_count))
+    except _NOT_OURS as error:
+        raise _refused_body(error, at, header) from error
+
+
+def _body_of(data: bytes | memoryview, at: int, header: FrameHeader) -> memoryview:
+    return memoryview(data)[at + HEADER_BYTES : at + header.frame_bytes]
+
+
+_NOT_OURS: Final = (UnsupportedVersion, ValueError, TypeError, RecursionError, msgpack.UnpackException)
+"""What a body raises that this release cannot read."""
+
+
+def _refused_body(error: Exception, at: int, header: FrameHeader) -> DamagedFrame:
+    if isinstance(error, UnsupportedVersion):
+        return DamagedFrame(
+            error.message, at=at, torn=False, another_version=True, base_offset=header.base_offset
+        )
+    return DamagedFrame(
+        f"a frame's body is not ours: {error}", at=at, torn=False, base_offset=header.base_offset
+    )
 
 
 def _packed_head(count: int) -> bytes:
@@ -367,14 +387,23 @@ def _packed_head(count: int) -> bytes:
     return head
 
 
-def _reading_batch(
-    body: bytes | memoryview, record_count: int
-) -> Sliced[tuple[Envelope, tuple[Record, ...]]]:
+def _read_batch(body: memoryview, record_count: int) -> tuple[Envelope, tuple[Record, ...]]:
+    head, rows = _unpacked(body, record_count)
+    return _read_head(head), from_rows(rows)
+
+
+def _unpacked(body: memoryview, record_count: int) -> tuple[Any, tuple[Any, ...]]:
+    """Return the envelope's row and those of the records."""
     head, rows = msgpack.unpackb(body, use_list=False)
     if type(rows) is not tuple:
         raise ValueError("its records are no list")
     if len(rows) != record_count:
         raise ValueError(f"a frame of {record_count} records holds {len(rows)}")
+    return head, rows
+
+
+def _reading_batch(body: memoryview, record_count: int) -> Sliced[tuple[Envelope, tuple[Record, ...]]]:
+    head, rows = _unpacked(body, record_count)
     envelope = _read_head(head)
     records: list[Record] = []
     for some in chunks(rows):

@@ -76,8 +76,8 @@ def read_sound(data: bytes, position: int, is_wanted: Callable[[FrameHeader], bo
     """
     header = read_header(data, position)
     if is_wanted(header):
-        return Sound(header, position, decode(data, position)[0])
-    return Sound(check_frame(data, position), position)
+        return Sound(header, position, decode(data, position, header=header)[0])
+    return Sound(check_frame(data, position, header=header), position)
 
 
 def next_sound_frame(data: bytes, position: int, offset: int) -> Sound | None:

@@ -37,8 +37,9 @@ class Rows:
         )
         self._batches: list[RecordBatch] = []
         self._records: list[Record] = []
-        self._offsets: list[Any] = []
         self._counts: list[int] = []
+        self._places: dict[int, list[int]] = {}
+        """Of those waiting batches of which some records are left out, by place: where the others stand."""
 
     def of(self, frames: Iterable[Sound | Missing], source: str) -> Iterator[pa.RecordBatch]:
         """Yield the rows of frames; `source` is the name of what they lie in."""
@@ -54,7 +55,6 @@ class Rows:
             yield from self._waiting()
 
     def _take(self, batch: RecordBatch) -> None:
-        offsets = np.arange(batch.base_offset, batch.end_offset, dtype=np.int64)
         records = batch.records
         bounds = self._wanted.offsets
         if self._kinds is not None or not _covers(bounds.first, bounds.until, batch):
@@ -66,23 +66,34 @@ class Rows:
             ]
             if not places:
                 return
-            offsets, records = offsets[places], [records[place] for place in places]
+            records = [records[place] for place in places]
+            self._places[len(self._batches)] = places
         self._batches.append(batch)
         self._records += records
-        self._offsets.append(offsets)
         self._counts.append(len(records))
 
     def _waiting(self) -> Iterator[pa.RecordBatch]:
         if not self._batches:
             return
+        counts = np.array(self._counts, np.int64)
         table = self._columns.rows(
             self._batches,
             self._columns.shown(self._records),
-            counts=np.array(self._counts, np.int64),
-            offsets=np.concatenate(self._offsets),
+            counts=counts,
+            offsets=self._offsets(counts),
         )
-        self._batches, self._records, self._offsets, self._counts = [], [], [], []
+        self._batches, self._records, self._counts, self._places = [], [], [], {}
         yield from _selected(_without_inherited(table), self._wanted)
+
+    def _offsets(self, counts: Any) -> Any:
+        """Return the offset of each waiting record."""
+        bases = np.fromiter((batch.base_offset for batch in self._batches), np.int64, len(self._batches))
+        begins = counts.cumsum() - counts
+        offsets = np.arange(len(self._records), dtype=np.int64) + np.repeat(bases - begins, counts)
+        for at, places in self._places.items():
+            begin = begins[at]
+            offsets[begin : begin + len(places)] = bases[at] + np.array(places, np.int64)
+        return offsets
 
     def _missing(self, missing: Missing, source: str) -> Iterator[pa.RecordBatch]:
         last = missing.end_offset - 1
