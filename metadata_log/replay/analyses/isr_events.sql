@@ -25,4 +25,5 @@ SELECT
     cause_code
 FROM {partition_changes}
 WHERE op = 'change' AND changed % 4 >= 2
-    AND (size(array_except(prev_isr, isr)) > 0 OR size(array_except(isr, prev_isr)) > 0)
+    -- No broker stands twice in an ISR: of two that are as large, each has somebody whom the other lacks, or neither.
+    AND (size(isr) <> size(prev_isr) OR size(array_except(isr, prev_isr)) > 0)

@@ -9,26 +9,25 @@
 WITH living AS (
     SELECT leader, replicas, isr FROM {partitions} WHERE topic_id NOT IN (SELECT topic_id FROM {topics} WHERE type = 1006)
 ),
-led AS (SELECT leader AS broker_id, count(*) AS leaders FROM living GROUP BY leader),
-preferring AS (
-    SELECT replicas[0] AS broker_id, count(*) AS preferred, count(CASE WHEN leader <> replicas[0] THEN 1 END) AS astray
-    FROM living
-    GROUP BY replicas[0]
-),
+-- A row for each replica: leader and ISR are among the replicas.
 held AS (
-    SELECT broker_id, count(*) AS replicas FROM (SELECT explode(replicas) AS broker_id FROM living) GROUP BY broker_id
+    SELECT leader, replicas[0] AS preferred, isr, explode(replicas) AS broker_id FROM living
 ),
-synced AS (
-    SELECT broker_id, count(*) AS in_sync FROM (SELECT explode(isr) AS broker_id FROM living) GROUP BY broker_id
+counted AS (
+    SELECT
+        broker_id,
+        count(CASE WHEN leader = broker_id THEN 1 END) AS leaders,
+        count(CASE WHEN preferred = broker_id THEN 1 END) AS preferred,
+        count(CASE WHEN preferred = broker_id AND leader <> broker_id THEN 1 END) AS astray,
+        count(*) AS replicas,
+        count(CASE WHEN array_contains(isr, broker_id) THEN 1 END) AS in_sync
+    FROM held
+    GROUP BY broker_id
 )
 SELECT
     b.broker_id,
-    coalesce(l.leaders, 0) AS leaders, coalesce(p.preferred, 0) AS preferred,
-    coalesce(h.replicas, 0) AS replicas, coalesce(s.in_sync, 0) AS in_sync,
-    CASE WHEN p.preferred > 0 THEN round(CAST(100 AS DOUBLE) * p.astray / p.preferred, 2) ELSE CAST(0 AS DOUBLE) END AS imbalance_percent
-FROM {brokers} b
-LEFT JOIN led l ON b.broker_id = l.broker_id
-LEFT JOIN preferring p ON b.broker_id = p.broker_id
-LEFT JOIN held h ON b.broker_id = h.broker_id
-LEFT JOIN synced s ON b.broker_id = s.broker_id
+    coalesce(c.leaders, 0) AS leaders, coalesce(c.preferred, 0) AS preferred,
+    coalesce(c.replicas, 0) AS replicas, coalesce(c.in_sync, 0) AS in_sync,
+    CASE WHEN c.preferred > 0 THEN round(CAST(100 AS DOUBLE) * c.astray / c.preferred, 2) ELSE CAST(0 AS DOUBLE) END AS imbalance_percent
+FROM {brokers} b LEFT JOIN counted c ON b.broker_id = c.broker_id
 ORDER BY b.broker_id

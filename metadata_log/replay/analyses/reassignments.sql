@@ -134,7 +134,10 @@ SELECT
     CASE WHEN whole.ended IS NULL THEN stuck.why_stuck END AS why_stuck
 FROM whole
 LEFT JOIN (
-    SELECT log_offset, actor FROM {records} WHERE type = 5
+    -- Only these begin one: a few of all changes.
+    SELECT log_offset, actor
+    FROM {records}
+    WHERE type = 5 AND (replicas IS NOT NULL OR adding_replicas IS NOT NULL OR removing_replicas IS NOT NULL)
 ) asked ON whole.begun_offset = asked.log_offset
 LEFT JOIN stuck ON whole.topic_id = stuck.topic_id AND whole.partition = stuck.partition
 ORDER BY coalesce(whole.begun_offset, -1), whole.topic_name, whole.topic_id, whole.partition

@@ -36,6 +36,8 @@ sized AS (
         -- A restored topic has the settings that are written behind its restoration.
         CASE op WHEN 'restore' THEN 0 END AS topic_min_isr
     FROM {partition_changes}
+    -- Most changes leave an ISR as large as it was: without them, little is left to be sorted.
+    WHERE op <> 'change' OR changed % 8 >= 4 OR size(isr) IS DISTINCT FROM size(prev_isr)
     UNION ALL
     SELECT
         topic_seq * 16777216 + partition, topic_name, partition, log_offset, ts, cause_code,
@@ -43,15 +45,17 @@ sized AS (
     FROM {initial}
     WHERE type = 3 AND topic_seq NOT IN (SELECT topic_seq FROM {initial} WHERE type = 1006)
 ),
+-- Those that may have been under it: their ISR was once smaller than the largest setting.
 partitions AS (
     SELECT pkey, topic_name, partition, CAST(floor(pkey / 16777216.0) AS BIGINT) AS topic_seq
     FROM sized
+    WHERE isr_size < (SELECT greatest(1, coalesce(max(told), 1)) FROM settings)
     GROUP BY pkey, topic_name, partition
 ),
 told AS (
-    SELECT
-        *, CAST(NULL AS INT) AS cluster_min_isr
-    FROM sized
+    SELECT /*+ BROADCAST(p) */
+        s.*, CAST(NULL AS INT) AS cluster_min_isr
+    FROM sized s JOIN (SELECT pkey FROM partitions) p ON s.pkey = p.pkey
     UNION ALL
     -- A setting of a topic is that of the topic of that name which was created last before it.
     SELECT

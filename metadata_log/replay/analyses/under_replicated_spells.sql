@@ -16,6 +16,8 @@ WITH told AS (
         CASE op WHEN 'delete' THEN false WHEN 'change' THEN NULL ELSE true END AS lives,
         flags % 4 >= 2 AS is_thin
     FROM {partition_changes}
+    -- Most changes begin and end no spell: without them, little is left to be sorted.
+    WHERE op <> 'change' OR flags % 4 >= 2 IS DISTINCT FROM prev_flags % 4 >= 2
     UNION ALL
     SELECT
         topic_seq * 16777216 + partition, topic_name, partition, log_offset, ts, cause_code,
