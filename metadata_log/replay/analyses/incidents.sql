@@ -26,18 +26,78 @@ removed AS (
     WHERE b.op = 'unregister' AND b.log_offset >= f.log_offset AND (f.back_offset IS NULL OR b.log_offset < f.back_offset)
     GROUP BY f.log_offset
 ),
+-- What each batch did because of a broker. Spells are found by row, and then only batches are left.
 touched AS (
     SELECT
-        CAST(get_json_object(cause_detail, '$.broker_id') AS INT) AS broker_id,
-        log_offset, pkey, leader, prev_leader, size(isr) < size(prev_isr) AS shrinks, changed, CAST(NULL AS BIGINT) AS fenced_at
+        batch_base, cause_detail, min(log_offset) AS log_offset,
+        count(CASE WHEN changed % 2 = 1 AND leader <> -1 THEN 1 END) AS leaders_moved,
+        count(CASE WHEN changed % 2 = 1 AND leader = -1 THEN 1 END) AS left_leaderless,
+        count(CASE WHEN size(isr) < size(prev_isr) THEN 1 END) AS isr_shrinks
     FROM {partition_changes}
     WHERE op = 'change'
         AND cause_code IN ('SESSION_EXPIRED', 'BROKER_REGISTERED', 'LOG_DIR_OFFLINE', 'BROKER_UNREGISTERED')
+    GROUP BY batch_base, cause_detail
+),
+leaderless AS (
+    SELECT c.batch_base, c.cause_detail, s.to_ts, s.lasting
+    FROM {partition_changes} c JOIN {leaderless_spells} s ON c.pkey = s.pkey AND c.log_offset = s.from_offset
+    WHERE c.op = 'change' AND c.changed % 2 = 1 AND c.leader = -1
+        AND c.cause_code IN ('SESSION_EXPIRED', 'BROKER_REGISTERED', 'LOG_DIR_OFFLINE', 'BROKER_UNREGISTERED')
+),
+-- Each shrink lies in the newest spell that began up to it, if that has not ended: found by a window, for a join by range
+-- pairs every shrink of a partition with all of its spells.
+spells_and_shrinks AS (
+    SELECT
+        pkey, from_offset AS log_offset, coalesce(to_offset, 9223372036854775807) AS to_offset, coalesce(to_ts, from_ts) AS to_ts,
+        CAST(NULL AS BIGINT) AS batch_base, CAST(NULL AS STRING) AS cause_detail
+    FROM {under_replicated_spells}
     UNION ALL
-    SELECT broker_id, log_offset, NULL, NULL, NULL, NULL, NULL, log_offset FROM fenced
+    SELECT pkey, log_offset, NULL, NULL, batch_base, cause_detail
+    FROM {partition_changes}
+    WHERE op = 'change' AND size(isr) < size(prev_isr)
+        AND cause_code IN ('SESSION_EXPIRED', 'BROKER_REGISTERED', 'LOG_DIR_OFFLINE', 'BROKER_UNREGISTERED')
+),
+covered AS (
+    SELECT
+        log_offset, batch_base, cause_detail,
+        last_value(to_offset) IGNORE NULLS OVER up_to_here AS to_offset,
+        last_value(to_ts) IGNORE NULLS OVER up_to_here AS to_ts
+    FROM spells_and_shrinks
+    WINDOW up_to_here AS (
+        PARTITION BY pkey ORDER BY log_offset, coalesce(batch_base, -1)
+        ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+    )
+),
+batches AS (
+    SELECT
+        batch_base, cause_detail, CAST(get_json_object(cause_detail, '$.broker_id') AS INT) AS broker_id,
+        min(log_offset) AS log_offset,
+        max(leaders_moved) AS leaders_moved, max(left_leaderless) AS left_leaderless, max(isr_shrinks) AS isr_shrinks,
+        max(led_at) AS led_at, max(leaderless) AS leaderless, max(whole_at) AS whole_at, max(thin) AS thin
+    FROM (
+        SELECT
+            batch_base, cause_detail, log_offset, leaders_moved, left_leaderless, isr_shrinks,
+            CAST(NULL AS TIMESTAMP) AS led_at, 0 AS leaderless, CAST(NULL AS TIMESTAMP) AS whole_at, 0 AS thin
+        FROM touched
+        UNION ALL
+        SELECT
+            batch_base, cause_detail, NULL, NULL, NULL, NULL,
+            to_ts, CASE WHEN lasting THEN 1 ELSE 0 END, NULL, 0
+        FROM leaderless
+        UNION ALL
+        SELECT
+            batch_base, cause_detail, NULL, NULL, NULL, NULL,
+            NULL, 0,
+            CASE WHEN to_offset < 9223372036854775807 THEN to_ts END,
+            CASE WHEN to_offset < 9223372036854775807 THEN 0 ELSE 1 END
+        FROM covered
+        WHERE batch_base IS NOT NULL AND to_offset > log_offset
+    )
+    GROUP BY batch_base, cause_detail
 ),
 assigned AS (
-    -- A broker is fenced by the last record of its parts: what it lost stands before it. A registration stands before.
+    -- A broker is fenced by the last record of its parts: what it lost stands before it. Without a later fencing, it was lost
+    -- behind the last one.
     SELECT
         *,
         coalesce(
@@ -49,67 +109,42 @@ assigned AS (
                 PARTITION BY broker_id ORDER BY log_offset ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
             )
         ) AS lost_at
-    FROM touched
-),
-leaderless AS (
-    SELECT a.broker_id, a.lost_at, max(s.to_ts) AS to_ts, max(CASE WHEN s.lasting THEN 1 ELSE 0 END) AS lasting
-    FROM assigned a JOIN {leaderless_spells} s ON a.pkey = s.pkey AND a.log_offset = s.from_offset
-    WHERE a.lost_at IS NOT NULL
-    GROUP BY a.broker_id, a.lost_at
-),
--- Each shrink lies in the newest spell that began up to it, if that has not ended: found by a window, for a join by range
--- pairs every shrink of a partition with all of its spells.
-spells_and_shrinks AS (
-    SELECT pkey, from_offset AS log_offset, from_offset, CAST(NULL AS INT) AS broker_id, CAST(NULL AS BIGINT) AS lost_at
-    FROM {under_replicated_spells}
-    UNION ALL
-    SELECT pkey, log_offset, NULL, broker_id, lost_at FROM assigned WHERE lost_at IS NOT NULL AND shrinks
-),
-covered AS (
-    SELECT
-        pkey, log_offset, broker_id, lost_at,
-        last_value(from_offset) IGNORE NULLS OVER (
-            PARTITION BY pkey ORDER BY log_offset, coalesce(lost_at, -1)
-            ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
-        ) AS spell_from
-    FROM spells_and_shrinks
-),
-thin AS (
-    SELECT c.broker_id, c.lost_at, max(s.to_ts) AS to_ts, max(CASE WHEN s.lasting THEN 1 ELSE 0 END) AS lasting
-    FROM covered c JOIN {under_replicated_spells} s ON c.pkey = s.pkey AND c.spell_from = s.from_offset
-    WHERE c.lost_at IS NOT NULL AND (s.to_offset IS NULL OR s.to_offset > c.log_offset)
-    GROUP BY c.broker_id, c.lost_at
+    FROM (
+        SELECT
+            broker_id, log_offset, CAST(NULL AS BIGINT) AS fenced_at,
+            leaders_moved, left_leaderless, isr_shrinks, led_at, leaderless, whole_at, thin
+        FROM batches
+        UNION ALL
+        SELECT broker_id, log_offset, log_offset, 0, 0, 0, NULL, 0, NULL, 0 FROM fenced
+    )
 ),
 lost AS (
     SELECT
         broker_id, lost_at,
-        count(CASE WHEN changed % 2 = 1 AND leader <> -1 THEN 1 END) AS leaders_moved,
-        count(CASE WHEN changed % 2 = 1 AND leader = -1 THEN 1 END) AS left_leaderless,
-        count(CASE WHEN shrinks THEN 1 END) AS isr_shrinks
+        CAST(sum(leaders_moved) AS BIGINT) AS leaders_moved,
+        CAST(sum(left_leaderless) AS BIGINT) AS left_leaderless,
+        CAST(sum(isr_shrinks) AS BIGINT) AS isr_shrinks,
+        max(led_at) AS led_at, max(leaderless) AS leaderless, max(whole_at) AS whole_at, max(thin) AS thin
     FROM assigned
-    WHERE pkey IS NOT NULL AND lost_at IS NOT NULL
+    WHERE lost_at IS NOT NULL
     GROUP BY broker_id, lost_at
 ),
 found AS (
     SELECT
         f.log_offset AS from_offset, f.ts AS from_ts, 'broker' AS trigger, f.broker_id AS node_id, f.verdict,
-        coalesce(l.leaders_moved, 0) AS leaders_moved,
-        coalesce(l.left_leaderless, 0) AS left_leaderless,
-        coalesce(l.isr_shrinks, 0) AS isr_shrinks,
+        l.leaders_moved, l.left_leaderless, l.isr_shrinks,
         greatest(0, coalesce(
-            CASE WHEN n.lasting = 1 THEN {end_ms} ELSE unix_millis(n.to_ts) END - unix_millis(f.ts), 0
+            CASE WHEN l.leaderless = 1 THEN {end_ms} ELSE unix_millis(l.led_at) END - unix_millis(f.ts), 0
         )) AS leaderless_ms,
-        CASE WHEN t.lasting = 1 THEN NULL
-            ELSE greatest(0, coalesce(unix_millis(t.to_ts) - unix_millis(f.ts), 0)) END AS whole_isr_ms,
+        CASE WHEN l.thin = 1 THEN NULL
+            ELSE greatest(0, coalesce(unix_millis(l.whole_at) - unix_millis(f.ts), 0)) END AS whole_isr_ms,
         CAST(NULL AS BIGINT) AS write_gap_ms,
         CASE WHEN f.verdict = 'removed' OR (
-                coalesce(r.ts, f.back_ts) IS NOT NULL AND coalesce(n.lasting, 0) + coalesce(t.lasting, 0) = 0
-            ) THEN greatest(coalesce(r.ts, f.back_ts, f.ts), coalesce(n.to_ts, f.ts), coalesce(t.to_ts, f.ts)) END AS to_ts
-    FROM fenced f
+                coalesce(r.ts, f.back_ts) IS NOT NULL AND l.leaderless + l.thin = 0
+            ) THEN greatest(coalesce(r.ts, f.back_ts, f.ts), coalesce(l.led_at, f.ts), coalesce(l.whole_at, f.ts)) END AS to_ts
+    -- Each fencing is lost_at of itself.
+    FROM fenced f JOIN lost l ON f.broker_id = l.broker_id AND f.log_offset = l.lost_at
     LEFT JOIN removed r ON f.log_offset = r.log_offset
-    LEFT JOIN lost l ON f.broker_id = l.broker_id AND f.log_offset = l.lost_at
-    LEFT JOIN leaderless n ON f.broker_id = n.broker_id AND f.log_offset = n.lost_at
-    LEFT JOIN thin t ON f.broker_id = t.broker_id AND f.log_offset = t.lost_at
     UNION ALL
     SELECT
         first_offset, ts, 'controller', controller_id, kind, 0, 0, 0, 0, 0, coalesce(silent_ms, 0), ts
