@@ -26,6 +26,7 @@ from metadata_log.limits import (
     UNCOUNTED_BATCHES_MAX,
     UNCOUNTED_BYTES_MAX,
     UNCOUNTED_LINES_MAX,
+    UNCOUNTED_SMALL_BATCHES_MAX,
 )
 from metadata_log.records.partitions import PartitionRecord
 from metadata_log.records.registry import Record
@@ -148,6 +149,7 @@ class _Size(NamedTuple):
             self.bytes > UNCOUNTED_BYTES_MAX
             or self.batches > UNCOUNTED_BATCHES_MAX
             or self.lines > UNCOUNTED_LINES_MAX
+            or (self.batches > UNCOUNTED_SMALL_BATCHES_MAX and self.lines <= LINES_COUNTED_AT_ONCE)
         )
 
 
@@ -182,7 +184,8 @@ class StateDigest:
     """What the state digest of one image is made of, counted when somebody asks for it.
 
     Few ask, and to count it takes longer than to apply the batch. What several batches touched is counted at once, each key
-    once. Back to the last image that is counted all stay in memory: UNCOUNTED_BYTES_MAX bounds it.
+    once. Back to the last image that is counted all stay in memory: UNCOUNTED_BYTES_MAX bounds it. Small batches are counted
+    long before that, so that the processor's caches hold the images which the next ones share most of their parts with.
     """
 
     __slots__ = ("state",)

@@ -91,6 +91,7 @@ def test_a_digest_that_is_asked_for_now_and_then_is_the_digest_from_nothing(
 ) -> None:
     rng = random.Random(seed)
     monkeypatch.setattr(metadata_image, "UNCOUNTED_BATCHES_MAX", rng.choice([1, 10, 100]))
+    monkeypatch.setattr(metadata_image, "UNCOUNTED_SMALL_BATCHES_MAX", rng.choice([1, 10, 100]))
     monkeypatch.setattr(metadata_image, "UNCOUNTED_LINES_MAX", rng.choice([0, 30, 3_000]))
     monkeypatch.setattr(metadata_image, "UNCOUNTED_BYTES_MAX", rng.choice([0, 30_000, 3_000_000]))
     monkeypatch.setattr(metadata_image, "LINES_COUNTED_AT_ONCE", rng.choice([0, 10, 1_000]))

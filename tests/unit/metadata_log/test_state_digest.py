@@ -5,7 +5,7 @@ import pytest
 from metadata_log.digest import Buckets
 from metadata_log.image import metadata_image
 from metadata_log.image.metadata_image import EMPTY, MetadataImage, buckets_of
-from metadata_log.limits import KIB, LINES_COUNTED_AT_ONCE
+from metadata_log.limits import KIB, LINES_COUNTED_AT_ONCE, UNCOUNTED_SMALL_BATCHES_MAX
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, ConfigRecord
 from metadata_log.records.registry import Record
 from tests.support.histories import claim, step_of
@@ -27,11 +27,11 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return sizes
 
 
-def _after_many_batches() -> MetadataImage:
+def _after_many_batches(batches: int = BATCHES, *, settings: int = SETTINGS) -> MetadataImage:
     image = step_of(EMPTY, [claim(EMPTY)]).image
-    for number in range(BATCHES):
+    for number in range(batches):
         records: list[Record] = [
-            ConfigRecord(BROKER, CLUSTER_DEFAULT, f"setting-{each}", str(number)) for each in range(SETTINGS)
+            ConfigRecord(BROKER, CLUSTER_DEFAULT, f"setting-{each}", str(number)) for each in range(settings)
         ]
         image = step_of(image, records).image
     return image
@@ -60,3 +60,20 @@ def test_changes_that_wait_to_be_counted_are_bounded_in_bytes(
     assert 0 < len(counted) < BATCHES
     assert state.behind.bytes <= 5 * SETTINGS * KIB
     assert image.digest_buckets == buckets_of(image)
+
+
+def test_small_batches_are_counted_while_few_of_them_wait(counted: list[int]) -> None:
+    image = _after_many_batches(5 * UNCOUNTED_SMALL_BATCHES_MAX, settings=1)
+    state = image.state_digest.state
+    assert isinstance(state, metadata_image._Uncounted)
+    assert state.behind.batches <= UNCOUNTED_SMALL_BATCHES_MAX
+    assert len(counted) >= 4
+    assert max(counted) <= LINES_COUNTED_AT_ONCE
+    assert image.digest_buckets == buckets_of(image)
+
+
+def test_batches_of_many_lines_wait_for_who_asks(counted: list[int]) -> None:
+    """A change in hundreds of parts, such as the fencing of a broker, is not slowed down by its digest."""
+    lines = LINES_COUNTED_AT_ONCE // UNCOUNTED_SMALL_BATCHES_MAX + 1
+    _after_many_batches(2 * UNCOUNTED_SMALL_BATCHES_MAX, settings=lines)
+    assert counted == []
