@@ -1,6 +1,6 @@
 """Pure: the bytes of a request or an answer as plain values, within the bounds that hold for every sender."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgpack
@@ -37,7 +37,7 @@ def distinct(pairs: Sequence[tuple[Any, Any]]) -> dict[Any, Any]:
 
 
 def check_plain(value: object, depth: int = 0) -> None:
-    """Check the depth of nesting, and that text is Unicode: JSON may hold half of a surrogate pair.
+    """Check what a parser returned: the depth of nesting, and that text is Unicode. JSON may hold half of a surrogate pair.
 
     Raises:
         InvalidRequest: nested deeper than PROTOCOL_DEPTH_MAX, or not Unicode.
@@ -47,11 +47,13 @@ def check_plain(value: object, depth: int = 0) -> None:
     if isinstance(value, str):
         if not value.isascii():
             _check_unicode(value)
-    elif isinstance(value, Mapping):
+    elif isinstance(
+        value, dict
+    ):  # no Mapping: to look whether a number is one takes longer than all the rest
         for name, item in value.items():
             check_plain(name, depth + 1)
             check_plain(item, depth + 1)
-    elif isinstance(value, list | tuple):
+    elif isinstance(value, list):
         for item in value:
             check_plain(item, depth + 1)
 

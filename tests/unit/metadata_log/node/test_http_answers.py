@@ -4,15 +4,24 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable
+from unittest.mock import AsyncMock, Mock
 
 import aiohttp
 import msgpack
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.test_utils import TestClient, TestServer, make_mocked_request
 
 from metadata_log.errors import Fault, InvalidRequest, MetadataError
-from metadata_log.node.http_answers import MSGPACK, encoded, error_body, errors_answered, status_of
+from metadata_log.node.http_answers import (
+    JSON,
+    MSGPACK,
+    WholeResponse,
+    encoded,
+    error_body,
+    errors_answered,
+    status_of,
+)
 
 BODY_BYTES_MAX = 100
 Client = TestClient[web.Request, web.Application]
@@ -119,3 +128,71 @@ def test_a_body_whose_end_others_may_see_elsewhere_is_refused_with_all_that_foll
         assert [int(text) for text in statuses] == [status, *([200] if goes_on else [])]
 
     assert served(story) == []
+
+
+@pytest.mark.parametrize("status", [200, 201])
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 3,
+        b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+        b"HEAD / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET / HTTP/1.0\r\nHost: x\r\n\r\n",
+        b"GET / HTTP/1.0\r\nHost: x\r\nConnection: keep-alive\r\n\r\n",
+    ],
+)
+def test_an_answer_that_is_written_at_once_has_the_bytes_of_aiohttp(
+    request_bytes: bytes, status: int
+) -> None:
+    """Goal: no client sees a difference. Method: the same requests to both, and all that comes until the end."""
+    last = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+
+    async def exchange(kind: type[web.Response]) -> bytes:
+        async def answering(_: web.BaseRequest) -> web.Response:
+            headers = {"X-High-Watermark": "7"}
+            return kind(body=b'{"a":1}', status=status, content_type=JSON, charset="utf-8", headers=headers)
+
+        server = web.Server(answering)
+        listening = await asyncio.get_running_loop().create_server(server, "127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection(*listening.sockets[0].getsockname())
+        writer.write(request_bytes + last)
+        async with asyncio.timeout(20):
+            received = await reader.read()
+        writer.close()
+        listening.close()
+        await server.shutdown()
+        return re.sub(rb"Date: [^\r]*", b"Date: now", received)
+
+    async def main() -> None:
+        received = await exchange(WholeResponse)
+        assert received.startswith(b"HTTP/1.")
+        assert received == await exchange(web.Response)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("is_paused", [True, False])
+def test_the_next_request_waits_for_a_client_that_does_not_read(is_paused: bool) -> None:
+    async def main() -> None:
+        transport = Mock(is_closing=lambda: False, get_extra_info=lambda *_: None)
+        protocol = Mock(transport=transport, writing_paused=is_paused)
+        writer = Mock(drain=AsyncMock())
+        request = make_mocked_request("GET", "/", protocol=protocol, transport=transport, writer=writer)
+        await WholeResponse(body=b"1").prepare(request)
+        assert transport.write.call_count == 1
+        assert writer.drain.await_count == is_paused
+
+    asyncio.run(main())
+
+
+def test_nothing_is_written_to_a_client_that_has_gone() -> None:
+    async def main() -> None:
+        transport = Mock(is_closing=lambda: True, get_extra_info=lambda *_: None)
+        protocol = Mock(transport=transport)
+        request = make_mocked_request("GET", "/", protocol=protocol, transport=transport)
+        with pytest.raises(ConnectionError):
+            await WholeResponse(body=b"1").prepare(request)
+        assert transport.write.call_count == 0
+
+    asyncio.run(main())
