@@ -1,8 +1,9 @@
 """Pure: a batch of records: the unit of decisions, commits, applies and reads; no part of one is used alone."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from metadata_log.ids import Uuid
 from metadata_log.records.quorum import ControllerClaimRecord
@@ -35,8 +36,7 @@ class Envelope(NamedTuple):
 NO_ENVELOPE = Envelope()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordBatch:
+class RecordBatch(msgspec.Struct, frozen=True, kw_only=True):
     """Records at the offsets `base_offset` to `last_offset`, inclusive.
 
     `previous_crc` is the crc of the frame before (0 at offset 0), `crc` that of this batch's own frame.

@@ -20,9 +20,12 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
+
+import msgspec
+from msgspec.structs import replace
 
 from metadata_log import limits
 from metadata_log.apply import Applied, apply, applying, is_next
@@ -87,8 +90,7 @@ class _InFlight:
     delta: Delta
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Begun:
+class _Begun(msgspec.Struct, frozen=True, kw_only=True):
     """A write that was decided and appended, under our claim of `claim_epoch`, and what its answer waits for.
 
     It rests on all records below `rests_on`. `waiter` ends once its own records are applied; None: it has none, or they

@@ -4,7 +4,8 @@ What can be derived from the write's records is not kept.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from metadata_log.batch import RecordBatch
 from metadata_log.errors import InvariantBroken
@@ -15,8 +16,7 @@ from quorum.decide.decision import Outcome
 from quorum.decide.registry import BY_OPERATION
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class Written(msgspec.Struct, frozen=True, kw_only=True):
     """What a write leads to, and the offsets of its records: `base_offset` inclusive, `end_offset` exclusive.
 
     One that wrote nothing has base = end = the offset it waited for.

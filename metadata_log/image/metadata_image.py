@@ -6,6 +6,7 @@ from functools import reduce
 from typing import Any, Final, NamedTuple
 
 import immutables
+import msgspec
 
 from metadata_log.digest import EMPTY_BUCKETS, Buckets, DigestBuilder
 from metadata_log.ids import BrokerId, NodeId, TopicId, in_order
@@ -99,8 +100,7 @@ def log_time_step_ms(before_ms: int, now_ms: int) -> int:
     return min(max(0, now_ms - before_ms), LOG_TIME_STEP_MS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delta:
+class Delta(msgspec.Struct, frozen=True, kw_only=True):
     """The keys a batch touched; what stood there before and after is read from the two images.
 
     Each set holds what was created, changed or removed; a key may look the same before and after.
@@ -109,7 +109,7 @@ class Delta:
     brokers: frozenset[BrokerId] = frozenset()
     topics: frozenset[TopicId] = frozenset()
     """Topics created, removed, deleted for a time, or restored."""
-    partitions: Mapping[TopicId, Sequence[int]] = field(default_factory=dict)
+    partitions: Mapping[TopicId, Sequence[int]] = msgspec.field(default_factory=dict)
     """Partitions created or changed, by topic and in order; those of a removed topic are not listed one by one."""
     configs: frozenset[tuple[int, str, str]] = frozenset()
     features: frozenset[str] = frozenset()
@@ -251,7 +251,7 @@ def _counted(steps: list[_Uncounted], after: MetadataImage) -> Buckets:
 def _union(deltas: Sequence[Delta]) -> Delta:
     """Return the keys that any of some batches touched."""
     united: dict[str, Any] = {}
-    for name in Delta.__slots__:
+    for name in Delta.__struct_fields__:
         values = [getattr(delta, name) for delta in deltas]
         if name == "partitions":
             united[name] = _union_by_topic(values)

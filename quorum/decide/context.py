@@ -2,8 +2,9 @@
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
+
+import msgspec
 
 from metadata_log.ids import BrokerId, NodeId, Uuid
 from metadata_log.image.metadata_image import MetadataImage
@@ -68,8 +69,7 @@ class SessionsView(Protocol):
     def failing_directories(self, broker_id: BrokerId) -> tuple[Uuid, ...]: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecideContext:
+class DecideContext(msgspec.Struct, frozen=True, kw_only=True):
     """The state a decision is made on.
 
     `ineligible` are brokers that a change in parts is taking out of service: until its last part they lead nothing and get
@@ -88,7 +88,7 @@ class DecideContext:
     cluster_id: str
     node_id: int = -1
     unix_ms: int = 0
-    static_configs: Mapping[str, str] = field(default_factory=dict)
+    static_configs: Mapping[str, str] = msgspec.field(default_factory=dict)
     topic_defaults: TopicDefaults = TOPIC_DEFAULTS
     topic_policy: TopicPolicy = NO_POLICY
     checks_as_brokers: bool = False

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import msgspec
+
 from metadata_log.batch import Cause
 from metadata_log.errors import Rejected
 from metadata_log.ids import BrokerId, Uuid
@@ -103,8 +105,7 @@ SessionChange: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """Records to append as one batch (none: nothing to do), and the outcome.
 
     A refusal is a decision too: it may rest on records in flight, and is answered only once those are applied.

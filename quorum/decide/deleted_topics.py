@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from msgspec import structs
+
 from metadata_log.batch import Cause
 from metadata_log.errors import (
     InvalidRequest,
@@ -203,7 +205,7 @@ def _elections(
         if deleted.configs:
             configs = with_settings(configs, (TOPIC, deleted.topic.name), deleted.configs)
     image = replace(context.image, topics=replace(context.image.topics, by_id=topics), configs=configs)
-    electorate = Electorate(replace(context, image=image))
+    electorate = Electorate(structs.replace(context, image=image))
     records: list[Record] = []
     visited = 0
     for deleted in restored:

@@ -4,8 +4,10 @@ Source: KIP-631, KIP-841, KIP-858; the cases are those of Kafka's BrokerHeartbea
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from metadata_log.batch import Cause
 from metadata_log.errors import StaleBrokerEpoch

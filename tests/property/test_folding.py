@@ -4,11 +4,11 @@ import random
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from metadata_log.apply import apply, image_of, is_next
 from metadata_log.codec import DamagedFrame, check_frame, decode, encode

@@ -6,6 +6,8 @@ import importlib
 from collections.abc import Callable
 from typing import Any, Final
 
+from msgspec import structs
+
 from metadata_log.ids import NO_LEADER
 from metadata_log.wire.shapes import INT64_MAX
 from tests.simulation.mutant import Directed, Mutant, always
@@ -68,9 +70,7 @@ def _anybody_leads(_original: Any) -> Any:
 def _fences_first(fenced: Any) -> Any:
     def mutant(*args: Any) -> Any:
         decision = fenced(*args)
-        return importlib.import_module("dataclasses").replace(
-            decision, records=tuple(reversed(decision.records))
-        )
+        return structs.replace(decision, records=tuple(reversed(decision.records)))
 
     return mutant
 

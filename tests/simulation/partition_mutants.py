@@ -2,8 +2,9 @@
 
 import importlib
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from tests.simulation.mutant import Directed, Mutant, Seeds, always, leaves_cleanly
 

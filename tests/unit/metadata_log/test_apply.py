@@ -5,6 +5,7 @@ import random
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from metadata_log import apply as apply_module
 from metadata_log.apply import apply, is_next
@@ -116,7 +117,7 @@ def test_a_batch_of_a_controller_that_was_replaced_is_refused(
     record: Record = NoOpRecord()
     if is_claim:
         record = ControllerClaimRecord(claim(image).controller_id, controller_epoch, "A" * 22)
-    batch = replace(
+    batch = structs.replace(
         step_of(at_five, [NoOpRecord()]).batch, controller_epoch=controller_epoch, records=(record,)
     )
     assert is_next(at_five, batch) is accepted

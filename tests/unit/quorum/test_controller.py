@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from metadata_log.batch import NO_ENVELOPE
 from metadata_log.codec import decode_all, encode
@@ -632,7 +633,7 @@ def slow_parts(lab: Lab, controller: Controller, *, looks: int) -> None:
 
     def slow(**own: Any) -> Any:
         times = iter(range(looks))
-        return dataclasses.replace(context(**own), is_turn_over=lambda: next(times, None) == looks - 1)
+        return structs.replace(context(**own), is_turn_over=lambda: next(times, None) == looks - 1)
 
     controller._context = slow  # type: ignore[method-assign]
 

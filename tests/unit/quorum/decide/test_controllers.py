@@ -1,8 +1,7 @@
 """Edge: registrations of controllers: what is written, what is refused, and who holds back a feature (B12, B81, C9)."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from metadata_log import limits
 from metadata_log.apply import apply

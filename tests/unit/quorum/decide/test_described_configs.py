@@ -1,9 +1,9 @@
 """Edge: the settings that count, by their layers (B83)."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from metadata_log.records.configs import BROKER, TOPIC, ConfigRecord
 from quorum.decide.config_defaults import BROKER_SETTINGS, SYNONYMS, TOPIC_SETTINGS

@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+from msgspec import structs
 
 from metadata_log.batch import Cause
 from metadata_log.ids import MIGRATING, UNASSIGNED, NodeId, Uuid, uuid_text
@@ -115,7 +116,7 @@ def decided(image: MetadataImage, command: AddVoter | RemoveVoter) -> Decision:
 
 
 def context(image: MetadataImage) -> DecideContext:
-    return dataclasses.replace(World().context(), image=image)
+    return structs.replace(World().context(), image=image)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,7 @@
 """Edge: creation and end of topics beside the transcripts: manual assignments, bounds, answers."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from metadata_log.ids import MIGRATING, UNASSIGNED, BrokerId
 from metadata_log.limits import PARTITIONS_PER_TOPIC_MAX
