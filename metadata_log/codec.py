@@ -100,12 +100,16 @@ def packed_records(records: Sequence[Record]) -> bytes:
 
 def _packing(records: Sequence[Record], *, is_checked: bool) -> Sliced[bytes]:
     """Pack what `packed_records` returns, and check that `decode` takes it; raises as both."""
-    rows = bytearray(_packed_head(len(records)))
+    rows: bytes | bytearray = b""
     for some in chunks(records):
         packed = _pack_rows([*map(to_row, some)])
         if is_checked:
             from_rows(msgpack.unpackb(packed, use_list=False))
-        rows += packed[len(_packed_head(len(some))) :]
+        if len(some) == len(records):  # most batches are small: nothing is put together
+            rows = packed
+        else:
+            rows = rows or bytearray(_packed_head(len(records)))
+            rows += packed[len(_packed_head(len(some))) :]
         yield
     if len(rows) > BATCH_BYTES_MAX:
         raise PolicyViolation(

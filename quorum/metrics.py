@@ -1,8 +1,13 @@
 """Pure: what one controller counts and measures while it works, for `/metrics`."""
 
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 NAMESPACE: Final = "metaquorum"
 COMMIT_SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -13,6 +18,54 @@ LAG_SECONDS: Final = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 disable_created_metrics()  # type: ignore[no-untyped-call]  # else each counter would appear a second time, as a timestamp
 
 
+class WriteCounter(Collector):
+    """Counts what each write does once or more. Only the event loop counts: the library's counter has a lock, and takes ten
+    times as long.
+    """
+
+    def __init__(self, name: str, documentation: str, *, registry: CollectorRegistry) -> None:
+        self._name = f"{NAMESPACE}_{name}"
+        self._documentation = documentation
+        self._count = 0
+        registry.register(self)
+
+    def inc(self, amount: int = 1) -> None:
+        self._count += amount
+
+    def describe(self) -> Iterable[Metric]:
+        return [CounterMetricFamily(self._name, self._documentation)]
+
+    def collect(self) -> Iterator[Metric]:
+        yield CounterMetricFamily(self._name, self._documentation, value=self._count)
+
+
+class WriteHistogram(Collector):
+    """Measures what each write does once, as `WriteCounter` counts it; `bounds` rise."""
+
+    def __init__(
+        self, name: str, documentation: str, *, bounds: Sequence[float], registry: CollectorRegistry
+    ) -> None:
+        self._name = f"{NAMESPACE}_{name}"
+        self._documentation = documentation
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        """By the first bound that a value does not exceed."""
+        self._sum = 0.0
+        registry.register(self)
+
+    def observe(self, value: float) -> None:
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self._sum += value
+
+    def describe(self) -> Iterable[Metric]:
+        return [HistogramMetricFamily(self._name, self._documentation)]
+
+    def collect(self) -> Iterator[Metric]:
+        names = [*map(str, self._bounds), "+Inf"]
+        buckets = list(zip(names, map(float, accumulate(self._counts)), strict=True))
+        yield HistogramMetricFamily(self._name, self._documentation, buckets=buckets, sum_value=self._sum)
+
+
 class ControllerMetrics:
     """Counters and histograms of one controller. No decision reads them.
 
@@ -21,13 +74,17 @@ class ControllerMetrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.batches_applied = self._counter("batches_applied", "Committed batches applied.")
-        self.records_applied = self._counter("records_applied", "Committed records applied.")
+        self.batches_applied = WriteCounter(
+            "batches_applied", "Committed batches applied.", registry=self.registry
+        )
+        self.records_applied = WriteCounter(
+            "records_applied", "Committed records applied.", registry=self.registry
+        )
         self.batches_refused = self._counter(
             "batches_refused", "Committed batches that did not continue the image."
         )
         self.claims_applied = self._counter("new_active_controllers", "Claims applied.")
-        self.writes = self._counter("writes", "Writes appended here.")
+        self.writes = WriteCounter("writes", "Writes appended here.", registry=self.registry)
         self.writes_refused = self._counter("writes_refused", "Writes that the decision refused.")
         self.writes_unknown = self._counter("writes_unknown", "Writes answered with REQUEST_TIMED_OUT.")
         self.brokers_fenced = self._counter("brokers_fenced", "Brokers fenced because their session ended.")
@@ -44,11 +101,10 @@ class ControllerMetrics:
         self.snapshots_written = self._counter("snapshots_written", "Snapshots taken here.")
         self.snapshots_failed = self._counter("snapshots_failed", "Snapshots that could not be taken.")
         self.snapshots_installed = self._counter("snapshots_installed", "Snapshots loaded.")
-        self.commit_seconds = Histogram(
+        self.commit_seconds = WriteHistogram(
             "commit_latency_seconds",
             "Time from the append of a write to its commit, as its client waits for it.",
-            namespace=NAMESPACE,
-            buckets=COMMIT_SECONDS,
+            bounds=COMMIT_SECONDS,
             registry=self.registry,
         )
 

@@ -63,14 +63,24 @@ def subject_names() -> Iterator[str]:
 
 def version_of(record: Record) -> int:
     """Return the version in which a record is written: the first whose fields say all of it."""
-    versions = declaration_of(type(record)).versions
-    if len(versions) == 1:
-        return 0
-    defaults = record._field_defaults
-    said = max(
-        at for at, name in enumerate(record._fields) if name not in defaults or record[at] != defaults[name]
+    for version, first, defaults in _LATER_FIELDS[type(record)]:
+        if record[first:] != defaults:
+            return version
+    return 0
+
+
+def _later_fields(of: type[Record]) -> tuple[tuple[int, int, tuple[Any, ...]], ...]:
+    """Return each version of a type but the first, the newest before the others: its number, its first new field, and the
+    defaults of that field and those behind it. A record that differs from these needs this version.
+    """
+    versions = declaration_of(of).versions
+    return tuple(
+        (version, first, tuple(of._field_defaults[name] for name in of._fields[first:]))
+        for version, first in reversed(list(enumerate(versions[:-1], 1)))
     )
-    return next(version for version, count in enumerate(versions) if count > said)
+
+
+_LATER_FIELDS: Final = {of: _later_fields(of) for of in RECORD_TYPES}
 
 
 # --- rows

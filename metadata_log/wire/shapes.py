@@ -100,5 +100,12 @@ def check_text_map(what: str, texts: Mapping[str, str], *, value_bytes_max: int)
         InvalidRequest: a name or a value is too long, or not Unicode; a value is not repeated.
     """
     for name, value in texts.items():
-        check_text(f"a name in {what}", name)
-        check_text(f"a value in {what}", value, bytes_max=value_bytes_max)
+        if not _is_short(name, TEXT_BYTES_MAX):
+            check_text(f"a name in {what}", name)
+        if not _is_short(value, value_bytes_max):
+            check_text(f"a value in {what}", value, bytes_max=value_bytes_max)
+
+
+def _is_short(text: str, bytes_max: int) -> bool:
+    """Return whether `check_text` takes a text, as far as that is seen without encoding it."""
+    return text.isascii() and len(text) <= bytes_max

@@ -64,6 +64,23 @@ def test_a_record_is_written_in_the_first_version_that_says_all_of_it() -> None:
 
 
 @pytest.mark.parametrize(
+    ("of", "field"),
+    [
+        (of, at)
+        for of in RECORD_TYPES
+        for at in range(len(of._fields))
+        if len(declaration_of(of).versions) > 1
+    ],
+)
+def test_the_last_field_that_is_no_default_chooses_the_version(of: type[Any], field: int) -> None:
+    versions = declaration_of(of).versions
+    values: list[Any] = [of._field_defaults.get(name, 1) for name in of._fields]
+    values[field] = "no default"
+    expected = next(version for version, count in enumerate(versions) if count > max(field, versions[0] - 1))
+    assert version_of(of._make(values)) == expected
+
+
+@pytest.mark.parametrize(
     ("field_count", "row", "expected"),
     [
         (1, ("a",), Grown("a")),
