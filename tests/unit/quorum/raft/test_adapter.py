@@ -362,7 +362,9 @@ def test_nobody_is_judged_by_words_that_wait_to_be_read(
 
     def read() -> None:
         while unread:
-            deliver(*unread.pop(0))
+            sender, message = unread.pop(0)
+            node.transport.on_arrival(sender, message)
+            deliver(sender, message)
 
     def judge(guard: Guard, now_ms: float) -> bool:
         about_to_judge = judges(guard, now_ms)

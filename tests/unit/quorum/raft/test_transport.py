@@ -271,6 +271,7 @@ def test_a_connection_that_is_being_accepted_as_a_node_stops_is_closed(turns: in
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
+    gc.collect()  # what other tests left
     with warnings.catch_warnings(record=True) as unclosed:
         warnings.simplefilter("always")
         run(test())
