@@ -8,6 +8,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
+from enum import Enum, auto
 from typing import NamedTuple, TypeAlias
 
 from metadata_log import limits
@@ -17,20 +18,34 @@ from metadata_log.ids import TopicId
 from metadata_log.image.metadata_image import EMPTY, Delta, MetadataImage
 from metadata_log.log.topic_filter import TOPIC, TopicFilter
 from metadata_log.records.configs import ConfigRecord
-from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
+from metadata_log.records.topics import (
+    RemoveTopicRecord,
+    TopicRecord,
+    TopicRestoreRecord,
+    TopicTombstoneRecord,
+)
 from quorum.applied_listener import AppliedListener
 
 Key: TypeAlias = TopicId | str | None
 """What a feed waits for: a topic's id or name; None: any batch."""
 
 
+class _Standing(Enum):
+    """Whether a topic exists."""
+
+    ABSENT = auto()
+    LIVING = auto()
+    DELETED = auto()
+    """It can be restored."""
+
+
 class _Naming(NamedTuple):
-    """A topic was created or removed by the batch that ends at `end_offset`."""
+    """A topic was created, deleted, restored or removed by the batch that ends at `end_offset`."""
 
     end_offset: int
     topic_id: TopicId
     name: str
-    is_created: bool
+    before: _Standing
 
 
 class _Waiting:
@@ -65,7 +80,7 @@ class TopicFeeds(AppliedListener):
 
     def on_applied(self, batch: RecordBatch, frame: bytes, image: MetadataImage, delta: Delta) -> None:  # noqa: ARG002 (the listener's signature)
         before, self._image = self._image, image
-        if image.topics.ids is not before.topics.ids:
+        if image.topics.ids is not before.topics.ids or image.topics.deleted is not before.topics.deleted:
             self._note_names(batch, before)
         if self.waiting:
             for key in self._concerned(batch):
@@ -82,16 +97,24 @@ class TopicFeeds(AppliedListener):
                 feed.wake(feed.at)
 
     def _note_names(self, batch: RecordBatch, before: MetadataImage) -> None:
-        created: dict[TopicId, str] = {}
+        here: dict[TopicId, tuple[str, _Standing]] = {}
+        """What the batch's own records have made of the topics that they name."""
         for record in batch.records:
             match record:
                 case TopicRecord(topic_id, name):
-                    created[topic_id] = name
-                    self._namings.append(_Naming(batch.end_offset, topic_id, name, is_created=True))
+                    was, now = _Standing.ABSENT, _Standing.LIVING
+                case TopicTombstoneRecord(topic_id, name):
+                    was, now = _Standing.LIVING, _Standing.DELETED
+                case TopicRestoreRecord(topic_id):
+                    name, was = here.get(topic_id) or _standing(before, topic_id)
+                    now = _Standing.LIVING
                 case RemoveTopicRecord(topic_id):
-                    topic = before.topics.by_id.get(topic_id)
-                    name = created[topic_id] if topic is None else topic.name
-                    self._namings.append(_Naming(batch.end_offset, topic_id, name, is_created=False))
+                    name, was = here.get(topic_id) or _standing(before, topic_id)
+                    now = _Standing.ABSENT
+                case _:
+                    continue
+            here[topic_id] = name, now
+            self._namings.append(_Naming(batch.end_offset, topic_id, name, was))
         while len(self._namings) > limits.TOPIC_NAMINGS_KEPT:
             self._known_from = self._namings.popleft().end_offset
 
@@ -115,15 +138,18 @@ class TopicFeeds(AppliedListener):
         if offset < self._known_from:
             return None
         names, ids = frozenset(names), frozenset(ids)
-        living = _living(self._image, names, ids)
+        living, deleted = _living(self._image, names, ids), _deleted(self._image, names, ids)
         for naming in reversed(self._namings):
             if naming.end_offset <= offset:
                 break
-            if naming.is_created:
-                living.pop(naming.topic_id, None)
-            elif naming.name in names or naming.topic_id in ids:
-                living[naming.topic_id] = naming.name
-        return TopicFilter(names=names, ids=ids, living=living)
+            living.pop(naming.topic_id, None)
+            deleted.pop(naming.topic_id, None)
+            if naming.name in names or naming.topic_id in ids:
+                if naming.before is _Standing.LIVING:
+                    living[naming.topic_id] = naming.name
+                elif naming.before is _Standing.DELETED:
+                    deleted[naming.topic_id] = naming.name
+        return TopicFilter(names=names, ids=ids, living=living, deleted=deleted)
 
     async def wait(self, topics: TopicFilter | None, at: int, *, until_s: float) -> int:
         """Wait for a batch that concerns the topics and ends beyond `at`; None: for any batch.
@@ -159,7 +185,9 @@ class TopicFeeds(AppliedListener):
 def filter_of(image: MetadataImage, names: Iterable[str], ids: Iterable[TopicId]) -> TopicFilter:
     """Return a filter that begins with the record after an image."""
     names, ids = frozenset(names), frozenset(ids)
-    return TopicFilter(names=names, ids=ids, living=_living(image, names, ids))
+    return TopicFilter(
+        names=names, ids=ids, living=_living(image, names, ids), deleted=_deleted(image, names, ids)
+    )
 
 
 def _living(image: MetadataImage, names: Iterable[str], ids: Iterable[TopicId]) -> dict[TopicId, str]:
@@ -167,3 +195,20 @@ def _living(image: MetadataImage, names: Iterable[str], ids: Iterable[TopicId]) 
     named = [image.topics.named(name) for name in names]
     found = [*named, *(image.topics.by_id.get(topic_id) for topic_id in ids)]
     return {topic.topic_id: topic.name for topic in found if topic is not None}
+
+
+def _deleted(image: MetadataImage, names: frozenset[str], ids: frozenset[TopicId]) -> dict[TopicId, str]:
+    """Return the topics of some names and ids that can be restored; at most DELETED_TOPICS_MAX can."""
+    return {
+        topic_id: deleted.topic.name
+        for topic_id, deleted in image.topics.deleted.items()
+        if topic_id in ids or deleted.topic.name in names
+    }
+
+
+def _standing(image: MetadataImage, topic_id: TopicId) -> tuple[str, _Standing]:
+    """Return the name of a topic that lives or can be restored, and which of the two it does."""
+    topic = image.topics.by_id.get(topic_id)
+    if topic is None:
+        return image.topics.deleted[topic_id].topic.name, _Standing.DELETED
+    return topic.name, _Standing.LIVING

@@ -93,13 +93,14 @@ def _check_names(controller: "SimulatedController", rng: random.Random) -> None:
         return
     image = images[ends[rng.randrange(max(newest - 100, 0), newest)]]
     names = sorted({*image.topics.ids, *controller.committed.topics.ids})
-    if not names or feeds is None:
+    if not names:
         return
     name = rng.choice(names)
     made = feeds.filter_at(image.end_offset, names=(name,), ids=())
     if made is None:
         return
-    expected = {topic_id for topic_id, topic in image.topics.by_id.items() if topic.name == name}
+    living = {topic_id for topic_id, topic in image.topics.by_id.items() if topic.name == name}
+    expected = living | {topic_id for topic_id, of in image.topics.deleted.items() if of.topic.name == name}
     if {*made.ids} != expected:
         raise Violation(
             f"feeds_know_the_names: at {image.end_offset} {len(made.ids)} topics are named {name}, and not {len(expected)}"

@@ -148,8 +148,7 @@ class SimulatedController(Controller):
             newest_snapshot=self.keeper.newest,
             now_ms=lambda: int(node.now_ms()),
         )
-        # Feeds know nothing of topics that are deleted for a time.
-        self.feeds = None if self.settings.topics.undelete_window_ms else TopicFeeds()
+        self.feeds = TopicFeeds()
         rng = random.Random(world.rng.getrandbits(64))
         self.registration = Registration(
             registration_of(self.settings, random_uuid(rng)),
@@ -171,7 +170,7 @@ class SimulatedController(Controller):
                 self.node.log,
                 [
                     self.committed_log,
-                    *([] if self.feeds is None else [self.feeds]),
+                    self.feeds,
                     self.keeper,
                     self.fetches,
                     self.registration,

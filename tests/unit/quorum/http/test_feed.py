@@ -17,11 +17,11 @@ from aiohttp.test_utils import TestClient, TestServer
 from metadata_log import limits
 from metadata_log.apply import apply
 from metadata_log.batch import NO_ENVELOPE, RecordBatch
-from metadata_log.ids import BrokerId, NodeId, uuid_text
+from metadata_log.ids import BrokerId, NodeId, TopicId, uuid_text
 from metadata_log.image.metadata_image import EMPTY, Delta
 from metadata_log.log.lines import log_lines
 from metadata_log.records.configs import ConfigRecord
-from metadata_log.wire.commands import AlterConfigs, CreateTopic, DeleteTopic
+from metadata_log.wire.commands import AlterConfigs, CreateTopic, DeleteTopic, DeleteTopics, UndeleteTopics
 from quorum.controller import Controller
 from quorum.http.app import application
 from quorum.http.bodies import NDJSON
@@ -72,6 +72,12 @@ class Fed:
     async def delete(self, name: str) -> None:
         await self.lab.write(self.controller, DeleteTopic(name=name))
 
+    async def end(self, topic_id: TopicId) -> None:
+        await self.lab.write(self.controller, DeleteTopics(topics=(topic_id,), now=True))
+
+    async def restore(self, topic_id: TopicId) -> None:
+        await self.lab.write(self.controller, UndeleteTopics(topics=(topic_id,)))
+
     async def configure(self, name: str, value: str) -> None:
         change = AlterConfigs(resource_type=2, resource_name=name, set={"retention.ms": value}, unset=())
         await self.lab.write(self.controller, change)
@@ -85,18 +91,20 @@ class Fed:
                 record = line["record"]
                 known = [topics.topics.ids.items() for topics in (before, image)]
                 pairs = {(name, uuid_text(topic_id)) for items in known for name, topic_id in items}
+                deleted = [topics.topics.deleted.items() for topics in (before, image)]
+                gone = {(of.topic.name, uuid_text(topic_id)) for items in deleted for topic_id, of in items}
                 if line["type"] == "Config":
                     if record["resource_type"] != 2:
                         continue
                     concerned = {pair for pair in pairs if pair[0] == record["resource_name"]}
                 else:
-                    concerned = {pair for pair in pairs if pair[1] == record.get("topic_id")}
+                    concerned = {pair for pair in pairs | gone if pair[1] == record.get("topic_id")}
                 if any(name in names or topic_id in ids for name, topic_id in concerned):
                     found.append(line)
         return found
 
 
-def fed(directory: Path, story: Callable[[Fed], Awaitable[None]]) -> None:
+def fed(directory: Path, story: Callable[[Fed], Awaitable[None]], **options: int) -> None:
     async def main(lab: Lab) -> None:
         desk = Desk(lab, directory)
         door = desk.door
@@ -107,7 +115,7 @@ def fed(directory: Path, story: Callable[[Fed], Awaitable[None]]) -> None:
             await story(Fed(lab, desk, client))
         assert desk.faults == []
 
-    run(main)
+    run(main, **options)
 
 
 @pytest.mark.parametrize("time_is_up", [False, True])
@@ -142,12 +150,13 @@ def test_what_comes_as_the_time_is_up_is_not_skipped(tmp_path: Path, *, time_is_
     fed(tmp_path, story)
 
 
+@pytest.mark.parametrize("undelete_window_ms", [0, 60_000])
 @pytest.mark.parametrize("namings_kept", [10_000, 3, 0])
 def test_a_feed_has_exactly_the_records_of_its_topics_from_any_offset(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, namings_kept: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, namings_kept: int, undelete_window_ms: int
 ) -> None:
     """Goal: names are those of the time, from any offset, by name or id, in answers of any size; with few namings kept a
-    past state tells them.
+    past state tells them. So it is of topics that are deleted for a time, and come back or end.
     """
     monkeypatch.setattr(limits, "TOPIC_NAMINGS_KEPT", namings_kept)
     monkeypatch.setattr(limits, "ANSWER_PIECE_BYTES", 400)
@@ -156,9 +165,17 @@ def test_a_feed_has_exactly_the_records_of_its_topics_from_any_offset(
     async def story(fed: Fed) -> None:
         living: set[str] = set()
         ids: set[str] = set()
-        for _ in range(60):
+        for _ in range(60 if not undelete_window_ms else 120):
             name = rng.choice("abcd")
-            if name not in living:
+            deleted = fed.controller.committed.topics.deleted
+            here = sorted(topic_id for topic_id, of in deleted.items() if of.topic.name == name)
+            if here and name not in living and rng.random() < 0.6:
+                if rng.random() < 0.5:
+                    await fed.end(rng.choice(here))
+                else:
+                    await fed.restore(rng.choice(here))
+                    living.add(name)
+            elif name not in living:
                 await fed.create(name)
                 living.add(name)
                 ids.add(uuid_text(fed.controller.committed.topics.ids[name]))
@@ -185,7 +202,7 @@ def test_a_feed_has_exactly_the_records_of_its_topics_from_any_offset(
             expected = fed.expected(names=names, ids=chosen)
             assert found == [line for line in expected if line["offset"] >= start]
 
-    fed(tmp_path, story)
+    fed(tmp_path, story, undelete_window_ms=undelete_window_ms)
 
 
 def test_an_answer_that_broke_off_is_resumed_behind_its_last_line(tmp_path: Path) -> None:
