@@ -691,10 +691,7 @@ class Controller:
         cause = Cause(SESSION_EXPIRED, broker_epoch, {"broker_id": broker_id, "silent_ms": silent_ms})
         envelope = Envelope(actor=f"Controller:{self._settings.node_id}", cause=cause)
         decision = fence(self._context(own=broker_id), broker_id=broker_id, broker_epoch=broker_epoch)
-        batch = self._carry_out(decision, envelope)
-        if batch is not None:
-            # A part moves leaderships and leaves the registration as it is: the broker gets no answer before it is applied.
-            self._broker_ends[broker_id] = batch.end_offset
+        self._carry_out(decision, envelope)
         if decision.more:
             return False
         self.metrics.brokers_fenced.inc()

@@ -19,17 +19,6 @@ def _under_another_id(original: Any) -> Any:
     return lambda registration, _request_id: original(registration, os.urandom(16))
 
 
-def _fences_unheard(fence: Any) -> Any:
-    def unheard(controller: Any, *arguments: Any) -> bool:
-        ends = dict(controller._broker_ends)
-        done: bool = fence(controller, *arguments)
-        if not done:
-            controller._broker_ends = ends
-        return done
-
-    return unheard
-
-
 def _keeps_walks(contact: Any) -> Any:
     def keeping(sessions: Any, *arguments: Any, **rest: Any) -> None:
         walks = dict(sessions._walks)
@@ -245,15 +234,6 @@ MUTANTS: Final = (
         f"{_C}.submit",
         _forgets_requests,
         Seeds("wild", 10),
-    ),
-    Mutant(
-        "half-a-fencing-unheard",
-        "a broker that heartbeats between two parts of its fencing is answered before the first has committed",
-        f"{_C}._fence",
-        _fences_unheard,
-        Directed(
-            f"{_CONTROLLER_TESTS}::test_a_broker_heard_of_between_two_parts_of_its_fencing_stays_registered"
-        ),
     ),
     Mutant(
         "half-fenced-leads",
