@@ -80,6 +80,11 @@ class RaftRules:
         self._sent = {key: last for key, last in self._sent.items() if key[0] != node_id}
         self._answered = {key: at for key, at in self._answered.items() if key[0] != node_id}
 
+    def all_suspended(self) -> None:
+        """Forget what was heard: it is older than the time here tells, which stood still as all else did."""
+        self._heard.clear()
+        self._led.clear()
+
     def began_to_lead(self, node: "SimulatedNode", term: int) -> str | None:
         """Return what is wrong with a leader's election."""
         assert node.log is not None
