@@ -15,22 +15,24 @@ from broker_agent.cache import Cache
 from broker_agent.cache_thread import CacheThread
 from broker_agent.controller_client import ControllerClient
 from broker_agent.failed_calls import FailedCalls
-from broker_agent.follower import Follower, read_frames
+from broker_agent.follower import Follower, reading_frames
 from broker_agent.session import Call, Fetched, Outcome, Refused, Session, Unreachable, WaitUntil
 from metadata_log.codec import DamagedFrame
 from metadata_log.errors import DamagedFile, InvariantBroken, SnapshotNotFound
 from metadata_log.ids import NO_NODE
 from metadata_log.image.metadata_image import EMPTY, Delta, MetadataImage
 from metadata_log.node.clock import unix_ms
+from metadata_log.sliced import Sliced
 from metadata_log.wire.commands import Registered
 from metadata_log.wire.fetch import Diverging, FetchKind, SnapshotOffer
 from snapshots.download import download_snapshot
 
 log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
+Made = TypeVar("Made")
 
 TURN_MS: Final = 5
-"""After this time between two frames of one answer others have the loop."""
+"""After this time between two slices of one answer others have the loop."""
 OnDelta = Callable[[MetadataImage, MetadataImage, Delta | None], None]
 """Called with the image before, the image after, and what changed; None if the whole image was replaced. It runs between
 two batches, so it must be quick. An exception out of it ends the broker."""
@@ -72,6 +74,7 @@ class FetchLoop:
         self.frames_damaged = 0
         self.ending = False
         self._interruptible: asyncio.Timeout | None = None
+        self._turn_began_ms = 0
 
     async def run(self, session: Session) -> None:
         """Perform what the session asks for until `end`."""
@@ -162,28 +165,42 @@ class FetchLoop:
                 assert_never(answer.kind)
 
     async def _take_frames(self, session: Session, call: Call, frames: bytes) -> None:
-        """Apply the frames of an answer; between any two of them others have the loop, if they take long."""
-        began_ms = self._now_ms()
+        """Apply the frames of an answer, in slices: a batch counts once all of it is applied."""
+        self._turn_began_ms = self._now_ms()
         try:
-            received = read_frames(frames)
+            received = reading_frames(frames)
         except DamagedFrame as error:
             self.frames_damaged += 1
             log.warning("frames_damaged", extra={"url": call.url, "reason": error.reason})
             self._gave_up(session, call, f"frames came damaged: {error.reason}")
             return
-        for frame, header, batch in received:
-            self.follower.check_next(batch)
+        for reading in received:
+            frame, header, batch = await self._in_turns(reading)
+            applied = await self._in_turns(self.follower.making(batch))
+            before, (after, delta) = self.follower.image, applied
             self._cache.append(frame, header)
-            before = self.follower.image
-            after, delta = self.follower.take(batch)
+            self.follower.take(batch, applied)
             self.applied_at_ms = unix_ms()
             self._cache.applied(header, after)
             if self._on_delta is not None:
                 self._on_delta(before, after, delta)
             self._cache_thread.frames_appended()
-            if self._now_ms() - began_ms >= TURN_MS:
-                await asyncio.sleep(0)
-                began_ms = self._now_ms()
+            await self._rest_if_due()
+
+    async def _in_turns(self, work: Sliced[Made]) -> Made:
+        """Return what sliced work makes; others have the loop in between."""
+        while True:
+            try:
+                next(work)
+            except StopIteration as ended:
+                made: Made = ended.value
+                return made
+            await self._rest_if_due()
+
+    async def _rest_if_due(self) -> None:
+        if self._now_ms() - self._turn_began_ms >= TURN_MS:
+            await asyncio.sleep(0)
+            self._turn_began_ms = self._now_ms()
 
     def _gave_up(self, session: Session, call: Call, reason: str) -> None:
         self.failed_calls.failed(call, "UNREACHABLE", reason)

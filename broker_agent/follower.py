@@ -1,13 +1,14 @@
 """Pure: the local image, its position in the log, and the frames that follow it."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from metadata_log.apply import Applied, apply, is_next
+from metadata_log.apply import Applied, applying, is_next
 from metadata_log.batch import RecordBatch
-from metadata_log.codec import DamagedFrame, FrameHeader, check_frame, decode
+from metadata_log.codec import DamagedFrame, FrameHeader, check_frame, decoding
 from metadata_log.errors import InvariantBroken, WrittenByAnotherVersion, another_version
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
+from metadata_log.sliced import Sliced, at_once
 
 
 class Position(NamedTuple):
@@ -30,41 +31,44 @@ class ReceivedFrame(NamedTuple):
     batch: RecordBatch
 
 
-def read_frames(frames: bytes) -> Iterator[ReceivedFrame]:
-    """Return the frames of an answer, all of them found sound before the first is decoded.
+def reading_frames(frames: bytes) -> Iterator[Sliced[ReceivedFrame]]:
+    """Return the frames of an answer, each to be read in slices; all of them are found sound at once.
 
     Raises:
         DamagedFrame: at once, bytes were lost or changed on the way; no part of this answer may be used.
         WrittenByAnotherVersion: a sound frame holds records unknown to this release, which is too old for its cluster.
         InvariantBroken: a sound frame holds values that no release writes.
     """
-    headers: list[FrameHeader] = []
+    headers: list[tuple[int, FrameHeader]] = []
     at = 0
     while at < len(frames):
         try:
-            headers.append(check_frame(frames, at))
+            header = check_frame(frames, at)
         except DamagedFrame as error:
             if error.another_version:
                 raise _of_another_version(error) from error
             raise
-        at += headers[-1].frame_bytes
-    return _decoded(frames, headers)
+        headers.append((at, header))
+        at += header.frame_bytes
+    return (_reading(frames, at, header) for at, header in headers)
 
 
-def _decoded(frames: bytes, headers: Iterable[FrameHeader]) -> Iterator[ReceivedFrame]:
-    at = 0
-    for header in headers:
-        try:
-            batch, end = decode(frames, at)
-        except DamagedFrame as error:
-            if error.another_version:
-                raise _of_another_version(error) from error
-            raise InvariantBroken(
-                f"the frame at offset {header.base_offset} is sound, but this release cannot read it: {error.reason}",
-                offset=header.base_offset,
-            ) from error
-        yield ReceivedFrame(frames[at:end], header, batch)
-        at = end
+def read_frames(frames: bytes) -> Iterator[ReceivedFrame]:
+    """Return the frames of an answer, all of them found sound before the first is decoded; raises as `reading_frames`."""
+    return map(at_once, reading_frames(frames))
+
+
+def _reading(frames: bytes, at: int, header: FrameHeader) -> Sliced[ReceivedFrame]:
+    try:
+        batch, end = yield from decoding(frames, at, header=header)
+    except DamagedFrame as error:
+        if error.another_version:
+            raise _of_another_version(error) from error
+        raise InvariantBroken(
+            f"the frame at offset {header.base_offset} is sound, but this release cannot read it: {error.reason}",
+            offset=header.base_offset,
+        ) from error
+    return ReceivedFrame(frames[at:end], header, batch)
 
 
 def _of_another_version(error: DamagedFrame) -> WrittenByAnotherVersion:
@@ -85,11 +89,11 @@ class Follower:
     def position(self) -> Position:
         return position_of(self.image)
 
-    def check_next(self, batch: RecordBatch) -> None:
-        """Check that a batch continues the image.
+    def making(self, batch: RecordBatch) -> Sliced[Applied]:
+        """Make the image behind a fetched batch in slices, and name the keys it touches; `take` goes on from it.
 
         Raises:
-            InvariantBroken: it does not, although the fetch named the image's position.
+            InvariantBroken: the batch does not continue the image, although the fetch named the image's position.
         """
         if not is_next(self.image, batch):
             raise InvariantBroken(
@@ -97,14 +101,12 @@ class Follower:
                 f"the image at offset {self.image.end_offset} of epoch {self.image.controller_epoch}",
                 offset=batch.base_offset,
             )
+        return applying(self.image, batch)
 
-    def take(self, batch: RecordBatch) -> Applied:
-        """Apply a fetched batch; return the new image and the keys it touched."""
-        self.check_next(batch)
-        applied = apply(self.image, batch)
+    def take(self, batch: RecordBatch, applied: Applied) -> None:
+        """Go on from what `making` made of a batch."""
         self.image = applied.image
         self.records_fetched += len(batch.records)
-        return applied
 
     def replace(self, image: MetadataImage) -> None:
         """Continue from another image, whatever the current one is."""

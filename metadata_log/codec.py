@@ -316,9 +316,11 @@ def decode(
     return _batch_of_frame(header, envelope, records), at + header.frame_bytes
 
 
-def decoding(data: bytes | memoryview, at: int = 0) -> Sliced[tuple[RecordBatch, int]]:
+def decoding(
+    data: bytes | memoryview, at: int = 0, *, header: FrameHeader | None = None
+) -> Sliced[tuple[RecordBatch, int]]:
     """Read the batch of the frame at position `at` in slices, and say where the frame ends; as `decode`."""
-    header, (envelope, records) = yield from reading_frame(data, at, read_body=_reading_batch)
+    header, (envelope, records) = yield from reading_frame(data, at, read_body=_reading_batch, header=header)
     return _batch_of_frame(header, envelope, records), at + header.frame_bytes
 
 
@@ -353,14 +355,18 @@ def read_frame(
 
 
 def reading_frame(
-    data: bytes | memoryview, at: int = 0, *, read_body: Callable[[memoryview, int], Sliced[T]]
+    data: bytes | memoryview,
+    at: int = 0,
+    *,
+    read_body: Callable[[memoryview, int], Sliced[T]],
+    header: FrameHeader | None = None,
 ) -> Sliced[tuple[FrameHeader, T]]:
     """Read the header of the frame at position `at`, and its body in slices.
 
     Raises:
         DamagedFrame: the bytes are not sound, or hold an unknown record, or a known one with a field of another kind.
     """
-    header = check_frame(data, at)
+    header = check_frame(data, at, header=header)
     try:
         return header, (yield from read_body(_body_of(data, at, header), header.record_count))
     except _NOT_OURS as error:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker_agent.follower import Follower
 from metadata_log.errors import MetadataError
+from metadata_log.sliced import at_once
 from metadata_log.wire.fetch import (
     OBSERVER,
     BrokerState,
@@ -172,7 +173,8 @@ class Observer:
         match answer.kind:
             case FetchKind.DELTA:
                 for batch in (received.batch for received in world.received(frames)):
-                    applied = self._follower.take(batch)
+                    applied = at_once(self._follower.making(batch))
+                    self._follower.take(batch, applied)
                     world.properties.applied("an observer", batch, applied.image)
             case FetchKind.IMAGE:
                 assert answer.snapshot is not None

@@ -24,6 +24,7 @@ from metadata_log.ids import BrokerId, NodeId
 from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.limits import FETCH_BYTES_DEFAULT
 from metadata_log.records.brokers import BrokerEndpoint
+from metadata_log.sliced import at_once
 from metadata_log.wire.commands import (
     AlteredPartition,
     AlterPartition,
@@ -317,10 +318,10 @@ class SimulatedBroker:
                 self.replicas.answered(answer.answer.high_watermark)
                 for frame, header, batch in self.world.received(answer.frames):
                     before_batch = self.follower.image
+                    applied = at_once(self.follower.making(batch))
                     if self.disk is not None:
-                        self.follower.check_next(batch)
                         self.disk.cache.append(frame, header)
-                    applied = self.follower.take(batch)
+                    self.follower.take(batch, applied)
                     if self.disk is not None:
                         self.disk.cache.applied(header, applied.image)
                         self.disk.thread.frames_appended()

@@ -195,7 +195,7 @@ class Costs:
             (quorum.controller, "apply", self._applying),
             (quorum.controller, "applying", self._applying_in_slices),
             (PartitionIndexBuilder, "_count", self._counting),
-            (broker_agent.follower, "apply", self._applying),
+            (broker_agent.follower, "applying", self._applying_in_slices),
             (FetchService, "_arrived", self._each("polls that arrived", POLL_ARRIVES * polls)),
             (FetchService, "_deliver", self._each("polls answered", POLL_ANSWERED * polls)),
             (FetchService, "_encoded", self._each("answers encoded", ANSWER_ENCODED * polls)),

@@ -15,7 +15,7 @@ from metadata_log.apply import Applied
 from metadata_log.batch import RecordBatch
 from metadata_log.errors import InvariantBroken
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.sliced import Sliced
+from metadata_log.sliced import Sliced, at_once
 
 KEPT = 512
 CHECK_EVERY = 16
@@ -88,12 +88,14 @@ def shared_work() -> Iterator[None]:
     """Let controllers and brokers of this process share their work for a while."""
     apply, decode_all = vars(quorum.controller)["apply"], vars(quorum.controller)["decode_all"]
     shared, decode = SharedApply(apply), SharedDecode(decode_all)
-    follows = vars(broker_agent.follower)["apply"]
+    in_slices, follows = vars(quorum.controller)["applying"], vars(broker_agent.follower)["applying"]
+    own = SharedApply(lambda image, batch: at_once(follows(image, batch)))
+    following = shared if follows is in_slices else own
     with (
         patch.object(quorum.controller, "apply", shared),
         patch.object(quorum.controller, "applying", shared.applying),
         patch.object(quorum.controller, "decode_all", decode),
         patch.object(quorum.controller, "decoding", decode.decoding),
-        patch.object(broker_agent.follower, "apply", shared if follows is apply else SharedApply(follows)),
+        patch.object(broker_agent.follower, "applying", following.applying),
     ):
         yield

@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +21,7 @@ import pytest
 
 from broker_agent.agent import BrokerAgent
 from broker_agent.config import BrokerSettings
+from broker_agent.follower import ReceivedFrame, reading_frames
 from broker_agent.http_api import metadata_of
 from broker_agent.lifecycle import State
 from broker_agent.metrics import exposition
@@ -46,6 +47,7 @@ from metadata_log.node.data_directory import read_process_json
 from metadata_log.node.durable_files import checked_json
 from metadata_log.records.brokers import UnregisterBrokerRecord
 from metadata_log.records.quorum import NoOpRecord
+from metadata_log.sliced import ITEMS_BETWEEN_RESTS, Sliced
 from metadata_log.wire.fetch import FetchKind, FetchRequest
 from snapshots.snapshot_file import write_snapshot
 from tests.support.fake_controller import CLUSTER_ID, FakeCluster, FakeController, FakeLog, format_broker
@@ -589,6 +591,40 @@ def test_a_long_answer_leaves_the_loop_to_others_between_its_frames(
     asyncio.run(scenario())
 
 
+def test_a_large_batch_leaves_the_loop_to_others_and_shows_no_part_of_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: no turn grows with a batch. Method: a slice per turn, which are counted from the answer's arrival on."""
+    partitions = 10 * ITEMS_BETWEEN_RESTS
+    monkeypatch.setattr("broker_agent.fetch_loop.TURN_MS", 0)
+
+    async def scenario() -> None:
+        cluster, turns, arrived_in, applied_in = FakeCluster(), 0, [], []
+        seen: set[int] = set()
+
+        def arrives(frames: bytes) -> Iterator[Sliced[ReceivedFrame]]:
+            arrived_in.append(turns)
+            return reading_frames(frames)
+
+        monkeypatch.setattr("broker_agent.fetch_loop.reading_frames", arrives)
+        async with controllers(cluster) as members:
+            agent = BrokerAgent(settings_for(tmp_path, members), on_delta=lambda *_: applied_in.append(turns))
+            async with agent:
+                await online(agent)
+                arrived_in.clear()
+                applied_in.clear()
+                cluster.log.topic("large", partitions=partitions)
+                end_offset = cluster.log.image.end_offset
+                while agent.image.end_offset < end_offset:
+                    turns += 1
+                    seen |= {len(topic.partitions) for topic in agent.image.topics.by_id.values()}
+                    await asyncio.sleep(0)
+        assert applied_in[0] - arrived_in[0] >= 2 * 10, "decoded in ten slices, applied in ten"
+        assert not seen
+
+    asyncio.run(scenario())
+
+
 def test_its_own_snapshot_is_taken_and_the_log_behind_it_goes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -1037,6 +1073,7 @@ import asyncio, logging, sys
 from pathlib import Path
 from broker_agent.process import run_broker
 from broker_agent.config import BrokerSettings
+from broker_agent.follower import ReceivedFrame, reading_frames
 logging.basicConfig(level=logging.INFO)
 asyncio.run(run_broker(BrokerSettings(
     cluster_id=sys.argv[1], broker_id=11, data_dir=Path(sys.argv[2]), controllers=(sys.argv[3],),

@@ -6,6 +6,7 @@ from broker_agent.follower import Follower, Position, read_frames
 from metadata_log.codec import DamagedFrame
 from metadata_log.errors import InvariantBroken, WrittenByAnotherVersion
 from metadata_log.image.metadata_image import EMPTY
+from metadata_log.sliced import at_once
 from tests.support.fake_controller import FakeLog
 from tests.support.histories import A_TOPIC_ID_OF_INT, A_TYPE_UNKNOWN_HERE, frame_behind, of_format_2
 
@@ -22,7 +23,9 @@ def test_it_follows_and_knows_where_it_stands() -> None:
     assert follower.position == Position(0, -1, 0)
     for _, _, batch in read_frames(b"".join(frame for _, frame in log.frames)):
         before = follower.image
-        applied = follower.take(batch)
+        applied = at_once(follower.making(batch))
+        assert follower.image is before, "nobody sees a part of it"
+        follower.take(batch, applied)
         assert follower.image is applied.image
         assert follower.image.end_offset == before.end_offset + len(batch.records)
     assert follower.image == log.image
@@ -34,9 +37,9 @@ def test_it_follows_and_knows_where_it_stands() -> None:
 def test_a_gap_or_a_repetition_is_no_continuation(place: int) -> None:
     log, follower = a_log(), Follower()
     received = [*read_frames(b"".join(frame for _, frame in log.frames))]
-    follower.take(received[0].batch)
+    follower.take(received[0].batch, at_once(follower.making(received[0].batch)))
     with pytest.raises(InvariantBroken, match="does not continue"):
-        follower.take(received[place].batch)
+        follower.making(received[place].batch)
     assert follower.image == log.images[1]
 
 
