@@ -25,7 +25,7 @@ from metadata_log.wire.fetch import (
     FetchRequest,
     decode_fetch_body,
 )
-from tests.simulation.cluster_node import CLUSTER_ID, ClusterNode, uuid
+from tests.simulation.cluster_node import CLUSTER_ID, READS, ClusterNode, uuid
 from tests.simulation.world import Violation
 
 if TYPE_CHECKING:
@@ -76,8 +76,10 @@ async def watch_polls(controller: "SimulatedController") -> None:
         late = {number for number, poll in waiting.items() if 0 < poll.waits_at < end}
         stale = {number: stale.get(number, now) for number in late}
         if controller.is_active and not is_busy:
+            # A poll that is far behind waits for a thread that reads segments, too.
+            could_not_until = max(controller.node.rested_until, controller.node.busy_until[READS])
             for number, since in stale.items():
-                if now - max(since, controller.node.rested_until) > WOKEN_SECONDS:
+                if now - max(since, could_not_until) > WOKEN_SECONDS:
                     request = waiting[number].request
                     raise Violation(
                         f"polls_are_woken: {request.broker_id} waits at {waiting[number].waits_at} of {end}"

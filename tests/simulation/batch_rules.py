@@ -5,7 +5,7 @@ and the state after it.
     a_record_changes_something   a partition or a topic's setting is not written once more as it is
     who_leads_may             whoever is elected is active, in an online directory, and in the ISR that was or is reported
     a_valid_leader_stays      a leader that may lead on loses its leadership to a first replica, where that is asked for
-    half_out_gets_nothing     between two parts of a fencing the broker gets no leadership and joins no ISR
+    half_out_gets_nothing     between two parts of a fencing the broker gets no leadership and joins no ISR, unless heard of
     what_is_lost_is_known     who is elected from outside is RECOVERING, where losses are accepted or nobody else is left
     out_of_service_out_of_isr   a broker that is fenced or gone is in no ISR, but as the last of one that nobody leads
     who_left_is_eligible      with eligible leader replicas, who leaves an ISR that becomes empty is one, unless it crashed
@@ -39,6 +39,7 @@ from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION, Feat
 from metadata_log.records.partitions import RECOVERING, PartitionChangeRecord, PartitionRecord
 from metadata_log.records.producer_ids import ProducerIdsRecord
 from metadata_log.records.topics import RemoveTopicRecord, TopicRecord, TopicTombstoneRecord
+from quorum.controller import HEARTBEAT
 from quorum.decide.context import DecideContext
 from quorum.decide.elections import has_online_directory
 from quorum.decide.parts import HEARD_OF
@@ -139,7 +140,11 @@ class BatchRules:
         for record in batch.records:
             if not isinstance(record, PartitionChangeRecord | PartitionRecord):
                 continue
-            gets = {record.leader, *(record.isr or ())} & self._leaving.keys()
+            gets = {each for each in (record.leader, *(record.isr or ())) if each in self._leaving}
+            if cause is not None and batch.envelope.operation == HEARTBEAT and cause.code not in TAKE_OUT:
+                gets.discard(
+                    cause.detail.get("broker_id")
+                )  # heard of, as the next batch says, it leads what it alone can
             was = self._isr_before.get((record.topic_id, record.partition_id), ())
             if gets - {*was}:
                 yield f"half_out_gets_nothing: {gets - {*was}} are being taken out of service"
@@ -173,7 +178,7 @@ class BatchRules:
 
     def _leaps(self) -> int:
         """Return how often the clock that stamps batches may have leapt: with each leap, and then with each leader."""
-        leaps = self._world.faults["wall clock jump"]
+        leaps = self._world.faults["wall clock jump"] + self._world.faults["all suspended"]
         return leaps + len(self._world.checks.leaders) if leaps else 0
 
     def _gone_early(self, before: MetadataImage, batch: RecordBatch, topic_id: TopicId) -> Iterator[str]:
