@@ -528,7 +528,11 @@ class Contrary:
             grown = after.topics.named(name)
             if grown is None or [each for each in sorted(after.brokers) if after.is_active(each)] != usable:
                 return None
-            if any(after.brokers[each].cordoned_log_dirs for each in after.brokers) or len(usable) < 3:
+            # Whether one that shuts down gets replicas is for its session to say, which began anew with the leader.
+            brokers = after.brokers.values()
+            if any(each.cordoned_log_dirs or each.in_controlled_shutdown for each in brokers):
+                return None
+            if len(usable) < 3:
                 return None
             first = grown.partitions[count].replicas[0]
             expected = usable[count % len(usable)]
