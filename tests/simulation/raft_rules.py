@@ -146,7 +146,11 @@ class RaftRules:
         self._questions.pop((node.node_id, peer), None)
         self._untold.pop((node.node_id, peer), None)
         heard, log = self._heard.get(node.node_id), node.log
-        if not by_peer or log is None or not node.has_engine() or heard is None or heard.leader != peer:
+        if heard is None or heard.leader != peer:
+            return
+        if not by_peer and heard.at == self._world.loop.time():
+            del self._heard[node.node_id]  # the node closed the link because it refuses what it just got
+        if not by_peer or log is None or not node.has_engine():
             return
         del self._heard[node.node_id]
         state = log._guard.state
