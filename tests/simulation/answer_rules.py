@@ -73,7 +73,8 @@ async def watch_polls(controller: "SimulatedController") -> None:
         await controller.node.awake()
         end, now = controller.committed_log.end_offset, loop.time()
         waiting = {id(poll): poll for poll in controller.fetches.under_way if not poll.is_over}
-        late = {number for number, poll in waiting.items() if 0 < poll.waits_at < end}
+        # One for which there was news when it arrived waits for a proof of the leadership, perhaps until that is lost.
+        late = {number for number, poll in waiting.items() if 0 < poll.arrived_end <= poll.waits_at < end}
         stale = {number: stale.get(number, now) for number in late}
         if controller.is_active and not is_busy:
             # A poll that is far behind waits for a thread that reads segments, too.

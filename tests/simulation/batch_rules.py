@@ -71,6 +71,8 @@ class BatchRules:
         self._isr_before: dict[PartitionKey, tuple[BrokerId, ...]] = {}
         self._deleted_at: dict[TopicId, tuple[float, int]] = {}
         """When each topic was deleted for a time, in simulated seconds, and how often clocks may have leapt before."""
+        self._decided_at: dict[int, tuple[float, int]] = {}
+        """The same of the first decision at each offset: its batch may be committed much later."""
 
     def check(self, before: MetadataImage, batch: RecordBatch, image: MetadataImage, delta: Delta) -> None:
         """Raise a Violation where a batch breaks a rule; `before` is the state that it continues."""
@@ -122,7 +124,9 @@ class BatchRules:
                     if record.next_producer_id <= (before.next_producer_id or 0):
                         yield f"ids_are_given_once: {record.next_producer_id} behind {before.next_producer_id}"
                 case TopicTombstoneRecord():
-                    self._deleted_at[record.topic_id] = self._world.loop.time(), self._leaps()
+                    now_and_leaps = self._world.loop.time(), self._leaps()
+                    decided = self._decided_at.get(batch.base_offset, now_and_leaps)
+                    self._deleted_at[record.topic_id] = decided
                 case RemoveTopicRecord() if record.topic_id in before.topics.deleted:
                     yield from self._gone_early(before, batch, record.topic_id)
         for broker_id in delta.brokers:
@@ -131,6 +135,7 @@ class BatchRules:
     def deciding(self, context: DecideContext) -> None:
         """Note who is on its way out, though its registration does not say so, where something is decided."""
         at = context.image.end_offset
+        self._decided_at.setdefault(at, (self._world.loop.time(), self._leaps()))
         self._ineligible[at] = self._ineligible.get(at, frozenset()) | context.ineligible
 
     def _half_out(self, batch: RecordBatch, image: MetadataImage) -> Iterator[str]:
