@@ -139,7 +139,9 @@ class Tampering:
 
     def _put(self, path: Path, content: bytes) -> None:
         here = path.read_bytes() if path.name in self._names() else None
-        before, _ = self._changed.get(path, (here, content))
+        known = self._changed.get(path)
+        # Where the node has replaced what was changed, that is what is changed now.
+        before = here if known is None or here not in (None, known[1]) else known[0]
         self._changed[path] = before, content
         self.ever.add(path.name.removesuffix(SUFFIX))
         self._files.rewrite(path, content)
