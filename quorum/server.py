@@ -38,6 +38,7 @@ from metadata_log.node.data_directory import (
     is_fresh,
     leaving_no_process_json,
     not_fresh_any_more,
+    only_joins,
     read_meta,
     write_process_json,
 )
@@ -315,6 +316,7 @@ class _Node:
             rng=_RNG,
             run_in_thread=journal_thread.run,
             others_founded=self.transport.others_founded,
+            only_joins=only_joins(data),
         )
         links = LinksFollowVoters(settings, member, self.transport)
         self.controller.attach(

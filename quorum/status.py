@@ -31,6 +31,10 @@ ALREADY_FOUNDED: Final = (
     "found it again. The majority of the voters in that log must run on their own disks; if those are gone for good, copy "
     "all data directories before anything else"
 )
+ONLY_JOINS: Final = (
+    "this controller's disk is empty, and was formatted to join a quorum: it founds none. A majority of the quorum's voters "
+    "must run on their own disks"
+)
 SET_BACK: Final = (
     "lacks what it acknowledged, and gets nothing more from this leader: its disk was set back, to an older copy perhaps. "
     "Stop it, and treat it as one that lost its disk"
@@ -188,7 +192,7 @@ class QuorumStatus:
             )
             yield "NO_LEADER", f"no leader is known; {wanted} running and connected?"
             if raft.awaits_founded_quorum and raft.is_voter:
-                yield "ALREADY_FOUNDED", ALREADY_FOUNDED
+                yield "ALREADY_FOUNDED", ONLY_JOINS if raft.only_joins else ALREADY_FOUNDED
         elif raft.role is Role.LEADER and not self.controller.is_active:
             yield "NOT_ACTIVE", "this node leads but its claim is not committed yet"
 

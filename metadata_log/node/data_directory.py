@@ -2,6 +2,7 @@
 
 meta.json       {"version":1,"role","id","cluster_id","directory_id","crc32c"}; written once, by `format_directory`
 fresh           empty; a controller's, from its format until its journal has its first file
+joins           empty; a controller's that was formatted to join a quorum: with an empty log it founds none
 lock            held (flock) by the process that runs here
 process.json    where that process listens; it outlives a kill, the lock does not
 reserve         24 MiB for the day the disk is full
@@ -57,6 +58,7 @@ FOLDERS: Final[Mapping[Role, tuple[str, ...]]] = {
 
 log = logging.getLogger(__name__)
 _FRESH: Final = "fresh"
+_JOINS: Final = "joins"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,9 +103,11 @@ def format_directory(
     rng: random.Random,
     directory_id: Uuid | None = None,
     may_hold: AbstractSet[str] = frozenset(),
+    only_joins: bool = False,
 ) -> Meta:
     """Make a data directory for a node; a random `directory_id` is drawn unless one is given.
 
+    `only_joins`: the controller never founds a quorum from this directory.
     The directory must be empty, except for hidden files and those named in `may_hold`.
 
     Raises:
@@ -123,6 +127,9 @@ def format_directory(
             directory.chmod(DIRECTORY_MODE)
         if role == "controller":
             (path / _FRESH).touch(mode=FILE_MODE)
+            (path / _JOINS).unlink(missing_ok=True)  # of a format that was interrupted
+            if only_joins:
+                (path / _JOINS).touch(mode=FILE_MODE)
         sync_directory(path)
     meta = Meta(
         role=role,
@@ -146,7 +153,7 @@ def _check_nothing_lies_there(path: Path, role: Role, may_hold: AbstractSet[str]
     Raises:
         ForeignDirectory: names what it holds.
     """
-    own = {*FOLDERS[role], _FRESH, "meta.json.part", "lost+found", *may_hold}
+    own = {*FOLDERS[role], _FRESH, _JOINS, "meta.json.part", "lost+found", *may_hold}
     for item in sorted(path.iterdir()) if path.exists() else ():
         if item.name not in own and not item.name.startswith("."):
             raise ForeignDirectory(
@@ -164,6 +171,12 @@ def is_fresh(path: Path) -> bool:
     """Answer whether no journal was ever begun here; in any other directory, an empty journal has lost its content."""
     with renamed_os_errors(path):
         return (path / _FRESH).exists()
+
+
+def only_joins(path: Path) -> bool:
+    """Answer whether this directory was formatted to join a quorum that was founded by others."""
+    with renamed_os_errors(path):
+        return (path / _JOINS).exists()
 
 
 def not_fresh_any_more(path: Path) -> None:

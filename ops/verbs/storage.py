@@ -24,6 +24,11 @@ def add_parsers(noun: Noun) -> None:
     )
     form.add_argument("--config", type=Path, required=True, metavar="FILE")
     form.add_argument(
+        "--no-initial-controllers",
+        action="store_true",
+        help="a controller that joins a cluster: with an empty log it never founds a quorum, nor helps to found one",
+    )
+    form.add_argument(
         "--secure",
         action="store_true",
         help="and make certificates for a test cluster in tls/ beside FILE, with an authority of their own",
@@ -51,6 +56,8 @@ def run_format(args: argparse.Namespace) -> int:
             fail_usage(args, f"--cluster-id {args.cluster_id}: {error}")
         if in_file is not None and in_file != args.cluster_id:
             fail_usage(args, f"--cluster-id {args.cluster_id}, but {args.config} says {in_file}")
+    if args.no_initial_controllers and role != "controller":
+        fail_usage(args, f"--no-initial-controllers is for controllers, and {args.config} is a broker's")
     chosen = args.cluster_id or in_file
     rng = random.SystemRandom()
     if chosen is None:
@@ -65,15 +72,17 @@ def run_format(args: argparse.Namespace) -> int:
         cluster_id=chosen,
         rng=rng,
         may_hold={args.config.name},
+        only_joins=args.no_initial_controllers,
     )
     _show(args, _described(data_dir, meta))
     if args.secure:
         _certify(args.config, chosen, role, node_id)
     if role == "controller":
-        entry = f'directory_id = "{uuid_text(meta.directory_id)}"'
-        say(
-            f"a new cluster: write {entry} into the [[voters]] entry of node {node_id} in every controller's file"
-        )
+        if not args.no_initial_controllers:
+            entry = f'directory_id = "{uuid_text(meta.directory_id)}"'
+            say(
+                f"a new cluster: write {entry} into the [[voters]] entry of node {node_id} in every controller's file"
+            )
         say(
             f"a cluster that runs: start it, then metaquorum quorum add-voter (or replace-voter) --id {node_id}"
         )

@@ -61,8 +61,9 @@ class PySyncObjLog:
 
     `voters` found the quorum; once the log has set voters, only the log counts. `now_ms` is monotonic;
     `run_in_thread` runs its argument off the loop, one at a time, and its future raises the exception of that;
-    `others_founded` answers whether a linked controller's log says who votes. The journal and the transport belong to the
-    caller, who closes them after `run` has ended.
+    `others_founded` answers whether a linked controller's log says who votes. `only_joins`: until the log says who
+    votes, this node founds no quorum, whoever is linked. The journal and the transport belong to the caller, who closes
+    them after `run` has ended.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class PySyncObjLog:
         rng: random.Random,
         run_in_thread: Callable[[Callable[[], None]], asyncio.Future[None]],
         others_founded: Callable[[], bool] = lambda: False,
+        only_joins: bool = False,
     ) -> None:
         prepare_library()
         self._me = member
@@ -90,6 +92,7 @@ class PySyncObjLog:
         self._settings = settings
         self._now_ms = now_ms
         self._others_founded = others_founded
+        self._only_joins = only_joins
         self._guard = Guard(
             member=member,
             voters=voters,
@@ -222,6 +225,7 @@ class PySyncObjLog:
             guard=self._guard,
             now_ms=self._now_ms,
             on_role=self._roles.append,
+            may_lead=self._in_force.is_founded or not self._only_joins,
         )
         self._engine.syncing = self._sync.since is not None
         return self._engine
@@ -313,6 +317,7 @@ class PySyncObjLog:
             leader_heard_ms_ago=None if role is Role.LEADER else guard.elections.leader_heard_ms_ago(now),
             messages_ignored_total=guard.belief.ignored_total,
             awaits_founded_quorum=guard.elections.awaits_founded_quorum,
+            only_joins=self._only_joins,
         )
 
     # --- what the transport calls
@@ -355,7 +360,9 @@ class PySyncObjLog:
         if self._syncs_first(now):
             return
         self._watch_disk(now)
-        guard.elections.awaits_founded_quorum = not self._in_force.is_founded and self._others_founded()
+        guard.elections.awaits_founded_quorum = not self._in_force.is_founded and (
+            self._only_joins or self._others_founded()
+        )
         guard.tick(now)
         self._follow_roles()
         if self._applied.run(now):

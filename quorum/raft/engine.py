@@ -104,15 +104,16 @@ class SyncObjEngine:
         guard: Guard,
         now_ms: Callable[[], float],
         on_role: Callable[[Role], None],
+        may_lead: bool = True,
     ) -> None:
         self._now_ms = now_ms
         self._guard = guard
         self._on_role = on_role
         self._journal = journal
-        is_voter = voters.get(member.node_id) == member.directory_id
+        may_lead = may_lead and voters.get(member.node_id) == member.directory_id
         others = voters.keys() - {member.node_id}
-        # An observer's engine has one in any case: an engine without other nodes elects itself.
-        self._others = [Node(other) for other in sorted(others if is_voter else others | {NO_NODE})]
+        # The engine of a node that may not lead has one in any case: an engine without other nodes elects itself.
+        self._others = [Node(other) for other in sorted(others if may_lead else others | {NO_NODE})]
         self._alone = not self._others
         self.syncing = False
         self.role = Role.FOLLOWER

@@ -77,6 +77,8 @@ class RaftStatus:
     """Messages that were not believed, because the log names their sender as no voter."""
     awaits_founded_quorum: bool = False
     """This node's log is empty and a linked controller's is not: it neither campaigns nor votes for another such node."""
+    only_joins: bool = False
+    """This node's directory was formatted to join: with an empty log it acts as if a linked controller's were not empty."""
 
 
 class RaftListener(Protocol):

@@ -312,6 +312,8 @@ class SimulatedNode:
         self.task: asyncio.Task[None] | None = None
         self.processor = Processor(lambda _work: None)
         """Of the process that runs, or ran last."""
+        self.only_joins = False
+        """Whether its disk was formatted to join a quorum."""
         self.incarnation = 0
         self.commit_seen = self.applied_seen = 0
         self.lead_mark: tuple[int, int] | None = None
@@ -367,6 +369,7 @@ class SimulatedNode:
             rng=rng,
             run_in_thread=partial(self._begin_in_thread, asyncio.Lock(), self.incarnation),
             others_founded=self.transport.others_founded,
+            only_joins=self.only_joins,
         )
         # What a journal was opened with has changed nothing; the pointer is read only now.
         self.rots = [rot for rot in self.rots if not rot.name.endswith(".journal")]

@@ -20,6 +20,7 @@ from metadata_log.node.data_directory import (
     is_fresh,
     load_meta,
     not_fresh_any_more,
+    only_joins,
     read_meta,
     read_process_json,
     remove_process_json,
@@ -112,6 +113,27 @@ def test_what_lies_there_is_not_formatted_over(tmp_path: Path, name: str) -> Non
     with pytest.raises(ForeignDirectory, match=rf"holds {name}, .* move it away"):
         formatted(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_directory_that_only_joins_keeps_its_mark_and_loses_that_of_a_format_cut_short(
+    tmp_path: Path,
+) -> None:
+    joins, cut_short = tmp_path / "a", tmp_path / "b"
+    meta = format_directory(
+        joins,
+        role="controller",
+        node_id=NodeId(1),
+        cluster_id=CLUSTER,
+        rng=random.Random(1),
+        only_joins=True,
+    )
+    not_fresh_any_more(joins)
+    assert load_meta(joins) == meta
+    assert only_joins(joins)
+    cut_short.mkdir()
+    (cut_short / "joins").touch()
+    formatted(cut_short)
+    assert not only_joins(cut_short)
 
 
 def test_a_format_cut_short_is_taken_up_again(tmp_path: Path) -> None:

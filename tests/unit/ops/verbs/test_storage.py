@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from metadata_log.node.data_directory import load_meta
+from metadata_log.node.data_directory import load_meta, only_joins
 from ops import cli
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
@@ -31,6 +31,20 @@ def test_format_then_info(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         info = json.loads(capsys.readouterr().out)
         assert {key: info[key] for key in made} == made
         assert info["running"] is False
+
+
+def test_a_controller_that_joins_a_cluster_is_told_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = settings(tmp_path)
+    assert cli.main(["storage", "format", "--config", str(file), "--no-initial-controllers"]) == 0
+    said = capsys.readouterr().err
+    assert "a new cluster" not in said
+    assert "quorum add-voter" in said
+    assert only_joins(tmp_path / "data")
+    broker = settings(tmp_path, role="broker")
+    assert cli.main(["storage", "format", "--config", str(broker), "--no-initial-controllers"]) == 2
+    assert "is for controllers" in capsys.readouterr().err
 
 
 def test_the_settings_may_lie_in_the_directory_itself(tmp_path: Path) -> None:

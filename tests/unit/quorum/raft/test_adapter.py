@@ -886,3 +886,58 @@ def test_another_library_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     engine.prepare_library.cache_clear()
     monkeypatch.undo()
     engine.prepare_library()
+
+
+@pytest.mark.parametrize("only_join", [False, True], ids=["formatted", "formatted to join"])
+def test_two_new_disks_without_the_third_voter_found_a_quorum_unless_they_only_join(only_join: bool) -> None:
+    """The third may be the survivor of a quorum, or a voter that was never started: nothing that the two see tells."""
+    quorum = Quorum()
+    new = quorum.nodes[:2]
+
+    async def start() -> None:
+        for node in new:
+            node.only_joins = only_join
+            node.start()
+
+    quorum.run(start())
+    if only_join:
+        quorum.wait(30)
+        assert [node.log and node.log.status().elections_total for node in new] == [0, 0]
+        assert [node.log and node.log.status().awaits_founded_quorum for node in new] == [True, True]
+    else:
+        quorum.until(lambda: any(node.is_leader() for node in new))
+    quorum.end()
+
+
+def test_a_disk_that_only_joins_votes_and_leads_once_others_have_founded_the_quorum() -> None:
+    quorum = Quorum()
+    joining = quorum.nodes[0]
+    joining.only_joins = True
+    quorum.start()
+    assert quorum.leader() is not joining
+    quorum.write()
+
+    def takes_over() -> bool:
+        leader = next((node for node in quorum.nodes if node.is_leader()), None)
+        if leader is not None and leader is not joining:
+            assert leader.log is not None
+            leader.log.transfer_leadership(joining.member.node_id)
+            quorum.wait(2)
+        return leader is joining
+
+    quorum.until(takes_over)
+    quorum.write()
+    assert joining.log is not None and not joining.log.status().awaits_founded_quorum
+    quorum.end()
+
+
+def test_a_lone_voter_of_its_settings_that_only_joins_never_leads() -> None:
+    quorum = Quorum(voters=1)
+    (node,) = quorum.nodes
+    node.only_joins = True
+    quorum.start()
+    quorum.wait(30)
+    assert node.log is not None
+    told = node.log.status()
+    assert (told.role, told.elections_total, told.awaits_founded_quorum) == (Role.FOLLOWER, 0, True)
+    quorum.end()
