@@ -25,6 +25,8 @@ from quorum.config import ControllerSettings
 
 _START_TIMEOUT_S: Final = 60.0
 _POLL_S: Final = 0.02
+_READ_TIMEOUT: Final = aiohttp.ClientTimeout(total=30.0)
+"""Of a record that is read from a segment, by a process of low priority on a machine that is busy."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -142,9 +144,8 @@ class OurPeer:
     async def record(self, endpoint: str, offset: int) -> dict[str, Any]:
         """Return one committed record, as `log dump` shows it."""
         headers = {"Accept": "application/x-ndjson"}
-        async with self.http.get(
-            f"{endpoint}/v1/log?from={offset}&consistency=stale", headers=headers
-        ) as answer:
+        url = f"{endpoint}/v1/log?from={offset}&consistency=stale"
+        async with self.http.get(url, headers=headers, timeout=_READ_TIMEOUT) as answer:
             record: dict[str, Any] = json.loads(await answer.content.readline())
             return record
 
