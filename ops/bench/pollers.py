@@ -17,8 +17,16 @@ from collections import deque
 from typing import Any, Final
 
 from metadata_log.limits import FETCH_BYTES_DEFAULT
-from metadata_log.wire.fetch import OBSERVER, FetchKind, FetchRequest, decode_fetch_body
-from ops.bench.raw_http import KNOWN_MAX, RETRY_S, body_at, connected, elsewhere, position_behind, post
+from metadata_log.wire.fetch import FetchKind, decode_fetch_body
+from ops.bench.raw_http import (
+    KNOWN_MAX,
+    RETRY_S,
+    body_at,
+    connected,
+    elsewhere,
+    poll_request,
+    position_behind,
+)
 
 CONNECTING_MAX: Final = 100
 """Polls that are begun at once: the controller's backlog holds more."""
@@ -49,7 +57,7 @@ class Pollers:
         # Unbuffered, so that no line waits where the selector does not see it.
         self._input = open(0, "rb", buffering=0, closefd=False)  # noqa: SIM115
         self._selector = selectors.DefaultSelector()
-        self._first = self._request(offset=0, epoch=-1, crc=0)
+        self._first = self._request((0, -1, 0))
         self._waiting = deque((0.0, Poll(endpoints[0], self._first)) for _ in range(polls))
         """Polls without a connection, and when to dial."""
         self._polls = polls
@@ -159,27 +167,16 @@ class Pollers:
         position = position_behind(frames)
         if position is None:
             return 0, b""
-        offset, epoch, crc = position
-        return offset, self._request(offset=offset, epoch=epoch, crc=crc)
+        return position[0], self._request(position)
 
-    def _request(self, *, offset: int, epoch: int, crc: int) -> bytes:
-        poll = FetchRequest(
-            cluster_id=self._cluster_id,
-            broker_id=OBSERVER,
-            broker_epoch=-1,
-            incarnation_id=bytes(16),  # type: ignore[arg-type]
-            fetch_offset=offset,
-            last_epoch=epoch,
-            last_crc=crc,
-            applied_offset=offset,
-            want_fence=False,
-            want_shut_down=False,
-            offline_log_dirs=(),
-            cordoned_log_dirs=None,
+    def _request(self, position: tuple[int, int, int]) -> bytes:
+        return poll_request(
+            self._cluster_id,
+            position,
             max_bytes=FETCH_BYTES_DEFAULT,
             max_wait_ms=self._max_wait_ms,
+            query=self._query,
         )
-        return post(f"/v1/metadata/fetch{self._query}", poll.to_map())
 
     def _report(self, target: int) -> bool:
         """Print when each poll had been answered with all below `target`; answer False if one has not."""

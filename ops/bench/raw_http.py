@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 import msgpack
 
 from metadata_log.codec import read_header
+from metadata_log.wire.fetch import OBSERVER, FetchRequest
 
 RETRY_S: Final = 0.05
 CONNECT_S: Final = 2.0
@@ -52,6 +53,35 @@ def post(path: str, value: dict[str, Any]) -> bytes:
         f"Accept: application/msgpack\r\nContent-Length: {len(body)}\r\n\r\n"
     )
     return head.encode() + body
+
+
+def poll_request(
+    cluster_id: str,
+    position: tuple[int, int, int],
+    *,
+    max_bytes: int,
+    max_wait_ms: int,
+    query: str = "",
+) -> bytes:
+    """Return an observer's poll behind `position` (offset, epoch and crc): it has no session, and writes nothing."""
+    offset, epoch, crc = position
+    request = FetchRequest(
+        cluster_id=cluster_id,
+        broker_id=OBSERVER,
+        broker_epoch=-1,
+        incarnation_id=bytes(16),  # type: ignore[arg-type]
+        fetch_offset=offset,
+        last_epoch=epoch,
+        last_crc=crc,
+        applied_offset=offset,
+        want_fence=False,
+        want_shut_down=False,
+        offline_log_dirs=(),
+        cordoned_log_dirs=None,
+        max_bytes=max_bytes,
+        max_wait_ms=max_wait_ms,
+    )
+    return post(f"/v1/metadata/fetch{query}", request.to_map())
 
 
 def position_behind(frames: bytes) -> tuple[int, int, int] | None:

@@ -18,12 +18,11 @@ import aiohttp
 
 from metadata_log.limits import HTTP_SILENCE_MAX_MS, MIB
 from metadata_log.node.addresses import read_address
-from metadata_log.wire.fetch import OBSERVER, FetchRequest
 from ops.bench.healthz import healthz_times
 from ops.bench.measure import BenchmarkFailed, NotAcknowledged, figures, report
 from ops.bench.our_peer import OurPeer, our_peer
 from ops.bench.probes import probes, rss_mib
-from ops.bench.raw_http import CONNECT_S, position_behind, post
+from ops.bench.raw_http import CONNECT_S, poll_request, position_behind
 from ops.bench.systems import DIRECTORY
 
 _LOG_BYTES: Final = 26 * MIB
@@ -114,24 +113,7 @@ async def _position(ours: OurPeer, leader: str, offset: int) -> tuple[int, int, 
 
 
 def _poll(ours: OurPeer, position: tuple[int, int, int]) -> bytes:
-    offset, epoch, crc = position
-    poll = FetchRequest(
-        cluster_id=ours.cluster.cluster_id,
-        broker_id=OBSERVER,
-        broker_epoch=-1,
-        incarnation_id=bytes(16),  # type: ignore[arg-type]
-        fetch_offset=offset,
-        last_epoch=epoch,
-        last_crc=crc,
-        applied_offset=offset,
-        want_fence=False,
-        want_shut_down=False,
-        offline_log_dirs=(),
-        cordoned_log_dirs=None,
-        max_bytes=_ANSWER_BYTES,
-        max_wait_ms=0,
-    )
-    return post("/v1/metadata/fetch", poll.to_map())
+    return poll_request(ours.cluster.cluster_id, position, max_bytes=_ANSWER_BYTES, max_wait_ms=0)
 
 
 async def _watch(ours: OurPeer, leader: str, request: bytes, *, clients: int, seconds: float) -> float:
