@@ -102,6 +102,8 @@ class HttpApi:
         self._threads = threads
         self._buffers = buffers
         self._forwarder = forwarder
+        self._one_in_a_turn = asyncio.Lock()
+        """Held, until the next turn of the loop at least, by a request for the status."""
         settings = agent.settings
         self._own_names = OwnNames(settings.own_hosts)
         forwarded = dict.fromkeys(FORWARDED, Right.TOKEN)
@@ -207,30 +209,37 @@ class HttpApi:
     # --- for operators
 
     async def _status(self, request: web.Request) -> web.Response:
+        # Clients ask all at once, and each request counts the digest: in one turn, that would delay the broker's polls.
+        async with self._one_in_a_turn:
+            await asyncio.sleep(0)
+            image = self._agent.image
+            while image.state_digest.count_some(image):
+                await asyncio.sleep(0)  # after a large change there is much to count
+            return self._ok(request, self._described(image))
+
+    def _described(self, counted: MetadataImage) -> dict[str, Any]:
+        """Return `/v1/status`. The digest is that of `counted`, which the caller has counted in slices.
+
+        More may be applied by now.
+        """
         agent = self._agent
         agent.may_serve()  # updates the state if the session has just ended
-        image = agent.image
-        while image.state_digest.count_some(image):
-            await asyncio.sleep(0)  # after a large change there is much to count
-        return self._ok(
-            request,
-            {
-                "broker_id": agent.settings.broker_id,
-                "state": agent.state.value,
-                "kafka_state": agent.kafka_state.name,
-                "kafka_state_number": agent.kafka_state.value,
-                "broker_epoch": -1 if agent.broker_epoch is None else agent.broker_epoch,
-                "incarnation_id": uuid_text(agent.incarnation_id),
-                "applied_offset": image.end_offset,
-                "high_watermark": agent.high_watermark,
-                "digest": {"end_offset": image.end_offset, "value": digest(image)},
-                "controller_id": agent.controller_id,
-                "replicas": agent.replicas_phase,
-                "session_left_ms": agent.session_left_ms,
-                "records_fetched": agent.fetch_loop.follower.records_fetched,
-                "snapshots_fetched": agent.fetch_loop.follower.snapshots_fetched,
-            },
-        )
+        return {
+            "broker_id": agent.settings.broker_id,
+            "state": agent.state.value,
+            "kafka_state": agent.kafka_state.name,
+            "kafka_state_number": agent.kafka_state.value,
+            "broker_epoch": -1 if agent.broker_epoch is None else agent.broker_epoch,
+            "incarnation_id": uuid_text(agent.incarnation_id),
+            "applied_offset": agent.image.end_offset,
+            "high_watermark": agent.high_watermark,
+            "digest": {"end_offset": counted.end_offset, "value": digest(counted)},
+            "controller_id": agent.controller_id,
+            "replicas": agent.replicas_phase,
+            "session_left_ms": agent.session_left_ms,
+            "records_fetched": agent.fetch_loop.follower.records_fetched,
+            "snapshots_fetched": agent.fetch_loop.follower.snapshots_fetched,
+        }
 
     async def _healthz(self, request: web.Request) -> web.Response:
         return self._ok(request, {"ok": True})

@@ -18,11 +18,13 @@ from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
+from aiohttp.test_utils import make_mocked_request
 
 from broker_agent.agent import BrokerAgent
 from broker_agent.config import BrokerSettings
 from broker_agent.follower import ReceivedFrame, reading_frames
-from broker_agent.http_api import metadata_of
+from broker_agent.forwarding import forwarding
+from broker_agent.http_api import HttpApi, metadata_of
 from broker_agent.lifecycle import State
 from broker_agent.metrics import exposition
 from broker_agent.process import run_broker
@@ -45,6 +47,7 @@ from metadata_log.image.topics import TopicImage
 from metadata_log.node.answer_buffers import AnswerBuffers
 from metadata_log.node.data_directory import read_process_json
 from metadata_log.node.durable_files import checked_json
+from metadata_log.node.threads import Threads
 from metadata_log.records.brokers import UnregisterBrokerRecord
 from metadata_log.records.quorum import NoOpRecord
 from metadata_log.sliced import ITEMS_BETWEEN_RESTS, Sliced
@@ -175,6 +178,42 @@ def test_a_broker_registers_follows_serves_and_stops_clean(tmp_path: Path) -> No
                 await online(agent)
                 assert not (tmp_path / "clean-stop.json").exists()
             assert cluster.registrations[-1].previous_broker_epoch == epoch
+
+    asyncio.run(scenario())
+
+
+def test_clients_that_ask_for_the_status_at_once_are_answered_in_a_turn_each(tmp_path: Path) -> None:
+    """Goal: 64 of them hold the loop no longer than one. Method: count the turns in which a digest is counted."""
+
+    async def scenario() -> None:
+        turn, counted_in = 0, list[int]()
+
+        async def count_turns() -> None:
+            nonlocal turn
+            while True:
+                turn += 1
+                await asyncio.sleep(0)
+
+        def counted(image: MetadataImage) -> str:
+            counted_in.append(turn)
+            return digest(image)
+
+        async with (
+            controllers(FakeCluster()) as members,
+            BrokerAgent(settings_for(tmp_path, members)) as agent,
+        ):
+            await online(agent)
+            async with forwarding(agent.settings, lambda: "", AnswerBuffers(), None) as forwarder:
+                threads = Threads("answers", threads=1, unfinished_max=1)
+                api = HttpApi(agent, threads, AnswerBuffers(), forwarder)
+                counting = asyncio.create_task(count_turns())
+                requests = [make_mocked_request("GET", "/v1/status") for _ in range(8)]
+                with patch("broker_agent.http_api.digest", counted):
+                    answers = await asyncio.gather(*(api._status(request) for request in requests))
+                counting.cancel()
+                await threads.shut_down()
+        assert [answer.status for answer in answers] == [200] * 8
+        assert len(set(counted_in)) == len(counted_in) == 8
 
     asyncio.run(scenario())
 
