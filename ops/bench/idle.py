@@ -22,6 +22,7 @@ from metadata_log.limits import KIB
 from metadata_log.node.addresses import read_url
 from metadata_log.node.credentials import trusting
 from metadata_log.node.http_server import connections_max
+from ops.bench.idle_clients import Lost
 from ops.bench.measure import BenchmarkFailed, report
 from ops.bench.probes import open_files, probes, rss_mib
 from ops.bench.systems import DIRECTORY
@@ -105,7 +106,7 @@ async def _measured(
         opened_s = time.monotonic() - began
         await asyncio.sleep(SETTLE_S)
         mib, files = rss_mib(pid) - before[0], open_files(pid) - before[1]
-        refused = held.closed
+        lost = held.lost
         opening = await asyncio.to_thread(_turns, cluster)
     await _until_closed(pid, rested)
     now = await _active_again(cluster)
@@ -113,7 +114,7 @@ async def _measured(
     cuts = {what: await _cut_after_s(host, port, context, sent, trickles) for what, sent in TRICKLED.items()}
     return {
         "open": files,
-        "refused_or_closed": refused,
+        **{f"lost_{why.value}": count for why, count in lost.items()},
         "opened_s": round(opened_s, 1),
         "rss_kib_each": round(mib * 1024 / max(1, files), 2),
         "rss_mib_before": before[0],
@@ -181,9 +182,9 @@ class _Holding:
         return sum(told["open"] for told in self._told.values())
 
     @property
-    def closed(self) -> int:
-        """Connections that were refused, or closed since."""
-        return sum(told["closed"] for told in self._told.values())
+    def lost(self) -> dict[Lost, int]:
+        """Connections that are not there, by the reason."""
+        return {why: sum(told[why.value] for told in self._told.values()) for why in Lost}
 
     async def wait_until_open(self) -> None:
         """Wait until each connection is open, or was refused.
@@ -193,7 +194,7 @@ class _Holding:
         """
         try:
             async with asyncio.timeout(OPEN_MAX_S):
-                while self.open + self.closed < self._wanted:
+                while self.open + sum(self.lost.values()) < self._wanted:
                     await asyncio.sleep(0.05)
         except TimeoutError:
             raise BenchmarkFailed(

@@ -1,8 +1,8 @@
 """Edge: `python -m ops.bench.idle_clients SETTINGS`: opens connections to one port, and keeps them without a word.
 
 SETTINGS is a JSON object {"host","port","connections","source","ca" (null: in the clear)}. The connections come from the
-address `source`, because a node admits only so many of one address. It prints a line {"open","closed"} each time a number
-changes, at most twice a second; it ends when its standard input does.
+address `source`, because a node admits only so many of one address. It prints a line each time a number changes, at most
+twice a second: {"open", and one member for each `Lost`}. It ends when its standard input does.
 
 A node closes connections that are silent for long. One that is nearly due asks HEAD /healthz, which needs no identity, so
 that all are there at once however long it takes to open them.
@@ -10,13 +10,12 @@ that all are there at once however long it takes to open them.
 
 import json
 import socket
-import ssl
 import sys
 import threading
 import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,10 +24,24 @@ from metadata_log.node.credentials import trusting
 
 OPENERS: Final = 4
 KEEPERS: Final = 4
-KEEP_AFTER_S: Final = 0.6 * HTTP_SILENCE_MAX_MS / 1000
+SILENCE_MAX_S: Final = HTTP_SILENCE_MAX_MS / 1000
+KEEP_AFTER_S: Final = 0.6 * SILENCE_MAX_S
 PATIENCE_S: Final = 30.0
 TOLD_EVERY_S: Final = 0.5
 _KEPT: Final = b"HEAD /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+class Lost(Enum):
+    """Why a connection is not there."""
+
+    REFUSED = "refused"
+    """The node closed it before it was open."""
+    CLOSED = "closed"
+    """The node closed it, or answered that it will not serve it, although it was not silent for too long."""
+    OVERDUE = "overdue"
+    """The node closed it, and this process had let it be silent for longer than a node waits."""
+    GIVEN_UP = "given_up"
+    """The node did nothing for PATIENCE_S: this process closed it."""
 
 
 class Holder:
@@ -40,9 +53,9 @@ class Holder:
         self._context = None if ca is None else trusting(Path(ca))
         self._held: deque[tuple[float, socket.socket]] = deque()
         """Those that said something least recently come first."""
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
         self.open = 0
-        self.closed = 0
+        self.lost = dict.fromkeys(Lost, 0)
 
     def open_all(self) -> None:
         with ThreadPoolExecutor(OPENERS) as openers:
@@ -52,11 +65,11 @@ class Holder:
     def _open(self) -> None:
         try:
             connection = self._connected()
-        except OSError:
-            with self._lock:
-                self.closed += 1
+        except OSError as error:
+            with self.lock:
+                self.lost[Lost.GIVEN_UP if isinstance(error, TimeoutError) else Lost.REFUSED] += 1
             return
-        with self._lock:
+        with self.lock:
             self._held.append((time.monotonic(), connection))
             self.open += 1
 
@@ -77,41 +90,51 @@ class Holder:
     def keep(self) -> None:
         """Let each connection that was silent for KEEP_AFTER_S ask for the node's health, for ever."""
         while True:
-            with self._lock:
+            with self.lock:
                 is_due = bool(self._held) and time.monotonic() - self._held[0][0] >= KEEP_AFTER_S
-                connection = self._held.popleft()[1] if is_due else None
+                last, connection = self._held.popleft() if is_due else (0.0, None)
             if connection is None:
                 time.sleep(0.01)
-            elif _is_kept(connection):
-                with self._lock:
+                continue
+            silent_s = time.monotonic() - last
+            lost = why_lost(connection)
+            if lost is None:
+                with self.lock:
                     self._held.append((time.monotonic(), connection))
-            else:
-                connection.close()
-                with self._lock:
-                    self.open, self.closed = self.open - 1, self.closed + 1
+                continue
+            connection.close()
+            if lost is Lost.CLOSED and silent_s >= SILENCE_MAX_S:
+                lost = Lost.OVERDUE
+            with self.lock:
+                self.open -= 1
+                self.lost[lost] += 1
 
 
-def _is_kept(connection: socket.socket) -> bool:
-    """Ask on a connection, and answer whether it was answered."""
-    with suppress(OSError, ssl.SSLError):
+def why_lost(connection: socket.socket) -> Lost | None:
+    """Ask on a connection, and return why it was not answered; None: it was."""
+    answer = b""
+    try:
         connection.sendall(_KEPT)
-        answer = b""
         while not answer.endswith(b"\r\n\r\n"):
             piece = connection.recv(4_096)
             if not piece:
-                return False
+                return Lost.CLOSED
             answer += piece
-        return answer.startswith(b"HTTP/1.1 200 ")
-    return False
+    except TimeoutError:
+        return Lost.GIVEN_UP
+    except OSError:
+        return Lost.CLOSED
+    return None if answer.startswith(b"HTTP/1.1 200 ") else Lost.CLOSED
 
 
 def _tell(holder: Holder) -> None:
-    told = (-1, -1)
+    told: dict[str, int] = {}
     while True:
-        now = holder.open, holder.closed
+        with holder.lock:
+            now = {"open": holder.open, **{why.value: count for why, count in holder.lost.items()}}
         if now != told:
             told = now
-            print(json.dumps({"open": now[0], "closed": now[1]}), flush=True)
+            print(json.dumps(told), flush=True)
         time.sleep(TOLD_EVERY_S)
 
 

@@ -1,12 +1,14 @@
-"""Edge: the benchmark of idle connections refuses more of them than a controller takes."""
+"""Edge: the benchmark of idle connections refuses more of them than a controller takes, and says why others are lost."""
 
 import resource
+import socket
 from collections.abc import Iterator
 
 import pytest
 
 from metadata_log.limits import HTTP_CONNECTIONS_MAX
 from ops.bench import idle
+from ops.bench.idle_clients import Holder, Lost, why_lost
 from ops.cli import main
 from ops.verbs.bench import BENCHES
 
@@ -34,3 +36,36 @@ def test_the_most_that_may_be_asked_for_is_what_a_controller_takes() -> None:
     (bench,) = (bench for bench in BENCHES if bench.name == "idle")
     ((_, options),) = bench.flags
     assert options["default"] == HTTP_CONNECTIONS_MAX - idle.OWN
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (b"HTTP/1.1 200 OK\r\n\r\n", None),
+        (b"HTTP/1.1 503 Service Unavailable\r\n\r\n", Lost.CLOSED),
+        (b"", Lost.CLOSED),
+        (None, Lost.GIVEN_UP),
+    ],
+)
+def test_a_connection_is_lost_by_the_node_or_given_up_by_its_client(
+    answer: bytes | None, why: Lost | None
+) -> None:
+    client, node = socket.socketpair()
+    with client, node:
+        if answer is None:
+            client.settimeout(0.01)
+        else:
+            node.sendall(answer)
+            node.shutdown(socket.SHUT_WR)
+        assert why_lost(client) is why
+
+
+def test_a_connection_that_nobody_takes_is_refused() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and does not listen
+        port = taken.getsockname()[1]
+        holder = Holder(
+            {"host": "127.0.0.1", "port": port, "source": "127.0.0.1", "connections": 2, "ca": None}
+        )
+        holder.open_all()
+    assert (holder.open, holder.lost[Lost.REFUSED], sum(holder.lost.values())) == (0, 2, 2)
