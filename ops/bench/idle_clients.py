@@ -51,8 +51,8 @@ class Holder:
         self._settings = settings
         ca = settings["ca"]
         self._context = None if ca is None else trusting(Path(ca))
-        self._held: deque[tuple[float, socket.socket]] = deque()
-        """Those that said something least recently come first."""
+        self._held: deque[tuple[float, socket.socket, bool, bool]] = deque()
+        """When each said something, least recently first; whether it has ever asked, and whether too late."""
         self.lock = threading.Lock()
         self.open = 0
         self.lost = dict.fromkeys(Lost, 0)
@@ -70,7 +70,7 @@ class Holder:
                 self.lost[Lost.GIVEN_UP if isinstance(error, TimeoutError) else Lost.REFUSED] += 1
             return
         with self.lock:
-            self._held.append((time.monotonic(), connection))
+            self._held.append((time.monotonic(), connection, False, False))
             self.open += 1
 
     def _connected(self) -> socket.socket:
@@ -88,43 +88,49 @@ class Holder:
             raise
 
     def keep(self) -> None:
-        """Let each connection that was silent for KEEP_AFTER_S ask for the node's health, for ever."""
+        """Let each connection that was silent for KEEP_AFTER_S ask for the node's health, for ever.
+
+        It reads the answer before it asks again: were it waited for, a busy node would answer so few in a second that the
+        others become overdue.
+        """
         while True:
             with self.lock:
                 is_due = bool(self._held) and time.monotonic() - self._held[0][0] >= KEEP_AFTER_S
-                last, connection = self._held.popleft() if is_due else (0.0, None)
+                last, connection, asked, late = self._held.popleft() if is_due else (0.0, None, False, False)
             if connection is None:
                 time.sleep(0.01)
                 continue
-            silent_s = time.monotonic() - last
-            lost = why_lost(connection)
+            late = late or time.monotonic() - last >= SILENCE_MAX_S
+            lost = asked_again(connection, asked=asked)
             if lost is None:
                 with self.lock:
-                    self._held.append((time.monotonic(), connection))
+                    self._held.append((time.monotonic(), connection, True, late))
                 continue
             connection.close()
-            if lost is Lost.CLOSED and silent_s >= SILENCE_MAX_S:
+            if lost is Lost.CLOSED and late:
                 lost = Lost.OVERDUE
             with self.lock:
                 self.open -= 1
                 self.lost[lost] += 1
 
 
-def why_lost(connection: socket.socket) -> Lost | None:
-    """Ask on a connection, and return why it was not answered; None: it was."""
+def asked_again(connection: socket.socket, *, asked: bool) -> Lost | None:
+    """Ask on a connection, once it was answered if it `asked` before; return why it is lost, or None where it is not."""
     answer = b""
     try:
-        connection.sendall(_KEPT)
-        while not answer.endswith(b"\r\n\r\n"):
+        while asked and not answer.endswith(b"\r\n\r\n"):
             piece = connection.recv(4_096)
             if not piece:
                 return Lost.CLOSED
             answer += piece
+        if asked and not answer.startswith(b"HTTP/1.1 200 "):
+            return Lost.CLOSED
+        connection.sendall(_KEPT)
     except TimeoutError:
         return Lost.GIVEN_UP
     except OSError:
         return Lost.CLOSED
-    return None if answer.startswith(b"HTTP/1.1 200 ") else Lost.CLOSED
+    return None
 
 
 def _tell(holder: Holder) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from metadata_log.limits import HTTP_CONNECTIONS_MAX
 from ops.bench import idle
-from ops.bench.idle_clients import Holder, Lost, why_lost
+from ops.bench.idle_clients import Holder, Lost, asked_again
 from ops.cli import main
 from ops.verbs.bench import BENCHES
 
@@ -57,7 +57,7 @@ def test_a_connection_is_lost_by_the_node_or_given_up_by_its_client(
         else:
             node.sendall(answer)
             node.shutdown(socket.SHUT_WR)
-        assert why_lost(client) is why
+        assert asked_again(client, asked=True) is why
 
 
 def test_a_connection_that_nobody_takes_is_refused() -> None:
