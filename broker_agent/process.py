@@ -28,13 +28,14 @@ async def run_broker(settings: BrokerSettings, *, text_log: Path | None = None) 
     """
     limits.check_relations()
     share_the_interpreter()
-    with short_collections(), recent_warnings() as recent:
+    with short_collections() as collections, recent_warnings() as recent:
         host = DatalessHost(settings.broker_id)
         agent = BrokerAgent(settings, host=host, on_delta=host.on_delta, recent=recent)
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, agent.stop)
         async with agent, asyncio.TaskGroup() as tasks:
             reporting = tasks.create_task(host.run(agent))
+            walking = tasks.create_task(collections.keep_walking())
             with leaving_no_process_json(settings.data_dir):
                 write_process_json(
                     settings.data_dir,
@@ -50,4 +51,5 @@ async def run_broker(settings: BrokerSettings, *, text_log: Path | None = None) 
                 log.info("broker_started", extra={"broker_id": settings.broker_id, "http": agent.http_url})
                 await agent.run()
             reporting.cancel()
+            walking.cancel()
         log.info("broker_stopped", extra={"broker_id": settings.broker_id})

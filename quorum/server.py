@@ -121,7 +121,6 @@ async def run_controller(
             raise lost_journal(settings.data_dir)
         wanted = room_to_open(OsDisk(journal_directory))
         check_space(settings.data_dir, limits.FREE_BYTES_TO_START + wanted)
-        stack.enter_context(short_collections())
         try:
             node = _Node(settings, meta, stack, recent, lock)
             await node.run(text_log, turns)
@@ -144,6 +143,7 @@ class _Node:
     ) -> None:
         self.settings = settings
         self._lock = lock
+        self._collections = stack.enter_context(short_collections())
         self.incarnation_id: Uuid = random_uuid(_RNG)
         self.stop_asked = asyncio.Event()
         self.fault: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -443,6 +443,7 @@ class _Node:
                     group.create_task(keep_sweeping(self.controller, sweep, interval_ms=interval_ms))
             group.create_task(self.registration.run())
             group.create_task(keep_measuring_loop_lag(self.controller.metrics))
+            group.create_task(self._collections.keep_walking())
             group.create_task(self.committed_log.keep_syncing(self.files.run))
             group.create_task(self._lock.keep_checking(self.files.run))
             group.create_task(self._raise_fault())

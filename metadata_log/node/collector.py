@@ -6,15 +6,20 @@ a walk takes 0.2 s of CPU every two seconds of full load; on a busy machine that
 So where more objects than a short walk visits have outlived the young collections, all of them are frozen, before anybody
 walks them: reference counts still free them, and later walks see only newer objects.
 
+Python counts how many more objects were made than freed since the last walk. While old objects go and new ones come, as when
+connections take the place of closed ones, that count stays near zero. So nothing is walked, and then hundreds of thousands
+of new objects at once. Therefore new objects are also walked by time, in turns of the loop where no decision adds to them.
+
 The price: a cycle that was alive when it was frozen stays until the process ends, even if it becomes garbage. asyncio leaves
 a cycle of a kilobyte for each closed connection. So few objects are not frozen, and connections that come and go beside an
 image at rest never are.
 """
 
+import asyncio
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, Never
 
 WALKED_MAX: Final = 10_000
 """Objects that a full collection may find, beside those of the next young collections; some milliseconds."""
@@ -23,30 +28,75 @@ YOUNG_MAX: Final = 10_000
 nearly all are gone with their answers: a walk in their midst finds no garbage."""
 YOUNG_WALKS: Final = 0
 """Each second collection is of the middle generation (Python: each twelfth): 20,000 objects at most, 5 to 7 ms."""
-MIDDLE_WALKS: Final = 2
-"""A full collection follows three of the middle generation (Python: eleven). It visits WALKED_MAX objects that these left,
-and 20,000 new ones, at most."""
+MIDDLE_WALKS: Final = 1_000
+"""No full collection follows those of the middle generation by itself: `keep_walking` makes them."""
+WALK_EVERY_S: Final = 0.1
+"""New objects are walked so often, however few they are. A hundred TLS connections, 7,000 objects, may begin meanwhile."""
+COUNT_EVERY: Final = 5
+"""Of these walks; to count the oldest generation takes about a millisecond, so not behind each."""
+FULL_EVERY: Final = 100
+"""Of these walks: a closed connection's cycle is freed within 10 s."""
+
+
+class ShortCollections:
+    """The walks of this process; made by `short_collections` alone."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_timed = False
+
+    def freeze_what_is_too_much(self) -> None:
+        """Freeze all objects if more than a short walk visits have outlived the young collections."""
+        if len(gc.get_objects(2)) > WALKED_MAX:
+            gc.freeze()
+
+    def walked(self, phase: str, info: dict[str, int]) -> None:
+        """Look at the oldest generation: that of the middle one has just moved into it all that is alive.
+
+        To count 30,000 objects takes 2 to 6 ms, so that is not done amid a decision, but in a turn of its own.
+        """
+        if phase != "stop" or info["generation"] != 1 or self._is_timed:
+            return
+        if self._loop is None:
+            self.freeze_what_is_too_much()
+        else:
+            self._loop.call_soon_threadsafe(self.freeze_what_is_too_much)
+
+    async def keep_walking(self) -> Never:
+        """Walk, from now on, what was made since the last walk, and count in turns of the loop what has outlived it."""
+        self._loop = asyncio.get_running_loop()
+        try:
+            walks = 0
+            while True:
+                await asyncio.sleep(WALK_EVERY_S)
+                walks += 1
+                self._is_timed = True
+                gc.collect(1)
+                self._is_timed = False
+                if walks % COUNT_EVERY == 0:
+                    await asyncio.sleep(0)
+                    self.freeze_what_is_too_much()
+                if walks % FULL_EVERY == 0:
+                    await asyncio.sleep(0)
+                    gc.collect()
+        finally:
+            self._loop = None
 
 
 @contextmanager
-def short_collections() -> Iterator[None]:
+def short_collections() -> Iterator[ShortCollections]:
     """Freeze all objects that are alive now, and later those that are too many for a short walk."""
     thresholds = gc.get_threshold()
-
-    def freeze_before_long_walk(phase: str, info: dict[str, int]) -> None:
-        # The collection of the middle generation has just moved all that is alive into the oldest one.
-        if phase == "stop" and info["generation"] == 1 and len(gc.get_objects(2)) > WALKED_MAX:
-            gc.freeze()
-
+    collections = ShortCollections()
     gc.collect()
     gc.freeze()
-    gc.callbacks.append(freeze_before_long_walk)
+    gc.callbacks.append(collections.walked)
     gc.set_threshold(YOUNG_MAX, YOUNG_WALKS, MIDDLE_WALKS)
     try:
-        yield
+        yield collections
     finally:
         gc.set_threshold(*thresholds)
-        gc.callbacks.remove(freeze_before_long_walk)
+        gc.callbacks.remove(collections.walked)
         gc.unfreeze()
 
 

@@ -1,7 +1,9 @@
 """The cycle collector's short walks, in the process of the tests."""
 
+import asyncio
 import gc
-from collections.abc import Iterator
+import weakref
+from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
@@ -31,6 +33,71 @@ def test_too_many_objects_for_a_short_walk_are_frozen_before_it() -> None:
         gc.collect(1)
         assert gc.get_freeze_count() >= before + collector.WALKED_MAX
         assert not any(kept[0] is each for each in gc.get_objects())
+
+
+def test_amid_a_turn_of_the_loop_nothing_is_counted_but_soon_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collector, "WALK_EVERY_S", 1_000.0)
+
+    async def story(collections: collector.ShortCollections) -> None:
+        before = gc.get_freeze_count()
+        kept = [[number] for number in range(2 * collector.WALKED_MAX)]
+        gc.collect(1)
+        assert gc.get_freeze_count() <= before
+        await until(lambda: gc.get_freeze_count() >= before + collector.WALKED_MAX)
+        assert kept
+
+    while_walking(story)
+
+
+def test_new_objects_are_walked_by_time_while_old_ones_go() -> None:
+    """Goal: Python's own count stays near zero, and no walk of all that is new comes late. Method: look at generation 0."""
+
+    async def story(_: collector.ShortCollections) -> None:
+        held = old.copy()
+        old.clear()
+        probe = [0]
+        for place in range(len(held)):
+            held[place] = [place]
+        assert gc.get_count()[0] < collector.YOUNG_MAX
+        await until(lambda: not any(probe is each for each in gc.get_objects(0)))
+
+    old = [[number] for number in range(2 * collector.YOUNG_MAX)]
+    while_walking(story)
+
+
+def test_by_time_what_has_outlived_is_frozen_and_old_garbage_is_freed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(collector, "WALK_EVERY_S", 0.001)
+
+    async def story(_: collector.ShortCollections) -> None:
+        before = gc.get_freeze_count()
+        loop = Loop()
+        gone = weakref.ref(loop)
+        del loop
+        await until(lambda: gone() is None)
+        kept = [[number] for number in range(2 * collector.WALKED_MAX)]
+        await until(lambda: gc.get_freeze_count() >= before + collector.WALKED_MAX)
+        assert kept
+
+    while_walking(story)
+
+
+def while_walking(story: Callable[[collector.ShortCollections], Awaitable[None]]) -> None:
+    async def run() -> None:
+        with collector.short_collections() as collections:
+            walking = asyncio.create_task(collections.keep_walking())
+            await asyncio.sleep(0)
+            await story(collections)
+            walking.cancel()
+
+    asyncio.run(run())
+
+
+async def until(predicate: Callable[[], object]) -> None:
+    async with asyncio.timeout(60):
+        while not predicate():
+            await asyncio.sleep(0.001)
 
 
 def test_few_objects_are_not_frozen_so_later_garbage_is_found() -> None:
