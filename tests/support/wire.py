@@ -225,11 +225,17 @@ class Quorum:
         return [url for url in self.cluster.bootstrap if url != active]
 
     def ask(self, method: str, path: str, body: Any = None, **how: Any) -> Reply:
-        """Ask the active controller; one that ceases to be active meanwhile has written nothing, so ask the next."""
+        """Ask the active controller; one that ceases to be active meanwhile has written nothing, so ask the next.
+
+        A controller that does not know whether it has written (504) is asked again where that cannot write twice: with the
+        same request id, or to read or set what is named.
+        """
+        is_repeatable = method in ("GET", "PATCH", "PUT") or "X-Request-Id" in (how.get("headers") or {})
+        unanswered = (421, 503, 504) if is_repeatable else (421, 503)
 
         def answered() -> Reply | None:
             reply = ask(self.active, method, path, body, **how)
-            return None if reply.status in (421, 503) else reply
+            return None if reply.status in unanswered else reply
 
         reply = poll_until(answered, deadline_s=60, what="an active controller's answer")
         assert reply is not None
