@@ -30,11 +30,12 @@ YOUNG_WALKS: Final = 0
 """Each second collection is of the middle generation (Python: each twelfth): 20,000 objects at most, 5 to 7 ms."""
 MIDDLE_WALKS: Final = 1_000
 """No full collection follows those of the middle generation by itself: `keep_walking` makes them."""
-WALK_EVERY_S: Final = 0.1
-"""New objects are walked so often, however few they are. A hundred TLS connections, 7,000 objects, may begin meanwhile."""
-COUNT_EVERY: Final = 5
+WALK_EVERY_S: Final = 0.25
+"""New objects are walked so often, however few they are. Writes that are under way are walked, too: every 100 ms, that took
+3 % of a leader's processor time under 64 writers."""
+COUNT_EVERY: Final = 2
 """Of these walks; to count the oldest generation takes about a millisecond, so not behind each."""
-FULL_EVERY: Final = 100
+FULL_EVERY: Final = 40
 """Of these walks: a closed connection's cycle is freed within 10 s."""
 
 
