@@ -50,7 +50,10 @@ ALONE_TIMEOUT_S: Final = 1_200
 """All the lives of `ALONE`, at the lowest priority on a machine that does other work: a minute on an idle one."""
 ALONE: Final = (
     Seeds("nasty", 4, raft_only=True),
+    Seeds("nasty", 3, voters=5, raft_only=True),
+    Seeds("nasty", 2, voters=1, observers=2, raft_only=True),
     Seeds("fifo", 2, raft_only=True),
+    Seeds("fifo", 3, raft_only=True, hostile=True),
     Seeds("members", 4, observers=2, raft_only=True),
     Seeds("fifo", 1, hostile=True),
     Seeds("brokers", 2),

@@ -318,6 +318,7 @@ class Network:
         message = stranger.message_to(target, others, self._loop.time())
         if message is not None:
             self.note("stranger", target, message["type"], message["term"])
+            receiver.on_arrival(STRANGER, message)
             receiver.on_message(STRANGER, msgpack.unpackb(msgpack.packb(message)))
 
     def note(self, *event: object) -> None:

@@ -9,6 +9,7 @@ Nothing of it is asked of the node itself, but who it follows and under which vo
     a_lost_leader_is_replaced  a follower whose leader closed the link asks for votes soon
     a_leader_is_heard       a leader whom no majority answers leads no longer
     a_stranger_leads_nobody  nobody follows who is no controller of this cluster
+    lies_cost_the_link      a stranger whose term is a jump, or who claims to lead while another does, loses its link
     sends_once              entries in flight are not sent again, unless a refusal or a link's end says that they are lost
     one_question            a follower whose position is unknown is asked once, until it answers
     terms_are_durable       a leader's messages rest on a term that its disk holds
@@ -18,6 +19,7 @@ from collections import defaultdict, deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from metadata_log.ids import NodeId
+from quorum.raft.belief import TERM_JUMP_MAX
 from quorum.raft.messages import Message
 from quorum.raft.raft_log import Member, Role
 
@@ -28,6 +30,9 @@ SOON_S: Final = 0.25
 """Within so long a node that runs answers, or asks for votes."""
 QUESTIONS: Final = 5
 """Heartbeats ask beside a probe, and a new link begins with both."""
+LEADERS_SAY: Final = frozenset({"append_entries", "install_snapshot", "read_probe", "timeout_now"})
+ELECTIONS_MEANWHILE: Final = 100
+"""A node's term may rise by fewer between a message's arrival and its handling."""
 PARTLY: Final = 0.9
 """Clocks differ, and a message is seen here before it is handled."""
 
@@ -64,6 +69,8 @@ class RaftRules:
         )
         self._asked_at: dict[NodeId, float] = {}
         """When a node last asked for votes, or promised one."""
+        self._lost_at: dict[NodeId, float] = {}
+        """When a node last lost a link to another one."""
         settings = world.settings
         self._timeout_s = settings.election_timeout_min_ms / 1000
         self._heartbeat_s = settings.heartbeat_ms / 1000
@@ -103,6 +110,9 @@ class RaftRules:
             return
         state, source, now = log._guard.state, sender.node_id, self._world.loop.time()
         kind, term, own = message["type"], message["term"], log._engine.term
+        if source not in self._world.nodes:
+            self._heard_stranger(node, source, message)
+            return
         asked = term - 1 if kind == "pre_vote" else term
         is_answered = state.counts(sender) and source in node.transport.links
         if is_answered and kind in ("append_entries", "request_vote", "pre_vote") and asked < own:
@@ -124,6 +134,52 @@ class RaftRules:
             if term == own and state.counts(sender):
                 self._answered[node.node_id, source, term] = now
 
+    def _heard_stranger(self, node: "SimulatedNode", source: NodeId, message: Message) -> None:
+        """Have a link looked at again soon, if what came on it is to end it."""
+        assert node.log is not None
+        state, term, link = node.log._guard.state, message["term"], node.transport.links.get(source)
+        own, loop = state.engine.term, self._world.loop
+        if link is None or own == 0:
+            return
+        if term > own + TERM_JUMP_MAX + ELECTIONS_MEANWHILE:
+            loop.call_later(SOON_S, self._look_at_liar, node, node.incarnation, loop.time(), link, None)
+        elif message["type"] in LEADERS_SAY and term >= own and (leader := self._followed(node)) is not None:
+            told = leader, own
+            loop.call_later(SOON_S, self._look_at_liar, node, node.incarnation, loop.time(), link, told)
+
+    def _followed(self, node: "SimulatedNode") -> NodeId | None:
+        """Return the voter that a node follows and hears, or the node itself where it leads."""
+        assert node.log is not None
+        state, heard = node.log._guard.state, self._heard.get(node.node_id)
+        if state.engine.role is Role.LEADER:
+            return node.node_id
+        if heard is None or heard.leader != state.leader or heard.leader not in state.voters:
+            return None
+        # By its own clock, which goes on while its machine is suspended: after a long silence strangers are believed.
+        return heard.leader if node.now_ms() - state.leader_heard_at < 1000 * self._timeout_s else None
+
+    def _look_at_liar(
+        self,
+        node: "SimulatedNode",
+        incarnation: int,
+        since: float,
+        link: object,
+        led: tuple[NodeId, int] | None,
+    ) -> None:
+        """Look whether a link has ended; `led`: only if the node followed this leader of this term all the while."""
+        log = node.log
+        if log is None or node.incarnation != incarnation or node.rested_until > since or node.is_stopping:
+            return
+        if led is not None:
+            is_changed = (self._followed(node), log._engine.term) != led
+            last = max(self._asked_at.get(node.node_id, 0.0), self._lost_at.get(node.node_id, 0.0))
+            if is_changed or last >= since:
+                return
+        if any(each is link for each in node.transport.links.values()):
+            self._world.violated(
+                f"lies_cost_the_link: node {node.node_id} keeps a stranger's that lied at {since:.3f} s"
+            )
+
     def _is_led(self, node: "SimulatedNode") -> bool:
         """Answer whether a node leads, or heard its leader just now."""
         assert node.log is not None
@@ -141,6 +197,8 @@ class RaftRules:
 
     def lost(self, node: "SimulatedNode", peer: NodeId, *, by_peer: bool) -> None:
         """Note the end of a link; a follower that loses its leader is looked at again soon."""
+        if peer in self._world.nodes:
+            self._lost_at[node.node_id] = self._world.loop.time()
         for key in [key for key in self._sent if key[:2] == (node.node_id, peer)]:
             del self._sent[key]
         self._questions.pop((node.node_id, peer), None)
@@ -181,7 +239,8 @@ class RaftRules:
             return
         state = log._guard.state
         is_idle = state.engine.role is Role.FOLLOWER and state.engine.term == term and state.is_voter
-        was_asked = self._asked_at.get(node.node_id, 0.0) >= since or node.node_id in self._heard
+        was_heard = node.node_id in self._heard or self.last_heard.get(node.node_id, 0.0) > since
+        was_asked = self._asked_at.get(node.node_id, 0.0) >= since or was_heard
         is_alone = not links & self._links(node)
         if (
             is_idle
@@ -209,7 +268,8 @@ class RaftRules:
             return None
         kind, term, now = message["type"], message["term"], self._world.loop.time()
         untold = self._untold.get((node.node_id, target))
-        if untold is not None and term > untold[1]:
+        # The answer to a pre-vote repeats the term that was asked for: nobody learns one from it.
+        if untold is not None and term > untold[1] and kind != "pre_vote_response":
             del self._untold[node.node_id, target]
             if now - untold[0] > SOON_S and node.rested_until < untold[0]:
                 return f"lower_terms_are_told: node {node.node_id} tells {target} late that term {untold[1]} is over"
