@@ -54,6 +54,7 @@ ALONE: Final = (
     Seeds("nasty", 2, voters=1, observers=2, raft_only=True),
     Seeds("fifo", 2, raft_only=True),
     Seeds("fifo", 3, raft_only=True, hostile=True),
+    Seeds("asleep", 3, raft_only=True),
     Seeds("members", 4, observers=2, raft_only=True),
     Seeds("fifo", 1, hostile=True),
     Seeds("brokers", 2),

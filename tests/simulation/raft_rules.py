@@ -5,6 +5,7 @@ Nothing of it is asked of the node itself, but who it follows and under which vo
     votes_make_a_leader     whoever leads has the votes of a majority of its voters, each counted once
     asks_before_it_stands   a majority told a candidate that it would be voted for, or its leader asked it to stand
     a_live_leader_stays     nobody promises a vote while a leader's messages arrive, and nobody asks for one
+    who_slept_waits         a follower whose machine was suspended asks for no votes before its leader had time to speak
     lower_terms_are_told    whoever asks in a lower term soon hears of the higher one
     a_lost_leader_is_replaced  a follower whose leader closed the link asks for votes soon
     a_leader_is_heard       a leader whom no majority answers leads no longer
@@ -71,7 +72,11 @@ class RaftRules:
         """When a node last asked for votes, or promised one."""
         self._lost_at: dict[NodeId, float] = {}
         """When a node last lost a link to another one."""
+        self._suspended_at: dict[NodeId, float] = {}
+        self._followed_then: dict[NodeId, int] = {}
+        """The term in which a node followed a leader when its machine was suspended."""
         settings = world.settings
+        self._timeout_max_s = settings.election_timeout_max_ms / 1000
         self._timeout_s = settings.election_timeout_min_ms / 1000
         self._heartbeat_s = settings.heartbeat_ms / 1000
 
@@ -80,6 +85,7 @@ class RaftRules:
         node_id = node.node_id
         self._heard.pop(node_id, None)
         self._asked_at.pop(node_id, None)
+        self._followed_then.pop(node_id, None)
         for pair in [pair for pair in self._untold if pair[0] == node_id]:
             del self._untold[pair]
         for pair in [pair for pair in self._questions if pair[0] == node_id]:
@@ -217,6 +223,24 @@ class RaftRules:
             told = node.incarnation, loop.time(), state.engine.term, self._links(node)
             loop.call_later(SOON_S, self._look_again, node, *told)
 
+    def suspended(self, node: "SimulatedNode", seconds: float) -> None:
+        """Note whether a node whose clock is ahead now followed a leader, heard since the last time that it slept."""
+        node_id, now, log = node.node_id, self._world.loop.time(), node.log
+        rested = max(node.rested_until, self._suspended_at.get(node_id, 0.0))
+        self._suspended_at[node_id] = now
+        self._followed_then.pop(node_id, None)
+        # What was heard is older than the time here tells, which stood still as all else did.
+        self._heard.pop(node_id, None)
+        self._led = {key: at for key, at in self._led.items() if key[0] != node_id}
+        # Only a leader that was not silent before: a silence may hold one such wait, and this one may have had it.
+        heard_at = self.last_heard.get(node_id, 0.0)
+        if log is None or not node.has_engine() or heard_at <= max(rested, now - PARTLY * self._timeout_s):
+            return
+        state = log._guard.state
+        is_due = seconds > 2 * self._timeout_max_s
+        if is_due and state.engine.role is Role.FOLLOWER and state.leader in state.others:
+            self._followed_then[node_id] = state.engine.term
+
     def _links(self, node: "SimulatedNode") -> set[tuple[NodeId, int]]:
         """Return the other voters to whom a node is linked, and the number of each link."""
         assert node.log is not None
@@ -276,7 +300,7 @@ class RaftRules:
         match kind:
             case "pre_vote":
                 self._asked_at[node.node_id] = now
-                return self._asks_early(node, term, now)
+                return self._asks_asleep(node, term, now) or self._asks_early(node, term, now)
             case "pre_vote_response" if message["granted"]:
                 self._asked_at[node.node_id] = now
                 if self._is_led(node) and self._led.get((node.node_id, target, term)) == self._led_at(node):
@@ -291,6 +315,15 @@ class RaftRules:
             case "append_entries":
                 return self._sent_as_leader(node, target, message, now)
         return None
+
+    def _asks_asleep(self, node: "SimulatedNode", term: int, now: float) -> str | None:
+        """Return what is wrong with asking so soon after a sleep: the leader slept as well, and its link is whole."""
+        node_id, since = node.node_id, self._suspended_at.get(node.node_id, 0.0)
+        if self._followed_then.get(node_id) != term - 1 or node.rested_until >= since:
+            return None
+        if self._lost_at.get(node_id, -1.0) >= since or now - since >= PARTLY * self._heartbeat_s:
+            return None
+        return f"who_slept_waits: node {node_id} asks for votes {now - since:.3f} s after its machine was suspended"
 
     def _asks_early(self, node: "SimulatedNode", term: int, now: float) -> str | None:
         heard = self._heard.get(node.node_id)

@@ -188,6 +188,15 @@ PROFILES = {
         broker_every=0.6,
         has_data=True,
     ),
+    "asleep": Profile(
+        crash_every=6.0,
+        partition_every=5.0,
+        flap_every=4.0,
+        pause_every=4.0,
+        suspend_every=1.0,
+        transfer_every=10.0,
+        broker_every=4.0,
+    ),
     "returns": Profile(transfer_every=10.0, broker_every=2.0, has_data=True),
     "heavy": Profile(wall_clock_every=20.0, broker_every=2.0, topics_per_second=2.5, is_heavy=True),
     "streams": Profile(
@@ -597,6 +606,7 @@ class SimulatedNode:
         """Let the clocks be ahead by so much: all else stood still, here and elsewhere."""
         self.clock_offset += seconds * 1000 * self.clock_rate
         self.wall_clock_ms += int(seconds * 1000)
+        self.world.checks.rules.suspended(self, seconds)
 
     def wake(self) -> None:
         if self.log is not None and self.is_awake():
