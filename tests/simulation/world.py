@@ -919,9 +919,12 @@ class Checks:
             last = durable.entries[-1][1] if durable.entries else 0
             # What a snapshot covers by now is not compared: it is committed.
             is_held = journal[0][1] <= index <= journal[-1][1]
-            if last < index or (
-                is_held and not _holds(durable.entries, index, journal[index - journal[0][1]][2])
-            ):
+            if journal.getCurrentTerm() > term:
+                # The log may have been cut since, in memory: the disk holds what that term had there, or an older one.
+                is_true = any(_holds(durable.entries, index, each) for each in range(term + 1))
+            else:
+                is_true = not is_held or _holds(durable.entries, index, journal[index - journal[0][1]][2])
+            if last < index or not is_true:
                 raise Violation(
                     f"a promise not kept: node {node.node_id} acknowledges entry {index} in term {term}, and its disk holds "
                     f"another there, or none: it ends at {last}"
