@@ -236,12 +236,18 @@ def _setting(image: MetadataImage, topic: TopicImage, name: str) -> str | None:
     return own or settings_of(image, BROKER, CLUSTER_DEFAULT).get(name)
 
 
+def _fails_directories(batch: RecordBatch) -> bool:
+    """Answer whether a heartbeat fails directories. What else it asks for may change their partitions, too, as in Kafka."""
+    changes = (record for record in batch.records if isinstance(record, BrokerRegistrationChangeRecord))
+    return any(change.log_dirs is not None for change in changes)
+
+
 def _broken_by_change(
     batch: RecordBatch, image: MetadataImage, topic: TopicImage, was: PartitionImage, now: PartitionImage
 ) -> Iterator[str]:
     cause = batch.envelope.cause
     code = "" if cause is None else cause.code
-    if now == was._replace(partition_epoch=was.partition_epoch + 1):
+    if now == was._replace(partition_epoch=was.partition_epoch + 1) and not _fails_directories(batch):
         yield f"a_record_changes_something: a partition of {topic.name} stays {was}"
     if not set(now.isr) <= set(now.replicas) or len(set(now.isr)) != len(now.isr):
         yield f"who_leads_may: the ISR {now.isr} of {topic.name} is none of {now.replicas}"
