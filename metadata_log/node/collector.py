@@ -3,8 +3,8 @@
 A full collection of Python visits every container of the process, and the event loop stands still meanwhile. A node holds
 millions of containers (images, kept results, the log's tail), none of them part of a cycle. With 80,000 kept results
 a walk takes 0.2 s of CPU every two seconds of full load; on a busy machine that exceeds a follower's election timeout.
-So where more objects than a short walk visits have outlived the young collections, all of them are frozen, before anybody
-walks them: reference counts still free them, and later walks see only newer objects.
+So what has outlived a walk that took long is frozen, before anybody walks it again, and so is what few walks left if it
+becomes much: reference counts still free it, and later walks see only newer objects.
 
 Python counts how many more objects were made than freed since the last walk. While old objects go and new ones come, as when
 connections take the place of closed ones, that count stays near zero. So nothing is walked, and then hundreds of thousands
@@ -17,19 +17,22 @@ image at rest never are.
 
 import asyncio
 import gc
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, Never
 
 WALKED_MAX: Final = 10_000
 """Objects that a full collection may find, beside those of the next young collections; some milliseconds."""
-YOUNG_MAX: Final = 10_000
-"""New objects before they are walked (Python: 700). The 64 writes that are under way together have about half as many, and
-nearly all are gone with their answers: a walk in their midst finds no garbage."""
-YOUNG_WALKS: Final = 0
-"""Each second collection is of the middle generation (Python: each twelfth): 20,000 objects at most, 5 to 7 ms."""
+YOUNG_MAX: Final = 5_000
+"""New objects, less those that went, before they are walked (Python: 700). The 64 writes that are under way together have
+about as many, and nearly all are gone with their answers: a walk in their midst finds no garbage."""
+YOUNG_WALKS: Final = 2
+"""A collection of the middle generation follows three of the young one (Python: eleven), unless one of these took long."""
 MIDDLE_WALKS: Final = 1_000
 """No full collection follows those of the middle generation by itself: `keep_walking` makes them."""
+LONG_WALK_S: Final = 0.003
+"""Processor time of a walk, behind which whatever is alive is not walked again."""
 WALK_EVERY_S: Final = 0.25
 """New objects are walked so often, however few they are. Writes that are under way are walked, too: every 100 ms, that took
 3 % of a leader's processor time under 64 writers."""
@@ -42,53 +45,41 @@ FULL_EVERY: Final = 40
 class ShortCollections:
     """The walks of this process; made by `short_collections` alone."""
 
-    def __init__(self) -> None:
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._is_timed = False
-
-    def freeze_what_is_too_much(self) -> None:
-        """Freeze all objects if more than a short walk visits have outlived the young collections."""
-        if len(gc.get_objects(2)) > WALKED_MAX:
-            gc.freeze()
+    def __init__(self, spent_s: Callable[[], float]) -> None:
+        self._spent_s = spent_s
+        self._began_s = 0.0
 
     def walked(self, phase: str, info: dict[str, int]) -> None:
-        """Look at the oldest generation: that of the middle one has just moved into it all that is alive.
-
-        To count 30,000 objects takes 2 to 6 ms, so that is not done amid a decision, but in a turn of its own.
-        """
-        if phase != "stop" or info["generation"] != 1 or self._is_timed:
-            return
-        if self._loop is None:
-            self.freeze_what_is_too_much()
-        else:
-            self._loop.call_soon_threadsafe(self.freeze_what_is_too_much)
+        """Freeze all objects that are alive behind a long walk of those that are young."""
+        if phase == "start":
+            self._began_s = self._spent_s()
+        elif info["generation"] < 2 and self._spent_s() - self._began_s > LONG_WALK_S:
+            gc.freeze()
 
     async def keep_walking(self) -> Never:
         """Walk, from now on, what was made since the last walk, and count in turns of the loop what has outlived it."""
-        self._loop = asyncio.get_running_loop()
-        try:
-            walks = 0
-            while True:
-                await asyncio.sleep(WALK_EVERY_S)
-                walks += 1
-                self._is_timed = True
-                gc.collect(1)
-                self._is_timed = False
-                if walks % COUNT_EVERY == 0:
-                    await asyncio.sleep(0)
-                    self.freeze_what_is_too_much()
-                if walks % FULL_EVERY == 0:
-                    await asyncio.sleep(0)
-                    gc.collect()
-        finally:
-            self._loop = None
+        walks = 0
+        while True:
+            await asyncio.sleep(WALK_EVERY_S)
+            walks += 1
+            gc.collect(1)
+            if walks % COUNT_EVERY == 0:
+                await asyncio.sleep(0)
+                if len(gc.get_objects(2)) > WALKED_MAX:
+                    gc.freeze()
+            if walks % FULL_EVERY == 0:
+                await asyncio.sleep(0)
+                gc.collect()
 
 
 @contextmanager
-def short_collections() -> Iterator[ShortCollections]:
-    """Freeze all objects that are alive now, and later those that are too many for a short walk."""
+def short_collections(*, spent_s: Callable[[], float] = time.thread_time) -> Iterator[ShortCollections]:
+    """Freeze all objects that are alive now, and later those that are too many for a short walk.
+
+    `spent_s` tells the processor time of this thread.
+    """
     thresholds = gc.get_threshold()
-    collections = ShortCollections()
+    collections = ShortCollections(spent_s)
     gc.collect()
     gc.freeze()
     gc.callbacks.append(collections.walked)

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import weakref
 from collections.abc import Awaitable, Callable, Iterator
+from itertools import count
 
 import pytest
 
@@ -26,27 +27,14 @@ def collector_as_it_was() -> Iterator[None]:
     assert gc.isenabled()
 
 
-def test_too_many_objects_for_a_short_walk_are_frozen_before_it() -> None:
-    with collector.short_collections():
-        before = gc.get_freeze_count()
-        kept = [[number] for number in range(2 * collector.WALKED_MAX)]
-        gc.collect(1)
-        assert gc.get_freeze_count() >= before + collector.WALKED_MAX
-        assert not any(kept[0] is each for each in gc.get_objects())
-
-
-def test_amid_a_turn_of_the_loop_nothing_is_counted_but_soon_after(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collector, "WALK_EVERY_S", 1_000.0)
-
-    async def story(collections: collector.ShortCollections) -> None:
-        before = gc.get_freeze_count()
-        kept = [[number] for number in range(2 * collector.WALKED_MAX)]
-        gc.collect(1)
-        assert gc.get_freeze_count() <= before
-        await until(lambda: gc.get_freeze_count() >= before + collector.WALKED_MAX)
-        assert kept
-
-    while_walking(story)
+@pytest.mark.parametrize("generation", [0, 1])
+@pytest.mark.parametrize("is_long", [False, True])
+def test_what_has_outlived_a_long_walk_is_frozen(generation: int, *, is_long: bool) -> None:
+    clock = count(step=1 if is_long else 0)
+    with collector.short_collections(spent_s=lambda: next(clock)):
+        kept = [0]
+        gc.collect(generation)
+        assert any(kept is each for each in gc.get_objects()) is not is_long
 
 
 def test_new_objects_are_walked_by_time_while_old_ones_go() -> None:
@@ -85,7 +73,7 @@ def test_by_time_what_has_outlived_is_frozen_and_old_garbage_is_freed(
 
 def while_walking(story: Callable[[collector.ShortCollections], Awaitable[None]]) -> None:
     async def run() -> None:
-        with collector.short_collections() as collections:
+        with collector.short_collections(spent_s=lambda: 0.0) as collections:
             walking = asyncio.create_task(collections.keep_walking())
             await asyncio.sleep(0)
             await story(collections)
@@ -101,7 +89,7 @@ async def until(predicate: Callable[[], object]) -> None:
 
 
 def test_few_objects_are_not_frozen_so_later_garbage_is_found() -> None:
-    with collector.short_collections():
+    with collector.short_collections(spent_s=lambda: 0.0):
         loop = Loop()
         before = gc.get_freeze_count()
         gc.collect(1)
