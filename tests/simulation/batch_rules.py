@@ -104,7 +104,8 @@ class BatchRules:
                     now[key] = after = was.changed_by(record)
                     topic = image.topics.known(record.topic_id)
                     assert topic is not None
-                    yield from _broken_by_change(batch, image, topic, was, after)
+                    end = topic.partitions[record.partition_id]
+                    yield from _broken_by_change(batch, image, topic, was, after, end)
                     yield from self._left_for_nothing(batch, image, was, after)
                 case PartitionRecord():
                     yield from _broken_by_creation(image, record)
@@ -243,8 +244,14 @@ def _fails_directories(batch: RecordBatch) -> bool:
 
 
 def _broken_by_change(
-    batch: RecordBatch, image: MetadataImage, topic: TopicImage, was: PartitionImage, now: PartitionImage
+    batch: RecordBatch,
+    image: MetadataImage,
+    topic: TopicImage,
+    was: PartitionImage,
+    now: PartitionImage,
+    end: PartitionImage,
 ) -> Iterator[str]:
+    """Say what is wrong with one change of a partition; `end` is what all of the batch makes of it."""
     cause = batch.envelope.cause
     code = "" if cause is None else cause.code
     if now == was._replace(partition_epoch=was.partition_epoch + 1) and not _fails_directories(batch):
@@ -252,7 +259,7 @@ def _broken_by_change(
     if not set(now.isr) <= set(now.replicas) or len(set(now.isr)) != len(now.isr):
         yield f"who_leads_may: the ISR {now.isr} of {topic.name} is none of {now.replicas}"
     has_eligible = bool(image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION))
-    if now.leader != was.leader:
+    if now.leader != was.leader and (now.leader == end.leader or not _fails_directories(batch)):
         yield from _broken_by_election(image, topic, was, now, code, has_eligible=has_eligible)
     if set(was.replicas) - set(now.replicas):
         yield from _broken_by_departure(topic, was, now)
