@@ -34,8 +34,7 @@ MIDDLE_WALKS: Final = 1_000
 LONG_WALK_S: Final = 0.003
 """Processor time of a walk, behind which whatever is alive is not walked again."""
 WALK_EVERY_S: Final = 0.25
-"""New objects are walked so often, however few they are. Writes that are under way are walked, too: every 100 ms, that took
-3 % of a leader's processor time under 64 writers."""
+"""New objects are walked so often, however few they are; not more often, since what is under way is walked, too."""
 COUNT_EVERY: Final = 2
 """Of these walks; to count the oldest generation takes about a millisecond, so not behind each."""
 FULL_EVERY: Final = 40
