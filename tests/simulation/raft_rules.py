@@ -93,11 +93,6 @@ class RaftRules:
         self._sent = {key: last for key, last in self._sent.items() if key[0] != node_id}
         self._answered = {key: at for key, at in self._answered.items() if key[0] != node_id}
 
-    def all_suspended(self) -> None:
-        """Forget what was heard: it is older than the time here tells, which stood still as all else did."""
-        self._heard.clear()
-        self._led.clear()
-
     def began_to_lead(self, node: "SimulatedNode", term: int) -> str | None:
         """Return what is wrong with a leader's election."""
         assert node.log is not None
@@ -299,8 +294,9 @@ class RaftRules:
                 return f"lower_terms_are_told: node {node.node_id} tells {target} late that term {untold[1]} is over"
         match kind:
             case "pre_vote":
+                asleep = self._asks_asleep(node, term, now)
                 self._asked_at[node.node_id] = now
-                return self._asks_asleep(node, term, now) or self._asks_early(node, term, now)
+                return asleep or self._asks_early(node, term, now)
             case "pre_vote_response" if message["granted"]:
                 self._asked_at[node.node_id] = now
                 if self._is_led(node) and self._led.get((node.node_id, target, term)) == self._led_at(node):
@@ -321,7 +317,9 @@ class RaftRules:
         node_id, since = node.node_id, self._suspended_at.get(node.node_id, 0.0)
         if self._followed_then.get(node_id) != term - 1 or node.rested_until >= since:
             return None
-        if self._lost_at.get(node_id, -1.0) >= since or now - since >= PARTLY * self._heartbeat_s:
+        # Whoever promised a vote meanwhile waits for that candidate instead, and that is shorter.
+        last = max(self._lost_at.get(node_id, -1.0), self._asked_at.get(node_id, -1.0))
+        if last >= since or now - since >= PARTLY * self._heartbeat_s:
             return None
         return f"who_slept_waits: node {node_id} asks for votes {now - since:.3f} s after its machine was suspended"
 

@@ -1170,7 +1170,6 @@ class World:
         """Suspend the machine on which everything runs: CLOCK_BOOTTIME goes on, and all timers stand still."""
         for node in self.nodes.values():
             node.was_suspended(seconds)
-        self.checks.rules.all_suspended()
 
     def end_faults(self) -> None:
         """Wake, mend and start every node."""
