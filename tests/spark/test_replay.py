@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from metadata_log import replay
 from metadata_log.digest import digest
@@ -64,11 +64,17 @@ def test_an_export_that_begins_at_a_snapshot_and_has_parts(spark: SparkSession, 
 
 
 def test_both_engines_tell_the_same_story(spark: SparkSession, tmp_path: Path) -> None:
-    """Goal: one SQL text, two engines, one answer. Method: every table of the catalog, and the ten questions."""
+    """Goal: one SQL text, two engines, one answer, and nothing that grows with the log is broadcast, so that a log of any
+    size fits Spark's default memory. Method: every table of the catalog, and the ten questions; the rows that the plans did
+    broadcast, for Spark takes all of this log for small, as it takes two columns of a large one.
+    """
     history = random_history(random.Random(104), 200)
     export_log(frames_of(history), tmp_path, cluster_id=CLUSTER_ID)
-    ours, theirs = Log(Spark(spark), open_export(tmp_path)), Log(DuckDb(), open_export(tmp_path))
+    engine = Watched(spark)
+    ours, theirs = Log(engine, open_export(tmp_path)), Log(DuckDb(), open_export(tmp_path))
+    broadcast: dict[str, list[int]] = {}
     for name in (*SHARED, *(name for name in TABLES if name not in SHARED)):
+        engine.broadcast = broadcast[name] = []
         ours.keep(name)
         spark_rows, duckdb_rows = (log.engine.arrow(log.table_of(name)) for log in (ours, theirs))
         assert _typed(spark_rows) == _typed(duckdb_rows), name
@@ -77,6 +83,42 @@ def test_both_engines_tell_the_same_story(spark: SparkSession, tmp_path: Path) -
         assert list(map(repr, map(tuple, ours.sql(query).collect()))) == list(
             map(repr, _listed(theirs.sql(query)))
         ), question
+    assert any(map(any, broadcast.values())), "the plans were carried out"
+    # Claims, and changes of one configuration, are few in any log; here up to a tenth of it.
+    assert [
+        name
+        for name, sizes in broadcast.items()
+        if max(sizes, default=0) > history[-1].batch.end_offset // 10
+    ] == []
+    partitions = len(ours.state_at()["partitions"].collect())
+    assert max(broadcast["reassignments"]) <= partitions, "what is broadcast is the state alone"
+
+
+class Watched(Spark):
+    """Spark, and the rows of each broadcast for what it kept."""
+
+    def __init__(self, session: SparkSession) -> None:
+        super().__init__(session)
+        self.broadcast: list[int] = []
+
+    def kept(self, table: DataFrame, *, where: str = "true", in_one_piece: bool = False) -> DataFrame:
+        chosen = table.where(where)
+        chosen = chosen.coalesce(1) if in_one_piece else chosen
+        kept = chosen.localCheckpoint()
+        # The plan that was carried out: that of any other frame, even one made of this one, has no counts.
+        self.broadcast += _broadcast_rows(chosen._jdf.queryExecution().executedPlan())
+        return kept
+
+
+def _broadcast_rows(plan: Any) -> list[int]:
+    """Return the rows of each broadcast in a plan that has been carried out."""
+    found = (
+        [plan.metrics().get("numOutputRows").get().value()] if plan.nodeName() == "BroadcastExchange" else []
+    )
+    for below in (plan.children(), plan.subqueries()):
+        for place in range(below.size()):
+            found += _broadcast_rows(below.apply(place))
+    return found
 
 
 def _typed(table: pa.Table) -> list[tuple[str, str]]:

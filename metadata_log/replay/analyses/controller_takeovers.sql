@@ -38,6 +38,11 @@ ended AS (
 ),
 voted AS (
     SELECT DISTINCT batch_last_offset FROM {records} WHERE type = 1005
+),
+-- The record before each claim, found among all by the few claims: joined to them as it is, the whole log would be what Spark
+-- broadcasts, since it goes by the size of two columns in compressed files.
+before AS (
+    SELECT log_offset, ts FROM {records} WHERE log_offset IN (SELECT first_offset - 1 FROM claims)
 )
 SELECT
     c.controller_epoch, c.controller_id, c.former_id,
@@ -54,7 +59,7 @@ SELECT
     coalesce(c.to_offset, {end_offset}) - c.first_offset AS record_count,
     c.to_offset IS NULL AS lasting
 FROM claims c
-LEFT JOIN {records} p ON p.log_offset = c.first_offset - 1
+LEFT JOIN before p ON p.log_offset = c.first_offset - 1
 LEFT JOIN voted v ON v.batch_last_offset = c.first_offset - 1
 LEFT JOIN ended e ON e.first_offset = c.first_offset
 ORDER BY c.first_offset

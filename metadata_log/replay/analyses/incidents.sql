@@ -39,7 +39,8 @@ touched AS (
     GROUP BY batch_base, cause_detail
 ),
 leaderless AS (
-    SELECT c.batch_base, c.cause_detail, s.to_ts, s.lasting
+    -- Both sides grow with the log, and Spark takes either for small.
+    SELECT /*+ MERGE(c, s) */ c.batch_base, c.cause_detail, s.to_ts, s.lasting
     FROM {partition_changes} c JOIN {leaderless_spells} s ON c.pkey = s.pkey AND c.log_offset = s.from_offset
     WHERE c.op = 'change' AND c.changed % 2 = 1 AND c.leader = -1
         AND c.cause_code IN ('SESSION_EXPIRED', 'BROKER_REGISTERED', 'LOG_DIR_OFFLINE', 'BROKER_UNREGISTERED')

@@ -18,7 +18,8 @@ WITH batches AS (
     GROUP BY batch_base, batch_last_offset
 ),
 stepped AS (
-    SELECT b.*, coalesce(unix_millis(p.ts) - unix_millis(b.ts), 0) AS back_ms
+    -- The hint keeps Spark from a broadcast of all batches.
+    SELECT /*+ MERGE(b, p) */ b.*, coalesce(unix_millis(p.ts) - unix_millis(b.ts), 0) AS back_ms
     FROM batches b LEFT JOIN batches p ON p.batch_last_offset + 1 = b.batch_base
 ),
 claimed AS (

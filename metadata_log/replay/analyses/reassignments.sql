@@ -123,7 +123,7 @@ stuck AS (
     WHERE reason IS NOT NULL
     GROUP BY topic_id, partition
 )
-SELECT
+SELECT /*+ MERGE(whole, asked) */
     whole.begun_offset, whole.begun_ts, asked.actor,
     whole.topic_id, whole.topic_name, whole.partition, whole.from_replicas, whole.to_replicas,
     whole.ended, whole.ended_offset, whole.ended_ts,
