@@ -1,7 +1,8 @@
 """Edge: a large synthetic metadata log, quickly: what a busy cluster of 24 brokers writes in weeks, deterministic by seed.
 
-Leader and isr changes make up most of it, beside fencings and returns, re-registrations, config changes, topics
-created and removed, reassignments, and new controllers. Records are legal, decisions are not Kafka's.
+Leader and isr changes make up most of it, beside fencings and returns, re-registrations, config changes (of
+min.insync.replicas, too), topics created and removed, reassignments, and new controllers. Records are legal, decisions
+are not Kafka's.
 """
 
 import random
@@ -110,6 +111,8 @@ class _Cluster:
         records: list[Record] = [TopicRecord(topic_id, name)]
         if self.rng.random() < 0.3:
             records.append(ConfigRecord(2, name, "retention.ms", str(self.rng.randrange(10**9))))
+        if self.rng.random() < 0.5:
+            records.append(ConfigRecord(2, name, "min.insync.replicas", "2"))
         for partition_id in range(self.rng.choice((1, 8, 16, 32))):
             replicas = tuple(BrokerId(11 + i) for i in self.rng.sample(range(BROKERS), 3))
             partitions.append(_Partition(replicas))
@@ -235,8 +238,14 @@ def _batches(record_count: int, *, seed: int, partitions: int) -> Iterator[tuple
             yield counted(cluster.remove_topic())
         elif kind < 0.99:
             name = cluster.topics[rng.choice(cluster.topic_ids)][0]
-            value = rng.choice((None, str(rng.randrange(10**9))))
-            yield counted([ConfigRecord(2, name, rng.choice(("retention.ms", "max.message.bytes")), value)])
+            key, value = rng.choice(
+                (
+                    ("retention.ms", str(rng.randrange(10**9))),
+                    ("max.message.bytes", str(rng.randrange(10**9))),
+                    ("min.insync.replicas", str(rng.choice((1, 2, 3)))),
+                )
+            )
+            yield counted([ConfigRecord(2, name, key, rng.choice((None, value)))])
         elif kind < 0.993:
             cluster.producer_id += 1000
             yield counted(
