@@ -12,6 +12,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -74,12 +75,25 @@ def export_log(
         OffsetCompacted: the log does not reach back to where the export must begin.
         InvariantBroken: the log is not the one exported before, or contradicts itself.
     """
+    ahead: Iterable[tuple[FrameHeader, bytes]] | None = None
+
+    def goes_on(end_offset: int) -> bool:
+        nonlocal ahead
+        coming = iter(frames(end_offset, until))
+        first = next(coming, None)
+        ahead = () if first is None else chain((first,), coming)
+        return first is not None
+
+    def frames_behind(end_offset: int, until: int | None) -> Iterable[tuple[FrameHeader, bytes]]:
+        return frames(end_offset, until) if ahead is None else ahead
+
     return export_batches(
-        lambda image: _batches(frames, image, cluster_id=cluster_id, until=until),
+        lambda image: _batches(frames_behind, image, cluster_id=cluster_id, until=until),
         to,
         cluster_id=cluster_id,
         from_offset=from_offset,
         snapshot=snapshot,
+        goes_on=goes_on,
     )
 
 
@@ -91,8 +105,13 @@ def export_batches(
     from_offset: int | None = None,
     snapshot: MetadataImage | None = None,
     columns: type[Columns] = Columns,
+    goes_on: Callable[[int], bool] = lambda _: True,
 ) -> dict[str, Any]:
-    """Write what `to` does not hold yet of the batches that continue an image, and return the manifest; as `export_log`."""
+    """Write what `to` does not hold yet of the batches that continue an image, and return the manifest; as `export_log`.
+
+    `goes_on` answers whether the log may hold a batch from an offset on. An export that has the whole log is left as it is,
+    its last state unread: an export that follows a silent log asks this every few seconds.
+    """
     before = read_manifest(to)
     if before is not None and before.cluster_id != cluster_id:
         raise InconsistentClusterId(
@@ -108,6 +127,8 @@ def export_batches(
             f"{to} holds offsets up to {before.end_offset}; going on at {from_offset} would leave a gap"
         )
     _remove_leftovers(to, before)
+    if before is not None and not goes_on(before.end_offset):
+        return before.manifest()
     run = _Run(to, cluster_id, before, columns)
     if before is None:
         run.begin(snapshot if snapshot is not None else EMPTY, first_offset=from_offset)

@@ -240,3 +240,21 @@ def test_nothing_is_added_to_an_export_whose_end_is_damaged(tmp_path: Path) -> N
         with pytest.raises(DamagedFile, match="SHA-256"):
             export_log(frames_of(history), tmp_path, cluster_id=CLUSTER_ID)
     assert (tmp_path / "manifest.json").read_bytes() == manifest
+
+
+def test_an_export_of_the_whole_log_is_left_unread(tmp_path: Path) -> None:
+    """Goal: a silent log that is followed costs no read of a large state. Method: a state that would be refused if read."""
+    history = random_history(random.Random(7), 60)
+    manifest = export_log(frames_of(history[:30]), tmp_path, cluster_id=CLUSTER_ID)
+    state = open_export(tmp_path).snapshot(history[29].batch.end_offset)
+    assert state is not None
+    whole = state.read_bytes()
+    state.write_bytes(_turned(whole, len(whole) // 2))
+    for frames, until in ((frames_of(history[:30]), None), (frames_of(history), manifest["end_offset"])):
+        assert export_log(frames, tmp_path, cluster_id=CLUSTER_ID, until=until) == manifest
+    with pytest.raises(DamagedFile, match="SHA-256"):
+        export_log(frames_of(history), tmp_path, cluster_id=CLUSTER_ID)
+    state.write_bytes(whole)
+    assert export_log(frames_of(history), tmp_path, cluster_id=CLUSTER_ID)["digest"] == digest(
+        history[-1].image
+    )
