@@ -68,6 +68,13 @@ def _counts_who_forgot(count_synced: Any) -> Any:
     return count
 
 
+def _forgets_that_it_only_joins(original: Any) -> Any:
+    def init(log: Any, **given: Any) -> None:
+        original(log, **given | {"only_joins": False})
+
+    return init
+
+
 def _forgets_who_voted(original: Any) -> Any:
     def stand_on(in_force: Any, voters: Any) -> None:
         founders = in_force._before_log
@@ -162,6 +169,13 @@ MUTANTS: Final = (
         "quorum.raft.elections:Elections.would_found_another",
         always(False),
         Directed(f"{_ADAPTER_TESTS}::test_a_node_with_an_empty_log_founds_no_second_quorum"),
+    ),
+    Mutant(
+        "founds-though-it-only-joins",
+        "a new disk that was formatted to join founds a quorum with another new disk",
+        f"{_L}.__init__",
+        _forgets_that_it_only_joins,
+        Directed(f"{_ADAPTER_TESTS}::test_a_disk_that_only_joins_votes_for_nobody_whose_log_is_empty"),
     ),
     Mutant(
         "voters-of-the-settings",

@@ -909,6 +909,41 @@ def test_two_new_disks_without_the_third_voter_found_a_quorum_unless_they_only_j
     quorum.end()
 
 
+def test_a_disk_that_only_joins_votes_for_nobody_whose_log_is_empty() -> None:
+    """Nor does it where the candidacy is forced, and so needs no pre-vote; a candidate that has a log gets its vote."""
+    quorum = Quorum()
+    joining, candidate, other = quorum.nodes
+    joining.only_joins = True
+
+    async def start() -> None:
+        for node in (joining, candidate):
+            node.start()
+
+    quorum.run(start())
+    quorum.wait(30)
+    assert (joining.journal.getCurrentTerm(), candidate.journal.getCurrentTerm()) == (0, 0)
+
+    def asks(term: int, last_log_term: int) -> None:
+        joining.transport.on_message(
+            candidate.member,
+            {
+                "type": "request_vote",
+                "term": term,
+                "last_log_index": 1 + last_log_term,
+                "last_log_term": last_log_term,
+                "force": True,
+            },
+        )
+
+    asks(1, 0)
+    quorum.wait(1)
+    assert joining.journal.getVotedForNodeId() is None
+    asks(2, 1)
+    quorum.until(lambda: joining.journal.getVotedForNodeId() == candidate.node_id)
+    assert other.log is None
+    quorum.end()
+
+
 def test_a_disk_that_only_joins_votes_and_leads_once_others_have_founded_the_quorum() -> None:
     quorum = Quorum()
     joining = quorum.nodes[0]
