@@ -160,6 +160,20 @@ def test_a_fenced_broker_and_a_partition_led_elsewhere_are_left_alone() -> None:
     assert cluster.reports == []
 
 
+def test_a_partition_that_is_led_elsewhere_or_deleted_before_its_turn_is_not_reported() -> None:
+    cluster = a_cluster()
+    cluster.run("create u on=1,2,3")
+    topic_id, deleted_id = (cluster.world.image.topics.ids[name] for name in "tu")
+    for key in ((topic_id, 0), (topic_id, 1), (topic_id, 2), (deleted_id, 0)):
+        change = PartitionChangeRecord(*key, isr=(ME, BrokerId(2)))
+        cluster.see(lambda change=change: cluster.world.write([change]))  # type: ignore[misc]
+    cluster.see(lambda: cluster.world.write([PartitionChangeRecord(topic_id, 1, leader=BrokerId(2))]))
+    cluster.run("delete u")
+    settle(cluster)
+    assert cluster.isrs() == [(1, 2, 3), (1, 2), (1, 2, 3)]
+    assert [[isr.partition_id for isr in report] for report in cluster.reports] == [[0, 2]]
+
+
 def test_a_partition_that_loses_a_member_for_another_reason_gets_it_back() -> None:
     cluster = a_cluster()
     topic_id = cluster.world.image.topics.ids["t"]

@@ -104,6 +104,17 @@ def test_the_lowest_active_offset() -> None:
     assert world.sessions.lowest_active_offset(world.image) == end, "a broker that stops is not waited for"
 
 
+def test_of_brokers_at_one_offset_the_lowest_id_is_the_slowest() -> None:
+    world = World()
+    for broker_id in (3, 1, 2):
+        world.run(f"register {broker_id}")
+        world.run(f"heartbeat {broker_id}")
+    end = world.image.end_offset
+    for broker_id in (2, 3, 1):
+        world.run(f"heartbeat {broker_id}")
+    assert world.sessions.slowest_active(world.image) == (ONE, end)
+
+
 def test_the_first_shutdown_offset_stands_until_the_broker_is_fenced() -> None:
     sessions = heard((ONE, 5, 1000))
     sessions.began_shutdown(ONE, 5, offset=98)

@@ -271,6 +271,18 @@ def test_a_shutdown_in_parts_waits_for_others_also_where_all_leaderships_are_in_
     assert answered(world.heartbeat(1, want_shut_down=True)).should_shut_down
 
 
+def test_a_fenced_broker_that_may_go_only_after_further_parts_is_fenced_meanwhile() -> None:
+    world = online(1, 2, turns_are_short=True)
+    many_partitions(world, 500, "1,2")
+    world.expire(1, world.image.brokers[BrokerId(1)].broker_epoch)
+    beats = [world.heartbeat(1, want_shut_down=True)]
+    while beats[-1].more:
+        beats.append(world.heartbeat(1, want_shut_down=True))
+    assert len(beats) > 1
+    assert [answered(beat).should_shut_down for beat in beats] == [*[False] * (len(beats) - 1), True]
+    assert {answered(beat).state for beat in beats} == {BrokerState.FENCED}
+
+
 def test_an_unfencing_in_parts_elects_everywhere() -> None:
     world = online(1, 2, records_max=10)
     many_partitions(world, 25, "1")

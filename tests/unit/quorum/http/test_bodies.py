@@ -5,13 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
 
 from metadata_log import limits
 from metadata_log.errors import InvalidRequest
 from metadata_log.ids import uuid_text
 from metadata_log.wire.bodies import check_plain
 from quorum.http import bodies
-from tests.unit.quorum.test_controller import uuid
+from quorum.http.app import application
+from tests.unit.quorum.test_controller import Lab, run, uuid
 from tests.unit.quorum.test_voters import Ask, Desk, at_desk
 
 TOPIC = {"name": "x", "partitions": 1, "replication_factor": 1}
@@ -86,6 +89,23 @@ def test_what_does_not_fit_its_shape_is_refused_and_named(
         assert desk.controller.tip.end_offset == before
 
     at_desk(tmp_path, story)
+
+
+def test_a_write_without_a_body_is_refused_by_its_content_type(tmp_path: Path) -> None:
+    """A page may send such a request, too: it is no foreign one, and nothing of it can be read."""
+
+    async def main(lab: Lab) -> None:
+        lab.lead(1)
+        desk = Desk(lab, tmp_path)
+        async with (
+            TestClient[web.Request, web.Application](TestServer(application(desk.door))) as client,
+            client.post("/v1/topics") as answer,
+        ):
+            refusal = await answer.json()
+            assert (answer.status, refusal["error"]) == (415, "INVALID_REQUEST")
+            assert "application/msgpack" in refusal["message"]
+
+    run(main)
 
 
 @pytest.mark.parametrize("content", ["x" * limits.HTTP_BODY_AT_ONCE_BYTES, "x"])

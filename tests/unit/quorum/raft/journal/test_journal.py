@@ -874,6 +874,19 @@ def test_small_files_are_replaced_whole(tmp_path: Path) -> None:
     assert disk.read("pointer") == b"two" and disk.names() == ["pointer"]
 
 
+def test_a_read_that_the_kernel_cuts_short_goes_on_to_its_last_byte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = OsDisk(tmp_path).create("file")
+    file.write(0, b"abcdef")
+    pread = os.pread
+    monkeypatch.setattr(
+        os, "pread", lambda descriptor, size, position: pread(descriptor, min(size, 2), position)
+    )
+    assert (file.read(1, 5), file.read(2, 1), file.read(4, 100)) == (b"bcdef", b"c", b"ef")
+    file.close()
+
+
 @contextlib.contextmanager
 def file_size_limit(size: int) -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -1,0 +1,45 @@
+"""The committed log of one controller: what has been applied becomes durable again and again."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from metadata_log.image.metadata_image import Delta
+from metadata_log.log.segmented_log import SegmentedLog
+from quorum.log import committed_log
+from quorum.log.committed_log import CommittedLog
+from tests.support.histories import random_history
+
+
+class _Enough(Exception):
+    pass
+
+
+def test_what_is_appended_is_synced_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(committed_log, "SEGMENT_SYNC_S", 0.0)
+    history = iter(random_history(random.Random(1), 4))
+    synced: list[int] = []
+    with closing(SegmentedLog.open(tmp_path, segment_bytes=1 << 20)) as segments:
+        log = CommittedLog(segments)
+
+        def append() -> None:
+            step = next(history, None)
+            if step is None:
+                raise _Enough
+            log.on_applied(step.batch, step.frame, step.image, Delta())
+
+        async def run_in_thread(sync: Callable[[], object]) -> None:
+            sync()
+            assert log.unsynced_bytes == 0
+            assert segments.synced_end_offset == segments.end_offset == log.end_offset
+            synced.append(log.end_offset)
+            append()
+
+        append()
+        with pytest.raises(_Enough):
+            asyncio.run(log.keep_syncing(run_in_thread))
+    assert len(synced) == 4 and synced == sorted(set(synced))
