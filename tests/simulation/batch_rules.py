@@ -148,9 +148,8 @@ class BatchRules:
                 continue
             gets = {each for each in (record.leader, *(record.isr or ())) if each in self._leaving}
             if cause is not None and batch.envelope.operation == HEARTBEAT and cause.code not in TAKE_OUT:
-                gets.discard(
-                    cause.detail.get("broker_id")
-                )  # heard of, as the next batch says, it leads what it alone can
+                # It was heard of, which the next batch says, and leads what nobody else can.
+                gets.discard(cause.detail.get("broker_id"))
             was = self._isr_before.get((record.topic_id, record.partition_id), ())
             if gets - {*was}:
                 yield f"half_out_gets_nothing: {gets - {*was}} are being taken out of service"
