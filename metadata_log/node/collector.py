@@ -3,8 +3,8 @@
 A full collection of Python visits every container of the process, and the event loop stands still meanwhile. A node holds
 millions of containers (images, kept results, the log's tail), none of them part of a cycle. With 80,000 kept results
 a walk takes 0.2 s of CPU every two seconds of full load; on a busy machine that exceeds a follower's election timeout.
-So objects that outlive a long walk are frozen before anybody walks them again. Those that outlive short walks are frozen once
-there are more than WALKED_MAX. Reference counts still free what is frozen, and later walks see only newer objects.
+So objects that outlive a long walk are frozen before anybody walks them again. Those that outlive short walks are frozen
+once there are more than WALKED_MAX. Reference counts still free what is frozen, and later walks see only newer objects.
 
 Python counts how many more objects were made than freed since the last walk. While old objects go and new ones come, as when
 connections take the place of closed ones, that count stays near zero. So nothing is walked, and then hundreds of thousands
