@@ -11,8 +11,8 @@ connections take the place of closed ones, that count stays near zero. So nothin
 of new objects at once. Therefore new objects are also walked by time, in turns of the loop where no decision adds to them.
 
 The price: a cycle that was alive when it was frozen stays until the process ends, even if it becomes garbage. asyncio leaves
-a cycle of a kilobyte for each closed connection. So few objects are not frozen, and connections that come and go beside an
-image at rest never are.
+a cycle of a kilobyte for each closed connection. Servers break it (`leave_no_cycle`); that of a connection that this process
+opened itself stays. Few objects are not frozen, so beside an image at rest such connections never are.
 """
 
 import asyncio
@@ -89,6 +89,15 @@ def short_collections(*, spent_s: Callable[[], float] = time.thread_time) -> Ite
         gc.set_threshold(*thresholds)
         gc.callbacks.remove(collections.walked)
         gc.unfreeze()
+
+
+def leave_no_cycle(transport: asyncio.BaseTransport | None) -> None:
+    """Break the cycle of a transport whose connection is lost: its socket and itself are freed at once.
+
+    A transport of asyncio keeps one of its own bound methods, and calls it only while it reads.
+    """
+    if transport is not None and hasattr(transport, "_read_ready_cb"):
+        transport._read_ready_cb = None  # noqa: SLF001  # asyncio has no name for it
 
 
 @contextmanager

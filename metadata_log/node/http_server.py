@@ -24,6 +24,7 @@ from metadata_log.errors import (
     MetadataError,
 )
 from metadata_log.node.answer_buffers import AnswerBuffers
+from metadata_log.node.collector import leave_no_cycle
 from metadata_log.node.http_answers import Answer
 from metadata_log.node.tls import Encrypting
 
@@ -92,6 +93,7 @@ class NamedErrors(web.RequestHandler):
         self._buffers.hold(self, 0)
 
     def connection_lost(self, exc: BaseException | None) -> None:
+        leave_no_cycle(self.transport)
         self._buffers.hold(self, 0)
         if self.addresses is not None:
             if not self._address:

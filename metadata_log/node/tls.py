@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from metadata_log import limits
 from metadata_log.errors import InvalidSettings
+from metadata_log.node.collector import leave_no_cycle
 from metadata_log.node.credentials import TlsFiles, harden, load, states_of, trust
 
 log = logging.getLogger(__name__)
@@ -90,6 +91,7 @@ class _Encrypted(sslproto.SSLProtocol):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._on_lost()
+        leave_no_cycle(self._transport)
         super().connection_lost(exc)
 
 
