@@ -48,7 +48,9 @@ async def serving(tls: Tls | None) -> AsyncIterator[tuple[str, int]]:
     app.router.add_get("/", who)
     runner = web.AppRunner(app)
     await runner.setup()
-    listener = await listen(runner, answer, ("127.0.0.1", 0), buffers=AnswerBuffers(), tls=tls and tls.server)
+    listener = await listen(
+        runner, answer, ("127.0.0.1", 0), buffers=AnswerBuffers(), tls=None if tls is None else tls.server
+    )
     try:
         yield listener.sockets[0].getsockname()[:2]
     finally:
