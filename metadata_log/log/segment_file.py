@@ -148,6 +148,8 @@ def check_frames(file: LogFile, position: int, *, bytes_max: int) -> int:
 def scan(segment: Segment, *, may_be_torn: bool, is_last: bool, size: int | None = None) -> bool:
     """Learn all frames of a file that are not known yet; answer whether it ends in a tear, which is left as it is.
 
+    Another process may be appending to the file: a frame that was cut short when it was read, and is whole now, is no tear.
+
     `size`: how many bytes of it are known to be written; None: all.
 
     Raises:
@@ -161,7 +163,12 @@ def scan(segment: Segment, *, may_be_torn: bool, is_last: bool, size: int | None
             except DamagedFrame as error:
                 if error.another_version:
                     raise damaged_file(segment.path, error, base=segment.size) from error
-                if may_be_torn and _may_be_torn(segment, file, error, is_last=is_last):
+                file.seek(segment.size)
+                rest = file.read()
+                if error.torn and _is_whole(rest):
+                    file.seek(segment.size)
+                    continue
+                if may_be_torn and _may_be_torn(segment, rest, error, is_last=is_last):
                     return True
                 raise damaged_file(segment.path, error, base=segment.size) from error
             if header.base_offset != segment.end_offset or header.previous_crc != segment.last.crc:
@@ -174,10 +181,19 @@ def scan(segment: Segment, *, may_be_torn: bool, is_last: bool, size: int | None
     return False
 
 
-def _may_be_torn(segment: Segment, file: BinaryIO, error: DamagedFrame, *, is_last: bool) -> bool:
-    """Answer whether a crash can have left the wrong frame at the known end of a file without an index."""
-    file.seek(segment.size)
-    rest = file.read()
+def _is_whole(data: bytes) -> bool:
+    try:
+        check_frame(data)
+    except DamagedFrame:
+        return False
+    return True
+
+
+def _may_be_torn(segment: Segment, rest: bytes, error: DamagedFrame, *, is_last: bool) -> bool:
+    """Answer whether a crash can have left the wrong frame at the known end of a file without an index.
+
+    `rest` is what the file holds from there on.
+    """
     try:
         claimed = read_header(rest).frame_bytes
     except DamagedFrame:

@@ -14,12 +14,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from metadata_log import codec
+from metadata_log.codec import DamagedFrame, FrameHeader
 from metadata_log.errors import (
     BrokerNotAvailable,
     DamagedFile,
     InvalidRequest,
     NotAuthorized,
 )
+from metadata_log.log import segment_file
 from metadata_log.log.segmented_log import SegmentedLog
 from metadata_log.replay.columns import SCHEMA
 from metadata_log.replay.controller_client import controllers
@@ -249,6 +252,34 @@ def test_a_log_that_grows_is_read_on_from_where_it_ended(tmp_path: Path, rows: p
             path.unlink()
         log = SegmentLog(tmp_path)
     assert own(pa.concat_tables(seen)) == own(rows)
+
+
+@pytest.mark.parametrize("known", [3, 20, 60])
+def test_a_frame_whose_writer_goes_on_while_it_is_read_is_no_tear(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: int
+) -> None:
+    """Method: a part of a frame is read; its rest and the frames behind it are written before anybody looks again."""
+    written(HISTORY[:10], tmp_path, files=1)
+    (path,) = tmp_path.glob("*.log")
+    path.write_bytes(path.read_bytes() + HISTORY[10].frame[:known])
+    rest = HISTORY[10].frame[known:] + b"".join(step.frame for step in HISTORY[11:20])
+    check_frame = codec.check_frame
+
+    def writing(data: bytes, at: int = 0) -> FrameHeader:
+        nonlocal rest
+        try:
+            return check_frame(data, at)
+        except DamagedFrame:
+            with path.open("ab") as file:
+                file.write(rest)
+            rest = b""
+            raise
+
+    monkeypatch.setattr(segment_file, "check_frame", writing)
+    log = SegmentLog(tmp_path)
+    log.refresh()
+    assert log.ends_at == HISTORY[19].batch.end_offset
+    assert not rest
 
 
 # --- damage
