@@ -9,7 +9,8 @@ Clients write with request ids and read; brokers poll, are cut off, sleep, die a
     applied_once                a request id stands at one offset
     acknowledged_is_durable     what was answered is in the log, at the offset that was answered
     linearizable                the history of all clients' reads and writes (`registers.check`)
-    no_fenced_leader            no fenced broker leads; further rules of each batch: `batch_rules`
+    no_fenced_leader            no fenced broker leads; further rules of each batch: `batch_rules`, of sessions and
+                                changes in parts: `session_rules`, of sweeps: `sweep_rules`
     leads_from_an_online_directory  nobody leads from a log directory that its registration does not list
     silent_brokers_serve_nobody a broker fenced for silence serves nobody from the commit of its fencing, or of the first
                                 part of it, on, until it has read of it
@@ -239,6 +240,11 @@ class ClusterWorld(World):
 
         self.changes_asked += 1
         self.spawn(ask)
+
+    def controller_of(self, node_id: NodeId) -> SimulatedController | None:
+        """Return the controller that runs on a node, if one does."""
+        node = self.nodes.get(node_id)
+        return node.controller if isinstance(node, ClusterNode) else None
 
     def broker(self, broker_id: BrokerId) -> SimulatedBroker:
         return self.brokers[broker_id - 11]
