@@ -62,6 +62,7 @@ ASSIGNED: Final = "assigned"
 """So the names of topics begin whose replicas a client names."""
 PREFERRED: Final = ("PREFERRED_ELECTION_REQUESTED", SweepKind.BALANCE.value)
 UNCLEAN: Final = ("UNCLEAN_ELECTION_REQUESTED", SweepKind.UNCLEAN.value)
+UNCLEAN_SETTING: Final = "unclean.leader.election.enable"
 EARLY_MS: Final = 300
 
 
@@ -153,6 +154,10 @@ class BatchRules:
         self._decided_at.setdefault(at, (self._world.loop.time(), self._leaps()))
         self._ineligible[at] = self._ineligible.get(at, frozenset()) | context.ineligible
 
+    def left_out(self, offset: int) -> frozenset[BrokerId]:
+        """Return who was on its way out where the batch at an offset was decided."""
+        return self._ineligible.get(offset, frozenset())
+
     def _half_out(self, batch: RecordBatch) -> Iterator[str]:
         """Say if a broker gets something back that a change in parts is taking out of service."""
         cause, leaving = batch.envelope.cause, self._world.properties.sessions.parts.known
@@ -172,9 +177,12 @@ class BatchRules:
         has_room = len(batch.records) < Controller.records_per_part_max - 1
         if not has_room or self._world.costs.rates.partition > 1:
             return  # there may be another part, for want of room or of time
+        has_eligible = bool(image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION))
         for topic_id, number, partition in image.topics.partitions_on(broker_id):
             valid = partition.isr or partition.eligible_leader_replicas
-            is_fit = broker_id in partition.replicas and broker_id in valid
+            is_last_known = has_eligible and not valid and partition.last_known_elr == (broker_id,)
+            is_unclean = setting_of(image, image.topics.by_id[topic_id], UNCLEAN_SETTING) == "true"
+            is_fit = broker_id in partition.replicas and (broker_id in valid or is_last_known or is_unclean)
             if partition.leader == NO_LEADER and is_fit and _may_lead(image, broker_id, partition):
                 name = image.topics.by_id[topic_id].name
                 yield f"who_returns_leads: {broker_id} is back, and nobody leads {name}-{number}: {partition}"
@@ -310,11 +318,7 @@ def _broken_by_election(
     if now.leader_recovery_state != RECOVERING:
         yield f"what_is_lost_is_known: {leader} leads {topic.name} and was not in sync; it has nothing to recover"
     is_last_known = has_eligible and was.last_known_elr == (leader,)
-    if (
-        not is_last_known
-        and code not in UNCLEAN
-        and setting_of(image, topic, "unclean.leader.election.enable") != "true"
-    ):
+    if not is_last_known and code not in UNCLEAN and setting_of(image, topic, UNCLEAN_SETTING) != "true":
         yield f"what_is_lost_is_known: {leader} leads {topic.name} and was not in sync; nobody accepts that"
 
 

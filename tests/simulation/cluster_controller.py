@@ -230,6 +230,7 @@ class SimulatedController(Controller):
 
     def heartbeat(self, command: BrokerHeartbeat) -> tuple[Decision, int | None]:
         self.world.properties.sessions.heard(command)
+        self.heard_of.walks_end(command.broker_id)  # unless this heartbeat goes on with one
         answer = super().heartbeat(command)
         self.heard_of.contact(command.broker_id)
         return answer
@@ -253,7 +254,7 @@ class SimulatedController(Controller):
 
     def _context(self, *, own: BrokerId | None = None) -> DecideContext:
         context = super()._context(own=own)
-        self.heard_of.decides()
+        self.heard_of.decides(context, own)
         self.world.properties.rules.deciding(context)
         return context
 
@@ -262,6 +263,9 @@ class SimulatedController(Controller):
         for change in decision.session_changes:
             if isinstance(change, Walked):
                 self._watch_walk(change, self.world.loop.time())
+                self.heard_of.walked(change)
+                if change.visited is not None:
+                    self.world.between_parts.decided(change.walk.broker_id)
 
     def _watch_walk(self, walked: Walked, now: float) -> None:
         began, last = self._walking.pop(walked.walk, (now, now))
@@ -295,7 +299,11 @@ class SimulatedController(Controller):
             await asyncio.sleep(SWEEP_SECONDS)
             await self.node.awake()
             rule = SweepRule(self, sweep)
-            while self.sweep(sweep):
+            while True:
+                is_more = self.sweep(sweep)
+                rule.part_made()
+                if not is_more:
+                    break
                 await asyncio.sleep(SESSION_CHECK_AGAIN_MS / 1000)
             rule.ended()
 

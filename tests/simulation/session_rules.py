@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from metadata_log.batch import RecordBatch
-from metadata_log.ids import BrokerId
+from metadata_log.ids import BrokerId, NodeId
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.records.brokers import (
     BrokerRegistrationChangeRecord,
@@ -26,6 +26,8 @@ from metadata_log.records.brokers import (
     UnregisterBrokerRecord,
 )
 from metadata_log.wire.commands import BrokerHeartbeat
+from quorum.decide.context import DecideContext
+from quorum.decide.decision import Walked, WalkKind
 from quorum.decide.parts import HEARD_OF
 from tests.simulation.cluster_node import SESSION_TIMEOUT_MS
 from tests.simulation.world import Violation
@@ -48,7 +50,7 @@ REGISTRATIONS: Final = (BrokerRegistrationChangeRecord, RegisterBrokerRecord, Un
 SESSION_SECONDS: Final = SESSION_TIMEOUT_MS / 1000
 DRIFT: Final = 0.02
 """Two clocks differ by half of this; times are whole milliseconds."""
-LATE_SECONDS: Final = 1.0
+LATE_SECONDS: Final = 0.6
 """Sessions are looked at every 0.4 s, and between two slices of a long decision not at all."""
 
 
@@ -135,12 +137,27 @@ class SessionRules:
                         f"unfenced_brokers_caught_up: {record.broker_id} registered at {record.broker_epoch} and applied "
                         f"{reported}"
                     )
+            if isinstance(record, RegisterBrokerRecord):
+                yield from self._taken_over(before, batch, record)
         if broker_id is None:
             return
         if code == "CONTROLLED_SHUTDOWN":
             self._left[broker_id] = batch.controller_epoch, batch.end_offset
         elif code == "SHUTDOWN_GRANTED" and (left := self._left.pop(broker_id, None)) is not None:
             yield from self._unknown_stop(before, batch, broker_id, left)
+
+    def _taken_over(
+        self, before: MetadataImage, batch: RecordBatch, record: RegisterBrokerRecord
+    ) -> Iterator[str]:
+        known = before.brokers.get(record.broker_id)
+        if known is None or known.fenced or known.incarnation_id == record.incarnation_id:
+            return
+        controller = self._world.controller_of(NodeId(self._world.properties.claims[batch.controller_epoch]))
+        if controller is None or controller._claim_epoch != batch.controller_epoch:
+            return  # it has ended since
+        silence = controller.heard_of.silence(record.broker_id)
+        if silence < SESSION_SECONDS * (1 - DRIFT) and not controller.heard_of.inherits(record.broker_id):
+            yield f"taken_over_after_a_session: {record.broker_id} registers anew after {silence:.2f} s"
 
     def _unknown_stop(
         self, before: MetadataImage, batch: RecordBatch, broker_id: BrokerId, left: tuple[int, int]
@@ -175,6 +192,8 @@ class HeardOf:
         self._since = 0.0
         """From when on this controller has led, and run without a long rest."""
         self._looked_at = 0.0
+        self._walks: set[tuple[BrokerId, WalkKind]] = set()
+        """Changes in parts under way that take brokers out of service, by what this controller decided."""
         self._inherited: set[BrokerId] = set()
         """Brokers whose fencing the controller before had begun, and which this one has to go on with."""
         self._went_on_at = 0.0
@@ -186,6 +205,7 @@ class HeardOf:
     def claimed(self) -> None:
         """Begin anew: the controller's claim is applied."""
         self._contacts.clear()
+        self._walks.clear()
         self._since = self._looked_at = self._went_on_at = self._now()
         self._inherited = {
             each
@@ -200,6 +220,10 @@ class HeardOf:
     def silence(self, broker_id: BrokerId) -> float:
         """Return for how long a broker has said nothing that this controller could have heard."""
         return self._now() - max(self._contacts.get(broker_id, 0.0), self._since)
+
+    def inherits(self, broker_id: BrokerId) -> bool:
+        """Answer whether the controller before had begun to fence a broker for silence."""
+        return broker_id in self._inherited
 
     def fences(self, broker_id: BrokerId) -> None:
         """Check that a broker may be fenced for silence now."""
@@ -225,6 +249,9 @@ class HeardOf:
         """Check that whoever must be fenced is, or is about to be."""
         controller, now = self._controller, self._now()
         tip = controller._tip
+        # A broker whose session was forgotten has no walks any more.
+        has_session = controller.sessions.applied_offset
+        self._walks = {walk for walk in self._walks if has_session(walk[0]) is not None}
         if tip is None or not controller.is_active:
             return
         is_late = now - max(self._went_on_at, self._since) > LATE_SECONDS
@@ -233,12 +260,35 @@ class HeardOf:
             self._world.violated(f"fencings_go_on: that of {sorted(waiting)} does not")
         most = SESSION_SECONDS * (1 + DRIFT) + LATE_SECONDS
         overdue = {each for each, one in tip.brokers.items() if not one.fenced and self.silence(each) > most}
-        if overdue and overdue.isdisjoint(controller._leaving):
+        leaving = {*self._rules.parts.begun, *(broker_id for broker_id, _ in self._walks)}
+        if overdue and overdue.isdisjoint(leaving):
             self._world.violated(f"the_silent_are_fenced: {sorted(overdue)} are not, after {most:.1f} s")
 
-    def decides(self) -> None:
-        """Check the state that the controller decides on."""
+    def walked(self, change: Walked) -> None:
+        """Note a walk that takes a broker out of service, and its end."""
+        walk = change.walk.broker_id, change.walk.kind
+        if change.visited is None:
+            self._walks.discard(walk)
+        elif change.walk.kind is not WalkKind.JOINS:
+            self._walks.add(walk)
+
+    def walks_end(self, broker_id: BrokerId) -> None:
+        """Note that the walks of a broker are given up, which is heard of."""
+        self._walks = {walk for walk in self._walks if walk[0] != broker_id}
+
+    def decides(self, context: DecideContext, own: BrokerId | None) -> None:
+        """Check the state that the controller decides on, and whom the decision leaves out."""
         controller = self._controller
+        walking = {broker_id for broker_id, _ in self._walks if context.image.is_active(broker_id)}
+        forgotten = {
+            broker_id
+            for broker_id in walking - context.ineligible - {own}
+            if controller.sessions.applied_offset(broker_id) is not None
+        }
+        if forgotten:
+            self._world.violated(
+                f"who_walks_out_gets_nothing: node {controller.node.node_id} decides as if {sorted(forgotten)} were to stay"
+            )
         if controller.committed.controller_epoch != controller._claim_epoch:
             self._world.violated(
                 f"decides_under_its_claim: node {controller.node.node_id} decides, and has not applied its claim of epoch "

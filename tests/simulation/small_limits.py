@@ -23,7 +23,7 @@ from metadata_log.limits import (
 from quorum.controller import Controller
 from quorum.fetch.slices import Slices
 
-RECORDS_PER_PART: Final = (3, 10, RECORDS_PER_PART_MAX)
+RECORDS_PER_PART: Final = (3, 5, RECORDS_PER_PART_MAX)
 """Long changes (a fencing, a controlled shutdown, elections) are made in parts of so many records."""
 PART_AGAIN: Final = (PART_AGAIN_MS, 20, 60)
 """Milliseconds between two parts of a fencing: longer ones let the rest of the cluster act in between."""

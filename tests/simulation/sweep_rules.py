@@ -13,7 +13,7 @@ from metadata_log.image.topics import PartitionKey
 from quorum.decide.deleted_topics import Expiry
 from quorum.decide.elections import has_online_directory
 from quorum.decide.sweeps import Sweep, SweepKind
-from tests.simulation.batch_rules import setting_of
+from tests.simulation.batch_rules import UNCLEAN_SETTING, setting_of
 
 if TYPE_CHECKING:
     from tests.simulation.cluster_controller import SimulatedController
@@ -25,7 +25,21 @@ class SweepRule:
     def __init__(self, controller: "SimulatedController", sweep: Sweep | Expiry) -> None:
         self._controller, self._sweep = controller, sweep
         self._epoch = controller._claim_epoch
-        self._before = dict(self._waiting())
+        self._out: set[BrokerId] = set()
+        """Brokers that could not lead, or were being taken out of service, when one of the parts was made."""
+        is_begun = isinstance(sweep, Sweep) and sweep._waiting is not None
+        # One that was begun under a former claim goes on with what there was then.
+        self._before = {} if is_begun else dict(self._waiting())
+
+    def part_made(self) -> None:
+        """Note who could get nothing from a part that has just been made."""
+        controller = self._controller
+        image = controller._tip
+        if image is None:
+            return
+        self._out |= {broker_id for broker_id, broker in image.brokers.items() if not broker.is_active}
+        self._out |= {*controller.world.properties.sessions.parts.begun, *controller._leaving}
+        self._out |= controller.sessions.walking_out()
 
     def ended(self) -> None:
         """Check what is left; a sweep under another claim looks at another state."""
@@ -43,11 +57,8 @@ class SweepRule:
         image = controller._tip
         if image is None or not controller.is_active or isinstance(self._sweep, Expiry):
             return
-        # Whoever a change in parts is taking out gets nothing.
-        out = {*controller.world.properties.sessions.parts.begun, *controller._leaving}
-        out |= controller.sessions.walking_out()
         for topic_id, topic in image.topics.by_id.items():
-            is_unclean = setting_of(image, topic, "unclean.leader.election.enable") == "true"
+            is_unclean = setting_of(image, topic, UNCLEAN_SETTING) == "true"
             for number, partition in enumerate(topic.partitions):
                 if self._sweep._kind is SweepKind.BALANCE:
                     is_for_it = (
@@ -59,7 +70,7 @@ class SweepRule:
                     candidates = partition.replicas
                 if not is_for_it:
                     continue
-                if any(_may_lead(image, each, partition) and each not in out for each in candidates):
+                if any(_may_lead(image, each, partition) and each not in self._out for each in candidates):
                     yield (topic_id, number), partition
 
 
