@@ -71,6 +71,7 @@ async def watch_polls(controller: "SimulatedController") -> None:
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         await controller.node.awake()
+        controller.heard_of.check_waiters()
         end, now = controller.committed_log.end_offset, loop.time()
         waiting = {id(poll): poll for poll in controller.fetches.under_way if not poll.is_over}
         # One for which there was news when it arrived waits for a proof of the leadership, perhaps until that is lost.

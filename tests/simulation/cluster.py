@@ -9,7 +9,8 @@ Clients write with request ids and read; brokers poll, are cut off, sleep, die a
     applied_once                a request id stands at one offset
     acknowledged_is_durable     what was answered is in the log, at the offset that was answered
     linearizable                the history of all clients' reads and writes (`registers.check`)
-    no_fenced_leader            no fenced broker leads; further rules of each batch: `batch_rules`
+    no_fenced_leader            no fenced broker leads; further rules of each batch: `batch_rules`, of sessions and
+                                changes in parts: `session_rules`, of sweeps: `sweep_rules`
     leads_from_an_online_directory  nobody leads from a log directory that its registration does not list
     silent_brokers_serve_nobody a broker fenced for silence serves nobody from the commit of its fencing, or of the first
                                 part of it, on, until it has read of it
@@ -89,6 +90,7 @@ from snapshots.seal import Seal
 from tests.simulation import broad
 from tests.simulation.answer_rules import Observer
 from tests.simulation.availability import Availability
+from tests.simulation.between_parts import BetweenParts
 from tests.simulation.broker_cache import BrokerDisk, small_caches
 from tests.simulation.cluster_broker import SimulatedBroker
 from tests.simulation.cluster_calm import Calm
@@ -99,7 +101,7 @@ from tests.simulation.cluster_properties import Properties
 from tests.simulation.contest import Contest
 from tests.simulation.contrary import PARTITIONS_PER_TOPIC_MAX, Contrary
 from tests.simulation.costs import Costs, drawn
-from tests.simulation.data_plane import DataPlane, draws_data
+from tests.simulation.data_plane import UNCLEAN, DataPlane, draws_data
 from tests.simulation.files import Volume, in_memory
 from tests.simulation.jobs import cooperative_locks
 from tests.simulation.registers import Operation, check
@@ -119,7 +121,9 @@ UNDELETE_WINDOWS_MS = (4_000, 0, 0, 14_000, 0, 0)
 CALL_SECONDS = 0.0005
 CONTENDERS = 3
 ANSWERS_KEPT = 32
-TOPICS_KEPT = 20
+TOPICS_KEPT = (3, 20)
+LOOSE = 0.2
+"""The share of topics that accept lost messages."""
 AIMED_BEFORE_SECONDS = 1.5
 """A leader that sleeps is asked at most so long before it wakes, since whoever asks waits for two seconds."""
 READS_PER_SECOND = 10.0
@@ -176,6 +180,7 @@ class ClusterWorld(World):
         self.properties = Properties(self)
         self.availability = Availability(self)
         self.calm = Calm(self)
+        self.between_parts = BetweenParts(self)
         self.is_quiet = False
         self.cuts: dict[tuple[int, NodeId], Cut] = {}
         """Broker and controller -> what is lost between them for now."""
@@ -239,6 +244,11 @@ class ClusterWorld(World):
 
         self.changes_asked += 1
         self.spawn(ask)
+
+    def controller_of(self, node_id: NodeId) -> SimulatedController | None:
+        """Return the controller that runs on a node, if one does."""
+        node = self.nodes.get(node_id)
+        return node.controller if isinstance(node, ClusterNode) else None
 
     def broker(self, broker_id: BrokerId) -> SimulatedBroker:
         return self.brokers[broker_id - 11]
@@ -367,12 +377,13 @@ class ClusterWorld(World):
 
     async def _change_topics(self) -> None:
         if self.seed % 2:
-            # From the beginning and for good: if it changed, or min.insync.replicas did, while a partition has no leader,
-            # its last known leader would be forgotten, as in Kafka, and only an unclean election would help.
+            # From the beginning and for good: if it changed while a partition has no leader, its last known leader would be
+            # forgotten, as in Kafka, and only an unclean election would help.
             elr = FeatureUpdate(ELIGIBLE_LEADER_REPLICAS_VERSION, 1, UpgradeType.UPGRADE)
             command: Command = UpdateFeatures(updates=(elr,), validate_only=False)
             while not (await self.attempt(command) or self.is_quiet or self.violations):
                 await asyncio.sleep(0.05)  # there is no leader yet, or not every controller is registered
+        kept = self.rng.choice(TOPICS_KEPT)
         for number in range(100_000):
             await asyncio.sleep(self.rng.expovariate(self.profile.topics_per_second))
             if self.is_quiet or self.violations:
@@ -382,16 +393,17 @@ class ClusterWorld(World):
                 partitions=3,
                 replication_factor=min(2, len(self.brokers)),
                 assignment=None,
-                configs={},
+                configs={UNCLEAN: "true"} if self.rng.random() < LOOSE else {},
                 validate_only=False,
             )
             await self.attempt(command)
-            await self._administrate(f"t{max(number - self.rng.randrange(TOPICS_KEPT), 0)}")
-            if number >= TOPICS_KEPT:
-                await self.attempt(DeleteTopic(name=f"t{number - TOPICS_KEPT}"))
+            await self._administrate(f"t{max(number - self.rng.randrange(kept), 0)}")
+            if number >= kept:
+                await self.attempt(DeleteTopic(name=f"t{number - kept}"))
                 if self.seed % 3 == 0:
-                    await self.attempt(UndeleteTopics(topics=(f"t{number - TOPICS_KEPT}",)))
-                    await self.attempt(DeleteTopic(name=f"t{number - TOPICS_KEPT}"))
+                    await asyncio.sleep(self.rng.choice((0.0, 1.0)))
+                    await self.attempt(UndeleteTopics(topics=(f"t{number - kept}",)))
+                    await self.attempt(DeleteTopic(name=f"t{number - kept - 1}"))
 
     async def _administrate(self, name: str) -> None:
         """Let an operator ask for something of a topic, or of all partitions."""
@@ -414,7 +426,8 @@ class ClusterWorld(World):
             CreatePartitions(topics=(MorePartitions(name, 4),), validate_only=False),
             ElectLeaders(unclean=False, partitions=tuple((name, each) for each in range(several))),
         ]
-        if not self.seed % 2:
+        if not self.seed % 2 or self.rng.random() < 0.3:
+            # With eligible leader replicas nobody is eligible any more: if nobody leads, an operator elects uncleanly.
             min_isr = ConfigChange("min.insync.replicas", ConfigOperation.SET, str(rng.randint(1, 2)))
             changed = (ResourceChange(TOPIC, name, (min_isr,)),)
             commands.append(IncrementalAlterConfigs(resources=changed, validate_only=False))
@@ -447,7 +460,7 @@ class ClusterWorld(World):
         kinds += [] if self.profile.is_heavy else ["stranded"]
         kinds += [] if self.data is None else ["power"]
         kind = rng.choice(kinds)
-        seconds = rng.choice((0.5, 2.0, 6.0)) * rng.uniform(0.3, 1.0)
+        seconds = rng.choice((0.5, 2.0, 6.0, 9.0)) * rng.uniform(0.3, 1.0)
         self.faults[f"broker: {kind}"] += 1
         if kind == "sleep":
             self.tell(broker, f"sleeps for {seconds:.1f} s")

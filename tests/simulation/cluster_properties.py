@@ -19,6 +19,7 @@ from metadata_log.wire.commands import AlterPartitionReassignments
 from quorum.decide.parts import HEARD_OF
 from tests.simulation.batch_rules import BatchRules
 from tests.simulation.contest import SETTING
+from tests.simulation.session_rules import SessionRules
 from tests.simulation.world import Violation
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class Properties:
 
     def __init__(self, world: "ClusterWorld") -> None:
         self._world = world
+        self.sessions = SessionRules(world)
         self.rules = BatchRules(world)
         self.images: dict[int, MetadataImage] = {}
         """The newest states, by their end offsets."""
@@ -110,6 +112,7 @@ class Properties:
                 "log", f"offset {batch.base_offset} holds request {request_id.hex()[-12:]}"
             )
         self.rules.check(before, batch, image, delta)
+        self.sessions.check(before, batch, image)
         self._check_leaders(image, delta, batch.envelope.operation)
         if self._world.data is not None:
             self._world.data.committed(image, delta)

@@ -532,7 +532,8 @@ class Contrary:
             brokers = after.brokers.values()
             if any(each.cordoned_log_dirs or each.in_controlled_shutdown for each in brokers):
                 return None
-            if len(usable) < 3:
+            was_decided_on = after.end_offset - 1  # the batch has one record
+            if len(usable) < 3 or self._world.properties.rules.left_out(was_decided_on):
                 return None
             first = grown.partitions[count].replicas[0]
             expected = usable[count % len(usable)]

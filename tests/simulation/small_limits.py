@@ -10,13 +10,25 @@ from unittest.mock import patch
 
 import broker_agent.replicas
 import metadata_log.image.results
+import quorum.decide.sweeps
 import tests.support.sample_host
-from metadata_log.limits import FETCH_SLICE_POLLS, RECORDS_PER_PART_MAX, REQUEST_RESULTS_MAX
+from metadata_log import limits
+from metadata_log.limits import (
+    ELECTIONS_PER_SWEEP_MAX,
+    FETCH_SLICE_POLLS,
+    PART_AGAIN_MS,
+    RECORDS_PER_PART_MAX,
+    REQUEST_RESULTS_MAX,
+)
 from quorum.controller import Controller
 from quorum.fetch.slices import Slices
 
-RECORDS_PER_PART: Final = (3, 10, RECORDS_PER_PART_MAX)
+RECORDS_PER_PART: Final = (3, 5, RECORDS_PER_PART_MAX)
 """Long changes (a fencing, a controlled shutdown, elections) are made in parts of so many records."""
+PART_AGAIN: Final = (PART_AGAIN_MS, 20, 60)
+"""Milliseconds between two parts of a fencing: longer ones let the rest of the cluster act in between."""
+ELECTIONS_PER_SWEEP: Final = (2, 5, ELECTIONS_PER_SWEEP_MAX)
+"""Elections in one batch of a sweep."""
 REQUEST_RESULTS: Final = (2_000, REQUEST_RESULTS_MAX)
 """Answers kept for repeated requests; 2,000 are 40 s of a life's writes, longer than any client repeats."""
 
@@ -37,7 +49,10 @@ def small_limits(seed: int, *, results_kept: int | None = None) -> Iterator[None
     results = results if results_kept is None else results_kept
     per_slice = rng.choice(POLLS_PER_SLICE)
     visits, per_fetch = rng.choice(REPLICAS_PER_SLICE), rng.choice(RECORDS_PER_FETCH)
+    part_again, elections = rng.choice(PART_AGAIN), rng.choice(ELECTIONS_PER_SWEEP)
     with ExitStack() as patched:
+        patched.enter_context(patch.object(limits, "PART_AGAIN_MS", part_again))
+        patched.enter_context(patch.object(quorum.decide.sweeps, "ELECTIONS_PER_SWEEP_MAX", elections))
         patched.enter_context(patch.object(Controller, "records_per_part_max", per_part))
         patched.enter_context(patch.object(Slices, "pieces_max", per_slice))
         patched.enter_context(patch.object(metadata_log.image.results, "REQUEST_RESULTS_MAX", results))
