@@ -13,7 +13,7 @@ from metadata_log.ids import BrokerId, NodeId, TopicId, Uuid, random_uuid
 from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.image.topics import TopicsImage
 from metadata_log.limits import FETCH_WINDOW_BYTES, SESSION_CHECK_AGAIN_MS, SESSION_CHECKS_PER_TIMEOUT
-from metadata_log.wire.commands import RegisterController
+from metadata_log.wire.commands import BrokerHeartbeat, RegisterController
 from quorum.applied_listener import AppliedListener
 from quorum.controller import Controller
 from quorum.decide.context import DecideContext
@@ -33,6 +33,7 @@ from snapshots.seal import Seal
 from snapshots.snapshot_file import snapshot_id
 from tests.simulation.answer_rules import watch_polls
 from tests.simulation.cluster_node import READS, SESSION_TIMEOUT_MS, ClusterNode
+from tests.simulation.quorum_views import status_of
 from tests.simulation.world import Violation
 
 if TYPE_CHECKING:
@@ -148,6 +149,7 @@ class SimulatedController(Controller):
             newest_snapshot=self.keeper.newest,
             now_ms=lambda: int(node.now_ms()),
         )
+        self.status = status_of(self)
         self.feeds = TopicFeeds()
         rng = random.Random(world.rng.getrandbits(64))
         self.registration = Registration(
@@ -219,6 +221,11 @@ class SimulatedController(Controller):
         context = super()._context(own=own)
         self.world.properties.rules.deciding(context)
         return context
+
+    def heartbeat(self, command: BrokerHeartbeat) -> tuple[Decision, int | None]:
+        if command.want_shut_down and not command.want_fence:
+            self.world.properties.rules.stopping(command.broker_id, self.tip.end_offset)
+        return super().heartbeat(command)
 
     def _change_sessions(self, decision: Decision) -> None:
         super()._change_sessions(decision)

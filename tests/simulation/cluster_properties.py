@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Final
 
 import metadata_log.image.results
 from metadata_log.batch import RecordBatch
-from metadata_log.digest import Buckets
+from metadata_log.digest import Buckets, DigestBuilder, digest_of_buckets
 from metadata_log.ids import NO_LEADER, BrokerId, NodeId, Uuid, is_reserved
-from metadata_log.image.metadata_image import Delta, MetadataImage
+from metadata_log.image.metadata_image import SUBJECT_BUILDERS, Delta, MetadataImage
+from metadata_log.image.metadata_image import _Uncounted as Uncounted
 from metadata_log.image.partitions import PartitionImage
 from metadata_log.image.topics import PartitionKey
 from metadata_log.records.brokers import BrokerRegistrationChangeRecord, UnregisterBrokerRecord
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 IMAGES_KEPT: Final = 2_000
 """Some 30 s of a life."""
+COUNTED_KEPT: Final = 256
+"""Some more than there are processes: each goes on from its newest image."""
 
 
 class Properties:
@@ -54,18 +57,51 @@ class Properties:
         """Of each partition as the newest batch left it."""
         self._silent: dict[BrokerId, tuple[int, int]] = {}
         """Brokers that were fenced for silence: their epoch then, and the end offset of the newest fencing."""
+        self._counted: dict[int, tuple[MetadataImage, Buckets]] = {}
+        """By identity: the newest images whose digests were counted here, and not in any process."""
 
     def applied(self, who: str, batch: RecordBatch, image: MetadataImage) -> None:
         """Check a state that a controller or broker has reached."""
-        state = (batch.crc, image.digest_buckets)
+        state = (batch.crc, self.buckets(image))
         known = self._states.setdefault(image.end_offset, state)
         if known is not state and known != state:
             raise Violation(f"same_offset_same_digest: {who} at offset {image.end_offset}")
 
+    def buckets(self, image: MetadataImage) -> Buckets:
+        """Count what the state digest of an image is made of, and leave what its process has counted as it is."""
+        steps: list[tuple[Uncounted, MetadataImage]] = []
+        at, counted = image, self._counted
+        while (known := counted.get(id(at))) is None and isinstance(
+            state := at.state_digest.state, Uncounted
+        ):
+            steps.append((state, at))
+            at = state.before
+        if known is None:
+            assert not isinstance(at.state_digest.state, Uncounted)
+            buckets = at.state_digest.state
+        else:
+            buckets = known[1]
+        for state, after in reversed(steps):
+            digest = DigestBuilder(buckets)
+            for builder in SUBJECT_BUILDERS:
+                digest.remove_all(builder.touched_lines(getattr(state.before, builder.FIELD), state.touched))
+                digest.add_all(builder.touched_lines(getattr(after, builder.FIELD), state.touched))
+            buckets = digest.buckets()
+            counted[id(after)] = after, buckets
+            if len(counted) > COUNTED_KEPT:
+                del counted[next(iter(counted))]
+        return buckets
+
+    def check_digest(self, end_offset: int, value: str) -> None:
+        """Check the digest that a controller reports of a committed state."""
+        known = self._states.get(end_offset)
+        if known is not None and digest_of_buckets(known[1]) != value:
+            raise Violation(f"same_offset_same_digest: a controller reports another at offset {end_offset}")
+
     def found(self, who: str, image: MetadataImage) -> None:
         """Check a state that a process goes on from."""
         known = self._states.get(image.end_offset)
-        if image.end_offset and known != (image.last_crc, image.digest_buckets):
+        if image.end_offset and known != (image.last_crc, self.buckets(image)):
             self._world.violated(f"same_offset_same_digest: {who} at offset {image.end_offset}")
 
     def committed(self, batch: RecordBatch, image: MetadataImage, delta: Delta) -> None:

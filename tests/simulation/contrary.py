@@ -380,9 +380,12 @@ class Contrary:
                 return {"ELECTION_NOT_NEEDED"}
             return {None, "ELIGIBLE_LEADERS_NOT_AVAILABLE" if unclean else "PREFERRED_LEADER_NOT_AVAILABLE"}
 
-        return Question(
-            command, right, lambda after, _: _not_led_by_first(after, name, number, unclean=unclean)
-        )
+        def shows(after: MetadataImage, _outcome: object) -> str | None:
+            if self._world.properties.rules.ineligible_at(after.end_offset - 1):
+                return None  # its leader may be on its way out, and another one is elected, or nobody
+            return _not_led_by_first(after, name, number, unclean=unclean)
+
+        return Question(command, right, shows)
 
     def _reassignment(self, image: MetadataImage) -> Question | None:
         found = self._partition(image)

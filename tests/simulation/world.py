@@ -9,7 +9,7 @@ import gc
 import random
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
@@ -40,6 +40,7 @@ from tests.simulation.markers import Markers
 from tests.simulation.membership import Membership
 from tests.simulation.network import LinkFaults, Network, SimulatedTransport
 from tests.simulation.raft_rules import RaftRules
+from tests.simulation.small_limits import small_raft_limits
 from tests.simulation.story import Story
 from tests.simulation.streams import StreamNetwork, StreamTransport
 from tests.simulation.virtual_loop import Processor, VirtualLoop
@@ -852,6 +853,8 @@ class Checks:
                     f"log matching: node {node.node_id} committed another entry {index} of {term}"
                 )
             if index > self.commit_max:
+                if (wrong := self.rules.committed(index, command)) is not None:
+                    raise Violation(wrong)
                 self.commit_max = index
                 self.committed_in[index] = engine.term
                 self._check_durable(index, term, applied=node.applied_seen)
@@ -1092,7 +1095,7 @@ class World:
         gc.disable()  # a life makes few cycles and many values: walking these would take a tenth of the time
         gc.freeze()  # nor are modules and the world before walked at the end
         try:
-            with watched(self.sometimes):
+            with watched(self.sometimes), self.limits():
                 self.loop.run_until_complete(self._live(seconds, settle_seconds))
         except Exception as error:  # a timer's or a link's callback failed
             self.violated(f"{type(error).__name__}: {error}")
@@ -1103,12 +1106,23 @@ class World:
             if pending:
                 self.loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
             self.loop.close()
+        self.check_left_over()
         gc.collect()  # a task that died in a TaskGroup of its own is held in a cycle, and says so only when that goes
         gc.unfreeze()
         gc.enable()
         for context in self.loop.failures:
             self.violated(f"asyncio: {context.get('message')}: {context.get('exception')!r}")
         return self.violations
+
+    def limits(self) -> AbstractContextManager[None]:
+        """Return the limits of a life; by default those of a quorum alone."""
+        return small_raft_limits(self.seed)
+
+    def is_one_frame(self, frames: bytes) -> bool:
+        return len(frames) == FRAME_BYTES
+
+    def check_left_over(self) -> None:
+        """Check what a life has left in memory, before the cycle collector looks at it."""
 
     async def _live(self, seconds: float, settle_seconds: float) -> None:
         for at, number in self.variations:
