@@ -77,6 +77,8 @@ async def watch_polls(controller: "SimulatedController") -> None:
         await asyncio.sleep(LOOK_SECONDS)
         await controller.node.awake()
         end, now = controller.committed_log.end_offset, loop.time()
+        if controller.fetches._due and not controller.fetches._slices._is_due:
+            raise Violation(f"polls_are_woken: {len(controller.fetches._due)} polls are due, and no slice is")
         waiting = {id(poll): poll for poll in controller.fetches.under_way if not poll.is_over}
         # One for which there was news when it arrived waits for a proof of the leadership, perhaps until that is lost.
         late = {number for number, poll in waiting.items() if 0 < poll.arrived_end <= poll.waits_at < end}

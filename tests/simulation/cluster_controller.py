@@ -211,6 +211,8 @@ class SimulatedController(Controller):
 
     def on_leadership(self, *, is_leader: bool) -> None:
         self.world.tell(self.node, "leads" if is_leader else "leads no more")
+        if is_leader:
+            self.world.checks.began_to_append(self.node)
         super().on_leadership(is_leader=is_leader)
 
     def on_restore(self, snapshot_id: str) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 IMAGES_KEPT: Final = 2_000
 """Some 30 s of a life."""
 COUNTED_KEPT: Final = 256
-"""Some more than there are processes: each goes on from its newest image."""
+"""Processes share images: the first one that reaches a state has its digest counted."""
 
 
 class Properties:
@@ -59,28 +59,41 @@ class Properties:
         """Brokers that were fenced for silence: their epoch then, and the end offset of the newest fencing."""
         self._counted: dict[int, tuple[MetadataImage, Buckets]] = {}
         """By identity: the newest images whose digests were counted here, and not in any process."""
+        self._reached: dict[str, tuple[MetadataImage, Buckets]] = {}
+        """The same of the newest image of each process."""
 
     def applied(self, who: str, batch: RecordBatch, image: MetadataImage) -> None:
         """Check a state that a controller or broker has reached."""
-        state = (batch.crc, self.buckets(image))
+        state = (batch.crc, self._buckets(who, image))
         known = self._states.setdefault(image.end_offset, state)
         if known is not state and known != state:
             raise Violation(f"same_offset_same_digest: {who} at offset {image.end_offset}")
 
-    def buckets(self, image: MetadataImage) -> Buckets:
-        """Count what the state digest of an image is made of, and leave what its process has counted as it is."""
+    def _buckets(self, who: str, image: MetadataImage) -> Buckets:
+        """Return what the state digest of an image that `who` has reached is made of, and leave uncounted what its process
+        has not counted.
+        """
+        last, buckets = self._reached.get(who, (None, ()))
+        if image is not last:
+            known = self._counted.get(id(image))
+            buckets = self._count(image, last, buckets) if known is None else known[1]
+            self._reached[who] = image, buckets
+        return buckets
+
+    def _count(self, image: MetadataImage, last: MetadataImage | None, buckets: Buckets) -> Buckets:
+        """Count on from the nearest state before an image that is counted; `last` has these buckets."""
         steps: list[tuple[Uncounted, MetadataImage]] = []
         at, counted = image, self._counted
-        while (known := counted.get(id(at))) is None and isinstance(
-            state := at.state_digest.state, Uncounted
-        ):
+        while at is not last:
+            if (known := counted.get(id(at))) is not None:
+                buckets = known[1]
+                break
+            state = at.state_digest.state
+            if not isinstance(state, Uncounted):
+                buckets = state
+                break
             steps.append((state, at))
             at = state.before
-        if known is None:
-            assert not isinstance(at.state_digest.state, Uncounted)
-            buckets = at.state_digest.state
-        else:
-            buckets = known[1]
         for state, after in reversed(steps):
             digest = DigestBuilder(buckets)
             for builder in SUBJECT_BUILDERS:
@@ -101,7 +114,7 @@ class Properties:
     def found(self, who: str, image: MetadataImage) -> None:
         """Check a state that a process goes on from."""
         known = self._states.get(image.end_offset)
-        if image.end_offset and known != (image.last_crc, self.buckets(image)):
+        if image.end_offset and known != (image.last_crc, self._buckets(who, image)):
             self._world.violated(f"same_offset_same_digest: {who} at offset {image.end_offset}")
 
     def committed(self, batch: RecordBatch, image: MetadataImage, delta: Delta) -> None:

@@ -9,6 +9,7 @@ made smaller by as much. The shipped code knows nothing of it: what works is wra
     rounds_are_short    decisions that arrive together leave the loop to others after ROUND_MS
     parts_are_short     a part of a walk or a sweep visits partitions for PART_MS
     answers_are_shared  polls at one position that want as many bytes are sent the same ones, encoded once
+    digests_are_sliced  who asks for the state digest has some lines of it counted in a turn, or one batch
     digests_wait        a batch counts nothing of the state digest before much of it waits to be counted
 """
 
@@ -192,6 +193,10 @@ class Costs:
         self._violated = violated
         self._decided = 0
         """Records decided so far."""
+        self._turn: tuple[Processor | None, float] = None, 0.0
+        """The newest turn that encoded an answer, or counted some of the state digest for somebody who asked."""
+        self._batches_counted = self._lines_counted = 0
+        """What it counted."""
         self._encoded: set[tuple[bytes, int]] = set()
         """The answers with frames that were encoded in the turn under way, each with the bytes that its poll wants."""
         self._bytes_wanted: int | None = None
@@ -204,7 +209,6 @@ class Costs:
         return Processor(lambda work: self._watch(who, work), lambda work: self._watch_round(who, work))
 
     def _watch(self, who: object, work: dict[str, float]) -> None:
-        self._encoded.clear()
         turns, rates = self.turns, self.rates
         visited = work.get(VISITED, 0.0)
         if visited > rates.part_seconds_max:
@@ -224,6 +228,13 @@ class Costs:
             self._violated(
                 f"rounds_are_short: {who} decided for {decided * 1000:.1f} ms in one round of the loop"
             )
+
+    def _follow_turn(self) -> None:
+        """Forget what another turn than this one did."""
+        if self._turn != self._loop.turn:
+            self._turn = self._loop.turn
+            self._encoded.clear()
+            self._batches_counted = self._lines_counted = 0
 
     def _work(self, kind: str, seconds: float) -> None:
         self._loop.work(kind, seconds * self.rates.slowness)
@@ -298,6 +309,7 @@ class Costs:
         def encodes(service: FetchService, reply: Any, state: Any, frames: bytes, **rest: Any) -> bytes:
             self._work("answers encoded", ANSWER_ENCODED * self.rates.poll)
             body = original(service, reply, state, frames, **rest)
+            self._follow_turn()
             if frames and self._bytes_wanted is not None:
                 if (body, self._bytes_wanted) in self._encoded:
                     self._violated(f"answers_are_shared: {len(body)} bytes were encoded twice in one turn")
@@ -343,6 +355,17 @@ class Costs:
     def _counting_lines(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def counts(steps: Sequence[_Uncounted], after: MetadataImage) -> Any:
             weight = self.rates.partition
+            self._follow_turn()
+            if not self._is_making_image and self._turn[0] is not None:
+                self._batches_counted += len(steps)
+                self._lines_counted += sum(step.size.lines for step in steps)
+                if self._batches_counted > 1 and self._lines_counted > max(
+                    LINES_COUNTED_AT_ONCE // weight, 1
+                ):
+                    self._violated(
+                        f"digests_are_sliced: {self._lines_counted} lines of {self._batches_counted} batches were counted "
+                        f"in one turn, where a partition stands for {weight}"
+                    )
             for _, touched, size, _ in steps:
                 keys = 1 + len(touched.topics) + len(touched.configs) + len(touched.brokers)
                 self._work("digest lines counted", DIGEST_LINE * (keys + weight * (size.lines - keys)))

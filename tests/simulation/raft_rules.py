@@ -13,6 +13,7 @@ Nothing of it is asked of the node itself, but who it follows and under which vo
     lies_cost_the_link      a stranger whose term is a jump, or who claims to lead while another does, loses its link
     sends_once              entries in flight are not sent again, unless a refusal or a link's end says that they are lost
     one_question            a follower whose position is unknown is asked once, until it answers
+    leaders_have_applied    a leader has applied its log, but for a short tail, before it appends to it
     entries_are_small       frames share an entry up to a bound: a follower applies an entry in one turn of its loop
     messages_are_small      a message holds no more entries than its receiver takes
     guests_get_little       little is in flight to whoever is no voter
@@ -111,6 +112,16 @@ class RaftRules:
         if len(voted) >= state.majority:
             return None
         return f"votes_make_a_leader: node {node.node_id} leads term {term} by the votes of {sorted(voted)}"
+
+    def leads(self, node: "SimulatedNode") -> str | None:
+        """Return what is wrong with a leader that begins to append, by what it has not applied yet."""
+        assert node.log is not None
+        journal, applied = node.journal, node.log.applied_position()[0]
+        behind = sum(len(command) for command, index, _ in journal if index > applied)
+        most = self._world.settings.claim_tail_bytes
+        if behind <= most:
+            return None
+        return f"leaders_have_applied: node {node.node_id} leads, and has {behind} bytes to apply, {most} at most"
 
     def committed(self, index: int, command: bytes) -> str | None:
         """Return what is wrong with an entry that is committed for the first time."""

@@ -32,7 +32,7 @@ RECORDS_PER_PART: Final = (3, 10, RECORDS_PER_PART_MAX)
 REQUEST_RESULTS: Final = (2_000, REQUEST_RESULTS_MAX)
 """Answers kept for repeated requests; 2,000 are 40 s of a life's writes, longer than any client repeats."""
 
-POLLS_PER_SLICE: Final = (1, 2, FETCH_SLICE_POLLS)
+POLLS_PER_SLICE: Final = (1, 2, 1, FETCH_SLICE_POLLS)
 """Polls are answered in slices of so many."""
 
 REPLICAS_PER_SLICE: Final = (1, 5, broker_agent.replicas.VISITS_PER_SLICE)

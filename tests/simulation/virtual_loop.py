@@ -190,6 +190,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self._worked += seconds
             self._work[kind] = self._work.get(kind, 0.0) + seconds
 
+    @property
+    def turn(self) -> tuple[Processor | None, float]:
+        """Whose turn it is, and when it began: no two turns that work have both in common."""
+        return self._processor, self._now
+
     @contextmanager
     def unpaid(self) -> Iterator[None]:
         """Let what is done take none of the process's time: a thread does it, or the simulation itself."""

@@ -790,6 +790,7 @@ class Model:
         log = self.node.log
         assert log is not None
         if is_leader:
+            self.node.world.checks.began_to_append(self.node)
             log.append(self.node.world.next_frame())
 
     def on_leader_hint(self, leader_id: NodeId | None) -> None:
@@ -815,6 +816,10 @@ class Checks:
         self._voters_set: list[tuple[int, Voters]] = [(0, world.founders)]
         """The voters that each committed entry has set, by index."""
         self._steps = 0
+
+    def began_to_append(self, node: SimulatedNode) -> None:
+        if (wrong := self.rules.leads(node)) is not None:
+            raise Violation(wrong)
 
     def applied(self, node: SimulatedNode, position: int, frame: bytes) -> None:
         """State machine safety, and exactly once."""
@@ -996,6 +1001,9 @@ class ListenerMaker(Protocol):
 class World:
     """One quorum, its weather and its clients, all drawn from one seed."""
 
+    claim_tail_bytes = 100
+    """Ten entries of one frame each."""
+
     def __init__(
         self,
         *,
@@ -1012,7 +1020,7 @@ class World:
         self.loop = VirtualLoop()
         self.ids = tuple(NodeId(number) for number in range(1, voters + observers + 1))
         self.founders: Voters = {node_id: directory_of(node_id, 0) for node_id in self.ids[:voters]}
-        self.settings = settings or RaftSettings(tail_entries=20, claim_tail_bytes=2_000)
+        self.settings = settings or RaftSettings(tail_entries=20, claim_tail_bytes=self.claim_tail_bytes)
         self.network: Network
         if profile.has_streams:
             streams = StreamNetwork(self.loop, self.rng, profile.links)
