@@ -16,6 +16,7 @@ and the state after it.
     old_replicas_wait         replicas go once those that come are in sync, or their reassignment is given up
     a_lost_replica_is_an_election   where a replica goes, the leader epoch grows
     replicas_have_places      each replica has a directory: the only one its broker has, if that has one
+    a_stop_hands_over         a broker that asks to stop is let go once it leads nothing
     the_fenced_come_last      replicas are placed on fenced brokers where too few others are up
     names_differ              no two topics have one name in metrics
     settings_have_owners      settings belong to topics, brokers and controllers that exist
@@ -27,12 +28,12 @@ and the state after it.
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
+import metadata_log.image.metadata_image
 from metadata_log.batch import RecordBatch
 from metadata_log.ids import NO_LEADER, UNASSIGNED, BrokerId, TopicId
 from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.image.partitions import PartitionImage
 from metadata_log.image.topics import PartitionKey, TopicImage
-from metadata_log.limits import LOG_TIME_STEP_MS
 from metadata_log.records.brokers import (
     BrokerRegistrationChangeRecord,
     RegisterBrokerRecord,
@@ -78,6 +79,12 @@ class BatchRules:
         """When each topic was deleted for a time, in simulated seconds, and how often clocks may have leapt before."""
         self._decided_at: dict[int, tuple[float, int]] = {}
         """The same of the first decision at each offset: its batch may be committed much later."""
+        self._stopping: set[tuple[BrokerId, int]] = set()
+        """Brokers that asked to stop, and where the tip ended then."""
+        self._log_time_ms = 0
+        """The log's time, reckoned here from the times that the batches bear."""
+        self._deleted_at_ms: dict[TopicId, int] = {}
+        """When each topic was deleted for a time, in the log's time."""
 
     def check(self, before: MetadataImage, batch: RecordBatch, image: MetadataImage, delta: Delta) -> None:
         """Raise a Violation where a batch breaks a rule; `before` is the state that it continues."""
@@ -91,6 +98,9 @@ class BatchRules:
         self, before: MetadataImage, batch: RecordBatch, image: MetadataImage, delta: Delta
     ) -> Iterator[str]:
         yield from _out_of_order(batch)
+        # Each leader stamps with its own clock, which may leap.
+        step_ms: int = vars(metadata_log.image.metadata_image)["LOG_TIME_STEP_MS"]
+        self._log_time_ms += min(max(0, batch.appended_at_ms - before.last_time_ms), step_ms)
         self._isr_before = {
             (record.topic_id, record.partition_id): was.isr
             for record in batch.records
@@ -98,6 +108,7 @@ class BatchRules:
             and (was := before.topics.partition((record.topic_id, record.partition_id))) is not None
         }
         yield from self._half_out(batch)
+        yield from self._lets_go(before, batch)
         now: dict[PartitionKey, PartitionImage] = {}
         for record in batch.records:
             match record:
@@ -138,6 +149,7 @@ class BatchRules:
                     now_and_leaps = self._world.loop.time(), self._leaps()
                     decided = self._decided_at.get(batch.base_offset, now_and_leaps)
                     self._deleted_at[record.topic_id] = decided
+                    self._deleted_at_ms[record.topic_id] = self._log_time_ms
                 case RemoveTopicRecord() if record.topic_id in before.topics.deleted:
                     yield from self._gone_early(before, batch, record.topic_id)
         for broker_id in delta.brokers:
@@ -154,9 +166,23 @@ class BatchRules:
         self._decided_at.setdefault(at, (self._world.loop.time(), self._leaps()))
         self._ineligible[at] = self._ineligible.get(at, frozenset()) | context.ineligible
 
-    def left_out(self, offset: int) -> frozenset[BrokerId]:
-        """Return who was on its way out where the batch at an offset was decided."""
-        return self._ineligible.get(offset, frozenset())
+    def ineligible_at(self, base_offset: int) -> frozenset[BrokerId]:
+        """Return who was on its way out where a batch was decided, though its registration did not say so."""
+        return self._ineligible.get(base_offset, frozenset())
+
+    def stopping(self, broker_id: BrokerId, end_offset: int) -> None:
+        """Note that a broker asks to stop, and does not ask to be fenced, where the tip ends at an offset."""
+        self._stopping.add((broker_id, end_offset))
+
+    def _lets_go(self, before: MetadataImage, batch: RecordBatch) -> Iterator[str]:
+        """Say if a broker that asked to stop in order may go while it leads partitions."""
+        cause = batch.envelope.cause
+        if cause is None or cause.code != "SHUTDOWN_GRANTED":
+            return
+        broker_id = BrokerId(int(str(cause.detail["broker_id"])))
+        asked = (broker_id, batch.base_offset) in self._stopping
+        if asked and not before.brokers[broker_id].fenced and before.topics.leads_any(broker_id):
+            yield f"a_stop_hands_over: {broker_id} may go, and leads partitions"
 
     def _half_out(self, batch: RecordBatch) -> Iterator[str]:
         """Say if a broker gets something back that a change in parts is taking out of service."""
@@ -212,8 +238,12 @@ class BatchRules:
         window_ms = before.topics.deleted[topic_id].grace_ms
         deleted_at, leaps = self._deleted_at[topic_id]
         since_ms = 1000 * (self._world.loop.time() - deleted_at)
+        in_log_ms = self._log_time_ms - self._deleted_at_ms[topic_id]
+        if in_log_ms < window_ms:
+            yield f"deleted_for_their_time: a topic is gone after {in_log_ms} of {window_ms} ms of the log's time"
         # A leap, or another leader's clock that leapt, moves the log's time on by a step at most.
-        if since_ms < window_ms - EARLY_MS - LOG_TIME_STEP_MS * (self._leaps() - leaps):
+        step_ms: int = vars(metadata_log.image.metadata_image)["LOG_TIME_STEP_MS"]
+        if since_ms < window_ms - EARLY_MS - step_ms * (self._leaps() - leaps):
             yield f"deleted_for_their_time: a topic is gone after {since_ms:.0f} of {window_ms} ms"
 
 

@@ -18,7 +18,9 @@ Clients write with request ids and read; brokers poll, are cut off, sleep, die a
     done_as_asked               what is not refused is done
     states_are_the_logs         and further rules of what followers of the log are answered: `answer_rules`
     contest_is_linearizable     who creates, deletes and reads the same topics hears what fits one order (`contest`)
-    turns_are_short             no turn of a controller's loop takes longer than its bound (`costs`)
+    turns_are_short             no turn of a controller's loop takes longer than its bound; and further rules of what work
+                                costs (`costs`)
+    nothing_is_left_over        what was applied leaves nothing in memory that only the cycle collector frees
     walks_end                   a change of many partitions in parts comes to its end soon
     nobody_falls_silent         where nothing befalls controllers, links and disks, the first leader leads on
     available                   while a majority runs, is linked and has sound disks, commits go on
@@ -26,22 +28,25 @@ Clients write with request ids and read; brokers poll, are cut off, sleep, die a
     one_id_same_bytes           a snapshot has the same bytes on every node; one that rotted is never loaded
     liveness                    within LIVENESS_SECONDS of the last fault one controller is active, every broker is online,
                                 every client was answered and no change of voters is left pending; another is carried out
+    windows_pass                once the clients rest, deleted topics go, though the log is quiet
     convergence                 once the clients rest, all controllers and brokers stand at the same offset
 
 Half of the lives have a data plane, with properties of its own: see `data_plane`.
 """
 
 import asyncio
+import gc
 import hashlib
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from broker_agent.follower import ReceivedFrame, read_frames
+from metadata_log.codec import read_header
 from metadata_log.errors import (
     DamagedFile,
     Fault,
@@ -53,6 +58,7 @@ from metadata_log.errors import (
 )
 from metadata_log.ids import NO_NODE, BrokerId, NodeId, Uuid
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
+from metadata_log.image.subject import SubjectBuilder
 from metadata_log.limits import REASSIGNMENTS_MAX
 from metadata_log.records.configs import TOPIC
 from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION
@@ -104,6 +110,7 @@ from tests.simulation.costs import Costs, drawn
 from tests.simulation.data_plane import UNCLEAN, DataPlane, draws_data
 from tests.simulation.files import Volume, in_memory
 from tests.simulation.jobs import cooperative_locks
+from tests.simulation.quorum_views import watch_quorum
 from tests.simulation.registers import Operation, check
 from tests.simulation.shared_work import shared_work
 from tests.simulation.small_limits import small_limits
@@ -116,14 +123,21 @@ from tests.simulation.world import SETTLE_SECONDS, Profile, SimulatedNode, World
 
 T = TypeVar("T")
 SNAPSHOT_BYTES = 60_000
-UNDELETE_WINDOWS_MS = (4_000, 0, 0, 14_000, 0, 0)
-"""For so long topics can be restored; a leap of a clock takes 10 s of it at most."""
+UNDELETE_WINDOWS_MS = (4_000, 0, 3_500, 4_500, 0, 14_000)
+"""For so long topics can be restored."""
 CALL_SECONDS = 0.0005
 CONTENDERS = 3
 ANSWERS_KEPT = 32
 TOPICS_KEPT = (3, 20)
 LOOSE = 0.2
 """The share of topics that accept lost messages."""
+BUILDERS_LEFT_MAX = 64
+"""Of batches that processes were applying when they ended."""
+LARGE = 100
+"""Where a partition stands for so many, a tool plans topics."""
+PLANS_PER_SECOND = 0.5
+TOPICS_PLANNED = (8, 40)
+"""How many topics are planned at once."""
 AIMED_BEFORE_SECONDS = 1.5
 """A leader that sleeps is asked at most so long before it wakes, since whoever asks waits for two seconds."""
 READS_PER_SECOND = 10.0
@@ -142,6 +156,8 @@ class Cut:
 
 class ClusterWorld(World):
     """A quorum of shipped controllers with brokers and clients."""
+
+    claim_tail_bytes = 2_000
 
     def __init__(
         self,
@@ -221,10 +237,14 @@ class ClusterWorld(World):
             log=LogSettings(retention_bytes=self.profile.retention_bytes),
             snapshot=SnapshotSettings(bytes=self.profile.snapshot_bytes or SNAPSHOT_BYTES),
             topics=TopicSettings(
-                undelete_window_ms=UNDELETE_WINDOWS_MS[self.seed % len(UNDELETE_WINDOWS_MS)],
+                undelete_window_ms=self.undelete_window_ms,
                 partitions_per_topic_max=PARTITIONS_PER_TOPIC_MAX,
             ),
         )
+
+    @property
+    def undelete_window_ms(self) -> int:
+        return UNDELETE_WINDOWS_MS[self.seed % len(UNDELETE_WINDOWS_MS)]
 
     def propose(self, leader: SimulatedNode, voters: Voters) -> None:
         """Ask as an operator does, of the controller."""
@@ -347,6 +367,18 @@ class ClusterWorld(World):
             stack.enter_context(self.costs.charged())
             return super().run(seconds, settle_seconds=settle_seconds)
 
+    def limits(self) -> AbstractContextManager[None]:
+        return nullcontext()  # `run` has set those of a cluster
+
+    def is_one_frame(self, frames: bytes) -> bool:
+        return read_header(frames).frame_bytes == len(frames)
+
+    def check_left_over(self) -> None:
+        """What was applied leaves nothing that only the cycle collector frees, which is switched off during a life."""
+        builders = sum(isinstance(each, SubjectBuilder) for each in gc.get_objects())
+        if builders > BUILDERS_LEFT_MAX:
+            self.violated(f"nothing_is_left_over: {builders} builders of images outlived their batches")
+
     async def _live(self, seconds: float, settle_seconds: float) -> None:
         for broker in self.brokers:
             broker.start(keep_cache=False)
@@ -355,6 +387,9 @@ class ClusterWorld(World):
         for number in range(CONTENDERS):
             self.spawn(partial(self.contest.contend, number))
         self.spawn(self._change_topics)
+        if self.costs.rates.partition >= LARGE:
+            self.spawn(self._plan_topics)
+        self.spawn(partial(watch_quorum, self))
         self.spawn(Contrary(self).live)
         self.spawn(Observer(self).live)
         if self.profile.repeat_every is not None:
@@ -404,6 +439,27 @@ class ClusterWorld(World):
                     await asyncio.sleep(self.rng.choice((0.0, 1.0)))
                     await self.attempt(UndeleteTopics(topics=(f"t{number - kept}",)))
                     await self.attempt(DeleteTopic(name=f"t{number - kept - 1}"))
+
+    async def _plan_topics(self) -> None:
+        """Let a tool ask now and then for what would become of many topics, of each by itself and of all at once."""
+        rng = random.Random(self.seed ^ 0x91A)
+        while True:
+            await asyncio.sleep(rng.expovariate(PLANS_PER_SECOND))
+            if self.is_quiet or self.violations:
+                return
+            partitions = rng.randint(1, 3)
+            commands = [
+                CreateTopic(
+                    name=f"planned-{number}",
+                    partitions=partitions,
+                    replication_factor=min(2, len(self.brokers)),
+                    assignment=None,
+                    configs={},
+                    validate_only=True,
+                )
+                for number in range(rng.choice(TOPICS_PLANNED))
+            ]
+            await asyncio.gather(*map(self.attempt, commands))
 
     async def _administrate(self, name: str) -> None:
         """Let an operator ask for something of a topic, or of all partitions."""

@@ -34,6 +34,7 @@ from snapshots.seal import Seal
 from snapshots.snapshot_file import snapshot_id
 from tests.simulation.answer_rules import watch_polls
 from tests.simulation.cluster_node import READS, SESSION_TIMEOUT_MS, ClusterNode
+from tests.simulation.quorum_views import status_of
 from tests.simulation.session_rules import HeardOf
 from tests.simulation.sweep_rules import SweepRule
 from tests.simulation.world import Violation
@@ -154,6 +155,7 @@ class SimulatedController(Controller):
             newest_snapshot=self.keeper.newest,
             now_ms=lambda: int(node.now_ms()),
         )
+        self.status = status_of(self)
         self.feeds = TopicFeeds()
         rng = random.Random(world.rng.getrandbits(64))
         self.registration = Registration(
@@ -215,6 +217,8 @@ class SimulatedController(Controller):
 
     def on_leadership(self, *, is_leader: bool) -> None:
         self.world.tell(self.node, "leads" if is_leader else "leads no more")
+        if is_leader:
+            self.world.checks.began_to_append(self.node)
         super().on_leadership(is_leader=is_leader)
 
     def on_restore(self, snapshot_id: str) -> None:
@@ -229,6 +233,8 @@ class SimulatedController(Controller):
             self.heard_of.claimed()
 
     def heartbeat(self, command: BrokerHeartbeat) -> tuple[Decision, int | None]:
+        if command.want_shut_down and not command.want_fence:
+            self.world.properties.rules.stopping(command.broker_id, self.tip.end_offset)
         self.world.properties.sessions.heard(command)
         self.heard_of.walks_end(command.broker_id)  # unless this heartbeat goes on with one
         answer = super().heartbeat(command)

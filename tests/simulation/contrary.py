@@ -380,9 +380,12 @@ class Contrary:
                 return {"ELECTION_NOT_NEEDED"}
             return {None, "ELIGIBLE_LEADERS_NOT_AVAILABLE" if unclean else "PREFERRED_LEADER_NOT_AVAILABLE"}
 
-        return Question(
-            command, right, lambda after, _: _not_led_by_first(after, name, number, unclean=unclean)
-        )
+        def shows(after: MetadataImage, _outcome: object) -> str | None:
+            if self._world.properties.rules.ineligible_at(after.end_offset - 1):
+                return None  # its leader may be on its way out, and another one is elected, or nobody
+            return _not_led_by_first(after, name, number, unclean=unclean)
+
+        return Question(command, right, shows)
 
     def _reassignment(self, image: MetadataImage) -> Question | None:
         found = self._partition(image)
@@ -533,7 +536,7 @@ class Contrary:
             if any(each.cordoned_log_dirs or each.in_controlled_shutdown for each in brokers):
                 return None
             was_decided_on = after.end_offset - 1  # the batch has one record
-            if len(usable) < 3 or self._world.properties.rules.left_out(was_decided_on):
+            if len(usable) < 3 or self._world.properties.rules.ineligible_at(was_decided_on):
                 return None
             first = grown.partitions[count].replicas[0]
             expected = usable[count % len(usable)]
