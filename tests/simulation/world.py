@@ -39,6 +39,7 @@ from tests.simulation.disk import Rot, SimulatedDisk
 from tests.simulation.markers import Markers
 from tests.simulation.membership import Membership
 from tests.simulation.network import LinkFaults, Network, SimulatedTransport
+from tests.simulation.quorum_rules import QuorumRules, Reading
 from tests.simulation.raft_rules import RaftRules
 from tests.simulation.story import Story
 from tests.simulation.streams import StreamNetwork, StreamTransport
@@ -287,6 +288,14 @@ class WatchedLog(PySyncObjLog):
     after_pump: Callable[[], None]
 
     may_run: Callable[[], bool]
+    read_began: Callable[[], Reading | None]
+    read_answered: Callable[[Reading], None]
+
+    async def read_index(self) -> None:
+        reading = self.read_began()
+        await super().read_index()
+        if reading is not None:
+            self.read_answered(reading)
 
     def _pump(self) -> None:
         if self.may_run():  # a process that sleeps finds on waking what came meanwhile
@@ -361,9 +370,9 @@ class SimulatedNode:
         self.durable, self.writing = self.journal.standing(), None
         self.transport = self._attach()
         self.transport.on_send = partial(world.checks.sent, self)
-        self.transport.on_arrival = partial(world.checks.rules.received, self)
+        self.transport.on_arrival = partial(world.checks.received, self)
         self.transport.on_end = partial(self._lost, self.incarnation)
-        world.checks.rules.started(self)
+        world.checks.started(self)
         self.listener = world.make_listener(self)
         self.log = WatchedLog(
             member=self.member,
@@ -384,6 +393,8 @@ class SimulatedNode:
         self.rots = [rot for rot in self.rots if not rot.name.endswith(".journal")]
         self.log.after_pump = self._after_pump
         self.log.may_run = partial(self._may_run, self.log)
+        self.log.read_began = partial(world.checks.quorum_rules.read_began, self)
+        self.log.read_answered = partial(world.checks.read_answered, self)
         self.transport.voters_in_force = partial(getattr, self.log._in_force, "voters")
         world.tell(self, "starts")
         self.task = world.loop.create_task_of(self.processor, self._run(self.log))
@@ -804,6 +815,7 @@ class Checks:
     def __init__(self, world: "World") -> None:
         self._world = world
         self.rules = RaftRules(world)
+        self.quorum_rules = QuorumRules(world)
         self.leaders: dict[int, NodeId] = {}
         self.committed: dict[int, tuple[bytes, int]] = {}
         self.commit_max = 1  # each log begins with the same entry, committed by definition
@@ -814,6 +826,22 @@ class Checks:
         self._voters_set: list[tuple[int, Voters]] = [(0, world.founders)]
         """The voters that each committed entry has set, by index."""
         self._steps = 0
+
+    def started(self, node: SimulatedNode) -> None:
+        self.rules.started(node)
+        self.quorum_rules.started(node)
+
+    def received(self, node: SimulatedNode, sender: Member, message: Message) -> None:
+        self.rules.received(node, sender, message)
+        self.quorum_rules.received(node, sender, message)
+
+    def read_answered(self, node: SimulatedNode, reading: Reading) -> None:
+        if (wrong := self.quorum_rules.read_answered(node, reading)) is not None:
+            self._world.violated(wrong)
+
+    def is_committed(self, voters: Voters) -> bool:
+        """Answer whether any committed entry has set these voters, or they found the quorum."""
+        return any(voters == each for _, each in reversed(self._voters_set))
 
     def applied(self, node: SimulatedNode, position: int, frame: bytes) -> None:
         """State machine safety, and exactly once."""
@@ -858,6 +886,8 @@ class Checks:
                 if is_change(command):
                     self._voters_set.append((index, from_command(command)[0]))
         node.commit_seen, node.applied_seen = commit_index, log.applied_position()[0]
+        if (wrong := self.quorum_rules.stepped(node)) is not None:
+            raise Violation(wrong)
         self._steps += 1
         if self._steps % CHECK_EVERY == 0:
             self._check_matching()
@@ -904,8 +934,9 @@ class Checks:
 
     def sent(self, node: SimulatedNode, target: NodeId, message: Message) -> None:
         """Promises rest on what is durable: a vote, for oneself too, on the vote, an acknowledgement on the entries."""
-        if (wrong := self.rules.sent(node, target, message)) is not None:
-            raise Violation(wrong)
+        for rules in (self.rules, self.quorum_rules):
+            if (wrong := rules.sent(node, target, message)) is not None:
+                raise Violation(wrong)
         kind, term, durable = message["type"], message["term"], node.durable
         if kind in ("request_vote", "response_vote"):
             promised = node.node_id if kind == "request_vote" else target
