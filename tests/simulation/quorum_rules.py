@@ -122,7 +122,9 @@ class QuorumRules:
 
     def _is_confirmed(self, leader: NodeId, voters: Mapping[NodeId, object], reading: Reading) -> bool:
         confirmed = 1 + sum(
-            self._confirmed[leader, voter, reading.term] > reading.began for voter in voters if voter != leader
+            self._confirmed[leader, voter, reading.term] > reading.began
+            for voter in voters
+            if voter != leader
         )
         return 2 * confirmed > len(voters)
 
