@@ -52,6 +52,7 @@ ALONE: Final = (
     Seeds("files", 8),
     Seeds("doors", 16),
     Seeds("forwards", 4),
+    Seeds("plans", 8),
     Seeds("nasty", 4, raft_only=True),
     Seeds("nasty", 3, voters=5, raft_only=True),
     Seeds("nasty", 2, voters=1, observers=2, raft_only=True),
@@ -72,11 +73,11 @@ OUTSIDE: Final = (
     "broker_agent.agent",
     "metadata_log.node.data_directory",
     "metadata_log.replay.",
-    "ops.",
+    "ops.reassignment_history",
     "quorum.raft.link",
     "quorum.raft.transport",
 )
-"""Rooms that no life runs: TLS and sockets, exports, the command line."""
+"""Rooms that no life runs: TLS and sockets, exports, what is told of the past."""
 ALONE_LIVES: Final = tuple((kind, seed) for kind in ALONE for seed in range(1, kind.most + 1))
 MUTANTS: Final[tuple[Mutant, ...]] = (
     *raft_mutants.MUTANTS,
@@ -196,6 +197,7 @@ def violations_of(kind: Seeds, seed: int) -> list[str]:
     from tests.simulation.door_life import DoorLife
     from tests.simulation.file_life import FileLife
     from tests.simulation.forward_life import ForwardLife
+    from tests.simulation.plan_life import PlanLife
     from tests.simulation.world import World, profile_of
 
     if kind.profile == "files":
@@ -204,6 +206,8 @@ def violations_of(kind: Seeds, seed: int) -> list[str]:
         return _violations(lambda: DoorLife(seed).run())
     if kind.profile == "forwards":
         return _violations(lambda: ForwardLife(seed).run())
+    if kind.profile == "plans":
+        return _violations(lambda: PlanLife(seed).run())
     make = World if kind.raft_only else partial(ClusterWorld, brokers=kind.brokers)
     profile = profile_of(kind.profile, seed)
     if kind.hostile:
