@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-ROOMS: Final = ("files", "doors")
+ROOMS: Final = ("files", "doors", "forwards", "plans")
 """Lives of one room of the code alone; all others are lives of whole quorums or clusters."""
 
 
