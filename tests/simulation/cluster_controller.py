@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+DEAF_SHARE = 0.2
+"""The share of registrations after which a controller hears nothing from the leader for a while."""
+DEAF_SECONDS = (0.1, 1.0)
 LATE_READS = 0.1
 """The share of reads before which time passes; more would keep brokers with small answers from ever catching up."""
 SEGMENT_SYNC_SECONDS = 1.0
@@ -193,9 +196,26 @@ class SimulatedController(Controller):
         try:
             async with asyncio.timeout(2.0):
                 target = self.world.nodes[NodeId(int(url.removeprefix("http://")))]
-                return await self.world.remote(target, serve, caller=self.node.node_id)
+                is_deaf = self._is_deaf_to(target.node_id)
+                end_offset = await self.world.remote(target, serve, caller=self.node.node_id)
+                if is_deaf:
+                    raise ConnectionError("the answer was lost")
+                return end_offset
         except (TimeoutError, ConnectionError) as error:
             raise NotController(f"{url} does not answer") from error
+
+    def _is_deaf_to(self, leader: NodeId) -> bool:
+        """Answer whether the answer to a registration is lost, and what the leader replicates here for a while."""
+        world, rng = self.world, self.world.rng
+        every = world.profile.partition_every
+        if every is None or not world.is_rough or rng.random() >= DEAF_SHARE:
+            return False
+        world.tell(self.node, f"hears nothing from {leader} after it sent its registration")
+        world.faults["registration unheard"] += 1
+        cut, seconds = world.network.new_cut(), rng.uniform(*DEAF_SECONDS)
+        world.network.block(leader, self.node.node_id, cut)
+        world.loop.call_later(seconds, world.network.unblock, cut)
+        return True
 
     @property
     def is_running(self) -> bool:
