@@ -20,6 +20,7 @@ Clients write with request ids and read; brokers poll, are cut off, sleep, die a
     contest_is_linearizable     who creates, deletes and reads the same topics hears what fits one order (`contest`)
     turns_are_short             no turn of a controller's loop takes longer than its bound; and further rules of what work
                                 costs (`costs`)
+    who_waits_is_answered       a controller that ends by itself answers all who wait for records
     nothing_is_left_over        what was applied leaves nothing in memory that only the cycle collector frees
     walks_end                   a change of many partitions in parts comes to its end soon
     nobody_falls_silent         where nothing befalls controllers, links and disks, the first leader leads on

@@ -594,6 +594,9 @@ class SimulatedNode:
         else:
             self.disk.kill(self.world.rng)
 
+    def answer_waiters(self) -> None:
+        """Answer who waits for this process, which ends by itself: in order, or after a fault."""
+
     def _end(self) -> None:
         """End the process; what it wrote and did not sync is still in the kernel's cache."""
         world = self.world
@@ -628,6 +631,7 @@ class SimulatedNode:
             return
         if closing.done():
             self.world.tell(self, "has stopped")
+            self.answer_waiters()
             self._end()
         else:
             self.crash(cuts_power=False)
@@ -646,6 +650,7 @@ class SimulatedNode:
         if isinstance(fault, DamagedFile) and self.rots:
             world.sometimes("rotten journal refused")
         if self.task is not None:
+            self.answer_waiters()
             self._end()
         world.loop.call_later(world.rng.uniform(0.5, 3.0), self._mend_and_start, self.incarnation)
 
