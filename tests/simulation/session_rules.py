@@ -50,6 +50,7 @@ REGISTRATIONS: Final = (BrokerRegistrationChangeRecord, RegisterBrokerRecord, Un
 SESSION_SECONDS: Final = SESSION_TIMEOUT_MS / 1000
 DRIFT: Final = 0.02
 """Two clocks differ by half of this; times are whole milliseconds."""
+SILENCES_KEPT: Final = 256
 LATE_SECONDS: Final = 0.6
 """Sessions are looked at every 0.4 s, and between two slices of a long decision not at all."""
 
@@ -155,7 +156,8 @@ class SessionRules:
         controller = self._world.controller_of(NodeId(self._world.properties.claims[batch.controller_epoch]))
         if controller is None or controller._claim_epoch != batch.controller_epoch:
             return  # it has ended since
-        silence = controller.heard_of.silence(record.broker_id)
+        # It may have looked at its sessions since then, and given all of them another one.
+        silence = controller.heard_of.silence_at(batch.base_offset, record.broker_id)
         if silence < SESSION_SECONDS * (1 - DRIFT) and not controller.heard_of.inherits(record.broker_id):
             yield f"taken_over_after_a_session: {record.broker_id} registers anew after {silence:.2f} s"
 
@@ -197,6 +199,8 @@ class HeardOf:
         self._inherited: set[BrokerId] = set()
         """Brokers whose fencing the controller before had begun, and which this one has to go on with."""
         self._went_on_at = 0.0
+        self._silences: dict[int, dict[BrokerId, float]] = {}
+        """How long each broker had said nothing when the batch at an offset was decided; of the last batches."""
 
     def _now(self) -> float:
         """Return seconds of the controller's clock, which goes on while its machine is suspended."""
@@ -220,6 +224,10 @@ class HeardOf:
     def silence(self, broker_id: BrokerId) -> float:
         """Return for how long a broker has said nothing that this controller could have heard."""
         return self._now() - max(self._contacts.get(broker_id, 0.0), self._since)
+
+    def silence_at(self, base_offset: int, broker_id: BrokerId) -> float:
+        """Return how long a broker had said nothing when the batch at an offset was decided."""
+        return self._silences.get(base_offset, {}).get(broker_id, self.silence(broker_id))
 
     def inherits(self, broker_id: BrokerId) -> bool:
         """Answer whether the controller before had begun to fence a broker for silence."""
@@ -278,7 +286,11 @@ class HeardOf:
 
     def decides(self, context: DecideContext, own: BrokerId | None) -> None:
         """Check the state that the controller decides on, and whom the decision leaves out."""
-        controller = self._controller
+        controller, brokers = self._controller, context.image.brokers
+        self._silences.pop(context.image.end_offset, None)
+        self._silences[context.image.end_offset] = {each: self.silence(each) for each in brokers}
+        if len(self._silences) > SILENCES_KEPT:
+            del self._silences[next(iter(self._silences))]
         walking = {broker_id for broker_id, _ in self._walks if context.image.is_active(broker_id)}
         forgotten = {
             broker_id
