@@ -190,7 +190,8 @@ class Observer:
         if controller.is_active or not controller.is_running:
             return
         world, node = self._world, controller.node
-        now, heard = world.loop.time(), world.checks.rules.last_heard.get(node.node_id, -1.0)
+        now = world.loop.time()
+        heard = max(controller.led_until, world.checks.rules.last_heard.get(node.node_id, -1.0))
         bound = world.settings.election_timeout_min_ms / 1000 + LEADER_SECONDS
         if now - heard > bound and now - node.rested_until > bound and not node.is_leader():
             raise Violation(f"observers_are_current: node {node.node_id} heard its leader at {heard:.3f} s")

@@ -195,6 +195,8 @@ class BatchRules:
                 # It was heard of, which the next batch says, and leads what nobody else can.
                 gets.discard(cause.detail.get("broker_id"))
             was = self._isr_before.get((record.topic_id, record.partition_id), ())
+            if not was and isinstance(record, PartitionChangeRecord):
+                continue  # of a topic that is deleted for a time, whose ISRs shrink
             if gets - {*was}:
                 yield f"out_in_parts_gets_nothing: {gets - {*was}} are being taken out of service"
 

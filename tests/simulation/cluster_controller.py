@@ -132,6 +132,8 @@ class SimulatedController(Controller):
         self.stands_on = 0
         """The end offset of the snapshot that this process last began with or took."""
         self.heard_of = HeardOf(self)
+        self.led_until = 0.0
+        """When this controller last ceased to lead."""
         self.committed_log = CommittedLog(node.segments, read_in_thread=self._read_in_thread)
         self._batch_at = self.committed_log.batch_at
         self.committed_log._window = FetchWindow(bytes_max=world.rng.choice(WINDOW_BYTES))
@@ -225,6 +227,8 @@ class SimulatedController(Controller):
         self.world.tell(self.node, "leads" if is_leader else "leads no more")
         if is_leader:
             self.world.checks.began_to_append(self.node)
+        else:
+            self.led_until = self.world.loop.time()
         super().on_leadership(is_leader=is_leader)
 
     def on_restore(self, snapshot_id: str) -> None:

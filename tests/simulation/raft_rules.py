@@ -40,6 +40,8 @@ QUESTIONS: Final = 5
 LEADERS_SAY: Final = frozenset({"append_entries", "install_snapshot", "read_probe", "timeout_now"})
 ELECTIONS_MEANWHILE: Final = 100
 """A node's term may rise by fewer between a message's arrival and its handling."""
+STARTED_SECONDS: Final = 0.5
+"""So long a leader may take a new process of a follower for the one before it."""
 VOTED_SECONDS: Final = 1.0
 """So long what was sent to a voter may be in flight once it is none any more."""
 PARTLY: Final = 0.9
@@ -74,6 +76,7 @@ class RaftRules:
         self._counted_at: dict[tuple[NodeId, Member], float] = {}
         """When a leader last sent entries to a follower that was a voter."""
         self._sent: dict[tuple[NodeId, NodeId, int], int] = {}
+        self._started_at: dict[NodeId, float] = {}
         """The last entry that a leader sent somebody, by term."""
         self._questions: dict[tuple[NodeId, NodeId], deque[float]] = defaultdict(
             lambda: deque(maxlen=QUESTIONS)
@@ -93,6 +96,7 @@ class RaftRules:
     def started(self, node: "SimulatedNode") -> None:
         """Forget what the process before knew."""
         node_id = node.node_id
+        self._started_at[node_id] = self._world.loop.time()
         self._heard.pop(node_id, None)
         self._asked_at.pop(node_id, None)
         self._followed_then.pop(node_id, None)
@@ -418,7 +422,9 @@ class RaftRules:
                 return f"one_question: node {node.node_id} asks {target} again and again where its log ends"
         elif message["entries"]:
             first, last = message["entries"][0][1], message["entries"][-1][1]
-            if first <= self._sent.get(key, 0):
+            began = self._started_at.get(target, 0.0)
+            # What was sent before the target's new process was linked is lost with its last one.
+            if first <= self._sent.get(key, 0) and now - began > STARTED_SECONDS:
                 return f"sends_once: node {node.node_id} sends {target} entry {first} again"
             self._sent[key] = last
         return None
