@@ -7,7 +7,7 @@ and the state after it.
     a_valid_leader_stays      a leader that may lead on loses its leadership to a first replica, where that is asked for
     who_returns_leads         a broker that is unfenced leads what nobody else can, unless its elections are made in parts
     what_is_lost_is_known     who is elected from outside is RECOVERING, where losses are accepted or nobody else is left
-    out_of_service_out_of_isr   a broker that is fenced or gone is in no ISR, but as the last of one that nobody leads
+    out_of_service_out_of_isr   a broker that is fenced or gone is in no ISR, but of one that nobody in service is in
     who_left_is_eligible      with eligible leader replicas, who leaves an ISR that becomes empty is one, unless it crashed
     eligible_by_what_is_set   a change of min.insync.replicas leaves nobody eligible by the one before
     comes_back_in_service     no fenced broker is in an ISR of a restored topic that somebody leads
@@ -156,9 +156,9 @@ class BatchRules:
             yield from _in_isr_out_of_service(image, broker_id)
         for record in batch.records:
             if isinstance(record, RegisterBrokerRecord | UnregisterBrokerRecord):
-                yield from _relied_on(batch, image, record.broker_id)
+                yield from _relied_on(batch, before, image, record.broker_id)
             elif isinstance(record, BrokerRegistrationChangeRecord) and record.log_dirs is not None:
-                yield from _in_isr_without_a_directory(image, record.broker_id)
+                yield from _in_isr_without_a_directory(before, image, record.broker_id)
 
     def deciding(self, context: DecideContext) -> None:
         """Note who is on its way out, though its registration does not say so, where something is decided."""
@@ -443,12 +443,17 @@ def _broken_by_restore(image: MetadataImage, record: TopicRestoreRecord) -> Iter
             yield f"comes_back_in_service: {fenced} are in the ISR of partition {number}, which {partition.leader} leads"
 
 
-def _relied_on(batch: RecordBatch, image: MetadataImage, broker_id: BrokerId) -> Iterator[str]:
+def _relied_on(
+    batch: RecordBatch, before: MetadataImage, image: MetadataImage, broker_id: BrokerId
+) -> Iterator[str]:
     """Say if a deleted topic relies on a broker that may have lost messages: it was removed, or ended uncleanly."""
     cause = batch.envelope.cause
     if cause is not None and cause.code == "BROKER_REGISTERED":
         registered = image.brokers[broker_id]
         is_another = registered.broker_epoch == batch.end_offset - 1
+        known = before.brokers.get(broker_id)
+        if known is not None and known.incarnation_id == registered.incarnation_id:
+            return  # it did not end, but did not hear that it is registered
         if cause.detail["clean"] or not is_another:
             return
     for topic_id, number, partition in image.topics.partitions_on(broker_id, with_deleted=True):
@@ -458,11 +463,16 @@ def _relied_on(batch: RecordBatch, image: MetadataImage, broker_id: BrokerId) ->
             yield f"nothing_lost_is_relied_on: partition {number} of a deleted topic relies on {broker_id}: {partition}"
 
 
-def _in_isr_without_a_directory(image: MetadataImage, broker_id: BrokerId) -> Iterator[str]:
+def _in_isr_without_a_directory(
+    before: MetadataImage, image: MetadataImage, broker_id: BrokerId
+) -> Iterator[str]:
     """Say in which ISRs a broker is, beside others, with a replica in a directory that has just failed."""
     for topic_id, number, partition in image.topics.partitions_on(broker_id):
         is_among_others = broker_id in partition.isr and len(partition.isr) > 1
-        if is_among_others and not has_online_directory(image, broker_id, partition):
+        has_failed = has_online_directory(before, broker_id, partition) and not has_online_directory(
+            image, broker_id, partition
+        )
+        if is_among_others and has_failed:
             name = image.topics.by_id[topic_id].name
             yield f"no_directory_no_isr: {broker_id} is in {partition.isr} of {name}-{number}, and its directory failed"
 
@@ -472,6 +482,7 @@ def _in_isr_out_of_service(image: MetadataImage, broker_id: BrokerId) -> Iterato
     if broker is not None and not broker.fenced:
         return
     for topic_id, number, partition in image.topics.partitions_on(broker_id):
-        if broker_id in partition.isr and (partition.isr != (broker_id,) or partition.leader != NO_LEADER):
+        is_last = partition.isr == (broker_id,) or not any(map(image.is_active, partition.isr))
+        if broker_id in partition.isr and not (is_last and partition.leader == NO_LEADER):
             name = image.topics.by_id[topic_id].name
             yield f"out_of_service_out_of_isr: {broker_id} is in {partition.isr} of {name}-{number}"

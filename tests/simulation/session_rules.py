@@ -198,6 +198,8 @@ class HeardOf:
         """Changes in parts under way that take brokers out of service, by what this controller decided."""
         self._inherited: set[BrokerId] = set()
         """Brokers whose fencing the controller before had begun, and which this one has to go on with."""
+        self._half_out: frozenset[BrokerId] = frozenset()
+        """Whom changes in parts of the controller before had begun to take out of service."""
         self._went_on_at = 0.0
         self._silences: dict[int, dict[BrokerId, float]] = {}
         """How long each broker had said nothing when the batch at an offset was decided; of the last batches."""
@@ -211,6 +213,7 @@ class HeardOf:
         self._contacts.clear()
         self._walks.clear()
         self._since = self._looked_at = self._went_on_at = self._now()
+        self._half_out = frozenset(self._rules.parts.known)
         self._inherited = {
             each
             for each, one in self._rules.parts.known.items()
@@ -230,8 +233,8 @@ class HeardOf:
         return self._silences.get(base_offset, {}).get(broker_id, self.silence(broker_id))
 
     def inherits(self, broker_id: BrokerId) -> bool:
-        """Answer whether the controller before had begun to fence a broker for silence."""
-        return broker_id in self._inherited
+        """Answer whether the controller before had begun to take a broker out of service, or to register it anew."""
+        return broker_id in self._half_out
 
     def fences(self, broker_id: BrokerId) -> None:
         """Check that a broker may be fenced for silence now."""

@@ -49,7 +49,7 @@ def lived(
 @pytest.mark.parametrize("controllers", [1, 3, 5])
 @pytest.mark.parametrize("profile", [*PROFILES, "swarm"])
 def test_a_simulated_cluster_keeps_every_property(profile: str, controllers: int) -> None:
-    outcome = lived(101, profile, 12.0, controllers=controllers)
+    outcome = lived(102, profile, 12.0, controllers=controllers)
     assert outcome.writes_per_second >= WRITES_PER_SECOND_MIN
 
 
