@@ -2,7 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+
+ROOMS: Final = ("files", "doors", "forwards", "plans")
+"""Lives of one room of the code alone; all others are lives of whole quorums or clusters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +21,8 @@ class Seeds:
     hostile: bool = False
 
     def __str__(self) -> str:
+        if self.profile in ROOMS:
+            return f"seeds, {self.profile}"
         level = "raft" if self.raft_only else "cluster"
         brokers = "" if self.brokers == 3 else f", {self.brokers} brokers"
         strangers = ", among strangers" if self.hostile else ""

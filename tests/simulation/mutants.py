@@ -49,6 +49,10 @@ TIMEOUT_S: Final = 300
 ALONE_TIMEOUT_S: Final = 1_200
 """All the lives of `ALONE`, at the lowest priority on a machine that does other work: a minute on an idle one."""
 ALONE: Final = (
+    Seeds("files", 8),
+    Seeds("doors", 16),
+    Seeds("forwards", 4),
+    Seeds("plans", 8),
     Seeds("nasty", 4, raft_only=True),
     Seeds("nasty", 3, voters=5, raft_only=True),
     Seeds("nasty", 2, voters=1, observers=2, raft_only=True),
@@ -67,18 +71,13 @@ ALONE: Final = (
 """The lives that try a mutant with --simulation-only, if a directed test is what catches it; the quickest come first."""
 OUTSIDE: Final = (
     "broker_agent.agent",
-    "broker_agent.forwarding",
-    "metadata_log.log.",
-    "metadata_log.node.",
+    "metadata_log.node.data_directory",
     "metadata_log.replay.",
-    "ops.",
-    "quorum.http.",
-    "quorum.raft.journal.os_disk",
+    "ops.reassignment_history",
     "quorum.raft.link",
     "quorum.raft.transport",
-    "snapshots.store",
 )
-"""Rooms that no life runs: HTTP, TLS and sockets, real files, exports, the command line."""
+"""Rooms that no life runs: TLS and sockets, exports, what is told of the past."""
 ALONE_LIVES: Final = tuple((kind, seed) for kind in ALONE for seed in range(1, kind.most + 1))
 MUTANTS: Final[tuple[Mutant, ...]] = (
     *raft_mutants.MUTANTS,
@@ -195,15 +194,32 @@ def live(mutant: Mutant, called: Path | None = None) -> tuple[int, str] | None:
 
 def violations_of(kind: Seeds, seed: int) -> list[str]:
     from tests.simulation.cluster import ClusterWorld
+    from tests.simulation.door_life import DoorLife
+    from tests.simulation.file_life import FileLife
+    from tests.simulation.forward_life import ForwardLife
+    from tests.simulation.plan_life import PlanLife
     from tests.simulation.world import World, profile_of
 
+    if kind.profile == "files":
+        return _violations(lambda: FileLife(seed).run())
+    if kind.profile == "doors":
+        return _violations(lambda: DoorLife(seed).run())
+    if kind.profile == "forwards":
+        return _violations(lambda: ForwardLife(seed).run())
+    if kind.profile == "plans":
+        return _violations(lambda: PlanLife(seed).run())
     make = World if kind.raft_only else partial(ClusterWorld, brokers=kind.brokers)
     profile = profile_of(kind.profile, seed)
     if kind.hostile:
         profile = replace(profile, links=profile.links.among_strangers())
+    return _violations(
+        lambda: make(seed=seed, profile=profile, voters=kind.voters, observers=kind.observers).run(SECONDS)
+    )
+
+
+def _violations(run: Callable[[], list[str]]) -> list[str]:
     try:
-        world = make(seed=seed, profile=profile, voters=kind.voters, observers=kind.observers)
-        return world.run(SECONDS)
+        return run()
     except Exception as error:  # the mutant broke something that even the simulator rests on
         return [f"{type(error).__name__}: {error}"]
 

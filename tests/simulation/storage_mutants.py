@@ -23,9 +23,9 @@ def _waits_to_the_end(_original: Any) -> Any:
 
 
 def _trusts_the_cache(original: Any) -> Any:
-    def recover(disk: Any, file_bytes: int) -> Any:
+    def recover(disk: Any, file_bytes: int, **facts: Any) -> Any:
         with patch("quorum.raft.journal.format.JournalFile.write_header", lambda _file: None):
-            return original(disk, file_bytes)
+            return original(disk, file_bytes, **facts)
 
     return recover
 

@@ -1,0 +1,31 @@
+"""Lives of one node's files under power cuts."""
+
+import pytest
+
+from tests.simulation.file_life import KILL, POWER_CUT, STOP, FileLife
+from tests.simulation.mutant import Seeds
+from tests.simulation.mutants import in_place, named, violations_of
+
+
+def test_what_was_acknowledged_is_there_after_any_crash() -> None:
+    lives = [FileLife(seed) for seed in range(1, 13)]
+    assert [life.run() for life in lives] == [[]] * len(lives)
+    assert {way for life in lives for way in life.endings} == {POWER_CUT, KILL, STOP}
+    assert any(life.damaged for life in lives), "a file of the log rotted"
+    assert all(life.synced[1] > 100 for life in lives)
+
+
+def test_the_same_seed_is_the_same_life() -> None:
+    lives = [FileLife(seed) for seed in (5, 5, 6)]
+    assert [life.run() for life in lives] == [[], [], []]
+    trees = [life.volume.tree() for life in lives]
+    assert trees[0] == trees[1] != trees[2]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["quarantine-unsynced", "ack-before-sync", "directory-unsynced", "announced-early", "seen-not-synced"],
+)
+def test_a_seeded_bug_is_noticed(name: str) -> None:
+    with in_place(named(name)):
+        assert any(violations_of(Seeds("files", 8), seed) for seed in range(1, 9))
