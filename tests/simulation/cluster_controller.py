@@ -4,7 +4,6 @@ import asyncio
 import random
 from collections.abc import Callable, Iterable
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from metadata_log.batch import RecordBatch
@@ -22,11 +21,9 @@ from quorum.decide.deleted_topics import Expiry
 from quorum.decide.sweeps import Sweep, SweepKind
 from quorum.fetch.service import FetchService
 from quorum.log.committed_log import CommittedLog
-from quorum.log.completion import covered_offset
 from quorum.log.fetch_window import FetchWindow
 from quorum.log.snapshot_keeper import SnapshotKeeper
 from quorum.log.topic_feeds import TopicFeeds
-from quorum.raft.journal.lost import check_reaches_log
 from quorum.registration import Registration, registration_of
 from quorum.turns import Turns
 from snapshots.seal import Seal
@@ -128,17 +125,6 @@ class SimulatedController(Controller):
         self.committed_log = CommittedLog(node.segments, read_in_thread=self._read_in_thread)
         self._batch_at = self.committed_log.batch_at
         self.committed_log._window = FetchWindow(bytes_max=world.rng.choice(WINDOW_BYTES))
-        try:
-            check_reaches_log(
-                Path(f"node-{node.node_id}"),
-                log_end=node.segments.end_offset,
-                entries=node.journal,
-                snapshot_end=covered_offset(node.disk),
-                has_snapshots=node.snapshots.latest() is not None,
-                is_begun=node.journal.is_begun,
-            )
-        except DamagedFile as error:
-            world.violated(f"node {node.node_id} applied what its journal does not hold: {error.message}")
         self.keeper = SimulatedKeeper(self, self.committed_log)
         node.snapshots.on_damage = self._snapshot_damaged
         self.fetches = FetchService(

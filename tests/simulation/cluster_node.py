@@ -11,6 +11,7 @@ from metadata_log.log.segmented_log import SegmentedLog
 from metadata_log.node.data_directory import FOLDERS
 from metadata_log.node.durable_files import settle_names
 from quorum.log.completion import covered_offset
+from quorum.raft.journal import lost
 from snapshots.seal import Seal
 from tests.simulation.files import Volume
 from tests.simulation.jobs import Job
@@ -88,6 +89,19 @@ class ClusterNode(SimulatedNode):
         if self.segments.torn_bytes:
             self.world.sometimes("torn end of the log cut")
         super().start()
+
+    def check_reaches_log(self) -> None:
+        lost.check_reaches_log(
+            self.files.path,
+            log_end=self.segments.end_offset,
+            entries=self.journal,
+            snapshot_end=covered_offset(self.disk),
+            has_snapshots=self.snapshots.latest() is not None,
+            is_begun=self.journal.is_begun,
+        )
+
+    def proves_its_journal(self) -> bool:
+        return self.synced_end_offset > 0
 
     def crash(self, *, cuts_power: bool = True) -> None:
         if self.task is not None:

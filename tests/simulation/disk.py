@@ -127,6 +127,27 @@ class SimulatedDisk:
         other._live_small, other._durable_small = dict(self._live_small), dict(self._live_small)
         return other
 
+    def lose(self, suffix: str) -> None:
+        """Lose all files whose names end so, for good."""
+        for files in (self._live, self._durable, self._live_small, self._durable_small):
+            for name in [name for name in files if name.endswith(suffix)]:
+                del files[name]
+        for name in [name for name in self._unsynced if name.endswith(suffix)]:
+            del self._unsynced[name]
+
+    def become(self, other: "SimulatedDisk") -> None:
+        """Hold what another disk shows, and nothing else; for a disk that no process uses."""
+        same = other.copy()
+        self._live, self._durable = same._live, same._durable
+        self._live_small, self._durable_small = same._live_small, same._durable_small
+        self._steps.clear()
+        self._unsynced.clear()
+        self._forgotten.clear()
+
+    def durable(self, name: str) -> bytes | None:
+        """Return the small file with this name that a loss of power would leave."""
+        return self._durable_small.get(name)
+
     # --- bits that rot
 
     def rot(self, rng: random.Random) -> Rot | None:

@@ -35,7 +35,12 @@ class Membership:
     def kinds(self) -> list[tuple[float | None, Callable[[], None]]]:
         """Return mean seconds between two changes of a kind (None: never), and what to do."""
         profile = self._world.profile
-        return [(profile.change_every, self._change), (profile.wipe_every, self._wipe)]
+        return [
+            (profile.change_every, self._change),
+            (profile.wipe_every, self._wipe),
+            (profile.lose_journal_every, self._lose_journal),
+            (profile.lose_rack_every, self._lose_rack),
+        ]
 
     # --- what is known
 
@@ -65,7 +70,7 @@ class Membership:
     def _recovered(self, node: "SimulatedNode") -> Voters:
         """Return who would vote in a node's eyes if it started anew and heard nobody."""
         data = node.disk.read(POINTER_FILE)
-        index, voters = 0, self._world.founders
+        index, voters = 0, self._world.settings_voters
         if data is not None:
             pointer = Pointer.from_bytes(data)
             index, voters = pointer.index, pointer.voters
@@ -90,7 +95,11 @@ class Membership:
         if self._lost is not None:
             after = {voter: directory for voter, directory in voters.items() if voter != self._lost.node_id}
         else:
-            others = [other.member for other in self._world.nodes.values() if other.node_id not in voters]
+            others = [
+                other.member
+                for other in self._world.nodes.values()
+                if other.node_id not in voters and not other.has_lost_journal
+            ]
             if others and (len(voters) < 3 or self._rng.random() < 0.5) and len(voters) < CONTROLLERS_MAX:
                 after = voters | dict([self._rng.choice(others)])
             elif len(voters) > 1:
@@ -106,22 +115,81 @@ class Membership:
             self._world.loop.call_later(self._rng.uniform(0.0, 0.02), self._change)
 
     def _wipe(self, tries: int = TRIES) -> None:
+        """Lose a disk."""
+        self._lose(list(self._world.nodes.values()), self._replace, self._wipe, tries)
+
+    def _lose_journal(self, tries: int = TRIES) -> None:
+        """Lose a journal, or set it back to where it began; what lies beside it stays, and gives that away."""
+        nodes = [node for node in self._world.nodes.values() if not node.is_fresh]
+        self._lose(nodes, self._take_journal, self._lose_journal, tries)
+
+    def _lose(
+        self,
+        nodes: "list[SimulatedNode]",
+        lose: "Callable[[SimulatedNode], None]",
+        again: Callable[[int], None],
+        tries: int,
+    ) -> None:
+        """Let one of these nodes lose what it promised, now or as soon as the quorum survives that."""
+        voters = self._survivors()
+        if voters is None or not self._world.is_rough:
+            if tries and self._world.is_rough:
+                self._world.loop.call_later(0.2, again, tries - 1)
+            return
+        if not nodes:
+            return
+        node = self._rng.choice(nodes)
+        if node.member in voters.items():
+            if len(voters) < 3:
+                return
+            self._lost = node.member
+        lose(node)
+
+    def _survivors(self) -> Voters | None:
+        """Return the voters if one of three or more, and any other node, may lose what it promised; None if not."""
         voters = self._newest()
         # Who was wiped while a change that admits it was under way is a voter that nobody can be any more, too.
         is_one_gone = voters is not None and any(
             self._world.nodes[voter].directory_id != directory for voter, directory in voters.items()
         )
-        if self._lost is not None or voters is None or is_one_gone:
-            if tries and self._world.is_rough:
-                self._world.loop.call_later(0.2, self._wipe, tries - 1)
-            return
-        node = self._rng.choice(list(self._world.nodes.values()))
-        if node.member in voters.items():
-            if len(voters) < 3:
-                return
-            self._lost = node.member
+        return None if self._lost is not None or is_one_gone else voters
+
+    def _replace(self, node: "SimulatedNode") -> None:
         self._world.faults["wiped disk"] += 1
-        node.wipe()
+        self._world.replace_disk(node)
+        self._start_soon(node)
+
+    def _take_journal(self, node: "SimulatedNode") -> None:
+        self._world.faults["lost journal"] += 1
+        node.crash()
+        is_emptied = not node.proves_its_journal() or self._rng.random() < 0.5
+        node.lose_journal(is_emptied=is_emptied)
+        self._start_soon(node)
+
+    def _lose_rack(self, tries: int = TRIES) -> None:
+        """Lose the disks of all founders that vote no more, and cut these off from the others for a while.
+
+        The founders are what new disks would take for the voters; so wait until a majority of them is concerned.
+        """
+        world, voters = self._world, self._survivors()
+        gone = [world.nodes[founder] for founder in world.founders if voters and founder not in voters]
+        if 2 * len(gone) <= len(world.founders) or not world.is_rough:
+            if tries and world.is_rough:
+                world.loop.call_later(0.2, self._lose_rack, tries - 1)
+            return
+        cut, seconds = world.network.new_cut(), self._rng.uniform(1.0, 4.0)
+        world.tell("network", f"cuts {[node.node_id for node in gone]} from all others for {seconds:.1f} s")
+        for node in gone:
+            world.faults["wiped disk"] += 1
+            world.replace_disk(node)
+            world.loop.call_later(self._rng.uniform(0.05, 0.5), _start, node)
+            for other in world.nodes.values():
+                if other not in gone:
+                    world.network.block(node.node_id, other.node_id, cut)
+                    world.network.block(other.node_id, node.node_id, cut)
+        world.loop.call_later(seconds, world.network.unblock, cut)
+
+    def _start_soon(self, node: "SimulatedNode") -> None:
         self._world.loop.call_later(self._rng.uniform(0.05, 2.0), _start, node)
 
 

@@ -334,6 +334,8 @@ class RaftRules:
     def _stands_unasked(self, node: "SimulatedNode", term: int) -> str | None:
         assert node.log is not None
         state = node.log._guard.state
+        if state.engine.role is Role.FOLLOWER:
+            return None  # it stands no more: the request waited for a sync, and other voters may be in force by now
         told = {node.member, *self._told.get((node.node_id, node.incarnation, term), ())}
         if len(told) >= state.majority:
             return None

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from metadata_log.errors import MetadataError
+from metadata_log.ids import NodeId
 
 if TYPE_CHECKING:
     from tests.simulation.world import SimulatedNode, World
@@ -31,6 +32,7 @@ class Weather:
         self._world = world
         self._rng = world.rng
         self._rolling = False
+        self._cuts_new_until = 0.0
 
     def kinds(self) -> list[tuple[float | None, Callable[[], None]]]:
         """Return mean seconds between two faults of a kind (None: never), and what to do."""
@@ -38,6 +40,8 @@ class Weather:
         return [
             (profile.crash_every, self._crash),
             (None if alone else profile.partition_every, self._partition),
+            (None if alone else profile.cut_leader_every, self._cut_leader),
+            (None if alone else profile.cut_new_leaders_every, self._cut_new_leaders),
             (None if alone else profile.flap_every, self._flap),
             (profile.pause_every, self._pause),
             (profile.suspend_every, self._suspend),
@@ -153,6 +157,33 @@ class Weather:
             world.loop.call_later(seconds, self._heal)
         else:
             world.loop.call_later(seconds, self._heal_one, cut)
+
+    def _cut_leader(self) -> None:
+        """Cut a leader off from all others, in both directions or in one; it and its clients do not know."""
+        leaders = [node.node_id for node in self._world.nodes.values() if node.is_leader()]
+        if leaders:
+            directions = self._rng.choice(((True, True), (True, False), (False, True)))
+            self._cut_off(self._rng.choice(leaders), directions, self._rng.uniform(0.1, 2.0))
+
+    def _cut_new_leaders(self) -> None:
+        """For a while, cut every leader off as soon as it is elected: terms pass in which nothing is committed."""
+        self._cuts_new_until = self._world.loop.time() + self._rng.uniform(1.0, 4.0)
+
+    def elected(self, node_id: NodeId) -> None:
+        if self._world.loop.time() < self._cuts_new_until and len(self._world.ids) > 1:
+            self._cut_off(node_id, (True, False), self._rng.uniform(0.2, 1.0))
+
+    def _cut_off(self, node_id: NodeId, directions: tuple[bool, bool], seconds: float) -> None:
+        world, cut = self._world, self._world.network.new_cut()
+        self._count("cut" if all(directions) else "one-way cut")
+        world.tell("network", f"cuts {node_id} off for {seconds:.1f} s, out and in: {directions}")
+        for other in world.ids:
+            if other != node_id:
+                if directions[0]:
+                    world.network.block(node_id, other, cut)
+                if directions[1]:
+                    world.network.block(other, node_id, cut)
+        world.loop.call_later(seconds, self._heal_one, cut)
 
     def _heal_one(self, cut: int) -> None:
         self._world.tell("network", f"heals cut {cut}")

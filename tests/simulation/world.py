@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
 from metadata_log.errors import (
@@ -25,12 +26,15 @@ from metadata_log.errors import (
     NotController,
     Unavailable,
 )
-from metadata_log.ids import NodeId, Uuid
+from metadata_log.ids import NO_NODE, NodeId, Uuid
 from metadata_log.sliced import Sliced
 from quorum.raft.adapter import PySyncObjLog
+from quorum.raft.journal import lost
 from quorum.raft.journal.format import NodeVote, frames_of_file, identity_of
 from quorum.raft.journal.journal import Journal, JournalBatch
 from quorum.raft.messages import Entry, Message
+from quorum.raft.pointer import FILE_NAME as POINTER_FILE
+from quorum.raft.pointer import Pointer
 from quorum.raft.raft_log import Member, RaftListener, Role, Voters
 from quorum.raft.raft_settings import RaftSettings
 from quorum.raft.voters import from_command, is_change
@@ -39,6 +43,7 @@ from tests.simulation.disk import Rot, SimulatedDisk
 from tests.simulation.markers import Markers
 from tests.simulation.membership import Membership
 from tests.simulation.network import LinkFaults, Network, SimulatedTransport
+from tests.simulation.quorum_rules import QuorumRules, Reading
 from tests.simulation.raft_rules import RaftRules
 from tests.simulation.story import Story
 from tests.simulation.streams import StreamNetwork, StreamTransport
@@ -101,6 +106,20 @@ class Profile:
     """Another change of voters is sometimes asked for while the one before is under way."""
     wipe_every: float | None = None
     """A controller's disk dies, and it starts on an empty one."""
+    lose_journal_every: float | None = None
+    """A controller's journal is gone, or as it was at its first start; what lies beside it stays."""
+    lose_rack_every: float | None = None
+    """All founders that vote no more lose their disks at once, and are cut off from the others when they come back."""
+    replaces_in_settings: bool = False
+    """Of a disk that was replaced all settings may name the new one. It is mostly formatted to join alone."""
+    new_disks_are_slow: bool = False
+    """The first sync on a new disk may take long, and its process may not live through it."""
+    snapshots_kept: int = 4
+    """Where no controller runs beside the log."""
+    cut_leader_every: float | None = None
+    """A leader is cut off from all others, while clients go on to ask it."""
+    cut_new_leaders_every: float | None = None
+    """For a while every leader is cut off as soon as it is elected."""
     cut_seconds: tuple[float, float] | None = None
     """Bounds of how long a cut lasts, drawn evenly on a logarithmic scale; each cut heals by itself.
     None: a cut lasts for up to two seconds, and then all links heal.
@@ -226,6 +245,35 @@ PROFILES = {
         wipe_every=6.0,
         broker_every=8.0,
     ),
+    "deposed": Profile(
+        links=LinkFaults(lost=0.1, late=0.2),
+        cut_leader_every=0.8,
+        cut_seconds=(0.1, 2.0),
+        broker_every=8.0,
+    ),
+    "uncommitted": Profile(
+        cut_new_leaders_every=2.0, cut_seconds=(0.1, 2.0), change_every=0.1, broker_every=8.0
+    ),
+    "losses": Profile(
+        links=LinkFaults(lost=0.08, duplicated=0.05, late=0.05),
+        crash_every=6.0,
+        partition_every=4.0,
+        flap_every=6.0,
+        stalls=0.001,
+        pause_every=20.0,
+        transfer_every=10.0,
+        change_every=0.5,
+        wipe_every=6.0,
+        lose_journal_every=6.0,
+        lose_rack_every=1.5,
+        writes_per_second=100.0,
+        replaces_in_settings=True,
+        new_disks_are_slow=True,
+        snapshots_kept=1,
+        cut_leader_every=3.0,
+        cut_seconds=(0.1, 3.0),
+        broker_every=8.0,
+    ),
 }
 
 
@@ -287,6 +335,14 @@ class WatchedLog(PySyncObjLog):
     after_pump: Callable[[], None]
 
     may_run: Callable[[], bool]
+    read_began: Callable[[], Reading | None]
+    read_answered: Callable[[Reading], None]
+
+    async def read_index(self) -> None:
+        reading = self.read_began()
+        await super().read_index()
+        if reading is not None:
+            self.read_answered(reading)
 
     def _pump(self) -> None:
         if self.may_run():  # a process that sleeps finds on waking what came meanwhile
@@ -323,6 +379,12 @@ class SimulatedNode:
         """Of the process that runs, or ran last."""
         self.only_joins = False
         """Whether its disk was formatted to join a quorum."""
+        self.is_fresh = True
+        """Whether no journal was ever begun on its disk."""
+        self.first_copy: SimulatedDisk | None = None
+        """The disk after its first start, where the weather may put that back."""
+        self.has_lost_journal = False
+        """Whether the weather took the journal, and nobody has replaced the disk yet."""
         self.incarnation = 0
         self.commit_seen = self.applied_seen = 0
         self.lead_mark: tuple[int, int] | None = None
@@ -350,24 +412,29 @@ class SimulatedNode:
             return
         try:
             self.journal = WatchedJournal.open(
-                self.disk, random_bytes=rng.randbytes, file_bytes=self.journal_file_bytes
+                self.disk,
+                random_bytes=rng.randbytes,
+                file_bytes=self.journal_file_bytes,
+                may_be_new=self.is_fresh,
             )  # type: ignore[assignment]
-        except DiskFailed as fault:
+            self.disk.settle()
+            self._begin_disk()
+            self.check_reaches_log()
+        except (DiskFailed, DamagedFile) as fault:
             self.disk.settle()
             self._stopped_by(fault)
             return
-        self.disk.settle()
         self._check_recovery()
         self.durable, self.writing = self.journal.standing(), None
         self.transport = self._attach()
         self.transport.on_send = partial(world.checks.sent, self)
-        self.transport.on_arrival = partial(world.checks.rules.received, self)
+        self.transport.on_arrival = partial(world.checks.received, self)
         self.transport.on_end = partial(self._lost, self.incarnation)
-        world.checks.rules.started(self)
+        world.checks.started(self)
         self.listener = world.make_listener(self)
         self.log = WatchedLog(
             member=self.member,
-            voters=world.founders,
+            voters=world.settings_voters,
             journal=self.journal,
             transport=self.transport,
             pointer_disk=self.disk,
@@ -384,6 +451,8 @@ class SimulatedNode:
         self.rots = [rot for rot in self.rots if not rot.name.endswith(".journal")]
         self.log.after_pump = self._after_pump
         self.log.may_run = partial(self._may_run, self.log)
+        self.log.read_began = partial(world.checks.quorum_rules.read_began, self)
+        self.log.read_answered = partial(world.checks.read_answered, self)
         self.transport.voters_in_force = partial(getattr, self.log._in_force, "voters")
         world.tell(self, "starts")
         self.task = world.loop.create_task_of(self.processor, self._run(self.log))
@@ -392,7 +461,9 @@ class SimulatedNode:
         network = self.world.network
         if not isinstance(network, StreamNetwork):
             return network.attach(self.member)
-        transport = network.attach_streams(self.member, self.world.founders, lambda: int(self.now_ms()))
+        transport = network.attach_streams(
+            self.member, self.world.settings_voters, lambda: int(self.now_ms())
+        )
         transport.is_awake, transport.has_founded = self.is_awake, self.has_founded
         transport.sleeps_until = lambda: self.paused_until
         self.spawn(transport.run)
@@ -406,6 +477,12 @@ class SimulatedNode:
         """Answer whether the log runs by now, and does not only make itself ready."""
         return self.log is not None and self.log._has_engine
 
+    def has_voters_on_disk(self) -> bool:
+        """Answer whether a start would find in the log, or in the pointer, who votes."""
+        if self.disk.durable(POINTER_FILE) is not None:
+            return True
+        return any(is_change(command) for command, _, _ in self.durable.entries)
+
     def has_founded(self) -> bool:
         """Answer whether the log says who votes."""
         return self.log is not None and self.log._in_force.is_founded
@@ -413,6 +490,49 @@ class SimulatedNode:
     @property
     def member(self) -> Member:
         return Member(self.node_id, self.directory_id)
+
+    def _begin_disk(self) -> None:
+        """Note that a journal was begun on this disk, as the server does once it has opened it."""
+        if self.is_fresh and self.world.profile.lose_journal_every is not None:
+            self.first_copy = self.disk.copy()
+        self.is_fresh = False
+
+    def _end_early(self, incarnation: int) -> None:
+        """Lose power before the first sync has ended, and start again."""
+        if self.incarnation == incarnation and self.world.is_rough:
+            self.crash()
+            self.world.loop.call_later(
+                self.world.rng.uniform(0.05, 1.0), self._mend_and_start, self.incarnation
+            )
+
+    def check_reaches_log(self) -> None:
+        """Check that the journal covers what lies beside it, as the server does.
+
+        Raises:
+            DamagedFile: it does not.
+        """
+        lost.check_reaches_log(
+            Path(f"node-{self.node_id}"),
+            log_end=0,
+            entries=self.journal,
+            snapshot_end=int(self.disk.read(POINTER_FILE) is not None),
+            has_snapshots=bool(self.store),
+            is_begun=self.journal.is_begun,
+        )
+
+    def proves_its_journal(self) -> bool:
+        """Answer whether anything beside the journal went through it."""
+        return bool(self.store)
+
+    def lose_journal(self, *, is_emptied: bool) -> None:
+        """Lose the journal of a stopped node, or have it as it was at its first start."""
+        self.world.tell(self, "has lost its journal" if is_emptied else "has the journal of its first start")
+        self.has_lost_journal = True
+        if is_emptied:
+            self.disk.lose(".journal")
+        else:
+            assert self.first_copy is not None
+            self.disk.become(self.first_copy)
 
     def wipe(self) -> None:
         """Lose the disk, and all on it, and start on an empty one, as another member."""
@@ -423,6 +543,7 @@ class SimulatedNode:
         self.directory_id = directory_of(self.node_id, self.wipes)
         self.disk = SimulatedDisk()
         self.store, self.durable, self.writing, self.rots = {}, NOTHING, None, []
+        self.is_fresh, self.only_joins, self.has_lost_journal = True, False, False
         self.world.tell(self, "has lost its disk")
 
     def _after_pump(self) -> None:
@@ -534,6 +655,8 @@ class SimulatedNode:
 
     def mend(self) -> None:
         """Do what an operator does: free space, put the undamaged copy back."""
+        if self.has_lost_journal:
+            self.world.replace_disk(self)
         self.disk.is_full = self.disk.has_failed = self.disk.sync_fails_once = False
         for rot in self.rots:
             self.disk.turn(rot)
@@ -541,7 +664,7 @@ class SimulatedNode:
 
     def is_damaged(self, fault: DamagedFile) -> bool:
         """Answer whether the weather did what a fault speaks of."""
-        return bool(self.rots)
+        return bool(self.rots) or self.has_lost_journal
 
     def rot_snapshot(self) -> bool:
         """Turn a bit of a snapshot; answer whether there was one."""
@@ -696,7 +819,7 @@ class SimulatedNode:
                 self.writing = self.journal.frozen
                 self.parts = self.journal.parts
             work()
-            await asyncio.sleep(self._sync_seconds())
+            await asyncio.sleep(self._sync_seconds() + self._first_sync_seconds(is_journals=writes_journal))
             await self.awake()
             if incarnation != self.incarnation or self.log is None:
                 return
@@ -713,6 +836,20 @@ class SimulatedNode:
             return rng.uniform(0.0, 0.2)
         return 0.0005 + rng.expovariate(1 / 0.002)
 
+    def _first_sync_seconds(self, *, is_journals: bool) -> float:
+        """Return how much longer the first sync on a disk takes; the power may go meanwhile."""
+        world, rng = self.world, self.world.rng
+        if (
+            not is_journals
+            or self.journal.is_begun
+            or not (world.profile.new_disks_are_slow and world.is_rough)
+        ):
+            return 0.0
+        seconds = rng.choice((0.0, 0.0, 1.0, 2.0)) * rng.random()
+        if self.wipes and rng.random() < 0.5:
+            world.loop.call_later(seconds * rng.random(), self._end_early, self.incarnation)
+        return seconds
+
     # --- snapshots
 
     def take_snapshot(self, frames: int) -> None:
@@ -728,15 +865,26 @@ class SimulatedNode:
             return
         self.store[snapshot_id] = frames
         self.log.compact(position, snapshot_id, b"seal")  # type: ignore[arg-type]
-        self._retire()
+        self._retire(self.log.pinned_snapshots())
 
-    def _retire(self) -> None:
-        for snapshot_id in sorted(self.store)[:-4]:
-            del self.store[snapshot_id]
+    def _retire(self, pinned: frozenset[str]) -> None:
+        for snapshot_id in sorted(self.store)[: -self.world.profile.snapshots_kept]:
+            if snapshot_id not in pinned:
+                del self.store[snapshot_id]
+        data = self.disk.durable(POINTER_FILE)
+        if data is not None and (named := Pointer.from_bytes(data).snapshot_id) not in self.store:
+            self.world.violated(
+                f"node {self.node_id} holds snapshot {named} no more, and would need it after a loss of power"
+            )
 
     async def fetch(self, snapshot_id: str, from_node: NodeId, seal: bytes) -> None:
         if snapshot_id in self.store:
             return
+        if from_node == NO_NODE:
+            self.world.violated(
+                f"node {self.node_id} starts without snapshot {snapshot_id}, on which it stands"
+            )
+            raise BrokerNotAvailable("the snapshot is gone")
         await asyncio.sleep(self.world.rng.uniform(0.01, 0.3))
         source = self.world.nodes[from_node]
         reachable = self.world.network.is_open(from_node, self.node_id)
@@ -804,6 +952,7 @@ class Checks:
     def __init__(self, world: "World") -> None:
         self._world = world
         self.rules = RaftRules(world)
+        self.quorum_rules = QuorumRules(world)
         self.leaders: dict[int, NodeId] = {}
         self.committed: dict[int, tuple[bytes, int]] = {}
         self.commit_max = 1  # each log begins with the same entry, committed by definition
@@ -814,6 +963,22 @@ class Checks:
         self._voters_set: list[tuple[int, Voters]] = [(0, world.founders)]
         """The voters that each committed entry has set, by index."""
         self._steps = 0
+
+    def started(self, node: SimulatedNode) -> None:
+        self.rules.started(node)
+        self.quorum_rules.started(node)
+
+    def received(self, node: SimulatedNode, sender: Member, message: Message) -> None:
+        self.rules.received(node, sender, message)
+        self.quorum_rules.received(node, sender, message)
+
+    def read_answered(self, node: SimulatedNode, reading: Reading) -> None:
+        if (wrong := self.quorum_rules.read_answered(node, reading)) is not None:
+            self._world.violated(wrong)
+
+    def is_committed(self, voters: Voters) -> bool:
+        """Answer whether any committed entry has set these voters, or they found the quorum."""
+        return any(voters == each for _, each in reversed(self._voters_set))
 
     def applied(self, node: SimulatedNode, position: int, frame: bytes) -> None:
         """State machine safety, and exactly once."""
@@ -858,6 +1023,8 @@ class Checks:
                 if is_change(command):
                     self._voters_set.append((index, from_command(command)[0]))
         node.commit_seen, node.applied_seen = commit_index, log.applied_position()[0]
+        if (wrong := self.quorum_rules.stepped(node)) is not None:
+            raise Violation(wrong)
         self._steps += 1
         if self._steps % CHECK_EVERY == 0:
             self._check_matching()
@@ -870,6 +1037,7 @@ class Checks:
         if node.lead_mark is None:
             if (wrong := self.rules.began_to_lead(node, term)) is not None:
                 raise Violation(wrong)
+            self._world.weather.elected(node.node_id)
             for index in range(base + 1, self.commit_max + 1):
                 if self.committed_in[index] >= term:
                     break  # votes that came late may still elect a leader of a former term; nobody follows it
@@ -904,8 +1072,9 @@ class Checks:
 
     def sent(self, node: SimulatedNode, target: NodeId, message: Message) -> None:
         """Promises rest on what is durable: a vote, for oneself too, on the vote, an acknowledgement on the entries."""
-        if (wrong := self.rules.sent(node, target, message)) is not None:
-            raise Violation(wrong)
+        for rules in (self.rules, self.quorum_rules):
+            if (wrong := rules.sent(node, target, message)) is not None:
+                raise Violation(wrong)
         kind, term, durable = message["type"], message["term"], node.durable
         if kind in ("request_vote", "response_vote"):
             promised = node.node_id if kind == "request_vote" else target
@@ -1009,6 +1178,8 @@ class World:
         self.loop = VirtualLoop()
         self.ids = tuple(NodeId(number) for number in range(1, voters + observers + 1))
         self.founders: Voters = {node_id: directory_of(node_id, 0) for node_id in self.ids[:voters]}
+        self.settings_voters: Voters = self.founders
+        """Whom the settings of all nodes name as voters, with the directory ids that stand there by now."""
         self.settings = settings or RaftSettings(tail_entries=20, claim_tail_bytes=2_000)
         self.network: Network
         if profile.has_streams:
@@ -1021,6 +1192,7 @@ class World:
         self.network.has_founded = lambda node_id: self.nodes[node_id].has_founded()
         self.checks = Checks(self)
         self.story = Story(self.loop)
+        self.weather = Weather(self)
         self.faults: Counter[str] = Counter()
         """What befell this world, by kind; single messages lost, doubled or late are not counted."""
         self.consequences: Counter[str] = Counter()
@@ -1048,6 +1220,22 @@ class World:
 
     def make_node(self, node_id: NodeId) -> SimulatedNode:
         return SimulatedNode(self, node_id)
+
+    def replace_disk(self, node: SimulatedNode) -> None:
+        """Give a node an empty disk, and do what the runbook of a lost disk says."""
+        node.wipe()
+        if not self.profile.replaces_in_settings or self.checks.commit_max == 1:
+            return  # nobody edits the settings of a quorum that is not founded yet
+        # A quorum could be founded again by a majority of empty disks that may found one.
+        majority = len(self.founders) // 2 + 1
+        may_found = [
+            other
+            for other in map(self.nodes.__getitem__, self.founders)
+            if other is not node and not other.only_joins and not other.has_voters_on_disk()
+        ]
+        node.only_joins = len(may_found) + 1 >= majority or self.rng.random() < 0.5
+        if node.node_id in self.founders and self.rng.random() < 0.8:
+            self.settings_voters = {each: self.nodes[each].directory_id for each in self.founders}
 
     def processor(self, node: SimulatedNode) -> Processor:
         """Return what runs the turns of a node's next process."""
@@ -1116,11 +1304,10 @@ class World:
         for node in self.nodes.values():
             node.start()
         profile, end = self.profile, self.loop.time() + seconds
-        weather = Weather(self)
         kinds: list[tuple[float | None, Callable[[], None]]] = [
             (1 / profile.writes_per_second, self._write),
             (1 / profile.reads_per_second, self._read),
-            *weather.kinds(),
+            *self.weather.kinds(),
             *Membership(self).kinds(),
             *self.more_weather(),
         ]
