@@ -155,7 +155,10 @@ def elect(context: DecideContext, command: ElectLeaders) -> Sliced[Decision]:
             continue
         election = Election.UNCLEAN if command.unclean else Election.PREFERRED
         record = electorate.elect(topic.topic_id, partition_id, partition, election)
-        if record is None:
+        # A leader that a change in parts takes out of service loses its leadership by that change, not by this election.
+        if record is None or (
+            partition.leader in context.ineligible and partition.changed_by(record).leader == NO_LEADER
+        ):
             error = EligibleLeadersNotAvailable if command.unclean else PreferredLeaderNotAvailable
             results.append(_not_elected(name, partition_id, error, partition.leader))
             continue

@@ -132,6 +132,18 @@ def test_a_preferred_election_is_never_unclean() -> None:
     assert (after.isr, after.leader_recovery_state) == ((1,), RECOVERING)
 
 
+def test_a_preferred_election_between_two_parts_of_a_fencing_takes_no_leadership() -> None:
+    """Method: the leader is on its way out, and nobody else is in sync."""
+    world = a_world()
+    topic_id = world.image.topics.ids["t"]
+    world.write([PartitionChangeRecord(topic_id, 0, isr=ids("2"), leader=BrokerId(2))])
+    command = ElectLeaders(unclean=False, partitions=(("t", 0),))
+    decision = world.decided(command, ineligible=frozenset({BrokerId(2)}))
+    assert isinstance(decision.outcome, LeadersElected)
+    assert [one[:4] for one in decision.outcome.results] == [("t", 0, "PREFERRED_LEADER_NOT_AVAILABLE", 2)]
+    assert not decision.records
+
+
 def test_an_election_of_all_looks_at_the_topics_that_need_one() -> None:
     """B52: in order of name; those that need none get no result."""
     world = a_world()
