@@ -83,7 +83,7 @@ def register(context: DecideContext, command: RegisterBroker) -> Decision:
     else:
         is_clean = existing is not None and command.previous_broker_epoch == existing.broker_epoch
         walk = _walk_out(image, command, existing, is_clean=is_clean)
-        visits = changes_on_leaving(context, walk, is_clean=is_clean)
+        visits = changes_on_leaving(context, walk)
         records, more, walked = part_of(context, walk, visits)
         if more:
             return Decision(records=records, cause=cause, session_changes=(walked,), more=True)
@@ -111,12 +111,14 @@ def register(context: DecideContext, command: RegisterBroker) -> Decision:
 def _walk_out(
     image: MetadataImage, command: RegisterBroker, existing: BrokerImage | None, *, is_clean: bool
 ) -> Walk:
-    """Return how the incarnation before leaves: where replicas may be eligible to lead, it matters whether it stopped
-    cleanly.
+    """Return how the incarnation before leaves: it matters whether it stopped cleanly.
+
+    A fencing that is under way visits no deleted topics, so what must visit them does not go on from there.
     """
     epoch = -1 if existing is None else existing.broker_epoch
     may_be_eligible = image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > 0
-    kind = WalkKind.CRASHED if may_be_eligible and not is_clean else WalkKind.LEAVES
+    lost = WalkKind.CRASHED if may_be_eligible else WalkKind.LOSES
+    kind = WalkKind.LEAVES if is_clean else lost
     return Walk(kind, command.broker_id, epoch)
 
 

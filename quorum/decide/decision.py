@@ -72,6 +72,8 @@ class Electing:
 class WalkKind(enum.Enum):
     LEAVES = "LEAVES"
     """The broker leaves every ISR it is in."""
+    LOSES = "LOSES"
+    """The same, without eligible leader replicas, for a broker that may have lost messages: deleted topics, too."""
     CRASHED = "CRASHED"
     """The broker leaves every ISR it is in, and is eligible to lead nothing: it may have lost messages."""
     REMOVED = "REMOVED"

@@ -362,7 +362,7 @@ Visits: TypeAlias = Iterator[tuple[PartitionKey, PartitionChangeRecord | None]]
 """Partitions of a broker in order, each with the change it needs, None where nothing changes."""
 
 
-def changes_on_leaving(context: DecideContext, walk: Walk, *, is_clean: bool = True) -> Visits:
+def changes_on_leaving(context: DecideContext, walk: Walk) -> Visits:
     """Visit the partitions of a broker that leaves every ISR it is in, and, if it crashed, is eligible no longer.
 
     Those of deleted topics are visited where the broker may have lost messages: it crashed, did not end cleanly, or is
@@ -374,7 +374,7 @@ def changes_on_leaving(context: DecideContext, walk: Walk, *, is_clean: bool = T
         context, leaving=None if crashed else broker_id, crashed=broker_id if crashed else None
     )
     after = context.sessions.visited(walk)
-    with_deleted = not is_clean or walk.kind is not WalkKind.LEAVES
+    with_deleted = walk.kind is not WalkKind.LEAVES
     visits = image.topics.partitions_on(broker_id, after=after, with_deleted=with_deleted)
     for topic_id, partition_id, partition in visits:
         if topic_id in image.topics.deleted:
@@ -399,7 +399,7 @@ def _without(
     another disk may come under its id.
     """
     isr = tuple(each for each in partition.isr if each != walk.broker_id)
-    if not isr and walk.kind is WalkKind.LEAVES:
+    if not isr and walk.kind is WalkKind.LOSES:
         isr = partition.isr
     eligible = tuple(each for each in partition.eligible_leader_replicas if each != walk.broker_id)
     record = PartitionChangeRecord(

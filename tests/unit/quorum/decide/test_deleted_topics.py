@@ -27,7 +27,7 @@ from metadata_log.wire.commands import (
     UnregisterBroker,
 )
 from quorum.decide import deleted_topics
-from quorum.decide.decision import Decision
+from quorum.decide.decision import Decision, Walk, Walked, WalkKind
 from quorum.decide.deleted_topics import Expiry, TopicUndeleted
 from quorum.decide.topics import TopicDeleted
 from tests.support.decisions import FEATURES, World, creation, ids, invariants_hold, registration, word_uuid
@@ -278,6 +278,22 @@ def test_who_may_have_lost_messages_is_in_no_isr_that_comes_back(
     assert sorted(partition.isr) == sorted(isr)
     assert partition.leader == (1 if what == "clean" else 0)
     invariants_hold(world.image)
+
+
+@pytest.mark.parametrize("elr", [False, True])
+def test_who_ended_uncleanly_amid_its_fencing_is_in_no_isr_that_comes_back(elr: bool) -> None:
+    """Goal: an unclean registration visits deleted topics that a fencing has passed over."""
+    world = cluster(0, 1, 2, elr=elr)
+    topic_id = with_topic(world, "t", "1,0,2")
+    delete(world)
+    epoch = world.image.brokers[BrokerId(1)].broker_epoch
+    fencing = Walk(WalkKind.LEAVES, BrokerId(1), epoch)
+    world.now_ms += 30_000
+    world.sessions.carry_out(Walked(fencing, (topic_id, 0)), now_ms=world.now_ms)
+    again = registration(1, incarnation_id=word_uuid("another"), features=WITH_ELR)
+    assert world.decide(again).refusal is None
+    (partition,) = topic_of(world.image, topic_id).partitions
+    assert partition.isr == (0, 2)
 
 
 @pytest.mark.parametrize("clean", [False, True])
