@@ -4,6 +4,7 @@ What an answer must be is read from the states that were committed, by their off
 
     states_are_the_logs     the state that an answer names is that of the registration at the answer's high watermark
     answers_continue        the frames of an answer begin where the poll asked
+    strangers_get_no_delta  nobody is sent frames behind a batch that is not the log's
     polls_are_woken         no poll waits on, once there is news for it
     observers_are_current   a controller that hears of no leader answers no observer, and none is told that it diverges
     feeds_know_the_names    a filter from an earlier offset knows the topics that bore its names there
@@ -14,7 +15,7 @@ import random
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Final
 
-from broker_agent.follower import Follower
+from broker_agent.follower import Follower, Position, position_of
 from metadata_log.errors import MetadataError
 from metadata_log.sliced import at_once
 from metadata_log.wire.fetch import (
@@ -39,6 +40,10 @@ LEADER_SECONDS: Final = 0.1
 """A follower looks only now and then whether its leader is heard."""
 OBSERVER_WAIT_MS: Final = 500
 OBSERVER_BYTES: Final = 8_000
+STRANGE_POLLS: Final = 0.03
+"""The share of an observer's polls before which another one asks from a history that is not the log's."""
+STRANGE_BACK: Final = 100
+"""Such a history parts from the log at one of so many newest states."""
 
 
 def check_answer(
@@ -71,7 +76,10 @@ async def watch_polls(controller: "SimulatedController") -> None:
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         await controller.node.awake()
+        controller.heard_of.check_waiters()
         end, now = controller.committed_log.end_offset, loop.time()
+        if controller.fetches._due and not controller.fetches._slices._is_due:
+            raise Violation(f"polls_are_woken: {len(controller.fetches._due)} polls are due, and no slice is")
         waiting = {id(poll): poll for poll in controller.fetches.under_way if not poll.is_over}
         # One for which there was news when it arrived waits for a proof of the leadership, perhaps until that is lost.
         late = {number for number, poll in waiting.items() if 0 < poll.arrived_end <= poll.waits_at < end}
@@ -127,14 +135,30 @@ class Observer:
             for _ in range(self._rng.randrange(1, 8)):
                 try:
                     async with asyncio.timeout(2.0):
-                        answer, frames = await self._poll(node)
+                        if self._rng.random() < STRANGE_POLLS:
+                            await self._poll_as_stranger(node)
+                        answer, frames = await self._poll(node, self._follower.position)
                 except (TimeoutError, ConnectionError, MetadataError):
                     await asyncio.sleep(0.05)
                     break
                 await self._take(answer, frames)
 
-    async def _poll(self, node: ClusterNode) -> tuple[FetchAnswer, bytes]:
-        at = self._follower.position
+    async def _poll_as_stranger(self, node: ClusterNode) -> None:
+        """Ask from where another history than the log's ends: as long as one of the log, with another last batch."""
+        images = self._world.properties.images
+        ends = [*images][-STRANGE_BACK:]
+        if not ends:
+            return
+        image = images[self._rng.choice(ends)]
+        at = position_of(image)._replace(last_crc=image.last_crc ^ 1)
+        answer, frames = await self._poll(node, at)
+        if frames:
+            raise Violation(
+                f"strangers_get_no_delta: node {node.node_id} answers {answer.kind.name} behind a foreign batch at "
+                f"{image.end_offset}"
+            )
+
+    async def _poll(self, node: ClusterNode, at: Position) -> tuple[FetchAnswer, bytes]:
         request = FetchRequest(
             cluster_id=CLUSTER_ID,
             broker_id=OBSERVER,
@@ -166,7 +190,8 @@ class Observer:
         if controller.is_active or not controller.is_running:
             return
         world, node = self._world, controller.node
-        now, heard = world.loop.time(), world.checks.rules.last_heard.get(node.node_id, -1.0)
+        now = world.loop.time()
+        heard = max(controller.led_until, world.checks.rules.last_heard.get(node.node_id, -1.0))
         bound = world.settings.election_timeout_min_ms / 1000 + LEADER_SECONDS
         if now - heard > bound and now - node.rested_until > bound and not node.is_leader():
             raise Violation(f"observers_are_current: node {node.node_id} heard its leader at {heard:.3f} s")

@@ -5,13 +5,18 @@ and the state after it.
     a_record_changes_something   a partition or a topic's setting is not written once more as it is
     who_leads_may             whoever is elected is active, in an online directory, and in the ISR that was or is reported
     a_valid_leader_stays      a leader that may lead on loses its leadership to a first replica, where that is asked for
-    half_out_gets_nothing     between two parts of a fencing the broker gets no leadership and joins no ISR, unless heard of
+    who_returns_leads         a broker that is unfenced leads what nobody else can, unless its elections are made in parts
     what_is_lost_is_known     who is elected from outside is RECOVERING, where losses are accepted or nobody else is left
-    out_of_service_out_of_isr   a broker that is fenced or gone is in no ISR, but as the last of one that nobody leads
+    out_of_service_out_of_isr   a broker that is fenced or gone is in no ISR, but of one that nobody in service is in
     who_left_is_eligible      with eligible leader replicas, who leaves an ISR that becomes empty is one, unless it crashed
+    eligible_by_what_is_set   a change of min.insync.replicas leaves nobody eligible by the one before
+    comes_back_in_service     no fenced broker is in an ISR of a restored topic that somebody leads
+    nothing_lost_is_relied_on a deleted topic relies on no broker that was removed or ended uncleanly
+    no_directory_no_isr       a replica in a directory that fails leaves its ISR, unless it is the last
     old_replicas_wait         replicas go once those that come are in sync, or their reassignment is given up
     a_lost_replica_is_an_election   where a replica goes, the leader epoch grows
     replicas_have_places      each replica has a directory: the only one its broker has, if that has one
+    a_stop_hands_over         a broker that asks to stop is let go once it leads nothing
     the_fenced_come_last      replicas are placed on fenced brokers where too few others are up
     names_differ              no two topics have one name in metrics
     settings_have_owners      settings belong to topics, brokers and controllers that exist
@@ -23,12 +28,12 @@ and the state after it.
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
+import metadata_log.image.metadata_image
 from metadata_log.batch import RecordBatch
 from metadata_log.ids import NO_LEADER, UNASSIGNED, BrokerId, TopicId
 from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.image.partitions import PartitionImage
 from metadata_log.image.topics import PartitionKey, TopicImage
-from metadata_log.limits import LOG_TIME_STEP_MS
 from metadata_log.records.brokers import (
     BrokerRegistrationChangeRecord,
     RegisterBrokerRecord,
@@ -38,12 +43,17 @@ from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC, ConfigR
 from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION, FeatureLevelRecord
 from metadata_log.records.partitions import RECOVERING, PartitionChangeRecord, PartitionRecord
 from metadata_log.records.producer_ids import ProducerIdsRecord
-from metadata_log.records.topics import RemoveTopicRecord, TopicRecord, TopicTombstoneRecord
-from quorum.controller import HEARTBEAT
+from metadata_log.records.topics import (
+    RemoveTopicRecord,
+    TopicRecord,
+    TopicRestoreRecord,
+    TopicTombstoneRecord,
+)
+from quorum.controller import HEARTBEAT, Controller
 from quorum.decide.context import DecideContext
 from quorum.decide.elections import has_online_directory
-from quorum.decide.parts import HEARD_OF
 from quorum.decide.sweeps import SweepKind
+from tests.simulation.session_rules import TAKE_OUT
 from tests.simulation.world import Violation
 
 if TYPE_CHECKING:
@@ -53,9 +63,7 @@ ASSIGNED: Final = "assigned"
 """So the names of topics begin whose replicas a client names."""
 PREFERRED: Final = ("PREFERRED_ELECTION_REQUESTED", SweepKind.BALANCE.value)
 UNCLEAN: Final = ("UNCLEAN_ELECTION_REQUESTED", SweepKind.UNCLEAN.value)
-TAKE_OUT: Final = ("SESSION_EXPIRED", "FENCE_REQUESTED", "SHUTDOWN_GRANTED", "BROKER_UNREGISTERED")
-"""Causes of changes that take a broker out of service, perhaps in parts."""
-REGISTRATIONS: Final = (BrokerRegistrationChangeRecord, RegisterBrokerRecord, UnregisterBrokerRecord)
+UNCLEAN_SETTING: Final = "unclean.leader.election.enable"
 EARLY_MS: Final = 300
 
 
@@ -66,13 +74,17 @@ class BatchRules:
         self._world = world
         self._ineligible: dict[int, frozenset[BrokerId]] = {}
         """Who was on its way out where something was decided, by the offset of the batch."""
-        self._leaving: dict[BrokerId, int] = {}
-        """Whom a change in parts is taking out of service, and where its newest part ends."""
         self._isr_before: dict[PartitionKey, tuple[BrokerId, ...]] = {}
         self._deleted_at: dict[TopicId, tuple[float, int]] = {}
         """When each topic was deleted for a time, in simulated seconds, and how often clocks may have leapt before."""
         self._decided_at: dict[int, tuple[float, int]] = {}
         """The same of the first decision at each offset: its batch may be committed much later."""
+        self._stopping: set[tuple[BrokerId, int]] = set()
+        """Brokers that asked to stop, and where the tip ended then."""
+        self._log_time_ms = 0
+        """The log's time, reckoned here from the times that the batches bear."""
+        self._deleted_at_ms: dict[TopicId, int] = {}
+        """When each topic was deleted for a time, in the log's time."""
 
     def check(self, before: MetadataImage, batch: RecordBatch, image: MetadataImage, delta: Delta) -> None:
         """Raise a Violation where a batch breaks a rule; `before` is the state that it continues."""
@@ -86,13 +98,17 @@ class BatchRules:
         self, before: MetadataImage, batch: RecordBatch, image: MetadataImage, delta: Delta
     ) -> Iterator[str]:
         yield from _out_of_order(batch)
+        # Each leader stamps with its own clock, which may leap.
+        step_ms: int = vars(metadata_log.image.metadata_image)["LOG_TIME_STEP_MS"]
+        self._log_time_ms += min(max(0, batch.appended_at_ms - before.last_time_ms), step_ms)
         self._isr_before = {
             (record.topic_id, record.partition_id): was.isr
             for record in batch.records
             if isinstance(record, PartitionChangeRecord)
             and (was := before.topics.partition((record.topic_id, record.partition_id))) is not None
         }
-        yield from self._half_out(batch, image)
+        yield from self._half_out(batch)
+        yield from self._lets_go(before, batch)
         now: dict[PartitionKey, PartitionImage] = {}
         for record in batch.records:
             match record:
@@ -113,6 +129,11 @@ class BatchRules:
                     yield from _broken_by_placement(image, record, ineligible)
                 case ConfigRecord():
                     yield from _broken_by_setting(before, image, record)
+                    yield from _eligible_by_the_old(before, image, record)
+                case TopicRestoreRecord():
+                    yield from _broken_by_restore(image, record)
+                case BrokerRegistrationChangeRecord(fenced=False):
+                    yield from self._waits_in_vain(batch, image, record.broker_id)
                 case FeatureLevelRecord():
                     yield from _broken_by_level(image, record)
                 case TopicRecord():
@@ -128,10 +149,16 @@ class BatchRules:
                     now_and_leaps = self._world.loop.time(), self._leaps()
                     decided = self._decided_at.get(batch.base_offset, now_and_leaps)
                     self._deleted_at[record.topic_id] = decided
+                    self._deleted_at_ms[record.topic_id] = self._log_time_ms
                 case RemoveTopicRecord() if record.topic_id in before.topics.deleted:
                     yield from self._gone_early(before, batch, record.topic_id)
         for broker_id in delta.brokers:
             yield from _in_isr_out_of_service(image, broker_id)
+        for record in batch.records:
+            if isinstance(record, RegisterBrokerRecord | UnregisterBrokerRecord):
+                yield from _relied_on(batch, before, image, record.broker_id)
+            elif isinstance(record, BrokerRegistrationChangeRecord) and record.log_dirs is not None:
+                yield from _in_isr_without_a_directory(before, image, record.broker_id)
 
     def deciding(self, context: DecideContext) -> None:
         """Note who is on its way out, though its registration does not say so, where something is decided."""
@@ -139,33 +166,54 @@ class BatchRules:
         self._decided_at.setdefault(at, (self._world.loop.time(), self._leaps()))
         self._ineligible[at] = self._ineligible.get(at, frozenset()) | context.ineligible
 
-    def _half_out(self, batch: RecordBatch, image: MetadataImage) -> Iterator[str]:
-        """Say if a broker gets something back that a change in parts is taking out of service."""
+    def ineligible_at(self, base_offset: int) -> frozenset[BrokerId]:
+        """Return who was on its way out where a batch was decided, though its registration did not say so."""
+        return self._ineligible.get(base_offset, frozenset())
+
+    def stopping(self, broker_id: BrokerId, end_offset: int) -> None:
+        """Note that a broker asks to stop, and does not ask to be fenced, where the tip ends at an offset."""
+        self._stopping.add((broker_id, end_offset))
+
+    def _lets_go(self, before: MetadataImage, batch: RecordBatch) -> Iterator[str]:
+        """Say if a broker that asked to stop in order may go while it leads partitions."""
         cause = batch.envelope.cause
-        is_last = any(isinstance(record, REGISTRATIONS) for record in batch.records)
-        for record in batch.records:
+        if cause is None or cause.code != "SHUTDOWN_GRANTED":
+            return
+        broker_id = BrokerId(int(str(cause.detail["broker_id"])))
+        asked = (broker_id, batch.base_offset) in self._stopping
+        if asked and not before.brokers[broker_id].fenced and before.topics.leads_any(broker_id):
+            yield f"a_stop_hands_over: {broker_id} may go, and leads partitions"
+
+    def _half_out(self, batch: RecordBatch) -> Iterator[str]:
+        """Say if a broker gets something back that a change in parts is taking out of service."""
+        cause, leaving = batch.envelope.cause, self._world.properties.sessions.parts.known
+        for record in batch.records if leaving else ():
             if not isinstance(record, PartitionChangeRecord | PartitionRecord):
                 continue
-            gets = {each for each in (record.leader, *(record.isr or ())) if each in self._leaving}
+            gets = {each for each in (record.leader, *(record.isr or ())) if each in leaving}
             if cause is not None and batch.envelope.operation == HEARTBEAT and cause.code not in TAKE_OUT:
                 # It was heard of, which the next batch says, and leads what nobody else can.
                 gets.discard(cause.detail.get("broker_id"))
             was = self._isr_before.get((record.topic_id, record.partition_id), ())
+            if not was and isinstance(record, PartitionChangeRecord):
+                continue  # of a topic that is deleted for a time, whose ISRs shrink
             if gets - {*was}:
-                yield f"half_out_gets_nothing: {gets - {*was}} are being taken out of service"
-        self._leaving = {each: epoch for each, epoch in self._leaving.items() if each in image.brokers}
-        if batch.claim is not None:
-            self._leaving.clear()  # the next controller may not go on with it
-        for record in batch.records:
-            if isinstance(record, REGISTRATIONS):
-                self._leaving.pop(record.broker_id, None)
-        if cause is None or "broker_id" not in cause.detail:
-            return
-        broker_id = BrokerId(int(str(cause.detail["broker_id"])))
-        if cause.code == HEARD_OF:
-            self._leaving.pop(broker_id, None)
-        elif cause.code in TAKE_OUT and not is_last:
-            self._leaving[broker_id] = batch.end_offset
+                yield f"out_in_parts_gets_nothing: {gets - {*was}} are being taken out of service"
+
+    def _waits_in_vain(self, batch: RecordBatch, image: MetadataImage, broker_id: BrokerId) -> Iterator[str]:
+        """Say if a broker comes back, and what it alone can lead has no leader, though the batch had room."""
+        has_room = len(batch.records) < Controller.records_per_part_max - 1
+        if not has_room or self._world.costs.rates.partition > 1:
+            return  # there may be another part, for want of room or of time
+        has_eligible = bool(image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION))
+        for topic_id, number, partition in image.topics.partitions_on(broker_id):
+            valid = partition.isr or partition.eligible_leader_replicas
+            is_last_known = has_eligible and not valid and partition.last_known_elr == (broker_id,)
+            is_unclean = setting_of(image, image.topics.by_id[topic_id], UNCLEAN_SETTING) == "true"
+            is_fit = broker_id in partition.replicas and (broker_id in valid or is_last_known or is_unclean)
+            if partition.leader == NO_LEADER and is_fit and _may_lead(image, broker_id, partition):
+                name = image.topics.by_id[topic_id].name
+                yield f"who_returns_leads: {broker_id} is back, and nobody leads {name}-{number}: {partition}"
 
     def _left_for_nothing(
         self, batch: RecordBatch, image: MetadataImage, was: PartitionImage, now: PartitionImage
@@ -192,8 +240,12 @@ class BatchRules:
         window_ms = before.topics.deleted[topic_id].grace_ms
         deleted_at, leaps = self._deleted_at[topic_id]
         since_ms = 1000 * (self._world.loop.time() - deleted_at)
+        in_log_ms = self._log_time_ms - self._deleted_at_ms[topic_id]
+        if in_log_ms < window_ms:
+            yield f"deleted_for_their_time: a topic is gone after {in_log_ms} of {window_ms} ms of the log's time"
         # A leap, or another leader's clock that leapt, moves the log's time on by a step at most.
-        if since_ms < window_ms - EARLY_MS - LOG_TIME_STEP_MS * (self._leaps() - leaps):
+        step_ms: int = vars(metadata_log.image.metadata_image)["LOG_TIME_STEP_MS"]
+        if since_ms < window_ms - EARLY_MS - step_ms * (self._leaps() - leaps):
             yield f"deleted_for_their_time: a topic is gone after {since_ms:.0f} of {window_ms} ms"
 
 
@@ -231,7 +283,7 @@ def settings_of(image: MetadataImage, kind: int, name: str) -> Mapping[str, str]
     return settings or {}
 
 
-def _setting(image: MetadataImage, topic: TopicImage, name: str) -> str | None:
+def setting_of(image: MetadataImage, topic: TopicImage, name: str) -> str | None:
     own = settings_of(image, TOPIC, topic.name).get(name)
     return own or settings_of(image, BROKER, CLUSTER_DEFAULT).get(name)
 
@@ -298,11 +350,7 @@ def _broken_by_election(
     if now.leader_recovery_state != RECOVERING:
         yield f"what_is_lost_is_known: {leader} leads {topic.name} and was not in sync; it has nothing to recover"
     is_last_known = has_eligible and was.last_known_elr == (leader,)
-    if (
-        not is_last_known
-        and code not in UNCLEAN
-        and _setting(image, topic, "unclean.leader.election.enable") != "true"
-    ):
+    if not is_last_known and code not in UNCLEAN and setting_of(image, topic, UNCLEAN_SETTING) != "true":
         yield f"what_is_lost_is_known: {leader} leads {topic.name} and was not in sync; nobody accepts that"
 
 
@@ -376,11 +424,65 @@ def _broken_by_level(image: MetadataImage, record: FeatureLevelRecord) -> Iterat
             yield f"levels_are_supported: {record.name} at {record.level}, and node {node_id} knows {supported}"
 
 
+def _eligible_by_the_old(before: MetadataImage, image: MetadataImage, record: ConfigRecord) -> Iterator[str]:
+    """Say if somebody stays eligible by another min.insync.replicas than the one in force."""
+    if record.name != "min.insync.replicas" or not image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION):
+        return
+    topic = image.topics.named(record.resource_name) if record.resource_type == TOPIC else None
+    if topic is None or record.resource_name not in before.topics.ids:
+        return
+    if any(each.eligible_leader_replicas or each.last_known_elr for each in topic.partitions):
+        yield f"eligible_by_what_is_set: {topic.name} has another {record.name}, and {topic.partitions}"
+
+
+def _broken_by_restore(image: MetadataImage, record: TopicRestoreRecord) -> Iterator[str]:
+    topic = image.topics.by_id.get(record.topic_id)
+    for number, partition in enumerate(() if topic is None else topic.partitions):
+        fenced = [each for each in partition.isr if not image.is_active(each)]
+        if partition.leader != NO_LEADER and fenced:
+            yield f"comes_back_in_service: {fenced} are in the ISR of partition {number}, which {partition.leader} leads"
+
+
+def _relied_on(
+    batch: RecordBatch, before: MetadataImage, image: MetadataImage, broker_id: BrokerId
+) -> Iterator[str]:
+    """Say if a deleted topic relies on a broker that may have lost messages: it was removed, or ended uncleanly."""
+    cause = batch.envelope.cause
+    if cause is not None and cause.code == "BROKER_REGISTERED":
+        registered = image.brokers[broker_id]
+        is_another = registered.broker_epoch == batch.end_offset - 1
+        known = before.brokers.get(broker_id)
+        if known is not None and known.incarnation_id == registered.incarnation_id:
+            return  # it did not end, but did not hear that it is registered
+        if cause.detail["clean"] or not is_another:
+            return
+    for topic_id, number, partition in image.topics.partitions_on(broker_id, with_deleted=True):
+        is_among_others = broker_id in partition.isr and len(partition.isr) > 1
+        is_eligible = broker_id in partition.eligible_leader_replicas
+        if topic_id in image.topics.deleted and (is_among_others or is_eligible):
+            yield f"nothing_lost_is_relied_on: partition {number} of a deleted topic relies on {broker_id}: {partition}"
+
+
+def _in_isr_without_a_directory(
+    before: MetadataImage, image: MetadataImage, broker_id: BrokerId
+) -> Iterator[str]:
+    """Say in which ISRs a broker is, beside others, with a replica in a directory that has just failed."""
+    for topic_id, number, partition in image.topics.partitions_on(broker_id):
+        is_among_others = broker_id in partition.isr and len(partition.isr) > 1
+        has_failed = has_online_directory(before, broker_id, partition) and not has_online_directory(
+            image, broker_id, partition
+        )
+        if is_among_others and has_failed:
+            name = image.topics.by_id[topic_id].name
+            yield f"no_directory_no_isr: {broker_id} is in {partition.isr} of {name}-{number}, and its directory failed"
+
+
 def _in_isr_out_of_service(image: MetadataImage, broker_id: BrokerId) -> Iterator[str]:
     broker = image.brokers.get(broker_id)
     if broker is not None and not broker.fenced:
         return
     for topic_id, number, partition in image.topics.partitions_on(broker_id):
-        if broker_id in partition.isr and (partition.isr != (broker_id,) or partition.leader != NO_LEADER):
+        is_last = partition.isr == (broker_id,) or not any(map(image.is_active, partition.isr))
+        if broker_id in partition.isr and not (is_last and partition.leader == NO_LEADER):
             name = image.topics.by_id[topic_id].name
             yield f"out_of_service_out_of_isr: {broker_id} is in {partition.isr} of {name}-{number}"

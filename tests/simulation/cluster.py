@@ -9,7 +9,8 @@ Clients write with request ids and read; brokers poll, are cut off, sleep, die a
     applied_once                a request id stands at one offset
     acknowledged_is_durable     what was answered is in the log, at the offset that was answered
     linearizable                the history of all clients' reads and writes (`registers.check`)
-    no_fenced_leader            no fenced broker leads; further rules of each batch: `batch_rules`
+    no_fenced_leader            no fenced broker leads; further rules of each batch: `batch_rules`, of sessions and
+                                changes in parts: `session_rules`, of sweeps: `sweep_rules`
     leads_from_an_online_directory  nobody leads from a log directory that its registration does not list
     silent_brokers_serve_nobody a broker fenced for silence serves nobody from the commit of its fencing, or of the first
                                 part of it, on, until it has read of it
@@ -17,7 +18,10 @@ Clients write with request ids and read; brokers poll, are cut off, sleep, die a
     done_as_asked               what is not refused is done
     states_are_the_logs         and further rules of what followers of the log are answered: `answer_rules`
     contest_is_linearizable     who creates, deletes and reads the same topics hears what fits one order (`contest`)
-    turns_are_short             no turn of a controller's loop takes longer than its bound (`costs`)
+    turns_are_short             no turn of a controller's loop takes longer than its bound; and further rules of what work
+                                costs (`costs`)
+    who_waits_is_answered       a controller that ends by itself answers all who wait for records
+    nothing_is_left_over        what was applied leaves nothing in memory that only the cycle collector frees
     walks_end                   a change of many partitions in parts comes to its end soon
     nobody_falls_silent         where nothing befalls controllers, links and disks, the first leader leads on
     available                   while a majority runs, is linked and has sound disks, commits go on
@@ -25,22 +29,25 @@ Clients write with request ids and read; brokers poll, are cut off, sleep, die a
     one_id_same_bytes           a snapshot has the same bytes on every node; one that rotted is never loaded
     liveness                    within LIVENESS_SECONDS of the last fault one controller is active, every broker is online,
                                 every client was answered and no change of voters is left pending; another is carried out
+    windows_pass                once the clients rest, deleted topics go, though the log is quiet
     convergence                 once the clients rest, all controllers and brokers stand at the same offset
 
 Half of the lives have a data plane, with properties of its own: see `data_plane`.
 """
 
 import asyncio
+import gc
 import hashlib
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from broker_agent.follower import ReceivedFrame, read_frames
+from metadata_log.codec import read_header
 from metadata_log.errors import (
     DamagedFile,
     Fault,
@@ -52,6 +59,7 @@ from metadata_log.errors import (
 )
 from metadata_log.ids import NO_NODE, BrokerId, NodeId, Uuid
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
+from metadata_log.image.subject import SubjectBuilder
 from metadata_log.limits import REASSIGNMENTS_MAX
 from metadata_log.records.configs import TOPIC
 from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION
@@ -89,6 +97,7 @@ from snapshots.seal import Seal
 from tests.simulation import broad
 from tests.simulation.answer_rules import Observer
 from tests.simulation.availability import Availability
+from tests.simulation.between_parts import BetweenParts
 from tests.simulation.broker_cache import BrokerDisk, small_caches
 from tests.simulation.cluster_broker import SimulatedBroker
 from tests.simulation.cluster_calm import Calm
@@ -99,9 +108,10 @@ from tests.simulation.cluster_properties import Properties
 from tests.simulation.contest import Contest
 from tests.simulation.contrary import PARTITIONS_PER_TOPIC_MAX, Contrary
 from tests.simulation.costs import Costs, drawn
-from tests.simulation.data_plane import DataPlane, draws_data
+from tests.simulation.data_plane import UNCLEAN, DataPlane, draws_data
 from tests.simulation.files import Volume, in_memory
 from tests.simulation.jobs import cooperative_locks
+from tests.simulation.quorum_views import watch_quorum
 from tests.simulation.registers import Operation, check
 from tests.simulation.shared_work import shared_work
 from tests.simulation.small_limits import small_limits
@@ -114,12 +124,21 @@ from tests.simulation.world import SETTLE_SECONDS, Profile, SimulatedNode, World
 
 T = TypeVar("T")
 SNAPSHOT_BYTES = 60_000
-UNDELETE_WINDOWS_MS = (4_000, 0, 0, 14_000, 0, 0)
-"""For so long topics can be restored; a leap of a clock takes 10 s of it at most."""
+UNDELETE_WINDOWS_MS = (4_000, 0, 3_500, 4_500, 0, 14_000)
+"""For so long topics can be restored."""
 CALL_SECONDS = 0.0005
 CONTENDERS = 3
 ANSWERS_KEPT = 32
-TOPICS_KEPT = 20
+TOPICS_KEPT = (3, 20)
+LOOSE = 0.2
+"""The share of topics that accept lost messages."""
+BUILDERS_LEFT_MAX = 64
+"""Of batches that processes were applying when they ended."""
+LARGE = 100
+"""Where a partition stands for so many, a tool plans topics."""
+PLANS_PER_SECOND = 0.5
+TOPICS_PLANNED = (8, 40)
+"""How many topics are planned at once."""
 AIMED_BEFORE_SECONDS = 1.5
 """A leader that sleeps is asked at most so long before it wakes, since whoever asks waits for two seconds."""
 READS_PER_SECOND = 10.0
@@ -138,6 +157,8 @@ class Cut:
 
 class ClusterWorld(World):
     """A quorum of shipped controllers with brokers and clients."""
+
+    claim_tail_bytes = 2_000
 
     def __init__(
         self,
@@ -176,6 +197,7 @@ class ClusterWorld(World):
         self.properties = Properties(self)
         self.availability = Availability(self)
         self.calm = Calm(self)
+        self.between_parts = BetweenParts(self)
         self.is_quiet = False
         self.cuts: dict[tuple[int, NodeId], Cut] = {}
         """Broker and controller -> what is lost between them for now."""
@@ -216,10 +238,14 @@ class ClusterWorld(World):
             log=LogSettings(retention_bytes=self.profile.retention_bytes),
             snapshot=SnapshotSettings(bytes=self.profile.snapshot_bytes or SNAPSHOT_BYTES),
             topics=TopicSettings(
-                undelete_window_ms=UNDELETE_WINDOWS_MS[self.seed % len(UNDELETE_WINDOWS_MS)],
+                undelete_window_ms=self.undelete_window_ms,
                 partitions_per_topic_max=PARTITIONS_PER_TOPIC_MAX,
             ),
         )
+
+    @property
+    def undelete_window_ms(self) -> int:
+        return UNDELETE_WINDOWS_MS[self.seed % len(UNDELETE_WINDOWS_MS)]
 
     def propose(self, leader: SimulatedNode, voters: Voters) -> None:
         """Ask as an operator does, of the controller."""
@@ -239,6 +265,11 @@ class ClusterWorld(World):
 
         self.changes_asked += 1
         self.spawn(ask)
+
+    def controller_of(self, node_id: NodeId) -> SimulatedController | None:
+        """Return the controller that runs on a node, if one does."""
+        node = self.nodes.get(node_id)
+        return node.controller if isinstance(node, ClusterNode) else None
 
     def broker(self, broker_id: BrokerId) -> SimulatedBroker:
         return self.brokers[broker_id - 11]
@@ -337,6 +368,18 @@ class ClusterWorld(World):
             stack.enter_context(self.costs.charged())
             return super().run(seconds, settle_seconds=settle_seconds)
 
+    def limits(self) -> AbstractContextManager[None]:
+        return nullcontext()  # `run` has set those of a cluster
+
+    def is_one_frame(self, frames: bytes) -> bool:
+        return read_header(frames).frame_bytes == len(frames)
+
+    def check_left_over(self) -> None:
+        """What was applied leaves nothing that only the cycle collector frees, which is switched off during a life."""
+        builders = sum(isinstance(each, SubjectBuilder) for each in gc.get_objects())
+        if builders > BUILDERS_LEFT_MAX:
+            self.violated(f"nothing_is_left_over: {builders} builders of images outlived their batches")
+
     async def _live(self, seconds: float, settle_seconds: float) -> None:
         for broker in self.brokers:
             broker.start(keep_cache=False)
@@ -345,6 +388,9 @@ class ClusterWorld(World):
         for number in range(CONTENDERS):
             self.spawn(partial(self.contest.contend, number))
         self.spawn(self._change_topics)
+        if self.costs.rates.partition >= LARGE:
+            self.spawn(self._plan_topics)
+        self.spawn(partial(watch_quorum, self))
         self.spawn(Contrary(self).live)
         self.spawn(Observer(self).live)
         if self.profile.repeat_every is not None:
@@ -367,12 +413,13 @@ class ClusterWorld(World):
 
     async def _change_topics(self) -> None:
         if self.seed % 2:
-            # From the beginning and for good: if it changed, or min.insync.replicas did, while a partition has no leader,
-            # its last known leader would be forgotten, as in Kafka, and only an unclean election would help.
+            # From the beginning and for good: if it changed while a partition has no leader, its last known leader would be
+            # forgotten, as in Kafka, and only an unclean election would help.
             elr = FeatureUpdate(ELIGIBLE_LEADER_REPLICAS_VERSION, 1, UpgradeType.UPGRADE)
             command: Command = UpdateFeatures(updates=(elr,), validate_only=False)
             while not (await self.attempt(command) or self.is_quiet or self.violations):
                 await asyncio.sleep(0.05)  # there is no leader yet, or not every controller is registered
+        kept = self.rng.choice(TOPICS_KEPT)
         for number in range(100_000):
             await asyncio.sleep(self.rng.expovariate(self.profile.topics_per_second))
             if self.is_quiet or self.violations:
@@ -382,16 +429,38 @@ class ClusterWorld(World):
                 partitions=3,
                 replication_factor=min(2, len(self.brokers)),
                 assignment=None,
-                configs={},
+                configs={UNCLEAN: "true"} if self.rng.random() < LOOSE else {},
                 validate_only=False,
             )
             await self.attempt(command)
-            await self._administrate(f"t{max(number - self.rng.randrange(TOPICS_KEPT), 0)}")
-            if number >= TOPICS_KEPT:
-                await self.attempt(DeleteTopic(name=f"t{number - TOPICS_KEPT}"))
+            await self._administrate(f"t{max(number - self.rng.randrange(kept), 0)}")
+            if number >= kept:
+                await self.attempt(DeleteTopic(name=f"t{number - kept}"))
                 if self.seed % 3 == 0:
-                    await self.attempt(UndeleteTopics(topics=(f"t{number - TOPICS_KEPT}",)))
-                    await self.attempt(DeleteTopic(name=f"t{number - TOPICS_KEPT}"))
+                    await asyncio.sleep(self.rng.choice((0.0, 1.0)))
+                    await self.attempt(UndeleteTopics(topics=(f"t{number - kept}",)))
+                    await self.attempt(DeleteTopic(name=f"t{number - kept - 1}"))
+
+    async def _plan_topics(self) -> None:
+        """Let a tool ask now and then for what would become of many topics, of each by itself and of all at once."""
+        rng = random.Random(self.seed ^ 0x91A)
+        while True:
+            await asyncio.sleep(rng.expovariate(PLANS_PER_SECOND))
+            if self.is_quiet or self.violations:
+                return
+            partitions = rng.randint(1, 3)
+            commands = [
+                CreateTopic(
+                    name=f"planned-{number}",
+                    partitions=partitions,
+                    replication_factor=min(2, len(self.brokers)),
+                    assignment=None,
+                    configs={},
+                    validate_only=True,
+                )
+                for number in range(rng.choice(TOPICS_PLANNED))
+            ]
+            await asyncio.gather(*map(self.attempt, commands))
 
     async def _administrate(self, name: str) -> None:
         """Let an operator ask for something of a topic, or of all partitions."""
@@ -414,7 +483,8 @@ class ClusterWorld(World):
             CreatePartitions(topics=(MorePartitions(name, 4),), validate_only=False),
             ElectLeaders(unclean=False, partitions=tuple((name, each) for each in range(several))),
         ]
-        if not self.seed % 2:
+        if not self.seed % 2 or self.rng.random() < 0.3:
+            # With eligible leader replicas nobody is eligible any more: if nobody leads, an operator elects uncleanly.
             min_isr = ConfigChange("min.insync.replicas", ConfigOperation.SET, str(rng.randint(1, 2)))
             changed = (ResourceChange(TOPIC, name, (min_isr,)),)
             commands.append(IncrementalAlterConfigs(resources=changed, validate_only=False))
@@ -447,7 +517,7 @@ class ClusterWorld(World):
         kinds += [] if self.profile.is_heavy else ["stranded"]
         kinds += [] if self.data is None else ["power"]
         kind = rng.choice(kinds)
-        seconds = rng.choice((0.5, 2.0, 6.0)) * rng.uniform(0.3, 1.0)
+        seconds = rng.choice((0.5, 2.0, 6.0, 9.0)) * rng.uniform(0.3, 1.0)
         self.faults[f"broker: {kind}"] += 1
         if kind == "sleep":
             self.tell(broker, f"sleeps for {seconds:.1f} s")

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,7 @@ from metadata_log.errors import (
     MetadataError,
     StaleBrokerEpoch,
 )
-from metadata_log.ids import BrokerId, NodeId
+from metadata_log.ids import BrokerId, NodeId, TopicId
 from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.limits import FETCH_BYTES_DEFAULT
 from metadata_log.records.brokers import BrokerEndpoint
@@ -51,6 +52,12 @@ if TYPE_CHECKING:
 
 ANSWER_BYTES = (2_000, 20_000, FETCH_BYTES_DEFAULT)
 """At most so much is in one answer to a broker, or one batch: some catch up in many steps."""
+
+
+FINAL_ERRORS = ("FENCED_LEADER_EPOCH", "INVALID_UPDATE_VERSION", "UNKNOWN_TOPIC_ID")
+"""The log has gone on behind the report of an ISR: the same one is refused for ever."""
+REFUSED_MAX = 3
+"""So often a broker may report the same, with an image that has not gone on: other brokers' returns have it look again."""
 
 
 class _RunIsOver(Exception):
@@ -109,6 +116,7 @@ class SimulatedBroker:
 
     def start(self, *, keep_cache: bool) -> None:
         self.runs += 1
+        self._reports_refused: Counter[tuple[TopicId, int, int, int]] = Counter()
         self.processor = Processor(lambda _work: None)
         self.asleep_until = self.slow_until = self.reports_held_until = 0.0
         if self.disk is None:
@@ -183,10 +191,23 @@ class SimulatedBroker:
         )
         outcome = await self._report(run, session, report)
         assert isinstance(outcome, PartitionsAltered)
+        self._check_refused(isrs, outcome)
         self.world.consequences["isrs reported"] += len(outcome.results)
         if any(altered.error is not None for altered in outcome.results):
             self.world.sometimes("report of an ISR refused")
         return tuple(AlteredPartition(**altered._asdict()) for altered in outcome.results)
+
+    def _check_refused(self, isrs: Sequence[ReportedIsr], outcome: PartitionsAltered) -> None:
+        """Check that what was refused for good is not reported again and again."""
+        for report, altered in zip(isrs, outcome.results, strict=True):
+            if altered.error in FINAL_ERRORS:
+                key = report.topic_id, report.partition_id, report.leader_epoch, report.partition_epoch
+                self._reports_refused[key] += 1
+                if self._reports_refused[key] > REFUSED_MAX:
+                    self.world.violated(
+                        f"refused_for_good_once: {self} reports partition {report.partition_id} at epoch "
+                        f"{report.partition_epoch} again: {altered.error}"
+                    )
 
     async def place_replicas(
         self, run: int, replicas: Sequence[ReplicaDirectory]

@@ -1,14 +1,15 @@
 """Liveness and convergence in the calm at the end of a simulated cluster's life."""
 
 import asyncio
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from metadata_log.errors import MetadataError
+from metadata_log.errors import MetadataError, OutcomeUnknown, Unavailable
 from metadata_log.ids import NO_LEADER
 from metadata_log.image.metadata_image import EMPTY
 from metadata_log.records.partitions import RECOVERING
-from metadata_log.wire.commands import ElectLeaders
+from metadata_log.wire.commands import CreateTopic, DeleteTopic, ElectLeaders
 from tests.simulation.cluster_controller import SimulatedController
 from tests.simulation.voter_changes import addition, carry_out, removal
 
@@ -23,6 +24,10 @@ CATCH_UP_PER_SECOND = 50
 """So many records at least a broker comes closer in a second, though its answers hold few and the writes go on."""
 CONVERGENCE_SECONDS = 8.0
 """Leaderships go back to first replicas with the next sweep."""
+WINDOW_MS_MAX = 5_000
+"""A window so long is waited for."""
+WINDOW_SECONDS = 12.0
+"""Such a window has passed by then: the controller looks every two seconds, and its clock may be behind the last one's."""
 CHANGE_SECONDS = 5.0
 """Within so long the quorum, at rest, changes its voters."""
 
@@ -80,6 +85,11 @@ class Calm:
             return
         for key in sorted({operation.key for operation in self._world.history[-300:]}):
             await self._world.clients[0].read(key)
+        await self._delete_for_a_time()
+        trouble = await self._world.within(WINDOW_SECONDS, self._deleted_for_good)
+        if trouble is not None:
+            self._world.violated(f"windows_pass: {WINDOW_SECONDS:.0f} s after the last write {trouble}")
+            return
         trouble = await self._world.within(CONVERGENCE_SECONDS, self._not_converged)
         if trouble is not None:
             self._world.violated(f"convergence: {CONVERGENCE_SECONDS:.0f} s after the last write {trouble}")
@@ -161,6 +171,37 @@ class Calm:
             if client.acknowledged <= before
         ]
         return f"clients {waiting} have found no answer" if waiting else None
+
+    async def _delete_for_a_time(self) -> None:
+        """Delete a topic that can be restored for a short time, if topics of this life can."""
+        if not (self._world.brokers and 0 < self._world.undelete_window_ms <= WINDOW_MS_MAX):
+            return
+        created = CreateTopic(
+            name="passing",
+            partitions=1,
+            replication_factor=1,
+            assignment=None,
+            configs={},
+            validate_only=False,
+        )
+        for command in (created, DeleteTopic(name="passing")):
+            until = self._world.loop.time() + CHANGE_SECONDS
+            while self._world.loop.time() < until and not self._world.violations:
+                leader = next((node for node in self._world.nodes.values() if node.is_leader()), None)
+                with suppress(Unavailable, OutcomeUnknown, ConnectionError):
+                    if leader is not None:
+                        await self._world.submit(leader, command, None)
+                        break
+                await asyncio.sleep(0.1)
+
+    def _deleted_for_good(self) -> str | None:
+        """Return which topics can be restored though their windows, as far as they are short, have passed."""
+        kept = [
+            each.topic.name
+            for each in self._world.image.topics.deleted.values()
+            if each.grace_ms <= WINDOW_MS_MAX
+        ]
+        return f"{sorted(kept)} can be restored" if kept else None
 
     def _not_converged(self) -> str | None:
         ends = {f"controller {c.node.node_id}": c.committed.end_offset for c in self._controllers()}

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from metadata_log.batch import RecordBatch
+from metadata_log.batch import Envelope, RecordBatch
 from metadata_log.errors import DamagedFile, NotController
 from metadata_log.ids import BrokerId, NodeId, TopicId, Uuid, random_uuid
 from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.image.topics import TopicsImage
 from metadata_log.limits import FETCH_WINDOW_BYTES, SESSION_CHECK_AGAIN_MS, SESSION_CHECKS_PER_TIMEOUT
-from metadata_log.wire.commands import RegisterController
+from metadata_log.sliced import Sliced
+from metadata_log.wire.commands import BrokerHeartbeat, RegisterController
 from quorum.applied_listener import AppliedListener
 from quorum.controller import Controller
 from quorum.decide.context import DecideContext
@@ -30,6 +31,9 @@ from snapshots.seal import Seal
 from snapshots.snapshot_file import snapshot_id
 from tests.simulation.answer_rules import watch_polls
 from tests.simulation.cluster_node import READS, SESSION_TIMEOUT_MS, ClusterNode
+from tests.simulation.quorum_views import status_of
+from tests.simulation.session_rules import HeardOf
+from tests.simulation.sweep_rules import SweepRule
 from tests.simulation.world import Violation
 
 if TYPE_CHECKING:
@@ -37,6 +41,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+DEAF_SHARE = 0.2
+"""The share of registrations after which a controller hears nothing from the leader for a while."""
+DEAF_SECONDS = (0.1, 1.0)
 LATE_READS = 0.1
 """The share of reads before which time passes; more would keep brokers with small answers from ever catching up."""
 SEGMENT_SYNC_SECONDS = 1.0
@@ -122,6 +129,11 @@ class SimulatedController(Controller):
         self._walking: dict[Walk, tuple[float, float]] = {}
         """When each walk under way began, and when its last part was made."""
         self.incarnation = node.incarnation
+        self.stands_on = 0
+        """The end offset of the snapshot that this process last began with or took."""
+        self.heard_of = HeardOf(self)
+        self.led_until = 0.0
+        """When this controller last ceased to lead."""
         self.committed_log = CommittedLog(node.segments, read_in_thread=self._read_in_thread)
         self._batch_at = self.committed_log.batch_at
         self.committed_log._window = FetchWindow(bytes_max=world.rng.choice(WINDOW_BYTES))
@@ -134,6 +146,7 @@ class SimulatedController(Controller):
             newest_snapshot=self.keeper.newest,
             now_ms=lambda: int(node.now_ms()),
         )
+        self.status = status_of(self)
         self.feeds = TopicFeeds()
         rng = random.Random(world.rng.getrandbits(64))
         self.registration = Registration(
@@ -185,9 +198,26 @@ class SimulatedController(Controller):
         try:
             async with asyncio.timeout(2.0):
                 target = self.world.nodes[NodeId(int(url.removeprefix("http://")))]
-                return await self.world.remote(target, serve, caller=self.node.node_id)
+                is_deaf = self._is_deaf_to(target.node_id)
+                end_offset = await self.world.remote(target, serve, caller=self.node.node_id)
+                if is_deaf:
+                    raise ConnectionError("the answer was lost")
+                return end_offset
         except (TimeoutError, ConnectionError) as error:
             raise NotController(f"{url} does not answer") from error
+
+    def _is_deaf_to(self, leader: NodeId) -> bool:
+        """Answer whether the answer to a registration is lost, and what the leader replicates here for a while."""
+        world, rng = self.world, self.world.rng
+        every = world.profile.partition_every
+        if every is None or not world.is_rough or rng.random() >= DEAF_SHARE:
+            return False
+        world.tell(self.node, f"hears nothing from {leader} after it sent its registration")
+        world.faults["registration unheard"] += 1
+        cut, seconds = world.network.new_cut(), rng.uniform(*DEAF_SECONDS)
+        world.network.block(leader, self.node.node_id, cut)
+        world.loop.call_later(seconds, world.network.unblock, cut)
+        return True
 
     @property
     def is_running(self) -> bool:
@@ -195,14 +225,52 @@ class SimulatedController(Controller):
 
     def on_leadership(self, *, is_leader: bool) -> None:
         self.world.tell(self.node, "leads" if is_leader else "leads no more")
+        if is_leader:
+            self.world.checks.began_to_append(self.node)
+        else:
+            self.led_until = self.world.loop.time()
         super().on_leadership(is_leader=is_leader)
 
     def on_restore(self, snapshot_id: str) -> None:
         self.world.tell(self.node, f"stands on snapshot {snapshot_id}")
         super().on_restore(snapshot_id)
+        self.stands_on = self.committed.end_offset
+
+    def _on_claim(self, batch: RecordBatch) -> None:
+        was_active = self.is_active
+        super()._on_claim(batch)
+        if self.is_active and not was_active:
+            self.heard_of.claimed()
+
+    def heartbeat(self, command: BrokerHeartbeat) -> tuple[Decision, int | None]:
+        if command.want_shut_down and not command.want_fence:
+            self.world.properties.rules.stopping(command.broker_id, self.tip.end_offset)
+        self.world.properties.sessions.heard(command)
+        self.heard_of.walks_end(command.broker_id)  # unless this heartbeat goes on with one
+        answer = super().heartbeat(command)
+        self.heard_of.contact(command.broker_id)
+        return answer
+
+    def check_sessions(self) -> int:
+        self.heard_of.looks()
+        again_ms = super().check_sessions()
+        self.heard_of.looked()
+        return again_ms
+
+    def _fence(self, broker_id: BrokerId, broker_epoch: int, silent_ms: int) -> bool:
+        self.heard_of.fences(broker_id)
+        return super()._fence(broker_id, broker_epoch, silent_ms)
+
+    def _extending(
+        self, tip: MetadataImage, decision: Decision, envelope: Envelope, *, controller_epoch: int
+    ) -> Sliced[RecordBatch]:
+        batch = yield from super()._extending(tip, decision, envelope, controller_epoch=controller_epoch)
+        self.heard_of.appended()
+        return batch
 
     def _context(self, *, own: BrokerId | None = None) -> DecideContext:
         context = super()._context(own=own)
+        self.heard_of.decides(context, own)
         self.world.properties.rules.deciding(context)
         return context
 
@@ -211,6 +279,9 @@ class SimulatedController(Controller):
         for change in decision.session_changes:
             if isinstance(change, Walked):
                 self._watch_walk(change, self.world.loop.time())
+                self.heard_of.walked(change)
+                if change.visited is not None:
+                    self.world.between_parts.decided(change.walk.broker_id)
 
     def _watch_walk(self, walked: Walked, now: float) -> None:
         began, last = self._walking.pop(walked.walk, (now, now))
@@ -243,8 +314,14 @@ class SimulatedController(Controller):
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
             await self.node.awake()
-            while self.sweep(sweep):
+            rule = SweepRule(self, sweep)
+            while True:
+                is_more = self.sweep(sweep)
+                rule.part_made()
+                if not is_more:
+                    break
                 await asyncio.sleep(SESSION_CHECK_AGAIN_MS / 1000)
+            rule.ended()
 
     async def _sync_segments(self) -> None:
         while True:

@@ -110,6 +110,20 @@ class ClusterNode(SimulatedNode):
             if cuts_power:
                 self.files.crash(self.world.rng)
 
+    def answer_waiters(self) -> None:
+        """Do as the shipped server does when it ends, and see to it that nobody waits on."""
+        controller = self.controller
+        if controller is None or not hasattr(controller, "raft"):
+            return
+        waiting = [waiter for waiter in controller._waiters if not waiter.future.done()]
+        controller.stop_waiting()
+        unanswered = sum(not waiter.future.done() for waiter in waiting)
+        self.world.consequences["waits answered by a controller that ended"] += len(waiting)
+        if unanswered:
+            self.world.violated(
+                f"who_waits_is_answered: {unanswered} wait for node {self.node_id}, which ends"
+            )
+
     def _end(self) -> None:
         self._reset_calls()
         super()._end()

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Final
 
 import metadata_log.image.results
 from metadata_log.batch import RecordBatch
-from metadata_log.digest import Buckets
+from metadata_log.digest import Buckets, DigestBuilder, digest_of_buckets
 from metadata_log.ids import NO_LEADER, BrokerId, NodeId, Uuid, is_reserved
-from metadata_log.image.metadata_image import Delta, MetadataImage
+from metadata_log.image.metadata_image import SUBJECT_BUILDERS, Delta, MetadataImage
+from metadata_log.image.metadata_image import _Uncounted as Uncounted
 from metadata_log.image.partitions import PartitionImage
 from metadata_log.image.topics import PartitionKey
 from metadata_log.records.brokers import BrokerRegistrationChangeRecord, UnregisterBrokerRecord
@@ -19,6 +20,7 @@ from metadata_log.wire.commands import AlterPartitionReassignments
 from quorum.decide.parts import HEARD_OF
 from tests.simulation.batch_rules import BatchRules
 from tests.simulation.contest import SETTING
+from tests.simulation.session_rules import SessionRules
 from tests.simulation.world import Violation
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 IMAGES_KEPT: Final = 2_000
 """Some 30 s of a life."""
+COUNTED_KEPT: Final = 256
+"""Processes share images: the first one that reaches a state has its digest counted."""
 
 
 class Properties:
@@ -34,6 +38,7 @@ class Properties:
 
     def __init__(self, world: "ClusterWorld") -> None:
         self._world = world
+        self.sessions = SessionRules(world)
         self.rules = BatchRules(world)
         self.images: dict[int, MetadataImage] = {}
         """The newest states, by their end offsets."""
@@ -54,18 +59,64 @@ class Properties:
         """Of each partition as the newest batch left it."""
         self._silent: dict[BrokerId, tuple[int, int]] = {}
         """Brokers that were fenced for silence: their epoch then, and the end offset of the newest fencing."""
+        self._counted: dict[int, tuple[MetadataImage, Buckets]] = {}
+        """By identity: the newest images whose digests were counted here, and not in any process."""
+        self._reached: dict[str, tuple[MetadataImage, Buckets]] = {}
+        """The same of the newest image of each process."""
 
     def applied(self, who: str, batch: RecordBatch, image: MetadataImage) -> None:
         """Check a state that a controller or broker has reached."""
-        state = (batch.crc, image.digest_buckets)
+        state = (batch.crc, self._buckets(who, image))
         known = self._states.setdefault(image.end_offset, state)
         if known is not state and known != state:
             raise Violation(f"same_offset_same_digest: {who} at offset {image.end_offset}")
 
+    def _buckets(self, who: str, image: MetadataImage) -> Buckets:
+        """Return what the state digest of an image that `who` has reached is made of, and leave uncounted what its process
+        has not counted.
+        """
+        last, buckets = self._reached.get(who, (None, ()))
+        if image is not last:
+            known = self._counted.get(id(image))
+            buckets = self._count(image, last, buckets) if known is None else known[1]
+            self._reached[who] = image, buckets
+        return buckets
+
+    def _count(self, image: MetadataImage, last: MetadataImage | None, buckets: Buckets) -> Buckets:
+        """Count on from the nearest state before an image that is counted; `last` has these buckets."""
+        steps: list[tuple[Uncounted, MetadataImage]] = []
+        at, counted = image, self._counted
+        while at is not last:
+            if (known := counted.get(id(at))) is not None:
+                buckets = known[1]
+                break
+            state = at.state_digest.state
+            if not isinstance(state, Uncounted):
+                buckets = state
+                break
+            steps.append((state, at))
+            at = state.before
+        for state, after in reversed(steps):
+            digest = DigestBuilder(buckets)
+            for builder in SUBJECT_BUILDERS:
+                digest.remove_all(builder.touched_lines(getattr(state.before, builder.FIELD), state.touched))
+                digest.add_all(builder.touched_lines(getattr(after, builder.FIELD), state.touched))
+            buckets = digest.buckets()
+            counted[id(after)] = after, buckets
+            if len(counted) > COUNTED_KEPT:
+                del counted[next(iter(counted))]
+        return buckets
+
+    def check_digest(self, end_offset: int, value: str) -> None:
+        """Check the digest that a controller reports of a committed state."""
+        known = self._states.get(end_offset)
+        if known is not None and digest_of_buckets(known[1]) != value:
+            raise Violation(f"same_offset_same_digest: a controller reports another at offset {end_offset}")
+
     def found(self, who: str, image: MetadataImage) -> None:
         """Check a state that a process goes on from."""
         known = self._states.get(image.end_offset)
-        if image.end_offset and known != (image.last_crc, image.digest_buckets):
+        if image.end_offset and known != (image.last_crc, self._buckets(who, image)):
             self._world.violated(f"same_offset_same_digest: {who} at offset {image.end_offset}")
 
     def committed(self, batch: RecordBatch, image: MetadataImage, delta: Delta) -> None:
@@ -110,6 +161,7 @@ class Properties:
                 "log", f"offset {batch.base_offset} holds request {request_id.hex()[-12:]}"
             )
         self.rules.check(before, batch, image, delta)
+        self.sessions.check(before, batch, image)
         self._check_leaders(image, delta, batch.envelope.operation)
         if self._world.data is not None:
             self._world.data.committed(image, delta)

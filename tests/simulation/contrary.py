@@ -95,6 +95,7 @@ class Contrary:
         self._kinds: tuple[Callable[[MetadataImage], Question | None], ...] = (
             self._registration,
             self._taken_id,
+            self._too_early,
             self._old_epoch,
             self._isr,
             self._isr,
@@ -107,6 +108,7 @@ class Contrary:
             self._growth,
             self._deletion,
             self._settings,
+            self._setting_again,
             self._list,
             self._all_or_nothing,
             self._producer_ids,
@@ -261,20 +263,24 @@ class Contrary:
                 return Question(command, _always("DUPLICATE_BROKER_REGISTRATION"))
         return None
 
-    def _old_epoch(self, image: MetadataImage) -> Question | None:
-        """Speak as a registration that is none."""
-        known = self._brokers(image)
-        if not known:
-            return None
-        broker_id = self._rng.choice(known)
-        epoch = image.brokers[broker_id].broker_epoch + self._rng.choice((-1, 10**9))
-        if epoch < 0:
-            return None
-        poll = FetchRequest(
+    def _too_early(self, image: MetadataImage) -> Question | None:
+        """Poll as a fenced broker that has not applied its own registration, and asks to be unfenced."""
+        for broker in self._world.brokers:
+            known = image.brokers.get(broker.broker_id)
+            if known is None or not known.fenced or broker.session is None or not broker.is_awake():
+                continue
+            if broker.session.broker_epoch == known.broker_epoch:
+                poll = self._poll_of(known.broker_id, known.broker_epoch, known.incarnation_id)
+                return Question(poll, _always(None, "STALE_BROKER_EPOCH"))
+        return None
+
+    def _poll_of(self, broker_id: BrokerId, epoch: int, incarnation_id: Uuid) -> FetchRequest:
+        """Return a poll of a broker that has applied nothing, and wants to serve."""
+        return FetchRequest(
             cluster_id=CLUSTER_ID,
             broker_id=broker_id,
             broker_epoch=epoch,
-            incarnation_id=image.brokers[broker_id].incarnation_id,
+            incarnation_id=incarnation_id,
             fetch_offset=0,
             last_epoch=-1,
             last_crc=0,
@@ -286,6 +292,17 @@ class Contrary:
             max_bytes=1_000,
             max_wait_ms=0,
         )
+
+    def _old_epoch(self, image: MetadataImage) -> Question | None:
+        """Speak as a registration that is none."""
+        known = self._brokers(image)
+        if not known:
+            return None
+        broker_id = self._rng.choice(known)
+        epoch = image.brokers[broker_id].broker_epoch + self._rng.choice((-1, 10**9))
+        if epoch < 0:
+            return None
+        poll = self._poll_of(broker_id, epoch, image.brokers[broker_id].incarnation_id)
         commands: tuple[Command | FetchRequest, ...] = (
             poll,
             AlterPartition(broker_id=broker_id, broker_epoch=epoch, partitions=()),
@@ -380,9 +397,12 @@ class Contrary:
                 return {"ELECTION_NOT_NEEDED"}
             return {None, "ELIGIBLE_LEADERS_NOT_AVAILABLE" if unclean else "PREFERRED_LEADER_NOT_AVAILABLE"}
 
-        return Question(
-            command, right, lambda after, _: _not_led_by_first(after, name, number, unclean=unclean)
-        )
+        def shows(after: MetadataImage, _outcome: object) -> str | None:
+            if self._world.properties.rules.ineligible_at(after.end_offset - 1):
+                return None  # its leader may be on its way out, and another one is elected, or nobody
+            return _not_led_by_first(after, name, number, unclean=unclean)
+
+        return Question(command, right, shows)
 
     def _reassignment(self, image: MetadataImage) -> Question | None:
         found = self._partition(image)
@@ -532,7 +552,8 @@ class Contrary:
             brokers = after.brokers.values()
             if any(each.cordoned_log_dirs or each.in_controlled_shutdown for each in brokers):
                 return None
-            if len(usable) < 3:
+            was_decided_on = after.end_offset - 1  # the batch has one record
+            if len(usable) < 3 or self._world.properties.rules.ineligible_at(was_decided_on):
                 return None
             first = grown.partitions[count].replicas[0]
             expected = usable[count % len(usable)]
@@ -588,6 +609,15 @@ class Contrary:
         if setting == "min.insync.replicas" and not image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION):
             return None  # it would be set
         return Question(command, right, lambda after, _: _unset(after, kind, name, setting, value))
+
+    def _setting_again(self, image: MetadataImage) -> Question | None:
+        """Set what is set already: nothing is written."""
+        known = sorted(settings_of(image, TOPIC, OWN).items())
+        if not known:
+            return None
+        setting, value = self._rng.choice(known)
+        command = _sets(ResourceChange(TOPIC, OWN, (ConfigChange(setting, ConfigOperation.SET, value),)))
+        return Question(command, lambda at: {None} if OWN in at.topics.ids else set())
 
     def _list(self, image: MetadataImage) -> Question | None:
         """Append to a list, or take something from it."""

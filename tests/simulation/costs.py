@@ -4,7 +4,13 @@ The rates are those measured on the machine of docs/measurements.md. Each life d
 partition and a poll weigh in it: a few of them then hold their controller up as a large cluster's do. Bounds by number are
 made smaller by as much. The shipped code knows nothing of it: what works is wrapped from outside, for a while.
 
-All work of a turn must fit into TURN_SECONDS_MAX, whatever a request asks: large batches are made and applied in slices.
+    turns_are_short     all work of a turn fits into TURN_SECONDS_MAX, whatever a request asks: large batches are made and
+                        applied in slices
+    rounds_are_short    decisions that arrive together leave the loop to others after ROUND_MS
+    parts_are_short     a part of a walk or a sweep visits partitions for PART_MS
+    answers_are_shared  polls at one position that want as many bytes are sent the same ones, encoded once
+    digests_are_sliced  who asks for the state digest has some lines of it counted in a turn, or one batch
+    digests_wait        a batch counts nothing of the state digest before much of it waits to be counted
 """
 
 import random
@@ -19,6 +25,7 @@ import broker_agent.dataless_host
 import broker_agent.follower
 import broker_agent.replicas
 import broker_agent.reports
+import metadata_log.image.metadata_image
 import quorum.controller
 import quorum.decide.parts
 import quorum.decide.sweeps
@@ -27,20 +34,24 @@ from broker_agent.dataless_host import VISITS_PER_TURN
 from broker_agent.replicas import VISITS_PER_SLICE
 from broker_agent.reports import REPORTS_MAX
 from metadata_log.batch import Envelope, RecordBatch
-from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.image.metadata_image import Delta, MetadataImage, StateDigest, _Uncounted
 from metadata_log.image.partition_index import PartitionIndexBuilder
 from metadata_log.image.topics import TopicImage, TopicsImage
 from metadata_log.limits import (
     ELECTIONS_PER_SWEEP_MAX,
     FETCH_SLICE_POLLS,
+    LINES_COUNTED_AT_ONCE,
     RAFT_ENTRY_SHARED_BYTES,
     RECORDS_PER_PART_MAX,
+    UNCOUNTED_BYTES_MAX,
+    UNCOUNTED_LINES_MAX,
+    UNCOUNTED_SMALL_BATCHES_MAX,
 )
 from metadata_log.log.segmented_log import SegmentedLog
 from metadata_log.records.partitions import PartitionChangeRecord, PartitionRecord
 from metadata_log.records.registry import Record
 from metadata_log.sliced import ITEMS_BETWEEN_RESTS, Sliced, chunks
-from quorum.controller import Controller
+from quorum.controller import PART_MS, Controller
 from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision
 from quorum.decide.elections import Electorate
@@ -48,6 +59,8 @@ from quorum.decide.new_partitions import NewPartitions
 from quorum.decide.sweeps import Sweep
 from quorum.fetch.service import FetchService
 from quorum.fetch.slices import Slices
+from quorum.fetch.waiting import Poll
+from quorum.turns import ROUND_MS, SLICE_MS
 from tests.simulation.virtual_loop import Processor, VirtualLoop
 
 _US: Final = 1e-6
@@ -55,6 +68,12 @@ VISIT: Final = 1.5 * _US
 """A partition that a walk looks at."""
 LOOK: Final = 0.15 * _US
 """A partition of a topic that a sweep goes through."""
+TRIED: Final = 0.6 * _US
+"""One that needs an election, and for which nobody can be elected; mostly another one alike was tried before."""
+PARTITIONS_PER_TOPIC: Final = 4
+"""Of the topics that a life's clients make."""
+VISITED: Final = "partitions visited"
+DECIDED: Final = "records decided"
 DECIDE: Final = 5 * _US
 """A record that a decision makes, on top."""
 ENCODE: Final = 3 * _US
@@ -66,6 +85,8 @@ REQUEST: Final = 300 * _US
 POLL_ARRIVES: Final = 20 * _US
 POLL_ANSWERED: Final = 30 * _US
 ANSWER_ENCODED: Final = 25 * _US
+DIGEST_LINE: Final = 3 * _US
+"""A line of the state digest that is counted out, and the one that is counted in instead."""
 READ: Final = 75 * _US
 """A read of segments, and then each byte of it."""
 READ_BYTE: Final = 0.0018 * _US
@@ -95,6 +116,8 @@ _USUAL: Final = {
     "RAFT_ENTRY_SHARED_BYTES": RAFT_ENTRY_SHARED_BYTES,
     "pieces_max": FETCH_SLICE_POLLS,
     "ITEMS_BETWEEN_RESTS": ITEMS_BETWEEN_RESTS,
+    "LINES_COUNTED_AT_ONCE": LINES_COUNTED_AT_ONCE,
+    "UNCOUNTED_LINES_MAX": UNCOUNTED_LINES_MAX,
 }
 """Bounds by number, before a life draws smaller ones."""
 
@@ -113,6 +136,20 @@ class Rates:
     @property
     def turn_seconds_max(self) -> float:
         return TURN_SECONDS_MAX * max(1.0, self.slowness)
+
+    @property
+    def round_seconds_max(self) -> float:
+        """Of decisions in one round of the loop: the last one may begin just before ROUND_MS, and rests between two
+        partitions.
+        """
+        return (ROUND_MS + SLICE_MS) / 1000 + DECIDE * self.partition * self.slowness
+
+    @property
+    def part_seconds_max(self) -> float:
+        """Of visits in one part of a walk or a sweep, which looks at its clock after each partition or topic."""
+        return (
+            PART_MS / 1000 + (VISIT + PARTITIONS_PER_TOPIC * (LOOK + TRIED)) * self.partition * self.slowness
+        )
 
 
 def drawn(seed: int, *, is_heavy: bool, has_data: bool) -> Rates:
@@ -156,19 +193,48 @@ class Costs:
         self._violated = violated
         self._decided = 0
         """Records decided so far."""
+        self._turn: tuple[Processor | None, float] = None, 0.0
+        """The newest turn that encoded an answer, or counted some of the state digest for somebody who asked."""
+        self._batches_counted = self._lines_counted = 0
+        """What it counted."""
+        self._encoded: set[tuple[bytes, int]] = set()
+        """The answers with frames that were encoded in the turn under way, each with the bytes that its poll wants."""
+        self._bytes_wanted: int | None = None
+        """By the poll that is being answered."""
+        self._is_making_image = False
+        """Whether a batch is being applied, and its image gets its digest."""
 
     def processor(self, who: object) -> Processor:
         """Return the processor of a controller's process, whose turns must be short."""
-        return Processor(lambda work: self._watch(who, work))
+        return Processor(lambda work: self._watch(who, work), lambda work: self._watch_round(who, work))
 
     def _watch(self, who: object, work: dict[str, float]) -> None:
         turns, rates = self.turns, self.rates
+        visited = work.get(VISITED, 0.0)
+        if visited > rates.part_seconds_max:
+            self._violated(
+                f"parts_are_short: {who} visited partitions for {visited * 1000:.1f} ms in one turn"
+            )
         taken = sum(work.values())
         if taken > turns.longest:
             turns.longest = taken
             turns.longest_kinds = tuple(sorted(work.items(), key=lambda item: -item[1]))
             if taken > rates.turn_seconds_max:
                 self._violated(f"turns_are_short: {who} took {turns.text()} in one turn")
+
+    def _watch_round(self, who: object, work: dict[str, float]) -> None:
+        decided = work.get(DECIDED, 0.0)
+        if decided > self.rates.round_seconds_max:
+            self._violated(
+                f"rounds_are_short: {who} decided for {decided * 1000:.1f} ms in one round of the loop"
+            )
+
+    def _follow_turn(self) -> None:
+        """Forget what another turn than this one did."""
+        if self._turn != self._loop.turn:
+            self._turn = self._loop.turn
+            self._encoded.clear()
+            self._batches_counted = self._lines_counted = 0
 
     def _work(self, kind: str, seconds: float) -> None:
         self._loop.work(kind, seconds * self.rates.slowness)
@@ -186,7 +252,7 @@ class Costs:
             (TopicsImage, "partitions_on", self._visiting),
             (TopicsImage, "leaderless", self._visiting),
             (Electorate, "change", self._deciding),
-            (Electorate, "elect", self._deciding),
+            (Electorate, "elect", self._electing),
             (Sweep, "_hold", self._sweeping),
             (NewPartitions, "_partition", self._deciding),
             (quorum.controller, "decide", self._requested),
@@ -198,7 +264,11 @@ class Costs:
             (broker_agent.follower, "applying", self._applying_in_slices),
             (FetchService, "_arrived", self._each("polls that arrived", POLL_ARRIVES * polls)),
             (FetchService, "_deliver", self._each("polls answered", POLL_ANSWERED * polls)),
-            (FetchService, "_encoded", self._each("answers encoded", ANSWER_ENCODED * polls)),
+            (FetchService, "_answer", self._answering),
+            (FetchService, "_encoded", self._encoding_answers),
+            (StateDigest, "behind", self._putting_off),
+            (StateDigest, "count_some", self._counting_some),
+            (metadata_log.image.metadata_image, "_counted", self._counting_lines),
             (SegmentedLog, "read", self._reading),
         )
         bounds: tuple[tuple[Any, str, int], ...] = (
@@ -209,6 +279,8 @@ class Costs:
             (broker_agent.replicas, "VISITS_PER_SLICE", weight),
             (broker_agent.dataless_host, "VISITS_PER_TURN", weight),
             (quorum.raft.proposals, "RAFT_ENTRY_SHARED_BYTES", weight),
+            (metadata_log.image.metadata_image, "LINES_COUNTED_AT_ONCE", weight),
+            (metadata_log.image.metadata_image, "UNCOUNTED_LINES_MAX", weight),
             (Slices, "pieces_max", polls),
             *((module, "ITEMS_BETWEEN_RESTS", weight) for module in _SLICED),
         )
@@ -217,7 +289,8 @@ class Costs:
                 patched.enter_context(patch.object(holder, name, wrap(getattr(holder, name))))
             for holder, name, by in bounds:
                 usual, drawn_bound = _USUAL[name], getattr(holder, name)
-                patched.enter_context(patch.object(holder, name, min(drawn_bound, max(usual // by, 1))))
+                smaller = max(max(usual, drawn_bound) // by, 1)
+                patched.enter_context(patch.object(holder, name, min(drawn_bound, smaller)))
             yield
 
     def _each(self, kind: str, seconds: float) -> Callable[[Any], Any]:
@@ -230,10 +303,80 @@ class Costs:
 
         return wrap
 
+    def _encoding_answers(self, original: Callable[..., bytes]) -> Callable[..., bytes]:
+        """Charge for encoding an answer to polls, and see to it that polls at one position share its bytes."""
+
+        def encodes(service: FetchService, reply: Any, state: Any, frames: bytes, **rest: Any) -> bytes:
+            self._work("answers encoded", ANSWER_ENCODED * self.rates.poll)
+            body = original(service, reply, state, frames, **rest)
+            self._follow_turn()
+            if frames and self._bytes_wanted is not None:
+                if (body, self._bytes_wanted) in self._encoded:
+                    self._violated(f"answers_are_shared: {len(body)} bytes were encoded twice in one turn")
+                self._encoded.add((body, self._bytes_wanted))
+            return body
+
+        return encodes
+
+    def _answering(self, original: Callable[..., bytes | None]) -> Callable[..., bytes | None]:
+        def answers(service: FetchService, poll: Poll) -> bytes | None:
+            self._bytes_wanted = poll.request.bytes_wanted
+            try:
+                return original(service, poll)
+            finally:
+                self._bytes_wanted = None
+
+        return answers
+
+    def _putting_off(self, original: Callable[..., StateDigest]) -> Any:
+        def behind(before: MetadataImage, touched: Delta) -> StateDigest:
+            self._is_making_image = True
+            try:
+                return original(before, touched)
+            finally:
+                self._is_making_image = False
+
+        return staticmethod(behind)
+
+    def _counting_some(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """See to it that applying a batch counts nothing of the digest before much waits to be counted."""
+
+        def counts(digest: StateDigest, image: MetadataImage) -> Any:
+            state = digest.state
+            if self._is_making_image and isinstance(state, _Uncounted) and not _is_much(state):
+                self._violated(
+                    f"digests_wait: a batch counts {state.behind.lines} lines of {state.behind.batches} batches, though "
+                    "nobody asked"
+                )
+            return original(digest, image)
+
+        return counts
+
+    def _counting_lines(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def counts(steps: Sequence[_Uncounted], after: MetadataImage) -> Any:
+            weight = self.rates.partition
+            self._follow_turn()
+            if not self._is_making_image and self._turn[0] is not None:
+                self._batches_counted += len(steps)
+                self._lines_counted += sum(step.size.lines for step in steps)
+                if self._batches_counted > 1 and self._lines_counted > max(
+                    LINES_COUNTED_AT_ONCE // weight, 1
+                ):
+                    self._violated(
+                        f"digests_are_sliced: {self._lines_counted} lines of {self._batches_counted} batches were counted "
+                        f"in one turn, where a partition stands for {weight}"
+                    )
+            for _, touched, size, _ in steps:
+                keys = 1 + len(touched.topics) + len(touched.configs) + len(touched.brokers)
+                self._work("digest lines counted", DIGEST_LINE * (keys + weight * (size.lines - keys)))
+            return original(steps, after)
+
+        return counts
+
     def _visiting(self, original: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
         def visits(*args: Any, **rest: Any) -> Iterator[Any]:
             for visited in original(*args, **rest):
-                self._work("partitions visited", VISIT * self.rates.partition)
+                self._work(VISITED, VISIT * self.rates.partition)
                 yield visited
 
         return visits
@@ -243,15 +386,26 @@ class Costs:
             record = original(*args)
             if record is not None:  # a change, or a new partition
                 self._decided += 1
-                self._work("records decided", DECIDE * self.rates.partition)
+                self._work(DECIDED, DECIDE * self.rates.partition)
             return record
 
         return decides
 
+    def _electing(self, original: Callable[..., PartitionChangeRecord | None]) -> Callable[..., Any]:
+        decides = self._deciding(original)
+
+        def elects(*args: Any) -> PartitionChangeRecord | None:
+            record: PartitionChangeRecord | None = decides(*args)
+            if record is None:
+                self._work(VISITED, TRIED * self.rates.partition)
+            return record
+
+        return elects
+
     def _sweeping(self, original: Callable[..., bool]) -> Callable[..., bool]:
         def holds(*args: Any) -> bool:
             topic: TopicImage = args[3]
-            self._work("partitions visited", LOOK * self.rates.partition * len(topic.partitions))
+            self._work(VISITED, LOOK * self.rates.partition * len(topic.partitions))
             return original(*args)
 
         return holds
@@ -263,7 +417,7 @@ class Costs:
             before = self._decided
             decision = original(context, command)
             if self._decided == before:
-                self._all("records decided", DECIDE, decision.records)
+                self._all(DECIDED, DECIDE, decision.records)
             return decision
 
         return decides
@@ -273,7 +427,7 @@ class Costs:
             before = self._decided
             decision = yield from original(context, command)
             if self._decided == before:
-                self._all("records decided", DECIDE, decision.records)
+                self._all(DECIDED, DECIDE, decision.records)
             return decision
 
         return decides
@@ -326,3 +480,13 @@ class Costs:
             return frames
 
         return reads
+
+
+def _is_much(uncounted: _Uncounted) -> bool:
+    """Answer whether so much waits to be counted in the state digest that a further batch counts some of it."""
+    waiting = uncounted.behind
+    return (
+        waiting.batches >= UNCOUNTED_SMALL_BATCHES_MAX
+        or 2 * waiting.lines > vars(metadata_log.image.metadata_image)["UNCOUNTED_LINES_MAX"]
+        or 2 * waiting.bytes > UNCOUNTED_BYTES_MAX
+    )

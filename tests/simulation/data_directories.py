@@ -26,6 +26,8 @@ DIRECTORIES: Final = (1, 2, 2, 3)
 FAULTS_PER_FAILURE: Final = 4.0
 """So many faults of brokers befall for each directory that fails, is cordoned, or gets another's replica."""
 MENDED_SECONDS: Final = (0.5, 8.0)
+MOVED_AND_FAILS: Final = 0.4
+"""The share of moves of a replica after which the directory that it is moved to fails."""
 MENDED_AT_START: Final = 0.6
 
 
@@ -153,9 +155,22 @@ class DataDirectories:
         host, rng = self._any_host(), self._rng
         if host is None or not host.replicas or len(host.disks.sound()) < 2:
             return
-        replica = rng.choice([*host.replicas.values()])
-        host.move(replica.key, rng.choice(host.disks.sound()))
+        replica, directory = rng.choice([*host.replicas.values()]), rng.choice(host.disks.sound())
+        host.move(replica.key, directory)
         self._world.faults["replica moved"] += 1
+        if rng.random() < MOVED_AND_FAILS:
+            run = host.broker.runs
+            self._world.loop.call_later(rng.uniform(0.0, 0.2), self._fail_moved, host, run, directory)
+
+    def _fail_moved(self, host: "DataHost", run: int, directory: Uuid) -> None:
+        """Let a directory fail to which a replica is being moved: the report of the move may come behind the failure."""
+        sound = host.disks.sound()
+        if host.broker.runs == run and directory in sound and len(sound) > 1 and self._world.is_rough:
+            self.fail(host, directory)
+            self._world.faults["directory failed"] += 1
+            self._world.loop.call_later(
+                self._rng.uniform(*MENDED_SECONDS), self._restart, host.broker, host.broker.runs
+            )
 
     def check_placement(self, image: MetadataImage, topic: str, replicas: tuple[BrokerId, ...]) -> None:
         if topic.startswith(ASSIGNED):

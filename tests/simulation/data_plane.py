@@ -64,6 +64,8 @@ LAG_MAX_MS: Final = (1_000, 2_500)
 APPENDS_PER_SECOND: Final = 25.0
 TOPIC_EVERY_SECONDS: Final = 6.0
 TOPICS_KEPT: Final = 3
+CLIENTS: Final = "d"
+"""So the names of topics begin whose messages are followed."""
 PARTITIONS: Final = 2
 FAULTS_PER_CUT: Final = 1.5
 """So many faults of brokers befall for each cut between two."""
@@ -281,7 +283,7 @@ class DataPlane:
         world, rng = self.world, self.rng
         while not world.is_quiet and not world.violations:
             number = self._topics_made
-            name = f"d{number}"
+            name = f"{CLIENTS}{number}"
             is_loose = rng.random() < 0.2
             command = CreateTopic(
                 name=name,
@@ -295,9 +297,11 @@ class DataPlane:
             if world.image.topics.named(name) is not None:
                 self._topics_made += 1
                 if number >= TOPICS_KEPT:
-                    await world.attempt(DeleteTopic(name=f"d{number - TOPICS_KEPT}"))
+                    await world.attempt(DeleteTopic(name=f"{CLIENTS}{number - TOPICS_KEPT}"))
             if number:
-                await world.attempt(self._order(f"d{number - rng.randrange(min(TOPICS_KEPT, number + 1))}"))
+                await world.attempt(
+                    self._order(f"{CLIENTS}{number - rng.randrange(min(TOPICS_KEPT, number + 1))}")
+                )
             await asyncio.sleep(rng.uniform(0.3, 1.7) * (TOPIC_EVERY_SECONDS if number else 0.3))
 
     def _order(self, name: str) -> Command:
@@ -389,7 +393,7 @@ class DataPlane:
                 self.directories.check_placement(image, topic.name, now.replicas)
             if self.is_rolling and now.leader == NO_LEADER and len(now.replicas) > 1:
                 raise Violation(f"roll_keeps_leaders: {topic.name}-{key[1]} has none at {image.end_offset}")
-            if not topic.name.startswith("d"):
+            if not topic.name.startswith(CLIENTS):
                 continue
             before = self.partitions.get(key)
             self.partitions[key] = now

@@ -13,15 +13,21 @@ Nothing of it is asked of the node itself, but who it follows and under which vo
     lies_cost_the_link      a stranger whose term is a jump, or who claims to lead while another does, loses its link
     sends_once              entries in flight are not sent again, unless a refusal or a link's end says that they are lost
     one_question            a follower whose position is unknown is asked once, until it answers
+    leaders_have_applied    a leader has applied its log, but for a short tail, before it appends to it
+    entries_are_small       frames share an entry up to a bound: a follower applies an entry in one turn of its loop
+    messages_are_small      a message holds no more entries than its receiver takes
+    guests_get_little       little is in flight to whoever is no voter
     terms_are_durable       a leader's messages rest on a term that its disk holds
 """
 
 from collections import defaultdict, deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import quorum.raft.proposals
+import quorum.raft.replication
 from metadata_log.ids import NodeId
 from quorum.raft.belief import TERM_JUMP_MAX
-from quorum.raft.messages import Message
+from quorum.raft.messages import ENTRY_BYTES, Message, frames_of
 from quorum.raft.raft_log import Member, Role
 
 if TYPE_CHECKING:
@@ -34,6 +40,10 @@ QUESTIONS: Final = 5
 LEADERS_SAY: Final = frozenset({"append_entries", "install_snapshot", "read_probe", "timeout_now"})
 ELECTIONS_MEANWHILE: Final = 100
 """A node's term may rise by fewer between a message's arrival and its handling."""
+STARTED_SECONDS: Final = 0.5
+"""So long a leader may take a new process of a follower for the one before it."""
+VOTED_SECONDS: Final = 1.0
+"""So long what was sent to a voter may be in flight once it is none any more."""
 PARTLY: Final = 0.9
 """Clocks differ, and a message is seen here before it is handled."""
 
@@ -63,7 +73,10 @@ class RaftRules:
         self._answered: dict[tuple[NodeId, NodeId, int], float] = {}
         """When a leader heard of a voter last, by term."""
         self._leads_since: dict[tuple[NodeId, int], float] = {}
+        self._counted_at: dict[tuple[NodeId, Member], float] = {}
+        """When a leader last sent entries to a follower that was a voter."""
         self._sent: dict[tuple[NodeId, NodeId, int], int] = {}
+        self._started_at: dict[NodeId, float] = {}
         """The last entry that a leader sent somebody, by term."""
         self._questions: dict[tuple[NodeId, NodeId], deque[float]] = defaultdict(
             lambda: deque(maxlen=QUESTIONS)
@@ -83,6 +96,7 @@ class RaftRules:
     def started(self, node: "SimulatedNode") -> None:
         """Forget what the process before knew."""
         node_id = node.node_id
+        self._started_at[node_id] = self._world.loop.time()
         self._heard.pop(node_id, None)
         self._asked_at.pop(node_id, None)
         self._followed_then.pop(node_id, None)
@@ -102,6 +116,45 @@ class RaftRules:
         if len(voted) >= state.majority:
             return None
         return f"votes_make_a_leader: node {node.node_id} leads term {term} by the votes of {sorted(voted)}"
+
+    def leads(self, node: "SimulatedNode") -> str | None:
+        """Return what is wrong with a leader that begins to append, by what it has not applied yet."""
+        assert node.log is not None
+        journal, applied = node.journal, node.log.applied_position()[0]
+        behind = sum(len(command) for command, index, _ in journal if index > applied)
+        most = self._world.settings.claim_tail_bytes
+        if behind <= most:
+            return None
+        return f"leaders_have_applied: node {node.node_id} leads, and has {behind} bytes to apply, {most} at most"
+
+    def committed(self, index: int, command: bytes) -> str | None:
+        """Return what is wrong with an entry that is committed for the first time."""
+        most: int = vars(quorum.raft.proposals)["RAFT_ENTRY_SHARED_BYTES"]
+        if len(command) <= most:
+            return None
+        frames = frames_of(command)
+        if len(frames) <= most or self._world.is_one_frame(frames):
+            return None
+        return f"entries_are_small: entry {index} has {len(frames)} bytes of several frames, {most} may share one"
+
+    def _sent_too_much(self, node: "SimulatedNode", target: NodeId, message: Message) -> str | None:
+        """Return what is wrong with how much a leader sends a follower."""
+        assert node.log is not None
+        guard, limits = node.log._guard, vars(quorum.raft.replication)
+        progress, now = guard.replication.peers[target], self._world.loop.time()
+        most = limits["PROBE_BYTES" if progress.probing else "RAFT_APPEND_BYTES_MAX"] // ENTRY_BYTES
+        if len(message["entries"]) > max(most, 1):
+            return f"messages_are_small: node {node.node_id} sends {target} {len(message['entries'])} entries of {most}"
+        guest = node.node_id, Member(target, progress.directory_id)
+        if guard.state.counts(guest[1]):
+            self._counted_at[guest] = now
+        elif (
+            progress.in_flight_bytes > limits["RAFT_OBSERVER_IN_FLIGHT_BYTES"]
+            and len(progress.in_flight) > 1
+            and now - self._counted_at.get(guest, -1.0) > VOTED_SECONDS
+        ):
+            return f"guests_get_little: {progress.in_flight_bytes} bytes are in flight from {node.node_id} to {target}"
+        return None
 
     # --- what a node gets
 
@@ -358,6 +411,8 @@ class RaftRules:
         bound = self._timeout_s + 2 * self._heartbeat_s + SOON_S
         if state.majority > 1 and now - max(heard[state.majority - 2], node.rested_until) > bound:
             return f"a_leader_is_heard: node {node.node_id} leads term {term}, heard of a majority at {heard}"
+        if message["entries"] and (too_much := self._sent_too_much(node, target, message)) is not None:
+            return too_much
         key = node.node_id, target, term
         if progress.probing:
             self._sent.pop(key, None)
@@ -367,7 +422,9 @@ class RaftRules:
                 return f"one_question: node {node.node_id} asks {target} again and again where its log ends"
         elif message["entries"]:
             first, last = message["entries"][0][1], message["entries"][-1][1]
-            if first <= self._sent.get(key, 0):
+            began = self._started_at.get(target, 0.0)
+            # What was sent before the target's new process was linked is lost with its last one.
+            if first <= self._sent.get(key, 0) and now - began > STARTED_SECONDS:
                 return f"sends_once: node {node.node_id} sends {target} entry {first} again"
             self._sent[key] = last
         return None

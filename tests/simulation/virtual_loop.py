@@ -26,11 +26,20 @@ class NothingLeft(Exception):
 class Processor:
     """What runs the turns of one process, one after the other."""
 
-    __slots__ = ("busy_until", "is_ended", "on_turn", "resumes", "waiting")
+    __slots__ = ("busy_until", "is_ended", "on_round", "on_turn", "resumes", "round", "waiting")
 
-    def __init__(self, on_turn: Callable[[dict[str, float]], None]) -> None:
-        """`on_turn` is told of each turn that worked: seconds by kind of work."""
+    def __init__(
+        self,
+        on_turn: Callable[[dict[str, float]], None],
+        on_round: Callable[[dict[str, float]], None] | None = None,
+    ) -> None:
+        """`on_turn` is called with the work of each turn: seconds by kind. `on_round` is called with that of a whole
+        round of asyncio's loop: of all turns that were ready when the first of them had worked.
+        """
         self.on_turn = on_turn
+        self.on_round = on_round
+        self.round: dict[str, float] = {}
+        """The work of the round under way; empty if none is."""
         self.busy_until = 0.0
         self.waiting: deque[_Handle] = deque()
         self.resumes = False
@@ -181,6 +190,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self._worked += seconds
             self._work[kind] = self._work.get(kind, 0.0) + seconds
 
+    @property
+    def turn(self) -> tuple[Processor | None, float]:
+        """Whose turn it is, and when it began: no two turns that work have both in common."""
+        return self._processor, self._now
+
     @contextmanager
     def unpaid(self) -> Iterator[None]:
         """Let what is done take none of the process's time: a thread does it, or the simulation itself."""
@@ -229,6 +243,20 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 if not processor.is_ended:
                     processor.busy_until = self._now + worked
                     processor.on_turn(work)
+                    if processor.on_round is not None:
+                        self._count_in_round(processor, work)
+
+    def _count_in_round(self, processor: Processor, work: dict[str, float]) -> None:
+        """Count a turn's work in its round, which ends behind all turns that are ready now."""
+        if not processor.round:
+            self._ready.append(_Handle((self._end_round, (processor,), processor, self._now)))
+        for kind, seconds in work.items():
+            processor.round[kind] = processor.round.get(kind, 0.0) + seconds
+
+    def _end_round(self, processor: Processor) -> None:
+        work, processor.round = processor.round, {}
+        if processor.on_round is not None and not processor.is_ended:
+            processor.on_round(work)
 
     def _wait(self, processor: Processor, handle: _Handle) -> None:
         """Let a turn wait until the process is not busy any more."""

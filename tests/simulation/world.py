@@ -9,7 +9,7 @@ import gc
 import random
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -45,6 +45,7 @@ from tests.simulation.membership import Membership
 from tests.simulation.network import LinkFaults, Network, SimulatedTransport
 from tests.simulation.quorum_rules import QuorumRules, Reading
 from tests.simulation.raft_rules import RaftRules
+from tests.simulation.small_limits import small_raft_limits
 from tests.simulation.story import Story
 from tests.simulation.streams import StreamNetwork, StreamTransport
 from tests.simulation.virtual_loop import Processor, VirtualLoop
@@ -593,6 +594,9 @@ class SimulatedNode:
         else:
             self.disk.kill(self.world.rng)
 
+    def answer_waiters(self) -> None:
+        """Answer who waits for this process, which ends by itself: in order, or after a fault."""
+
     def _end(self) -> None:
         """End the process; what it wrote and did not sync is still in the kernel's cache."""
         world = self.world
@@ -627,6 +631,7 @@ class SimulatedNode:
             return
         if closing.done():
             self.world.tell(self, "has stopped")
+            self.answer_waiters()
             self._end()
         else:
             self.crash(cuts_power=False)
@@ -645,6 +650,7 @@ class SimulatedNode:
         if isinstance(fault, DamagedFile) and self.rots:
             world.sometimes("rotten journal refused")
         if self.task is not None:
+            self.answer_waiters()
             self._end()
         world.loop.call_later(world.rng.uniform(0.5, 3.0), self._mend_and_start, self.incarnation)
 
@@ -937,6 +943,7 @@ class Model:
         log = self.node.log
         assert log is not None
         if is_leader:
+            self.node.world.checks.began_to_append(self.node)
             log.append(self.node.world.next_frame())
 
     def on_leader_hint(self, leader_id: NodeId | None) -> None:
@@ -963,6 +970,10 @@ class Checks:
         self._voters_set: list[tuple[int, Voters]] = [(0, world.founders)]
         """The voters that each committed entry has set, by index."""
         self._steps = 0
+
+    def began_to_append(self, node: SimulatedNode) -> None:
+        if (wrong := self.rules.leads(node)) is not None:
+            raise Violation(wrong)
 
     def started(self, node: SimulatedNode) -> None:
         self.rules.started(node)
@@ -1017,6 +1028,8 @@ class Checks:
                     f"log matching: node {node.node_id} committed another entry {index} of {term}"
                 )
             if index > self.commit_max:
+                if (wrong := self.rules.committed(index, command)) is not None:
+                    raise Violation(wrong)
                 self.commit_max = index
                 self.committed_in[index] = engine.term
                 self._check_durable(index, term, applied=node.applied_seen)
@@ -1162,6 +1175,9 @@ class ListenerMaker(Protocol):
 class World:
     """One quorum, its weather and its clients, all drawn from one seed."""
 
+    claim_tail_bytes = 100
+    """Ten entries of one frame each."""
+
     def __init__(
         self,
         *,
@@ -1180,7 +1196,7 @@ class World:
         self.founders: Voters = {node_id: directory_of(node_id, 0) for node_id in self.ids[:voters]}
         self.settings_voters: Voters = self.founders
         """Whom the settings of all nodes name as voters, with the directory ids that stand there by now."""
-        self.settings = settings or RaftSettings(tail_entries=20, claim_tail_bytes=2_000)
+        self.settings = settings or RaftSettings(tail_entries=20, claim_tail_bytes=self.claim_tail_bytes)
         self.network: Network
         if profile.has_streams:
             streams = StreamNetwork(self.loop, self.rng, profile.links)
@@ -1280,7 +1296,7 @@ class World:
         gc.disable()  # a life makes few cycles and many values: walking these would take a tenth of the time
         gc.freeze()  # nor are modules and the world before walked at the end
         try:
-            with watched(self.sometimes):
+            with watched(self.sometimes), self.limits():
                 self.loop.run_until_complete(self._live(seconds, settle_seconds))
         except Exception as error:  # a timer's or a link's callback failed
             self.violated(f"{type(error).__name__}: {error}")
@@ -1291,12 +1307,23 @@ class World:
             if pending:
                 self.loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
             self.loop.close()
+        self.check_left_over()
         gc.collect()  # a task that died in a TaskGroup of its own is held in a cycle, and says so only when that goes
         gc.unfreeze()
         gc.enable()
         for context in self.loop.failures:
             self.violated(f"asyncio: {context.get('message')}: {context.get('exception')!r}")
         return self.violations
+
+    def limits(self) -> AbstractContextManager[None]:
+        """Return the limits of a life; by default those of a quorum alone."""
+        return small_raft_limits(self.seed)
+
+    def is_one_frame(self, frames: bytes) -> bool:
+        return len(frames) == FRAME_BYTES
+
+    def check_left_over(self) -> None:
+        """Check what a life has left in memory, before the cycle collector looks at it."""
 
     async def _live(self, seconds: float, settle_seconds: float) -> None:
         for at, number in self.variations:
