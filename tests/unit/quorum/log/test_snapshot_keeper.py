@@ -19,8 +19,8 @@ from quorum.log import snapshot_keeper
 from quorum.raft.raft_log import RaftPosition, RaftStatus
 from snapshots.seal import Seal
 from snapshots.snapshot_file import snapshot_frames, write_snapshot
-from tests.unit.quorum.test_controller import Lab, run, spin
-from tests.unit.quorum.test_voters import Desk
+from tests.support.desk import Desk
+from tests.support.lab import Lab, run, spin
 
 
 def test_who_stops_rests_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
