@@ -576,15 +576,23 @@ def test_a_new_controller_goes_on_with_a_fencing_at_once() -> None:
     run(story)
 
 
-def test_a_broker_heard_of_between_two_parts_of_its_fencing_is_not_silent_to_the_next_controller() -> None:
-    """Goal: whoever got an answer has a whole session. Method: controllers change before the log says anything else."""
+@pytest.mark.parametrize("want_shut_down", [False, True])
+def test_a_broker_heard_of_between_two_parts_of_its_fencing_is_not_silent_to_the_next_controller(
+    *, want_shut_down: bool
+) -> None:
+    """Goal: whoever got an answer has a whole session. Method: controllers change before the log says anything else.
+
+    A broker that stops is answered with the first part of its shutdown: others are left.
+    """
 
     async def story(lab: Lab) -> None:
         controller, epochs = await with_many_partitions(lab, 11, 12)
         silence(lab, controller, (12, epochs[12]))
-        controller.heartbeat(poll(11, epochs[11], applied=controller.committed.end_offset))
+        applied = controller.committed.end_offset
+        controller.heartbeat(poll(11, epochs[11], applied=applied, want_shut_down=want_shut_down))
         lab.quorum.commit()
         successor = lab.lead(2)
+        assert leaders(successor)[11] > 0
         lab.now_ms += 10
         assert not successor.check_sessions()
         lab.quorum.commit()
