@@ -605,7 +605,9 @@ class Controller:
         if batch is not None:
             end_offset = batch.end_offset
             self.turns.rest_after(began_ms)
-        if not decision.more and broker_id in self._leaving:
+        # What this heartbeat itself asks for may take the broker out in parts.
+        asked = decision.cause.code if decision.more and decision.cause is not None else None
+        if self._leaving.get(broker_id, asked) != asked:
             # A broker that heartbeats is not fenced for silence; leaderships that moved already stay where they are. If it
             # is being removed, the next part of the removal says so again. Its answer renews its session, so the log says so
             # before: else the next controller would fence it at once, and it would serve beyond that.

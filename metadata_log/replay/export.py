@@ -198,7 +198,6 @@ class _Run:
         self._files = ExportWriter(directory, cluster_id=cluster_id, before=before)
         self._writing = _InOrder()
         self._is_begun = before is not None
-        self._first_offset = 0
         if before is not None:
             self._first_offset = before.first_offset
             state = self._files.last_state()

@@ -1,14 +1,12 @@
 """Edge: the exports of several clusters side by side, asked together: `LAKE/cluster=ID/`, each an export of its own."""
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from metadata_log.errors import InvalidRequest
-from metadata_log.replay.catalog import TABLES
 from metadata_log.replay.engines import DuckDb
-from metadata_log.replay.library import Log, engine_named
+from metadata_log.replay.library import Log, Tables, engine_named
 from metadata_log.replay.tables import clusters_in, open_export
 
 if TYPE_CHECKING:
@@ -29,8 +27,8 @@ def open_lake(path: str | Path, engine: "str | SparkSession | DuckDb" = "duckdb"
     return Lake({cluster_id: Log(asked, open_export(directory)) for cluster_id, directory in found.items()})
 
 
-class Lake:
-    """The logs of several clusters, by cluster id."""
+class Lake(Tables):
+    """The logs of several clusters, by cluster id. Tables have the rows of all, and `cluster` as their first column."""
 
     def __init__(self, logs: Mapping[str, Log]) -> None:
         self.logs = logs
@@ -39,27 +37,7 @@ class Lake:
     def __getitem__(self, cluster_id: str) -> Log:
         return self.logs[cluster_id]
 
-    def table(self, name: str) -> Any:
-        """Return a table of the catalog with the rows of all clusters; the column `cluster` comes first.
-
-        Raises:
-            InvalidRequest: there is none of that name.
-        """
-        if name not in TABLES:
-            raise InvalidRequest(f"there is no table {name!r}; there are {', '.join(TABLES)}")
-        return self.engine.relation(self._table(name))
-
-    def sql(self, text: str) -> Any:
-        """Return the answer of a query over any tables of the catalog, each with a column `cluster`.
-
-        Raises:
-            InvalidRequest: the engine does not understand it.
-        """
-        words = set(re.findall(r"\w+", text))
-        named = {name: self._table(name) for name in TABLES if name in words}
-        return self.engine.relation(self.engine.query(text.strip().rstrip(";"), named))
-
-    def _table(self, name: str) -> Any:
+    def table_of(self, name: str) -> Any:
         parts = [
             self.engine.query(
                 f"SELECT '{log.export.cluster_id}' AS cluster, rows_of_one.* FROM rows_of_one",  # noqa: S608 an id

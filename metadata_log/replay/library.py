@@ -7,6 +7,7 @@ it is read, but for small tables, and those that Spark would compute several tim
 
 import logging
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -111,7 +112,37 @@ def engine_named(of: "str | SparkSession | DuckDb", *, is_quick: bool = False) -
             return Spark(of).apart()
 
 
-class Log:
+class Tables(ABC):
+    """The tables of the catalog, each by its name, and any query over them."""
+
+    engine: Engine[Any]
+
+    @abstractmethod
+    def table_of(self, name: str) -> Any:
+        """Return a table of the catalog as the engines' face takes it (engines.py)."""
+
+    def table(self, name: str) -> Any:
+        """Return a table of the catalog (`catalog.py`), which describes every column.
+
+        Raises:
+            InvalidRequest: there is none of that name.
+        """
+        if name not in TABLES:
+            raise InvalidRequest(f"there is no table {name!r}; there are {', '.join(TABLES)}")
+        return self.engine.relation(self.table_of(name))
+
+    def sql(self, text: str) -> Any:
+        """Return the answer of a query, in the engine's dialect, over any tables of the catalog.
+
+        Raises:
+            InvalidRequest: the engine does not understand it.
+        """
+        words = set(re.findall(r"\w+", text))
+        named = {name: self.table_of(name) for name in TABLES if name in words}
+        return self.engine.relation(self.engine.query(text.strip().rstrip(";"), named))
+
+
+class Log(Tables):
     """An exported log, or a part of it, and the tables that can be made of it."""
 
     def __init__(
@@ -159,28 +190,6 @@ class Log:
     def broker_changes(self) -> Any:
         """Return each change of a broker's state, with the state before."""
         return self.table("broker_changes")
-
-    # --- any question
-
-    def table(self, name: str) -> Any:
-        """Return a table of the catalog (`catalog.py`), which describes every column.
-
-        Raises:
-            InvalidRequest: there is none of that name.
-        """
-        if name not in TABLES:
-            raise InvalidRequest(f"there is no table {name!r}; there are {', '.join(TABLES)}")
-        return self.engine.relation(self.table_of(name))
-
-    def sql(self, text: str) -> Any:
-        """Return the answer of a query, in the engine's dialect, over any tables of the catalog.
-
-        Raises:
-            InvalidRequest: the engine does not understand it.
-        """
-        words = set(re.findall(r"\w+", text))
-        named = {name: self.table_of(name) for name in TABLES if name in words}
-        return self.engine.relation(self.engine.query(text.strip().rstrip(";"), named))
 
     # --- time travel
 
@@ -337,7 +346,6 @@ class Log:
                 self._kept.add(name)
 
     def table_of(self, name: str) -> Any:
-        """Return a table as the engines' face takes it (engines.py)."""
         if name not in self._made:
             self._made[name] = self._make(name)
         return self._made[name]
@@ -352,7 +360,7 @@ class Log:
         if name == "initial":
             return self._of_topic(self._initial())
         if name == "state":
-            return self._rows_of_state(self.last)
+            return self._as_rows({of: self.table_of(of) for of in STATE})
         if name in STATE:
             self._made |= self._state(self.last)
             return self._made[name]
@@ -406,11 +414,10 @@ class Log:
         """Return the state where the log begins, as rows of records; none where that is offset 0."""
         if self.first.end_offset == 0:
             return self._no_records()
-        return self._rows_of_state(self.first)
+        return self._as_rows(self._state(self.first))
 
-    def _rows_of_state(self, position: Position) -> Any:
-        parts = self._state(position)
-        return self.engine.kept(self.engine.union_by_name(self._no_records(), *parts.values()))
+    def _as_rows(self, state: Mapping[str, Any]) -> Any:
+        return self.engine.kept(self.engine.union_by_name(self._no_records(), *state.values()))
 
     def _no_records(self) -> Any:
         return self.engine.parquet(self.export.paths(RECORDS)[:1], schema=SCHEMA, where="false")

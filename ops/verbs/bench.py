@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import signal
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -222,6 +223,9 @@ def add_parsers(noun: Noun) -> None:
 
 
 def run_bench(args: argparse.Namespace) -> int:
+    # Python unwinds at SIGINT alone, and in the background of a script not even then: nodes and what they wrote would stay.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     for peer in args.peer:
         if not args.has_peer:
             say(f"{peer} has nothing to compare here; we are measured alone")

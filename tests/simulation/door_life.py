@@ -43,9 +43,8 @@ from tests.simulation.disk import SimulatedDisk
 from tests.simulation.files import Volume, in_memory
 from tests.simulation.virtual_loop import VirtualLoop
 from tests.simulation.world import Violation
-from tests.unit.quorum.fetch.test_service import fetch_of
-from tests.unit.quorum.test_controller import Lab
-from tests.unit.quorum.test_voters import Desk
+from tests.support.desk import Desk
+from tests.support.lab import Lab, fetch_of
 
 SECONDS: Final = 6.0
 FOLDERS: Final = ("log", "snapshots", "quarantine")
@@ -458,7 +457,7 @@ class DoorLife:
                 patch("metadata_log.node.access.time", SimpleNamespace(monotonic=self.loop.time))
             )
             patched.enter_context(patch.object(limits, "HTTP_CONNECTIONS_MAX", CONNECTIONS_MAX))
-            patched.enter_context(patch("tests.unit.quorum.test_voters.Threads", _SoonThreads))
+            patched.enter_context(patch("tests.support.desk.Threads", _SoonThreads))
             try:
                 self.loop.run_until_complete(self._live())
             except Violation as violation:

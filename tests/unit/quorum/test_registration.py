@@ -27,8 +27,8 @@ from metadata_log.wire.commands import RegisterController, UnregisterController
 from quorum.decide.decision import Decision
 from quorum.http.app import application
 from quorum.registration import PAUSE_MAX_MS, Registration, over_http, registration_of
-from tests.unit.quorum.test_controller import Lab, run, settings, spin, uuid
-from tests.unit.quorum.test_voters import Desk, observer
+from tests.support.desk import Desk
+from tests.support.lab import Lab, observer, run, settings, spin, uuid
 
 Failure = MetadataError | None
 

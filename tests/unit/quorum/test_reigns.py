@@ -14,17 +14,8 @@ from metadata_log.wire.commands import DeleteTopic
 from quorum.applied_listener import AppliedListener
 from quorum.controller import Controller
 from quorum.decide.sweeps import Sweep, SweepKind
-from tests.unit.quorum.test_controller import (
-    Lab,
-    leaders,
-    online,
-    poll,
-    run,
-    setting,
-    silence,
-    spin,
-    with_many_partitions,
-)
+from tests.support.lab import Lab, online, poll, run, setting, spin
+from tests.unit.quorum.test_controller import leaders, silence, with_many_partitions
 
 
 def active(lab: Lab) -> list[int]:

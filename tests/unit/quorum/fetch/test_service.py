@@ -24,36 +24,8 @@ from quorum.fetch.service import FetchService
 from quorum.fetch.slices import Slices
 from quorum.log.committed_log import CommittedLog
 from quorum.turns import TURN_MS
-from tests.unit.quorum.test_controller import (
-    CLUSTER,
-    Lab,
-    online,
-    setting,
-    settings,
-    spin,
-    uuid,
-    with_many_partitions,
-)
-
-
-def fetch_of(broker_id: int, epoch: int, *, applied: int) -> FetchRequest:
-    """Return the poll of a broker that stands at `applied`, in whatever history."""
-    return FetchRequest(
-        cluster_id=CLUSTER,
-        broker_id=BrokerId(broker_id),
-        broker_epoch=epoch,
-        incarnation_id=uuid(1000 + broker_id),
-        fetch_offset=applied,
-        last_epoch=1,
-        last_crc=0,
-        applied_offset=applied,
-        want_fence=False,
-        want_shut_down=False,
-        offline_log_dirs=(),
-        cordoned_log_dirs=None,
-        max_bytes=FETCH_BYTES_MAX,
-        max_wait_ms=0,
-    )
+from tests.support.lab import Lab, fetch_of, online, setting, settings, spin
+from tests.unit.quorum.test_controller import with_many_partitions
 
 
 class FetchLab(Lab):

@@ -21,8 +21,8 @@ from quorum.controller import Controller
 from quorum.http.app import application
 from quorum.registration import registration_of
 from quorum.whatif.cluster import Options
-from tests.unit.quorum.test_controller import Lab, online, run, settings, uuid
-from tests.unit.quorum.test_voters import Desk
+from tests.support.desk import Desk
+from tests.support.lab import Lab, online, run, settings, uuid
 
 Ask = Callable[..., Awaitable[tuple[int, Any]]]
 

@@ -24,9 +24,9 @@ from quorum.http.bodies import NDJSON
 from quorum.http.door import Door
 from quorum.log.committed_log import CommittedLog
 from snapshots.snapshot_file import write_snapshot
+from tests.support.desk import Desk
 from tests.support.histories import A_TYPE_UNKNOWN_HERE, frame_behind, random_history
-from tests.unit.quorum.test_controller import Lab, run
-from tests.unit.quorum.test_voters import Desk
+from tests.support.lab import Lab, run
 
 HISTORY = random_history(random.Random(1), batch_count=30)
 END = HISTORY[-1].image.end_offset

@@ -24,8 +24,8 @@ from quorum.decide.registry import deciding
 from quorum.http.app import application
 from quorum.turns import SLICE_MS
 from quorum.written import Written
-from tests.unit.quorum.test_controller import Lab, online, run, setting, spin, uuid
-from tests.unit.quorum.test_voters import Desk
+from tests.support.desk import Desk
+from tests.support.lab import Lab, online, run, setting, spin, uuid
 
 Post = Callable[..., Awaitable[aiohttp.ClientResponse]]
 

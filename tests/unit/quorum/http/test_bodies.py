@@ -14,8 +14,8 @@ from metadata_log.ids import uuid_text
 from metadata_log.wire.bodies import check_plain
 from quorum.http import bodies
 from quorum.http.app import application
-from tests.unit.quorum.test_controller import Lab, run, uuid
-from tests.unit.quorum.test_voters import Ask, Desk, at_desk
+from tests.support.desk import Ask, Desk, at_desk
+from tests.support.lab import Lab, run, uuid
 
 TOPIC = {"name": "x", "partitions": 1, "replication_factor": 1}
 VOTER = {"id": 4, "directory_id": uuid_text(uuid(504)), "raft": "127.0.0.1:9004"}

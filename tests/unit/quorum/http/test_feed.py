@@ -26,8 +26,8 @@ from quorum.controller import Controller
 from quorum.http.app import application
 from quorum.http.bodies import NDJSON
 from snapshots.history import batches
-from tests.unit.quorum.test_controller import Lab, online, run, setting
-from tests.unit.quorum.test_voters import Desk
+from tests.support.desk import Desk
+from tests.support.lab import Lab, online, run, setting
 
 
 def _topic(name: str) -> CreateTopic:

@@ -9,8 +9,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from quorum.http.app import application, routes
-from tests.unit.quorum.test_controller import Lab, run
-from tests.unit.quorum.test_voters import Desk
+from tests.support.desk import Desk
+from tests.support.lab import Lab, run
 
 JSON = {"Content-Type": "application/json"}
 FOREIGN: dict[str, tuple[dict[str, str], int]] = {

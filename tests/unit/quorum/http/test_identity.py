@@ -22,8 +22,8 @@ from metadata_log.node import access as access_module
 from metadata_log.node.access import Access, name_in
 from metadata_log.node.rights import BROKERS, CONTROLLERS, ROLES, Right
 from quorum.http.app import application, routes
-from tests.unit.quorum.test_controller import Lab, run
-from tests.unit.quorum.test_voters import Desk
+from tests.support.desk import Desk
+from tests.support.lab import Lab, run
 
 CLUSTER = "4L6g3nShT-eMCtK--X86sw"
 WHO = {

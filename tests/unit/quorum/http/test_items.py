@@ -10,8 +10,8 @@ from metadata_log.ids import uuid_text
 from metadata_log.limits import REQUEST_ITEMS_MAX
 from metadata_log.records.configs import BROKER, TOPIC
 from quorum.controller import Controller
+from tests.support.lab import uuid
 from tests.unit.quorum.http.test_administration import Ask, a_topic, over_http
-from tests.unit.quorum.test_controller import uuid
 
 
 def test_topics_are_created_each_with_its_result_and_once(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from broker_agent.metrics import exposition as broker_exposition
 from metadata_log.image.metadata_image import EMPTY
 from quorum.http.metrics import TurnMetrics, exposition
 from quorum.loop_turns import TimedSelector
-from tests.unit.quorum.test_voters import Ask, Desk, at_desk
+from tests.support.desk import Ask, Desk, at_desk
 
 ROOT = Path(__file__).parents[4]
 BROKER = BrokerNumbers(

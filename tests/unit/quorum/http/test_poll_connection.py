@@ -22,9 +22,8 @@ from metadata_log.wire.fetch import SESSION_TIMEOUT_HEADER, FetchRequest
 from quorum.controller import Controller
 from quorum.http.app import application
 from quorum.http.poll_connection import EARLY_BYTES_MAX, PollConnection, poll_connections, read_head
-from tests.unit.quorum.fetch.test_service import fetch_of
-from tests.unit.quorum.test_controller import Lab, online, run, setting, spin
-from tests.unit.quorum.test_voters import Desk
+from tests.support.desk import Desk
+from tests.support.lab import Lab, fetch_of, online, run, setting, spin
 
 HEAD = (
     b"POST /v1/metadata/fetch HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/msgpack\r\n"

@@ -12,8 +12,8 @@ from metadata_log.digest import digest
 from metadata_log.image.metadata_image import MetadataImage, StateDigest, _Uncounted, buckets_of
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, ConfigRecord
 from quorum.http.quorum import show_quorum
+from tests.support.desk import Ask, Desk, at_desk
 from tests.support.histories import step_of
-from tests.unit.quorum.test_voters import Ask, Desk, at_desk
 
 
 def _one_later(image: MetadataImage) -> MetadataImage:

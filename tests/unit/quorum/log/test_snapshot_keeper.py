@@ -1,6 +1,7 @@
 """Edge: snapshots are read again every day, and a stopping controller does not wait for a slow one."""
 
 import asyncio
+import gc
 import hashlib
 import time
 from collections.abc import Callable
@@ -19,8 +20,8 @@ from quorum.log import snapshot_keeper
 from quorum.raft.raft_log import RaftPosition, RaftStatus
 from snapshots.seal import Seal
 from snapshots.snapshot_file import snapshot_frames, write_snapshot
-from tests.unit.quorum.test_controller import Lab, run, spin
-from tests.unit.quorum.test_voters import Desk
+from tests.support.desk import Desk
+from tests.support.lab import Lab, run, setting, spin
 
 
 def test_who_stops_rests_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,5 +268,34 @@ def test_downloads_that_begin_together_share_a_check_and_a_later_one_has_its_own
         outcomes[-1].set_result(None)
         await later
         assert len(outcomes) >= 3
+
+    run(story)
+
+
+def test_the_image_is_let_go_once_its_snapshot_is_taken(tmp_path: Path) -> None:
+    """Else all that was evicted from it since would be freed at once when the next one is due."""
+
+    def alive(end_offset: int) -> int:
+        return sum(
+            isinstance(each, MetadataImage) and each.end_offset == end_offset for each in gc.get_objects()
+        )
+
+    async def story(lab: Lab) -> None:
+        desk = Desk(lab, tmp_path)
+        controller = lab.lead(1)
+        running = asyncio.create_task(desk.keeper.run())
+        end_offset = controller.committed.end_offset
+        desk.keeper.lost()
+        async with asyncio.timeout(60):
+            while desk.keeper.newest() is None:
+                await asyncio.sleep(0.001)
+        assert alive(end_offset)
+        await lab.write(controller, setting("1"))
+        for each in lab.controllers.values():
+            assert each.committed.digest_buckets  # what was not counted is kept
+        gc.collect()
+        assert not alive(end_offset)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
     run(story)

@@ -1,0 +1,126 @@
+"""The HTTP face of one controller of a lab."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from metadata_log.ids import NodeId
+from metadata_log.log.segmented_log import SegmentedLog
+from metadata_log.node.access import Access
+from metadata_log.node.answer_buffers import AnswerBuffers
+from metadata_log.node.http_caller import OwnNames
+from metadata_log.node.recent_warnings import RecentWarnings
+from metadata_log.node.rights import CONTROLLERS
+from metadata_log.node.threads import Threads
+from quorum.fetch.service import FetchService
+from quorum.http.app import application
+from quorum.http.door import Door
+from quorum.log.committed_log import CommittedLog
+from quorum.log.past import Past
+from quorum.log.repair import LogRepair
+from quorum.log.snapshot_keeper import SnapshotKeeper
+from quorum.log.topic_feeds import TopicFeeds
+from quorum.raft.handshake import Refusal
+from quorum.status import QuorumStatus
+from snapshots.store import SnapshotStore
+from tests.support.lab import Lab, run, settings, uuid
+
+FOUNDERS = {NodeId(node_id): uuid(500 + node_id) for node_id in (1, 2, 3)}
+
+
+class Desk:
+    """The HTTP face of controller 1 of a lab; all its parts are real, on a directory of the test's."""
+
+    def __init__(self, lab: Lab, directory: Path, *, principals: Path | None = None) -> None:
+        self.lab = lab
+        self.controller = lab.controllers[1]
+        self.directory_id = FOUNDERS[NodeId(1)]
+        self.refused: dict[NodeId, Refusal] = {}
+        self.room = 1 << 30
+        own = settings(1, undelete_window_ms=lab.undelete_window_ms)
+        committed_log = CommittedLog(SegmentedLog.open(directory / "log", segment_bytes=1 << 20))
+        self.store = store = SnapshotStore(directory / "snapshots", directory / "quarantine")
+        self.keeper = keeper = SnapshotKeeper(
+            settings=own,
+            controller=self.controller,
+            committed_log=committed_log,
+            store=store,
+            run_in_thread=asyncio.to_thread,
+            unix_ms=lambda: 0,
+        )
+        fetches = FetchService(
+            settings=own,
+            controller=self.controller,
+            committed_log=committed_log,
+            newest_snapshot=keeper.newest,
+            now_ms=lambda: lab.now_ms,
+        )
+        self.status = QuorumStatus(
+            settings=own,
+            controller=self.controller,
+            committed_log=committed_log,
+            fetches=fetches,
+            keeper=keeper,
+            repair=LogRepair(
+                committed=committed_log.segments,
+                peers=tuple,
+                session=aiohttp.ClientSession,
+                run_in_thread=asyncio.to_thread,
+            ),
+            directory_id=self.directory_id,
+            address={4: "10.0.0.4:9093"}.get,
+            url={2: "http://10.0.0.2:8080", 4: "http://10.0.0.4:8080"}.get,
+            refused=self.refused.copy,
+            foreign_bytes_total=lambda: 7,
+            free_bytes=lambda: self.room,
+            recent=RecentWarnings(),
+        )
+        self.faults: list[Exception] = []
+        reads = Threads("reads", threads=1, unfinished_max=8)
+        self.door = Door(
+            settings=own,
+            controller=self.controller,
+            committed_log=committed_log,
+            fetches=fetches,
+            feeds=TopicFeeds(),
+            keeper=keeper,
+            store=store,
+            status=self.status,
+            bodies=Threads("bodies", threads=1, unfinished_max=8),
+            reads=reads,
+            downloads=Threads("downloads", threads=1),
+            past=Past(committed_log, store, threads=reads, states_max=1),
+            buffers=AnswerBuffers(),
+            now_ms=lambda: lab.now_ms,
+            own_names=OwnNames(()),
+            access=Access(principals, cluster_id=own.cluster_id, rights=CONTROLLERS),
+            on_fault=self.faults.append,
+        )
+
+
+Ask = Callable[..., Awaitable[tuple[int, Any]]]
+
+
+def at_desk(directory: Path, story: Callable[[Desk, Ask], Awaitable[None]]) -> None:
+    async def main(lab: Lab) -> None:
+        desk = Desk(lab, directory)
+        client: TestClient[web.Request, web.Application] = TestClient(TestServer(application(desk.door)))
+        async with client:
+
+            async def ask(method: str, path: str, body: Any = None) -> tuple[int, Any]:
+                task = asyncio.create_task(client.request(method, path, json=body))
+                while not task.done():
+                    await asyncio.sleep(0.001)
+                    lab.quorum.commit()
+                response = await task
+                return response.status, await response.json()
+
+            lab.lead(1)
+            await story(desk, ask)
+
+    run(main)
