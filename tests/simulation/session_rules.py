@@ -91,7 +91,7 @@ class ChangesInParts:
         is_last = any(
             isinstance(record, REGISTRATIONS) and record.broker_id == broker_id for record in batch.records
         )
-        if cause.code == HEARD_OF or is_last:
+        if cause.code == HEARD_OF or (cause.code in TAKE_OUT and is_last):
             self.begun.pop(broker_id, None)
         elif cause.code in TAKE_OUT:
             self.begun[broker_id] = Begun(cause.code, batch.end_offset)
