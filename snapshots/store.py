@@ -4,7 +4,7 @@ import errno
 import hashlib
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -160,11 +160,19 @@ class SnapshotStore:
         Raises:
             DiskFailed: the disk refuses.
         """
+        with ExitStack() as files:
+            return self.unlink(keep, pinned, files)
+
+    def unlink(self, keep: int, pinned: Iterable[str], files: ExitStack) -> list[SnapshotId]:
+        """Do what `retire` does, but for the space, which is freed when `files` are closed: that takes 50 ms and more."""
         retired = to_retire(self.ids(), keep=keep, pinned=frozenset(pinned))
         with renamed_os_errors(self.directory):
             for snapshot_id in retired:
+                path = self.directory / f"{snapshot_id}{SUFFIX}"
                 # Another thread may have moved it to quarantine meanwhile.
-                (self.directory / f"{snapshot_id}{SUFFIX}").unlink(missing_ok=True)
+                with suppress(FileNotFoundError):
+                    files.enter_context(path.open("rb"))
+                    path.unlink()
                 self._sha256.pop(snapshot_id, None)
         return retired
 

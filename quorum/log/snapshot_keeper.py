@@ -4,7 +4,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -215,7 +215,11 @@ class SnapshotKeeper(AppliedListener):
         self._controller.raft.compact(due.position, name, seal.to_bytes())
         self._newest = self._none_at = None
         pinned = {name, *self._controller.raft.pinned_snapshots(), *self._downloads}
-        self._store.retire(self._settings.snapshot.keep, pinned)
+        retired = ExitStack()
+        try:
+            self._store.unlink(self._settings.snapshot.keep, pinned, retired)
+        finally:
+            await self._run_in_thread(retired.close)
         await self._retain_log()
         log.info("snapshot_taken", extra={"snapshot_id": name})
 

@@ -5,6 +5,7 @@ import hashlib
 import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from unittest.mock import patch
 
@@ -197,6 +198,26 @@ def test_retiring_keeps_the_newest_and_the_pinned(store: SnapshotStore, steps: l
     assert store.ids() == [ids[0], ids[2], ids[3]]
     assert store.retire(1) == [ids[0], ids[2]]
     assert store.ids() == [ids[3]]
+
+
+def test_the_space_of_those_unlinked_is_freed_by_whoever_closes_them(
+    store: SnapshotStore, steps: list[Step]
+) -> None:
+    ids = [id_of(step) for step in steps]
+    size = store.size(ids[0])
+    with ExitStack() as files:
+        assert store.unlink(3, (), files) == [ids[0]]
+        assert store.ids() == ids[1:]
+        (held,) = (path.stat() for path in Path("/proc/self/fd").iterdir() if _is_unlinked(path))
+        assert held.st_size == size
+    assert not any(map(_is_unlinked, Path("/proc/self/fd").iterdir()))
+
+
+def _is_unlinked(descriptor: Path) -> bool:
+    try:
+        return descriptor.stat().st_nlink == 0 and ".snapshot" in str(descriptor.readlink())
+    except OSError:
+        return False  # that of the listing itself
 
 
 def test_hash_and_size_are_those_of_the_file(store: SnapshotStore, steps: list[Step]) -> None:
