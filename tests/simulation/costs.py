@@ -356,7 +356,9 @@ class Costs:
         def counts(steps: Sequence[_Uncounted], after: MetadataImage) -> Any:
             weight = self.rates.partition
             self._follow_turn()
-            if not self._is_making_image and self._turn[0] is not None:
+            process = self._turn[0]
+            # What an ended process does takes no time.
+            if not self._is_making_image and process is not None and not process.is_ended:
                 self._batches_counted += len(steps)
                 self._lines_counted += sum(step.size.lines for step in steps)
                 if self._batches_counted > 1 and self._lines_counted > max(
