@@ -101,13 +101,13 @@ class Calm:
         """Do what `docs/limits.md` asks of an operator where nobody can be elected cleanly any more."""
         until = self._world.loop.time() + CHANGE_SECONDS
         while (
-            (stranded := self._stranded()) and not self._world.violations and self._world.loop.time() < until
+            (stranded := self.stranded()) and not self._world.violations and self._world.loop.time() < until
         ):
             await self._world.attempt(ElectLeaders(unclean=True, partitions=tuple(stranded)))
             self._world.consequences["unclean elections by an operator"] += 1
             await asyncio.sleep(0.1)
 
-    def _stranded(self) -> list[tuple[str, int]]:
+    def stranded(self) -> list[tuple[str, int]]:
         """Return the partitions without a leader whose ISR is empty, and no replica of which is eligible.
 
         Every broker is online: nothing is to be waited for.
