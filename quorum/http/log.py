@@ -14,7 +14,6 @@ from metadata_log.errors import (
     OffsetCompacted,
     OffsetInFuture,
 )
-from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.node.access import of
 from metadata_log.node.rights import Right
 from quorum.http.bodies import NDJSON, OCTETS, integer
@@ -27,7 +26,8 @@ LOG_BYTES_MAX: Final = 8 * limits.MIB
 
 
 async def show_log(door: Door, request: web.Request) -> web.StreamResponse:
-    committed: MetadataImage = await door.read(request, lambda image: image)
+    # Not the image: while the answer is read, it would hold all results that are evicted meanwhile.
+    end_offset: int = await door.read(request, lambda image: image.end_offset)
     committed_log = door.committed_log
     log_start_offset, high_watermark = committed_log.log_start_offset, committed_log.end_offset
     query = request.query
@@ -39,7 +39,7 @@ async def show_log(door: Door, request: web.Request) -> web.StreamResponse:
     for offset in (start, until):
         # A follower that lags applies it soon, and a feed waits for that.
         if offset > high_watermark and not (is_feed and takes_stale(request)):
-            raise OffsetInFuture(f"offset {offset} lies beyond the high watermark {committed.end_offset}")
+            raise OffsetInFuture(f"offset {offset} lies beyond the high watermark {end_offset}")
     if min(start, until) < log_start_offset:
         raise OffsetCompacted(f"the log of this controller begins at offset {log_start_offset}")
     if until < start and not (is_feed and "until" not in query):
