@@ -48,7 +48,7 @@ def test_a_slow_reader_holds_no_results_that_are_evicted_meanwhile(
         monkeypatch.setattr(desk.door.committed_log, "read_in_thread", slowly)
         monkeypatch.setattr(desk.door.past, "state_at", past)
         monkeypatch.setattr(desk.door.reads, "run", slowly)
-        asking = asyncio.create_task(ask("GET", f"{path}&consistency=stale"))
+        asking = asyncio.ensure_future(ask("GET", f"{path}&consistency=stale"))
         await reached.wait()
         await desk.lab.write(controller, setting("2"))
         for each in desk.lab.controllers.values():
