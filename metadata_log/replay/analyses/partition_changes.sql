@@ -61,11 +61,21 @@ afterwards AS (
         last_value(removing_replicas) IGNORE NULLS OVER so_far AS removing_replicas,
         last_value(eligible_leader_replicas) IGNORE NULLS OVER so_far AS eligible_leader_replicas,
         last_value(last_known_elr) IGNORE NULLS OVER so_far AS last_known_elr,
-        last_value(directories) IGNORE NULLS OVER so_far AS directories
+        last_value(directories) IGNORE NULLS OVER so_far AS directories,
+        lag(log_offset) OVER life AS prev_offset,
+        lag(ts) OVER life AS prev_ts,
+        lag(type) OVER life = 9 AS prev_removed,
+        lag(leader) IGNORE NULLS OVER life AS prev_leader,
+        lag(isr) IGNORE NULLS OVER life AS prev_isr,
+        lag(replicas) IGNORE NULLS OVER life AS prev_replicas,
+        lag(adding_replicas) IGNORE NULLS OVER life AS prev_adding,
+        lag(removing_replicas) IGNORE NULLS OVER life AS prev_removing
     FROM events
-    WINDOW so_far AS (PARTITION BY pkey ORDER BY log_offset ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
+    WINDOW
+        so_far AS (PARTITION BY pkey ORDER BY log_offset ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW),
+        life AS (PARTITION BY pkey ORDER BY log_offset)
 ),
-flagged AS (
+compared AS (
     SELECT
         *,
         CASE WHEN removed THEN 0 ELSE
@@ -73,20 +83,14 @@ flagged AS (
             + CASE WHEN size(isr) < size(replicas) THEN 2 ELSE 0 END
             + CASE WHEN leader <> replicas[0] THEN 8 ELSE 0 END
             + CASE WHEN size(adding_replicas) + size(removing_replicas) > 0 THEN 16 ELSE 0 END
-        END AS flags
+        END AS flags,
+        CASE WHEN prev_offset IS NULL THEN NULL WHEN prev_removed THEN 0 ELSE
+            CASE WHEN prev_leader = -1 THEN 1 ELSE 0 END
+            + CASE WHEN size(prev_isr) < size(prev_replicas) THEN 2 ELSE 0 END
+            + CASE WHEN prev_leader <> prev_replicas[0] THEN 8 ELSE 0 END
+            + CASE WHEN size(prev_adding) + size(prev_removing) > 0 THEN 16 ELSE 0 END
+        END AS prev_flags
     FROM afterwards
-),
-compared AS (
-    SELECT
-        *,
-        lag(log_offset) OVER life AS prev_offset,
-        lag(ts) OVER life AS prev_ts,
-        lag(leader) OVER life AS prev_leader,
-        lag(isr) OVER life AS prev_isr,
-        lag(replicas) OVER life AS prev_replicas,
-        lag(flags) OVER life AS prev_flags
-    FROM flagged
-    WINDOW life AS (PARTITION BY pkey ORDER BY log_offset)
 )
 SELECT
     log_offset, batch_base, ts, controller_epoch, controller_id, cause_code, cause_detail, op,
