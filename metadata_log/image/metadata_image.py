@@ -1,7 +1,7 @@
 """Pure: the metadata at one position of the log, made of its subjects: immutable, sharing structure with its neighbours."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any, Final, NamedTuple
 
@@ -80,6 +80,10 @@ class MetadataImage:
             yield from rows(getattr(self, part))
         for request_id in in_order(self.results.by_id):
             yield self.results.by_id[request_id]
+
+    def without_results(self) -> "MetadataImage":
+        """Return what others than controllers are shown; whoever holds it holds no results that are evicted meanwhile."""
+        return replace(self, results=RequestResults())
 
     def to_records(self) -> Iterator[Record]:
         """Yield the records that add up to this image, in the fixed order of a snapshot."""

@@ -1,7 +1,6 @@
 """Edge: the whole state over HTTP, now or at an earlier offset."""
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Final
 
 from aiohttp import web
@@ -9,7 +8,6 @@ from aiohttp import web
 from metadata_log import limits
 from metadata_log.errors import OffsetInFuture
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.image.results import RequestResults
 from metadata_log.node.http_answers import JSON, MSGPACK, wants_msgpack
 from metadata_log.node.state_answer import joined, state_items
 from quorum.http.door import Door
@@ -18,7 +16,8 @@ from quorum.http.log import offset_of
 
 async def show_state(door: Door, request: web.Request) -> web.StreamResponse:
     if "at" not in request.query:
-        image: MetadataImage = await door.read(request, _without_results)
+        # Who reads slowly would hold all results that are evicted meanwhile.
+        image: MetadataImage = await door.read(request, MetadataImage.without_results)
         return await _send(door, request, _pieces(door, image, as_msgpack=wants_msgpack(request)))
     end_offset: int = await door.read(request, lambda image: image.end_offset)
     committed_log = door.committed_log
@@ -28,11 +27,6 @@ async def show_state(door: Door, request: web.Request) -> web.StreamResponse:
     door.buffers.check(limits.ANSWER_PIECE_BYTES)  # before the work
     async with door.past.state_at(at) as past:
         return await _send(door, request, past.pieces(as_msgpack=wants_msgpack(request)))
-
-
-def _without_results(image: MetadataImage) -> MetadataImage:
-    """Return what is answered of an image: who reads slowly would hold all results that are evicted meanwhile."""
-    return replace(image, results=RequestResults())
 
 
 async def _send(door: Door, request: web.Request, pieces: AsyncIterator[bytes]) -> web.StreamResponse:

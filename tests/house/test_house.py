@@ -184,4 +184,6 @@ def test_the_engine_and_spark_have_one_importer_each() -> None:
     """Goal: the table itself does not drift from the two promises that matter most."""
     assert [glob for glob, names in THIRD_PARTY.items() if "pysyncobj" in names] == ["quorum/raft/engine.py"]
     for name in ("pyspark", "pyarrow", "duckdb"):
-        assert [glob for glob, names in THIRD_PARTY.items() if name in names] == ["metadata_log/replay/*.py"]
+        importers = {glob for glob, names in THIRD_PARTY.items() if name in names}
+        # What Spark itself costs is measured with a source of its own.
+        assert importers - {"ops/bench/spark_source.py"} == {"metadata_log/replay/*.py"}
