@@ -164,7 +164,11 @@ class SnapshotStore:
             return self.unlink(keep, pinned, files)
 
     def unlink(self, keep: int, pinned: Iterable[str], files: ExitStack) -> list[SnapshotId]:
-        """Do what `retire` does, but for the space, which is freed when `files` are closed: that takes 50 ms and more."""
+        """Do what `retire` does, but leave what is removed open in `files`: to close it frees the space, in 50 ms and more.
+
+        Raises:
+            DiskFailed: the disk refuses.
+        """
         retired = to_retire(self.ids(), keep=keep, pinned=frozenset(pinned))
         with renamed_os_errors(self.directory):
             for snapshot_id in retired:
