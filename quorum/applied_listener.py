@@ -10,6 +10,9 @@ class AppliedListener:
     def on_applied(self, batch: RecordBatch, frame: bytes, image: MetadataImage, delta: Delta) -> None:
         """A batch was applied; `image` is the state after it."""
 
+    def on_rest(self) -> None:
+        """Batches were applied, and other parts of this node run before the next one is."""
+
     def on_restored(self, image: MetadataImage) -> None:
         """A snapshot replaced the state."""
 

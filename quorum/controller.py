@@ -776,6 +776,10 @@ class Controller:
             self._take(batch, frames[at:end], None, applied)
             at = end
 
+    def on_rest(self) -> None:
+        for listener in self._listeners:
+            listener.on_rest()
+
     def _may_refuse(self, batch: RecordBatch) -> bool:
         """Answer whether a committed batch that does not continue the state here is refused by all, or applied already.
 

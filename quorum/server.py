@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final
 
 import aiohttp
-from aiohttp import web
 
 from metadata_log import limits
 from metadata_log.errors import (
@@ -55,7 +54,7 @@ from quorum.controller import Controller
 from quorum.decide.deleted_topics import Expiry
 from quorum.decide.sweeps import Sweep, SweepKind
 from quorum.fetch.service import FetchService
-from quorum.http.app import application
+from quorum.http.app import DoorRunner
 from quorum.http.door import Door
 from quorum.http.metrics import TurnMetrics
 from quorum.http.poll_connection import poll_connections
@@ -336,7 +335,7 @@ class _Node:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self.stop_asked.set)
         door = self._door()
-        runner = web.AppRunner(application(door), shutdown_timeout=1.0)
+        runner = DoorRunner(door)
         await runner.setup()
         listener: asyncio.Server | None = None
         try:

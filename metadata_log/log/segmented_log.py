@@ -15,7 +15,7 @@ import os
 import threading
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -165,19 +165,40 @@ class SegmentedLog:
             InvariantBroken: it does not follow the last frame.
             DiskFailed: it could not be written; the process must end, and `open` cuts off what was written.
         """
-        if header.base_offset != self.end_offset or header.previous_crc != self.last_crc:
-            raise InvariantBroken(
-                f"a frame at offset {header.base_offset} does not continue the log, which ends at {self.end_offset}"
-            )
-        last = self._segments[-1] if self._segments else None
-        if last is None or self._fd is None or 0 < last.size > self._segment_bytes - len(frame):
-            last = self.begin_file()
+        self.append_all([(frame, header)])
+
+    def append_all(self, frames: Sequence[tuple[bytes, FrameHeader]]) -> None:
+        """Write committed frames as `append` does, with one write for all that go to the same file."""
+        end = self.end_offset, self.last_crc
+        for _, header in frames:
+            if (header.base_offset, header.previous_crc) != end:
+                raise InvariantBroken(
+                    f"a frame at offset {header.base_offset} does not continue the log, which ends at {end[0]}"
+                )
+            end = header.end_offset, header.crc
+        size = self._segments[-1].size if self._fd is not None else self._segment_bytes
+        together: list[tuple[bytes, FrameHeader]] = []
+        for frame, header in frames:
+            if self._fd is None or 0 < size > self._segment_bytes - len(frame):
+                self._write(together)
+                together = []
+                size = self.begin_file().size
+            together.append((frame, header))
+            size += len(frame)
+        self._write(together)
+
+    def _write(self, frames: Sequence[tuple[bytes, FrameHeader]]) -> None:
+        """Write frames to the last file."""
+        if not frames:
+            return
         assert self._fd is not None
-        with renamed_os_errors(last.path, wanted_bytes=len(frame)):
-            written = os.write(self._fd, frame)
-            while written < len(frame):
-                written += os.write(self._fd, frame[written:])
-        last.add(header)
+        last, data = self._segments[-1], b"".join([frame for frame, _ in frames])
+        with renamed_os_errors(last.path, wanted_bytes=len(data)):
+            written = os.write(self._fd, data)
+            while written < len(data):
+                written += os.write(self._fd, data[written:])
+        for _, header in frames:
+            last.add(header)
 
     def begin_file(self) -> Segment:
         """Go on in a new file: the last one, which is not empty, is closed with the next `sync`.

@@ -32,6 +32,8 @@ from metadata_log.wire.shapes import Shape, convert
 log = logging.getLogger(__name__)
 
 PRINCIPAL: Final = web.RequestKey("principal", Principal)
+ROUTE_PATH: Final = web.RequestKey("route_path", str)
+"""Set on a request whose route was found without aiohttp's router."""
 SCHEME: Final = "metaquorum"
 _NAME: Final = re.compile(r"(?:User|Broker|Controller):[!-~]{1,200}")
 _NODES: Final = {"broker": "Broker", "controller": "Controller"}
@@ -84,9 +86,9 @@ class Access:
         request[PRINCIPAL] = ANYBODY if self._file is None else NOBODY
         if self._file is None:
             return
-        resource = request.match_info.route.resource
         method = hdrs.METH_GET if request.method == hdrs.METH_HEAD else request.method
-        route = (method, "" if resource is None else resource.canonical)
+        path = _path_of_route(request)
+        route = (method, path)
         right = self._rights.get(route)
         if right is Right.OPEN:
             return
@@ -97,7 +99,7 @@ class Access:
                 )
             return
         principal = self._principal_of(request)
-        if resource is not None or principal is None:  # else there is no such path, and the router says so
+        if path or principal is None:  # else there is no such path, and the router says so
             authorize(principal, route, self._rights)
         request[PRINCIPAL] = principal or NOBODY
 
@@ -178,6 +180,15 @@ def actor_of(request: web.Request) -> str:
     """Return the principal with the client's address, as records have it."""
     peer = None if request.transport is None else request.transport.get_extra_info("peername")
     return f"{of(request).name}@{peer[0]}" if peer else of(request).name
+
+
+def _path_of_route(request: web.Request) -> str:
+    """Return the path of a request's route as ROUTES have it; "" for a path that is none."""
+    found: str | None = request.get(ROUTE_PATH)
+    if found is not None:
+        return found
+    resource = request.match_info.route.resource
+    return "" if resource is None else resource.canonical
 
 
 def name_in(certificate: Mapping[str, Any], cluster_id: str) -> str | None:

@@ -41,6 +41,8 @@ class CommittedLog(AppliedListener):
         self.segments = segments
         self._read_in_thread = read_in_thread
         self._window = FetchWindow()
+        self._applied: list[tuple[bytes, FrameHeader]] = []
+        """Frames that were applied, and are not written yet."""
         self._read_positions: dict[int, Position] = {}
         """Positions where cold reads ended, by offset."""
         self.end_offset = 0
@@ -51,17 +53,25 @@ class CommittedLog(AppliedListener):
     # --- what is applied
 
     def on_applied(self, batch: RecordBatch, frame: bytes, image: MetadataImage, delta: Delta) -> None:  # noqa: ARG002 (the listener's signature)
-        header = read_header(frame)
-        if header.base_offset < self.segments.end_offset:
+        self._applied.append((frame, read_header(frame)))
+
+    def on_rest(self) -> None:
+        """Write what was applied since the last call, all at once, and show it to readers."""
+        applied, self._applied = self._applied, []
+        held = 0
+        for frame, header in applied:
+            if header.base_offset >= self.segments.end_offset:
+                break
+            held += 1
             try:
                 self.segments.equals(frame, header)
             except DamagedFile as error:
                 self.on_damage(error)  # the file was whole at the start
-        else:
-            self.segments.append(frame, header)
-            self.unsynced_bytes += len(frame)
-        self._window.append(header, frame)
-        self.end_offset = image.end_offset
+        self.segments.append_all(applied[held:])
+        for frame, header in applied:
+            self._window.append(header, frame)
+            self.end_offset = header.end_offset
+        self.unsynced_bytes += sum(len(frame) for frame, _ in applied[held:])
 
     def on_restored(self, image: MetadataImage) -> None:
         segments = self.segments
@@ -84,6 +94,7 @@ class CommittedLog(AppliedListener):
                     f"(epoch, crc) {(image.controller_epoch, image.last_crc)} and {found}"
                 )
         self._read_positions.clear()
+        self._applied.clear()
         self._window.reset(image.end_offset, image.controller_epoch, image.last_crc)
         self.end_offset = image.end_offset
 

@@ -46,6 +46,13 @@ class AppliedEntries:
 
         Because nothing is applied before its sync, a log that reaches further than its journal proves a loss.
         """
+        stood_at = self.position
+        goes_on = self._run(now)
+        if self.position != stood_at or self._under_way is not None:
+            self._listener.on_rest()
+        return goes_on
+
+    def _run(self, now: float) -> bool:
         state, log, began = self._state, self._state.log, self._now_ms()
         until = min(state.commit_index, log.synced_index)
         goes_on = False

@@ -98,6 +98,9 @@ class RaftListener(Protocol):
         payload may be given up for `on_restore` alone.
         """
 
+    def on_rest(self) -> None:
+        """Take note that others run before anything more is applied."""
+
     def on_restore(self, snapshot_id: str) -> None:
         """Replace the image by a snapshot that the store holds, verified and synced."""
 

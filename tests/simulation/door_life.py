@@ -25,7 +25,6 @@ from typing import Any, Final
 from unittest.mock import patch
 
 import msgpack
-from aiohttp import web
 from msgspec.structs import replace as with_fields
 
 from metadata_log import limits
@@ -37,7 +36,7 @@ from metadata_log.node.threads import Threads
 from metadata_log.records.configs import BROKER
 from metadata_log.wire.commands import AlterConfigs
 from metadata_log.wire.fetch import SESSION_TIMEOUT_HEADER, FetchRequest
-from quorum.http.app import application
+from quorum.http.app import DoorRunner
 from quorum.http.poll_connection import poll_connections
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.files import Volume, in_memory
@@ -479,7 +478,7 @@ class DoorLife:
         for number in range(WRITES_AT_FIRST):
             await self.lab.write(self.desk.controller, _setting(f"first.{number}", "v" * WRITE_BYTES))
         self.log_bytes = sum(map(len, self.lab.quorum.log))
-        runner = web.AppRunner(application(door), shutdown_timeout=1.0)
+        runner = DoorRunner(door)
         await runner.setup()
         await listen(
             runner, door.error, ("127.0.0.1", 0), buffers=door.buffers, connection_of=poll_connections(door)

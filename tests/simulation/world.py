@@ -927,6 +927,9 @@ class Model:
             if self.frames % SNAPSHOT_FRAMES == 0:
                 world.loop.call_soon(self._snapshot, self.node.incarnation)
 
+    def on_rest(self) -> None:
+        """Do nothing."""
+
     def _snapshot(self, incarnation: int) -> None:
         if incarnation == self.node.incarnation and self.node.log is not None:
             self.node.take_snapshot(self.frames)

@@ -18,7 +18,7 @@ from metadata_log.node.recent_warnings import RecentWarnings
 from metadata_log.node.rights import CONTROLLERS
 from metadata_log.node.threads import Threads
 from quorum.fetch.service import FetchService
-from quorum.http.app import application
+from quorum.http.app import DoorRunner
 from quorum.http.door import Door
 from quorum.log.committed_log import CommittedLog
 from quorum.log.past import Past
@@ -103,13 +103,26 @@ class Desk:
         )
 
 
+class DoorServer(TestServer):
+    """Serves a door as a controller does, on a free port."""
+
+    __test__ = False
+
+    def __init__(self, door: Door) -> None:
+        super().__init__(web.Application())
+        self._door = door
+
+    async def _make_runner(self, **_: Any) -> web.AppRunner:
+        return DoorRunner(self._door)
+
+
 Ask = Callable[..., Awaitable[tuple[int, Any]]]
 
 
 def at_desk(directory: Path, story: Callable[[Desk, Ask], Awaitable[None]]) -> None:
     async def main(lab: Lab) -> None:
         desk = Desk(lab, directory)
-        client: TestClient[web.Request, web.Application] = TestClient(TestServer(application(desk.door)))
+        client: TestClient[web.Request, web.Application] = TestClient(DoorServer(desk.door))
         async with client:
 
             async def ask(method: str, path: str, body: Any = None) -> tuple[int, Any]:

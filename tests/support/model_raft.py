@@ -88,6 +88,7 @@ class ModelRaft:
         while self.applied < self.quorum.committed:
             payload = self.quorum.log[self.applied]
             at_once(self.listener.committing(payload))
+            self.listener.on_rest()
             self.applied += 1
             changed = self.quorum.changes.get(self.applied - 1)
             if changed is not None:

@@ -25,9 +25,8 @@ from metadata_log.records.controllers import RegisterControllerRecord, Unregiste
 from metadata_log.sliced import Sliced, at_once
 from metadata_log.wire.commands import RegisterController, UnregisterController
 from quorum.decide.decision import Decision
-from quorum.http.app import application
 from quorum.registration import PAUSE_MAX_MS, Registration, over_http, registration_of
-from tests.support.desk import Desk
+from tests.support.desk import Desk, DoorServer
 from tests.support.lab import Lab, observer, run, settings, spin, uuid
 
 Failure = MetadataError | None
@@ -266,7 +265,7 @@ def test_registrations_over_http(tmp_path: Path) -> None:
         leader = lab.lead(1)
         desk = Desk(lab, tmp_path)
         async with (
-            TestServer(application(desk.door)) as server,
+            DoorServer(desk.door) as server,
             aiohttp.ClientSession() as session,
         ):
             url = f"http://127.0.0.1:{server.port}"

@@ -1,6 +1,7 @@
 """Edge: the committed log on disk: frames are read back, a torn end is cut, and damage is refused."""
 
 import errno
+import os
 import random
 import shutil
 import threading
@@ -114,6 +115,45 @@ def test_only_the_frame_that_follows_is_appended(tmp_path: Path, history: list[S
     with pytest.raises(InvariantBroken, match="does not continue"):
         log.append(history[5].frame, foreign)
     log.close()
+
+
+@pytest.mark.parametrize("together", [1, 3, 7, 1_000])
+def test_frames_appended_together_lie_as_if_they_were_appended_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, history: list[Step], together: int
+) -> None:
+    alone = written(tmp_path / "alone", history)
+    alone.close()
+    writes: list[int] = []
+    write = os.write
+
+    def counted(fd: int, data: bytes) -> int:
+        writes.append(len(data))
+        return write(fd, data[: len(data) // 2] if len(writes) % 5 == 1 else data)
+
+    log = SegmentedLog.open(tmp_path / "together", segment_bytes=2_000)
+    frames = [(step.frame, read_header(step.frame)) for step in history]
+    monkeypatch.setattr(os, "write", counted)
+    for first in range(0, len(frames), together):
+        log.append_all(frames[first : first + together])
+    monkeypatch.setattr(os, "write", write)
+    log.close()
+    lots = -(-len(frames) // together)
+    halved = -(-len(writes) // 5)
+    assert len(writes) - halved <= lots + len(files(tmp_path / "together"))
+    assert {path.name: path.read_bytes() for path in (tmp_path / "together").iterdir()} == {
+        path.name: path.read_bytes() for path in (tmp_path / "alone").iterdir()
+    }
+
+
+def test_of_frames_with_a_gap_none_is_appended(tmp_path: Path, history: list[Step]) -> None:
+    log = SegmentedLog.open(tmp_path / "log", segment_bytes=2_000)
+    frames = [(step.frame, read_header(step.frame)) for step in history]
+    log.append_all([])
+    with pytest.raises(InvariantBroken, match="does not continue"):
+        log.append_all([*frames[:5], *frames[6:]])
+    assert (log.end_offset, files(tmp_path / "log")) == (0, [])
+    log.append_all(frames)
+    assert log.end_offset == history[-1].batch.end_offset
 
 
 def test_what_is_committed_again_must_be_the_same(tmp_path: Path, history: list[Step]) -> None:

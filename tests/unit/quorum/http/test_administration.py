@@ -11,17 +11,16 @@ import aiohttp
 import msgpack
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.test_utils import TestClient
 
 from metadata_log import limits
 from metadata_log.errors import ThrottlingQuotaExceeded
 from metadata_log.ids import uuid_text
 from metadata_log.node.answer_buffers import AnswerBuffers
 from quorum.controller import Controller
-from quorum.http.app import application
 from quorum.registration import registration_of
 from quorum.whatif.cluster import Options
-from tests.support.desk import Desk
+from tests.support.desk import Desk, DoorServer
 from tests.support.lab import Lab, online, run, settings, uuid
 
 Ask = Callable[..., Awaitable[tuple[int, Any]]]
@@ -33,7 +32,7 @@ def over_http(directory: Path, story: Callable[[Controller, Ask], Awaitable[None
         for broker_id in (11, 12):
             await online(lab, controller, broker_id)
         desk = Desk(lab, directory)
-        async with TestClient[web.Request, web.Application](TestServer(application(desk.door))) as client:
+        async with TestClient[web.Request, web.Application](DoorServer(desk.door)) as client:
 
             async def ask(
                 method: str,

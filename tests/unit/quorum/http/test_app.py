@@ -11,7 +11,7 @@ import aiohttp
 import msgpack
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.test_utils import TestClient
 
 from metadata_log import limits
 from metadata_log.codec import read_header
@@ -19,12 +19,11 @@ from metadata_log.errors import LogDamaged
 from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.image.views import state_json
 from metadata_log.node.http_answers import MSGPACK
-from quorum.http.app import application
 from quorum.http.bodies import NDJSON
 from quorum.http.door import Door
 from quorum.log.committed_log import CommittedLog
 from snapshots.snapshot_file import write_snapshot
-from tests.support.desk import Desk
+from tests.support.desk import Desk, DoorServer
 from tests.support.histories import A_TYPE_UNKNOWN_HERE, frame_behind, random_history
 from tests.support.lab import Lab, run
 
@@ -42,9 +41,11 @@ def beside_a_log_of_another_release(directory: Path, story: Callable[[Client], A
         log, last = desk.door.committed_log, HISTORY[-1]
         for step in HISTORY:
             log.on_applied(step.batch, step.frame, step.image, Delta())
+        log.on_rest()
         unknown = frame_behind(last.frame, A_TYPE_UNKNOWN_HERE)
         log.on_applied(last.batch, unknown, replace(last.image, end_offset=END + 1), Delta())
-        async with TestClient(TestServer(application(desk.door))) as client:
+        log.on_rest()
+        async with TestClient(DoorServer(desk.door)) as client:
             await story(client)
         assert desk.faults == []
 
@@ -100,7 +101,7 @@ def test_a_state_in_pieces_is_the_whole_state(
         whole = state_json(image)
         whole["topics"] = list(whole["topics"])
         assert len(whole["topics"]) > 1
-        async with TestClient(TestServer(application(desk.door))) as client:
+        async with TestClient(DoorServer(desk.door)) as client:
             answer = await client.get("/v1/state")
             assert answer.headers["Content-Type"] == "application/json; charset=utf-8"
             assert (
@@ -186,9 +187,10 @@ def test_reads_beyond_the_bound_are_refused_and_health_checks_are_not(tmp_path: 
         log = desk.door.committed_log
         for step in HISTORY:
             log.on_applied(step.batch, step.frame, step.image, Delta())
+        log.on_rest()
         lab.controllers[1].committed = HISTORY[-1].image
         stale = f"{path}{'&' if '?' in path else '?'}consistency=stale"
-        async with TestClient(TestServer(application(desk.door))) as client:
+        async with TestClient(DoorServer(desk.door)) as client:
             assert (await client.get(stale)).status == 200
             holder = object()
             desk.door.buffers.hold(holder, limits.ANSWERS_UNSENT_BYTES_MAX)
@@ -206,3 +208,39 @@ def returning(image: MetadataImage) -> Callable[..., Awaitable[MetadataImage]]:
         return image
 
     return read
+
+
+def test_a_route_without_parameters_needs_no_router(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    resolve = web.UrlDispatcher.resolve
+
+    async def resolved(router: web.UrlDispatcher, request: web.Request) -> web.UrlMappingMatchInfo:
+        asked.append(f"{request.method} {request.rel_url}")
+        return await resolve(router, request)
+
+    async def story(client: Client) -> None:
+        body = {"resources": [], "validate_only": True}
+        for method, path, headers, status in (
+            ("PATCH", "/v1/configs", {}, 400),
+            ("GET", "/healthz", {}, 200),
+            ("GET", "/v1/topics?consistency=stale", {}, 200),
+            ("HEAD", "/healthz", {}, 200),
+            ("DELETE", "/healthz", {}, 405),
+            ("GET", "/healthz/", {}, 404),
+            ("GET", "/v1/topics/orders?consistency=stale", {}, 404),
+            ("PATCH", "/v1/configs", {"Expect": "100-continue"}, 400),
+        ):
+            answer = await client.request(
+                method, path, headers=headers, json=body if method == "PATCH" else None
+            )
+            assert answer.status == status, (method, path, await answer.text())
+        assert asked == [
+            "HEAD /healthz",
+            "DELETE /healthz",
+            "GET /healthz/",
+            "GET /v1/topics/orders?consistency=stale",
+            "PATCH /v1/configs",
+        ]
+
+    monkeypatch.setattr(web.UrlDispatcher, "resolve", resolved)
+    beside_a_log_of_another_release(tmp_path, story)

@@ -11,7 +11,7 @@ import aiohttp
 import msgpack
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.test_utils import TestClient
 
 from metadata_log import limits
 from metadata_log.errors import MetadataError, NotController, OutcomeUnknown, UnknownTopicOrPartition
@@ -21,10 +21,9 @@ from metadata_log.records.configs import BROKER
 from metadata_log.wire.commands import DeleteTopic
 from quorum.controller import Controller
 from quorum.decide.registry import deciding
-from quorum.http.app import application
 from quorum.turns import SLICE_MS
 from quorum.written import Written
-from tests.support.desk import Desk
+from tests.support.desk import Desk, DoorServer
 from tests.support.lab import Lab, online, run, setting, spin, uuid
 
 Post = Callable[..., Awaitable[aiohttp.ClientResponse]]
@@ -35,7 +34,7 @@ def over_http(directory: Path, story: Callable[[Lab, Controller, Post], Awaitabl
         controller = lab.lead(1)
         await online(lab, controller, 11)
         desk = Desk(lab, directory)
-        async with TestClient[web.Request, web.Application](TestServer(application(desk.door))) as client:
+        async with TestClient[web.Request, web.Application](DoorServer(desk.door)) as client:
 
             async def post(body: Any, **headers: str) -> aiohttp.ClientResponse:
                 asking = asyncio.create_task(client.post("/v1/batch", data=body, headers=headers))

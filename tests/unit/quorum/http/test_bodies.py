@@ -6,15 +6,14 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.test_utils import TestClient
 
 from metadata_log import limits
 from metadata_log.errors import InvalidRequest
 from metadata_log.ids import uuid_text
 from metadata_log.wire.bodies import check_plain
 from quorum.http import bodies
-from quorum.http.app import application
-from tests.support.desk import Ask, Desk, at_desk
+from tests.support.desk import Ask, Desk, DoorServer, at_desk
 from tests.support.lab import Lab, run, uuid
 
 TOPIC = {"name": "x", "partitions": 1, "replication_factor": 1}
@@ -98,7 +97,7 @@ def test_a_write_without_a_body_is_refused_by_its_content_type(tmp_path: Path) -
         lab.lead(1)
         desk = Desk(lab, tmp_path)
         async with (
-            TestClient[web.Request, web.Application](TestServer(application(desk.door))) as client,
+            TestClient[web.Request, web.Application](DoorServer(desk.door)) as client,
             client.post("/v1/topics") as answer,
         ):
             refusal = await answer.json()

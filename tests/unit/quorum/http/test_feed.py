@@ -12,7 +12,7 @@ from unittest.mock import patch
 import aiohttp
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.test_utils import TestClient
 
 from metadata_log import limits
 from metadata_log.apply import apply
@@ -23,10 +23,9 @@ from metadata_log.log.lines import log_lines
 from metadata_log.records.configs import ConfigRecord
 from metadata_log.wire.commands import AlterConfigs, CreateTopic, DeleteTopic, DeleteTopics, UndeleteTopics
 from quorum.controller import Controller
-from quorum.http.app import application
 from quorum.http.bodies import NDJSON
 from snapshots.history import batches
-from tests.support.desk import Desk
+from tests.support.desk import Desk, DoorServer
 from tests.support.lab import Lab, online, run, setting
 
 
@@ -111,7 +110,7 @@ def fed(directory: Path, story: Callable[[Fed], Awaitable[None]], **options: int
         lab.controllers[1].attach(lab.quorum.nodes[NodeId(1)], [door.committed_log, door.feeds])
         controller = lab.lead(1)
         await online(lab, controller, 11)
-        async with TestClient[web.Request, web.Application](TestServer(application(door))) as client:
+        async with TestClient[web.Request, web.Application](DoorServer(door)) as client:
             await story(Fed(lab, desk, client))
         assert desk.faults == []
 

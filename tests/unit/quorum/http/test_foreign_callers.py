@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.test_utils import TestClient
 
-from quorum.http.app import application, routes
-from tests.support.desk import Desk
+from quorum.http.app import routes
+from tests.support.desk import Desk, DoorServer
 from tests.support.lab import Lab, run
 
 JSON = {"Content-Type": "application/json"}
@@ -39,7 +39,7 @@ def test_no_changing_route_takes_what_a_foreign_page_can_send(tmp_path: Path, wa
         lab.quorum.commit()
         before = controller.committed.end_offset
         snapshots = desk.store.ids()
-        async with TestClient[web.Request, web.Application](TestServer(application(desk.door))) as client:
+        async with TestClient[web.Request, web.Application](DoorServer(desk.door)) as client:
             assert len(CHANGING) >= 19
             for method, path in CHANGING:
                 body = BODIES.get(path, b"{}")

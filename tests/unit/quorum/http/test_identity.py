@@ -11,7 +11,7 @@ from typing import Any
 import msgpack
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.test_utils import TestClient
 
 from broker_agent.forwarding import FORWARDED
 from metadata_log.codec import decode_all
@@ -21,8 +21,8 @@ from metadata_log.limits import IDENTITY_CHECK_S
 from metadata_log.node import access as access_module
 from metadata_log.node.access import Access, name_in
 from metadata_log.node.rights import BROKERS, CONTROLLERS, ROLES, Right
-from quorum.http.app import application, routes
-from tests.support.desk import Desk
+from quorum.http.app import routes
+from tests.support.desk import Desk, DoorServer
 from tests.support.lab import Lab, run
 
 CLUSTER = "4L6g3nShT-eMCtK--X86sw"
@@ -58,7 +58,7 @@ def behind_tokens(directory: Path, story: Callable[[Desk, Ask], Awaitable[None]]
         lab.lead(1)
         lab.quorum.commit()
         desk = Desk(lab, directory, principals=principals(directory / "principals.toml"))
-        async with TestClient[web.Request, web.Application](TestServer(application(desk.door))) as client:
+        async with TestClient[web.Request, web.Application](DoorServer(desk.door)) as client:
 
             async def ask(
                 method: str,

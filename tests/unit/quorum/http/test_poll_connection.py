@@ -20,7 +20,7 @@ from metadata_log.limits import FETCH_BYTES_MAX, HEARTBEAT_LATE_MS
 from metadata_log.node.http_server import listen
 from metadata_log.wire.fetch import SESSION_TIMEOUT_HEADER, FetchRequest
 from quorum.controller import Controller
-from quorum.http.app import application
+from quorum.http.app import DoorRunner
 from quorum.http.poll_connection import EARLY_BYTES_MAX, PollConnection, poll_connections, read_head
 from tests.support.desk import Desk
 from tests.support.lab import Lab, fetch_of, online, run, setting, spin
@@ -139,7 +139,7 @@ def at_a_door(
         desk = Desk(lab, directory)
         lab.controllers[1].attach(lab.quorum.nodes[NodeId(1)], [desk.door.committed_log, desk.door.fetches])
         lab.lead(1)
-        runner = web.AppRunner(application(desk.door), shutdown_timeout=1.0)
+        runner = DoorRunner(desk.door)
         await runner.setup()
         listener = await listen(
             runner,

@@ -1,6 +1,7 @@
 """The committed log of one controller: what has been applied becomes durable again and again."""
 
 import asyncio
+import os
 import random
 from collections.abc import Callable
 from contextlib import closing
@@ -8,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from metadata_log.ids import NodeId
 from metadata_log.image.metadata_image import Delta
 from metadata_log.log.segmented_log import SegmentedLog
+from metadata_log.sliced import at_once
 from quorum.log import committed_log
 from quorum.log.committed_log import CommittedLog
 from tests.support.histories import random_history
+from tests.support.lab import Lab, run
 
 
 class _Enough(Exception):
@@ -31,6 +35,7 @@ def test_what_is_appended_is_synced_again_and_again(tmp_path: Path, monkeypatch:
             if step is None:
                 raise _Enough
             log.on_applied(step.batch, step.frame, step.image, Delta())
+            log.on_rest()
 
         async def run_in_thread(sync: Callable[[], object]) -> None:
             sync()
@@ -43,3 +48,29 @@ def test_what_is_appended_is_synced_again_and_again(tmp_path: Path, monkeypatch:
         with pytest.raises(_Enough):
             asyncio.run(log.keep_syncing(run_in_thread))
     assert len(synced) == 4 and synced == sorted(set(synced))
+
+
+def test_what_is_applied_without_a_rest_is_one_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    history = random_history(random.Random(2), 20)
+    writes: list[int] = []
+    write = os.write
+
+    def counted(fd: int, data: bytes) -> int:
+        writes.append(len(data))
+        return write(fd, data)
+
+    async def main(lab: Lab) -> None:
+        controller = lab.controllers[1]
+        with closing(SegmentedLog.open(tmp_path, segment_bytes=1 << 20)) as segments:
+            log = CommittedLog(segments)
+            controller.attach(lab.quorum.nodes[NodeId(1)], [log])
+            with monkeypatch.context() as patched:
+                patched.setattr(os, "write", counted)
+                at_once(controller.committing(b"".join(step.frame for step in history)))
+                assert (writes, log.end_offset) == ([], 0)
+                controller.on_rest()
+            assert writes == [sum(len(step.frame) for step in history)] == [log.unsynced_bytes]
+            assert segments.end_offset == log.end_offset == controller.committed.end_offset
+            assert log.read(0, max_bytes=1 << 20) == segments.read(0, max_bytes=1 << 20)
+
+    run(main)

@@ -51,6 +51,7 @@ def tell(directory: Path, story: Story, process: HistoryProcess | None, *, state
             log = CommittedLog(segments, read_in_thread=threads.run)
             for step in HISTORY:
                 log.on_applied(step.batch, step.frame, step.image, Delta())
+            log.on_rest()
             store = SnapshotStore(directory / "snapshots", directory / "quarantine")
             write_snapshot(HISTORY[30].image, store.directory)
             past = Past(log, store, threads=threads, process=process, states_max=states_max)

@@ -224,6 +224,11 @@ def test_a_long_replay_lets_others_have_their_turn(quorum: Quorum, monkeypatch: 
     follower.crash()
     committing, turns = Model.committing, 0
     in_which_turn: list[int] = []
+    rested_in: list[int] = []
+
+    def rest(self: Model) -> None:
+        if self is follower.listener:
+            rested_in.append(turns)
 
     def commit(self: Model, frames: bytes) -> Sliced[None]:
         if self is follower.listener:
@@ -242,10 +247,12 @@ def test_a_long_replay_lets_others_have_their_turn(quorum: Quorum, monkeypatch: 
         return asyncio.create_task(others())
 
     monkeypatch.setattr(Model, "committing", commit)
+    monkeypatch.setattr(Model, "on_rest", rest)
     beside = quorum.run(restart())
     quorum.until(lambda: frames_of(follower) == frames_of(leader))
     assert len(in_which_turn) >= 20
     assert len(set(in_which_turn)) >= 15
+    assert set(rested_in) == set(in_which_turn), "the listener learns of each rest, and of no other pump"
     assert not beside.done()
 
 
