@@ -558,6 +558,7 @@ class PySyncObjLog:
         if self._guard.may_find_silence(now):
             self._wake.set()
         else:
+            self._wake.clear()
             self._pump()  # at once: acknowledgements that came before our own sync count now
 
     async def _make_next_file(self) -> None:

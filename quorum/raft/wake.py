@@ -1,6 +1,10 @@
 """Edge: what wakes the pump: an event that anybody sets, and a timer."""
 
 import asyncio
+from typing import Final
+
+RING_EARLY_S: Final = 0.0001
+"""A timer this close to what is due rings."""
 
 
 class Wake:
@@ -8,28 +12,42 @@ class Wake:
         self._event = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
+        self._due = float("inf")
+        """When to ring, which may be later than when the timer runs out; both in seconds of the loop's clock."""
 
     def set(self) -> None:
         self._event.set()
+
+    def clear(self) -> None:
+        """Forget what has been set: the pump runs now, and takes all that there is."""
+        self._event.clear()
 
     async def wait(self) -> None:
         """Wait for the event or the timer, for at least one turn of the loop."""
         if self._event.is_set():
             await asyncio.sleep(0)  # an event that is set does not wait, and no other task would have a turn
-        await self._event.wait()
+        while not self._event.is_set():
+            await self._event.wait()
         self._event.clear()
 
     def arm(self, due_ms: float, now_ms: float) -> None:
-        """Set the timer to `due_ms`, unless it rings earlier: that costs one idle pump."""
-        if self._timer is not None and self._timer_at <= due_ms:
-            return
-        self.disarm()
-        self._timer_at = due_ms
-        self._timer = asyncio.get_running_loop().call_later(max(due_ms - now_ms, 0.1) / 1000, self._ring)
+        """Ring at `due_ms`. A timer that runs out earlier is left, and set anew then: most are put off before they ring."""
+        self._due = asyncio.get_running_loop().time() + max(due_ms - now_ms, 0.1) / 1000
+        if self._timer is None or self._timer_at > self._due:
+            self.disarm()
+            self._set_timer()
+
+    def _set_timer(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer_at = self._due
+        self._timer = loop.call_later(self._due - loop.time(), self._ring)
 
     def _ring(self) -> None:
         self._timer = None
-        self._event.set()
+        if self._due - asyncio.get_running_loop().time() > RING_EARLY_S:
+            self._set_timer()
+        else:
+            self._event.set()
 
     def disarm(self) -> None:
         if self._timer is not None:
