@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from metadata_log.codec import DamagedFrame, FrameHeader, check_frame, damaged_answer, damaged_file, decode
-from metadata_log.errors import InvalidRequest, OffsetCompacted
+from metadata_log.errors import BrokerNotAvailable, InvalidRequest, OffsetCompacted
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.node.durable_files import renamed_os_errors
 from metadata_log.records.quorum import ControllerClaimRecord
@@ -215,7 +215,7 @@ def export_controller(url: str, to: Path, *, shown: Shown = NOTHING_SHOWN) -> di
     """Export what a controller holds of the log, up to its high watermark: a follower of the quorum that answers at `url`.
 
     Raises:
-        BrokerNotAvailable: nobody answers there, or no controller.
+        BrokerNotAvailable: nobody answers there, or no controller, or it has less of the log than it says.
         NotAuthorized: what is shown is not enough.
         OffsetCompacted: its log does not begin at 0, and it has no snapshot to begin at.
     """
@@ -241,7 +241,9 @@ def export_controller(url: str, to: Path, *, shown: Shown = NOTHING_SHOWN) -> di
                 at += header.frame_bytes
                 first = header.end_offset
             if not data:
-                return
+                raise BrokerNotAvailable(
+                    f"{client.urls[0]} has nothing at offset {first} of the {ends_at} records that it has told of: try again"
+                )
 
     return export_log(frames, to, cluster_id=status["cluster_id"], snapshot=image)
 
