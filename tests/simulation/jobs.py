@@ -37,6 +37,11 @@ class Job:
 
     def resume(self) -> bool:
         """Let it run until it rests or is done; answer whether it is done."""
+        if not self.is_done:  # else the loop wanted its lock, and let it go on to its end
+            self._go_on()
+        return self.is_done
+
+    def _go_on(self) -> None:
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
             self._thread.start()
@@ -46,7 +51,6 @@ class Job:
         _under_way.pop()
         if self.is_done:
             self._thread.join()
-        return self.is_done
 
     def abandon(self) -> None:
         """End it where it rests: its process is gone."""
