@@ -558,8 +558,10 @@ class PySyncObjLog:
         if self._guard.may_find_silence(now):
             self._wake.set()
         else:
-            self._wake.clear()
+            was_set = self._wake.clear()
             self._pump()  # at once: acknowledgements that came before our own sync count now
+            if was_set and self._only_began_sync:
+                self._wake.set()  # the pump began the next sync and left the rest, such as a replay that goes on
 
     async def _make_next_file(self) -> None:
         try:

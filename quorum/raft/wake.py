@@ -18,9 +18,11 @@ class Wake:
     def set(self) -> None:
         self._event.set()
 
-    def clear(self) -> None:
-        """Forget what has been set: the pump runs now, and takes all that there is."""
+    def clear(self) -> bool:
+        """Forget what has been set, because the pump runs now; answer whether anything was."""
+        was_set = self._event.is_set()
         self._event.clear()
+        return was_set
 
     async def wait(self) -> None:
         """Wait for the event or the timer, for at least one turn of the loop."""

@@ -256,6 +256,30 @@ def test_a_long_replay_lets_others_have_their_turn(quorum: Quorum, monkeypatch: 
     assert not beside.done()
 
 
+@pytest.mark.parametrize("puts_off", [False, True])
+def test_a_pump_that_only_begins_a_sync_forgets_nothing_that_is_due(
+    quorum: Quorum, monkeypatch: pytest.MonkeyPatch, puts_off: bool
+) -> None:
+    """Goal: a replay goes on while the next sync runs. Method: a sync ends just as the next pump is due."""
+    quorum.write()
+    follower = next(node for node in quorum.nodes if node is not quorum.leader())
+    log = follower.log
+    assert log is not None
+    quorum.until(lambda: log._sync.since is None)
+
+    def pump() -> None:
+        log._only_began_sync = puts_off
+
+    monkeypatch.setattr(log, "_pump", pump)
+    monkeypatch.setattr(log._sync, "completed", lambda _now: None)
+    for due in (True, False):
+        log._wake._event.clear()
+        if due:
+            log._wake.set()
+        log._synced([])
+        assert log._wake._event.is_set() == (due and puts_off)
+
+
 def test_a_node_that_is_closed_sends_nothing_more(quorum: Quorum, monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: `close` is like a crash. Method: it comes during the sync that an acknowledgement waits for."""
     quorum.write()
