@@ -80,7 +80,11 @@ class ChangesInParts:
     @property
     def known(self) -> Mapping[BrokerId, Begun]:
         """Those that the active controller knows of."""
-        return {each: one for each, one in self.begun.items() if one.end_offset > self.known_above}
+        return self.known_to(self.known_above)
+
+    def known_to(self, stands_on: int) -> Mapping[BrokerId, Begun]:
+        """Return those that a controller knows of that stands on a snapshot that ends there."""
+        return {each: one for each, one in self.begun.items() if one.end_offset > stands_on}
 
     def follow(self, batch: RecordBatch, image: MetadataImage) -> None:
         """Take a batch into account."""
@@ -210,10 +214,12 @@ class HeardOf:
         self._contacts.clear()
         self._walks.clear()
         self._since = self._looked_at = self._went_on_at = self._now()
-        self._half_out = frozenset(self._rules.parts.known)
+        # The log's claim is checked later in this turn: who is active by the rules is the controller before.
+        known = self._rules.parts.known_to(self._controller.stands_on)
+        self._half_out = frozenset(known)
         self._inherited = {
             each
-            for each, one in self._rules.parts.known.items()
+            for each, one in known.items()
             if one.cause == SILENCE and not self._controller.committed.brokers[each].fenced
         }
 
