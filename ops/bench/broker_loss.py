@@ -120,8 +120,8 @@ async def _lose(
         async with asyncio.timeout(_TIMEOUT_S):
             killed = controller if kill_leader else None
             if killed is not None:
-                controller = await _kill_amid_fencing(ours, killed, from_offset=end)
-            await _is_fenced(ours, controller, victim.id)
+                controller = await kill_amid_fencing(ours, killed, from_offset=end)
+            await is_fenced(ours, controller, victim.id)
             began_ms, last_offset = await _fencing(ours, controller, from_offset=end)
             applied_ms = [await _applied_ms(ours, broker.http, last_offset) for broker in others]
     except (NotAcknowledged, TimeoutError) as failure:
@@ -130,16 +130,15 @@ async def _lose(
         await ours.restart(killed)
     restarted = time.monotonic()
     await ours.restart(victim.http)
-    await _online(ours, victim.http)
-    while (await ours.numbers(controller))["metaquorum_under_replicated_partition_count"]:
-        await asyncio.sleep(_POLL_S)
+    await online(ours, victim.http)
+    await whole_again(ours, controller)
     returned_ms = (time.monotonic() - restarted) * 1000
     for topic in topics:
         await ours.request("DELETE", f"{await ours.leader()}/v1/topics/{topic['name']}")
     return round(max(applied_ms) - began_ms, 1), round(returned_ms, 1)
 
 
-async def _kill_amid_fencing(ours: OurPeer, leader: str, *, from_offset: int) -> str:
+async def kill_amid_fencing(ours: OurPeer, leader: str, *, from_offset: int) -> str:
     """Kill the active controller once it has begun to fence, and return another controller's URL."""
     while (await ours.numbers(leader))["metaquorum_last_applied_record_offset"] < from_offset:
         await asyncio.sleep(_POLL_S)
@@ -147,7 +146,7 @@ async def _kill_amid_fencing(ours: OurPeer, leader: str, *, from_offset: int) ->
     return next(endpoint for endpoint in ours.endpoints if endpoint != leader)
 
 
-async def _is_fenced(ours: OurPeer, controller: str, broker_id: int) -> None:
+async def is_fenced(ours: OurPeer, controller: str, broker_id: int) -> None:
     """Wait until a controller has applied the fencing; it may be a follower meanwhile."""
     url = f"{controller}/v1/brokers/{broker_id}?consistency=stale"
     while (await ours.request("GET", url))["state"] != "OFFLINE":
@@ -174,7 +173,18 @@ async def _fencing(ours: OurPeer, controller: str, *, from_offset: int) -> tuple
     return float(first["time_ms"]), last
 
 
-async def _online(ours: OurPeer, endpoint: str) -> None:
+async def whole_again(ours: OurPeer, controller: str) -> None:
+    """Wait until the active controller sees every replica in its ISR."""
+    while (await ours.numbers(controller))["metaquorum_under_replicated_partition_count"]:
+        await asyncio.sleep(_POLL_S)
+
+
+async def online(ours: OurPeer, endpoint: str) -> None:
+    """Wait until a broker says that it is Online.
+
+    Raises:
+        BenchmarkFailed: it does not within _TIMEOUT_S.
+    """
     deadline = time.monotonic() + _TIMEOUT_S
     while time.monotonic() < deadline:
         with suppress(NotAcknowledged):

@@ -1,16 +1,17 @@
 """Edge: `bench replay`: what questions about a large log cost: states, intervals, every analysis, reports; both engines.
 
-The log is synthetic (`big_log.py`). Before anything is timed, the engines and the plain fold must agree on the state digest
-at random offsets.
+The log is synthetic (`big_log.py`), or three controllers wrote it (`busy_cluster.py`). Before anything is timed, the
+engines, the plain fold and those controllers must agree on the state digest at random offsets.
 """
 
 import argparse
+import asyncio
 import random
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +25,7 @@ from metadata_log.replay.library import Log
 from metadata_log.replay.session import session
 from metadata_log.replay.state import state_at
 from metadata_log.replay.tables import Export, open_export
-from ops.bench import big_log
+from ops.bench import big_log, busy_cluster
 from ops.bench.measure import BenchmarkFailed, figures, report
 from ops.bench.probes import probes
 from ops.bench.systems import DIRECTORY
@@ -42,16 +43,25 @@ SEED: Final = 1
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Return the times of the questions that `replay` answers, in ms; the second engine's stand as those of a peer."""
-    return replay(records=args.records, engines=args.engines)
+    return replay(records=args.records, engines=args.engines, by_controllers=args.by_controllers)
 
 
-def replay(*, records: int, engines: Sequence[str], small: int = SMALL_RECORDS) -> dict[str, Any]:
+def replay(
+    *, records: int, engines: Sequence[str], small: int = SMALL_RECORDS, by_controllers: bool = False
+) -> dict[str, Any]:
     """Time the questions on a log of `records` records, and the report on one of `small`, too."""
     with tempfile.TemporaryDirectory(prefix="metaquorum-bench-", dir=DIRECTORY) as scratch:
-        export, per_second = _exported(Path(scratch, "large"), records)
+        if by_controllers:
+            export, per_second, said = _exported_of_controllers(Path(scratch, "large"), records)
+        else:
+            export, per_second = _exported(Path(scratch, "large"), records)
+            said = {}
         lesser, _ = _exported(Path(scratch, "small"), small)
-        offsets = _cuts(export, OFFSETS)
+        offsets = sorted(said) or _cuts(export, OFFSETS)
         wanted = {image.end_offset: exported_digest(image) for image in folded_at(export, offsets)}
+        for at, digest in said.items():
+            if wanted[at] != digest:
+                raise BenchmarkFailed(f"a controller computed {digest} at offset {at}, the fold {wanted[at]}")
         found = {name: _measured(name, export, wanted) for name in engines}
         first, *others = found
         reports = {"report": _report_ms(export), f"report_{small}": _report_ms(lesser)}
@@ -62,6 +72,7 @@ def replay(*, records: int, engines: Sequence[str], small: int = SMALL_RECORDS) 
             "records": export.end_offset,
             "engine": first,
             "offsets_agreed": len(wanted),
+            "offsets_agreed_by_controllers": len(said),
             "digest": export.digest,
         },
         ours={"unit": "ms", "export_per_second": per_second, **reports, **found[first]},
@@ -74,14 +85,24 @@ def replay(*, records: int, engines: Sequence[str], small: int = SMALL_RECORDS) 
 def _exported(directory: Path, records: int) -> tuple[Export, float]:
     """Write a log and its export; return it, and the records exported in a second."""
     big_log.write_log(directory / "log", records)
-    log = SegmentedLog.open(directory / "log")
+    return _timed_export(directory / "log", directory / "export", big_log.CLUSTER_ID)
+
+
+def _exported_of_controllers(directory: Path, records: int) -> tuple[Export, float, Mapping[int, str]]:
+    """Let controllers write a log; return as `_exported` does, and the digests that they gave by end offset."""
+    written = asyncio.run(busy_cluster.write_log(directory / "cluster", records, offsets=OFFSETS, seed=SEED))
+    return *_timed_export(written.data / "log", directory / "export", written.cluster_id), written.digests
+
+
+def _timed_export(segments: Path, to: Path, cluster_id: str) -> tuple[Export, float]:
+    log = SegmentedLog.open(segments)
     try:
         began = time.perf_counter()
-        export_log(log.frames, directory / "export", cluster_id=big_log.CLUSTER_ID)
+        export_log(log.frames, to, cluster_id=cluster_id)
         seconds = time.perf_counter() - began
     finally:
         log.close()
-    export = open_export(directory / "export")
+    export = open_export(to)
     return export, round(export.end_offset / seconds, 1)
 
 

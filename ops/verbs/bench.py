@@ -183,6 +183,13 @@ BENCHES: Final = (
                     "help": "duckdb, spark; default: both",
                 },
             ),
+            (
+                "--by-controllers",
+                {
+                    "action": "store_true",
+                    "help": "let three controllers write the log, who must agree with the engines, too",
+                },
+            ),
         ),
     ),
     Bench("replay-digest", "The state digest of a log of 1M records in Spark, in a warm session."),
