@@ -3,19 +3,39 @@ deleted topics whose time has passed.
 """
 
 import asyncio
+from contextlib import suppress
 from typing import Never
 
 from metadata_log import limits
+from quorum.applied_listener import AppliedListener
 from quorum.controller import Controller
 from quorum.decide.deleted_topics import Expiry
 from quorum.decide.sweeps import Sweep
 
 
-async def keep_checking_sessions(controller: Controller, *, session_timeout_ms: int) -> Never:
-    """Check several times per session timeout, and soon again while a long fencing is not complete."""
-    period_ms = session_timeout_ms / limits.SESSION_CHECKS_PER_TIMEOUT
-    while True:
-        await asyncio.sleep((controller.check_sessions() or period_ms) / 1000)
+class SessionChecks(AppliedListener):
+    """When sessions are checked: several times per session timeout, soon again while a long fencing is not complete, and as
+    soon as this node is the active controller: it goes on with the fencings that the one before began.
+    """
+
+    def __init__(self, *, session_timeout_ms: int) -> None:
+        self._period_ms = session_timeout_ms / limits.SESSION_CHECKS_PER_TIMEOUT
+        self._became_active = asyncio.Event()
+
+    def on_activity(self, *, active: bool) -> None:
+        if active:
+            self._became_active.set()
+
+    async def run(self, controller: Controller) -> Never:
+        while True:
+            await self.rest(controller.check_sessions())
+
+    async def rest(self, again_ms: int) -> None:
+        """Wait until the next check is due, which is in `again_ms`; 0: the next regular one."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout((again_ms or self._period_ms) / 1000):
+                await self._became_active.wait()
+        self._became_active.clear()
 
 
 async def keep_sweeping(controller: Controller, sweep: Sweep | Expiry, *, interval_ms: int) -> Never:

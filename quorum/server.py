@@ -69,7 +69,7 @@ from quorum.log.topic_feeds import TopicFeeds
 from quorum.loop_lag import keep_measuring_loop_lag
 from quorum.loop_turns import TimedSelector
 from quorum.peers import LinksFollowVoters, Peers, dialled_addresses
-from quorum.periodic import keep_checking_sessions, keep_sweeping
+from quorum.periodic import SessionChecks, keep_sweeping
 from quorum.raft.adapter import PySyncObjLog
 from quorum.raft.handshake import Hello, founding_sha256
 from quorum.raft.journal.journal import Journal
@@ -318,9 +318,18 @@ class _Node:
             only_joins=only_joins(data),
         )
         links = LinksFollowVoters(settings, member, self.transport)
+        self.session_checks = SessionChecks(session_timeout_ms=settings.timing.session_timeout_ms)
         self.controller.attach(
             self.raft,
-            [self.committed_log, self.keeper, self.fetches, self.feeds, links, self.registration],
+            [
+                self.committed_log,
+                self.keeper,
+                self.fetches,
+                self.feeds,
+                links,
+                self.registration,
+                self.session_checks,
+            ],
         )
 
     # --- life
@@ -414,7 +423,6 @@ class _Node:
         log.info("controller_started", extra={"node_id": settings.node_id, "http": settings.http_url})
 
     async def _run_tasks(self) -> None:
-        session_timeout_ms = self.settings.timing.session_timeout_ms
         async with asyncio.TaskGroup() as group:
             group.create_task(self.transport.run())
             if self.tls is not None:
@@ -428,7 +436,7 @@ class _Node:
             group.create_task(self.keeper.scrub())
             group.create_task(self.repair.run())
             group.create_task(self.repair.scrub())
-            group.create_task(keep_checking_sessions(self.controller, session_timeout_ms=session_timeout_ms))
+            group.create_task(self.session_checks.run(self.controller))
             elections = self.settings.elections
             balance = Sweep(
                 SweepKind.BALANCE, imbalance_percentage=elections.leader_imbalance_per_broker_percentage

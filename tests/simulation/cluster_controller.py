@@ -11,7 +11,7 @@ from metadata_log.errors import DamagedFile, NotController
 from metadata_log.ids import BrokerId, NodeId, TopicId, Uuid, random_uuid
 from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.image.topics import TopicsImage
-from metadata_log.limits import FETCH_WINDOW_BYTES, SESSION_CHECK_AGAIN_MS, SESSION_CHECKS_PER_TIMEOUT
+from metadata_log.limits import FETCH_WINDOW_BYTES, SESSION_CHECK_AGAIN_MS
 from metadata_log.sliced import Sliced
 from metadata_log.wire.commands import BrokerHeartbeat, RegisterController
 from quorum.applied_listener import AppliedListener
@@ -25,6 +25,7 @@ from quorum.log.committed_log import CommittedLog
 from quorum.log.fetch_window import FetchWindow
 from quorum.log.snapshot_keeper import SnapshotKeeper
 from quorum.log.topic_feeds import TopicFeeds
+from quorum.periodic import SessionChecks
 from quorum.registration import Registration, registration_of
 from quorum.turns import Turns
 from snapshots.seal import Seal
@@ -50,8 +51,10 @@ SEGMENT_SYNC_SECONDS = 1.0
 SWEEP_SECONDS = 2.0
 WALK_SECONDS = 4.0
 """Within so long a walk over a broker's partitions is at its end, if it has not rested for WALK_RESTS_SECONDS meanwhile."""
-WALK_SECONDS_WEIGHTY = 15.0
-"""Where a partition stands for many, and the weather is rough: all brokers may be down at once."""
+WALK_SECONDS_BUSY = 15.0
+"""Where there are many topics, or a partition stands for many: a stop goes on with each heartbeat, and all brokers may be
+down at once.
+"""
 WALK_RESTS_SECONDS = 0.5
 WINDOW_BYTES = (4_000, 40_000, FETCH_WINDOW_BYTES)
 """What a controller holds in memory; behind it brokers are served from its segments."""
@@ -148,6 +151,7 @@ class SimulatedController(Controller):
         )
         self.status = status_of(self)
         self.feeds = TopicFeeds()
+        self._session_checks = SessionChecks(session_timeout_ms=SESSION_TIMEOUT_MS)
         rng = random.Random(world.rng.getrandbits(64))
         self.registration = Registration(
             registration_of(self.settings, random_uuid(rng)),
@@ -173,6 +177,7 @@ class SimulatedController(Controller):
                     self.keeper,
                     self.fetches,
                     self.registration,
+                    self._session_checks,
                     _Watcher(self),
                 ],
             )
@@ -289,7 +294,8 @@ class SimulatedController(Controller):
             return
         began = now if now - last > WALK_RESTS_SECONDS else began
         self._walking[walked.walk] = began, now
-        most = WALK_SECONDS_WEIGHTY if self.world.profile.is_weighty else WALK_SECONDS
+        profile = self.world.profile
+        most = WALK_SECONDS_BUSY if profile.is_heavy or profile.is_weighty else WALK_SECONDS
         if now - began > most:
             self.world.violated(f"walks_end: after {most:.0f} s this one has not: {walked.walk}")
 
@@ -307,8 +313,7 @@ class SimulatedController(Controller):
     async def _check_sessions(self) -> None:
         while True:
             await self.node.awake()
-            again_ms = self.check_sessions()
-            await asyncio.sleep((again_ms or SESSION_TIMEOUT_MS / SESSION_CHECKS_PER_TIMEOUT) / 1000)
+            await self._session_checks.rest(self.check_sessions())
 
     async def _keep_sweeping(self, sweep: Sweep | Expiry) -> None:
         while True:
