@@ -14,8 +14,9 @@ from quorum.decide.sweeps import Sweep
 
 
 class SessionChecks(AppliedListener):
-    """When sessions are checked: several times per session timeout, soon again while a long fencing is not complete, and as
-    soon as this node is the active controller: it goes on with the fencings that the one before began.
+    """Has sessions checked several times per session timeout, and soon again while a long fencing is not complete.
+
+    They are also checked as soon as this node is the active controller: it goes on with what the one before began.
     """
 
     def __init__(self, *, session_timeout_ms: int) -> None:

@@ -151,12 +151,14 @@ class Sessions:
             )
 
     def grant_all(self, image: MetadataImage, now_ms: int) -> None:
-        """Grant every unfenced broker one full session; what they reported is kept."""
+        """Grant every unfenced broker, and every other that has a session, a full one; what they reported is kept."""
         for broker_id in sorted(image.brokers):
             broker = image.brokers[broker_id]
-            if broker.fenced:
-                continue
-            session = self._session(broker_id, broker.broker_epoch) or _Session(broker.broker_epoch, now_ms)
+            session = self._session(broker_id, broker.broker_epoch)
+            if session is None:
+                if broker.fenced:
+                    continue
+                session = _Session(broker.broker_epoch, now_ms)
             session.contact_ms = now_ms
             self._sessions.pop(broker_id, None)
             self._sessions[broker_id] = session

@@ -25,7 +25,7 @@ class Waiter(NamedTuple):
 
 
 class Waiters:
-    """All who wait at one controller; those of older claims, and of earlier deadlines, stand before the others."""
+    """All who wait at one controller, in the order of claims and offsets, which is that of their deadlines, too."""
 
     def __init__(self, commit_timeout_ms: int, *, on_unknown: Callable[[], None]) -> None:
         """`on_unknown` is called for each write that nobody learned the outcome of within `commit_timeout_ms`."""
@@ -49,12 +49,20 @@ class Waiters:
         request_id: Uuid | None,
         wrote: bool,
     ) -> asyncio.Future[None]:
+        """Return what ends with the wait: at `commit_timeout_ms` at the latest, or with a wait for later records before."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._commit_timeout_ms / 1000
         if self._sweep is None:
             self._sweep = loop.call_at(deadline, self._end_overdue)
+        place = len(self._waiting)
+        # Who repeats a request, or was refused by a state that is not applied yet, waits for records before those of others.
+        for other in reversed(self._waiting):
+            if (other.controller_epoch, other.end_offset) <= (controller_epoch, end_offset):
+                break
+            place -= 1
+            deadline = min(deadline, other.deadline)
         future: asyncio.Future[None] = loop.create_future()
-        self._waiting.append(Waiter(controller_epoch, end_offset, request_id, wrote, deadline, future))
+        self._waiting.insert(place, Waiter(controller_epoch, end_offset, request_id, wrote, deadline, future))
         return future
 
     def complete(self, *, controller_epoch: int, end_offset: int) -> None:

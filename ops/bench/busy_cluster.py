@@ -44,8 +44,8 @@ async def write_log(directory: Path, records: int, *, offsets: int, seed: int) -
     """Let a cluster in `directory` write at least so many records, and ask it for digests at the end and `offsets` places.
 
     All three controllers say which digest the end has; each of the random places is asked of one of them. Brokers are
-    killed and stopped in turns, and with every third killed one the active controller is. Topics are created and deleted,
-    and settings set.
+    killed and stopped in turns; with every third that is killed, the active controller is killed, too. Topics are created
+    and deleted, and settings set.
 
     Raises:
         BenchmarkFailed: the controllers do not agree, or the cluster does not do what it is told.

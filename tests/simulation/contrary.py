@@ -418,8 +418,9 @@ class Contrary:
                 (self._unknown_topic(image), partition.replicas, {"UNKNOWN_TOPIC_OR_PARTITION"}),
             )
         )
-        if errors == {"INVALID_REPLICATION_FACTOR"} and (partition.adding_replicas or not replicas):
-            return None
+        moves = partition.adding_replicas or partition.removing_replicas
+        if errors == {"INVALID_REPLICATION_FACTOR"} and (moves or not replicas):
+            return None  # the factor counts what stays
         command = AlterPartitionReassignments(
             reassignments=(Reassignment(name, number, replicas),), allow_replication_factor_change=False
         )

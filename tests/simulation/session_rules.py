@@ -202,6 +202,8 @@ class HeardOf:
         self._half_out: frozenset[BrokerId] = frozenset()
         """Whom changes in parts of the controller before had begun to take out of service."""
         self._went_on_at = 0.0
+        self._fenced_at = 0.0
+        """When one of those that must be fenced was last on its way out: the others are fenced after it."""
         self._silences: dict[int, dict[BrokerId, float]] = {}
         """How long each broker had said nothing when the batch at an offset was decided; of the last batches."""
 
@@ -275,7 +277,9 @@ class HeardOf:
         most = SESSION_SECONDS * (1 + DRIFT) + LATE_SECONDS
         overdue = {each for each, one in tip.brokers.items() if not one.fenced and self.silence(each) > most}
         leaving = {*self._rules.parts.begun, *(broker_id for broker_id, _ in self._walks)}
-        if overdue and overdue.isdisjoint(leaving):
+        if not overdue.isdisjoint(leaving):
+            self._fenced_at = now
+        elif overdue and now - self._fenced_at > LATE_SECONDS:
             self._world.violated(f"the_silent_are_fenced: {sorted(overdue)} are not, after {most:.1f} s")
 
     def walked(self, change: Walked) -> None:

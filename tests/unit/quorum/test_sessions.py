@@ -90,6 +90,18 @@ def test_granting_again_keeps_what_was_reported() -> None:
     assert world.sessions.applied_offset(ONE) == reported is not None
 
 
+def test_granting_again_counts_for_a_broker_that_is_not_unfenced_yet() -> None:
+    """A controller that slept heard nothing of it either, and fences nobody for that."""
+    world = World(session_timeout_ms=100)
+    world.run("register 1")
+    world.heartbeat(1, applied_offset=0)
+    epoch = world.image.brokers[ONE].broker_epoch
+    assert world.image.brokers[ONE].fenced
+    world.sessions.grant_all(world.image, 5000)
+    assert world.sessions.expired(5100) is None
+    assert world.sessions.expired(5101) == (ONE, epoch, 101)
+
+
 def test_the_lowest_active_offset() -> None:
     world = World()
     assert world.sessions.lowest_active_offset(world.image) == INT64_MAX

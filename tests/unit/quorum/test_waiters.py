@@ -1,0 +1,57 @@
+"""Edge: who waits for records to be applied, and in which order they are woken."""
+
+import asyncio
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from metadata_log.errors import NotController
+from quorum.waiters import Waiters
+
+EPOCH = 3
+
+
+def _waiters(*, commit_timeout_ms: int = 3_600_000) -> Waiters:
+    return Waiters(commit_timeout_ms, on_unknown=lambda: None)
+
+
+def _waits(waiters: Waiters, end_offset: int, *, epoch: int = EPOCH) -> asyncio.Future[None]:
+    return waiters.add(controller_epoch=epoch, end_offset=end_offset, request_id=None, wrote=False)
+
+
+@given(ends=st.lists(st.integers(1, 9), min_size=1, max_size=12), applied=st.integers(0, 10))
+def test_all_are_woken_whose_records_are_applied_and_no_others(ends: list[int], applied: int) -> None:
+    async def story() -> None:
+        waiters = _waiters()
+        futures = [_waits(waiters, end) for end in ends]
+        waiters.complete(controller_epoch=EPOCH, end_offset=applied)
+        assert [future.done() for future in futures] == [end <= applied for end in ends]
+        assert len(waiters) == sum(end > applied for end in ends)
+
+    asyncio.run(story())
+
+
+def test_who_waits_for_earlier_records_is_overdue_with_those_that_wait_for_later_ones() -> None:
+    async def story() -> None:
+        waiters = _waiters(commit_timeout_ms=30)
+        later = _waits(waiters, 9)
+        await asyncio.sleep(0.01)
+        earlier = _waits(waiters, 5)
+        assert [waiter.end_offset for waiter in waiters] == [5, 9]
+        assert len({waiter.deadline for waiter in waiters}) == 1
+        ended = await asyncio.gather(later, earlier, return_exceptions=True)
+        assert [type(error) for error in ended] == [NotController] * 2
+
+    asyncio.run(story())
+
+
+def test_those_of_an_older_claim_stand_before_all_others() -> None:
+    async def story() -> None:
+        waiters = _waiters()
+        of_the_older, of_the_newer = _waits(waiters, 9), _waits(waiters, 5, epoch=EPOCH + 1)
+        waiters.fail_before(EPOCH + 1, lambda: NotController("another leads", controller_id=-1))
+        assert isinstance(of_the_older.exception(), NotController) and not of_the_newer.done()
+        waiters.complete(controller_epoch=EPOCH + 1, end_offset=5)
+        assert of_the_newer.done()
+
+    asyncio.run(story())
