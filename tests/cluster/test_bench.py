@@ -182,4 +182,5 @@ def test_replay_of_a_log_that_controllers_wrote() -> None:
     answer = replay(records=2_000, small=1_000, engines=["duckdb"], by_controllers=True)
     check_shape(answer, name="replay", peers=[], prefixes=("state_",))
     assert answer["params"]["records"] >= 2_000
-    assert answer["params"]["offsets_agreed_by_controllers"] == answer["params"]["offsets_agreed"] > 10
+    # Random places inside one batch count once.
+    assert answer["params"]["offsets_agreed_by_controllers"] == answer["params"]["offsets_agreed"] > 1

@@ -233,6 +233,40 @@ def test_what_a_thread_writes_is_done_before_the_directory_is_anothers(tmp_path:
     asyncio.run(scenario())
 
 
+def test_who_becomes_active_checks_its_sessions_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The regular check is hours away."""
+
+    async def scenario() -> None:
+        own = settings_for(tmp_path, ("127.0.0.1", free_port()))
+        settings = replace(own, timing=replace(own.timing, session_timeout_ms=10 * 3_600_000))
+        checked: list[bool] = []
+        with ExitStack() as stack:
+            node = _Node(
+                settings,
+                load_meta(tmp_path),
+                stack,
+                RecentWarnings(),
+                stack.enter_context(DirectoryLock(tmp_path)),
+            )
+            check = node.controller.check_sessions
+
+            def noted() -> int:
+                checked.append(node.controller.is_active)
+                return check()
+
+            monkeypatch.setattr(node.controller, "check_sessions", noted)
+            running = await active(node)
+            for _ in range(5):
+                await asyncio.sleep(0)
+            node.stop_asked.set()
+            await running
+        assert checked == [False, True]
+
+    asyncio.run(scenario())
+
+
 async def active(node: _Node) -> "asyncio.Task[None]":
     running = asyncio.create_task(node.run(None))
     while not node.controller.is_active:
