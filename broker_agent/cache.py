@@ -122,7 +122,7 @@ class Cache:
         loaded = self.store.load_newest_at_or_below(at_or_below)
         for damaged in loaded.quarantined:
             self._report_damage(damaged.error.message)
-        image = loaded.image or EMPTY
+        image = EMPTY if loaded.image is None else loaded.image.without_results()
         if image.quorum.cluster_id not in (None, self._cluster_id):
             self._report_damage(f"snapshots are of cluster {image.quorum.cluster_id}")
             self._quarantine_snapshots_from(0)
@@ -147,7 +147,7 @@ class Cache:
                 yield batch
                 self._clock = self._clock.after(header)
 
-        image = fold(batches(), onto=base)
+        image = fold(batches(), onto=base, keeps_results=False)
         if image.quorum.cluster_id not in (None, self._cluster_id):
             raise InvariantBroken(f"the log is of cluster {image.quorum.cluster_id}")
         if self._clock.bytes_since and self._clock.is_due(self._policy, appended_at_ms=image.last_time_ms):
@@ -216,7 +216,7 @@ class Cache:
             DamagedFile: it is not what a controller may send; it is set aside.
             DiskFailed: the disk refuses.
         """
-        image = self.store.load(snapshot_id)
+        image = self.store.load(snapshot_id).without_results()
         if image.quorum.cluster_id != self._cluster_id or image.end_offset <= self.segments.end_offset:
             moved_to = quarantine(self.store.path(snapshot_id))
             raise DamagedFile(

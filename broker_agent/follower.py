@@ -101,7 +101,7 @@ class Follower:
                 f"the image at offset {self.image.end_offset} of epoch {self.image.controller_epoch}",
                 offset=batch.base_offset,
             )
-        return applying(self.image, batch)
+        return applying(self.image, batch, keeps_results=False)
 
     def take(self, batch: RecordBatch, applied: Applied) -> None:
         """Go on from what `making` made of a batch."""

@@ -44,13 +44,15 @@ def is_next(image: MetadataImage, batch: RecordBatch) -> bool:
     return batch.controller_epoch == claim.controller_epoch > image.controller_epoch
 
 
-def apply(image: MetadataImage, batch: RecordBatch) -> Applied:
-    """Return the image after a batch for which `is_next` holds, and the keys it touched; raises as `applying`."""
-    return at_once(applying(image, batch))
+def apply(image: MetadataImage, batch: RecordBatch, *, keeps_results: bool = True) -> Applied:
+    """Return the image after a batch for which `is_next` holds, and the keys it touched; as `applying`."""
+    return at_once(applying(image, batch, keeps_results=keeps_results))
 
 
-def applying(image: MetadataImage, batch: RecordBatch) -> Sliced[Applied]:
+def applying(image: MetadataImage, batch: RecordBatch, *, keeps_results: bool = True) -> Sliced[Applied]:
     """Make the image after a batch for which `is_next` holds, and name the keys it touched.
+
+    With `keeps_results`, the answers to requests are kept for their repetitions, which controllers alone are asked for.
 
     Raises:
         InvariantBroken: a record contradicts the image; no node can go on from here.
@@ -75,7 +77,7 @@ def applying(image: MetadataImage, batch: RecordBatch) -> Sliced[Applied]:
         ) from error
     envelope = batch.envelope
     results = image.results
-    if envelope.request_id is not None:
+    if keeps_results and envelope.request_id is not None:
         results = results.with_result(
             RequestResultRecord(
                 request_id=envelope.request_id,

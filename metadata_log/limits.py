@@ -245,7 +245,7 @@ THREAD_SWITCH_MS: Final = 0.5
 # --- state
 REQUEST_RESULTS_MAX: Final = 200_000
 REQUEST_RESULT_BYTES_MAX: Final = 64 * MIB
-"""Of the answers kept for repeated requests, in the memory of every node and in each snapshot; the oldest go first."""
+"""Of the answers kept for repeated requests, in the memory of controllers and in their snapshots; the oldest go first."""
 REQUEST_RESULT_AGE_MS: Final = 15 * 60 * 1000
 REQUEST_RESULT_STEP_MS: Final = 10 * 1000
 """The most that the time between two results adds to their age, so that a quiet log keeps some hundred for longer."""

@@ -8,8 +8,10 @@ from metadata_log.errors import InvariantBroken
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 
 
-def fold(batches: Iterable[RecordBatch], *, onto: MetadataImage = EMPTY) -> MetadataImage:
-    """Return the image after `batches`, the first of which continues `onto`.
+def fold(
+    batches: Iterable[RecordBatch], *, onto: MetadataImage = EMPTY, keeps_results: bool = True
+) -> MetadataImage:
+    """Return the image after `batches`, the first of which continues `onto`; `keeps_results` as in `applying`.
 
     Raises:
         InvariantBroken: a batch does not continue the image before it, or contradicts it.
@@ -21,5 +23,5 @@ def fold(batches: Iterable[RecordBatch], *, onto: MetadataImage = EMPTY) -> Meta
                 f"the batch at offset {batch.base_offset} of epoch {batch.controller_epoch} does not continue the state "
                 f"at offset {image.end_offset} of epoch {image.controller_epoch}"
             )
-        image = apply(image, batch).image
+        image = apply(image, batch, keeps_results=keeps_results).image
     return image

@@ -15,7 +15,7 @@ import msgpack
 from aiohttp import web
 
 from metadata_log.apply import apply
-from metadata_log.batch import NO_ENVELOPE
+from metadata_log.batch import NO_ENVELOPE, Envelope
 from metadata_log.codec import FrameHeader, encode, read_header
 from metadata_log.errors import (
     DuplicateBrokerRegistration,
@@ -63,7 +63,9 @@ class FakeLog:
         self._unix_ms = unix_ms
         self.claim()
 
-    def append(self, *records: Record, controller_epoch: int | None = None) -> int:
+    def append(
+        self, *records: Record, controller_epoch: int | None = None, envelope: Envelope = NO_ENVELOPE
+    ) -> int:
         """Append one batch and return its base offset."""
         image = self.image
         self._unix_ms += 1
@@ -72,7 +74,7 @@ class FakeLog:
             controller_epoch=image.controller_epoch if controller_epoch is None else controller_epoch,
             appended_at_ms=self._unix_ms,
             previous_crc=image.last_crc,
-            envelope=NO_ENVELOPE,
+            envelope=envelope,
             records=records,
         )
         self.image = apply(image, batch).image

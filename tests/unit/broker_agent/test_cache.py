@@ -9,12 +9,15 @@ import pytest
 import metadata_log.apply
 from broker_agent.cache import CLEAN_STOP_FILE, Cache
 from broker_agent.follower import Position, position_of
+from metadata_log.batch import Envelope
 from metadata_log.digest import EMPTY_BUCKETS, digest
 from metadata_log.errors import DiskFailed, WrittenByAnotherVersion
+from metadata_log.ids import Uuid
 from metadata_log.image.metadata_image import EMPTY, buckets_of
 from metadata_log.node.durable_files import checked_json
+from metadata_log.records.quorum import NoOpRecord
 from snapshots import kept_digest
-from snapshots.snapshot_file import write_snapshot
+from snapshots.snapshot_file import SUFFIX, write_snapshot
 from tests.support.fake_controller import CLUSTER_ID, FakeLog, format_broker
 from tests.support.histories import A_NEWER_VERSION, A_TOPIC_ID_OF_INT, A_TYPE_UNKNOWN_HERE, frame_behind
 
@@ -79,6 +82,31 @@ def test_a_snapshot_newer_than_the_log_is_gone_on_from(tmp_path: Path, history: 
     cache = a_cache(tmp_path)
     assert cache.open() == history.image
     assert list((tmp_path / "quarantine").iterdir()) == []
+    cache.close()
+
+
+def answered(log: FakeLog, number: int) -> None:
+    """Append what a request did, whose answer controllers keep."""
+    envelope = Envelope("User:a", Uuid(bytes([number]) * 16), bytes(32), None, "CreateTopics", b"an answer")
+    log.append(NoOpRecord(), envelope=envelope)
+
+
+def test_a_broker_keeps_no_answers_to_requests(tmp_path: Path, history: FakeLog) -> None:
+    """Controllers alone are asked for them once more."""
+    answered(history, 1)
+    in_snapshot = history.image
+    answered(history, 2)
+    assert len(history.image.results.by_id) == 2
+    filled(tmp_path, history)
+    cache = a_cache(tmp_path)
+    assert cache.open() == history.image.without_results()
+    cache.close()
+    write_snapshot(in_snapshot, tmp_path / "snapshots")
+    cache = a_cache(tmp_path)
+    assert cache.open() == history.image.without_results()
+    answered(history, 3)
+    path = write_snapshot(history.image, tmp_path / "snapshots")
+    assert cache.install(path.name.removesuffix(SUFFIX)) == history.image.without_results()
     cache.close()
 
 

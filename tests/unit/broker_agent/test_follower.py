@@ -3,9 +3,12 @@
 import pytest
 
 from broker_agent.follower import Follower, Position, read_frames
+from metadata_log.batch import Envelope
 from metadata_log.codec import DamagedFrame
 from metadata_log.errors import InvariantBroken, WrittenByAnotherVersion
+from metadata_log.ids import Uuid
 from metadata_log.image.metadata_image import EMPTY
+from metadata_log.records.quorum import NoOpRecord
 from metadata_log.sliced import at_once
 from tests.support.fake_controller import FakeLog
 from tests.support.histories import A_TOPIC_ID_OF_INT, A_TYPE_UNKNOWN_HERE, frame_behind, of_format_2
@@ -31,6 +34,15 @@ def test_it_follows_and_knows_where_it_stands() -> None:
     assert follower.image == log.image
     assert follower.position == Position(50, 1, log.image.last_crc)
     assert follower.records_fetched == 50
+
+
+def test_it_keeps_no_answers_to_requests() -> None:
+    log, follower = FakeLog(), Follower()
+    envelope = Envelope("User:a", Uuid(bytes(16)), bytes(32), None, "CreateTopics", b"an answer")
+    log.append(NoOpRecord(), envelope=envelope)
+    for _, _, batch in read_frames(b"".join(frame for _, frame in log.frames)):
+        follower.take(batch, at_once(follower.making(batch)))
+    assert log.image.results.by_id and follower.image == log.image.without_results()
 
 
 @pytest.mark.parametrize("place", [0, 2])
