@@ -218,7 +218,12 @@ class _Broker:
             records=records,
             outcome=HeartbeatAnswered(BrokerState.STOPPING, should_shut_down=False),
             cause=self._cause("CONTROLLED_SHUTDOWN"),
-            session_changes=(walked, ShutdownBegan(broker.broker_id, broker.broker_epoch, offset)),
+            session_changes=(
+                walked,
+                ShutdownBegan(broker.broker_id, broker.broker_epoch, offset),
+                # What is left of its elections would give leaderships to it, even if it asks for nothing for a moment.
+                Electing(broker.broker_id, more=False),
+            ),
             more=more,
         )
 

@@ -14,8 +14,9 @@ is a *stranger*: an observer, a removed voter, a voter that was added while this
                      we follow a member, costs the link
 
 An exception is needed: a node that was away for long may know nobody who votes by now, and nothing in its log tells a new
-voter from a stranger. So it believes strangers once it has heard no leader for RAFT_STRANGER_TIMEOUTS election timeouts, and
-at once if its log is empty and its settings name it as no voter: it has acknowledged nothing and voted for nobody.
+voter from a stranger. So it believes strangers once it has heard no leader for RAFT_STRANGER_TIMEOUTS election timeouts, in
+which it was awake, and at once if its log is empty and its settings name it as no voter: it has acknowledged nothing and
+voted for nobody.
 What is refused here never reaches the engine, so it is never journalled. Source: Raft thesis 4.1, for the exception.
 """
 
@@ -30,6 +31,8 @@ from quorum.raft.raft_log import Member, Role, Voters
 TERM_JUMP_MAX: Final = 1_000_000
 """No message raises a node's term by more; so many elections, without a pause, take some hours. A node that missed more has
 its disk replaced: an empty log takes any term up to TERM_MAX."""
+ASLEEP_TIMEOUTS: Final = 2
+"""Election timeouts without a look at messages or timers, after which a node was asleep: its timers ring sooner."""
 _OF_LEADERS: Final = frozenset({"append_entries", "install_snapshot", "read_probe", "timeout_now"})
 _OF_CANDIDATES: Final = frozenset({"request_vote", "pre_vote"})
 _ANSWERED_WITH_NACK: Final = _OF_LEADERS | {"request_vote"}
@@ -43,7 +46,9 @@ class Belief:
         self._leader: tuple[Member, int] | None = None
         """The last leader whose message was handled, and its term."""
         self._heard_at = state.now
-        """When that was, or when we last led; at first, when this node started."""
+        """When that was, when we last led, or when this node woke up; at first, when it started."""
+        self._awake_at = state.now
+        """When this node last looked at a message or at its timers."""
         self.newest_voters: Callable[[], Voters] = lambda: state.voters
         """Returns the voters that the newest change in our log names, whether in force or not."""
         self.ignored_total = 0
@@ -58,6 +63,7 @@ class Belief:
         Raises:
             ForeignMessage: no sound node in the sender's place sends it.
         """
+        self.look_up()
         self.check_term(message["term"])
         if message["type"] in _ANSWERED_WITH_NACK and message["term"] < self._state.engine.term:
             return True
@@ -120,6 +126,13 @@ class Belief:
             raise ForeignMessage(f"it claims to lead term {term}, in which this node follows {state.leader}")
 
     # --- what it notes
+
+    def look_up(self) -> None:
+        """Note that this node runs: where it did not for long, it could not hear its leader, and that is no silence."""
+        state = self._state
+        if state.now - self._awake_at > ASLEEP_TIMEOUTS * state.settings.election_timeout_max_ms:
+            self._heard_at = state.now
+        self._awake_at = state.now
 
     def followed(self, sender: Member, term: int) -> None:
         """Note that a leader's message was handled."""

@@ -350,7 +350,7 @@ class ClusterWorld(World):
                     if node.snapshots.sha256(offer.id) != offer.sha256:
                         continue
                     if disk is None:
-                        return self.library.read(node.snapshots.path(offer.id))
+                        return self.library.read(node.snapshots.path(offer.id)).without_results()
                     return await disk.install(offer, node.snapshots.content(offer.id))
         return None
 

@@ -444,11 +444,11 @@ class Costs:
         return encodes
 
     def _applying_in_slices(self, original: Callable[..., Sliced[Any]]) -> Callable[..., Any]:
-        def applies(image: MetadataImage, batch: RecordBatch) -> Sliced[Any]:
+        def applies(image: MetadataImage, batch: RecordBatch, **how: Any) -> Sliced[Any]:
             for some in chunks(batch.records):
                 self._all("records applied", APPLY, some)
                 yield
-            return (yield from original(image, batch))
+            return (yield from original(image, batch, **how))
 
         return applies
 

@@ -73,6 +73,8 @@ class SimulatedTransport:
         """Sees each message before the node does."""
         self.on_end: Callable[[NodeId, bool], None] = lambda _peer, _by_peer: None
         """Sees the end of each link, and whether its peer ended it, before the node does."""
+        self.on_refusal: Callable[[Member], None] = lambda _member: None
+        """Sees who sent what the node refuses; its link may have ended by then."""
         self.links: dict[NodeId, SimulatedLink] = {}
         self.voters_in_force: Callable[[], Voters] = dict
 
@@ -110,6 +112,7 @@ class SimulatedTransport:
 
     def drop(self, member: Member, reason: str) -> None:
         """End the connection: its peer reads EOF."""
+        self.on_refusal(member)
         if self.alive and member.node_id in self.links:
             self._network.note("dropped", self.node_id, member.node_id, reason)
             self._network.drop(self, member.node_id)

@@ -260,8 +260,6 @@ class RaftRules:
         heard, log = self._heard.get(node.node_id), node.log
         if heard is None or heard.leader != peer:
             return
-        if not by_peer and heard.at == self._world.loop.time():
-            del self._heard[node.node_id]  # the node closed the link because it refuses what it just got
         if not by_peer or log is None or not node.has_engine():
             return
         del self._heard[node.node_id]
@@ -270,6 +268,12 @@ class RaftRules:
             loop = self._world.loop
             told = node.incarnation, loop.time(), state.engine.term, self._links(node)
             loop.call_later(SOON_S, self._look_again, node, *told)
+
+    def refused(self, node: "SimulatedNode", sender: Member) -> None:
+        """Note that a node refuses what it just got: that was no leader's message."""
+        heard = self._heard.get(node.node_id)
+        if heard is not None and heard.leader == sender.node_id and heard.at == self._world.loop.time():
+            del self._heard[node.node_id]
 
     def suspended(self, node: "SimulatedNode", seconds: float) -> None:
         """Note whether a node whose clock is ahead now followed a leader, heard since the last time that it slept."""

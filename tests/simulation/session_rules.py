@@ -141,6 +141,8 @@ class SessionRules:
                     )
             if isinstance(record, RegisterBrokerRecord):
                 yield from self._taken_over(before, batch, record)
+            if isinstance(record, RegisterBrokerRecord | UnregisterBrokerRecord):
+                self._left.pop(record.broker_id, None)  # whoever registers anew is fenced, and may go at once
         if broker_id is None:
             return
         if code == "CONTROLLED_SHUTDOWN":

@@ -1,7 +1,8 @@
 """Work that every node of a world does alike is done once: decoding frames, and applying a batch to an image.
 
-Both are pure functions of immutable values, and six processes call them with the same arguments; shared, a simulated second
-costs a fifth less. One result in sixteen is computed again and compared: a function that is not pure would be found.
+Both are pure functions of immutable values, and all controllers, or all brokers, call them with the same arguments; shared,
+a simulated second costs less. One result in sixteen is computed again and compared: a function that is not pure would be
+found.
 """
 
 from collections.abc import Callable, Iterator
@@ -32,8 +33,8 @@ class SharedApply:
         self._applied: dict[tuple[int, int, int], tuple[MetadataImage, Applied]] = {}
         self._hits = 0
 
-    def applying(self, image: MetadataImage, batch: RecordBatch) -> Sliced[Applied]:
-        """Apply in one slice; `costs` says how many it takes."""
+    def applying(self, image: MetadataImage, batch: RecordBatch, **_how: bool) -> Sliced[Applied]:
+        """Apply in one slice, as all who share this do; `costs` says how many it takes."""
         yield from ()
         return self(image, batch)
 
@@ -88,9 +89,8 @@ def shared_work() -> Iterator[None]:
     """Let controllers and brokers of this process share their work for a while."""
     apply, decode_all = vars(quorum.controller)["apply"], vars(quorum.controller)["decode_all"]
     shared, decode = SharedApply(apply), SharedDecode(decode_all)
-    in_slices, follows = vars(quorum.controller)["applying"], vars(broker_agent.follower)["applying"]
-    own = SharedApply(lambda image, batch: at_once(follows(image, batch)))
-    following = shared if follows is in_slices else own
+    follows = vars(broker_agent.follower)["applying"]
+    following = SharedApply(lambda image, batch: at_once(follows(image, batch, keeps_results=False)))
     with (
         patch.object(quorum.controller, "apply", shared),
         patch.object(quorum.controller, "applying", shared.applying),

@@ -23,7 +23,10 @@ AFRESH = 0.1
 
 
 class SnapshotLibrary:
-    """Every snapshot of one world by id: its right bytes, and its image. A snapshot is a function of the log alone."""
+    """Every snapshot of one world by id: its right bytes, and its image. A snapshot is a function of the log alone.
+
+    Brokers keep no answers to requests: a snapshot without any is kept under a name of its own.
+    """
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -39,7 +42,8 @@ class SnapshotLibrary:
 
     def frames(self, image: MetadataImage) -> Iterator[bytes]:
         """Stand for `snapshot_frames`."""
-        name = snapshot_id(image.end_offset, image.controller_epoch)
+        name: str = snapshot_id(image.end_offset, image.controller_epoch)
+        name = name if image.results.by_id else _without_results(name)
         known = self._frames.get(name)
         if known is None or self._rng.random() < AFRESH:
             made = tuple(snapshot_frames(image))
@@ -51,17 +55,19 @@ class SnapshotLibrary:
         return iter(known)
 
     def __contains__(self, name: str) -> bool:
-        return name in self._bytes
+        return self._of_controllers(name) in self._bytes
 
     def content(self, name: str) -> bytes:
-        """Return the right bytes of a snapshot that a node has written."""
-        return self._bytes[name]
+        """Return the right bytes of a snapshot that a controller has written."""
+        return self._bytes[self._of_controllers(name)]
 
     def read(
         self, path: Path, *, expected_id: str | None = None, known_buckets: Buckets | None = None
     ) -> MetadataImage:
         """Stand for `read_snapshot`, which checks the bytes unless these very ones were checked before."""
         name, content = expected_id or path.name.removesuffix(SUFFIX), path.read_bytes()
+        if content == self._bytes.get(_without_results(name)):
+            name = _without_results(name)
         if content == self._bytes.get(name) and name in self._images:
             return self._images[name]
         image = read_snapshot(path, expected_id=expected_id, known_buckets=known_buckets)
@@ -72,8 +78,11 @@ class SnapshotLibrary:
         return image
 
     def image(self, name: str) -> MetadataImage:
-        """Return the image of a snapshot that a node has written."""
-        return self._written[name]
+        """Return the image of a snapshot that a controller has written."""
+        return self._written[self._of_controllers(name)]
+
+    def _of_controllers(self, name: str) -> str:
+        return name if name in self._bytes else _without_results(name)
 
     def check(self, path: Path) -> None:
         """Stand for `check_snapshot`."""
@@ -89,6 +98,10 @@ class SnapshotLibrary:
             patch("snapshots.download.read_snapshot", self.read),
         ):
             yield
+
+
+def _without_results(name: str) -> str:
+    return f"{name}-without-results"
 
 
 class Tampering:

@@ -89,6 +89,8 @@ class StreamTransport(TcpTransport):
         """Sees each message before the node does."""
         self.on_end: Callable[[NodeId, bool], None] = lambda _peer, _by_peer: None
         """Sees the end of each link, and whether its peer ended it, before the node does."""
+        self.on_refusal: Callable[[Member], None] = lambda _member: None
+        """Sees who sent what the node refuses; its link may have ended by then."""
         self.port = Port()
         super().__init__(
             node_id=member.node_id,
@@ -121,6 +123,10 @@ class StreamTransport(TcpTransport):
         if node_id in self._established:
             self.on_send(node_id, message)
             super().send(node_id, message)
+
+    def drop(self, member: Member, reason: str) -> None:
+        self.on_refusal(member)
+        super().drop(member, reason)
 
     def call(self, callback: Callable[..., None], *arguments: Any) -> None:
         if callback == self.on_message:

@@ -431,6 +431,7 @@ class SimulatedNode:
         self.transport.on_send = partial(world.checks.sent, self)
         self.transport.on_arrival = partial(world.checks.received, self)
         self.transport.on_end = partial(self._lost, self.incarnation)
+        self.transport.on_refusal = partial(world.checks.rules.refused, self)
         world.checks.started(self)
         self.listener = world.make_listener(self)
         self.log = WatchedLog(

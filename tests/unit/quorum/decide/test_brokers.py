@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from metadata_log.batch import NO_ENVELOPE
 from metadata_log.codec import encode
-from metadata_log.ids import UNASSIGNED, BrokerId, TopicId, uuid_text
+from metadata_log.ids import NO_LEADER, UNASSIGNED, BrokerId, TopicId, uuid_text
 from metadata_log.records.brokers import (
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
@@ -405,6 +405,22 @@ def test_elections_amid_the_failure_of_a_directory_give_nothing_that_lies_there(
         pass
     assert world.image.brokers[BrokerId(1)].log_dirs == (word_uuid("b"),)
     assert {partition.leader for partition in world.image.topics.by_id[topic_id].partitions} == {-1}
+
+
+def test_a_broker_that_began_to_stop_is_elected_no_more() -> None:
+    """Its elections in parts are not over, and a poll that asks for nothing comes between two parts of its stop."""
+    world = online(1, 2, records_max=10)
+    many_partitions(world, 25, "1")
+    world.sessions.set_electing(BrokerId(1), electing=True)
+    assert world.heartbeat(1, want_shut_down=True).more
+    leaders = [
+        partition.leader for partition in world.image.topics.by_id[world.image.topics.ids["many"]].partitions
+    ]
+    assert NO_LEADER in leaders
+    assert world.heartbeat(1).records == ()
+    while world.heartbeat(1, want_shut_down=True).more:
+        pass
+    assert not world.image.topics.leads_any(BrokerId(1))
 
 
 def test_a_shutdown_and_a_failed_directory_share_their_parts() -> None:

@@ -24,6 +24,15 @@ STRANGER = Member(NodeId(9), directory_of(NodeId(9), 0))
 SILENCE_MS = RAFT_STRANGER_TIMEOUTS * RaftSettings().election_timeout_max_ms
 
 
+def hears_nothing(quorum: HandQuorum, node_id: NodeId, ms: float) -> None:
+    """Let time go by while a node is awake."""
+    guard, end = quorum[node_id].guard, quorum.now + ms
+    while quorum.now < end:
+        quorum.now = min(quorum.now + 500, end)
+        guard.state.now = quorum.now
+        guard.belief.look_up()
+
+
 @pytest.fixture
 def quorum() -> HandQuorum:
     """A leads term 1, and all hold 1@0 2@1 3@1, committed everywhere."""
@@ -152,7 +161,7 @@ def test_a_leader_whom_no_set_of_voters_here_names_is_followed_after_a_silence(q
     """Goal: a node that was away for long follows those who vote by now. Method: they are all new to C."""
     news = append(term=4, previous=(3, 1), entries=[(b"\x10y", 4, 4)])
     quorum[C].guard.lost(quorum.member(A), quorum.now, by_peer=True)
-    quorum.now += SILENCE_MS - 1
+    hears_nothing(quorum, C, SILENCE_MS - 1)
     receive(quorum, C, STRANGER, news)
     assert quorum[C].engine.term == 1 and quorum[C].guard.belief.ignored_total == 1
     quorum.now += 1
@@ -167,8 +176,20 @@ def test_a_leader_whom_no_set_of_voters_here_names_is_followed_after_a_silence(q
     assert quorum[C].engine.term == 4, "the next stranger waits for another silence"
 
 
+def test_a_sleep_is_no_silence(quorum: HandQuorum) -> None:
+    """A node that was suspended could hear nobody: the stranger whose message comes first is not believed for that."""
+    news = append(term=4, previous=(3, 1), entries=[(b"\x10y", 4, 4)])
+    quorum[C].guard.lost(quorum.member(A), quorum.now, by_peer=True)
+    quorum.now += 2 * SILENCE_MS
+    receive(quorum, C, STRANGER, news)
+    assert quorum[C].engine.term == 1 and quorum[C].guard.belief.ignored_total == 1
+    hears_nothing(quorum, C, SILENCE_MS)
+    receive(quorum, C, STRANGER, news)
+    assert quorum[C].guard.state.leader == STRANGER.node_id
+
+
 def test_a_strangers_answers_raise_no_term_even_after_a_silence(quorum: HandQuorum) -> None:
-    quorum.now += SILENCE_MS
+    hears_nothing(quorum, B, SILENCE_MS)
     for answer in (
         {"type": "nack"},
         {"type": "pre_vote_response", "granted": True},
@@ -182,7 +203,7 @@ def test_a_strangers_answers_raise_no_term_even_after_a_silence(quorum: HandQuor
 def test_after_a_silence_a_stranger_that_lacks_what_is_committed_costs_its_link_alone(
     quorum: HandQuorum,
 ) -> None:
-    quorum.now += SILENCE_MS
+    hears_nothing(quorum, C, SILENCE_MS)
     for message, why in (
         (append(term=5, previous=(1, 0), entries=[(b"\x10z", 2, 5)]), "cut committed entry 2"),
         (append(term=5, previous=(3, 4)), "lacks committed entry 3"),
