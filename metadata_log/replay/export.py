@@ -264,7 +264,7 @@ class _Run:
 
     def _take_image(self, image: MetadataImage) -> None:
         """Go on from an image, its secrets hidden from here on."""
-        records = Columns.shown(
+        records = self._columns.shown(
             record for record in image.to_records() if not isinstance(record, RequestResultRecord)
         )
         header = SnapshotHeaderRecord(
