@@ -16,6 +16,7 @@ from broker_agent.config import SECURITY_PROTOCOLS, BrokerSettings
 from metadata_log.errors import InvalidSettings
 from metadata_log.ids import BrokerId, NodeId, Uuid, is_reserved, uuid_from_text, uuid_text
 from metadata_log.node.addresses import (
+    WILDCARDS,
     HostPort,
     address_text,
     http_url,
@@ -136,6 +137,25 @@ def load_for_format(path: Path) -> tuple[Role, int, Path, str | None]:
         path.parent / top.take("data_dir", text),
         top.take("cluster_id", cluster_id, default=None),
     )
+
+
+def hosts_to_certify(path: Path) -> tuple[str, ...]:
+    """Return each host at which others dial the node of a settings file, which need not be complete before formatting.
+
+    Raises:
+        InvalidSettings: names the file and the key.
+    """
+    top = _Table.read(path)
+    listen, advertised = top.table("listen", default={}), top.table("advertised", default={})
+    node_id = top.take("node_id", whole_number, default=None)
+    voters = top.tables("voters") if top.has("voters") and node_id is not None else []
+    addresses: list[HostPort | None] = []
+    for table in (listen, advertised, *(each for each in voters if each.take("id", whole_number) == node_id)):
+        addresses.append(table.take("http", listen_address, default=None))
+        addresses.append(table.take("raft", host_port, default=None))
+    hosts = [address[0] for address in addresses if address is not None and address[0] not in WILDCARDS]
+    http = top.table("http", default={})
+    return tuple(dict.fromkeys([*hosts, *http.take("allowed_hosts", _list_of(host_name), default=[])]))
 
 
 def controller_toml(settings: ControllerSettings, *, data_dir: str) -> str:
