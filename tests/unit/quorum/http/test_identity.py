@@ -44,7 +44,7 @@ def token(name: str) -> str:
 
 def principals(path: Path, who: dict[str, str] = WHO) -> Path:
     rows = [
-        f'[[principals]]\nname = "{name}"\nroles = ["{role}"]\n'
+        f'[[principals]]\nname = "{name}"\nroles = {json.dumps([role] if role else [])}\n'
         f'token_sha256 = "{hashlib.sha256(token(name).encode()).hexdigest()}"\n'
         for name, role in who.items()
     ]
@@ -124,6 +124,29 @@ def test_every_route_with_no_the_wrong_and_the_right_identity(tmp_path: Path) ->
         assert desk.controller.committed.end_offset == end_offset
 
     behind_tokens(tmp_path, story)
+
+
+def test_who_shows_no_identity_gets_the_codes_of_readiness_without_details(tmp_path: Path) -> None:
+    """Goal: /readyz tells a stranger nothing of nodes, files and partitions. Method: a reason with a path, asked by each."""
+
+    async def story(desk: Desk, ask: Ask) -> None:
+        desk.door.status.snapshot_set_aside = "/srv/secret-path/snapshot: damaged"
+        for who in (None, "nobody's-token-0123456789", "User:idle"):
+            status, answer = await ask("GET", "/readyz", who)
+            told = await ask("GET", "/readyz", "User:reader")
+            assert status == told[0]
+            assert answer == {
+                "ready": told[1]["ready"],
+                "reasons": [
+                    {"code": code} for code in dict.fromkeys(one["code"] for one in told[1]["reasons"])
+                ],
+            }
+            assert {"code": "SNAPSHOT_SET_ASIDE"} in answer["reasons"]
+            assert "secret-path" in json.dumps(told[1]["reasons"])
+            assert told[1].keys() == {"ready", "reasons", "recent_warnings", "partitions"}
+            assert (await ask("GET", "/healthz", who)) == (200, {"ok": True})
+
+    behind_tokens(tmp_path, story, WHO | {"User:idle": ""})
 
 
 def test_what_needs_more_than_its_route(tmp_path: Path) -> None:
