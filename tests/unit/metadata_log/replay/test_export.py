@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import random
 import re
 from pathlib import Path
@@ -186,6 +187,22 @@ def test_secrets_are_not_exported(tmp_path: Path) -> None:
     assert {"hmac-sha256:"} < passphrases <= {"hmac-sha256:", "1", "a long värde", ""}, (
         "without a key: the plain text"
     )
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o027, 0o640), (0o077, 0o600)])
+def test_each_file_of_an_export_has_the_mode_of_the_umask(tmp_path: Path, umask: int, mode: int) -> None:
+    """Goal: whoever may read the rows may read the manifest. Method: two runs, over a part that an earlier one left."""
+    history = random_history(random.Random(3), 20)
+    (tmp_path / "manifest.json.part").touch(mode=0o600)
+    before = os.umask(umask)
+    try:
+        for at in (history[10].batch.end_offset, None):
+            export_log(frames_of(history), tmp_path, cluster_id=CLUSTER_ID, until=at)
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.rglob("*") if path.is_file()}
+    assert "manifest.json" in modes
+    assert set(modes.values()) == {mode}, modes
 
 
 def test_another_cluster_another_history_and_a_gap_are_refused(tmp_path: Path) -> None:
