@@ -37,7 +37,7 @@ class BrokerSettings:
     tls: TlsFiles | None = None
     """None: everything passes in the clear, which a settings file must say (`insecure = true`)."""
     principals: Path | None = None
-    """The file of principals; None: everybody may do everything."""
+    """The file of principals; None: everybody may do everything, which a settings file must say (`insecure = true`)."""
     token_file: Path | None = None
     """Holds the bearer token with which this broker asks the controllers."""
     rack: str | None = None

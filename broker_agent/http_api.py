@@ -40,6 +40,7 @@ from metadata_log.node.http_answers import (
     packed,
     status_of,
     wants_msgpack,
+    without_details,
 )
 from metadata_log.node.http_caller import OwnNames
 from metadata_log.node.http_server import listen
@@ -250,8 +251,11 @@ class HttpApi:
         shown = [
             {"code": code, "detail": detail} for code, detail in (*reasons, *self._agent.numbers().warnings)
         ]
+        status = 200 if ready else 503
+        if not self._access.may_read(request):
+            return self._ok(request, without_details(shown, ready=ready), status=status)
         body = {"ready": ready, "reasons": shown, "recent_warnings": self._agent.recent.rows()}
-        return self._ok(request, body, status=200 if ready else 503)
+        return self._ok(request, body, status=status)
 
     def _why_not(self) -> str:
         agent = self._agent

@@ -131,7 +131,7 @@ def _general(host: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
-        return x509.DNSName(host)
+        return x509.DNSName(host.encode("idna").decode())
 
 
 def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:

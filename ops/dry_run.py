@@ -1,6 +1,7 @@
 """Edge: what a command would write now: decided on the live state by the controller's own rules; nothing is written."""
 
 import argparse
+import random
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -62,7 +63,12 @@ class DryRun:
 
         client = client_from(args)
         self.cluster: Cluster = Cluster(
-            live_options(client), live_image(client), checks_as_brokers=True, linked=linked
+            live_options(client),
+            live_image(client),
+            checks_as_brokers=True,
+            linked=linked,
+            # What is printed has masks of secrets: nobody else may draw their keys.
+            rng=random.SystemRandom(),
         )
         self._end_offset = self.cluster.image.end_offset
         self._refused: list[dict[str, Any]] = []

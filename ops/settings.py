@@ -16,6 +16,7 @@ from broker_agent.config import SECURITY_PROTOCOLS, BrokerSettings
 from metadata_log.errors import InvalidSettings
 from metadata_log.ids import BrokerId, NodeId, Uuid, is_reserved, uuid_from_text, uuid_text
 from metadata_log.node.addresses import (
+    WILDCARDS,
     HostPort,
     address_text,
     http_url,
@@ -55,7 +56,7 @@ def load_controller_settings(path: Path) -> ControllerSettings:
     advertised = top.table("advertised", default={})
     elections, topics = top.table("elections", default={}), top.table("topics", default={})
     http, identity = top.table("http", default={}), top.table("identity", default={})
-    tls = _tls(path, top)
+    tls, principals = _tls_and_principals(path, top, identity)
     settings = ControllerSettings(
         cluster_id=top.take("cluster_id", cluster_id),
         node_id=NodeId(top.take("node_id", whole_number)),
@@ -67,7 +68,7 @@ def load_controller_settings(path: Path) -> ControllerSettings:
         advertised_raft=advertised.take("raft", reachable, default=None),
         allowed_hosts=tuple(http.take("allowed_hosts", _list_of(host_name), default=[])),
         tls=tls,
-        principals=identity.take("principals", _path_from(path), default=None),
+        principals=principals,
         token_file=identity.take("token_file", _path_from(path), default=None),
         timing=TimingSettings(**timing.given(TimingSettings.__slots__, whole_number)),
         log=LogSettings(**log.given(LogSettings.__slots__, whole_number)),
@@ -92,7 +93,7 @@ def load_broker_settings(path: Path) -> BrokerSettings:
     listen, advertised = top.table("listen"), top.table("advertised", default={})
     listeners = advertised.table("listeners", default={})
     http, identity = top.table("http", default={}), top.table("identity", default={})
-    tls = _tls(path, top)
+    tls, principals = _tls_and_principals(path, top, identity)
     optional: dict[str, Any] = top.given(("rack",), text)
     optional |= top.given(("registration_timeout_ms", "shutdown_timeout_ms"), whole_number)
     settings = BrokerSettings(
@@ -104,7 +105,7 @@ def load_broker_settings(path: Path) -> BrokerSettings:
         advertised_http=advertised.take("http", _told(tls), default=None),
         allowed_hosts=tuple(http.take("allowed_hosts", _list_of(host_name), default=[])),
         tls=tls,
-        principals=identity.take("principals", _path_from(path), default=None),
+        principals=principals,
         token_file=identity.take("token_file", _path_from(path), default=None),
         advertised_listeners=tuple(
             BrokerEndpoint(name, *address) for name, address in listeners.rest(listener).items()
@@ -136,6 +137,25 @@ def load_for_format(path: Path) -> tuple[Role, int, Path, str | None]:
         path.parent / top.take("data_dir", text),
         top.take("cluster_id", cluster_id, default=None),
     )
+
+
+def hosts_to_certify(path: Path) -> tuple[str, ...]:
+    """Return each host at which others dial the node of a settings file, which need not be complete before formatting.
+
+    Raises:
+        InvalidSettings: names the file and the key.
+    """
+    top = _Table.read(path)
+    listen, advertised = top.table("listen", default={}), top.table("advertised", default={})
+    node_id = top.take("node_id", whole_number, default=None)
+    voters = top.tables("voters") if top.has("voters") and node_id is not None else []
+    addresses: list[HostPort | None] = []
+    for table in (listen, advertised, *(each for each in voters if each.take("id", whole_number) == node_id)):
+        addresses.append(table.take("http", listen_address, default=None))
+        addresses.append(table.take("raft", host_port, default=None))
+    hosts = [address[0] for address in addresses if address is not None and address[0] not in WILDCARDS]
+    http = top.table("http", default={})
+    return tuple(dict.fromkeys([*hosts, *http.take("allowed_hosts", _list_of(host_name), default=[])]))
 
 
 def controller_toml(settings: ControllerSettings, *, data_dir: str) -> str:
@@ -237,7 +257,8 @@ def broker_toml(settings: BrokerSettings, *, data_dir: str) -> str:
 
 
 def _insecure(settings: ControllerSettings | BrokerSettings) -> list[tuple[str, Any]]:
-    return [("insecure", True)] if settings.tls is None else []
+    is_secure = settings.tls is not None and settings.principals is not None
+    return [] if is_secure else [("insecure", True)]
 
 
 def _identity(
@@ -289,23 +310,36 @@ def _check_same_port(path: Path, settings: ControllerSettings) -> None:
             )
 
 
-def _tls(path: Path, top: "_Table") -> TlsFiles | None:
-    """Return the files of [tls]; None where the file says `insecure = true` instead.
+def _tls_and_principals(path: Path, top: "_Table", identity: "_Table") -> tuple[TlsFiles | None, Path | None]:
+    """Return the files of [tls] and the file of principals; one may be None where the file says `insecure = true`.
 
     Raises:
-        InvalidSettings: it says neither, or both.
+        InvalidSettings: one is absent without that line, or both are there with it.
     """
     insecure = top.take("insecure", yes_or_no, default=False)
-    if not top.has("tls"):
-        if insecure:
-            return None
+    if not top.has("tls") and not insecure:
         raise InvalidSettings(
             f"{path}: there is neither [tls] nor `insecure = true`: without TLS whoever reaches a port reads and changes "
             "what passes. Write `insecure = true` at the top of this file where only trusted machines reach its ports, "
             "as on loopback, or give it [tls] with certificate, key and ca (`metaquorum storage format --secure` makes them)"
         )
-    if insecure:
-        raise InvalidSettings(f"{path}: there is [tls], and `insecure = true`: remove one of them")
+    tls = _tls(path, top) if top.has("tls") else None
+    principals: Path | None = identity.take("principals", _path_from(path), default=None)
+    if principals is None and not insecure:
+        raise InvalidSettings(
+            f"{path}: there is [tls], but neither [identity] with principals nor `insecure = true`: without identity "
+            "whoever reaches a port may do everything. Give it [identity] principals, the file that says who may do what "
+            "(`metaquorum storage format --secure` makes one), or write `insecure = true` at the top of this file where "
+            "only trusted machines reach its ports"
+        )
+    if tls is not None and principals is not None and insecure:
+        raise InvalidSettings(
+            f"{path}: there are [tls] and [identity] principals, and `insecure = true`: remove `insecure = true`"
+        )
+    return tls, principals
+
+
+def _tls(path: Path, top: "_Table") -> TlsFiles:
     table = top.table("tls")
     files = TlsFiles(
         certificate=table.take("certificate", _path_from(path)),

@@ -9,7 +9,7 @@ from metadata_log.digest import hex_of_text
 from metadata_log.image.subject import Builders, SubjectBuilder
 from metadata_log.image.topics import TopicsBuilder
 from metadata_log.records.configs import MIN_IN_SYNC_REPLICAS, TOPIC, ConfigRecord, is_sensitive
-from metadata_log.records.declaration import shown
+from metadata_log.records.declaration import mask, shown
 from metadata_log.records.registry import Record
 from metadata_log.records.topics import RemoveTopicRecord, TopicTombstoneRecord
 
@@ -139,9 +139,7 @@ def line_of_shown_config(record: ConfigRecord) -> str:
 
 def configs_items(image: ConfigsImage, resource_type: int, resource_name: str) -> list[dict[str, Any]]:
     settings: Mapping[str, str] = image.get((resource_type, resource_name)) or {}
-    return settings_items(
-        resource_type, resource_name, shown_settings(resource_type, resource_name, settings)
-    )
+    return settings_items(resource_type, resource_name, shown_settings(settings))
 
 
 def settings_items(resource_type: int, resource_name: str, masked: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -161,11 +159,11 @@ def type_text(resource_type: int) -> str:
     return "topic" if resource_type == TOPIC else "broker"
 
 
-def shown_settings(resource_type: int, resource_name: str, settings: Mapping[str, str]) -> dict[str, str]:
+def shown_settings(settings: Mapping[str, str]) -> dict[str, str]:
     """Return the values of settings by name, in order of name, secrets masked."""
     return {
-        name: (shown(config_record(resource_type, resource_name, name, settings[name])).value or "")
-        if is_sensitive(name)
-        else str(settings[name])
-        for name in sorted(settings)
+        name: mask(str(value), mask_key_of(value))
+        if is_sensitive(name) or mask_key_of(value) is not None
+        else str(value)
+        for name, value in sorted(settings.items())
     }

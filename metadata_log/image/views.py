@@ -15,7 +15,7 @@ from metadata_log.records.configs import TOPIC
 def describe_topic(image: MetadataImage, topic: TopicImage) -> dict[str, Any]:
     """Return one topic in full."""
     settings: Mapping[str, str] = image.configs.get((TOPIC, topic.name)) or {}
-    return topic_json(topic, shown_settings(TOPIC, topic.name, settings))
+    return topic_json(topic, shown_settings(settings))
 
 
 def topic_json(topic: TopicImage, masked_settings: Mapping[str, str]) -> dict[str, Any]:

@@ -103,6 +103,16 @@ class Access:
             authorize(principal, route, self._rights)
         request[PRINCIPAL] = principal or NOBODY
 
+    def may_read(self, request: web.Request) -> bool:
+        """Return whether whoever sends a request, to a route that needs no identity, may see the metadata."""
+        if self._file is None:
+            return True
+        try:
+            principal = self._principal_of(request)
+        except AuthenticationFailed:
+            return False
+        return principal is not None and Right.READ in principal.rights
+
     def may_poll(self, certificate: Mapping[str, Any] | None, broker_id: BrokerId) -> bool:
         """Return whether a connection with this client certificate may poll as this broker, or as an observer."""
         if self._file is None:

@@ -83,6 +83,10 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags, FILE_MODE)
 
 
+def _as_umask_says(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o666)
+
+
 def sync_directory(path: Path) -> None:
     """Make all new, changed and removed names of a directory durable."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -92,15 +96,19 @@ def sync_directory(path: Path) -> None:
         os.close(fd)
 
 
-def replace_file(path: Path, content: bytes) -> None:
-    """Replace a small file durably: a crash leaves the old content or the new.
+def replace_file(path: Path, content: bytes, *, is_private: bool = True) -> None:
+    """Replace a small file durably: a crash leaves the old content or the new. One that is not private follows the umask.
 
     Raises:
         DiskFailed: it could not be written or synced.
     """
     partial = path.with_name(path.name + ".part")
     with renamed_os_errors(path, wanted_bytes=len(content)):
-        with open_private(partial, "wb") as file:
+        if not is_private:
+            partial.unlink(missing_ok=True)  # one that an earlier run left would keep its mode
+        with (
+            open_private(partial, "wb") if is_private else open(partial, "wb", opener=_as_umask_says) as file
+        ):
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

@@ -1,7 +1,7 @@
 """Edge: answers over HTTP: how a value is encoded and how an error is reported, by controllers and brokers alike."""
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final, TypeAlias
 
@@ -214,6 +214,15 @@ def encoded_items(
         return web.Response(body=b"".join(parts), content_type=MSGPACK, headers=headers)
     text = b'{"%b":[%b]}' % (name.encode(), b",".join(items))
     return web.Response(body=text, content_type=JSON, charset="utf-8", headers=headers)
+
+
+def without_details(reasons: Iterable[Mapping[str, str]], *, ready: bool) -> dict[str, Any]:
+    """Return what /readyz answers to whoever may not read: each code once.
+
+    The details name brokers, peers' addresses, certificates and files.
+    """
+    codes = dict.fromkeys(reason["code"] for reason in reasons)
+    return {"ready": ready, "reasons": [{"code": code} for code in codes]}
 
 
 def wants_msgpack(request: web.BaseRequest) -> bool:

@@ -17,7 +17,7 @@ class Right(Enum):
     """What a route needs."""
 
     OPEN = "open"
-    """Nothing: whether a process lives."""
+    """Nothing: whether a process lives, and whether it is ready."""
     TOKEN = "token"  # noqa: S105 (a right's name)
     """On a broker: something for the controller to judge, as the broker forwards the request with it."""
     READ = "read"
@@ -42,7 +42,7 @@ ROLES: Final[Mapping[str, frozenset[Right]]] = {
 }
 CONTROLLERS: Final[Mapping[tuple[str, str], Right]] = {
     ("GET", "/healthz"): Right.OPEN,
-    ("GET", "/readyz"): Right.OPEN,
+    ("GET", "/readyz"): Right.OPEN,  # all but the codes of its reasons: READ
     ("GET", "/metrics"): Right.READ,
     ("GET", "/v1/topics"): Right.READ,
     ("POST", "/v1/topics"): Right.ALTER,
@@ -86,7 +86,7 @@ CONTROLLERS: Final[Mapping[tuple[str, str], Right]] = {
 }
 BROKERS: Final[Mapping[tuple[str, str], Right]] = {
     ("GET", "/healthz"): Right.OPEN,
-    ("GET", "/readyz"): Right.OPEN,
+    ("GET", "/readyz"): Right.OPEN,  # all but the codes of its reasons: READ
     ("GET", "/metrics"): Right.READ,
     ("GET", "/v1/metadata"): Right.READ,
     ("GET", "/v1/status"): Right.READ,

@@ -10,18 +10,43 @@ BROKER = 4
 CLUSTER_DEFAULT = ""
 SECRET_ENDINGS = (
     "password",
+    "passwd",
+    "passphrase",
+    "secret",
+    "secret.key",
+    "secret.access.key",
+    "master.key",
+    "private.key",
+    "sasl.jaas.config",
+    "ssl.keystore.key",
+    "ssl.keystore.certificate.chain",
+    "ssl.truststore.certificates",
+)
+"""Of Kafka's names of type PASSWORD, and of what other programs call their secrets."""
+MASKED_WITHOUT_KEY = (
+    "password",
     "sasl.jaas.config",
     "ssl.keystore.key",
     "ssl.keystore.certificate.chain",
     "ssl.truststore.certificates",
     "secret",
 )
+"""The names of secrets when records had no mask keys. Digests of logs rest on this list: it does not change."""
 MIN_IN_SYNC_REPLICAS = "min.insync.replicas"
 
 
 def is_sensitive(name: str) -> bool:
-    """Answer whether a setting's value may not be shown: Kafka's settings of type PASSWORD."""
-    return name.endswith(SECRET_ENDINGS)
+    """Answer whether a setting of this name, in any letter case, is a secret: written with a mask key, shown to nobody."""
+    return name.lower().endswith(SECRET_ENDINGS)
+
+
+def is_masked(config: "ConfigRecord") -> bool:
+    """Answer whether digests and exports have a mask instead of a record's value.
+
+    A mask key says that it is a secret. The name alone says so of fewer records than `is_sensitive`: if it said so of more,
+    logs that hold such a record without a key would have other digests than before.
+    """
+    return config.mask_key is not None or config.name.endswith(MASKED_WITHOUT_KEY)
 
 
 MASK_KEY_BYTES = 16
@@ -29,7 +54,7 @@ MASK_KEY_BYTES = 16
 
 @record(
     type_id=4,
-    secret_fields={"value": lambda config: is_sensitive(config.name)},
+    secret_fields={"value": is_masked},
     versions=(4, 5),
     mask_key="mask_key",
 )

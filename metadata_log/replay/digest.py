@@ -19,7 +19,7 @@ from metadata_log.batch import NO_ENVELOPE, RecordBatch
 from metadata_log.digest import EMPTY_BUCKETS, DigestBuilder, digest_of_buckets
 from metadata_log.image.configs import config_line, line_of_shown_config
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
-from metadata_log.records.configs import ConfigRecord, is_sensitive
+from metadata_log.records.configs import ConfigRecord, is_masked
 from metadata_log.records.quorum import ControllerClaimRecord, NoOpRecord
 from metadata_log.records.registry import Record
 from metadata_log.records.snapshots import SnapshotHeaderRecord
@@ -166,8 +166,8 @@ def exported_digest(image: MetadataImage) -> str:
     builder = DigestBuilder(image.digest_buckets)
     for (resource_type, resource_name), settings in image.configs.items():
         for name, value in settings.items():
-            if is_sensitive(name):
-                masked = ConfigRecord(resource_type, resource_name, name, value)
+            masked = ConfigRecord(resource_type, resource_name, name, value)
+            if is_masked(masked):
                 builder.remove(config_line(masked))
                 builder.add(line_of_shown_config(masked))
     return digest_of_buckets(builder.buckets())

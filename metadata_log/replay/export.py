@@ -144,7 +144,8 @@ def export_batches(
             f"the log holds no whole batch from {run.image.end_offset} on: nothing to export"
         )
     if export != before:
-        replace_file(to / MANIFEST, (json.dumps(export.manifest(), indent=1) + "\n").encode())
+        content = (json.dumps(export.manifest(), indent=1) + "\n").encode()
+        replace_file(to / MANIFEST, content, is_private=False)
     return export.manifest()
 
 
@@ -264,7 +265,7 @@ class _Run:
 
     def _take_image(self, image: MetadataImage) -> None:
         """Go on from an image, its secrets hidden from here on."""
-        records = Columns.shown(
+        records = self._columns.shown(
             record for record in image.to_records() if not isinstance(record, RequestResultRecord)
         )
         header = SnapshotHeaderRecord(

@@ -10,7 +10,7 @@ from metadata_log.node.data_directory import Meta, Role, format_directory, load_
 from ops import render
 from ops.arguments import Noun
 from ops.processes import keep_files_private, running_process
-from ops.settings import cluster_id, load_for_format
+from ops.settings import cluster_id, hosts_to_certify, load_for_format
 from ops.talk import fail_usage, say, show
 
 
@@ -65,6 +65,9 @@ def run_format(args: argparse.Namespace) -> int:
         fail_usage(
             args, f"no cluster_id in {args.config} and no --cluster-id; for a new cluster take {fresh}"
         )
+    hosts = (
+        hosts_to_certify(args.config) if args.secure else ()
+    )  # before anything is made: the file may be wrong
     meta = format_directory(
         data_dir,
         role=role,
@@ -76,7 +79,7 @@ def run_format(args: argparse.Namespace) -> int:
     )
     _show(args, _described(data_dir, meta))
     if args.secure:
-        _certify(args.config, chosen, role, node_id)
+        _certify(args.config, chosen, role, node_id, hosts)
     if role == "controller":
         if not args.no_initial_controllers:
             entry = f'directory_id = "{uuid_text(meta.directory_id)}"'
@@ -89,22 +92,27 @@ def run_format(args: argparse.Namespace) -> int:
     return 0
 
 
-def _certify(config: Path, cluster: str, role: Role, node_id: int) -> None:
+def _certify(config: Path, cluster: str, role: Role, node_id: int, hosts: tuple[str, ...]) -> None:
     """Make what a test cluster lacks: its authority, this node's certificate, an admin's, and the file of principals.
 
-    Files of one cluster beside each other share all but the node's own.
+    The node's certificate names `hosts` beside those of loopback. Files of one cluster beside each other share all but the
+    node's own.
     """
-    from ops.certificates import ADMIN, Authority
+    from ops.certificates import ADMIN, HOSTS, Authority
 
     folder = config.parent / "tls"
     authority = Authority(folder, cluster_id=cluster)
-    files = authority.certify(role, str(node_id))
+    named = tuple(dict.fromkeys([*HOSTS, *hosts]))
+    files = authority.certify(role, str(node_id), hosts=named)
     admin = authority.certify("user", ADMIN)
     authority.write_principals(config.parent / "principals.toml")
     say(
         f"write into {config}, with https:// in all its addresses and without insecure: "
         f'[tls] certificate = "tls/{files.certificate.name}" key = "tls/{files.key.name}" ca = "tls/ca.crt" '
         '[identity] principals = "principals.toml"'
+    )
+    say(
+        f"the certificate is for the hosts {', '.join(named)}; if the node is dialled at another, make one that names it"
     )
     say(f"an admin asks with --ca {admin.ca} --cert {admin.certificate} --key {admin.key}")
     say(

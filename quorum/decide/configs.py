@@ -99,7 +99,7 @@ def alter(context: DecideContext, command: AlterConfigs) -> Decision:
             after.pop(record.name, None)
         else:
             after[record.name] = value
-    shown = shown_settings(command.resource_type, command.resource_name, after)
+    shown = shown_settings(after)
     outcome = ConfigsAltered(command.resource_type, command.resource_name, tuple(shown.items()))
     return _decided(context, records, outcome)
 

@@ -4,6 +4,7 @@ from typing import Final
 
 from aiohttp import web
 
+from metadata_log.node.http_answers import without_details
 from quorum.http.door import Door
 
 
@@ -13,13 +14,17 @@ async def show_alive(door: Door, request: web.Request) -> web.Response:
 
 async def show_ready(door: Door, request: web.Request) -> web.Response:
     reasons = door.status.reasons_not_ready()
+    status = 503 if reasons else 200
+    listed = reasons + door.status.warnings()
+    if not door.access.may_read(request):
+        return door.ok(request, without_details(listed, ready=not reasons), status=status)
     body = {
         "ready": not reasons,
-        "reasons": reasons + door.status.warnings(),
+        "reasons": listed,
         "recent_warnings": door.status.recent.rows(),
         "partitions": door.status.partitions()._asdict() if door.controller.is_active else None,
     }
-    return door.ok(request, body, status=503 if reasons else 200)
+    return door.ok(request, body, status=status)
 
 
 ROUTES: Final = (

@@ -89,7 +89,8 @@ class Cluster:
     """One controller's state, its sessions and its clock; `written` has what was written since `take_written`.
 
     With `checks_as_brokers` it is asked by clients, and not by Kafka's brokers, which refuse some requests themselves.
-    `linked` are the controllers that run; None: nothing is known of links, and no controller is taken for dead.
+    `linked` are the controllers that run; None: nothing is known of links, and no controller is taken for dead. `rng` draws
+    ids and the keys of secrets' masks; without one they follow from the seed, so whoever sees a mask can draw its key, too.
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class Cluster:
         *,
         checks_as_brokers: bool = False,
         linked: Collection[NodeId] | None = None,
+        rng: random.Random | None = None,
     ) -> None:
         self.options = options
         self._checks_as_brokers = checks_as_brokers
@@ -109,7 +111,7 @@ class Cluster:
         self.sessions = ScriptSessions(session_timeout_ms=options.session_timeout_ms)
         if image is not None:
             self.sessions.grant(image, 0)
-        self.rng = random.Random(options.placement_seed)
+        self.rng = random.Random(options.placement_seed) if rng is None else rng
         self._placement_rng = JavaRandom(options.placement_seed)
         self._written: list[Written] = []
         self._timers: list[_Timer] = []

@@ -3,7 +3,7 @@
 import random
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import google_crc32c
 import msgpack
@@ -304,9 +304,15 @@ def _change_deleted(rng: random.Random, image: MetadataImage) -> list[Record]:
     return restored
 
 
+PASSPHRASE: Final = "listener.name.x.sasl.oauthbearer.assertion.private.key.passphrase"
+"""A secret that a release without mask keys wrote and showed in plain text."""
+
+
 def _config(rng: random.Random, image: MetadataImage) -> list[Record]:
     value = rng.choice(("1", "a long värde", "", None))
     setting = rng.choice(("retention.ms", "cleanup.policy", "ssl.key.password", "min.insync.replicas"))
+    if setting == "ssl.key.password" and image.end_offset % 2:
+        setting = PASSPHRASE
     if setting == "min.insync.replicas" and value is not None:
         value = str(1 + len(value) % 3)
     resources = [

@@ -101,7 +101,8 @@ class State(dict[tuple[Any, ...], dict[int, Any]]):  # the columns of each entit
             for row in [dict(enumerate(voter)) for voter in entity[0]] if letter == "v" else [entity]:
                 columns = [row[column] for column in sorted(row)]
                 if letter == "c":
-                    columns[3:] = [masked(*columns[2:]) if row[2].endswith(SECRETS) else row[3]]
+                    is_secret = 4 in row or row[2].endswith(SECRETS)  # 4: the key of its mask
+                    columns[3:] = [masked(*columns[2:]) if is_secret else row[3]]
                 line = "|".join([letter, *map(text, columns)])
                 line += "-" * (letter == "b" and row[9] is None)  # whether any are cordoned was not told
                 h = sha256(line.encode()).hexdigest()

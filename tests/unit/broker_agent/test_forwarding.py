@@ -266,6 +266,11 @@ def test_a_client_is_forwarded_with_its_own_token_or_not_at_all(tmp_path: Path) 
                     assert {wrong[0], none[0]} <= {200, 404, 503}
                 else:
                     assert (wrong[0], none[0]) == (401, 401)
+            known = await ask(agent, "GET", "/readyz", Authorization=f"Bearer {token}")
+            assert known[1]["reasons"][0]["detail"]
+            for stranger in ({}, {"Authorization": "Bearer of-nobody-that-is-known"}):
+                told = await ask(agent, "GET", "/readyz", **stranger)
+                assert told[:2] == (known[0], {"ready": False, "reasons": [{"code": "NOT_SERVING"}]})
             async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {token}"}) as http:
                 for method, path in BROKERS:
                     async with http.request(method, agent.http_url + path) as answer:

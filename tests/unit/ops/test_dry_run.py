@@ -3,6 +3,7 @@
 import argparse
 import importlib.metadata
 import json
+import random
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -12,7 +13,9 @@ from typing import Any, Final
 import pytest
 
 from metadata_log.ids import BrokerId, NodeId, uuid_text
+from metadata_log.records.configs import MASK_KEY_BYTES
 from metadata_log.records.controllers import RegisterControllerRecord
+from metadata_log.records.declaration import mask
 from metadata_log.records.partitions import PartitionChangeRecord
 from ops import cli, live_state
 from quorum.config import ElectionSettings, TopicSettings
@@ -84,6 +87,21 @@ def no_controller(monkeypatch: pytest.MonkeyPatch, options: Mapping[str, Any] = 
     monkeypatch.setattr(live_state, "live_image", lambda _: image)
     monkeypatch.setattr(live_state, "live_options", lambda _: Options(**options))
     monkeypatch.setattr(importlib.metadata, "packages_distributions", lambda: {"ops": ["metaquorum"]})
+
+
+def test_a_dry_run_masks_a_secret_under_a_key_that_nobody_can_draw_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Goal: a printed mask tells nothing of its secret. Method: masks under the key of each seed of a script; two runs."""
+    no_controller(monkeypatch)
+    name, masks = "listener.name.x.ssl.keystore.password", set[str]()
+    for _ in range(2):
+        assert cli.main(["configs", "set", "--broker", "1", f"{name}=hunter2", *DRY]) == 0
+        (record,) = json.loads(capsys.readouterr().out)["records"]
+        masks.add(record["value"])
+    assert len(masks) == 2
+    guessed = {mask("hunter2", random.Random(seed).randbytes(MASK_KEY_BYTES)) for seed in range(100)}
+    assert not masks & {*guessed, mask("hunter2", None)}
 
 
 @pytest.mark.parametrize(

@@ -334,26 +334,69 @@ def test_settings_with_tls_and_identity_survive_the_way_to_a_file_and_back(tmp_p
     assert load_for_format(file)[1] == 11
 
 
+TLS_LINE = 'tls = {certificate = "tls/node.crt", key = "tls/node.key", ca = "tls/ca.crt"}\n'
+SECURE = f'{TLS_LINE}identity = {{principals = "principals.toml"}}\n'
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
         ("insecure = true\n", "", "neither [tls] nor `insecure = true`"),
         ("insecure = true\n", "insecure = false\n", "neither [tls] nor `insecure = true`"),
         ("insecure = true\n", "insecure = 1\n", "insecure = 1: wanted true or false"),
-        ("[listen]", "[tls]\n[listen]", "there is [tls], and `insecure = true`"),
+        (
+            "insecure = true\n",
+            f"insecure = true\n{SECURE}",
+            "and `insecure = true`: remove `insecure = true`",
+        ),
+        (
+            "insecure = true\n",
+            TLS_LINE,
+            "there is [tls], but neither [identity] with principals nor `insecure = true`",
+        ),
+        (
+            "insecure = true\n",
+            f'{TLS_LINE}identity = {{token_file = "token"}}\n',
+            "there is [tls], but neither [identity] with principals nor `insecure = true`",
+        ),
         ("insecure = true\n", "tls = {}\n", "tls.certificate is missing"),
         (
             "insecure = true\n",
-            'tls = {certificate = "a", key = "b", ca = "c"}\n',
+            SECURE,
             "listen.http = 'http://127.0.0.1:9092': wanted https://HOST:PORT without trailing slash, as there is [tls]",
         ),
         ("[listen]", '[http]\nallowed_hosts = ["a:1"]\n[listen]', "allowed_hosts"),
     ],
 )
-def test_encryption_is_chosen_in_so_many_words(tmp_path: Path, old: str, new: str, message: str) -> None:
+def test_encryption_and_identity_are_left_out_in_so_many_words(
+    tmp_path: Path, old: str, new: str, message: str
+) -> None:
     file = tmp_path / "controller.toml"
     text = controller_toml(controller(tmp_path), data_dir="data")
     assert old in text
     file.write_text(text.replace(old, new, 1))
     with pytest.raises(InvalidSettings, match=re.escape(message)):
         load_controller_settings(file)
+
+
+@pytest.mark.parametrize(
+    "lines", ["", f"insecure = false\n{TLS_LINE}", TLS_LINE, f"{TLS_LINE}insecure = true\n", SECURE]
+)
+def test_a_broker_without_identity_says_so(tmp_path: Path, lines: str) -> None:
+    """Goal: TLS and identity are both on unless the file says `insecure = true`, in a broker's file as in a controller's."""
+    file = tmp_path / "broker.toml"
+    https = replace(broker(tmp_path / "data"), controllers=("https://127.0.0.1:9091",))
+    text = broker_toml(https, data_dir="data").replace("http://", "https://")
+    file.write_text(text.replace("insecure = true\n", lines, 1))
+    if lines == SECURE or "insecure = true" in lines:
+        read = load_broker_settings(file)
+        assert (read.principals is not None) == (lines == SECURE)
+        assert read.tls is not None
+        named = (
+            {"tls": TLS} if read.principals is None else {"tls": TLS, "principals": Path("principals.toml")}
+        )
+        file.write_text(broker_toml(replace(read, **named), data_dir="data"))
+        assert load_broker_settings(file) == read
+    else:
+        with pytest.raises(InvalidSettings, match=r"broker\.toml: there is .*[Gg]ive it"):
+            load_broker_settings(file)

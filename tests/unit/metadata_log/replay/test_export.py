@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import random
 import re
 from pathlib import Path
@@ -32,7 +33,7 @@ from metadata_log.replay.export import export_log
 from metadata_log.replay.source import export_controller
 from metadata_log.replay.tables import open_export
 from tests.support.exports import frames_of, image_at
-from tests.support.histories import CLUSTER_ID, random_history, small_uuid
+from tests.support.histories import CLUSTER_ID, PASSPHRASE, random_history, small_uuid
 
 SEEDS: Final = pytest.mark.parametrize(
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))]
@@ -168,15 +169,40 @@ def test_files_are_immutable_and_leftovers_of_a_dead_run_go(tmp_path: Path) -> N
 
 
 def test_secrets_are_not_exported(tmp_path: Path) -> None:
-    """Goal: no exported byte holds a sensitive value. Method: random histories set some; look for them in the rows."""
+    """Goal: no exported byte holds a sensitive value. Method: random histories set some; look for them in the rows.
+
+    A name that only a later release holds for a secret's has its value in the rows that an older one wrote without a key.
+    """
     history = random_history(random.Random(2), 300)
     export_log(frames_of(history), tmp_path, cluster_id=CLUSTER_ID)
     seen: set[str] = set()
+    passphrases: set[str] = set()
     for path in (*open_export(tmp_path).paths("records"), *open_export(tmp_path).paths("snapshots")):
         for row in pq.read_table(path).to_pylist():
             if row["config_value"] is not None and row["config_name"].endswith("password"):
                 seen.add(re.sub("[0-9a-f]{64}$", "", row["config_value"]))
+            if row["config_name"] == PASSPHRASE and row["config_value"] is not None:
+                passphrases.add(re.sub("[0-9a-f]{64}$", "", row["config_value"]))
     assert seen == {"sha256:", "hmac-sha256:"}, "the history sets passwords with and without a key"
+    assert {"hmac-sha256:"} < passphrases <= {"hmac-sha256:", "1", "a long värde", ""}, (
+        "without a key: the plain text"
+    )
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o027, 0o640), (0o077, 0o600)])
+def test_each_file_of_an_export_has_the_mode_of_the_umask(tmp_path: Path, umask: int, mode: int) -> None:
+    """Goal: whoever may read the rows may read the manifest. Method: two runs, over a part that an earlier one left."""
+    history = random_history(random.Random(3), 20)
+    (tmp_path / "manifest.json.part").touch(mode=0o600)
+    before = os.umask(umask)
+    try:
+        for at in (history[10].batch.end_offset, None):
+            export_log(frames_of(history), tmp_path, cluster_id=CLUSTER_ID, until=at)
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.rglob("*") if path.is_file()}
+    assert "manifest.json" in modes
+    assert set(modes.values()) == {mode}, modes
 
 
 def test_another_cluster_another_history_and_a_gap_are_refused(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 
 from metadata_log.node.data_directory import load_meta, only_joins
 from ops import cli
@@ -114,3 +115,58 @@ def test_what_is_not_formatted_is_told_so(tmp_path: Path, capsys: pytest.Capture
     for directory in (tmp_path, tmp_path / "none"):
         assert cli.main(["storage", "info", str(directory)]) == 6
         assert f"{directory}: is not formatted: run `metaquorum storage format" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("role", "lines", "names", "addresses"),
+    [
+        ("node", "", [], []),
+        (
+            "node",
+            (
+                '[listen]\nhttp = "https://0.0.0.0:9091"\nraft = "10.0.0.7:9191"\n'
+                '[http]\nallowed_hosts = ["quorum.example"]\n'
+                '[[voters]]\nid = 2\nraft = "two.example:9191"\nhttp = "https://two.example:9091"\n'
+                '[[voters]]\nid = 1\nraft = "one-raft.example:9191"\nhttp = "https://ONE.example:9091"\n'
+            ),
+            ["one.example", "one-raft.example", "quorum.example"],
+            ["10.0.0.7"],
+        ),
+        (
+            "node",
+            '[advertised]\nhttp = "http://seven.example:1"\nraft = "[fd00::7]:2"\n',
+            ["seven.example"],
+            ["fd00::7"],
+        ),
+        (
+            "broker",
+            '[listen]\nhttp = "http://[::]:9101"\n[advertised]\nhttp = "http://b\u00fccher.example:1"\n',
+            ["xn--bcher-kva.example"],
+            [],
+        ),
+    ],
+)
+def test_a_certificate_names_the_hosts_at_which_its_node_is_dialled(
+    tmp_path: Path, role: str, lines: str, names: list[str], addresses: list[str]
+) -> None:
+    file = settings(tmp_path, role=role)
+    file.write_text(file.read_text() + lines)
+    assert cli.main(["storage", "format", "--config", str(file), "--secure"]) == 0
+    stem = "controller-1" if role == "node" else "broker-1"
+    certificate = x509.load_pem_x509_certificate((tmp_path / "tls" / f"{stem}.crt").read_bytes())
+    named = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert sorted(named.get_values_for_type(x509.DNSName)) == sorted(["localhost", *names])
+    assert sorted(map(str, named.get_values_for_type(x509.IPAddress))) == sorted(
+        ["127.0.0.1", "::1", *addresses]
+    )
+
+
+def test_nothing_is_made_for_a_host_that_cannot_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = settings(tmp_path)
+    file.write_text(f'{file.read_text()}[advertised]\nhttp = "one.example"\n')
+    assert cli.main(["storage", "format", "--config", str(file), "--secure"]) != 0
+    assert "advertised.http = 'one.example': wanted" in capsys.readouterr().err
+    assert not (tmp_path / "data").exists()
+    assert not (tmp_path / "tls").exists()

@@ -8,13 +8,17 @@ from pathlib import Path
 import pytest
 
 import tests.golden
+from metadata_log.digest import hex_of_text
 from metadata_log.errors import InvalidConfig, InvalidRequest
-from metadata_log.image.configs import configs_items
+from metadata_log.image.configs import config_line, configs_items
 from metadata_log.records.configs import BROKER, MASK_KEY_BYTES, TOPIC, ConfigRecord
+from metadata_log.records.declaration import mask, shown
 from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION, FeatureLevelRecord
+from metadata_log.records.registry import to_json
 from metadata_log.wire.commands import AlterConfigs
 from quorum.decide.config_types import TOPIC_CONFIGS, check_broker_configs, check_topic_configs
 from quorum.decide.configs import ELIGIBLE_CLEARED, ConfigsAltered
+from quorum.decide.described_configs import describe_cluster_configs
 from quorum.decide.effective_configs import min_isr_number
 from tests.support.decisions import World
 
@@ -152,6 +156,55 @@ def test_a_secret_is_masked_under_a_key_of_its_own_for_as_long_as_it_stays_the_s
     second = written("open barley")
     assert second != first
     assert written("open sesame") not in (first, second)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ssl.keystore.password",
+        "ssl.keystore.PASSWORD",
+        "ssl.truststore.password",
+        "ssl.key.password",
+        "ssl.keystore.key",
+        "ssl.keystore.certificate.chain",
+        "ssl.truststore.certificates",
+        "listener.name.x.scram-sha-256.sasl.jaas.config",
+        "sasl.oauthbearer.client.credentials.client.secret",
+        "sasl.oauthbearer.assertion.private.key.passphrase",
+        "listener.name.x.sasl.oauthbearer.assertion.private.key.passphrase",
+        "password.encoder.secret",
+        "password.encoder.old.secret",
+        "delegation.token.secret.key",
+        "delegation.token.master.key",
+        "rsm.config.storage.aws.secret.access.key",
+        "plugin.Passphrase",
+    ],
+)
+def test_each_name_of_a_secret_is_written_with_a_key_and_shown_to_nobody(name: str) -> None:
+    """Goal: no answer, digest or dump has the secret. Method: set it, and look in all that is shown of it."""
+    world = world_with_topic()
+    decision = world.decide(altered(BROKER, "", {name: "hunter2"}))
+    (record,) = decision.records
+    assert isinstance(record, ConfigRecord) and len(record.mask_key or b"") == MASK_KEY_BYTES
+    world.carry_out(decision)
+    configs = world.image.configs
+    seen = (decision.outcome, to_json(record), config_line(record), configs_items(configs, BROKER, ""))
+    assert not [each for each in seen if "hunter2" in repr(each) or hex_of_text("hunter2") in repr(each)]
+    (told,) = [one for one in describe_cluster_configs(configs) if one.name == name]
+    assert told.is_sensitive and told.value is None
+
+
+def test_what_an_older_release_wrote_in_plain_text_is_masked_in_answers_until_it_has_a_key() -> None:
+    """Goal: the digest of an older log stays what it was; its secrets are not answered with. Method: set it once more."""
+    world, name = world_with_topic(), "listener.name.x.sasl.oauthbearer.assertion.private.key.passphrase"
+    older = ConfigRecord(BROKER, "", name, "hunter2")
+    world.write([older])
+    assert config_line(older).endswith(f"|{hex_of_text('hunter2')}")
+    assert configs_items(world.image.configs, BROKER, "")[-1]["value"] == mask("hunter2", None)
+    decision = world.decide(altered(BROKER, "", {name: "hunter2"}))
+    (record,) = decision.records
+    assert isinstance(record, ConfigRecord)
+    assert shown(record).value == mask("hunter2", record.mask_key) != mask("hunter2", None)
 
 
 @pytest.mark.parametrize(

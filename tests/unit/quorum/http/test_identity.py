@@ -32,6 +32,8 @@ WHO = {
     "Broker:11": "broker",
     "Controller:2": "controller",
 }
+NODES = WHO | {"User:broker": "broker", "User:controller": "controller", "Broker:3": "controller"}
+"""Also principals that have a node's role, and are not the node."""
 ALL = {(method, path) for method, path, _ in routes()}
 NOT_DECIDED_HERE = 401, 403
 
@@ -42,7 +44,7 @@ def token(name: str) -> str:
 
 def principals(path: Path, who: dict[str, str] = WHO) -> Path:
     rows = [
-        f'[[principals]]\nname = "{name}"\nroles = ["{role}"]\n'
+        f'[[principals]]\nname = "{name}"\nroles = {json.dumps([role] if role else [])}\n'
         f'token_sha256 = "{hashlib.sha256(token(name).encode()).hexdigest()}"\n'
         for name, role in who.items()
     ]
@@ -53,11 +55,13 @@ def principals(path: Path, who: dict[str, str] = WHO) -> Path:
 Ask = Callable[..., Awaitable[tuple[int, Any]]]
 
 
-def behind_tokens(directory: Path, story: Callable[[Desk, Ask], Awaitable[None]]) -> None:
+def behind_tokens(
+    directory: Path, story: Callable[[Desk, Ask], Awaitable[None]], who: dict[str, str] = WHO
+) -> None:
     async def main(lab: Lab) -> None:
         lab.lead(1)
         lab.quorum.commit()
-        desk = Desk(lab, directory, principals=principals(directory / "principals.toml"))
+        desk = Desk(lab, directory, principals=principals(directory / "principals.toml", who))
         async with TestClient[web.Request, web.Application](DoorServer(desk.door)) as client:
 
             async def ask(
@@ -122,6 +126,29 @@ def test_every_route_with_no_the_wrong_and_the_right_identity(tmp_path: Path) ->
     behind_tokens(tmp_path, story)
 
 
+def test_who_shows_no_identity_gets_the_codes_of_readiness_without_details(tmp_path: Path) -> None:
+    """Goal: /readyz tells a stranger nothing of nodes, files and partitions. Method: a reason with a path, asked by each."""
+
+    async def story(desk: Desk, ask: Ask) -> None:
+        desk.door.status.snapshot_set_aside = "/srv/secret-path/snapshot: damaged"
+        for who in (None, "nobody's-token-0123456789", "User:idle"):
+            status, answer = await ask("GET", "/readyz", who)
+            told = await ask("GET", "/readyz", "User:reader")
+            assert status == told[0]
+            assert answer == {
+                "ready": told[1]["ready"],
+                "reasons": [
+                    {"code": code} for code in dict.fromkeys(one["code"] for one in told[1]["reasons"])
+                ],
+            }
+            assert {"code": "SNAPSHOT_SET_ASIDE"} in answer["reasons"]
+            assert "secret-path" in json.dumps(told[1]["reasons"])
+            assert told[1].keys() == {"ready", "reasons", "recent_warnings", "partitions"}
+            assert (await ask("GET", "/healthz", who)) == (200, {"ok": True})
+
+    behind_tokens(tmp_path, story, WHO | {"User:idle": ""})
+
+
 def test_what_needs_more_than_its_route(tmp_path: Path) -> None:
     async def story(_: Desk, ask: Ask) -> None:
         frames = await ask("GET", "/v1/log", "User:reader")
@@ -166,6 +193,55 @@ def test_nobody_speaks_as_another_node(tmp_path: Path) -> None:
         assert (status, answer["error"]) == (403, "CLUSTER_AUTHORIZATION_FAILED")
 
     behind_tokens(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/partitions/alter", {"broker_epoch": 1, "partitions": []}),
+        ("/v1/partitions/directories", {"broker_epoch": 1, "replicas": []}),
+        ("/v1/producer-ids", {"broker_epoch": 1}),
+    ],
+)
+def test_a_broker_reports_for_itself_alone(tmp_path: Path, path: str, body: dict[str, Any]) -> None:
+    """Goal: no principal reports in a broker's name. Method: the same report for itself passes, and is judged."""
+
+    async def story(desk: Desk, ask: Ask) -> None:
+        end_offset = desk.controller.committed.end_offset
+        for who in ("Broker:11", "User:broker", "User:admin", "Controller:2"):
+            status, answer = await ask("POST", path, who, {"broker_id": 12, **body}, packed=True)
+            assert (status, answer["error"]) == (403, "CLUSTER_AUTHORIZATION_FAILED"), who
+        _, answer = await ask("POST", path, "Broker:11", {"broker_id": 11, **body}, packed=True)
+        assert answer["error"] == "STALE_BROKER_EPOCH"
+        assert desk.controller.committed.end_offset == end_offset
+
+    behind_tokens(tmp_path, story, NODES)
+
+
+def test_a_controller_registers_itself_alone(tmp_path: Path) -> None:
+    """Goal: no principal registers another controller. Method: the same registration of itself is written."""
+
+    async def story(desk: Desk, ask: Ask) -> None:
+        registration = {
+            "cluster_id": desk.door.settings.cluster_id, "controller_id": 3, "incarnation_id": bytes(range(16)),
+            "endpoints": [], "features": [],
+        }  # fmt: skip
+        end_offset = desk.controller.committed.end_offset
+        for who in ("Controller:2", "User:controller", "User:admin", "Broker:3"):
+            status, answer = await ask("POST", "/v1/controllers/register", who, registration, packed=True)
+            assert (status, answer["error"]) == (403, "CLUSTER_AUTHORIZATION_FAILED"), who
+        assert desk.controller.committed.end_offset == end_offset
+        status, answer = await ask(
+            "POST",
+            "/v1/controllers/register",
+            "Controller:2",
+            registration | {"controller_id": 2},
+            packed=True,
+        )
+        assert status == 200, answer
+        assert desk.controller.committed.end_offset == end_offset + 1
+
+    behind_tokens(tmp_path, story, NODES)
 
 
 def test_the_actor_is_the_principal_with_its_address_and_each_batch_names_its_operation(
