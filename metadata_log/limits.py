@@ -226,7 +226,7 @@ controller, before it gives up. An answer that has begun is made before later on
 LINES_HERE_BYTES_MAX: Final = 16 * KIB
 """Frames that a thread turns into lines in a few milliseconds; those of more bytes go to the process that reads the past."""
 LARGE_VIEW_ITEMS: Final = 500
-"""A listing of more topics, or a topic of more partitions, is made and encoded in a thread."""
+"""A listing of more topics, or a topic of more partitions, is made and encoded in a thread, and sent in pieces."""
 COLD_FETCHES: Final = 2
 """Polls at once whose frames are read from segments."""
 DIRECTORY_CHECK_S: Final = 2.0

@@ -84,6 +84,12 @@ def test_a_large_view_is_refused_while_clients_have_not_read_their_answers(
         with monkeypatch.context() as patched:
             patched.setattr(limits, "LARGE_VIEW_ITEMS", 0)
             assert await ask("GET", "/v1/topics") == small
+        paths = ("/v1/topics", "/v1/topics/t", "/v1/partitions", "/v1/topics?deleted=true")
+        whole = [await ask("GET", path) for path in paths]
+        with monkeypatch.context() as patched:
+            patched.setattr(limits, "LARGE_VIEW_ITEMS", 0)
+            patched.setattr(limits, "ANSWER_PIECE_BYTES", 1)
+            assert [await ask("GET", path) for path in paths] == whole, "in pieces"
         monkeypatch.setattr(AnswerBuffers, "refusal", lambda _buffers, _size: full)
         assert await ask("GET", "/v1/topics") == small
         monkeypatch.setattr(limits, "LARGE_VIEW_ITEMS", 0)
