@@ -192,7 +192,8 @@ SNAPSHOT_DOWNLOADS_MAX: Final = 64
 SMALL_ANSWER_BYTES: Final = 64 * KIB
 """A larger answer is made in a thread and sent in pieces; it is refused while too much of others is unread."""
 ANSWER_PIECE_BYTES: Final = 256 * KIB
-"""Of a large answer, made and held at once. A frame of the log that is larger is one piece."""
+"""Of a large answer, made and held at once. A frame of the log that is larger is one piece, and so is a longer line of it:
+it is counted with all of its bytes."""
 ANSWERS_UNSENT_BYTES_MAX: Final = 48 * MIB
 """Of all answers that clients have not read. Beyond it, large answers are refused with THROTTLING_QUOTA_EXCEEDED. With 2,000
 clients that read nothing, a process grows by about twice as much."""

@@ -141,7 +141,7 @@ class Sender:
             ThrottlingQuotaExceeded: too many answers have not been read.
         """
         # One piece is in the connection while the next one is made.
-        with self._buffers.holding(2 * limits.ANSWER_PIECE_BYTES):
+        with self._buffers.holding(2 * limits.ANSWER_PIECE_BYTES) as hold:
             piece: bytes | None = await anext(pieces, None)
             response = web.StreamResponse(headers=self._headers())
             response.content_type = content_type
@@ -152,6 +152,7 @@ class Sender:
             if request.method == hdrs.METH_HEAD:
                 return response
             while piece is not None:
+                hold(limits.ANSWER_PIECE_BYTES + max(len(piece), limits.ANSWER_PIECE_BYTES))
                 await response.write(piece)
                 try:
                     piece = await anext(pieces, None)
