@@ -52,6 +52,12 @@ class _Session:
         self.shutdown_offset: int | None = None
         self.is_leaving = False
 
+    def copied(self) -> "_Session":
+        other = _Session(self.broker_epoch, self.contact_ms)
+        other.applied_offset, other.known_offset = self.applied_offset, self.known_offset
+        other.shutdown_offset, other.is_leaving = self.shutdown_offset, self.is_leaving
+        return other
+
 
 class Sessions:
     """Sessions by broker; at most one registration of a broker has one at a time."""
@@ -176,6 +182,13 @@ class Sessions:
             session.contact_ms = now_ms
             self._sessions.pop(broker_id, None)
             self._sessions[broker_id] = session
+
+    def seen(self) -> "Sessions":
+        """Return sessions that show what brokers reported until now, for a thread; of changes in parts they know nothing."""
+        seen = Sessions(session_timeout_ms=self.session_timeout_ms)
+        seen._sessions = {broker_id: session.copied() for broker_id, session in self._sessions.items()}
+        seen._registered_at = dict(self._registered_at)
+        return seen
 
     # --- what brokers reported
 

@@ -224,7 +224,11 @@ class Door:
             return self.ok(request, listed(view(image)))
         # Who reads slowly would hold all results that are evicted meanwhile.
         shown = image.without_results()
-        return await self._sender.send_made(request, lambda: view(shown))
+        return await self.send_made(request, lambda: view(shown))
+
+    async def send_made(self, request: web.Request, make: Callable[[], object]) -> web.StreamResponse:
+        """Answer with what `make` returns in a thread; raises as `read_large`."""
+        return await self._sender.send_made(request, make)
 
     # --- answers in pieces
 
