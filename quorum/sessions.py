@@ -5,7 +5,7 @@ first heartbeat starts its session, not its registration. The session expires st
 the last heartbeat. Times are monotonic and never go back, so the dict of sessions is in the order of last contact.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from heapq import heapify, heappop, heapreplace
 from typing import assert_never
 
@@ -67,6 +67,7 @@ class Sessions:
         self._sessions: dict[BrokerId, _Session] = {}
         self._registered_at: dict[BrokerId, tuple[int, int]] = {}
         self._stopping: set[BrokerId] = set()
+        self._may_stop: set[BrokerId] = set()
         self._electing: set[BrokerId] = set()
         self._slowest: list[tuple[int, BrokerId]] | None = None
         """A heap of the brokers for which those wait that shut down. Each has an offset that it is known to have applied, or
@@ -92,6 +93,7 @@ class Sessions:
         if session is None or session.broker_epoch != broker_epoch:
             session = _Session(broker_epoch, now_ms)
             self._electing.discard(broker_id)
+            self._may_stop.discard(broker_id)
             self._slowest = None
         elif applied_offset < session.known_offset:
             self._slowest = None
@@ -140,6 +142,7 @@ class Sessions:
         if self._session(broker_id, broker_epoch) is not None:
             del self._sessions[broker_id]
             self._slowest = None
+            self._may_stop.discard(broker_id)
             self._electing.discard(broker_id)
             self._walks.pop(broker_id, None)
 
@@ -148,6 +151,7 @@ class Sessions:
         self._sessions.clear()
         self._registered_at.clear()
         self._stopping.clear()
+        self._may_stop.clear()
         self._electing.clear()
         self._walks.clear()
 
@@ -254,6 +258,7 @@ class Sessions:
         session = self._session(broker_id, broker_epoch)
         if session is not None:
             session.shutdown_offset, session.is_leaving = None, False
+            self._may_stop.discard(broker_id)
             session.applied_offset = session.known_offset = 0
             self._slowest = None
 
@@ -268,6 +273,10 @@ class Sessions:
         """Return the offset (exclusive) that others must have applied before this broker may go; None: it stays."""
         session = self._session(broker_id, broker_epoch)
         return None if session is None else session.shutdown_offset
+
+    def may_stop(self) -> Collection[BrokerId]:
+        """Return all brokers that `shutdown_offset` or `is_leaving` may concern; of most, there are none."""
+        return self._may_stop
 
     def is_leaving(self, broker_id: BrokerId, broker_epoch: int) -> bool:
         """Answer whether parts of a shutdown that began under this leadership may still be due.
@@ -286,6 +295,7 @@ class Sessions:
         if session is None:
             return
         session.is_leaving = offset is None
+        self._may_stop.add(broker_id)
         if offset is not None and session.shutdown_offset is None:
             session.shutdown_offset = offset
             self._stopping.add(broker_id)
@@ -295,6 +305,7 @@ class Sessions:
         session = self._sessions.get(broker_id)
         if session is not None:
             self._slowest = None
+            self._may_stop.discard(broker_id)
             session.shutdown_offset, session.is_leaving = None, False
 
     def ready_to_go(self, image: MetadataImage) -> list[BrokerId]:
