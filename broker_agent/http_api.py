@@ -25,27 +25,24 @@ from metadata_log.errors import (
 )
 from metadata_log.ids import uuid_text
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.image.topics import TopicImage
-from metadata_log.image.views import describe_topic
+from metadata_log.image.views import topics_by_name
+from metadata_log.items import Items
 from metadata_log.node.access import Access
 from metadata_log.node.addresses import http_url
 from metadata_log.node.answer_buffers import AnswerBuffers
+from metadata_log.node.answer_pieces import Sender
 from metadata_log.node.http_answers import (
-    JSON,
-    MSGPACK,
     encoded,
     error_body,
     errors_answered,
-    json_bytes,
-    packed,
     status_of,
-    wants_msgpack,
     without_details,
 )
 from metadata_log.node.http_caller import OwnNames
 from metadata_log.node.http_server import listen
 from metadata_log.node.rights import BROKERS, Right
 from metadata_log.node.threads import Threads
+from metadata_log.orders import in_parts
 from metadata_log.records.registry import json_rows
 
 if TYPE_CHECKING:
@@ -100,13 +97,12 @@ class HttpApi:
         self, agent: "BrokerAgent", threads: Threads, buffers: AnswerBuffers, forwarder: Forwarder
     ) -> None:
         self._agent = agent
-        self._threads = threads
-        self._buffers = buffers
         self._forwarder = forwarder
         self._one_in_a_turn = asyncio.Lock()
         """Held, until the next turn of the loop at least, by a request for the status."""
         settings = agent.settings
         self._own_names = OwnNames(settings.own_hosts)
+        self._sender = Sender(threads, buffers, self._headers)
         forwarded = dict.fromkeys(FORWARDED, Right.TOKEN)
         self._access = Access(
             settings.principals, cluster_id=settings.cluster_id, rights={**forwarded, **BROKERS}
@@ -181,24 +177,17 @@ class HttpApi:
 
     # --- for clients
 
-    async def _metadata(self, request: web.Request) -> web.Response:
-        image = self._agent.image
+    async def _metadata(self, request: web.Request) -> web.StreamResponse:
+        image = self._agent.image.without_results()
         self._check_may_serve()
         wanted = request.query.get("topics")
-        as_msgpack = wants_msgpack(request)
 
-        def answer() -> bytes:
-            topics = list(image.topics.by_id.values()) if wanted is None else _named(image, wanted.split(","))
-            encode = packed if as_msgpack else json_bytes
-            return encode(metadata_of(image, topics))
+        def made() -> dict[str, Any]:
+            return metadata_of(image, None if wanted is None else wanted.split(","))
 
         # In a thread: the metadata of a large cluster takes seconds to encode, and the session would lapse meanwhile. The
-        # image is immutable, so the whole answer is of one offset.
-        body = await self._threads.run(answer)
-        self._buffers.check(len(body))
-        self._check_may_serve()
-        content_type, charset = (MSGPACK, None) if as_msgpack else (JSON, "utf-8")
-        return web.Response(body=body, content_type=content_type, charset=charset, headers=self._headers())
+        # image is immutable, so the whole answer is of one offset. It is cut short if the broker may not serve any more.
+        return await self._sender.send_made(request, made, check=self._check_may_serve)
 
     def _check_may_serve(self) -> None:
         agent = self._agent
@@ -286,32 +275,30 @@ def _with_reason(why: str, reason: str | None) -> str:
     return why if reason is None else f"{why} ({reason})"
 
 
-def _named(image: MetadataImage, names: Sequence[str]) -> list[TopicImage]:
-    """Return each topic once, however often it is named."""
-    topics: list[TopicImage] = []
-    for name in dict.fromkeys(names):
-        topic = image.topics.named(name)
-        if topic is None:
-            raise UnknownTopicOrPartition(f"topic {name!r} does not exist")
-        topics.append(topic)
-    return topics
-
-
 # --- what clients see
 
 
-def metadata_of(image: MetadataImage, topics: Sequence[TopicImage]) -> dict[str, Any]:
-    """Return the metadata of some topics. Fenced brokers do not appear; a stopping broker does, since it still serves."""
+def metadata_of(image: MetadataImage, names: Sequence[str] | None) -> dict[str, Any]:
+    """Return the metadata of some topics, each once, or of all (None). Long lists are `Items`.
+
+    Fenced brokers do not appear; a stopping broker does, since it still serves.
+
+    Raises:
+        UnknownTopicOrPartition: one of the topics does not exist.
+    """
+    wanted = image.topics.ids if names is None else dict.fromkeys(names)
+    if names is not None:
+        for name in wanted:
+            if name not in image.topics.ids:
+                raise UnknownTopicOrPartition(f"topic {name!r} does not exist")
+    serving = [image.brokers[broker_id] for broker_id in in_parts(image.brokers)]
+    serving = [broker for broker in serving if not broker.fenced]
+    rows = (
+        {"broker_id": broker.broker_id, "rack": broker.rack, "endpoints": json_rows(broker.endpoints)}
+        for broker in serving
+    )
     return {
         "end_offset": image.end_offset,
-        "brokers": [
-            {
-                "broker_id": broker_id,
-                "rack": image.brokers[broker_id].rack,
-                "endpoints": json_rows(image.brokers[broker_id].endpoints),
-            }
-            for broker_id in sorted(image.brokers)
-            if not image.brokers[broker_id].fenced
-        ],
-        "topics": [describe_topic(image, topic) for topic in sorted(topics, key=lambda topic: topic.name)],
+        "brokers": Items(len(serving), rows),
+        "topics": topics_by_name(image, wanted),
     }

@@ -192,7 +192,8 @@ SNAPSHOT_DOWNLOADS_MAX: Final = 64
 SMALL_ANSWER_BYTES: Final = 64 * KIB
 """A larger answer is made in a thread and sent in pieces; it is refused while too much of others is unread."""
 ANSWER_PIECE_BYTES: Final = 256 * KIB
-"""Of a large answer, made and held at once. A frame of the log that is larger is one piece."""
+"""Of a large answer, made and held at once. A frame of the log that is larger is one piece, and so is a longer line of it:
+it is counted with all of its bytes."""
 ANSWERS_UNSENT_BYTES_MAX: Final = 48 * MIB
 """Of all answers that clients have not read. Beyond it, large answers are refused with THROTTLING_QUOTA_EXCEEDED. With 2,000
 clients that read nothing, a process grows by about twice as much."""
@@ -226,7 +227,7 @@ controller, before it gives up. An answer that has begun is made before later on
 LINES_HERE_BYTES_MAX: Final = 16 * KIB
 """Frames that a thread turns into lines in a few milliseconds; those of more bytes go to the process that reads the past."""
 LARGE_VIEW_ITEMS: Final = 500
-"""A listing of more topics, or a topic of more partitions, is made and encoded in a thread."""
+"""A listing of more topics, or a topic of more partitions, is made and encoded in a thread, and sent in pieces."""
 COLD_FETCHES: Final = 2
 """Polls at once whose frames are read from segments."""
 DIRECTORY_CHECK_S: Final = 2.0

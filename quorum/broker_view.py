@@ -62,6 +62,11 @@ class BrokerView:
         """The broker for which those wait that shut down; one for all of them."""
         return None if self.sessions is None else self.sessions.slowest_active(self.image)
 
+    def at_rest(self) -> "BrokerView":
+        """Return what this shows now, for a thread."""
+        sessions = None if self.sessions is None else self.sessions.seen()
+        return BrokerView(self.image.without_results(), sessions, now_ms=self.now_ms)
+
     def control_state(self, broker: BrokerImage) -> ControlState:
         if broker.fenced:
             return ControlState.FENCED

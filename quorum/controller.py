@@ -112,6 +112,10 @@ class _Begun(msgspec.Struct, frozen=True, kw_only=True):
         return self.batch is None and self.known is None
 
 
+def _reading_nothing(_: int) -> Sliced[None]:
+    yield
+
+
 HEARTBEAT: Final = DECISIONS[BrokerHeartbeat].operation
 PART_MS: Final = 3
 """A part of a long change is decided within about this time; to encode and apply it takes up to four times as long."""
@@ -135,12 +139,12 @@ class Controller:
         rng: random.Random,
         load_snapshot: Callable[[str], MetadataImage],
         http_url: Callable[[NodeId], str | None] | None = None,
-        batch_at: Callable[[int], RecordBatch | None] = lambda _: None,
+        reading_batch_at: Callable[[int], Sliced[RecordBatch | None]] = _reading_nothing,
     ) -> None:
         """Create a controller.
 
-        `http_url` returns where another controller answers HTTP, by default as the settings say; `batch_at` the committed
-        batch that begins at an offset, None where the log does not hold it.
+        `http_url` returns where another controller answers HTTP, by default as the settings say; `reading_batch_at` reads
+        the committed batch that begins at an offset, None where the log does not hold it.
         """
         self._settings = settings
         self._http_url = http_url or settings.url_of
@@ -148,7 +152,7 @@ class Controller:
         self._unix_ms = unix_ms
         self._rng = rng
         self._load_snapshot = load_snapshot
-        self._batch_at = batch_at
+        self._reading_batch_at = reading_batch_at
         topics = settings.topics
         self._static_configs = topics.static_configs
         self._topic_defaults = TopicDefaults(
@@ -374,7 +378,7 @@ class Controller:
             await self._wait(begun.waiter, begun.began_ms)
             request_id = begun.known.request_id
             known = self.committed.results.get(request_id) or begun.known
-            return restored(known, self._batch_at, self.committed)
+            return await self._restored(known)
         if batch is None:
             # A refusal and "nothing to do" may rest on records in flight: wait for them. They may also rest on a state that
             # a newer controller has changed: wait for proof that there is no newer controller.
@@ -394,8 +398,12 @@ class Controller:
             envelope.response,
         ):
             # Another controller carried it out, and a snapshot brought its result.
-            return restored(stored, self._batch_at, self.committed)
+            return await self._restored(stored)
         return Written(outcome=decision.result(), base_offset=batch.base_offset, end_offset=batch.end_offset)
+
+    async def _restored(self, known: RequestResultRecord) -> Written:
+        """Return what a repetition leads to; a large one is read in slices, and decisions go on in between."""
+        return await self.turns.at_leisure(restored(known, self._reading_batch_at, self.committed))
 
     def _repeated(self, known: RequestResultRecord, operation: str, key: IdempotencyKey) -> _Begun:
         if (known.operation, known.request_sha256) != (operation, key.sha256):

@@ -8,6 +8,7 @@ from metadata_log.ids import NO_LEADER, BrokerId, TopicId
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.partitions import PartitionImage
 from metadata_log.image.topics import TopicImage
+from metadata_log.orders import in_parts
 
 REASSIGNMENTS_EXAMINED_MAX: Final = 1_000
 """A report of health examines this many partitions of topics under reassignment: it is made on the loop."""
@@ -83,8 +84,8 @@ def selected(
         "reassigning": index.reassigning,
     }
     ids = narrowed.get(selection or "", topics.by_id)
-    wanted = [topics.by_id[topic_id] for topic_id in ids] if topic is None else [topic]
-    for one in sorted(wanted, key=lambda each: each.name):
+    wanted = (topics.by_id[topic_id] for topic_id in ids) if topic is None else iter((topic,))
+    for one in in_parts(wanted, key=lambda each: each.name):
         for partition_id, partition in enumerate(one.partitions):
             if selection is None or _is_selected(image, one.topic_id, partition, selection, default_min_isr):
                 yield one, partition_id, partition

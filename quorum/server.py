@@ -238,7 +238,7 @@ class _Node:
             rng=_RNG,
             load_snapshot=self.snapshot_fetch.load,
             http_url=self.peers.url_of,
-            batch_at=self.committed_log.batch_at,
+            reading_batch_at=self.committed_log.reading_batch_at,
         )
         self.keeper = SnapshotKeeper(
             settings=self.settings,

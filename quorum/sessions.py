@@ -5,10 +5,12 @@ first heartbeat starts its session, not its registration. The session expires st
 the last heartbeat. Times are monotonic and never go back, so the dict of sessions is in the order of last contact.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from heapq import heapify, heappop, heapreplace
 from typing import assert_never
 
 from metadata_log.ids import BrokerId, Uuid
+from metadata_log.image.brokers import BrokerImage, BrokersImage
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topics import PartitionKey
 from metadata_log.wire.shapes import INT64_MAX
@@ -50,6 +52,12 @@ class _Session:
         self.shutdown_offset: int | None = None
         self.is_leaving = False
 
+    def copied(self) -> "_Session":
+        other = _Session(self.broker_epoch, self.contact_ms)
+        other.applied_offset, other.known_offset = self.applied_offset, self.known_offset
+        other.shutdown_offset, other.is_leaving = self.shutdown_offset, self.is_leaving
+        return other
+
 
 class Sessions:
     """Sessions by broker; at most one registration of a broker has one at a time."""
@@ -59,7 +67,14 @@ class Sessions:
         self._sessions: dict[BrokerId, _Session] = {}
         self._registered_at: dict[BrokerId, tuple[int, int]] = {}
         self._stopping: set[BrokerId] = set()
+        self._may_stop: set[BrokerId] = set()
         self._electing: set[BrokerId] = set()
+        self._slowest: list[tuple[int, BrokerId]] | None = None
+        """A heap of the brokers for which those wait that shut down. Each has an offset that it is known to have applied, or
+        one below that. None: a broker may have fallen back, or may be missing.
+        """
+        self._slowest_of: BrokersImage | None = None
+        """The brokers that `_slowest` was made of."""
         self._walks: dict[BrokerId, dict[WalkKind, Walked]] = {}
         """Where each walk stands. A broker may be unregistered while it registers anew: with one place for both walks, each
         would send the other back to the first partition, and neither would end.
@@ -78,6 +93,10 @@ class Sessions:
         if session is None or session.broker_epoch != broker_epoch:
             session = _Session(broker_epoch, now_ms)
             self._electing.discard(broker_id)
+            self._may_stop.discard(broker_id)
+            self._slowest = None
+        elif applied_offset < session.known_offset:
+            self._slowest = None
         session.contact_ms = now_ms
         session.applied_offset = session.known_offset = applied_offset
         self._sessions[broker_id] = session  # at the end: the order of a dict is the order of contact
@@ -122,13 +141,17 @@ class Sessions:
         """End the session of one registration; a newer one of the same broker is left alone."""
         if self._session(broker_id, broker_epoch) is not None:
             del self._sessions[broker_id]
+            self._slowest = None
+            self._may_stop.discard(broker_id)
             self._electing.discard(broker_id)
             self._walks.pop(broker_id, None)
 
     def clear(self) -> None:
+        self._slowest = None
         self._sessions.clear()
         self._registered_at.clear()
         self._stopping.clear()
+        self._may_stop.clear()
         self._electing.clear()
         self._walks.clear()
 
@@ -152,6 +175,7 @@ class Sessions:
 
     def grant_all(self, image: MetadataImage, now_ms: int) -> None:
         """Grant every unfenced broker, and every other that has a session, a full one; what they reported is kept."""
+        self._slowest = None
         for broker_id in sorted(image.brokers):
             broker = image.brokers[broker_id]
             session = self._session(broker_id, broker.broker_epoch)
@@ -162,6 +186,13 @@ class Sessions:
             session.contact_ms = now_ms
             self._sessions.pop(broker_id, None)
             self._sessions[broker_id] = session
+
+    def seen(self) -> "Sessions":
+        """Return sessions that show what brokers reported until now, for a thread; of changes in parts they know nothing."""
+        seen = Sessions(session_timeout_ms=self.session_timeout_ms)
+        seen._sessions = {broker_id: session.copied() for broker_id, session in self._sessions.items()}
+        seen._registered_at = dict(self._registered_at)
+        return seen
 
     # --- what brokers reported
 
@@ -182,21 +213,44 @@ class Sessions:
         return INT64_MAX if slowest is None else slowest[1]
 
     def slowest_active(self, image: MetadataImage) -> tuple[BrokerId, int] | None:
-        """Return the broker with the lowest active offset, and that; None if no broker is active."""
-        slowest: tuple[BrokerId, int] | None = None
-        for broker_id, broker in image.brokers.items():
-            if not broker.fenced:
-                session = self._session(broker_id, broker.broker_epoch)
-                if session is None or session.shutdown_offset is None:
-                    known_offset = 0 if session is None else session.known_offset
-                    if slowest is None or (known_offset, broker_id) < (slowest[1], slowest[0]):
-                        slowest = (broker_id, known_offset)
-        return slowest
+        """Return the broker with the lowest active offset, and that; None if no broker is active.
+
+        Every heartbeat asks while a broker shuts down, so brokers are walked only where one may have fallen back, or joined.
+        """
+        brokers, slowest = image.brokers, self._slowest
+        if slowest is None or brokers is not self._slowest_of:
+            slowest = [
+                (known_offset, broker_id)
+                for broker_id, broker in brokers.items()
+                if (known_offset := self._active_offset(broker)) is not None
+            ]
+            heapify(slowest)
+            self._slowest, self._slowest_of = slowest, brokers
+        while slowest:
+            offset, broker_id = slowest[0]
+            known_offset = self._active_offset(brokers[broker_id])
+            if known_offset == offset:
+                return broker_id, offset
+            if known_offset is None:
+                heappop(slowest)
+            else:
+                heapreplace(slowest, (known_offset, broker_id))
+        return None
+
+    def _active_offset(self, broker: BrokerImage) -> int | None:
+        """Return the offset that a broker is known to have applied; None if nobody waits for it."""
+        if broker.fenced:
+            return None
+        session = self._session(broker.broker_id, broker.broker_epoch)
+        if session is None:
+            return 0
+        return session.known_offset if session.shutdown_offset is None else None
 
     def registration_changed(self, broker_id: BrokerId) -> None:
         session = self._sessions.get(broker_id)
         if session is not None:
             session.known_offset = 0
+            self._slowest = None
 
     def registered_again(self, broker_id: BrokerId, broker_epoch: int, *, offset: int) -> None:
         """Forget what an incarnation reported that registers once more, at `offset`; its session goes on."""
@@ -204,7 +258,9 @@ class Sessions:
         session = self._session(broker_id, broker_epoch)
         if session is not None:
             session.shutdown_offset, session.is_leaving = None, False
+            self._may_stop.discard(broker_id)
             session.applied_offset = session.known_offset = 0
+            self._slowest = None
 
     def registration_offset(self, broker_id: BrokerId, broker_epoch: int) -> int:
         """Return where the newest record of a registration stands: its epoch, unless it registered once more."""
@@ -217,6 +273,10 @@ class Sessions:
         """Return the offset (exclusive) that others must have applied before this broker may go; None: it stays."""
         session = self._session(broker_id, broker_epoch)
         return None if session is None else session.shutdown_offset
+
+    def may_stop(self) -> Collection[BrokerId]:
+        """Return all brokers that `shutdown_offset` or `is_leaving` may concern; of most, there are none."""
+        return self._may_stop
 
     def is_leaving(self, broker_id: BrokerId, broker_epoch: int) -> bool:
         """Answer whether parts of a shutdown that began under this leadership may still be due.
@@ -235,6 +295,7 @@ class Sessions:
         if session is None:
             return
         session.is_leaving = offset is None
+        self._may_stop.add(broker_id)
         if offset is not None and session.shutdown_offset is None:
             session.shutdown_offset = offset
             self._stopping.add(broker_id)
@@ -243,6 +304,8 @@ class Sessions:
         """Forget the shutdown of a broker that was fenced."""
         session = self._sessions.get(broker_id)
         if session is not None:
+            self._slowest = None
+            self._may_stop.discard(broker_id)
             session.shutdown_offset, session.is_leaving = None, False
 
     def ready_to_go(self, image: MetadataImage) -> list[BrokerId]:

@@ -130,6 +130,19 @@ class Turns:
                 self.is_mid_decision = False
                 self._end_turn()
 
+    async def at_leisure(self, work: Sliced[T]) -> T:
+        """Do work on which nobody waits, and that extends no tip: others have the loop after each SLICE_MS of it."""
+        began_ms = self._now_ms()
+        while True:
+            try:
+                next(work)
+            except StopIteration as ended:
+                made: T = ended.value
+                return made
+            if self._now_ms() - began_ms >= SLICE_MS:
+                await asyncio.sleep(ROUND_PAUSE_MS / 1000)
+                began_ms = self._now_ms()
+
     # --- rests after slow ones
 
     def rest_after(self, began_ms: int) -> None:

@@ -11,6 +11,7 @@ from metadata_log.batch import RecordBatch
 from metadata_log.errors import InvariantBroken
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.records.snapshots import RequestResultRecord
+from metadata_log.sliced import Sliced
 from quorum.decide.canonical import pack_outcome, unpack_outcome
 from quorum.decide.decision import Outcome
 from quorum.decide.registry import BY_OPERATION
@@ -34,10 +35,12 @@ def kept(operation: str, outcome: Outcome) -> bytes:
 
 
 def restored(
-    result: RequestResultRecord, batch_at: Callable[[int], RecordBatch | None], image: MetadataImage
-) -> Written:
-    """Return what a repetition leads to; `batch_at` returns the committed batch that begins at an offset, None if the log
-    does not hold it.
+    result: RequestResultRecord,
+    reading_batch_at: Callable[[int], Sliced[RecordBatch | None]],
+    image: MetadataImage,
+) -> Sliced[Written]:
+    """Find out what a repetition leads to; `reading_batch_at` reads the committed batch that begins at an offset, None if
+    the log does not hold it.
     """
     try:
         decides = BY_OPERATION[result.operation]
@@ -48,6 +51,7 @@ def restored(
             f"the kept result of {result.operation} at offset {result.base_offset} cannot be read: {error}"
         ) from error
     if how is not None:
-        batch = batch_at(result.base_offset)
+        batch = yield from reading_batch_at(result.base_offset)
+        yield
         outcome = how.restore(outcome, None if batch is None else batch.records, image)
     return Written(outcome=outcome, base_offset=result.base_offset, end_offset=result.end_offset)

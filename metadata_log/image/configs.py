@@ -8,6 +8,8 @@ import immutables
 from metadata_log.digest import hex_of_text
 from metadata_log.image.subject import Builders, SubjectBuilder
 from metadata_log.image.topics import TopicsBuilder
+from metadata_log.items import Items
+from metadata_log.orders import in_parts
 from metadata_log.records.configs import MIN_IN_SYNC_REPLICAS, TOPIC, ConfigRecord, is_sensitive
 from metadata_log.records.declaration import mask, shown
 from metadata_log.records.registry import Record
@@ -103,14 +105,16 @@ class ConfigsBuilder(SubjectBuilder[ConfigsImage]):
 
     @staticmethod
     def records(image: ConfigsImage) -> Iterator[Record]:
-        for resource_type, resource_name in sorted(image):
+        for resource_type, resource_name in in_parts(image):
             settings = image[resource_type, resource_name]
             for name in sorted(settings):
                 yield config_record(resource_type, resource_name, name, settings[name])
 
     @staticmethod
     def view(image: ConfigsImage) -> dict[str, Any]:
-        return {"configs": [item for resource in sorted(image) for item in configs_items(image, *resource)]}
+        count = sum(len(settings) for settings in image.values())
+        items = (item for resource in in_parts(image) for item in configs_items(image, *resource))
+        return {"configs": Items(count, items)}
 
 
 def with_settings(

@@ -26,6 +26,8 @@ from metadata_log.image.partitions import (
 from metadata_log.image.snapshot_rows import PlacedPartitions
 from metadata_log.image.sorted_ids import NO_IDS
 from metadata_log.image.subject import Builders, SubjectBuilder
+from metadata_log.items import Items
+from metadata_log.orders import in_parts
 from metadata_log.records.partitions import PartitionChangeRecord, PartitionRecord
 from metadata_log.records.registry import Record
 from metadata_log.records.topics import (
@@ -472,23 +474,27 @@ def _partitions_of(
     return () if topic is None else topic.partitions
 
 
-def list_topics(image: TopicsImage) -> list[dict[str, Any]]:
+def list_topics(image: TopicsImage) -> Items[dict[str, Any]]:
     """Return the topics by name; the replication factor is that of partition 0."""
-    return [
-        {
-            "name": name,
-            "topic_id": uuid_text(topic_id),
-            "partition_count": len(image.by_id[topic_id].partitions),
-            "replication_factor": len(image.by_id[topic_id].partitions[0].replicas),
-        }
-        for name, topic_id in sorted(image.ids.items())
-    ]
+    ordered = (image.by_id[image.ids[name]] for name in in_parts(image.ids))
+    return Items(
+        len(image.ids),
+        (
+            {
+                "name": topic.name,
+                "topic_id": uuid_text(topic.topic_id),
+                "partition_count": len(topic.partitions),
+                "replication_factor": len(topic.partitions[0].replicas),
+            }
+            for topic in ordered
+        ),
+    )
 
 
-def list_deleted(image: TopicsImage, *, elapsed_ms: int) -> list[dict[str, Any]]:
+def list_deleted(image: TopicsImage, *, elapsed_ms: int) -> Items[dict[str, Any]]:
     """Return the deleted topics that can be restored when the log's time is `elapsed_ms`, by name and time."""
-    ordered = sorted(image.deleted.values(), key=lambda each: (each.topic.name, each.deleted_at_ms))
-    return [
+    ordered = in_parts(image.deleted.values(), key=lambda each: (each.topic.name, each.deleted_at_ms))
+    rows = (
         {
             "name": each.topic.name,
             "topic_id": uuid_text(each.topic.topic_id),
@@ -499,4 +505,5 @@ def list_deleted(image: TopicsImage, *, elapsed_ms: int) -> list[dict[str, Any]]
             "left_ms": max(each.left_ms(elapsed_ms), 0),
         }
         for each in ordered
-    ]
+    )
+    return Items(len(image.deleted), rows)

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from metadata_log import limits
 from metadata_log.batch import Envelope, RecordBatch
 from metadata_log.codec import decode_all
 from metadata_log.ids import uuid_text
@@ -30,19 +31,25 @@ def log_lines(
 
 
 def lines_of(
-    frames: bytes, start: int, topics: TopicFilter | None = None
+    frames: bytes, start: int, topics: TopicFilter | None = None, bytes_max: int = limits.ANSWER_PIECE_BYTES
 ) -> tuple[bytes, int, TopicFilter | None]:
     """Return a line for each record of whole frames from offset `start` on, or for those that concern `topics`.
 
-    Also return the offset after all of the records, and the filter with what it learned from them.
+    Once there are `bytes_max` bytes of lines, no further ones are made: a record's line may be many times as long as the
+    record. Also return the offset after all records that were looked at, perhaps inside a batch, and the filter with what it
+    learned from them.
 
     Raises:
         DamagedFrame: the bytes are no frames.
     """
-    lines, at = [], start
+    lines, at, size = [], start, 0
     wanted = (lambda _: True) if topics is None else topics.concerns
     for batch, _ in decode_all(frames):
-        lines += [f"{json.dumps(line)}\n" for line in log_lines(batch, from_offset=start, wanted=wanted)]
+        for line in log_lines(batch, from_offset=start, wanted=wanted):
+            lines.append(f"{json.dumps(line)}\n")
+            size += len(lines[-1])
+            if size >= bytes_max:
+                return "".join(lines).encode(), line["offset"] + 1, topics
         at = batch.end_offset
     return "".join(lines).encode(), at, topics
 

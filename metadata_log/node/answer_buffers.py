@@ -1,7 +1,8 @@
 """Pure: how many bytes of answers a process holds that its clients have not read yet, and the refusal of more."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from metadata_log import limits
 from metadata_log.errors import ThrottlingQuotaExceeded
@@ -48,8 +49,8 @@ class AnswerBuffers:
             raise refused
 
     @contextmanager
-    def holding(self, size: int) -> Iterator[None]:
-        """Count `size` bytes for a large answer while it is sent piece by piece.
+    def holding(self, size: int) -> Iterator[Callable[[int], None]]:
+        """Count `size` bytes for a large answer while it is sent piece by piece. What is yielded counts another size.
 
         Raises:
             ThrottlingQuotaExceeded: as `check`.
@@ -58,6 +59,6 @@ class AnswerBuffers:
         holder = object()
         self.hold(holder, size)
         try:
-            yield
+            yield partial(self.hold, holder)
         finally:
             self.hold(holder, 0)

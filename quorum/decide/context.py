@@ -1,7 +1,7 @@
 """Pure: what a decision may rest on, and nothing else."""
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
@@ -59,6 +59,8 @@ class SessionsView(Protocol):
     def lowest_active_offset(self, image: MetadataImage) -> int: ...
 
     def shutdown_offset(self, broker_id: BrokerId, broker_epoch: int) -> int | None: ...
+
+    def may_stop(self) -> Collection[BrokerId]: ...
 
     def is_leaving(self, broker_id: BrokerId, broker_epoch: int) -> bool: ...
 

@@ -20,6 +20,7 @@ from metadata_log.errors import (
 from metadata_log.ids import BrokerId
 from metadata_log.image.partitions import PartitionImage
 from metadata_log.image.topics import TopicsImage
+from metadata_log.orders import in_parts
 from metadata_log.records.declaration import json_names
 from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.sliced import ITEMS_BETWEEN_RESTS, Sliced
@@ -194,4 +195,4 @@ def ongoing(
                     partition.removing_replicas,
                 )
             )
-    return sorted(found)
+    return [*in_parts(found)]

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Annotated, Any, Final
 
 from aiohttp import web
@@ -17,7 +18,7 @@ from metadata_log.wire.commands import Command
 from metadata_log.wire.shapes import Shape, read_shape
 from quorum.http import brokers, configs, features, partitions, topics
 from quorum.http.bodies import read_body, request_id_from
-from quorum.http.door import Door, Write, offsets_of
+from quorum.http.door import Door, Write, is_large, offsets_of
 from quorum.turns import SLICE_MS
 from quorum.written import Written
 
@@ -65,7 +66,8 @@ async def write_all(door: Door, request: web.Request) -> web.Response:
                 yield command, request_id
 
     results = await door.controller.submit_all(read_each(), actor=actor_of(request))
-    encode = packed if wants_msgpack(request) else json_bytes
+    as_msgpack = wants_msgpack(request)
+    encode = packed if as_msgpack else json_bytes
     encoded: list[bytes] = []
     size, began_ms = 0, door.now_ms()
     for command, result in zip(commands, results, strict=True):
@@ -73,7 +75,11 @@ async def write_all(door: Door, request: web.Request) -> web.Response:
             await asyncio.sleep(0)
             began_ms = door.now_ms()
         is_short = size >= limits.HTTP_BATCH_ANSWER_BYTES_MAX
-        encoded.append(encode(_shown(door, command, result, is_short=is_short)))
+        if isinstance(result, Written) and not is_short and is_large(result.outcome):
+            shown = partial(_shown, door, command, result, is_short=False)
+            encoded.append(await door.made_beside(shown, as_msgpack=as_msgpack))
+        else:
+            encoded.append(encode(_shown(door, command, result, is_short=is_short)))
         size += len(encoded[-1])
     return encoded_items(request, "results", encoded, headers=door.headers())
 

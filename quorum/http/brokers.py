@@ -5,11 +5,14 @@ from typing import Annotated, Any, Final
 from aiohttp import web
 from msgspec import Meta
 
+from metadata_log import limits
 from metadata_log.errors import BrokerIdNotRegistered
 from metadata_log.ids import BrokerId, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.items import Items, listed
 from metadata_log.node.access import of
 from metadata_log.node.http_bodies import read_raw
+from metadata_log.orders import in_parts
 from metadata_log.records.registry import json_rows
 from metadata_log.wire.commands import RegisterBroker, UnregisterBroker
 from metadata_log.wire.shapes import INT32_MAX, Shape, read_shape
@@ -17,7 +20,7 @@ from quorum.broker_view import BrokerView, registration_state
 from quorum.decide.brokers import BrokerRegistered, BrokerUnregistered
 from quorum.decide.fencing import state_of
 from quorum.http.bodies import broker_id_of, read_broker_body
-from quorum.http.door import Door, Write
+from quorum.http.door import Door, Write, items_of
 
 
 async def register_broker(door: Door, request: web.Request) -> web.Response:
@@ -58,12 +61,18 @@ def _unregistered(outcome: BrokerUnregistered) -> dict[str, Any]:
     return {"broker_id": outcome.broker_id}
 
 
-async def list_brokers(door: Door, request: web.Request) -> web.Response:
-    def items(image: MetadataImage) -> list[dict[str, Any]]:
-        view = _view(door, image)
-        return [describe_broker(view, broker_id) for broker_id in sorted(image.brokers)]
+async def list_brokers(door: Door, request: web.Request) -> web.StreamResponse:
+    view: BrokerView = await door.read(request, lambda image: _view(door, image))
+    if len(view.image.brokers) <= limits.LARGE_VIEW_ITEMS:
+        return door.ok(request, listed(_described(view)))
+    view = view.at_rest()
+    return await door.send_made(request, lambda: _described(view))
 
-    return await door.read_items(request, items)
+
+def _described(view: BrokerView) -> dict[str, Any]:
+    brokers = view.image.brokers
+    rows = (describe_broker(view, broker_id) for broker_id in in_parts(brokers))
+    return items_of(view.image, Items(len(brokers), rows))
 
 
 async def show_broker(door: Door, request: web.Request) -> web.Response:

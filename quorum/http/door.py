@@ -1,23 +1,30 @@
 """Edge: what every handler of a controller's HTTP needs: the parts of the node, and the answers' common rules."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
-from aiohttp import hdrs, web
+from aiohttp import web
 
 from metadata_log import limits
-from metadata_log.errors import Fault, InvalidRequest, MetadataError, NotController
+from metadata_log.errors import (
+    Fault,
+    InvalidRequest,
+    MetadataError,
+    NotController,
+    ThrottlingQuotaExceeded,
+)
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.items import Items, listed
 from metadata_log.node.access import Access, actor_of
 from metadata_log.node.answer_buffers import AnswerBuffers
+from metadata_log.node.answer_pieces import Sender, parts_of
 from metadata_log.node.http_answers import (
     JSON,
     MSGPACK,
     encoded,
     error_body,
-    json_bytes,
-    packed,
     status_of,
     wants_msgpack,
 )
@@ -65,7 +72,7 @@ def results_as(name: str) -> Callable[[Any], dict[str, Any]]:
     return lambda outcome: {name: json_rows(outcome.results)}
 
 
-def items_of(image: MetadataImage, items: list[Any]) -> dict[str, Any]:
+def items_of(image: MetadataImage, items: Sequence[Any] | Items[Any]) -> dict[str, Any]:
     """Return a list of items with the offset at which it holds."""
     return {"end_offset": image.end_offset, "controller_epoch": image.controller_epoch, "items": items}
 
@@ -139,6 +146,10 @@ class Door:
         epoch = self.controller.committed.controller_epoch
         return error_body(error, controller_id=controller_id, controller_epoch=epoch)
 
+    @cached_property
+    def _sender(self) -> Sender:
+        return Sender(self.reads, self.buffers, self.headers, on_fault=self.on_fault)
+
     # --- writes
 
     async def write(
@@ -157,7 +168,30 @@ class Door:
             )
         else:
             written = await self.controller.submit(command, actor=actor_of(request), request_id=request_id)
-        return self.ok(request, {**answer_of(written.outcome), **offsets_of(written)}, status=status)
+        if not is_large(written.outcome):
+            return self.ok(request, {**answer_of(written.outcome), **offsets_of(written)}, status=status)
+        as_msgpack = wants_msgpack(request)
+        body = await self.made_beside(
+            lambda: {**answer_of(written.outcome), **offsets_of(written)}, as_msgpack=as_msgpack
+        )
+        content_type, charset = (MSGPACK, None) if as_msgpack else (JSON, "utf-8")
+        return web.Response(
+            body=body, status=status, content_type=content_type, charset=charset, headers=self.headers()
+        )
+
+    async def made_beside(self, make: Callable[[], object], *, as_msgpack: bool) -> bytes:
+        """Return the encoding of what `make` returns about a write, both made in a thread.
+
+        The write is carried out: if too many reads wait, its answer is made here, and not refused.
+        """
+
+        def made() -> bytes:
+            return b"".join(parts_of(make(), as_msgpack=as_msgpack))
+
+        try:
+            return await self.reads.run(made)
+        except ThrottlingQuotaExceeded:
+            return made()
 
     # --- reads
 
@@ -179,21 +213,22 @@ class Door:
         view: Callable[[MetadataImage], Any],
         *,
         is_large: Callable[[MetadataImage], bool],
-    ) -> web.Response:
-        """Answer with a view of the state. A large one is made and encoded in a thread.
+    ) -> web.StreamResponse:
+        """Answer with a view of the state. A large one is made and encoded in a thread, and sent in pieces.
 
         Raises:
             ThrottlingQuotaExceeded: too many reads wait, or too many answers have not been read.
         """
         image: MetadataImage = await self.read(request, lambda image: image)
         if not is_large(image):
-            return self.ok(request, view(image))
-        as_msgpack = wants_msgpack(request)
-        encode = packed if as_msgpack else json_bytes
-        body = await self.reads.run(lambda: encode(view(image)))
-        self.buffers.check(len(body))
-        content_type, charset = (MSGPACK, None) if as_msgpack else (JSON, "utf-8")
-        return web.Response(body=body, content_type=content_type, charset=charset, headers=self.headers())
+            return self.ok(request, listed(view(image)))
+        # Who reads slowly would hold all results that are evicted meanwhile.
+        shown = image.without_results()
+        return await self.send_made(request, lambda: view(shown))
+
+    async def send_made(self, request: web.Request, make: Callable[[], object]) -> web.StreamResponse:
+        """Answer with what `make` returns in a thread; raises as `read_large`."""
+        return await self._sender.send_made(request, make)
 
     # --- answers in pieces
 
@@ -214,30 +249,9 @@ class Door:
         Raises:
             ThrottlingQuotaExceeded: too many answers have not been read.
         """
-        # One piece is in the connection while the next one is made.
-        with self.buffers.holding(2 * limits.ANSWER_PIECE_BYTES):
-            piece: bytes | None = await anext(pieces, None)
-            response = web.StreamResponse(headers=self.headers())
-            response.content_type = content_type
-            if charset is not None:
-                response.charset = charset
-            await response.prepare(request)
-            # Write nothing to a HEAD: aiohttp would send it, and the connection's next answer would begin with it.
-            if request.method == hdrs.METH_HEAD:
-                return response
-            while piece is not None:
-                await response.write(piece)
-                try:
-                    piece = await anext(pieces, None)
-                except MetadataError as error:
-                    if isinstance(error, Fault):
-                        self.on_fault(error)
-                    await response.write(last_words(error))
-                    if request.transport is not None:
-                        request.transport.close()
-                    raise ConnectionResetError("the answer is cut short: it is not whole") from error
-            await response.write_eof()
-            return response
+        return await self._sender.send(
+            request, pieces, content_type=content_type, charset=charset, last_words=last_words
+        )
 
 
 def takes_stale(request: web.Request) -> bool:
@@ -250,6 +264,14 @@ def takes_stale(request: web.Request) -> bool:
     if consistency not in {"linearizable", "stale"}:
         raise InvalidRequest("consistency is linearizable or stale")
     return consistency == "stale"
+
+
+def is_large(outcome: Any) -> bool:
+    """Answer whether a write's outcome has so many items that its answer is made in a thread."""
+    for field in outcome:  # noqa: SIM110 (each write asks: a generator costs thrice as much)
+        if isinstance(field, tuple) and len(field) > limits.LARGE_VIEW_ITEMS:
+            return True
+    return False
 
 
 def offsets_of(written: Written) -> dict[str, Any]:

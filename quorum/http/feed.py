@@ -86,13 +86,23 @@ class _Feed:
             await door.feeds.wait(None, door.committed_log.end_offset, until_s=self._until_s)
         if wanted is not None:
             self._topics = await self._filter(*wanted)
-        lines = await self._next()
+        lines = await self._next_once_read()
         while lines is None and self._at == self._end and loop.time() < self._until_s:
             if self._until is not None and self._at >= self._until:
                 break
             self._at = await door.feeds.wait(self._topics, self._at, until_s=self._until_s)
-            lines = await self._next()
+            lines = await self._next_once_read()
         return lines
+
+    async def _next_once_read(self) -> bytes | None:
+        """Return the first lines, if there are any; raises as `_next`.
+
+        Raises:
+            ThrottlingQuotaExceeded: clients have not read so much that these would not be sent.
+        """
+        if self._at < self._end:
+            self._door.buffers.check(2 * limits.ANSWER_PIECE_BYTES)  # before the work
+        return await self._next()
 
     async def _filter(self, names: list[str], ids: list[TopicId]) -> TopicFilter:
         door = self._door
@@ -118,13 +128,15 @@ class _Feed:
         """
         door = self._door
         while self._at < self._end and self._left > 0:
-            frames, _ = await door.committed_log.read_in_thread(
-                self._at, max_bytes=limits.ANSWER_PIECE_BYTES, until=self._end
+            start = self._at
+            frames, end = await door.committed_log.read_in_thread(
+                start, max_bytes=limits.ANSWER_PIECE_BYTES, until=self._end
             )
             if not frames:
                 return None  # `until` lies within the next frame
-            self._left -= len(frames)
-            lines, self._at, self._topics = await door.past.lines(frames, self._at, self._topics)
+            lines, self._at, self._topics = await door.past.lines(frames, start, self._topics)
+            # The lines may have ended before the frames: these are read again from there on.
+            self._left -= max(len(frames) * (self._at - start) // (end - start), 1)
             if lines:
                 return lines
         return None

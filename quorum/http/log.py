@@ -82,7 +82,7 @@ async def _frames(door: Door, start: int, until: int, max_bytes: int) -> AsyncIt
 
 
 async def _lines(door: Door, start: int, until: int) -> AsyncIterator[bytes]:
-    """Yield the lines of some frames at a time.
+    """Yield the lines of some records at a time.
 
     Raises:
         LogDamaged: the log cannot be read there.

@@ -10,6 +10,7 @@ from metadata_log.errors import InvalidRequest, UnknownTopicOrPartition
 from metadata_log.ids import BrokerId, TopicId
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.partitions import describe_partition
+from metadata_log.items import Items
 from metadata_log.limits import (
     ELECTIONS_MAX,
     ISR_CHANGES_MAX,
@@ -99,7 +100,7 @@ def _reassignments(body: Any) -> AlterPartitionReassignments:
     )
 
 
-async def list_partitions(door: Door, request: web.Request) -> web.Response:
+async def list_partitions(door: Door, request: web.Request) -> web.StreamResponse:
     """Answer with at most PARTITIONS_LISTED_MAX partitions; if there are more, "next_after" says where to go on."""
     only, name, after = (request.query.get(key) for key in ("only", "topic", "after"))
     if only is not None and only not in SELECTIONS:
@@ -117,13 +118,14 @@ async def list_partitions(door: Door, request: web.Request) -> web.Response:
             if behind is None or (one.name, partition_id) > behind
         )
         page = [*islice(found, PARTITIONS_LISTED_MAX + 1)]
-        items = [
-            {"topic": one.name, **describe_partition(partition_id, partition)}
-            for one, partition_id, partition in page[:PARTITIONS_LISTED_MAX]
-        ]
         is_more = len(page) > PARTITIONS_LISTED_MAX
-        last = f"{items[-1]['topic']}:{items[-1]['partition']}" if is_more else None
-        return items_of(image, items) | {"next_after": last}
+        del page[PARTITIONS_LISTED_MAX:]
+        items = (
+            {"topic": one.name, **describe_partition(partition_id, partition)}
+            for one, partition_id, partition in page
+        )
+        last = f"{page[-1][0].name}:{page[-1][1]}" if is_more else None
+        return items_of(image, Items(len(page), items)) | {"next_after": last}
 
     return await door.read_large(
         request, view, is_large=lambda image: image.topics.counts.partitions > LARGE_VIEW_ITEMS
@@ -137,9 +139,10 @@ def _named_partition(text: str) -> tuple[str, int]:
     return name, int(number[:10])
 
 
-async def list_reassignments(door: Door, request: web.Request) -> web.Response:
+async def list_reassignments(door: Door, request: web.Request) -> web.StreamResponse:
     def view(image: MetadataImage) -> dict[str, Any]:
-        reassignments = [
+        found = ongoing(image.topics)
+        reassignments = (
             {
                 "topic": one.topic,
                 "partition": one.partition_id,
@@ -151,9 +154,9 @@ async def list_reassignments(door: Door, request: web.Request) -> web.Response:
                     image, image.topics.by_id[image.topics.ids[one.topic]].partitions[one.partition_id]
                 ),
             }
-            for one in ongoing(image.topics)
-        ]
-        return items_of(image, reassignments)
+            for one in found
+        )
+        return items_of(image, Items(len(found), reassignments))
 
     def is_large(image: MetadataImage) -> bool:
         topics = image.topics.index.reassigning

@@ -8,8 +8,9 @@ from aiohttp import web
 from metadata_log import limits
 from metadata_log.errors import OffsetInFuture
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.node.answer_pieces import pieces_of
 from metadata_log.node.http_answers import JSON, MSGPACK, wants_msgpack
-from metadata_log.node.state_answer import joined, state_items
+from metadata_log.node.state_answer import state_items
 from quorum.http.door import Door
 from quorum.http.log import offset_of
 
@@ -18,7 +19,8 @@ async def show_state(door: Door, request: web.Request) -> web.StreamResponse:
     if "at" not in request.query:
         # Who reads slowly would hold all results that are evicted meanwhile.
         image: MetadataImage = await door.read(request, MetadataImage.without_results)
-        return await _send(door, request, _pieces(door, image, as_msgpack=wants_msgpack(request)))
+        parts = state_items(image, as_msgpack=wants_msgpack(request))
+        return await _send(door, request, pieces_of(door.reads, parts))
     end_offset: int = await door.read(request, lambda image: image.end_offset)
     committed_log = door.committed_log
     at = await offset_of(request.query["at"], offset_at=committed_log.end_offset_at)
@@ -33,13 +35,6 @@ async def _send(door: Door, request: web.Request, pieces: AsyncIterator[bytes]) 
     """Answer with a whole state, piece by piece: no copy of it is held, and the loop encodes nothing."""
     content_type, charset = (MSGPACK, None) if wants_msgpack(request) else (JSON, "utf-8")
     return await door.send(request, pieces, content_type=content_type, charset=charset)
-
-
-async def _pieces(door: Door, image: MetadataImage, *, as_msgpack: bool) -> AsyncIterator[bytes]:
-    """Yield the encoding of the state of now in pieces, each made in a thread."""
-    remaining, order = state_items(image, as_msgpack=as_msgpack), door.reads.order_of_pieces()
-    while piece := await door.reads.run(joined, remaining, order=order):
-        yield piece
 
 
 ROUTES: Final = (("GET", "/v1/state", show_state),)

@@ -11,7 +11,8 @@ from metadata_log.ids import BrokerId, TopicId, uuid_from_text, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topics import TopicImage, list_deleted
 from metadata_log.image.topics import list_topics as rows_of
-from metadata_log.image.views import describe_topic, topic_json
+from metadata_log.image.views import describe_at_length, has_many_partitions, topic_json
+from metadata_log.items import Items
 from metadata_log.node.clock import unix_ms
 from metadata_log.node.http_bodies import read_raw
 from metadata_log.wire.commands import (
@@ -88,7 +89,7 @@ def _asks(request: web.Request, flag: str) -> bool:
     return value == "true"
 
 
-async def list_topics(door: Door, request: web.Request) -> web.Response:
+async def list_topics(door: Door, request: web.Request) -> web.StreamResponse:
     if _asks(request, "deleted"):
         return await _list_deleted(door, request)
     return await door.read_large(
@@ -98,13 +99,13 @@ async def list_topics(door: Door, request: web.Request) -> web.Response:
     )
 
 
-async def _list_deleted(door: Door, request: web.Request) -> web.Response:
+async def _list_deleted(door: Door, request: web.Request) -> web.StreamResponse:
     """List the topics that can be restored, by name, and say for how long a topic that is deleted now could be."""
     now_ms = unix_ms()
 
     def view(image: MetadataImage) -> dict[str, Any]:
         rows = list_deleted(image.topics, elapsed_ms=image.elapsed_at(now_ms))
-        items = [{**row, "gone_at_ms": now_ms + row["left_ms"]} for row in rows]
+        items = Items(len(rows), ({**row, "gone_at_ms": now_ms + row["left_ms"]} for row in rows))
         return {"undelete_window_ms": door.settings.topics.undelete_window_ms, **items_of(image, items)}
 
     return await door.read_large(
@@ -112,18 +113,18 @@ async def _list_deleted(door: Door, request: web.Request) -> web.Response:
     )
 
 
-async def show_topic(door: Door, request: web.Request) -> web.Response:
+async def show_topic(door: Door, request: web.Request) -> web.StreamResponse:
     name = request.match_info["name"]
 
     def view(image: MetadataImage) -> dict[str, Any]:
         topic = image.topics.named(name)
         if topic is None:
             raise UnknownTopicOrPartition(f"topic {name!r} does not exist")
-        return describe_topic(image, topic)
+        return describe_at_length(image, topic)
 
     def is_large(image: MetadataImage) -> bool:
         topic = image.topics.named(name)
-        return topic is not None and len(topic.partitions) > limits.LARGE_VIEW_ITEMS
+        return topic is not None and has_many_partitions(topic)
 
     return await door.read_large(request, view, is_large=is_large)
 

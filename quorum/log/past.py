@@ -18,7 +18,8 @@ from metadata_log.ids import TopicId
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.log.lines import lines_of
 from metadata_log.log.topic_filter import TopicFilter
-from metadata_log.node.state_answer import joined, state_items
+from metadata_log.node.answer_pieces import joined
+from metadata_log.node.state_answer import state_items
 from metadata_log.node.threads import Slots, Threads
 from quorum.log.committed_log import CommittedLog
 from quorum.log.history_process import HistoryProcess, WorkFailed, be_history_process
@@ -90,23 +91,24 @@ class Past:
         order: int = 0,
         begin_by_s: float | None = None,
     ) -> tuple[bytes, int, TopicFilter | None]:
-        """Return what `lines_of` returns.
+        """Return what `lines_of` returns: ANSWER_PIECE_BYTES of lines, or a line more.
 
         Raises:
             LogDamaged: the bytes are no frames.
             ThrottlingQuotaExceeded: too many reads wait, this did not begin by `begin_by_s` (a time of the loop), or the
                 process that reads the past failed.
         """
+        bytes_max = limits.ANSWER_PIECE_BYTES
         try:
             if self._process is not None and len(frames) > limits.LINES_HERE_BYTES_MAX:
                 plain = None if topics is None else topics.to_plain()
                 with suppress(WorkFailed):
                     lines, end, learned = await self._there(
-                        "lines", frames, start, plain, order=order, begin_by_s=begin_by_s
+                        "lines", frames, start, plain, bytes_max, order=order, begin_by_s=begin_by_s
                     )
                     return lines, end, None if learned is None else TopicFilter.of_plain(*learned)
             return await self._threads.run(
-                lines_of, frames, start, topics, order=order, begin_by_s=begin_by_s
+                lines_of, frames, start, topics, bytes_max, order=order, begin_by_s=begin_by_s
             )
         except DamagedFrame as error:
             raise LogDamaged(damaged_answer("the log of this controller", error).message) from error
@@ -190,8 +192,9 @@ _ITEMS: Final[dict[int, Iterator[bytes]]] = {}
 """The answer under way about each of them."""
 
 
-def _lines(frames: bytes, start: int, topics: Any) -> tuple[bytes, int, Any]:
-    lines, end, learned = lines_of(frames, start, None if topics is None else TopicFilter.of_plain(*topics))
+def _lines(frames: bytes, start: int, topics: Any, bytes_max: int) -> tuple[bytes, int, Any]:
+    known = None if topics is None else TopicFilter.of_plain(*topics)
+    lines, end, learned = lines_of(frames, start, known, bytes_max)
     return lines, end, None if learned is None else learned.to_plain()
 
 

@@ -56,7 +56,7 @@ THIRD_PARTY: Final[Mapping[str, frozenset[str]]] = {
     "ops/certificates.py": frozenset({"cryptography"}),
     "metadata_log/node/access.py": frozenset({"aiohttp"}),
     "metadata_log/node/http_caller.py": frozenset({"aiohttp"}),
-    "metadata_log/node/state_answer.py": frozenset({"msgpack"}),
+    "metadata_log/node/answer_pieces.py": frozenset({"aiohttp", "msgpack"}),
     "metadata_log/node/http_bodies.py": frozenset({"aiohttp"}),
     "metadata_log/wire/*.py": frozenset({"msgpack"}),
     "metadata_log/log/index.py": frozenset({"msgpack", "google_crc32c"}),

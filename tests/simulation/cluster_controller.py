@@ -138,7 +138,7 @@ class SimulatedController(Controller):
         self.led_until = 0.0
         """When this controller last ceased to lead."""
         self.committed_log = CommittedLog(node.segments, read_in_thread=self._read_in_thread)
-        self._batch_at = self.committed_log.batch_at
+        self._reading_batch_at = self.committed_log.reading_batch_at
         self.committed_log._window = FetchWindow(bytes_max=world.rng.choice(WINDOW_BYTES))
         self.keeper = SimulatedKeeper(self, self.committed_log)
         node.snapshots.on_damage = self._snapshot_damaged

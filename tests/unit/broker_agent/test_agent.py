@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -43,7 +43,8 @@ from metadata_log.errors import (
 )
 from metadata_log.ids import BrokerId
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.image.topics import TopicImage
+from metadata_log.image.views import topics_by_name
+from metadata_log.items import Items
 from metadata_log.node.answer_buffers import AnswerBuffers
 from metadata_log.node.data_directory import read_process_json
 from metadata_log.node.durable_files import checked_json
@@ -813,10 +814,10 @@ def test_a_broker_cut_off_fences_itself_by_the_clock_and_comes_back(tmp_path: Pa
             await until(lambda: agent.session_left_ms > 0, "a session")
             answered = metadata_of
 
-            def slowly(image: MetadataImage, topics: Sequence[TopicImage]) -> dict[str, Any]:
+            def slowly(image: MetadataImage, names: Sequence[str] | None) -> dict[str, Any]:
                 assert threading.current_thread() is not threading.main_thread()
                 clock.ahead_ms = cluster.session_timeout_ms
-                return answered(image, topics)
+                return answered(image, names)
 
             with patch("broker_agent.http_api.metadata_of", slowly):
                 told = await get(agent, path)
@@ -852,6 +853,50 @@ def test_metadata_is_refused_while_clients_have_not_read_their_answers(tmp_path:
             assert (status, body["error"]) == (429, "THROTTLING_QUOTA_EXCEEDED")
             assert len(sizes) == 1
             assert (await get(agent, "/v1/metadata"))[0] == 200
+
+    asyncio.run(scenario())
+
+
+def test_metadata_of_many_topics_is_sent_in_pieces_and_cut_short_once_the_session_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However large the cluster is, the broker holds two pieces of the answer."""
+    monkeypatch.setattr(limits, "ANSWER_PIECE_BYTES", 500)
+    monkeypatch.setattr(limits, "SMALL_ANSWER_BYTES", 1)
+    held: list[int] = []
+
+    def refusal(buffers: AnswerBuffers, size: int) -> ThrottlingQuotaExceeded | None:
+        held.append(buffers.bytes_total + size)
+        return None if size <= 1_000 else ThrottlingQuotaExceeded("more than two pieces")
+
+    async def scenario() -> None:
+        cluster, clock = FakeCluster(), Clock()
+        names = [f"topic-{number}" for number in range(20)]
+        for name in names:
+            cluster.log.topic(name)
+        async with (
+            controllers(cluster) as members,
+            BrokerAgent(settings_for(tmp_path, members), now_ms=clock) as agent,
+        ):
+            await online(agent)
+            await until(lambda: agent.session_left_ms > 0, "a session")
+            monkeypatch.setattr(AnswerBuffers, "refusal", refusal)
+            status, body = await get(agent, "/v1/metadata")
+            assert (status, [topic["name"] for topic in body["topics"]]) == (200, sorted(names))
+            assert held == [1_000]
+            described = topics_by_name
+
+            def slowly(image: MetadataImage, wanted: Collection[str]) -> Items[dict[str, Any]]:
+                def each() -> Iterator[dict[str, Any]]:
+                    for place, topic in enumerate(described(image, wanted)):
+                        if place == 10:
+                            clock.ahead_ms = cluster.session_timeout_ms
+                        yield topic
+
+                return Items(len(wanted), each())
+
+            with patch("broker_agent.http_api.topics_by_name", slowly), pytest.raises(aiohttp.ClientError):
+                await get(agent, "/v1/metadata")
 
     asyncio.run(scenario())
 

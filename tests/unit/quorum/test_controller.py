@@ -4,14 +4,14 @@ import asyncio
 import dataclasses
 import random
 from collections import Counter
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any
 
 import pytest
 from msgspec import structs
 
-from metadata_log.batch import NO_ENVELOPE
-from metadata_log.codec import decode_all, encode
+from metadata_log.batch import NO_ENVELOPE, RecordBatch
+from metadata_log.codec import decode_all, decoding, encode
 from metadata_log.errors import (
     Fault,
     InvalidReplicaAssignment,
@@ -38,7 +38,7 @@ from metadata_log.wire.commands import (
 from quorum.controller import Controller
 from quorum.decide.decision import Decision
 from quorum.decide.registry import deciding
-from quorum.turns import SLICE_MS, TURN_MS
+from quorum.turns import SLICE_MS, TURN_MS, Turns
 from tests.support.histories import A_TOPIC_ID_OF_INT, A_TYPE_UNKNOWN_HERE, frame_behind, random_history
 from tests.support.lab import CLUSTER, Lab, online, poll, run, setting, spin, uuid
 
@@ -663,6 +663,28 @@ def test_a_request_repeated_between_two_parts_of_itself_is_carried_out_once() ->
     run(story)
 
 
+def test_a_repetition_that_is_long_to_read_leaves_the_loop_to_others() -> None:
+    order: list[str] = []
+    clock = count(0, SLICE_MS)
+
+    def work() -> Sliced[str]:
+        for number in range(3):
+            order.append(f"slice {number}")
+            yield
+        return "made"
+
+    async def other() -> None:
+        order.append("other")
+
+    async def story() -> None:
+        beside = asyncio.ensure_future(other())
+        assert await Turns(lambda: next(clock)).at_leisure(work()) == "made"
+        await beside
+
+    asyncio.run(story())
+    assert order == ["slice 0", "other", "slice 1", "slice 2"]
+
+
 @pytest.mark.parametrize("is_held", [True, False])
 def test_a_repeated_creation_is_answered_as_the_first_was(is_held: bool) -> None:
     """Goal: little is kept of an answer, all of it is answered. Method: with the batch in the log, and from the image."""
@@ -672,12 +694,18 @@ def test_a_repeated_creation_is_answered_as_the_first_was(is_held: bool) -> None
         for broker_id in (11, 12):
             await online(lab, controller, broker_id)
         if is_held:
-            controller._batch_at = lambda offset: next(
-                batch
-                for frames in lab.quorum.log
-                for batch, _ in decode_all(frames)
-                if batch.base_offset == offset
-            )
+
+            def reading(offset: int) -> Sliced[RecordBatch | None]:
+                yield
+                frame = next(
+                    frame
+                    for frames in lab.quorum.log
+                    for batch, frame in decode_all(frames)
+                    if batch.base_offset == offset
+                )
+                return (yield from decoding(frame))[0]
+
+            controller._reading_batch_at = reading
         configs = {"retention.ms": "5", "cleanup.policy": "compact"}
         command = dataclasses.replace(topic_of(3, name="t", replication_factor=2), configs=configs)
         first = await lab.write(controller, command, request_id)

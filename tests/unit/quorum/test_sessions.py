@@ -1,5 +1,12 @@
 """Edge: sessions: which brokers have one, which have expired, and what a new claim grants."""
 
+import random
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
 from metadata_log.ids import NO_LEADER, BrokerId, TopicId
 from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.wire.shapes import INT64_MAX
@@ -125,6 +132,80 @@ def test_of_brokers_at_one_offset_the_lowest_id_is_the_slowest() -> None:
     for broker_id in (2, 3, 1):
         world.run(f"heartbeat {broker_id}")
     assert world.sessions.slowest_active(world.image) == (ONE, end)
+
+
+class WalkedBrokers(dict[BrokerId, Any]):
+    walks = 0
+
+    def items(self) -> Any:
+        self.walks += 1
+        return super().items()
+
+
+def brokers_of(states: Mapping[BrokerId, tuple[int, bool]]) -> Any:
+    return SimpleNamespace(
+        brokers=WalkedBrokers(
+            (broker_id, SimpleNamespace(broker_id=broker_id, broker_epoch=epoch, fenced=fenced))
+            for broker_id, (epoch, fenced) in states.items()
+        )
+    )
+
+
+def test_while_a_broker_stops_the_others_are_walked_once_and_not_with_each_heartbeat() -> None:
+    brokers = [BrokerId(number) for number in range(50)]
+    image = brokers_of(dict.fromkeys(brokers, (5, False)))
+    sessions = heard(*((broker_id, 5, 1000) for broker_id in brokers))
+    sessions.began_shutdown(ONE, 5, offset=1010)
+    for offset in range(1001, 1011):
+        for broker_id in brokers:
+            assert sessions.ready_to_go(image) == []
+            sessions.contact(broker_id, 5, now_ms=offset, applied_offset=offset)
+    assert sessions.ready_to_go(image) == [ONE]
+    assert image.brokers.walks == 1
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_slowest_is_what_a_walk_finds_whatever_happens(seed: int) -> None:
+    rng = random.Random(seed)
+    sessions = Sessions(session_timeout_ms=100)
+    states = {BrokerId(number): (5, rng.random() < 0.3) for number in range(6)}
+    image = brokers_of(states)
+    for now_ms in range(400):
+        broker_id = rng.choice([*states])
+        epoch = states[broker_id][0] if rng.random() < 0.9 else 4
+        match rng.randrange(12):
+            case 0:
+                states[broker_id] = (rng.choice((5, 6)), rng.random() < 0.3)
+                image = brokers_of(states)
+            case 1:
+                sessions.forget(broker_id, epoch)
+            case 2:
+                sessions.began_shutdown(broker_id, epoch, offset=rng.choice((None, rng.randrange(9))))
+            case 3:
+                sessions.left_shutdown(broker_id)
+            case 4:
+                sessions.registration_changed(broker_id)
+            case 5:
+                sessions.registered_again(broker_id, epoch, offset=3)
+            case 6 if rng.random() < 0.2:
+                sessions.clear()
+            case 7:
+                sessions.grant_all(image, now_ms)
+            case _:
+                sessions.contact(broker_id, epoch, now_ms=now_ms, applied_offset=rng.randrange(9))
+        found = min(
+            (
+                (0 if session is None else session.known_offset, each.broker_id)
+                for each in image.brokers.values()
+                if not each.fenced
+                and (
+                    (session := sessions._session(each.broker_id, each.broker_epoch)) is None
+                    or session.shutdown_offset is None
+                )
+            ),
+            default=None,
+        )
+        assert sessions.slowest_active(image) == (None if found is None else (found[1], found[0]))
 
 
 def test_the_first_shutdown_offset_stands_until_the_broker_is_fenced() -> None:

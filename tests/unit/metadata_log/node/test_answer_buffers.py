@@ -17,6 +17,17 @@ ANSWER = bytes(8 * limits.MIB)
 CLIENTS = 200
 
 
+def test_an_answer_with_a_larger_piece_is_counted_with_all_of_it() -> None:
+    buffers = AnswerBuffers(bytes_max=1_000_000)
+    with buffers.holding(100_000) as hold:
+        hold(950_000)
+        with pytest.raises(ThrottlingQuotaExceeded):
+            buffers.check(100_000)
+        hold(100_000)
+        buffers.check(100_000)
+    assert buffers.bytes_total == 0
+
+
 def test_large_answers_are_refused_while_too_much_is_unread() -> None:
     buffers, connection = AnswerBuffers(bytes_max=1_000_000), object()
     buffers.hold(connection, 900_000)

@@ -3,12 +3,14 @@
 import random
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
 from metadata_log.errors import InvalidReplicationFactor
 from metadata_log.ids import BrokerId
 from metadata_log.wire.commands import CreatePartitions, CreateTopics, MorePartitions, NewTopic, Placement
+from quorum.decide import placement
 from quorum.decide.placement import Layout, UsableBroker, place, place_plainly, usable_brokers
 from tests.support.decisions import World, creation
 
@@ -96,6 +98,28 @@ def test_who_takes_new_replicas() -> None:
     world.run("heartbeat 4 fence")
     usable = usable_brokers(world.context(ineligible=frozenset({BrokerId(5)})))
     assert [(broker.broker_id, broker.fenced) for broker in usable] == [(1, False), (4, True)]
+
+
+def test_brokers_are_looked_through_once_until_one_of_them_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    for line in ("register 2", "register 1", "heartbeat 1"):
+        world.run(line)
+    walks: list[int] = []
+
+    def noted(brokers: Any) -> list[Any]:
+        walks.append(len(brokers))
+        return sorted(brokers)
+
+    monkeypatch.setattr(placement, "sorted", noted, raising=False)
+    placement._takers.cache_clear()
+    first = usable_brokers(world.context())
+    assert [broker.broker_id for broker in first] == [1, 2]
+    world.run("create t on=1")
+    assert usable_brokers(world.context()) is first
+    assert usable_brokers(world.context(ineligible=frozenset({BrokerId(1)}))) == first[1:]
+    assert walks == [2]
+    world.run("heartbeat 2")
+    assert [broker.fenced for broker in usable_brokers(world.context())] == [False, False]
 
 
 # --- plain

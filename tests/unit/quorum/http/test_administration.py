@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,11 @@ from aiohttp.test_utils import TestClient
 from metadata_log import limits
 from metadata_log.errors import ThrottlingQuotaExceeded
 from metadata_log.ids import uuid_text
+from metadata_log.image.views import topic_json
 from metadata_log.node.answer_buffers import AnswerBuffers
+from metadata_log.node.threads import Threads
 from quorum.controller import Controller
+from quorum.http import topics
 from quorum.registration import registration_of
 from quorum.whatif.cluster import Options
 from tests.support.desk import Desk, DoorServer
@@ -84,11 +88,50 @@ def test_a_large_view_is_refused_while_clients_have_not_read_their_answers(
         with monkeypatch.context() as patched:
             patched.setattr(limits, "LARGE_VIEW_ITEMS", 0)
             assert await ask("GET", "/v1/topics") == small
+        paths = ("/v1/topics", "/v1/topics/t", "/v1/partitions", "/v1/topics?deleted=true")
+        whole = [await ask("GET", path) for path in paths]
+        with monkeypatch.context() as patched:
+            patched.setattr(limits, "LARGE_VIEW_ITEMS", 0)
+            patched.setattr(limits, "ANSWER_PIECE_BYTES", 1)
+            assert [await ask("GET", path) for path in paths] == whole, "in pieces"
         monkeypatch.setattr(AnswerBuffers, "refusal", lambda _buffers, _size: full)
         assert await ask("GET", "/v1/topics") == small
         monkeypatch.setattr(limits, "LARGE_VIEW_ITEMS", 0)
         status, body = await ask("GET", "/v1/topics")
         assert (status, body["error"]) == (429, "THROTTLING_QUOTA_EXCEEDED")
+
+    over_http(tmp_path, story)
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_a_large_answer_to_a_write_is_made_in_a_thread_and_never_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_full: bool
+) -> None:
+    """What was carried out is answered, also where too many reads wait. A repetition gets the same answer."""
+    threads: list[bool] = []
+
+    def noted(*args: Any) -> dict[str, Any]:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return topic_json(*args)
+
+    async def full(*_: Any, **__: Any) -> Any:
+        raise ThrottlingQuotaExceeded("too many reads")
+
+    async def story(_controller: Controller, ask: Ask) -> None:
+        body = {"name": "s", "assignment": [[11], [12], [11]]}
+        small = await ask("POST", "/v1/topics", {**body, "validate_only": True})
+        monkeypatch.setattr(topics, "topic_json", noted)
+        monkeypatch.setattr(limits, "LARGE_VIEW_ITEMS", 2)
+        if is_full:
+            monkeypatch.setattr(Threads, "run", full)
+        status, first = await ask("POST", "/v1/topics", body, request_id=uuid_text(uuid(9)))
+        assert (status, first["partitions"]) == (201, small[1]["partitions"])
+        again = await ask("POST", "/v1/topics", body, request_id=uuid_text(uuid(9)))
+        assert (again[0], again[1]["name"], again[1]["offsets"]) == (201, "s", first["offsets"])
+        alone = {"operation": "CreateTopics", "body": {**body, "name": "u"}}
+        _, batch = await ask("POST", "/v1/batch", {"commands": [alone]})
+        assert (batch["results"][0]["status"], len(batch["results"][0]["partitions"])) == (201, 3)
+        assert threads[0] is threads[-1] is is_full
 
     over_http(tmp_path, story)
 

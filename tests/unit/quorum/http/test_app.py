@@ -18,6 +18,7 @@ from metadata_log.codec import read_header
 from metadata_log.errors import LogDamaged
 from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.image.views import state_json
+from metadata_log.items import listed
 from metadata_log.node.http_answers import MSGPACK
 from quorum.http.bodies import NDJSON
 from quorum.http.door import Door
@@ -98,8 +99,7 @@ def test_a_state_in_pieces_is_the_whole_state(
         desk = Desk(lab, tmp_path)
         image = HISTORY[-1].image
         monkeypatch.setattr(Door, "read", returning(image))
-        whole = state_json(image)
-        whole["topics"] = list(whole["topics"])
+        whole = listed(state_json(image))
         assert len(whole["topics"]) > 1
         async with TestClient(DoorServer(desk.door)) as client:
             answer = await client.get("/v1/state")

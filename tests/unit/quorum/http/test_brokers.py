@@ -8,6 +8,7 @@ from metadata_log.image.configs import configs_items
 from metadata_log.image.metadata_image import EMPTY
 from metadata_log.image.topics import list_topics
 from metadata_log.image.views import state_json
+from metadata_log.items import listed
 from metadata_log.records.configs import BROKER
 from quorum.broker_view import BrokerView
 from quorum.http.brokers import describe_broker
@@ -30,7 +31,7 @@ def world() -> World:
 
 def test_the_whole_state() -> None:
     made = world()
-    state = state_json(made.image)
+    state = listed(state_json(made.image))
     assert list(state) == [
         *("end_offset", "controller_epoch", "time_ms", "digest", "brokers", "topics", "configs", "features"),
         *("next_producer_id", "kraft_version", "voters", "controllers", "deleted_topics"),
@@ -59,7 +60,7 @@ def test_the_whole_state() -> None:
 
 
 def test_the_empty_state() -> None:
-    state = state_json(EMPTY)
+    state = listed(state_json(EMPTY))
     assert (state["end_offset"], state["controller_epoch"], state["time_ms"]) == (0, 0, 0)
     assert state["brokers"] == list(state["topics"]) == state["configs"] == state["voters"] == []
     assert state["next_producer_id"] is state["kraft_version"] is None
@@ -67,8 +68,8 @@ def test_the_empty_state() -> None:
 
 def test_a_topic_in_the_list_and_in_full() -> None:
     made = world()
-    listed = list_topics(made.image.topics)
-    assert [(row["name"], row["partition_count"], row["replication_factor"]) for row in listed] == [
+    rows = list_topics(made.image.topics)
+    assert [(row["name"], row["partition_count"], row["replication_factor"]) for row in rows] == [
         ("s", 1, 2),
         ("t", 2, 1),
     ]

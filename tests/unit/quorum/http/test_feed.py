@@ -117,6 +117,52 @@ def fed(directory: Path, story: Callable[[Fed], Awaitable[None]], **options: int
     run(main, **options)
 
 
+@pytest.mark.parametrize("piece_bytes", [1, 300])
+def test_lines_that_end_inside_a_batch_go_on_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece_bytes: int
+) -> None:
+    """The filter is asked once more of the records before: what it learned from them stays as it was."""
+
+    async def story(fed: Fed) -> None:
+        for name in ("a", "b", "a2"):
+            await fed.create(name)
+        topic_id = fed.controller.committed.topics.ids["a"]
+        await fed.configure("a", "1")
+        await fed.delete("a")
+        await fed.restore(topic_id)
+        await fed.delete("a")
+        await fed.create("a")
+        await fed.end(topic_id)
+        pieces: list[int] = []
+        made = fed.desk.door.past.lines
+
+        async def noted(*args: Any, **how: Any) -> Any:
+            lines = await made(*args, **how)
+            pieces.append(len(lines[0].splitlines()))
+            return lines
+
+        monkeypatch.setattr(limits, "ANSWER_PIECE_BYTES", piece_bytes)
+        monkeypatch.setattr(fed.desk.door.past, "lines", noted)
+        assert (await fed.feed("from=0&topics=a,a2"))[0] == fed.expected(names={"a", "a2"})
+        assert max(pieces) <= piece_bytes // 200 + 1
+
+    fed(tmp_path, story, undelete_window_ms=60_000)
+
+
+def test_the_first_lines_of_a_feed_are_not_made_where_they_would_not_be_sent(tmp_path: Path) -> None:
+    async def story(fed: Fed) -> None:
+        await fed.create("a")
+        door = fed.desk.door
+        with (
+            door.buffers.holding(limits.ANSWERS_UNSENT_BYTES_MAX - limits.ANSWER_PIECE_BYTES),
+            patch.object(type(door.past), "lines", side_effect=AssertionError("made")),
+        ):
+            assert (await fed.get("from=0&topics=a")).status == 429
+        assert (await fed.get("from=0&topics=a")).status == 200
+
+    fed(tmp_path, story)
+
+
 @pytest.mark.parametrize("time_is_up", [False, True])
 def test_what_comes_as_the_time_is_up_is_not_skipped(tmp_path: Path, *, time_is_up: bool) -> None:
     """Goal: a feed never skips. Method: its timer and the batch come in one turn of the loop, in either order."""
