@@ -25,7 +25,7 @@ and the state after it.
     ids_are_given_once        a block of producer ids begins where the last one ended
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 import metadata_log.image.metadata_image
@@ -81,6 +81,10 @@ class BatchRules:
         """The same of the first decision at each offset: its batch may be committed much later."""
         self._stopping: set[tuple[BrokerId, int]] = set()
         """Brokers that asked to stop, and where the tip ended then."""
+        self._deleted_offset: dict[TopicId, int] = {}
+        """Where each topic was deleted for a time."""
+        self._removals: dict[BrokerId, int] = {}
+        """Where the removal of each broker began that goes on."""
         self._log_time_ms = 0
         """The log's time, reckoned here from the times that the batches bear."""
         self._deleted_at_ms: dict[TopicId, int] = {}
@@ -107,6 +111,9 @@ class BatchRules:
             if isinstance(record, PartitionChangeRecord)
             and (was := before.topics.partition((record.topic_id, record.partition_id))) is not None
         }
+        cause = batch.envelope.cause
+        if cause is not None and cause.code == "BROKER_UNREGISTERED":
+            self._removals.setdefault(BrokerId(int(str(cause.detail["broker_id"]))), batch.base_offset)
         yield from self._half_out(batch)
         yield from self._lets_go(before, batch)
         now: dict[PartitionKey, PartitionImage] = {}
@@ -149,6 +156,7 @@ class BatchRules:
                     now_and_leaps = self._world.loop.time(), self._leaps()
                     decided = self._decided_at.get(batch.base_offset, now_and_leaps)
                     self._deleted_at[record.topic_id] = decided
+                    self._deleted_offset[record.topic_id] = batch.base_offset
                     self._deleted_at_ms[record.topic_id] = self._log_time_ms
                 case RemoveTopicRecord() if record.topic_id in before.topics.deleted:
                     yield from self._gone_early(before, batch, record.topic_id)
@@ -156,7 +164,9 @@ class BatchRules:
             yield from _in_isr_out_of_service(image, broker_id)
         for record in batch.records:
             if isinstance(record, RegisterBrokerRecord | UnregisterBrokerRecord):
-                yield from _relied_on(batch, before, image, record.broker_id)
+                began = self._removals.pop(record.broker_id, batch.base_offset)
+                late = {topic_id for topic_id, offset in self._deleted_offset.items() if offset > began}
+                yield from _relied_on(batch, before, image, record.broker_id, but=late)
             elif isinstance(record, BrokerRegistrationChangeRecord) and record.log_dirs is not None:
                 yield from _in_isr_without_a_directory(before, image, record.broker_id)
 
@@ -444,9 +454,17 @@ def _broken_by_restore(image: MetadataImage, record: TopicRestoreRecord) -> Iter
 
 
 def _relied_on(
-    batch: RecordBatch, before: MetadataImage, image: MetadataImage, broker_id: BrokerId
+    batch: RecordBatch,
+    before: MetadataImage,
+    image: MetadataImage,
+    broker_id: BrokerId,
+    *,
+    but: Collection[TopicId],
 ) -> Iterator[str]:
-    """Say if a deleted topic relies on a broker that may have lost messages: it was removed, or ended uncleanly."""
+    """Say if a deleted topic relies on a broker that may have lost messages: it was removed, or ended uncleanly.
+
+    Those in `but` were deleted meanwhile: they rely on it as the topics do that were not, until it registers anew.
+    """
     cause = batch.envelope.cause
     if cause is not None and cause.code == "BROKER_REGISTERED":
         registered = image.brokers[broker_id]
@@ -459,7 +477,8 @@ def _relied_on(
     for topic_id, number, partition in image.topics.partitions_on(broker_id, with_deleted=True):
         is_among_others = broker_id in partition.isr and len(partition.isr) > 1
         is_eligible = broker_id in partition.eligible_leader_replicas
-        if topic_id in image.topics.deleted and (is_among_others or is_eligible):
+        is_deleted = topic_id in image.topics.deleted and topic_id not in but
+        if is_deleted and (is_among_others or is_eligible):
             yield f"nothing_lost_is_relied_on: partition {number} of a deleted topic relies on {broker_id}: {partition}"
 
 

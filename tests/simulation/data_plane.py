@@ -432,7 +432,8 @@ class DataPlane:
     def _may_lack(self, broker_id: BrokerId, key: PartitionKey) -> bool:
         """Answer whether a replica lost records, and the controllers cannot know of that yet, or its disk is still gone."""
         epoch = self.cut_logs.get((broker_id, key))
-        is_known = epoch is None or self.world.image.brokers[broker_id].broker_epoch != epoch
+        broker = self.world.image.brokers.get(broker_id)
+        is_known = epoch is None or broker is None or broker.broker_epoch != epoch
         return not is_known or self.directories.has_lost(broker_id, key)
 
     def _holds_all(self, broker_id: BrokerId, key: PartitionKey) -> bool:
