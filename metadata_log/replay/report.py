@@ -243,8 +243,7 @@ def _summary(
         )
         + ", "
         + _counted(len(takeovers), "takeover of a controller", "takeovers of controllers")
-        + "; longest write gap "
-        + _duration(max((row["write_gap_ms"] for row in takeovers), default=0)),
+        + _longest_gap(takeovers),
     ]
     if still := sum(row["to_ts"] is None for row in incidents):
         lines.append(f"- {still:,} of these have not recovered yet")
@@ -294,6 +293,12 @@ def _summary(
     return "\n".join(["## Summary", "", *lines])
 
 
+def _longest_gap(takeovers: Sequence[dict[str, Any]]) -> str:
+    """Say how long the log was silent before a takeover: idle time is part of it, so it bounds the write gap."""
+    known = [row["write_gap_at_most_ms"] for row in takeovers if row["write_gap_at_most_ms"] is not None]
+    return f"; write gaps of at most {_duration(max(known))}" if known else ""
+
+
 def _counted(count: int, one: str, many: str) -> str:
     return f"{count:,} {one if count == 1 else many}"
 
@@ -326,13 +331,20 @@ def _incidents(incidents: Sequence[dict[str, Any]]) -> str:
                 f"{row['left_leaderless']:,}",
                 _duration(row["leaderless_ms"]),
                 "not yet" if row["whole_isr_ms"] is None else _duration(row["whole_isr_ms"]),
-                _duration(row["duration_ms"]) + ("" if row["to_ts"] is not None else " so far"),
+                _how_long(row),
             )
-            for row in sorted(incidents, key=lambda row: (-row["duration_ms"], row["from_offset"]))
+            for row in sorted(incidents, key=lambda row: (-(row["duration_ms"] or 0), row["from_offset"]))
         ),
         none="No broker was lost and no controller took over.",
-        order="by how long they took",
+        order="by how long the losses took",
     )
+
+
+def _how_long(incident: dict[str, Any]) -> str:
+    if incident["trigger"] == "controller":
+        gap_ms = incident["write_gap_at_most_ms"]
+        return "" if gap_ms is None else f"at most {_duration(gap_ms)}"
+    return _duration(incident["duration_ms"]) + ("" if incident["to_ts"] is not None else " so far")
 
 
 def _voters(changes: Sequence[dict[str, Any]]) -> str:

@@ -9,7 +9,8 @@
 --   kind STRING: founded, voters, again, crash, handover or unknown
 --   first_offset BIGINT: the offset of the claim
 -- ts
---   silent_ms BIGINT: the write gap: how long the log had been silent before the claim; null for the first batch of all
+--   silent_ms BIGINT: how long nothing had been written before the claim; the gap in which nothing could be written is at
+--       most this, as the log may have been idle first; null for the first batch of all
 --   tenure_ms BIGINT: how long this controller was in charge
 --   record_count BIGINT: records that it wrote, its claim among them
 --   lasting BOOLEAN: nobody took over up to the end

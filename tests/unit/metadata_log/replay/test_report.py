@@ -278,7 +278,7 @@ def test_losses_of_brokers_have_a_verdict_and_end_with_the_recovery(export: Path
         "leaders_moved",
         "left_leaderless",
         "leaderless_ms",
-        "write_gap_ms",
+        "write_gap_at_most_ms",
     )
     assert _columns(opened, "incidents", *shown) == [
         (1, "broker", 12, 1, 0, 0, None),
@@ -289,6 +289,30 @@ def test_losses_of_brokers_have_a_verdict_and_end_with_the_recovery(export: Path
         opened, "broker_availability", "broker_id", "availability_percent", "longest_outage_ms"
     )
     assert availability == [(11, 72.5, 2_000), (12, 21.039, 5_880)]
+
+
+def test_an_idle_log_makes_no_takeover_long(tmp_path: Path) -> None:
+    """Goal: the time in which nobody wrote is no outage. Method: a loss ends, silence, a takeover."""
+    story: Story = (
+        *AGAIN[:4],
+        (3_000, _caused("SESSION_EXPIRED", B11), [BrokerRegistrationChangeRecord(B11, 1, fenced=True)]),
+        (5_000, _caused("BROKER_UNFENCED", B11), [BrokerRegistrationChangeRecord(B11, 1, fenced=False)]),
+        (5_100, Envelope(actor="admin"), [TopicRecord(ORDERS, "orders")]),
+        (30_400, NO_ENVELOPE, [ControllerClaimRecord(NodeId(2), 2, CLUSTER_ID)]),
+        (30_500, _caused("SESSION_EXPIRED", B11), [BrokerRegistrationChangeRecord(B11, 1, fenced=True)]),
+        (31_500, _caused("BROKER_UNFENCED", B11), [BrokerRegistrationChangeRecord(B11, 1, fenced=False)]),
+    )
+    export = _exported(story, tmp_path)
+    shown = ("incident", "trigger", "write_gap_at_most_ms", "duration_ms")
+    assert _columns(open_export(export), "incidents", *shown) == [
+        (1, "broker", None, 2_000),
+        (2, "controller", 25_300, None),
+        (3, "broker", None, 1_000),
+    ]
+    told = report(DuckDb(), export)
+    assert "1 takeover of a controller; write gaps of at most 25.3 s" in told
+    listed = [line for line in told.split("## Incidents")[1].split("##")[0].splitlines() if "12:00" in line]
+    assert [line.split(" | ")[-1] for line in listed] == ["2.0 s |", "1.0 s |", "at most 25.3 s |"]
 
 
 def test_a_loss_ends_where_the_broker_is_removed(tmp_path: Path) -> None:
