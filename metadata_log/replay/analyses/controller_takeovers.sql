@@ -14,7 +14,7 @@
 --   tenure_ms BIGINT: how long this controller was in charge
 --   record_count BIGINT: records that it wrote, its claim among them
 --   lasting BOOLEAN: nobody took over up to the end
-WITH claims AS (
+WITH claimed AS (
     SELECT
         controller_epoch, controller_id, log_offset AS first_offset, ts,
         lag(controller_id) OVER (ORDER BY log_offset) AS former_id,
@@ -22,6 +22,20 @@ WITH claims AS (
         lead(ts) OVER (ORDER BY log_offset) AS to_ts
     FROM {records}
     WHERE type = 1000
+),
+-- The record before each claim, found among all by the few claims: joined to them as it is, the whole log would be what Spark
+-- broadcasts, since it goes by the size of two columns in compressed files. Kafka's may stand for several rows.
+before AS (
+    SELECT log_offset, max(ts) AS ts, max(controller_id) AS controller_id
+    FROM {records}
+    WHERE log_offset IN (SELECT first_offset - 1 FROM claimed)
+    GROUP BY log_offset
+),
+claims AS (
+    SELECT
+        c.controller_epoch, c.controller_id, c.first_offset, c.ts, c.to_offset, c.to_ts, p.ts AS before_ts,
+        coalesce(c.former_id, p.controller_id) AS former_id
+    FROM claimed c LEFT JOIN before p ON p.log_offset = c.first_offset - 1
 ),
 starts AS (
     SELECT
@@ -58,11 +72,6 @@ reclaimed AS (
 ),
 voted AS (
     SELECT DISTINCT batch_last_offset FROM {records} WHERE type = 1005
-),
--- The record before each claim, found among all by the few claims: joined to them as it is, the whole log would be what Spark
--- broadcasts, since it goes by the size of two columns in compressed files.
-before AS (
-    SELECT log_offset, ts FROM {records} WHERE log_offset IN (SELECT first_offset - 1 FROM claims)
 )
 SELECT
     c.controller_epoch, c.controller_id, c.former_id,
@@ -79,12 +88,11 @@ SELECT
         ELSE 'unknown'
     END AS kind,
     c.first_offset, c.ts,
-    CASE WHEN p.ts IS NOT NULL THEN greatest(0, unix_millis(c.ts) - unix_millis(p.ts)) END AS silent_ms,
+    CASE WHEN c.before_ts IS NOT NULL THEN greatest(0, unix_millis(c.ts) - unix_millis(c.before_ts)) END AS silent_ms,
     greatest(0, coalesce(unix_millis(c.to_ts), {end_ms}) - unix_millis(c.ts)) AS tenure_ms,
     coalesce(c.to_offset, {end_offset}) - c.first_offset AS record_count,
     c.to_offset IS NULL AS lasting
 FROM claims c
-LEFT JOIN before p ON p.log_offset = c.first_offset - 1
 LEFT JOIN voted v ON v.batch_last_offset = c.first_offset - 1
 LEFT JOIN registered r ON r.first_offset = c.first_offset
 LEFT JOIN reclaimed x ON x.first_offset = c.first_offset

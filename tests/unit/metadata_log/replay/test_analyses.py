@@ -287,6 +287,18 @@ def test_a_part_has_the_spells_that_reach_into_it(told: tuple[list[Step], replay
     assert all(row["duration_ms"] >= 0 for row in found)
 
 
+def test_a_takeover_in_a_part_names_the_controller_before(told: tuple[list[Step], replay.Log]) -> None:
+    """Goal: the record before a claim names the former controller, if no claim of the part does."""
+    history, log = told
+    claims = rows(log, "controller_takeovers")
+    assert len(claims) > 2
+    second = claims[1]["first_offset"]
+    before = next(step.batch for step in history if step.batch.end_offset == second)
+    (found, *_) = rows(log.between(before.base_offset), "controller_takeovers")
+    if before.claim is None:
+        assert (found["first_offset"], found["former_id"]) == (second, claims[0]["controller_id"])
+
+
 def test_the_page_of_tables_is_what_the_code_says() -> None:
     """Write it anew with `python -m tests.schema_page`."""
     assert PAGE.read_text() == written(PAGE.read_text())

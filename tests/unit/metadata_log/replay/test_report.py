@@ -1,11 +1,13 @@
 """The report shows the death of a broker as its operator saw it."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from metadata_log import replay
 from metadata_log.batch import NO_ENVELOPE, Cause, Envelope
 from metadata_log.ids import NO_LEADER, BrokerId, NodeId, TopicId, Uuid
 from metadata_log.image.metadata_image import EMPTY
@@ -24,7 +26,7 @@ from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
 from metadata_log.replay.engines import DuckDb, rows
 from metadata_log.replay.export import export_log
 from metadata_log.replay.library import Log
-from metadata_log.replay.report import report
+from metadata_log.replay.report import report, report_of
 from metadata_log.replay.tables import Export, open_export
 from tests.support.exports import frames_of
 from tests.support.histories import CLUSTER_ID, Step, step_of
@@ -289,6 +291,48 @@ def test_losses_of_brokers_have_a_verdict_and_end_with_the_recovery(export: Path
         opened, "broker_availability", "broker_id", "availability_percent", "longest_outage_ms"
     )
     assert availability == [(11, 72.5, 2_000), (12, 21.039, 5_880)]
+
+
+def test_the_report_of_a_part_tells_of_the_part_alone(export: Path) -> None:
+    """Goal: nothing from before is told as if it happened in the part, and what reaches in is counted everywhere."""
+    part = replay.open(export).between(11, 15)
+    told = report_of(part)
+    assert told.split("## When it began\n\n")[1].split("\n\n")[0].splitlines() == [
+        "- Controller 1 was in charge",
+        "- Broker 12 was offline since 2026-01-01 12:00:03.120 (session expired): still out at the end",
+        "- 2 partitions under-replicated",
+    ]
+    assert "- Out of service already when it began: broker 12, still out at the end" in told
+    happened = told.split("## What happened")[1].split("##")[0].splitlines()
+    assert [line.split(":", 3)[2][7:] for line in happened if line.startswith("- ")] == [
+        "offset 11",
+        "offset 12",
+        "offset 14",
+    ]
+    assert "| 12 | OFFLINE | before |  | 2.9 s so far | session expired |" in told
+    assert "| 12 | 0 ms | 2.9 s | 0.00 | 1 | 2.9 s | 1 | OFFLINE |" in told
+    assert json.loads(report_of(part, "json"))["began"] == {
+        "controller_id": 1,
+        "brokers_out": [12],
+        "leaderless_spells": 0,
+        "under_min_isr_spells": 0,
+        "under_replicated_spells": 2,
+    }
+
+
+def test_what_began_before_a_part_is_said_to(export: Path) -> None:
+    part = replay.open(export).between(15, 19)
+    told = report_of(part)
+    for line in (
+        "- Controller 2 was in charge",
+        "- Broker 11 was offline since 2026-01-01 12:00:06.000 (session expired): back at offset 16",
+        "- Broker 12 was offline since 2026-01-01 12:00:03.120 (session expired): still out at the end",
+        "2 spells (2 from before), 4.0 s of partition time",
+        "broker 11 unfenced: online; it was offline from before these offsets",
+        "broker 12 registered again, after an unclean stop",
+    ):
+        assert line in told, line
+    assert "broker 12 registered\n" in report_of(replay.open(export).between(3, 6))
 
 
 def test_an_idle_log_makes_no_takeover_long(tmp_path: Path) -> None:
