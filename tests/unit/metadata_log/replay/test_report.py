@@ -367,9 +367,25 @@ def test_a_loss_ends_where_the_broker_is_removed(tmp_path: Path) -> None:
         (12_000, Envelope(actor="admin"), [TopicRecord(ORDERS, "orders")]),
     )
     opened = open_export(_exported(story, tmp_path))
-    assert _columns(opened, "fencings", "verdict", "back_ts") == [("unknown", None)]
+    assert _columns(opened, "fencings", "verdict", "back_ts", "duration_ms") == [("unknown", None, 6_000)]
     ((ended, duration),) = _columns(opened, "incidents", "to_ts", "duration_ms")
     assert ended is not None and duration == 6_000
+
+
+def test_a_broker_that_was_removed_and_comes_back_was_not_out_of_service_between(tmp_path: Path) -> None:
+    """Goal: a fencing lasts as long as its loss. Method: fenced, removed, registered anew; removed while it served."""
+    story: Story = (
+        *AGAIN[:4],
+        (3_000, _caused("SESSION_EXPIRED", B11), [BrokerRegistrationChangeRecord(B11, 1, fenced=True)]),
+        (4_000, _caused("BROKER_UNREGISTERED", B11), [UnregisterBrokerRecord(B11, 1)]),
+        (60_000, _caused("BROKER_REGISTERED", B11, clean=False), [_registration(B11, 6)]),
+        (61_000, _caused("BROKER_UNFENCED", B11), [BrokerRegistrationChangeRecord(B11, 6, fenced=False)]),
+        (62_000, _caused("BROKER_UNREGISTERED", B11), [UnregisterBrokerRecord(B11, 6)]),
+        (90_000, Envelope(actor="admin"), [TopicRecord(ORDERS, "orders")]),
+    )
+    opened = open_export(_exported(story, tmp_path))
+    assert _columns(opened, "fencings", "verdict", "duration_ms") == [("broker", 1_000), ("removed", 0)]
+    assert _columns(opened, "incidents", "verdict", "duration_ms") == [("broker", 1_000), ("removed", 0)]
 
 
 def test_the_summary_names_eight_who_asked_and_counts_the_others(tmp_path: Path) -> None:
