@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from metadata_log.errors import InvalidRequest
 from metadata_log.ids import NO_LEADER
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC
 from metadata_log.records.quorum import ControllerClaimRecord
@@ -131,9 +132,10 @@ class Focus(NamedTuple):
 
     def lines(self) -> list[str]:
         """Return what the head of the report says of it."""
+        others = "counts by topic, by partition and by who asked are those of all brokers"
         return [
             *([] if self.topic is None else [f"- Of topics and their partitions, only `{self.topic}`"]),
-            *([] if self.broker is None else [f"- Of brokers, only {self.broker}"]),
+            *([] if self.broker is None else [f"- Of brokers, only {self.broker}; {others}"]),
         ]
 
 
@@ -149,18 +151,21 @@ def report(spark: "SparkSession | DuckDb", export: Path) -> str:
 def report_of(log: Log, form: str = "md", *, broker: int | None = None) -> str:
     """Return the report of a log, or of a part of it, as Markdown ("md"), one self-contained page ("html"), or "json".
 
-    With `broker`, what concerns another broker is left out.
+    With `broker`, rows about another broker are left out; what is counted by topic, by partition or by who asked, is
+    counted for all brokers.
+
+    Raises:
+        InvalidRequest: the log has no such broker in these offsets.
     """
     log.keep(*SHARED)
     focus = Focus(log.topic, broker)
+    brokers = _fetch(log.engine, log.table_of("broker_state_intervals"))
+    if broker is not None and all(row["broker_id"] != broker for row in brokers):
+        raise InvalidRequest(f"the log names no broker {broker} in these offsets")
+    brokers = focus.of("broker_state_intervals", brokers)
     match form:
         case "json":
-            start = _start_of(
-                log,
-                focus.of(
-                    "broker_state_intervals", _fetch(log.engine, log.table_of("broker_state_intervals"))
-                ),
-            )
+            start = _start_of(log, brokers)
             tables = {name: focus.of(name, plain_rows(log, log.table(name))) for name in JSON_TABLES}
             about = {
                 "cluster_id": log.export.cluster_id,
@@ -177,9 +182,9 @@ def report_of(log: Log, form: str = "md", *, broker: int | None = None) -> str:
             }
             return json.dumps(about | tables, indent=1, ensure_ascii=False) + "\n"
         case "html":
-            return page(_sections(log, focus), charts(log, broker=broker))
+            return page(_sections(log, focus, brokers), charts(log, broker=broker))
         case _:
-            return "\n\n".join(_sections(log, focus)) + "\n"
+            return "\n\n".join(_sections(log, focus, brokers)) + "\n"
 
 
 class _Start(NamedTuple):
@@ -263,11 +268,10 @@ def _begun(start: _Start, focus: Focus) -> str:
     return "\n".join(["## When it began", "", *lines])
 
 
-def _sections(log: Log, focus: Focus) -> list[str]:
+def _sections(log: Log, focus: Focus, brokers: list[dict[str, Any]]) -> list[str]:
     def fetched(name: str) -> list[dict[str, Any]]:
         return focus.of(name, _fetch(log.engine, log.table_of(name)))
 
-    brokers = fetched("broker_state_intervals")
     claims = fetched("controller_takeovers")
     topics = fetched("topic_events")
     incidents = fetched("incidents")
@@ -384,9 +388,12 @@ def _summary(
     rated = [row for row in availability if row["availability_percent"] is not None]
     if rated:
         worst = min(rated, key=lambda row: row["availability_percent"])
+        served = sum(row["serving_ms"] for row in rated) / max(1, sum(row["known_ms"] for row in rated))
         lines.append(
-            f"- Brokers served {sum(row['serving_ms'] for row in rated) / max(1, sum(row['known_ms'] for row in rated)):.2%}"
-            f" of the time; least broker {worst['broker_id']}, {worst['availability_percent']:.2f} %"
+            f"- Broker {worst['broker_id']} served {served:.2%} of the time"
+            if len(rated) == 1
+            else f"- Brokers served {served:.2%} of the time; least broker {worst['broker_id']}, "
+            f"{worst['availability_percent']:.2f} %"
         )
     actors = rows(
         log.engine.arrow(

@@ -95,6 +95,15 @@ def test_the_report_of_one_topic_and_broker_leaves_the_others_out(
     )
     assert cli.main(["replay", "report", "--export", export, "--topic", "none"]) == 3
     assert "names no topic 'none'" in capsys.readouterr().err
+    for output in ("md", "html", "json"):
+        assert cli.main(["replay", "report", "--export", export, "--broker", "999", "-o", output]) == 3
+        assert "names no broker 999" in capsys.readouterr().err
+    assert cli.main(["replay", "report", "--export", export, "--broker", "11"]) == 0
+    text = capsys.readouterr().out
+    assert (
+        "Of brokers, only 11; counts by topic, by partition and by who asked are those of all brokers" in text
+    )
+    assert "- Broker 11 served" in text
 
 
 def test_the_report_as_json_has_its_tables_whole(export: str, capsys: pytest.CaptureFixture[str]) -> None:
