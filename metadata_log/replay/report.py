@@ -166,6 +166,7 @@ def report_of(log: Log, form: str = "md", *, broker: int | None = None) -> str:
     match form:
         case "json":
             start = _start_of(log, brokers)
+            digest, is_same = _verified(log)
             tables = {name: focus.of(name, plain_rows(log, log.table(name))) for name in JSON_TABLES}
             about = {
                 "cluster_id": log.export.cluster_id,
@@ -173,6 +174,9 @@ def report_of(log: Log, form: str = "md", *, broker: int | None = None) -> str:
                 "to": log.last._asdict(),
                 "topic": focus.topic,
                 "broker": focus.broker,
+                "missing": list(log.missing),
+                "digest": digest,
+                "is_digest_the_logs_own": is_same,
                 "began": start
                 and {
                     "controller_id": start.controller_id,
@@ -305,16 +309,24 @@ def _sections(log: Log, focus: Focus, brokers: list[dict[str, Any]]) -> list[str
     ]
 
 
+def _verified(log: Log) -> tuple[str, bool | None]:
+    """Return the digest of the state at the end, and whether the log's own is the same; None: the log goes on."""
+    digest = digest_of(log.engine, state_at(log.engine, log.export, log.last.end_offset))
+    is_whole = log.last.end_offset == log.export.end_offset
+    return digest, digest == log.export.digest if is_whole else None
+
+
 def _head(log: Log, focus: Focus) -> str:
     engine, export = log.engine, log.export
-    digest = digest_of(engine, state_at(engine, export, log.last.end_offset))
+    digest, is_same = _verified(log)
     name = engine.name.capitalize() if engine.name == "spark" else "DuckDB"
-    if log.last.end_offset < export.end_offset:
-        verdict = "not compared: the log goes on"
-    elif digest == export.digest:
-        verdict = "the same as the log's own fold"
-    else:
-        verdict = f"**NOT the log's own, which is `{export.digest}`**"
+    match is_same:
+        case None:
+            verdict = "not compared: the log goes on"
+        case True:
+            verdict = "the same as the log's own fold"
+        case False:
+            verdict = f"**NOT the log's own, which is `{export.digest}`**"
     ended = _moment(datetime.fromtimestamp(log.last.time_ms / 1000, UTC))
     return "\n".join(
         [
