@@ -327,12 +327,15 @@ def _head(log: Log, focus: Focus) -> str:
             verdict = "the same as the log's own fold"
         case False:
             verdict = f"**NOT the log's own, which is `{export.digest}`**"
-    ended = _moment(datetime.fromtimestamp(log.last.time_ms / 1000, UTC))
+    began_ms = _began_ms(log)
+    began, ended = (_moment(datetime.fromtimestamp(ms / 1000, UTC)) for ms in (began_ms, log.last.time_ms))
+    span = _duration(max(0, log.last.time_ms - began_ms))
     return "\n".join(
         [
             f"# Cluster {export.cluster_id}",
             "",
-            f"- Offsets {log.first.end_offset:,} to {log.last.end_offset:,} (exclusive), up to {ended} UTC",
+            f"- Offsets {log.first.end_offset:,} to {log.last.end_offset:,} (exclusive)",
+            f"- From {began} to {ended} UTC: {span}",
             *(
                 f"- {end.note}"
                 for end in (log.first, log.last)
@@ -344,6 +347,15 @@ def _head(log: Log, focus: Focus) -> str:
             *([KAFKAS] if export.log_format == "kafka" else []),
         ]
     )
+
+
+def _began_ms(log: Log) -> int:
+    """Return the time from which intervals are counted: of the batch before a part, or else of the first batch."""
+    if log.first.time_ms:
+        return log.first.time_ms
+    if log.first.end_offset < log.last.end_offset:
+        return log.export.batch_of(log.first.end_offset)[2]
+    return log.last.time_ms
 
 
 def _summary(

@@ -293,6 +293,22 @@ def test_losses_of_brokers_have_a_verdict_and_end_with_the_recovery(export: Path
     assert availability == [(11, 72.5, 2_000), (12, 21.039, 5_880)]
 
 
+def test_the_head_says_from_when_to_when(export: Path) -> None:
+    told = report(DuckDb(), export)
+    assert "- From 2026-01-01 12:00:00.000 to 2026-01-01 12:00:09.000 UTC: 9.0 s" in told
+    part = report_of(replay.open(export).between(11, 19))
+    assert "- From 2026-01-01 12:00:03.120 to 2026-01-01 12:00:08.000 UTC: 4.9 s" in part, "as its intervals"
+
+
+def test_a_long_name_in_a_chart_is_cut_visibly(tmp_path: Path) -> None:
+    """Goal: a reader sees that a name is not whole. Method: a name that fits, and one that does not."""
+    long: list[Record] = [TopicRecord(ORDERS, "a.topic.of.a.long.name"), _partition(0, B11)]
+    story: Story = (*STORY[:5], (2_000, NO_ENVELOPE, long))
+    page = report_of(replay.open(_exported(story, tmp_path)), "html")
+    assert ">\N{HORIZONTAL ELLIPSIS}.a.long.name:0</text>" in page
+    assert ">orders:0</text>" in report_of(replay.open(_exported(STORY, tmp_path / "short")), "html")
+
+
 def test_the_report_of_a_part_tells_of_the_part_alone(export: Path) -> None:
     """Goal: nothing from before is told as if it happened in the part, and what reaches in is counted everywhere."""
     part = replay.open(export).between(11, 15)
