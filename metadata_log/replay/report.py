@@ -384,8 +384,8 @@ def _summary(
     if still := sum(row["to_ts"] is None for row in incidents):
         lines.append(f"- {still:,} of these {'has' if still == 1 else 'have'} not recovered yet")
     if start is not None and start.out:
-        shown = ", ".join(f"broker {row['broker_id']}, {ending}" for row, ending in start.out[:8])
-        more = f"; and {len(start.out) - 8:,} more" if len(start.out) > 8 else ""
+        shown = ", ".join(f"broker {row['broker_id']} ({ending})" for row, ending in start.out[:8])
+        more = f" and {len(start.out) - 8:,} more" if len(start.out) > 8 else ""
         lines.append(f"- Out of service already when it began: {shown}{more}")
     total_ms = sum(int(row["total_ms"]) for row in unavailable)
     episodes = sum(row["episodes"] for row in unavailable)

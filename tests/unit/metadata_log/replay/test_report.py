@@ -318,7 +318,7 @@ def test_the_report_of_a_part_tells_of_the_part_alone(export: Path) -> None:
         "- Broker 12 was offline since 2026-01-01 12:00:03.120 (session expired): still out at the end",
         "- 2 partitions under-replicated",
     ]
-    assert "- Out of service already when it began: broker 12, still out at the end" in told
+    assert "- Out of service already when it began: broker 12 (still out at the end)\n" in told
     happened = told.split("## What happened")[1].split("##")[0].splitlines()
     assert [line.split(":", 3)[2][7:] for line in happened if line.startswith("- ")] == [
         "offset 11",
