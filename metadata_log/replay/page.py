@@ -25,7 +25,7 @@ SPELLS_MAX: Final = 5_000
 """Rectangles of all lanes; of more, the longest are drawn."""
 
 NAME_CHARS: Final = 15
-"""The end of a partition's name, which has its number, as far as there is room."""
+"""Room for a partition's name; of a longer one the end is shown, which has its number, behind an ellipsis."""
 PALETTE: Final = (
     *(
         "#3d6fd9",
@@ -167,7 +167,7 @@ def _partitions(log: Log, first_ms: int, last_ms: int) -> str:
         return LEFT + (min(max(ms, first_ms), last_ms) - first_ms) * (WIDTH - LEFT) / (last_ms - first_ms)
 
     parts = [
-        f'<text x="0" y="{place * LANE + 11}">{html.escape(name[-NAME_CHARS:])}</text>'
+        f'<text x="0" y="{place * LANE + 11}">{html.escape(_label(name))}</text>'
         for name, place in lanes.items()
     ]
     for stay, end_ms in zip(stays, ends, strict=True):
@@ -254,6 +254,10 @@ def _stays(log: Log, first_ms: int) -> tuple[list[_Stay], list[int | None], int,
         ends.append(next_ms.get(stay.pkey))
         next_ms[stay.pkey] = stay.begin_ms
     return stays, ends[::-1], total, changes
+
+
+def _label(name: str) -> str:
+    return name if len(name) <= NAME_CHARS else f"\N{HORIZONTAL ELLIPSIS}{name[1 - NAME_CHARS :]}"
 
 
 def _by_number(name: str) -> tuple[str, int]:

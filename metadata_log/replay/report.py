@@ -7,15 +7,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from metadata_log.errors import InvalidRequest
 from metadata_log.ids import NO_LEADER
 from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC
+from metadata_log.records.quorum import ControllerClaimRecord
+from metadata_log.records.registry import TYPE_IDS
 from metadata_log.replay.catalog import SHARED
+from metadata_log.replay.columns import SCHEMA
 from metadata_log.replay.digest import digest_of
 from metadata_log.replay.engines import DuckDb, Engine, engine_of, rows
 from metadata_log.replay.library import Log, plain_rows
 from metadata_log.replay.page import charts, page
 from metadata_log.replay.state import state_at
-from metadata_log.replay.tables import open_export
+from metadata_log.replay.tables import RECORDS, open_export
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,6 +72,15 @@ KAFKAS: Final = (
 _RESOURCES: Final = {TOPIC: "topic", BROKER: "broker", 16: "client metrics", 32: "group"}
 """Kafka's types of resources that have settings."""
 
+CLAIM: Final = TYPE_IDS[ControllerClaimRecord]
+SERVING: Final = frozenset({"ONLINE", "STOPPING"})
+SPELLS: Final = {
+    "leaderless_spells": "without a leader",
+    "under_min_isr_spells": "under min.insync.replicas",
+    "under_replicated_spells": "under-replicated",
+}
+"""Tables of spells, and what a partition is in one."""
+
 JSON_TABLES: Final = (
     *("incidents", "fencings", "controller_takeovers", "voters_over_time", "broker_availability"),
     *(
@@ -119,9 +132,10 @@ class Focus(NamedTuple):
 
     def lines(self) -> list[str]:
         """Return what the head of the report says of it."""
+        others = "counts by topic, by partition and by who asked are those of all brokers"
         return [
             *([] if self.topic is None else [f"- Of topics and their partitions, only `{self.topic}`"]),
-            *([] if self.broker is None else [f"- Of brokers, only {self.broker}"]),
+            *([] if self.broker is None else [f"- Of brokers, only {self.broker}; {others}"]),
         ]
 
 
@@ -137,12 +151,22 @@ def report(spark: "SparkSession | DuckDb", export: Path) -> str:
 def report_of(log: Log, form: str = "md", *, broker: int | None = None) -> str:
     """Return the report of a log, or of a part of it, as Markdown ("md"), one self-contained page ("html"), or "json".
 
-    With `broker`, what concerns another broker is left out.
+    With `broker`, rows about another broker are left out; what is counted by topic, by partition or by who asked, is
+    counted for all brokers.
+
+    Raises:
+        InvalidRequest: the log has no such broker in these offsets.
     """
     log.keep(*SHARED)
     focus = Focus(log.topic, broker)
+    brokers = _fetch(log.engine, log.table_of("broker_state_intervals"))
+    if broker is not None and all(row["broker_id"] != broker for row in brokers):
+        raise InvalidRequest(f"the log names no broker {broker} in these offsets")
+    brokers = focus.of("broker_state_intervals", brokers)
     match form:
         case "json":
+            start = _start_of(log, brokers)
+            digest, is_same = _verified(log)
             tables = {name: focus.of(name, plain_rows(log, log.table(name))) for name in JSON_TABLES}
             about = {
                 "cluster_id": log.export.cluster_id,
@@ -150,27 +174,117 @@ def report_of(log: Log, form: str = "md", *, broker: int | None = None) -> str:
                 "to": log.last._asdict(),
                 "topic": focus.topic,
                 "broker": focus.broker,
+                "missing": list(log.missing),
+                "digest": digest,
+                "is_digest_the_logs_own": is_same,
+                "began": start
+                and {
+                    "controller_id": start.controller_id,
+                    "brokers_out": [row["broker_id"] for row, _ in start.out],
+                    **start.spells,
+                },
             }
             return json.dumps(about | tables, indent=1, ensure_ascii=False) + "\n"
         case "html":
-            return page(_sections(log, focus), charts(log, broker=broker))
+            return page(_sections(log, focus, brokers), charts(log, broker=broker))
         case _:
-            return "\n\n".join(_sections(log, focus)) + "\n"
+            return "\n\n".join(_sections(log, focus, brokers)) + "\n"
 
 
-def _sections(log: Log, focus: Focus) -> list[str]:
+class _Start(NamedTuple):
+    """What was so when the part that is reported of began."""
+
+    controller_id: int | None
+    """Who was in charge; None where the log does not say."""
+    out: list[tuple[dict[str, Any], str]]
+    """The intervals of brokers that did not serve, and how each ended, in words."""
+    spells: dict[str, int]
+    """How many spells of each table had begun before."""
+
+
+def _start_of(log: Log, brokers: Sequence[dict[str, Any]]) -> _Start | None:
+    """Return what was so when a part of the log began; None where that is the log's own beginning."""
+    first = log.first.end_offset
+    if first == 0:
+        return None
+    # A record before, or the first one if it is no claim, names who was in charge.
+    near = log.engine.parquet(
+        log.export.paths(RECORDS, first=first - 1, below=first + 1) or log.export.paths(RECORDS)[:1],
+        schema=SCHEMA,
+        where=f"log_offset IN ({first - 1}, {first}) AND (log_offset < {first} OR type <> {CLAIM}) "
+        "AND coalesce(cause_code, '') <> 'TOLD_BY_ANOTHER'",
+    )
+    found = rows(
+        log.engine.arrow(
+            log.engine.query("SELECT min_by(controller_id, log_offset) AS id FROM near", {"near": near})
+        )
+    )
+    out = [
+        (row, _return_of(row, brokers))
+        for row in brokers
+        if row["from_offset"] < first and row["state"] not in SERVING
+    ]
+    return _Start(found[0][0], out, {table: _begun_before(log, table) for table in SPELLS})
+
+
+def _return_of(out: dict[str, Any], brokers: Sequence[dict[str, Any]]) -> str:
+    """Say how an interval without service that reached into a part ended."""
+    later = [
+        row
+        for row in brokers
+        if row["broker_id"] == out["broker_id"] and row["from_offset"] > out["from_offset"]
+    ]
+    for row in later:
+        if row["state"] in SERVING:
+            return f"back at offset {row['from_offset']}"
+        if row["cause_code"] == "BROKER_UNREGISTERED":
+            return f"removed at offset {row['from_offset']}"
+    return "still out at the end"
+
+
+def _begun_before(log: Log, table: str) -> int:
+    query = f"SELECT count(*) AS n FROM spells WHERE from_offset < {log.first.end_offset}"  # noqa: S608 a number
+    ((count,),) = rows(log.engine.arrow(log.engine.query(query, {"spells": log.table_of(table)})))
+    return int(count)
+
+
+def _begun(start: _Start, focus: Focus) -> str:
+    lines = [
+        "- The log does not say which controller was in charge"
+        if start.controller_id is None
+        else f"- Controller {start.controller_id} was in charge",
+        *([] if start.out or focus.broker is not None else ["- Every registered broker served"]),
+    ]
+    for row, ending in start.out[:ROWS_MAX]:
+        why = _cause(row["cause_code"], row["cause_detail"])
+        since = "" if row["from_offset"] < 0 else f" since {_moment(row['from_ts'])}"
+        lines.append(
+            f"- Broker {row['broker_id']} was {row['state'].lower()}{since}{f' ({why})' if why else ''}: {ending}"
+        )
+    if len(start.out) > ROWS_MAX:
+        lines.append(f"- {len(start.out) - ROWS_MAX:,} more brokers did not serve")
+    counts = (
+        f"{_counted(count, 'partition', 'partitions')} {SPELLS[table]}"
+        for table, count in start.spells.items()
+        if count
+    )
+    lines.append(f"- {', '.join(counts) or 'Every partition had a leader and its whole ISR'}")
+    return "\n".join(["## When it began", "", *lines])
+
+
+def _sections(log: Log, focus: Focus, brokers: list[dict[str, Any]]) -> list[str]:
     def fetched(name: str) -> list[dict[str, Any]]:
         return focus.of(name, _fetch(log.engine, log.table_of(name)))
 
-    brokers = fetched("broker_state_intervals")
     claims = fetched("controller_takeovers")
     topics = fetched("topic_events")
     incidents = fetched("incidents")
     unavailable = fetched("unavailability")
     availability = fetched("broker_availability")
+    start = _start_of(log, brokers)
     events = [
         *_claimed(claims),
-        *_broker_events(brokers, fetched("repeated_registrations")),
+        *_broker_events(brokers, fetched("repeated_registrations"), log.first.end_offset),
         *_topic_events(topics),
         *_config_events(fetched("config_changes")),
         *_cluster_events(fetched("cluster_events")),
@@ -178,13 +292,14 @@ def _sections(log: Log, focus: Focus) -> list[str]:
     ]
     return [
         _head(log, focus),
-        _summary(log, incidents, unavailable, availability),
+        _summary(log, incidents, unavailable, availability, start),
+        *([] if start is None else [_begun(start, focus)]),
         _incidents(incidents),
         _timeline(events),
         _controllers(claims),
-        _voters(fetched("voters_over_time")),
+        _voters(fetched("voters_over_time"), log.first.end_offset),
         _availability(availability),
-        _brokers(brokers),
+        _brokers(brokers, log.first.end_offset),
         _leaderships(fetched("topic_churn")),
         _elections(fetched("elections")),
         _reassignments(fetched("reassignments")),
@@ -194,22 +309,33 @@ def _sections(log: Log, focus: Focus) -> list[str]:
     ]
 
 
+def _verified(log: Log) -> tuple[str, bool | None]:
+    """Return the digest of the state at the end, and whether the log's own is the same; None: the log goes on."""
+    digest = digest_of(log.engine, state_at(log.engine, log.export, log.last.end_offset))
+    is_whole = log.last.end_offset == log.export.end_offset
+    return digest, digest == log.export.digest if is_whole else None
+
+
 def _head(log: Log, focus: Focus) -> str:
     engine, export = log.engine, log.export
-    digest = digest_of(engine, state_at(engine, export, log.last.end_offset))
+    digest, is_same = _verified(log)
     name = engine.name.capitalize() if engine.name == "spark" else "DuckDB"
-    if log.last.end_offset < export.end_offset:
-        verdict = "not compared: the log goes on"
-    elif digest == export.digest:
-        verdict = "the same as the log's own fold"
-    else:
-        verdict = f"**NOT the log's own, which is `{export.digest}`**"
-    ended = _moment(datetime.fromtimestamp(log.last.time_ms / 1000, UTC))
+    match is_same:
+        case None:
+            verdict = "not compared: the log goes on"
+        case True:
+            verdict = "the same as the log's own fold"
+        case False:
+            verdict = f"**NOT the log's own, which is `{export.digest}`**"
+    began_ms = _began_ms(log)
+    began, ended = (_moment(datetime.fromtimestamp(ms / 1000, UTC)) for ms in (began_ms, log.last.time_ms))
+    span = _duration(max(0, log.last.time_ms - began_ms))
     return "\n".join(
         [
             f"# Cluster {export.cluster_id}",
             "",
-            f"- Offsets {log.first.end_offset:,} to {log.last.end_offset:,} (exclusive), up to {ended} UTC",
+            f"- Offsets {log.first.end_offset:,} to {log.last.end_offset:,} (exclusive)",
+            f"- From {began} to {ended} UTC: {span}",
             *(
                 f"- {end.note}"
                 for end in (log.first, log.last)
@@ -223,11 +349,21 @@ def _head(log: Log, focus: Focus) -> str:
     )
 
 
+def _began_ms(log: Log) -> int:
+    """Return the time from which intervals are counted: of the batch before a part, or else of the first batch."""
+    if log.first.time_ms:
+        return log.first.time_ms
+    if log.first.end_offset < log.last.end_offset:
+        return log.export.batch_of(log.first.end_offset)[2]
+    return log.last.time_ms
+
+
 def _summary(
     log: Log,
     incidents: Sequence[dict[str, Any]],
     unavailable: Sequence[dict[str, Any]],
     availability: Sequence[dict[str, Any]],
+    start: _Start | None,
 ) -> str:
     """Tell in a few lines what happened, what it cost, and who did it."""
     losses = [row for row in incidents if row["trigger"] == "broker"]
@@ -243,17 +379,21 @@ def _summary(
         )
         + ", "
         + _counted(len(takeovers), "takeover of a controller", "takeovers of controllers")
-        + "; longest write gap "
-        + _duration(max((row["write_gap_ms"] for row in takeovers), default=0)),
+        + _longest_gap(takeovers),
     ]
     if still := sum(row["to_ts"] is None for row in incidents):
-        lines.append(f"- {still:,} of these have not recovered yet")
+        lines.append(f"- {still:,} of these {'has' if still == 1 else 'have'} not recovered yet")
+    if start is not None and start.out:
+        shown = ", ".join(f"broker {row['broker_id']} ({ending})" for row, ending in start.out[:8])
+        more = f" and {len(start.out) - 8:,} more" if len(start.out) > 8 else ""
+        lines.append(f"- Out of service already when it began: {shown}{more}")
     total_ms = sum(int(row["total_ms"]) for row in unavailable)
     episodes = sum(row["episodes"] for row in unavailable)
     lines.append(
-        f"- Partitions without a leader: {_counted(episodes, 'spell', 'spells')}, {_duration(total_ms)} of partition time"
+        f"- Partitions without a leader: {_counted(episodes, 'spell', 'spells')}"
+        f"{_from_before(start, 'leaderless_spells')}, {_duration(total_ms)} of partition time"
         if episodes
-        else "- No partition was ever without a leader"
+        else "- No partition was without a leader"
     )
     ((count, lost_ms),) = rows(
         log.engine.arrow(
@@ -264,17 +404,20 @@ def _summary(
         )
     )
     lines.append(
-        f"- Partitions under min.insync.replicas: {_counted(count, 'spell', 'spells')}, "
-        f"{_duration(lost_ms)} of partition time"
+        f"- Partitions under min.insync.replicas: {_counted(count, 'spell', 'spells')}"
+        f"{_from_before(start, 'under_min_isr_spells')}, {_duration(lost_ms)} of partition time"
         if count
         else "- No partition was under min.insync.replicas"
     )
     rated = [row for row in availability if row["availability_percent"] is not None]
     if rated:
         worst = min(rated, key=lambda row: row["availability_percent"])
+        served = sum(row["serving_ms"] for row in rated) / max(1, sum(row["known_ms"] for row in rated))
         lines.append(
-            f"- Brokers served {sum(row['serving_ms'] for row in rated) / max(1, sum(row['known_ms'] for row in rated)):.2%}"
-            f" of the time; least broker {worst['broker_id']}, {worst['availability_percent']:.2f} %"
+            f"- Broker {worst['broker_id']} served {served:.2%} of the time"
+            if len(rated) == 1
+            else f"- Brokers served {served:.2%} of the time; least broker {worst['broker_id']}, "
+            f"{worst['availability_percent']:.2f} %"
         )
     actors = rows(
         log.engine.arrow(
@@ -292,6 +435,16 @@ def _summary(
     more = f" and {len(actors) - 8:,} more" if len(actors) > 8 else ""
     lines.append(f"- Asked for by people and programs: {shown or 'nothing'}{more}")
     return "\n".join(["## Summary", "", *lines])
+
+
+def _from_before(start: _Start | None, table: str) -> str:
+    return "" if start is None or not start.spells[table] else f" ({start.spells[table]:,} from before)"
+
+
+def _longest_gap(takeovers: Sequence[dict[str, Any]]) -> str:
+    """Say how long the log was silent before a takeover: idle time is part of it, so it bounds the write gap."""
+    known = [row["write_gap_at_most_ms"] for row in takeovers if row["write_gap_at_most_ms"] is not None]
+    return f"; write gaps of at most {_duration(max(known))}" if known else ""
 
 
 def _counted(count: int, one: str, many: str) -> str:
@@ -326,24 +479,34 @@ def _incidents(incidents: Sequence[dict[str, Any]]) -> str:
                 f"{row['left_leaderless']:,}",
                 _duration(row["leaderless_ms"]),
                 "not yet" if row["whole_isr_ms"] is None else _duration(row["whole_isr_ms"]),
-                _duration(row["duration_ms"]) + ("" if row["to_ts"] is not None else " so far"),
+                _how_long(row),
             )
-            for row in sorted(incidents, key=lambda row: (-row["duration_ms"], row["from_offset"]))
+            for row in sorted(incidents, key=lambda row: (-(row["duration_ms"] or 0), row["from_offset"]))
         ),
-        none="No broker was lost and no controller took over.",
-        order="by how long they took",
+        none="No broker was lost and no controller took over in these offsets.",
+        order="by how long the losses took",
     )
 
 
-def _voters(changes: Sequence[dict[str, Any]]) -> str:
+def _how_long(incident: dict[str, Any]) -> str:
+    if incident["trigger"] == "controller":
+        gap_ms = incident["write_gap_at_most_ms"]
+        return "" if gap_ms is None else f"at most {_duration(gap_ms)}"
+    return _duration(incident["duration_ms"]) + ("" if incident["to_ts"] is not None else " so far")
+
+
+def _voters(changes: Sequence[dict[str, Any]], first_offset: int) -> str:
     return _table(
         "## Voters",
         ("from offset", "at", "voters", "added", "removed", "cause"),
         (
             (
-                row["log_offset"],
-                _moment(row["ts"]),
-                *(", ".join(map(str, row[name])) for name in ("voter_ids", "added", "removed")),
+                *_place(row["log_offset"], row["ts"], first_offset),
+                ", ".join(map(str, row["voter_ids"])),
+                *(
+                    ", ".join(map(str, row[name])) if row["log_offset"] >= first_offset else ""
+                    for name in ("added", "removed")
+                ),
                 row["cause_code"] or "",
             )
             for row in changes
@@ -405,16 +568,20 @@ def _claimed(claims: Sequence[dict[str, Any]]) -> Iterable[_Event]:
 
 
 def _broker_events(
-    intervals: Sequence[dict[str, Any]], repeated: Sequence[dict[str, Any]]
+    intervals: Sequence[dict[str, Any]], repeated: Sequence[dict[str, Any]], first_offset: int
 ) -> Iterable[_Event]:
-    """Tell of each change of a broker's state, and of registrations that were repeated, which seldom change one."""
+    """Tell of each change of a broker's state from an offset on, and of registrations that were repeated, which seldom
+    change one.
+    """
     repeated_at = {registration["log_offset"] for registration in repeated}
     last: dict[int, dict[str, Any]] = {}
     for interval in intervals:
         broker_id = interval["broker_id"]
         before, last[broker_id] = last.get(broker_id), interval
-        if interval["from_offset"] >= 0 and interval["from_offset"] not in repeated_at:
-            yield _Event(interval["from_offset"], interval["from_ts"], _broker_text(interval, before))
+        if interval["from_offset"] >= first_offset and interval["from_offset"] not in repeated_at:
+            yield _Event(
+                interval["from_offset"], interval["from_ts"], _broker_text(interval, before, first_offset)
+            )
     for registration in repeated:
         text = f"broker {registration['broker_id']} registered once more, by the same process"
         if registration["state"] != registration["prev_state"]:
@@ -422,7 +589,7 @@ def _broker_events(
         yield _Event(registration["log_offset"], registration["ts"], text)
 
 
-def _broker_text(interval: dict[str, Any], before: dict[str, Any] | None) -> str:
+def _broker_text(interval: dict[str, Any], before: dict[str, Any] | None, first_offset: int) -> str:
     broker = f"broker {interval['broker_id']}"
     why = _cause(interval["cause_code"], interval["cause_detail"])
     is_new = before is None or before["broker_epoch"] != interval["broker_epoch"]
@@ -432,13 +599,20 @@ def _broker_text(interval: dict[str, Any], before: dict[str, Any] | None) -> str
     ):
         detail = json.loads(interval["cause_detail"] or "{}")
         ending = ", after a clean stop" if detail.get("clean") else ", after an unclean stop"
-        if before is None or before["cause_code"] == "BROKER_UNREGISTERED":
+        if before is not None and before["cause_code"] == "BROKER_UNREGISTERED":
             ending = ""
-        return f"{broker} registered {'for the first time' if before is None else 'again'}{ending}"
+        if before is None:
+            # A broker that was removed before a part of the log is as unknown in it as a new one.
+            return f"{broker} registered{'' if first_offset else ' for the first time'}"
+        return f"{broker} registered again{ending}"
     match interval["state"]:
         case "ONLINE":
             if before is None:
                 return f"{broker} is online"
+            if before["from_offset"] < first_offset:
+                return (
+                    f"{broker} unfenced: online; it was {before['state'].lower()} from before these offsets"
+                )
             return f"{broker} unfenced: online after {_duration(before['duration_ms'])} {before['state'].lower()}"
         case "STOPPING":
             return f"{broker} asked to stop: its leaderships move away"
@@ -558,11 +732,11 @@ def _controllers(claims: Sequence[dict[str, Any]]) -> str:
     )
 
 
-def _brokers(intervals: Sequence[dict[str, Any]]) -> str:
+def _brokers(intervals: Sequence[dict[str, Any]], first_offset: int) -> str:
     ordered = sorted(
         intervals,
         key=lambda interval: (
-            interval["state"] in {"ONLINE", "STOPPING"},
+            interval["state"] in SERVING,
             -interval["duration_ms"],
             interval["from_offset"],
         ),
@@ -574,8 +748,7 @@ def _brokers(intervals: Sequence[dict[str, Any]]) -> str:
             (
                 interval["broker_id"],
                 interval["state"],
-                max(interval["from_offset"], 0),
-                _moment(interval["from_ts"]),
+                *_place(interval["from_offset"], interval["from_ts"], first_offset),
                 _duration(interval["duration_ms"]) + (" so far" if interval["lasting"] else ""),
                 _cause(interval["cause_code"], interval["cause_detail"]),
             )
@@ -660,7 +833,7 @@ def _unavailability(unavailable: Sequence[dict[str, Any]]) -> str:
             )
             for row in unavailable
         ),
-        none="No partition was ever without a leader.",
+        none="No partition was without a leader.",
         order="by time",
     )
 
@@ -742,6 +915,11 @@ def _shown(value: str) -> str:
     """Return a setting's value on one line, a long one's beginning."""
     line = " ".join(value.split()) or '""'
     return line if len(line) <= VALUE_CHARS_MAX else f"{line[:VALUE_CHARS_MAX]}..."
+
+
+def _place(log_offset: int, time: datetime, first_offset: int) -> tuple[object, str]:
+    """Return where and when something began, as cells of a table: "before" the part that is reported of."""
+    return ("before", "") if log_offset < first_offset else (log_offset, _moment(time))
 
 
 def _clock(time: datetime) -> str:

@@ -6,9 +6,12 @@ It walks the history record by record, and keeps no more than what a cluster is.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from metadata_log.ids import NodeId, Uuid
 from metadata_log.image.partitions import PartitionImage, without_leader
 from metadata_log.records.configs import CLUSTER_DEFAULT, TOPIC, ConfigRecord
+from metadata_log.records.controllers import RegisterControllerRecord
 from metadata_log.records.partitions import PartitionChangeRecord, PartitionRecord
+from metadata_log.records.quorum import VotersRecord
 from metadata_log.records.topics import (
     RemoveTopicRecord,
     TopicRecord,
@@ -136,3 +139,53 @@ def isr_events(history: Sequence[Step]) -> list[tuple[Any, ...]]:
                 found.append((moment.log_offset, key[0], key[2], out, came))
         before = moment.hidden_too
     return found
+
+
+CRASH_MS = 600_000
+"""A process that registers within this time behind a takeover shows that the one before had ended."""
+
+
+def takeover_kinds(history: Sequence[Step]) -> dict[int, str]:
+    """Return how each takeover came, by the offset of its claim."""
+    found: dict[int, str] = {}
+    former: NodeId | None = None
+    processes: dict[NodeId, Uuid] = {}
+    for place, step in enumerate(history):
+        batch = step.batch
+        if (claim := batch.claim) is not None:
+            before = [] if place == 0 else history[place - 1].batch.records
+            if batch.base_offset == 0:
+                kind = "founded"
+            elif any(isinstance(record, VotersRecord) for record in before):
+                kind = "voters"
+            elif claim.controller_id == former:
+                kind = "again"
+            else:
+                assert former is not None, "the first claim founds the cluster"
+                kind = _fate_of(former, processes.get(former), history[place:])
+            found[batch.base_offset] = kind
+            former = claim.controller_id
+        for record in batch.records:
+            if isinstance(record, RegisterControllerRecord):
+                processes[record.controller_id] = record.incarnation_id
+    return found
+
+
+def _fate_of(former: NodeId, process: Uuid | None, later: Sequence[Step]) -> str:
+    """Return what the batches from a claim on show of the controller before it."""
+    has_claimed = False
+    for step in later:
+        batch = step.batch
+        if batch.claim is not None:
+            if has_claimed:
+                break
+            has_claimed = batch.claim.controller_id == former
+        for record in batch.records:
+            if isinstance(record, RegisterControllerRecord) and record.controller_id == former:
+                if process is None:
+                    return "unknown"
+                if record.incarnation_id == process:
+                    return "handover"
+                after_ms = batch.appended_at_ms - later[0].batch.appended_at_ms
+                return "crash" if after_ms <= CRASH_MS else "unknown"
+    return "handover" if has_claimed and process is not None else "unknown"

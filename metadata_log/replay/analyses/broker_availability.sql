@@ -4,7 +4,7 @@
 --   known_ms BIGINT: the time that counts
 --   serving_ms BIGINT: of it, online or stopping
 --   availability_percent DOUBLE: the one in percent of the other; null where no time passed
---   outages BIGINT: spells in which it did not serve, after it had served
+--   outages BIGINT: spells in which it did not serve, after it had served, or from before the part that is looked at
 --   longest_outage_ms BIGINT: the longest of them; 0 without one
 --   processes BIGINT: starts of its process
 --   state STRING: its state at the end
@@ -28,7 +28,7 @@ spells AS (
         *,
         sum(CASE WHEN turns THEN 1 ELSE 0 END)
             OVER (PARTITION BY broker_id ORDER BY from_offset ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS spell,
-        max(CASE WHEN serves THEN 1 ELSE 0 END)
+        max(CASE WHEN serves OR from_offset < {from_offset} THEN 1 ELSE 0 END)
             OVER (PARTITION BY broker_id ORDER BY from_offset ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS ever
     FROM followed
 ),

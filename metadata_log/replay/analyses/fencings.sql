@@ -8,7 +8,7 @@
 --   verdict STRING: stopped, removed, disk, broker, controller, network or unknown
 --   back_offset BIGINT: the record that put it into service again; null: not yet
 --   back_ts TIMESTAMP: when that was written
---   duration_ms BIGINT: how long it was out of service, up to the end if it still is
+--   duration_ms BIGINT: how long it was out of service: until it served again, or was removed from the cluster, or up to the end
 --   same_process BOOLEAN: it returned as the same process; null: not yet
 --   burst BIGINT: brokers that fell silent within 2 s of it, itself among them; 0 where that was not the cause
 -- controller_id
@@ -18,6 +18,7 @@ WITH followed AS (
         min(CASE WHEN state = 'ONLINE' THEN log_offset END) OVER after AS back_offset,
         last_value(CASE WHEN state = 'ONLINE' THEN ts END) IGNORE NULLS OVER after AS back_ts,
         last_value(CASE WHEN state = 'ONLINE' THEN incarnation_id END) IGNORE NULLS OVER after AS back_incarnation,
+        last_value(CASE WHEN state = 'ONLINE' OR op = 'unregister' THEN ts END) IGNORE NULLS OVER after AS over_ts,
         lag(incarnation_id) OVER (PARTITION BY broker_id ORDER BY log_offset) AS prev_incarnation,
         sum(
             CASE WHEN state IN ('ONLINE', 'STOPPING') THEN 1 ELSE 0 END
@@ -66,7 +67,8 @@ SELECT
         ELSE 'unknown'
     END AS verdict,
     e.back_offset, e.back_ts,
-    greatest(0, coalesce(unix_millis(e.back_ts), {end_ms}) - unix_millis(e.ts)) AS duration_ms,
+    CASE WHEN e.op = 'unregister' THEN 0
+        ELSE greatest(0, coalesce(unix_millis(e.over_ts), {end_ms}) - unix_millis(e.ts)) END AS duration_ms,
     e.back_incarnation = e.ended_incarnation AS same_process,
     e.burst, e.controller_id
 FROM counted e CROSS JOIN before b LEFT JOIN claims c ON e.controller_epoch = c.controller_epoch

@@ -1,6 +1,7 @@
 -- Losses of brokers and takeovers of controllers, each from its cause to its recovery: the broker serves again, or is removed
 -- from the cluster, and every partition that it left without a leader, or with a smaller ISR, has its leader and its whole
--- ISR. Those that overlap share a number, so that a long loss joins all that begin before it ends.
+-- ISR. Those that overlap share a number, so that a long loss joins all that begin before it ends. A takeover is the moment
+-- of its claim: since when nothing could be written, the log does not say.
 -- columns:
 --   incident BIGINT: their number, from 1
 --   from_offset BIGINT: the record that began it
@@ -13,9 +14,9 @@
 --   isr_shrinks BIGINT: partitions that lost a replica in sync
 --   leaderless_ms BIGINT: until the last of them had a leader; 0: at once
 --   whole_isr_ms BIGINT: until the last of them had its whole ISR; null: not yet
---   write_gap_ms BIGINT: how long nothing was written; null for brokers
+--   write_gap_at_most_ms BIGINT: silent_ms of the takeover, which counts the time in which the log was idle; null for brokers
 --   to_ts TIMESTAMP: when all had recovered; null: not yet
---   duration_ms BIGINT: how long that took, up to the end if it has not
+--   duration_ms BIGINT: how long that took, up to the end if it has not; null for takeovers
 WITH fenced AS (
     SELECT log_offset, ts, broker_id, verdict, back_offset, back_ts FROM {fencings} WHERE verdict <> 'stopped'
 ),
@@ -139,7 +140,7 @@ found AS (
         )) AS leaderless_ms,
         CASE WHEN l.thin = 1 THEN NULL
             ELSE greatest(0, coalesce(unix_millis(l.whole_at) - unix_millis(f.ts), 0)) END AS whole_isr_ms,
-        CAST(NULL AS BIGINT) AS write_gap_ms,
+        CAST(NULL AS BIGINT) AS write_gap_at_most_ms,
         CASE WHEN f.verdict = 'removed' OR (
                 coalesce(r.ts, f.back_ts) IS NOT NULL AND l.leaderless + l.thin = 0
             ) THEN greatest(coalesce(r.ts, f.back_ts, f.ts), coalesce(l.led_at, f.ts), coalesce(l.whole_at, f.ts)) END AS to_ts
@@ -148,14 +149,14 @@ found AS (
     LEFT JOIN removed r ON f.log_offset = r.log_offset
     UNION ALL
     SELECT
-        first_offset, ts, 'controller', controller_id, kind, 0, 0, 0, 0, 0, coalesce(silent_ms, 0), ts
+        first_offset, ts, 'controller', controller_id, kind, 0, 0, 0, 0, 0, silent_ms, ts
     FROM {controller_takeovers}
     WHERE kind <> 'founded'
 ),
 timed AS (
     SELECT
         *,
-        unix_millis(from_ts) - coalesce(write_gap_ms, 0) AS begin_ms,
+        unix_millis(from_ts) AS begin_ms,
         coalesce(unix_millis(to_ts), {end_ms}) AS finish_ms
     FROM found
 ),
@@ -172,8 +173,7 @@ SELECT
         ORDER BY begin_ms, from_offset ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
     ) AS BIGINT) AS incident,
     from_offset, from_ts, trigger, node_id, verdict, leaders_moved, left_leaderless, isr_shrinks,
-    leaderless_ms, whole_isr_ms, write_gap_ms, to_ts,
-    CASE WHEN trigger = 'controller' THEN write_gap_ms
-        ELSE greatest(0, finish_ms - unix_millis(from_ts)) END AS duration_ms
+    leaderless_ms, whole_isr_ms, write_gap_at_most_ms, to_ts,
+    CASE WHEN trigger = 'broker' THEN greatest(0, finish_ms - begin_ms) END AS duration_ms
 FROM chained
 ORDER BY incident, from_offset

@@ -4,19 +4,23 @@ import random
 from collections import Counter
 from datetime import datetime
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from metadata_log import replay
-from metadata_log.ids import NO_LEADER
+from metadata_log.ids import NO_LEADER, NodeId, Uuid
+from metadata_log.image.metadata_image import EMPTY
 from metadata_log.records.configs import ConfigRecord
+from metadata_log.records.controllers import RegisterControllerRecord
 from metadata_log.records.quorum import ControllerClaimRecord, VotersRecord
+from metadata_log.records.registry import Record
 from metadata_log.replay.export import export_log
 from tests.schema_page import PAGE, questions, written
 from tests.support import plain_analyses as plain
 from tests.support.exports import frames_of
-from tests.support.histories import CLUSTER_ID, Step, random_history
+from tests.support.histories import CLUSTER_ID, Step, claim, random_history, step_of
 
 SEEDS = (21, 22, 23)
 
@@ -148,10 +152,45 @@ def test_takeovers_are_the_claims(told: tuple[list[Step], replay.Log]) -> None:
         (r["controller_id"], r["first_offset"], r["silent_ms"], r["record_count"]) for r in found
     ] == wanted
     kinds = {r["first_offset"]: r["kind"] for r in found}
-    assert kinds.pop(0) == "founded"
-    for at, step in claims[1:]:
-        voted = any(isinstance(record, VotersRecord) for record in history[at - 1].batch.records)
-        assert (kinds[step.batch.base_offset] == "voters") == voted
+    assert kinds == plain.takeover_kinds(history)
+
+
+def _registered(controller_id: int, process: int) -> RegisterControllerRecord:
+    return RegisterControllerRecord(NodeId(controller_id), Uuid(bytes([process]) * 16), 0, False, (), ())
+
+
+@pytest.mark.parametrize(
+    ("later", "kinds"),
+    [
+        # (after seconds, who claims, or whose process registers)
+        ((), ["unknown"]),
+        (((9, 1, 12),), ["crash"]),
+        (((9, 1, 11),), ["handover"]),
+        (((602, 1, 12),), ["unknown"]),
+        (((9, 1, None),), ["handover", "unknown"]),
+        (((9, 1, None), (10, 1, 12)), ["crash", "unknown"]),
+        (((9, 1, None), (10, 3, None), (20, 1, 12)), ["handover", "unknown", "crash"]),
+        (((9, 3, None), (20, 3, 31)), ["unknown", "unknown"]),
+    ],
+)
+def test_a_controller_that_stays_dead_handed_nothing_over(
+    later: tuple[tuple[int, int, int | None], ...], kinds: list[str], tmp_path: Path
+) -> None:
+    """Goal: a takeover is a hand-over only if the former process lived on. Method: controller 2 takes over from 1."""
+    history: list[Step] = []
+    image = EMPTY
+    for after_s, controller_id, process in ((0, 1, None), (0, 1, 11), (0, 2, 21), (1, 2, None), *later):
+        record: Record = (
+            claim(image, controller_id=controller_id)
+            if process is None
+            else _registered(controller_id, process)
+        )
+        history.append(step_of(image, [record], appended_at_ms=1_000 * (1_000 + after_s)))
+        image = history[-1].image
+    export_log(frames_of(history), tmp_path, cluster_id=CLUSTER_ID)
+    found = {row["first_offset"]: row["kind"] for row in rows(replay.open(tmp_path), "controller_takeovers")}
+    assert list(found.values()) == ["founded", *kinds]
+    assert found == plain.takeover_kinds(history)
 
 
 def test_voters_over_time(told: tuple[list[Step], replay.Log]) -> None:
@@ -246,6 +285,18 @@ def test_a_part_has_the_spells_that_reach_into_it(told: tuple[list[Step], replay
     found = rows(part, "under_min_isr_spells")
     assert Counter((row["topic_name"], row["partition"], row["to_offset"]) for row in found) == cut
     assert all(row["duration_ms"] >= 0 for row in found)
+
+
+def test_a_takeover_in_a_part_names_the_controller_before(told: tuple[list[Step], replay.Log]) -> None:
+    """Goal: the record before a claim names the former controller, if no claim of the part does."""
+    history, log = told
+    claims = rows(log, "controller_takeovers")
+    assert len(claims) > 2
+    second = claims[1]["first_offset"]
+    before = next(step.batch for step in history if step.batch.end_offset == second)
+    (found, *_) = rows(log.between(before.base_offset), "controller_takeovers")
+    if before.claim is None:
+        assert (found["first_offset"], found["former_id"]) == (second, claims[0]["controller_id"])
 
 
 def test_the_page_of_tables_is_what_the_code_says() -> None:

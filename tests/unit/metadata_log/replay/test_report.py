@@ -1,11 +1,13 @@
 """The report shows the death of a broker as its operator saw it."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from metadata_log import replay
 from metadata_log.batch import NO_ENVELOPE, Cause, Envelope
 from metadata_log.ids import NO_LEADER, BrokerId, NodeId, TopicId, Uuid
 from metadata_log.image.metadata_image import EMPTY
@@ -24,7 +26,7 @@ from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
 from metadata_log.replay.engines import DuckDb, rows
 from metadata_log.replay.export import export_log
 from metadata_log.replay.library import Log
-from metadata_log.replay.report import report
+from metadata_log.replay.report import report, report_of
 from metadata_log.replay.tables import Export, open_export
 from tests.support.exports import frames_of
 from tests.support.histories import CLUSTER_ID, Step, step_of
@@ -278,7 +280,7 @@ def test_losses_of_brokers_have_a_verdict_and_end_with_the_recovery(export: Path
         "leaders_moved",
         "left_leaderless",
         "leaderless_ms",
-        "write_gap_ms",
+        "write_gap_at_most_ms",
     )
     assert _columns(opened, "incidents", *shown) == [
         (1, "broker", 12, 1, 0, 0, None),
@@ -291,6 +293,88 @@ def test_losses_of_brokers_have_a_verdict_and_end_with_the_recovery(export: Path
     assert availability == [(11, 72.5, 2_000), (12, 21.039, 5_880)]
 
 
+def test_the_head_says_from_when_to_when(export: Path) -> None:
+    told = report(DuckDb(), export)
+    assert "- From 2026-01-01 12:00:00.000 to 2026-01-01 12:00:09.000 UTC: 9.0 s" in told
+    part = report_of(replay.open(export).between(11, 19))
+    assert "- From 2026-01-01 12:00:03.120 to 2026-01-01 12:00:08.000 UTC: 4.9 s" in part, "as its intervals"
+
+
+def test_a_long_name_in_a_chart_is_cut_visibly(tmp_path: Path) -> None:
+    """Goal: a reader sees that a name is not whole. Method: a name that fits, and one that does not."""
+    long: list[Record] = [TopicRecord(ORDERS, "a.topic.of.a.long.name"), _partition(0, B11)]
+    story: Story = (*STORY[:5], (2_000, NO_ENVELOPE, long))
+    page = report_of(replay.open(_exported(story, tmp_path)), "html")
+    assert ">\N{HORIZONTAL ELLIPSIS}.a.long.name:0</text>" in page
+    assert ">orders:0</text>" in report_of(replay.open(_exported(STORY, tmp_path / "short")), "html")
+
+
+def test_the_report_of_a_part_tells_of_the_part_alone(export: Path) -> None:
+    """Goal: nothing from before is told as if it happened in the part, and what reaches in is counted everywhere."""
+    part = replay.open(export).between(11, 15)
+    told = report_of(part)
+    assert told.split("## When it began\n\n")[1].split("\n\n")[0].splitlines() == [
+        "- Controller 1 was in charge",
+        "- Broker 12 was offline since 2026-01-01 12:00:03.120 (session expired): still out at the end",
+        "- 2 partitions under-replicated",
+    ]
+    assert "- Out of service already when it began: broker 12 (still out at the end)\n" in told
+    happened = told.split("## What happened")[1].split("##")[0].splitlines()
+    assert [line.split(":", 3)[2][7:] for line in happened if line.startswith("- ")] == [
+        "offset 11",
+        "offset 12",
+        "offset 14",
+    ]
+    assert "| 12 | OFFLINE | before |  | 2.9 s so far | session expired |" in told
+    assert "| 12 | 0 ms | 2.9 s | 0.00 | 1 | 2.9 s | 1 | OFFLINE |" in told
+    assert json.loads(report_of(part, "json"))["began"] == {
+        "controller_id": 1,
+        "brokers_out": [12],
+        "leaderless_spells": 0,
+        "under_min_isr_spells": 0,
+        "under_replicated_spells": 2,
+    }
+
+
+def test_what_began_before_a_part_is_said_to(export: Path) -> None:
+    part = replay.open(export).between(15, 19)
+    told = report_of(part)
+    for line in (
+        "- Controller 2 was in charge",
+        "- Broker 11 was offline since 2026-01-01 12:00:06.000 (session expired): back at offset 16",
+        "- Broker 12 was offline since 2026-01-01 12:00:03.120 (session expired): still out at the end",
+        "2 spells (2 from before), 4.0 s of partition time",
+        "broker 11 unfenced: online; it was offline from before these offsets",
+        "broker 12 registered again, after an unclean stop",
+    ):
+        assert line in told, line
+    assert "broker 12 registered\n" in report_of(replay.open(export).between(3, 6))
+
+
+def test_an_idle_log_makes_no_takeover_long(tmp_path: Path) -> None:
+    """Goal: the time in which nobody wrote is no outage. Method: a loss ends, silence, a takeover."""
+    story: Story = (
+        *AGAIN[:4],
+        (3_000, _caused("SESSION_EXPIRED", B11), [BrokerRegistrationChangeRecord(B11, 1, fenced=True)]),
+        (5_000, _caused("BROKER_UNFENCED", B11), [BrokerRegistrationChangeRecord(B11, 1, fenced=False)]),
+        (5_100, Envelope(actor="admin"), [TopicRecord(ORDERS, "orders")]),
+        (30_400, NO_ENVELOPE, [ControllerClaimRecord(NodeId(2), 2, CLUSTER_ID)]),
+        (30_500, _caused("SESSION_EXPIRED", B11), [BrokerRegistrationChangeRecord(B11, 1, fenced=True)]),
+        (31_500, _caused("BROKER_UNFENCED", B11), [BrokerRegistrationChangeRecord(B11, 1, fenced=False)]),
+    )
+    export = _exported(story, tmp_path)
+    shown = ("incident", "trigger", "write_gap_at_most_ms", "duration_ms")
+    assert _columns(open_export(export), "incidents", *shown) == [
+        (1, "broker", None, 2_000),
+        (2, "controller", 25_300, None),
+        (3, "broker", None, 1_000),
+    ]
+    told = report(DuckDb(), export)
+    assert "1 takeover of a controller; write gaps of at most 25.3 s" in told
+    listed = [line for line in told.split("## Incidents")[1].split("##")[0].splitlines() if "12:00" in line]
+    assert [line.split(" | ")[-1] for line in listed] == ["2.0 s |", "1.0 s |", "at most 25.3 s |"]
+
+
 def test_a_loss_ends_where_the_broker_is_removed(tmp_path: Path) -> None:
     story: Story = (
         *AGAIN[:4],
@@ -299,9 +383,25 @@ def test_a_loss_ends_where_the_broker_is_removed(tmp_path: Path) -> None:
         (12_000, Envelope(actor="admin"), [TopicRecord(ORDERS, "orders")]),
     )
     opened = open_export(_exported(story, tmp_path))
-    assert _columns(opened, "fencings", "verdict", "back_ts") == [("unknown", None)]
+    assert _columns(opened, "fencings", "verdict", "back_ts", "duration_ms") == [("unknown", None, 6_000)]
     ((ended, duration),) = _columns(opened, "incidents", "to_ts", "duration_ms")
     assert ended is not None and duration == 6_000
+
+
+def test_a_broker_that_was_removed_and_comes_back_was_not_out_of_service_between(tmp_path: Path) -> None:
+    """Goal: a fencing lasts as long as its loss. Method: fenced, removed, registered anew; removed while it served."""
+    story: Story = (
+        *AGAIN[:4],
+        (3_000, _caused("SESSION_EXPIRED", B11), [BrokerRegistrationChangeRecord(B11, 1, fenced=True)]),
+        (4_000, _caused("BROKER_UNREGISTERED", B11), [UnregisterBrokerRecord(B11, 1)]),
+        (60_000, _caused("BROKER_REGISTERED", B11, clean=False), [_registration(B11, 6)]),
+        (61_000, _caused("BROKER_UNFENCED", B11), [BrokerRegistrationChangeRecord(B11, 6, fenced=False)]),
+        (62_000, _caused("BROKER_UNREGISTERED", B11), [UnregisterBrokerRecord(B11, 6)]),
+        (90_000, Envelope(actor="admin"), [TopicRecord(ORDERS, "orders")]),
+    )
+    opened = open_export(_exported(story, tmp_path))
+    assert _columns(opened, "fencings", "verdict", "duration_ms") == [("broker", 1_000), ("removed", 0)]
+    assert _columns(opened, "incidents", "verdict", "duration_ms") == [("broker", 1_000), ("removed", 0)]
 
 
 def test_the_summary_names_eight_who_asked_and_counts_the_others(tmp_path: Path) -> None:

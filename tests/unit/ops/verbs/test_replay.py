@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from metadata_log.digest import digest
 from metadata_log.replay.catalog import TABLES
 from metadata_log.replay.export import export_log
 from metadata_log.replay.kafka.log import export_kafka
@@ -95,11 +96,23 @@ def test_the_report_of_one_topic_and_broker_leaves_the_others_out(
     )
     assert cli.main(["replay", "report", "--export", export, "--topic", "none"]) == 3
     assert "names no topic 'none'" in capsys.readouterr().err
+    for output in ("md", "html", "json"):
+        assert cli.main(["replay", "report", "--export", export, "--broker", "999", "-o", output]) == 3
+        assert "names no broker 999" in capsys.readouterr().err
+    assert cli.main(["replay", "report", "--export", export, "--broker", "11"]) == 0
+    text = capsys.readouterr().out
+    assert (
+        "Of brokers, only 11; counts by topic, by partition and by who asked are those of all brokers" in text
+    )
+    assert "- Broker 11 served" in text
 
 
 def test_the_report_as_json_has_its_tables_whole(export: str, capsys: pytest.CaptureFixture[str]) -> None:
     found, _ = answered(capsys, "report", "--export", export)
     assert found["to"]["end_offset"] == END
+    assert (found["missing"], found["digest"]) == ([], digest(HISTORY[-1].image))
+    part, _ = answered(capsys, "report", "--export", export, "--to", str(LARGE.base_offset))
+    assert part["is_digest_the_logs_own"] is None
     offsets = [row["log_offset"] for row in found["config_changes"]]
     assert offsets == sorted(offsets) and len(found["broker_availability"]) > 1
 
@@ -162,6 +175,11 @@ def test_a_damaged_directory_is_told_as_far_as_it_is_whole(
     last = HISTORY[-1].batch
     assert rows == [{"n": last.base_offset}]
     assert f"the offsets {last.base_offset}-{last.last_offset} are missing" in said
+    found, _ = answered(capsys, "report", "--export", str(tmp_path), "--skip-damaged")
+    missing, told = found["missing"]
+    assert missing.startswith(f"the offsets {last.base_offset}-{last.last_offset} are missing: ")
+    assert told == f"told are the offsets 0-{last.base_offset - 1}, the longest part that is whole"
+    assert found["digest"] == digest(HISTORY[-2].image) and found["is_digest_the_logs_own"] is True
 
 
 def test_a_url_is_asked_as_a_controller(capsys: pytest.CaptureFixture[str]) -> None:
