@@ -1,7 +1,8 @@
 """Edge: the two SQL engines behind one face: Spark, and DuckDB for answers in milliseconds."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
@@ -11,6 +12,7 @@ import pyarrow as pa
 
 from metadata_log.errors import InvalidRequest
 from metadata_log.replay.analyses import duckdb_text, spark_text
+from metadata_log.replay.tables import moved_on
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -83,6 +85,10 @@ _MACROS: Final = """
 """
 
 
+_GONE: Final = re.compile(
+    r'No files found that match the pattern "(.+)"|Cannot open file "(.+?)": No such file'
+)
+"""What DuckDB says of a file that is gone."""
 _WITH: Final = re.compile(r"^\s*WITH(\s+RECURSIVE)?\b", re.IGNORECASE)
 
 
@@ -120,7 +126,8 @@ class DuckDb:
     def kept(self, table: str, *, where: str = "true", in_one_piece: bool = False) -> str:  # noqa: ARG002
         self._views += 1
         name = f"t{self._views}"
-        self._connection.execute(f"CREATE TEMP TABLE {name} AS SELECT * FROM {table} WHERE {where}")  # noqa: S608
+        with _renamed_errors():
+            self._connection.execute(f"CREATE TEMP TABLE {name} AS SELECT * FROM {table} WHERE {where}")  # noqa: S608
         return name
 
     def union(self, *tables: str) -> str:
@@ -144,13 +151,15 @@ class DuckDb:
             raise refused_query(error) from error
 
     def relation(self, table: str) -> Any:
-        return self._connection.sql(f"FROM {table}")
+        with _renamed_errors():
+            return self._connection.sql(f"FROM {table}")
 
     def apart(self) -> "DuckDb":
         return DuckDb(threads=self._threads)
 
     def arrow(self, table: str) -> pa.Table:
-        computed = self._connection.sql(f"FROM {table}").to_arrow_table()
+        with _renamed_errors():
+            computed = self._connection.sql(f"FROM {table}").to_arrow_table()
         # DuckDB names the zone of the machine, as which every time is the same moment.
         zoned = [
             field.with_type(pa.timestamp("us", tz="UTC")) if pa.types.is_timestamp(field.type) else field
@@ -161,8 +170,21 @@ class DuckDb:
     def _view(self, query: str) -> str:
         self._views += 1
         name = f"t{self._views}"
-        self._connection.execute(f"CREATE TEMP VIEW {name} AS {query}")
+        with _renamed_errors():
+            self._connection.execute(f"CREATE TEMP VIEW {name} AS {query}")
         return name
+
+
+@contextmanager
+def _renamed_errors() -> Iterator[None]:
+    """Name a file of the export that is gone."""
+    try:
+        yield
+    except duckdb.IOException as error:
+        gone = _GONE.search(str(error))
+        if gone is None:
+            raise
+        raise moved_on(gone[1] or gone[2]) from error
 
 
 class Spark:
@@ -186,7 +208,15 @@ class Spark:
             if schema is None
             else reader.schema(from_arrow_schema(schema))
         )
-        return reader.parquet(*(str(path) for path in files)).where(where)
+        from pyspark.errors import AnalysisException
+
+        try:
+            return reader.parquet(*(str(path) for path in files)).where(where)
+        except AnalysisException as error:
+            gone = next((path for path in files if not path.exists()), None)
+            if gone is None:
+                raise
+            raise moved_on(gone) from error
 
     def kept(self, table: "DataFrame", *, where: str = "true", in_one_piece: bool = False) -> "DataFrame":
         chosen = table.where(where)

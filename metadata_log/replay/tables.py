@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute  # as pa.compute
 import pyarrow.parquet as pq
 
-from metadata_log.errors import DamagedFile, InvalidRequest, OffsetCompacted, OffsetInFuture
+from metadata_log.errors import DamagedFile, Fault, InvalidRequest, OffsetCompacted, OffsetInFuture
 from metadata_log.node.durable_files import crc_of_json, renamed_os_errors
 from metadata_log.replay.columns import SCHEMA
 
@@ -38,6 +38,18 @@ SNAPSHOTS: Final = "snapshots"
 FAMILIES: Final = (RECORDS, PARTITION_CHANGES, BROKER_CHANGES, SNAPSHOTS)
 
 
+class ExportMovedOn(Fault):
+    """A file of an export is gone since the log was opened: later runs superseded it. Open the log again."""
+
+
+def moved_on(path: object) -> ExportMovedOn:
+    """Return the fault that names a file that is gone."""
+    return ExportMovedOn(
+        f"{path} is gone since this log was opened: the export went on, or was moved or removed: open the log again",
+        path=str(path),
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportedFile:
     """One Parquet file; a snapshot holds what all records from `first_offset` 0 to `last_offset` add up to."""
@@ -52,6 +64,16 @@ class ExportedFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SupersededFile:
+    """A file that a run replaced by others. It stays for a while: whoever opened the export before may read it."""
+
+    path: str
+    bytes: int
+    superseded_at_ms: int
+    """In Unix ms, by the clock of the machine that exports."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Export:
     """A whole export; `end_offset` is exclusive, `digest` is the state digest there."""
 
@@ -63,6 +85,8 @@ class Export:
     files: tuple[ExportedFile, ...]
     log_format: str = "metaquorum"
     """Whose log it is: ours, or that of an Apache Kafka cluster ("kafka")."""
+    superseded: tuple[SupersededFile, ...] = ()
+    """Files that are read no more, and not removed yet; the oldest first."""
 
     def manifest(self) -> dict[str, Any]:
         fields = {
@@ -73,6 +97,7 @@ class Export:
             "digest": self.digest,
             "files": [asdict(file) for file in self.files],
             **({} if self.log_format == "metaquorum" else {"log_format": self.log_format}),
+            **({"superseded": [asdict(file) for file in self.superseded]} if self.superseded else {}),
         }
         return fields | {"crc32c": crc_of_json(fields)}
 
@@ -103,6 +128,7 @@ class Export:
 
         Raises:
             DamagedFile: the manifest names no file that holds it.
+            ExportMovedOn: the file that holds it is gone.
         """
         for file in self.files:
             if file.family == RECORDS and file.first_offset <= offset <= file.last_offset:
@@ -125,9 +151,11 @@ class Export:
         time = pa.scalar(unix_ms * 1000, pa.timestamp("us", tz="UTC"))
         for file in self.files:
             if file.family == RECORDS:
-                found = pq.read_table(
-                    self.directory / file.path, columns=["batch_base"], filters=[("ts", ">", time)]
-                )
+                path = self.directory / file.path
+                try:
+                    found = pq.read_table(path, columns=["batch_base"], filters=[("ts", ">", time)])
+                except FileNotFoundError as error:
+                    raise moved_on(path) from error
                 if found.num_rows:
                     base: int = pa.compute.min(found.column("batch_base")).as_py()
                     if base <= self.first_offset:
@@ -165,7 +193,10 @@ def _row_groups_with(path: Path, offset: int) -> Iterator[pa.Table]:
 
     A filter of `read_table` would import pyarrow's datasets, which takes longer than the work.
     """
-    file = pq.ParquetFile(path)
+    try:
+        file = pq.ParquetFile(path)
+    except FileNotFoundError as error:
+        raise moved_on(path) from error
     place = file.schema_arrow.get_field_index("log_offset")
     for group in range(file.num_row_groups):
         known = file.metadata.row_group(group).column(place).statistics
@@ -231,6 +262,7 @@ def read_manifest(directory: Path) -> Export | None:
             digest=fields["digest"],
             files=tuple(ExportedFile(**file) for file in fields["files"]),
             log_format=fields.get("log_format", "metaquorum"),
+            superseded=tuple(SupersededFile(**file) for file in fields.get("superseded", ())),
         )
     except FileNotFoundError:
         return None
