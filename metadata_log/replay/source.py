@@ -18,6 +18,7 @@ from metadata_log.replay.controller_client import NOTHING_SHOWN, ControllerClien
 from metadata_log.replay.damaged import export_whole_part
 from metadata_log.replay.export import FramesFrom, export_log
 from metadata_log.replay.kafka.log import export_kafka, is_kafka_log
+from metadata_log.replay.nearby import check_format, no_log_at, segments_in
 from metadata_log.replay.slices.stored import names_another_file_system, path_of
 from metadata_log.replay.tables import MANIFEST, clusters_in, lake_directory
 from snapshots.snapshot_file import position_of, read_snapshot
@@ -26,7 +27,6 @@ Frames = Iterable[tuple[FrameHeader, bytes]]
 
 PAGE_BYTES: Final = 8 * 1024 * 1024
 """The most that one answer of /v1/log holds."""
-_SEGMENT: Final = re.compile(r"\d{20}\.log")
 
 
 class Scratch:
@@ -66,21 +66,26 @@ def exported(
     path = path_of(of) if isinstance(of, str) else Path(of)
     if form not in (None, *FORMATS):
         raise InvalidRequest(f"{form!r} is no format of a log: {', '.join(FORMATS)}")
-    if (path / MANIFEST).exists() or not path.is_dir():
+    if (path / MANIFEST).exists():
         return path, None
+    if not path.is_dir():
+        raise no_log_at(path)
+    check_format(path, form)
     if form == "kafka" or (form is None and is_kafka_log(path)):
         if skips_damaged:
             raise InvalidRequest(
                 f"{path}: damaged files of Kafka's log cannot be skipped, only those of our own"
             )
         return _scratch(lambda to: export_kafka(path, to))
-    if not _segments(path):
+    if not segments_in(path):
         clusters = clusters_in(path)
         if len(clusters) > 1:
             raise InvalidRequest(
                 f"{path} holds the exports of {len(clusters)} clusters: name one of {', '.join(map(str, clusters.values()))}"
             )
-        return next(iter(clusters.values()), path), None
+        if not clusters:
+            raise no_log_at(path)
+        return next(iter(clusters.values())), None
     if skips_damaged:
         scratch = Scratch()
         _, scratch.missing = export_whole_part(path, scratch.path)
@@ -92,11 +97,6 @@ def _scratch(export: Callable[[Path], object]) -> tuple[Path, Scratch]:
     scratch = Scratch()
     export(scratch.path)
     return scratch.path, scratch
-
-
-def _segments(path: Path) -> list[Path]:
-    folder = path / "log" if (path / "log").is_dir() else path
-    return sorted(file for file in folder.glob("*.log") if _SEGMENT.fullmatch(file.name))
 
 
 # --- files
@@ -118,6 +118,7 @@ def export_files(
     Raises:
         InvalidRequest, DamagedFile, OffsetCompacted: as `export_directory` and `export_kafka`.
     """
+    check_format(path, form)
     is_kafka = form == "kafka" or (form is None and is_kafka_log(path))
     export = export_kafka if is_kafka else export_directory
     return export(path, to, from_offset=from_offset, until=until, in_lake=in_lake)
@@ -140,9 +141,9 @@ def export_directory(
         OffsetCompacted: the log does not begin at 0, and no snapshot is there to begin at.
         InvalidRequest: there is no whole batch.
     """
-    files = _segments(path)
+    files = segments_in(path)
     if not files:
-        raise InvalidRequest(f"{path}: no log: name a data directory, or a folder of segments")
+        raise no_log_at(path)
     begins_at = int(files[0].stem)
     image = None if begins_at == 0 else _oldest_image(path, not_below=begins_at)
 

@@ -20,7 +20,14 @@ import pyarrow as pa
 import pyarrow.compute  # as pa.compute
 import pyarrow.parquet as pq
 
-from metadata_log.errors import DamagedFile, Fault, InvalidRequest, OffsetCompacted, OffsetInFuture
+from metadata_log.errors import (
+    DamagedFile,
+    Fault,
+    InvalidRequest,
+    OffsetCompacted,
+    OffsetInFuture,
+    WrittenByAnotherVersion,
+)
 from metadata_log.node.durable_files import crc_of_json, renamed_os_errors
 from metadata_log.replay.columns import SCHEMA
 
@@ -220,6 +227,11 @@ def open_export(directory: Path) -> Export:
     return export
 
 
+_ANOTHER_DIRECTORY: Final = (
+    "export again to another directory, and keep this one until that is done: it may be the only copy"
+)
+
+
 def check_files(export: Export, files: Iterable[ExportedFile]) -> None:
     """Check that files are what the manifest says.
 
@@ -236,7 +248,7 @@ def check_files(export: Export, files: Iterable[ExportedFile]) -> None:
                     if hashlib.file_digest(opened, "sha256").hexdigest() == file.sha256:
                         continue
                 what = "its SHA-256 is not the manifest's"
-            raise DamagedFile(f"{path}: {what}; remove {export.directory} and export again", path=str(path))
+            raise DamagedFile(f"{path}: {what}: {_ANOTHER_DIRECTORY}", path=str(path))
 
 
 def read_manifest(directory: Path) -> Export | None:
@@ -245,13 +257,21 @@ def read_manifest(directory: Path) -> Export | None:
     Raises:
         InvalidRequest: `directory` is something else than a directory.
         DamagedFile: it is not ours.
+        WrittenByAnotherVersion: a newer release wrote it.
     """
     path = directory / MANIFEST
     try:
         fields: dict[str, Any] = json.loads(path.read_bytes())
         crc = fields.pop("crc32c", None)
-        if fields["format_version"] != FORMAT_VERSION:
-            raise ValueError(f"format version {fields['format_version']} is unknown to this release")
+        version = fields["format_version"]
+        if isinstance(version, int) and version > FORMAT_VERSION:
+            raise WrittenByAnotherVersion(
+                f"{path}: an export of format {version}, and this release reads {FORMAT_VERSION} only: a newer release "
+                "wrote it; nothing is damaged, and nothing was changed: use that release, or a newer one",
+                path=str(path),
+            )
+        if version != FORMAT_VERSION:
+            raise ValueError(f"there is no format version {version}")
         if crc not in (None, crc_of_json(fields)):
             raise ValueError("its checksum is wrong")
         return Export(
@@ -270,7 +290,7 @@ def read_manifest(directory: Path) -> Export | None:
         raise InvalidRequest(f"{directory} is no directory: name one, or one to be made") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedFile(
-            f"{path}: no manifest of ours: {error}; remove {directory} and export again"
+            f"{path}: no manifest of an export: {error}: {_ANOTHER_DIRECTORY}", path=str(path)
         ) from error
 
 
