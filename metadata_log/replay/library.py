@@ -6,6 +6,7 @@ it is read, but for small tables, and those that Spark would compute several tim
 """
 
 import logging
+import math
 import re
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -422,23 +423,36 @@ class Log(Tables):
         return state_of(engine, engine.union(*pieces), end_offset=end_offset).parts
 
 
-def plain_rows(log: Log, relation: Any) -> list[dict[str, Any]]:
-    """Return the rows of an answer as JSON can hold them, times as text in UTC."""
-    computed = (
-        relation.to_arrow_table() if hasattr(relation, "to_arrow_table") else log.engine.arrow(relation)
-    )
-    return [{name: _plain(value) for name, value in row.items()} for row in computed.to_pylist()]
+def plain_rows(log: Tables, relation: Any) -> list[dict[str, Any]]:
+    """Return the rows of an answer as JSON can hold them: times as text in UTC, and null for what is no number.
+
+    Raises:
+        InvalidRequest: the query that `relation` answers fails, or gives times that Python does not know.
+    """
+    computed = log.engine.answer(relation)
+    try:
+        rows = computed.to_pylist()
+    except (OverflowError, ValueError) as error:
+        raise InvalidRequest(f"the answer cannot be shown: {error}: cast such columns to text") from error
+    return [{name: _plain(value) for name, value in row.items()} for row in rows]
 
 
 def _plain(value: Any) -> Any:
     match value:
         case datetime():
-            return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+            zoned = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+            return zoned.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         case Decimal():
             return int(value) if value == int(value) else float(value)
-        case list():
+        case pa.MonthDayNano():  # a tuple, too
+            return str(value)
+        case list() | tuple():
             return [_plain(item) for item in value]
-        case None | bool() | int() | float() | str() | dict():
+        case dict():
+            return {str(name): _plain(item) for name, item in value.items()}
+        case float():
+            return value if math.isfinite(value) else None
+        case None | bool() | int() | str():
             return value
         case _:
             return str(value)

@@ -26,6 +26,7 @@ from metadata_log.errors import (
 from metadata_log.replay.catalog import TABLES, described, sql_name
 from metadata_log.replay.digest import digest_of
 from metadata_log.replay.export import export_log
+from metadata_log.replay.library import plain_rows
 from metadata_log.replay.named_tables import NamedTables, TableMethod
 from metadata_log.replay.report import report_of
 from metadata_log.replay.state import State
@@ -195,6 +196,9 @@ def test_what_cannot_be_answered_is_refused(log: replay.Log) -> None:
         (lambda: log.position("yesterday"), InvalidRequest),
         (lambda: log.between(END, END), PositionOutOfRange),
         (lambda: log.history("orders"), InvalidRequest),
+        (lambda: log.sql("SELECT 1; SELECT 2"), InvalidRequest),
+        (lambda: log.sql(""), InvalidRequest),
+        (lambda: plain_rows(log, log.sql("SELECT CAST(type_name AS INT) FROM records")), InvalidRequest),
         (lambda: log.history("topic:a' OR 'b"), InvalidRequest),
         (lambda: log.table("leaders"), InvalidRequest),
         (lambda: log.sql("SELECT nothing FROM records"), InvalidRequest),

@@ -3,6 +3,7 @@
 import html.parser
 import json
 import random
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,12 @@ def test_verbs_answer_and_name_the_boundary(export: str, capsys: pytest.CaptureF
     ("argv", "code", "said"),
     [
         (("sql", "SELECT nothing FROM records"), 3, "the query cannot be run"),
+        (("sql", "SELECT 1; SELECT 2"), 3, "it has 2 statements: write one SELECT"),
+        (("sql", "DROP TABLE records"), 3, "it is a statement of DROP: write a SELECT"),
+        (("sql", "SELECT * FROM incidents WHERE from_ts > 'yesterdayish'"), 3, "yesterdayish"),
+        (("sql", "SELECT CAST(type_name AS INT) FROM records"), 3, "Could not convert string"),
+        (("sql", "SELECT * FROM read_csv('/none.csv')"), 3, "the query cannot be run: IO Error"),
+        (("sql", "SELECT TIMESTAMP '0001-01-01' - INTERVAL 9 YEAR"), 3, "cast such columns to text"),
         (("history", "orders"), 3, "is no key: topic:NAME"),
         (("diff", "--from", "0", "--to", "99999999"), 3, "lies beyond this export"),
         (("state", "leaders"), 2, "is no subject: topics"),
@@ -140,7 +147,21 @@ def test_what_cannot_be_answered_is_one_line(
     argv: tuple[str, ...], code: int, said: str, export: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["replay", *argv, "--export", export]) == code
-    assert said in capsys.readouterr().err
+    lines = capsys.readouterr().err.splitlines()
+    assert said in lines[-1] and "report" not in lines[-1]
+
+
+def test_every_answer_is_json(export: str, capsys: pytest.CaptureFixture[str]) -> None:
+    query = (
+        "SELECT struct_pack(a := ts, b := [{'c': CAST(ts AS TIMESTAMP)}]) AS s, CAST('nan' AS DOUBLE) AS x,"
+        " [1.5, CAST('inf' AS DOUBLE)] AS y, MAP {'k': 1} AS m FROM records WHERE log_offset = 0"
+    )
+    rows, _ = answered(capsys, "sql", query, "--export", export)
+    time = datetime.fromtimestamp(HISTORY[0].batch.appended_at_ms / 1000, UTC).isoformat(
+        timespec="milliseconds"
+    )
+    time = time.replace("+00:00", "Z")
+    assert rows == [{"s": {"a": time, "b": [{"c": time}]}, "x": None, "y": [1.5, None], "m": [["k", 1]]}]
 
 
 def test_a_folder_without_a_log_says_how_to_make_one(
