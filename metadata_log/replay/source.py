@@ -5,7 +5,7 @@ import shutil
 import tempfile
 import urllib.parse
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,11 +19,10 @@ from metadata_log.replay.damaged import export_whole_part
 from metadata_log.replay.export import FramesFrom, export_log
 from metadata_log.replay.kafka.log import export_kafka, is_kafka_log
 from metadata_log.replay.nearby import check_format, no_log_at, segments_in
+from metadata_log.replay.slices.frames import missing_file
 from metadata_log.replay.slices.stored import names_another_file_system, path_of
 from metadata_log.replay.tables import MANIFEST, clusters_in, lake_directory
 from snapshots.snapshot_file import position_of, read_snapshot
-
-Frames = Iterable[tuple[FrameHeader, bytes]]
 
 PAGE_BYTES: Final = 8 * 1024 * 1024
 """The most that one answer of /v1/log holds."""
@@ -137,7 +136,7 @@ def export_directory(
     A log that does not begin at 0 needs the snapshots beside it.
 
     Raises:
-        DamagedFile: a segment is damaged; the message names file and byte.
+        DamagedFile: a segment is damaged, or one is missing; the message names file and byte, or the offsets.
         OffsetCompacted: the log does not begin at 0, and no snapshot is there to begin at.
         InvalidRequest: there is no whole batch.
     """
@@ -149,22 +148,27 @@ def export_directory(
 
     def frames(first: int, until: int | None) -> Iterator[tuple[FrameHeader, bytes]]:
         bases = [int(file.stem) for file in files]
+        end_offset: int | None = None
         for place, file in enumerate(files):
-            if place + 1 == len(files) or bases[place + 1] > first:
-                yield from _within(_frames_of(file, is_last=place + 1 == len(files)), first, until)
+            is_last = place + 1 == len(files)
+            if not is_last and bases[place + 1] <= first:
+                continue
+            if until is not None and end_offset is not None and end_offset >= until:
+                return
+            if end_offset is not None and end_offset < bases[place]:
+                raise missing_file(files[place - 1], file, first_offset=end_offset, end_offset=bases[place])
+            end_offset = bases[place]
+            for header, frame in _frames_of(file, is_last=is_last):
+                if until is not None and header.end_offset > until:
+                    return
+                end_offset = header.end_offset
+                if end_offset > first:
+                    yield header, frame
 
     cluster_id = _cluster_id(image, frames)
     if in_lake:
         to = lake_directory(to, cluster_id)
     return export_log(frames, to, cluster_id=cluster_id, from_offset=from_offset, until=until, snapshot=image)
-
-
-def _within(frames: Frames, first: int, until: int | None) -> Iterator[tuple[FrameHeader, bytes]]:
-    for header, frame in frames:
-        if until is not None and header.end_offset > until:
-            return
-        if header.end_offset > first:
-            yield header, frame
 
 
 def _frames_of(file: Path, *, is_last: bool) -> Iterator[tuple[FrameHeader, bytes]]:
