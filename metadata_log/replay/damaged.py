@@ -41,9 +41,9 @@ def export_whole_part(path: Path, to: Path) -> tuple[dict[str, Any], tuple[str, 
     lines, ends = [], [log.begins_at]
     for piece in log.slices(log.begins_at, log.ends_at, _ALL):
         for missing in piece.missing():
+            where = "" if piece.behind is not None else f"{piece.path}: byte {missing.position}: "
             lines.append(
-                f"the offsets {missing.first_offset}-{missing.end_offset - 1} are missing: "
-                f"{piece.path}: byte {missing.position}: {missing.reason}"
+                f"the offsets {missing.first_offset}-{missing.end_offset - 1} are missing: {where}{missing.reason}"
             )
             ends += [missing.first_offset, missing.end_offset]
     ends.append(log.ends_at)

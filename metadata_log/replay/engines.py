@@ -1,7 +1,8 @@
 """Edge: the two SQL engines behind one face: Spark, and DuckDB for answers in milliseconds."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
@@ -11,6 +12,7 @@ import pyarrow as pa
 
 from metadata_log.errors import InvalidRequest
 from metadata_log.replay.analyses import duckdb_text, spark_text
+from metadata_log.replay.tables import moved_on
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -69,6 +71,14 @@ class Engine(Protocol[Table]):
         """Compute a table."""
         ...
 
+    def answer(self, relation: Any) -> pa.Table:
+        """Compute what `relation` returned; what an analyst's query gets wrong is refused.
+
+        Raises:
+            InvalidRequest: the query fails on these rows, as where a text is cast to a number and is none.
+        """
+        ...
+
 
 _MACROS: Final = """
     CREATE MACRO array_except(list, other) AS list_filter(list, lambda x: NOT list_contains(other, x));
@@ -83,6 +93,10 @@ _MACROS: Final = """
 """
 
 
+_GONE: Final = re.compile(
+    r'No files found that match the pattern "(.+)"|Cannot open file "(.+?)": No such file'
+)
+"""What DuckDB says of a file that is gone."""
 _WITH: Final = re.compile(r"^\s*WITH(\s+RECURSIVE)?\b", re.IGNORECASE)
 
 
@@ -98,9 +112,12 @@ class DuckDb:
         self._connection.execute("SET TimeZone = 'UTC'")
         self._connection.execute(_MACROS)
         self._views = 0
+        self._files: set[str] = set()
+        """What was named by us; an analyst's query may name other files."""
 
     def parquet(self, files: Sequence[Path], *, schema: pa.Schema | None = None, where: str = "true") -> str:
         paths = ", ".join("'" + str(path).replace("'", "''") + "'" for path in files)
+        self._files |= set(map(str, files))
         found = f"read_parquet([{paths}], hive_partitioning = false, union_by_name = true)"
         if schema is None:
             return self._view(f"SELECT * FROM {found} WHERE {where}")  # noqa: S608 paths are quoted
@@ -120,7 +137,8 @@ class DuckDb:
     def kept(self, table: str, *, where: str = "true", in_one_piece: bool = False) -> str:  # noqa: ARG002
         self._views += 1
         name = f"t{self._views}"
-        self._connection.execute(f"CREATE TEMP TABLE {name} AS SELECT * FROM {table} WHERE {where}")  # noqa: S608
+        with self._naming_gone_files():
+            self._connection.execute(f"CREATE TEMP TABLE {name} AS SELECT * FROM {table} WHERE {where}")  # noqa: S608
         return name
 
     def union(self, *tables: str) -> str:
@@ -135,22 +153,31 @@ class DuckDb:
     def query(self, text: str, tables: Mapping[str, str]) -> str:
         # Not as views of these names: a view keeps the name of what it reads, and another query may name something else so.
         named = ", ".join(f"{name} AS (FROM {table})" for name, table in tables.items())
+        with _refusing():
+            kinds = [statement.type for statement in self._connection.extract_statements(text)]
+        if len(kinds) != 1:
+            raise InvalidRequest(f"the query cannot be run: it has {len(kinds)} statements: write one SELECT")
+        if kinds[0] != duckdb.StatementType.SELECT:
+            raise InvalidRequest(
+                f"the query cannot be run: it is a statement of {kinds[0].name}: write a SELECT"
+            )
         if named:
             text, is_with = _WITH.subn(lambda found: f"{found[0]} {named}, ", text, count=1)
             text = text if is_with else f"WITH {named} {text}"
-        try:
+        with _refusing():
             return self._view(text)
-        except duckdb.Error as error:
-            raise refused_query(error) from error
 
     def relation(self, table: str) -> Any:
-        return self._connection.sql(f"FROM {table}")
+        # What is computed when the rows are read may fail already here, where it is constant.
+        with _refusing(), self._naming_gone_files():
+            return self._connection.sql(f"FROM {table}")
 
     def apart(self) -> "DuckDb":
         return DuckDb(threads=self._threads)
 
     def arrow(self, table: str) -> pa.Table:
-        computed = self._connection.sql(f"FROM {table}").to_arrow_table()
+        with self._naming_gone_files():
+            computed = self._connection.sql(f"FROM {table}").to_arrow_table()
         # DuckDB names the zone of the machine, as which every time is the same moment.
         zoned = [
             field.with_type(pa.timestamp("us", tz="UTC")) if pa.types.is_timestamp(field.type) else field
@@ -158,11 +185,41 @@ class DuckDb:
         ]
         return computed.cast(pa.schema(zoned))
 
+    def answer(self, relation: Any) -> pa.Table:
+        with _refusing(), self._naming_gone_files():
+            computed: pa.Table = relation.to_arrow_table()
+        return computed
+
+    @contextmanager
+    def _naming_gone_files(self) -> Iterator[None]:
+        """Name a file of the export that is gone."""
+        try:
+            yield
+        except duckdb.IOException as error:
+            gone = next(
+                (path for found in _GONE.findall(str(error)) for path in found if path in self._files), None
+            )
+            if gone is None:
+                raise
+            raise moved_on(gone) from error
+
     def _view(self, query: str) -> str:
         self._views += 1
         name = f"t{self._views}"
-        self._connection.execute(f"CREATE TEMP VIEW {name} AS {query}")
+        with self._naming_gone_files():
+            self._connection.execute(f"CREATE TEMP VIEW {name} AS {query}")
         return name
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Refuse a query with what DuckDB has against it; a mistake of DuckDB's own stays what it is."""
+    try:
+        yield
+    except (duckdb.InternalException, duckdb.FatalException):
+        raise
+    except duckdb.Error as error:
+        raise refused_query(error) from error
 
 
 class Spark:
@@ -186,7 +243,15 @@ class Spark:
             if schema is None
             else reader.schema(from_arrow_schema(schema))
         )
-        return reader.parquet(*(str(path) for path in files)).where(where)
+        from pyspark.errors import AnalysisException
+
+        try:
+            return reader.parquet(*(str(path) for path in files)).where(where)
+        except AnalysisException as error:
+            gone = next((path for path in files if not path.exists()), None)
+            if gone is None:
+                raise
+            raise moved_on(gone) from error
 
     def kept(self, table: "DataFrame", *, where: str = "true", in_one_piece: bool = False) -> "DataFrame":
         chosen = table.where(where)
@@ -219,6 +284,22 @@ class Spark:
 
     def arrow(self, table: "DataFrame") -> pa.Table:
         return table.toArrow()
+
+    def answer(self, relation: "DataFrame") -> pa.Table:
+        from pyspark import errors
+
+        try:
+            return relation.toArrow()
+        except (
+            errors.AnalysisException,
+            errors.ArithmeticException,
+            errors.ArrayIndexOutOfBoundsException,
+            errors.DateTimeException,
+            errors.IllegalArgumentException,
+            errors.NumberFormatException,
+            errors.SparkRuntimeException,
+        ) as error:
+            raise refused_query(error) from error
 
 
 def refused_query(error: Exception) -> InvalidRequest:

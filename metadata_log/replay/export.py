@@ -1,7 +1,8 @@
 """Edge: the committed log as Parquet, for any engine that reads it.
 
 What is exported stays: each run adds files for the offsets that are new, and names them in a manifest that replaces the
-last one by rename. A run that dies leaves files the manifest does not name; the next run removes them.
+last one by rename. A run that dies leaves files the manifest does not name; the next run removes them. Files that a run
+supersedes are named there for an hour more, since a reader may have opened the export before.
 
 Every segment is checked as it is written: `apply` folds the records that were read, SQL folds the rows that were
 written, and the two state digests must be equal.
@@ -9,6 +10,7 @@ written, and the two state digests must be equal.
 
 import json
 import re
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -41,6 +43,7 @@ from metadata_log.replay.tables import (
     MANIFEST,
     SNAPSHOTS,
     Export,
+    SupersededFile,
     read_manifest,
 )
 
@@ -51,6 +54,11 @@ CHUNK_RECORDS: Final = 262_144
 """Rows of one row group: what the export holds in memory as objects."""
 CALLS_AHEAD_MAX: Final = 3
 """Row groups that may wait to be written while others are read: what the export holds in memory as rows."""
+SUPERSEDED_KEPT_MS: Final = 3_600_000
+"""How long a superseded file stays: an hour, in which an analyst opens the log again, or is done."""
+SUPERSEDED_BYTES_MAX: Final = 1024**3
+"""What superseded files may take together; the oldest go first. A large state is written every few seconds: an hour of
+states of 20 MB would be 14 GB."""
 
 
 def export_log(
@@ -198,6 +206,7 @@ class _Run:
         self._columns = columns()
         self._files = ExportWriter(directory, cluster_id=cluster_id, before=before)
         self._writing = _InOrder()
+        self._before = before
         self._is_begun = before is not None
         if before is not None:
             self._first_offset = before.first_offset
@@ -245,7 +254,28 @@ class _Run:
             digest=exported_digest(self.image),
             files=tuple(self._files.files),
             log_format=self._columns.LOG_FORMAT,
+            superseded=self._superseded(),
         )
+
+    def _superseded(self) -> tuple[SupersededFile, ...]:
+        """Return what stays although it is superseded: what this run replaced, and what is left of earlier ones."""
+        if self._before is None:
+            return ()
+        now_ms = int(time.time() * 1000)
+        named = {file.path for file in self._files.files}
+        files = [file for file in self._before.superseded if file.path not in named] + [
+            SupersededFile(path=file.path, bytes=file.bytes, superseded_at_ms=now_ms)
+            for file in self._before.files
+            if file.path not in named
+        ]
+        kept: list[SupersededFile] = []
+        size = 0
+        for file in reversed(files):
+            size += file.bytes
+            if size > SUPERSEDED_BYTES_MAX or now_ms - file.superseded_at_ms > SUPERSEDED_KEPT_MS:
+                break
+            kept.append(file)
+        return tuple(reversed(kept))
 
     def stop(self) -> None:
         """Write no more; return once nothing is being written."""
@@ -334,8 +364,11 @@ class _InOrder:
 
 
 def _remove_leftovers(directory: Path, export: Export | None) -> None:
-    """Remove the files that no manifest names: those of a run that died, and snapshots that were superseded."""
-    named = {directory / file.path for file in export.files} if export is not None else set()
+    """Remove the files that the manifest does not name: those of a run that died, and those superseded long ago."""
+    named = set()
+    if export is not None:
+        named |= {directory / file.path for file in export.files}
+        named |= {directory / file.path for file in export.superseded}
     for family in FAMILIES:
         for path in directory.glob(f"{family}/**/*.parquet"):
             if path not in named and _OURS.match(path.relative_to(directory).as_posix()):

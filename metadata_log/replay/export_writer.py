@@ -118,7 +118,7 @@ class ExportWriter:
     def compact(self) -> None:
         """Join small segments behind each other: an export that follows a log writes one every few seconds.
 
-        The files that were joined go with the next run: a reader may be reading them now.
+        The files that were joined stay for a while, as all that is superseded: a reader may be reading them now.
         """
         for group in _small_groups([file for file in self.files if file.family == RECORDS]):
             first, last = group[0].first_offset, group[-1].last_offset

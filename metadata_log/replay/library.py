@@ -6,8 +6,9 @@ it is read, but for small tables, and those that Spark would compute several tim
 """
 
 import logging
+import math
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,6 +24,7 @@ from metadata_log.replay.catalog import ANALYSES, FAMILIES, SHARED, STATE, TABLE
 from metadata_log.replay.columns import SCHEMA
 from metadata_log.replay.controller_client import NOTHING_SHOWN, Shown
 from metadata_log.replay.engines import DuckDb, Engine, Spark
+from metadata_log.replay.named_tables import NamedTables
 from metadata_log.replay.source import Scratch, exported
 from metadata_log.replay.state import state_of
 from metadata_log.replay.subjects.registry import SUBJECTS
@@ -112,7 +114,7 @@ def engine_named(of: "str | SparkSession | DuckDb", *, is_quick: bool = False) -
             return Spark(of).apart()
 
 
-class Tables(ABC):
+class Tables(NamedTables):
     """The tables of the catalog, each by its name, and any query over them."""
 
     engine: Engine[Any]
@@ -140,6 +142,16 @@ class Tables(ABC):
         words = set(re.findall(r"\w+", text))
         named = {name: self.table_of(name) for name in TABLES if name in words}
         return self.engine.relation(self.engine.query(text.strip().rstrip(";"), named))
+
+    def _history_of(self, key: str) -> Any:
+        if _KEY.fullmatch(key) is None:
+            raise InvalidRequest(
+                f"{key!r} is no key: topic:NAME, topic:NAME/PARTITION, broker:ID, controller:ID, or cluster"
+            )
+        return self.sql(
+            f"SELECT * FROM history WHERE key = '{key}' OR substr(key, 1, {len(key) + 1}) = '{key}/' "  # noqa: S608 a key of ours
+            "ORDER BY log_offset, key"
+        )
 
 
 class Log(Tables):
@@ -176,20 +188,6 @@ class Log(Tables):
     def is_small(self) -> bool:
         """Whether a session of Spark for it should start fast rather than work fast."""
         return self.export.end_offset - self.export.first_offset <= QUICK_RECORDS
-
-    # --- what was written
-
-    def records(self) -> Any:
-        """Return the log itself, a row per record."""
-        return self.table("records")
-
-    def partition_changes(self) -> Any:
-        """Return each change of a partition, with what stood there before."""
-        return self.table("partition_changes")
-
-    def broker_changes(self) -> Any:
-        """Return each change of a broker's state, with the state before."""
-        return self.table("broker_changes")
 
     # --- time travel
 
@@ -320,22 +318,6 @@ class Log(Tables):
         )
         return self.engine.kept(self.engine.query(rows, {"touched": touched}))
 
-    def history(self, key: str) -> Any:
-        """Return what happened to an entity, in words: topic:NAME (its partitions included), topic:NAME/N, broker:ID,
-        controller:ID, or cluster.
-
-        Raises:
-            InvalidRequest: the key is none of these.
-        """
-        if _KEY.fullmatch(key) is None:
-            raise InvalidRequest(
-                f"{key!r} is no key: topic:NAME, topic:NAME/PARTITION, broker:ID, controller:ID, or cluster"
-            )
-        return self.sql(
-            f"SELECT * FROM history WHERE key = '{key}' OR substr(key, 1, {len(key) + 1}) = '{key}/' "  # noqa: S608 a key of ours
-            "ORDER BY log_offset, key"
-        )
-
     # --- how tables are made
 
     def keep(self, *names: str) -> None:
@@ -441,23 +423,36 @@ class Log(Tables):
         return state_of(engine, engine.union(*pieces), end_offset=end_offset).parts
 
 
-def plain_rows(log: Log, relation: Any) -> list[dict[str, Any]]:
-    """Return the rows of an answer as JSON can hold them, times as text in UTC."""
-    computed = (
-        relation.to_arrow_table() if hasattr(relation, "to_arrow_table") else log.engine.arrow(relation)
-    )
-    return [{name: _plain(value) for name, value in row.items()} for row in computed.to_pylist()]
+def plain_rows(log: Tables, relation: Any) -> list[dict[str, Any]]:
+    """Return the rows of an answer as JSON can hold them: times as text in UTC, and null for what is no number.
+
+    Raises:
+        InvalidRequest: the query that `relation` answers fails, or gives times that Python does not know.
+    """
+    computed = log.engine.answer(relation)
+    try:
+        rows = computed.to_pylist()
+    except (OverflowError, ValueError) as error:
+        raise InvalidRequest(f"the answer cannot be shown: {error}: cast such columns to text") from error
+    return [{name: _plain(value) for name, value in row.items()} for row in rows]
 
 
 def _plain(value: Any) -> Any:
     match value:
         case datetime():
-            return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+            zoned = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+            return zoned.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         case Decimal():
             return int(value) if value == int(value) else float(value)
-        case list():
+        case pa.MonthDayNano():  # a tuple, too
+            return str(value)
+        case list() | tuple():
             return [_plain(item) for item in value]
-        case None | bool() | int() | float() | str() | dict():
+        case dict():
+            return {str(name): _plain(item) for name, item in value.items()}
+        case float():
+            return value if math.isfinite(value) else None
+        case None | bool() | int() | str():
             return value
         case _:
             return str(value)

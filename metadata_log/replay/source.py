@@ -5,7 +5,7 @@ import shutil
 import tempfile
 import urllib.parse
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,15 +18,14 @@ from metadata_log.replay.controller_client import NOTHING_SHOWN, ControllerClien
 from metadata_log.replay.damaged import export_whole_part
 from metadata_log.replay.export import FramesFrom, export_log
 from metadata_log.replay.kafka.log import export_kafka, is_kafka_log
+from metadata_log.replay.nearby import check_format, no_log_at, segments_in
+from metadata_log.replay.slices.frames import missing_file
 from metadata_log.replay.slices.stored import names_another_file_system, path_of
 from metadata_log.replay.tables import MANIFEST, clusters_in, lake_directory
 from snapshots.snapshot_file import position_of, read_snapshot
 
-Frames = Iterable[tuple[FrameHeader, bytes]]
-
 PAGE_BYTES: Final = 8 * 1024 * 1024
 """The most that one answer of /v1/log holds."""
-_SEGMENT: Final = re.compile(r"\d{20}\.log")
 
 
 class Scratch:
@@ -66,21 +65,26 @@ def exported(
     path = path_of(of) if isinstance(of, str) else Path(of)
     if form not in (None, *FORMATS):
         raise InvalidRequest(f"{form!r} is no format of a log: {', '.join(FORMATS)}")
-    if (path / MANIFEST).exists() or not path.is_dir():
+    if (path / MANIFEST).exists():
         return path, None
+    if not path.is_dir():
+        raise no_log_at(path)
+    check_format(path, form)
     if form == "kafka" or (form is None and is_kafka_log(path)):
         if skips_damaged:
             raise InvalidRequest(
                 f"{path}: damaged files of Kafka's log cannot be skipped, only those of our own"
             )
         return _scratch(lambda to: export_kafka(path, to))
-    if not _segments(path):
+    if not segments_in(path):
         clusters = clusters_in(path)
         if len(clusters) > 1:
             raise InvalidRequest(
                 f"{path} holds the exports of {len(clusters)} clusters: name one of {', '.join(map(str, clusters.values()))}"
             )
-        return next(iter(clusters.values()), path), None
+        if not clusters:
+            raise no_log_at(path)
+        return next(iter(clusters.values())), None
     if skips_damaged:
         scratch = Scratch()
         _, scratch.missing = export_whole_part(path, scratch.path)
@@ -92,11 +96,6 @@ def _scratch(export: Callable[[Path], object]) -> tuple[Path, Scratch]:
     scratch = Scratch()
     export(scratch.path)
     return scratch.path, scratch
-
-
-def _segments(path: Path) -> list[Path]:
-    folder = path / "log" if (path / "log").is_dir() else path
-    return sorted(file for file in folder.glob("*.log") if _SEGMENT.fullmatch(file.name))
 
 
 # --- files
@@ -118,6 +117,7 @@ def export_files(
     Raises:
         InvalidRequest, DamagedFile, OffsetCompacted: as `export_directory` and `export_kafka`.
     """
+    check_format(path, form)
     is_kafka = form == "kafka" or (form is None and is_kafka_log(path))
     export = export_kafka if is_kafka else export_directory
     return export(path, to, from_offset=from_offset, until=until, in_lake=in_lake)
@@ -136,34 +136,39 @@ def export_directory(
     A log that does not begin at 0 needs the snapshots beside it.
 
     Raises:
-        DamagedFile: a segment is damaged; the message names file and byte.
+        DamagedFile: a segment is damaged, or one is missing; the message names file and byte, or the offsets.
         OffsetCompacted: the log does not begin at 0, and no snapshot is there to begin at.
         InvalidRequest: there is no whole batch.
     """
-    files = _segments(path)
+    files = segments_in(path)
     if not files:
-        raise InvalidRequest(f"{path}: no log: name a data directory, or a folder of segments")
+        raise no_log_at(path)
     begins_at = int(files[0].stem)
     image = None if begins_at == 0 else _oldest_image(path, not_below=begins_at)
 
     def frames(first: int, until: int | None) -> Iterator[tuple[FrameHeader, bytes]]:
         bases = [int(file.stem) for file in files]
+        end_offset: int | None = None
         for place, file in enumerate(files):
-            if place + 1 == len(files) or bases[place + 1] > first:
-                yield from _within(_frames_of(file, is_last=place + 1 == len(files)), first, until)
+            is_last = place + 1 == len(files)
+            if not is_last and bases[place + 1] <= first:
+                continue
+            if until is not None and end_offset is not None and end_offset >= until:
+                return
+            if end_offset is not None and end_offset < bases[place]:
+                raise missing_file(files[place - 1], file, first_offset=end_offset, end_offset=bases[place])
+            end_offset = bases[place]
+            for header, frame in _frames_of(file, is_last=is_last):
+                if until is not None and header.end_offset > until:
+                    return
+                end_offset = header.end_offset
+                if end_offset > first:
+                    yield header, frame
 
     cluster_id = _cluster_id(image, frames)
     if in_lake:
         to = lake_directory(to, cluster_id)
     return export_log(frames, to, cluster_id=cluster_id, from_offset=from_offset, until=until, snapshot=image)
-
-
-def _within(frames: Frames, first: int, until: int | None) -> Iterator[tuple[FrameHeader, bytes]]:
-    for header, frame in frames:
-        if until is not None and header.end_offset > until:
-            return
-        if header.end_offset > first:
-            yield header, frame
 
 
 def _frames_of(file: Path, *, is_last: bool) -> Iterator[tuple[FrameHeader, bytes]]:

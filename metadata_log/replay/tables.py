@@ -20,7 +20,14 @@ import pyarrow as pa
 import pyarrow.compute  # as pa.compute
 import pyarrow.parquet as pq
 
-from metadata_log.errors import DamagedFile, InvalidRequest, OffsetCompacted, OffsetInFuture
+from metadata_log.errors import (
+    DamagedFile,
+    Fault,
+    InvalidRequest,
+    OffsetCompacted,
+    OffsetInFuture,
+    WrittenByAnotherVersion,
+)
 from metadata_log.node.durable_files import crc_of_json, renamed_os_errors
 from metadata_log.replay.columns import SCHEMA
 
@@ -38,6 +45,18 @@ SNAPSHOTS: Final = "snapshots"
 FAMILIES: Final = (RECORDS, PARTITION_CHANGES, BROKER_CHANGES, SNAPSHOTS)
 
 
+class ExportMovedOn(Fault):
+    """A file of an export is gone since the log was opened: later runs superseded it. Open the log again."""
+
+
+def moved_on(path: object) -> ExportMovedOn:
+    """Return the fault that names a file that is gone."""
+    return ExportMovedOn(
+        f"{path} is gone since this log was opened: the export went on, or was moved or removed: open the log again",
+        path=str(path),
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportedFile:
     """One Parquet file; a snapshot holds what all records from `first_offset` 0 to `last_offset` add up to."""
@@ -52,6 +71,16 @@ class ExportedFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SupersededFile:
+    """A file that a run replaced by others. It stays for a while: whoever opened the export before may read it."""
+
+    path: str
+    bytes: int
+    superseded_at_ms: int
+    """In Unix ms, by the clock of the machine that exports."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Export:
     """A whole export; `end_offset` is exclusive, `digest` is the state digest there."""
 
@@ -63,6 +92,8 @@ class Export:
     files: tuple[ExportedFile, ...]
     log_format: str = "metaquorum"
     """Whose log it is: ours, or that of an Apache Kafka cluster ("kafka")."""
+    superseded: tuple[SupersededFile, ...] = ()
+    """Files that are read no more, and not removed yet; the oldest first."""
 
     def manifest(self) -> dict[str, Any]:
         fields = {
@@ -73,6 +104,7 @@ class Export:
             "digest": self.digest,
             "files": [asdict(file) for file in self.files],
             **({} if self.log_format == "metaquorum" else {"log_format": self.log_format}),
+            **({"superseded": [asdict(file) for file in self.superseded]} if self.superseded else {}),
         }
         return fields | {"crc32c": crc_of_json(fields)}
 
@@ -103,6 +135,7 @@ class Export:
 
         Raises:
             DamagedFile: the manifest names no file that holds it.
+            ExportMovedOn: the file that holds it is gone.
         """
         for file in self.files:
             if file.family == RECORDS and file.first_offset <= offset <= file.last_offset:
@@ -125,9 +158,11 @@ class Export:
         time = pa.scalar(unix_ms * 1000, pa.timestamp("us", tz="UTC"))
         for file in self.files:
             if file.family == RECORDS:
-                found = pq.read_table(
-                    self.directory / file.path, columns=["batch_base"], filters=[("ts", ">", time)]
-                )
+                path = self.directory / file.path
+                try:
+                    found = pq.read_table(path, columns=["batch_base"], filters=[("ts", ">", time)])
+                except FileNotFoundError as error:
+                    raise moved_on(path) from error
                 if found.num_rows:
                     base: int = pa.compute.min(found.column("batch_base")).as_py()
                     if base <= self.first_offset:
@@ -165,7 +200,10 @@ def _row_groups_with(path: Path, offset: int) -> Iterator[pa.Table]:
 
     A filter of `read_table` would import pyarrow's datasets, which takes longer than the work.
     """
-    file = pq.ParquetFile(path)
+    try:
+        file = pq.ParquetFile(path)
+    except FileNotFoundError as error:
+        raise moved_on(path) from error
     place = file.schema_arrow.get_field_index("log_offset")
     for group in range(file.num_row_groups):
         known = file.metadata.row_group(group).column(place).statistics
@@ -189,6 +227,11 @@ def open_export(directory: Path) -> Export:
     return export
 
 
+_ANOTHER_DIRECTORY: Final = (
+    "export again to another directory, and keep this one until that is done: it may be the only copy"
+)
+
+
 def check_files(export: Export, files: Iterable[ExportedFile]) -> None:
     """Check that files are what the manifest says.
 
@@ -205,7 +248,7 @@ def check_files(export: Export, files: Iterable[ExportedFile]) -> None:
                     if hashlib.file_digest(opened, "sha256").hexdigest() == file.sha256:
                         continue
                 what = "its SHA-256 is not the manifest's"
-            raise DamagedFile(f"{path}: {what}; remove {export.directory} and export again", path=str(path))
+            raise DamagedFile(f"{path}: {what}: {_ANOTHER_DIRECTORY}", path=str(path))
 
 
 def read_manifest(directory: Path) -> Export | None:
@@ -214,13 +257,21 @@ def read_manifest(directory: Path) -> Export | None:
     Raises:
         InvalidRequest: `directory` is something else than a directory.
         DamagedFile: it is not ours.
+        WrittenByAnotherVersion: a newer release wrote it.
     """
     path = directory / MANIFEST
     try:
         fields: dict[str, Any] = json.loads(path.read_bytes())
         crc = fields.pop("crc32c", None)
-        if fields["format_version"] != FORMAT_VERSION:
-            raise ValueError(f"format version {fields['format_version']} is unknown to this release")
+        version = fields["format_version"]
+        if isinstance(version, int) and version > FORMAT_VERSION:
+            raise WrittenByAnotherVersion(
+                f"{path}: an export of format {version}, and this release reads {FORMAT_VERSION} only: a newer release "
+                "wrote it; nothing is damaged, and nothing was changed: use that release, or a newer one",
+                path=str(path),
+            )
+        if version != FORMAT_VERSION:
+            raise ValueError(f"there is no format version {version}")
         if crc not in (None, crc_of_json(fields)):
             raise ValueError("its checksum is wrong")
         return Export(
@@ -231,6 +282,7 @@ def read_manifest(directory: Path) -> Export | None:
             digest=fields["digest"],
             files=tuple(ExportedFile(**file) for file in fields["files"]),
             log_format=fields.get("log_format", "metaquorum"),
+            superseded=tuple(SupersededFile(**file) for file in fields.get("superseded", ())),
         )
     except FileNotFoundError:
         return None
@@ -238,7 +290,7 @@ def read_manifest(directory: Path) -> Export | None:
         raise InvalidRequest(f"{directory} is no directory: name one, or one to be made") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedFile(
-            f"{path}: no manifest of ours: {error}; remove {directory} and export again"
+            f"{path}: no manifest of an export: {error}: {_ANOTHER_DIRECTORY}", path=str(path)
         ) from error
 
 

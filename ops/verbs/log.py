@@ -361,7 +361,9 @@ def run_export(args: argparse.Namespace) -> int:
         table=lambda: "\n\n".join(
             (
                 render.table(columns, manifest["files"], empty="no files"),
-                render.fields((k, render.plain(v)) for k, v in manifest.items() if k != "files"),
+                render.fields(
+                    (k, render.plain(v)) for k, v in manifest.items() if k not in {"files", "superseded"}
+                ),
             )
         ),
     )

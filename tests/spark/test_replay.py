@@ -12,11 +12,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from metadata_log import replay
 from metadata_log.digest import digest
+from metadata_log.errors import InvalidRequest
 from metadata_log.replay.catalog import SHARED, TABLES, sql_name
 from metadata_log.replay.digest import state_digest
 from metadata_log.replay.engines import DuckDb, Spark, rows
 from metadata_log.replay.export import export_log
-from metadata_log.replay.library import Log
+from metadata_log.replay.library import Log, plain_rows
 from metadata_log.replay.tables import open_export
 from tests.schema_page import PAGE, questions
 from tests.support.exports import frames_of, image_at
@@ -140,6 +141,9 @@ def test_an_analyst_gets_the_same_answers_from_spark(spark: SparkSession, tmp_pa
         lambda log: log.between(middle - 20, middle + 20).table("leader_intervals"),
         lambda log: log.state_at(middle + 3)["partitions"],
     ]
+    for log in (ours, theirs):
+        with pytest.raises(InvalidRequest, match="the query cannot be run"):
+            plain_rows(log, log.sql("SELECT CAST(type_name AS INT) FROM records"))
     for ask in asked:
         assert sorted(map(repr, map(tuple, ask(ours).collect()))) == sorted(map(repr, _listed(ask(theirs))))
 

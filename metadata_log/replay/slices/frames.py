@@ -5,7 +5,11 @@ from typing import Final, NamedTuple
 
 from metadata_log.batch import RecordBatch
 from metadata_log.codec import FORMAT, MAGIC, DamagedFrame, FrameHeader, check_frame, decode, read_header
+from metadata_log.errors import DamagedFile
 
+SKIPPING: Final = (
+    "--skip-damaged, replay.open(..., skip_damaged=True) or Spark's option skip_damaged reads what is whole"
+)
 _FRAME_BEGINS: Final = MAGIC.to_bytes(2) + bytes((FORMAT, 0))
 
 
@@ -91,3 +95,17 @@ def next_sound_frame(data: bytes, position: int, offset: int) -> Sound | None:
             pass
         position = data.find(_FRAME_BEGINS, position + 1)
     return None
+
+
+def missing_file(before: object, path: object, *, first_offset: int, end_offset: int) -> DamagedFile:
+    """Return the fault of two files of the log between which offsets are missing, up to `end_offset` (exclusive)."""
+    return DamagedFile(
+        f"the offsets {first_offset}-{end_offset - 1} are missing: {no_file_holds_them(before, path)}: copy that file from "
+        f"another controller or a backup; {SKIPPING}",
+        path=str(path),
+    )
+
+
+def no_file_holds_them(before: object, path: object) -> str:
+    """Return why offsets are missing between two files that are sound."""
+    return f"a file between {before} and {path}, or the end of the first, is gone"

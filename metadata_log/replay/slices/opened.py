@@ -1,10 +1,12 @@
 """Edge: the log at a path or a URL, to be read in slices."""
 
 import re
+from pathlib import Path
 
 from metadata_log.errors import InvalidRequest
 from metadata_log.replay.controller_client import NOTHING_SHOWN, Shown, controllers
 from metadata_log.replay.kafka.log import is_kafka_log
+from metadata_log.replay.nearby import no_log_at, segments_in
 from metadata_log.replay.slices.controllers import ControllerLog
 from metadata_log.replay.slices.exports import ExportLog
 from metadata_log.replay.slices.segments import SegmentLog
@@ -41,4 +43,6 @@ def sliced_log(
         )
     for export in clusters.values():
         return ExportLog(export)
+    if isinstance(path, Path) and not segments_in(path):
+        raise no_log_at(path)
     return SegmentLog(path, skips_damaged=skips_damaged)

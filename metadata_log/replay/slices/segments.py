@@ -6,7 +6,7 @@ A node may be writing the last file: it is read up to its last whole frame. What
 import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -27,7 +27,14 @@ from metadata_log.log.segment_file import (
     segment_paths,
 )
 from metadata_log.node.durable_files import renamed_os_errors
-from metadata_log.replay.slices.frames import Missing, Sound, frames_of, next_sound_frame
+from metadata_log.replay.slices.frames import (
+    Missing,
+    Sound,
+    frames_of,
+    missing_file,
+    next_sound_frame,
+    no_file_holds_them,
+)
 from metadata_log.replay.slices.rows import Rows
 from metadata_log.replay.slices.wanted import NOTHING, Wanted
 
@@ -39,7 +46,8 @@ SLICE_BYTES: Final = 8 * MIB
 class SegmentSlice:
     """The bytes from `position` to `end_position` of a file: its frames from `begins_at` up to `ends_at`.
 
-    Of these, the batches that begin at `first` or later and before `until`.
+    Of these, the batches that begin at `first` or later and before `until`. `behind` is the file before where these offsets
+    are in no file: a file between the two is gone.
     """
 
     path: Path
@@ -50,6 +58,7 @@ class SegmentSlice:
     first: int
     until: int
     skips_damaged: bool
+    behind: Path | None = None
 
     def read(self, wanted: Wanted) -> Iterator[pa.RecordBatch]:
         data = self._bytes()
@@ -64,6 +73,8 @@ class SegmentSlice:
 
     def frames(self) -> Iterator[tuple[FrameHeader, bytes]]:
         """Yield the sound frames that end in this slice, those before `first` included."""
+        if self.behind is not None:
+            return
         data = self._bytes()
         for frame in frames_of(
             data,
@@ -82,6 +93,11 @@ class SegmentSlice:
 
     def _frames(self, data: bytes, wanted: Wanted) -> Iterator[Sound | Missing]:
         """Yield the frames of this slice; what is missing by its byte in the file."""
+        if self.behind is not None:
+            first, end = max(self.begins_at, self.first), min(self.ends_at, self.until)
+            if first < end:
+                yield Missing(first, end, 0, no_file_holds_them(self.behind, self.path))
+            return
         for frame in frames_of(
             data,
             first_offset=self.begins_at,
@@ -143,6 +159,10 @@ class SegmentLog:
                 is_last = place + 1 == len(paths)
                 segment = known.get(path) or Segment(path, base_offset, before, time_max_ms)
                 if not self._skips_damaged:
+                    if base_offset > end_offset:
+                        raise missing_file(
+                            paths[place - 1][1], path, first_offset=end_offset, end_offset=base_offset
+                        )
                     check_no_gap(path, base_offset, end_offset)
                 if path not in self._closed:
                     self._learn(segment, until=None if is_last else paths[place + 1][0])
@@ -191,13 +211,13 @@ class SegmentLog:
 
     def slices(self, first: int, until: int, wanted: Wanted) -> Sequence[SegmentSlice]:
         found: list[SegmentSlice] = []
-        end_offset = self.begins_at
+        end_offset, behind = self.begins_at, self._segments[0].path
         for segment in self._segments:
             waiting: list[_Stretch] = []
             if end_offset < segment.base_offset and first < segment.base_offset and end_offset < until:
                 gap = _Stretch(0, 0, end_offset, segment.base_offset)  # a file is missing
-                found.append(self._slice(segment, [gap], first, until))
-            end_offset = segment.end_offset
+                found.append(replace(self._slice(segment, [gap], first, until), behind=behind))
+            end_offset, behind = segment.end_offset, segment.path
             for stretch in _stretches(segment, first, until, wanted):
                 if waiting and (
                     waiting[-1].end_position != stretch.position

@@ -23,6 +23,7 @@ from metadata_log.errors import (
     OffsetCompacted,
     OffsetInFuture,
     PositionOutOfRange,
+    WrittenByAnotherVersion,
 )
 from metadata_log.ids import TopicId
 from metadata_log.records.topics import TopicRecord
@@ -240,7 +241,9 @@ def test_an_export_that_is_none_or_damaged_is_named(tmp_path: Path) -> None:
     with pytest.raises(DamagedFile, match="bytes"):
         state_digest(tmp_path, engine="duckdb")
     records.write_bytes(_turned(whole, len(whole) // 2))
-    with pytest.raises(DamagedFile, match=r"seg=0+\.parquet: its SHA-256 is not the manifest's; remove"):
+    with pytest.raises(
+        DamagedFile, match=r"seg=0+\.parquet: its SHA-256 is not the manifest's: export again to another"
+    ):
         state_digest(tmp_path, engine="duckdb")
     records.write_bytes(whole)
     manifest = (tmp_path / "manifest.json").read_bytes()
@@ -251,6 +254,17 @@ def test_an_export_that_is_none_or_damaged_is_named(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text("{}")
     with pytest.raises(DamagedFile, match="manifest"):
         state_digest(tmp_path, engine="duckdb")
+    newer = json.dumps({"format_version": 2, "parts": [], "crc32c": "00000000"})
+    (tmp_path / "manifest.json").write_text(newer)
+    with pytest.raises(WrittenByAnotherVersion, match="a newer release wrote it; nothing is damaged"):
+        open_export(tmp_path)
+    with pytest.raises(WrittenByAnotherVersion, match="use that release, or a newer one"):
+        export_log(frames_of(history), tmp_path, cluster_id=CLUSTER_ID)
+    assert (tmp_path / "manifest.json").read_text() == newer
+    for content in (newer.replace("2", "0"), "[]", '{"name": "an app"}'):
+        (tmp_path / "manifest.json").write_text(content)
+        with pytest.raises(DamagedFile, match=r"no manifest of an export: .* keep this one until"):
+            open_export(tmp_path)
 
 
 def _turned(content: bytes, at: int) -> bytes:

@@ -9,14 +9,14 @@ import pytest
 from metadata_log import replay
 from metadata_log.codec import encode
 from metadata_log.errors import DamagedFile, InvalidRequest
-from metadata_log.replay import export_writer
+from metadata_log.replay import export, export_writer
 from metadata_log.replay.catalog import FAMILIES
 from metadata_log.replay.digest import digest_of, exported_digest, folded_at
 from metadata_log.replay.engines import rows
 from metadata_log.replay.export import export_log
 from metadata_log.replay.source import export_files
-from metadata_log.replay.state import state_at
-from metadata_log.replay.tables import RECORDS, open_export
+from metadata_log.replay.state import State, state_at
+from metadata_log.replay.tables import RECORDS, ExportMovedOn, open_export
 from tests.support import kafka_log
 from tests.support.exports import frames_of
 from tests.support.histories import CLUSTER_ID, random_history
@@ -55,10 +55,39 @@ def test_small_exports_are_joined_and_say_the_same(in_parts: Path, tmp_path: Pat
         assert ours.position(at).end_offset == at
 
 
-def test_what_was_joined_goes_with_the_next_run(in_parts: Path) -> None:
-    export_log(frames_of(HISTORY), in_parts, cluster_id=CLUSTER_ID)
-    named = {in_parts / file.path for file in open_export(in_parts).files}
-    assert set(in_parts.glob("*/*.parquet")) == {path for path in named if path.parent.parent == in_parts}
+def test_a_log_that_is_open_outlives_the_next_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: whoever opened a followed export can read it on. Method: parts are joined and states superseded meanwhile."""
+    monkeypatch.setattr(export_writer, "SMALL_SEGMENTS_MAX", 3)
+    for part in (1, 2):
+        export_log(frames_of(HISTORY), tmp_path, cluster_id=CLUSTER_ID, until=END * part // 10)
+    log = replay.open(tmp_path)
+    for part in range(3, 9):
+        export_log(frames_of(HISTORY), tmp_path, cluster_id=CLUSTER_ID, until=END * part // 10)
+    now = open_export(tmp_path)
+    assert {file.path for file in log.export.files} - {file.path for file in now.files}
+    (image,) = folded_at(now, [log.export.end_offset])
+    state = State(end_offset=log.export.end_offset, parts=log._state(log.position()))
+    assert digest_of(log.engine, state) == exported_digest(image)
+    assert len(log.records().fetchall()) == log.export.end_offset
+    assert len(log.state_at(log.export.end_offset // 2)["topics"].fetchall()) > 0
+
+
+@pytest.mark.parametrize(("limit", "value"), [("SUPERSEDED_KEPT_MS", -1), ("SUPERSEDED_BYTES_MAX", 0)])
+def test_superseded_files_go_in_the_end(
+    limit: str, value: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export, limit, value)
+    for part in (1, 2):
+        export_log(frames_of(HISTORY), tmp_path, cluster_id=CLUSTER_ID, until=END * part // 5)
+    log = replay.open(tmp_path)
+    for part in (3, 4, 5, 5):
+        export_log(frames_of(HISTORY), tmp_path, cluster_id=CLUSTER_ID, until=END * part // 5)
+    now = open_export(tmp_path)
+    assert now.superseded == ()
+    assert set(tmp_path.glob("**/*.parquet")) == {tmp_path / file.path for file in now.files}
+    for ask in (log.state_at, log.brokers, lambda: log.sql("SELECT * FROM brokers")):
+        with pytest.raises(ExportMovedOn, match=r"state\.parquet is gone .*: open the log again"):
+            ask()
 
 
 def test_the_fold_at_many_offsets_is_the_fold_at_each(in_parts: Path) -> None:

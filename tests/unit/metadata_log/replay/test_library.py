@@ -26,6 +26,8 @@ from metadata_log.errors import (
 from metadata_log.replay.catalog import TABLES, described, sql_name
 from metadata_log.replay.digest import digest_of
 from metadata_log.replay.export import export_log
+from metadata_log.replay.library import plain_rows
+from metadata_log.replay.named_tables import NamedTables, TableMethod
 from metadata_log.replay.report import report_of
 from metadata_log.replay.state import State
 from metadata_log.replay.subjects.registry import SUBJECTS
@@ -58,6 +60,25 @@ def test_every_column_is_described_with_its_type(name: str, log: replay.Log) -> 
     assert told.about
     assert [(field.name, sql_name(field.type)) for field in table.schema] == [
         (column.name, column.type) for column in told.columns
+    ]
+
+
+def test_every_table_of_the_catalog_is_a_method(log: replay.Log) -> None:
+    """Goal: no table is forgotten, and none is named that the catalog lacks. Method: both lists are walked."""
+    lake = replay.Lake({CLUSTER_ID: log})
+    for name in TABLES:
+        by_name = getattr(log, name)()
+        assert by_name.columns == log.table(name).columns
+        assert getattr(lake, name)().columns == ["cluster", *by_name.columns]
+        assert name in dir(log)
+        if name != "history":
+            assert getattr(replay.Log, name).__name__ == name
+            assert described(name).about in (getattr(log, name).__doc__ or "")
+    assert log.leader_intervals().fetchall() == log.table("leader_intervals").fetchall()
+    named = {name for name, found in vars(NamedTables).items() if isinstance(found, TableMethod)}
+    assert named == set(TABLES) - {"history"}
+    assert log.between(END // 3, END).history().columns == [
+        column.name for column in described("history").columns
     ]
 
 
@@ -175,6 +196,9 @@ def test_what_cannot_be_answered_is_refused(log: replay.Log) -> None:
         (lambda: log.position("yesterday"), InvalidRequest),
         (lambda: log.between(END, END), PositionOutOfRange),
         (lambda: log.history("orders"), InvalidRequest),
+        (lambda: log.sql("SELECT 1; SELECT 2"), InvalidRequest),
+        (lambda: log.sql(""), InvalidRequest),
+        (lambda: plain_rows(log, log.sql("SELECT CAST(type_name AS INT) FROM records")), InvalidRequest),
         (lambda: log.history("topic:a' OR 'b"), InvalidRequest),
         (lambda: log.table("leaders"), InvalidRequest),
         (lambda: log.sql("SELECT nothing FROM records"), InvalidRequest),

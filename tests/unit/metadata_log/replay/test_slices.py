@@ -26,12 +26,14 @@ from metadata_log.log import segment_file
 from metadata_log.log.segmented_log import SegmentedLog
 from metadata_log.replay.columns import SCHEMA
 from metadata_log.replay.controller_client import controllers
+from metadata_log.replay.damaged import export_whole_part
 from metadata_log.replay.export import export_log
 from metadata_log.replay.slices.controllers import ControllerLog
 from metadata_log.replay.slices.exports import ExportLog
 from metadata_log.replay.slices.segments import SegmentLog
 from metadata_log.replay.slices.slicing import SlicedLog
 from metadata_log.replay.slices.wanted import TYPE_NAMES, Span, Wanted
+from metadata_log.replay.source import export_directory
 from tests.support.exports import frames_of
 from tests.support.histories import CLUSTER_ID, Step, random_history
 
@@ -321,17 +323,26 @@ def test_damage_is_named_or_reported_as_missing(
 
 def test_a_file_that_is_missing_is_reported(tmp_path: Path, rows: pa.Table) -> None:
     written(HISTORY, tmp_path)
-    _, gone, following, _ = sorted(tmp_path.glob("*.log"))
+    first_file, gone, following, _ = sorted(tmp_path.glob("*.log"))
     gone.unlink()
-    with pytest.raises(DamagedFile, match=f"{following}: byte 0: begins at offset"):
+    where = f"a file between {first_file} and {following}, or the end of the first, is gone"
+    gap = f"the offsets {int(gone.stem)}-{int(following.stem) - 1} are missing: {where}"
+    with pytest.raises(DamagedFile, match=f"{gap}: copy that file from"):
         read(SegmentLog(tmp_path))
+    with pytest.raises(DamagedFile, match=gap):
+        export_directory(tmp_path, tmp_path / "to")
+    export_directory(tmp_path, tmp_path / "before", until=int(gone.stem))
+    with pytest.raises(DamagedFile, match=gap):
+        export_directory(tmp_path, tmp_path / "before")
+    _, lines = export_whole_part(tmp_path, tmp_path / "whole")
+    assert lines[0] == gap
     found = read(SegmentLog(tmp_path, skips_damaged=True))
-    ((first, last),) = [
-        (row["log_offset"], row["batch_last_offset"])
+    ((first, last, reason),) = [
+        (row["log_offset"], row["batch_last_offset"], json.loads(row["cause_detail"])["reason"])
         for row in found.to_pylist()
         if row["type_name"] == "Missing"
     ]
-    assert (first, last + 1) == (int(gone.stem), int(following.stem))
+    assert (first, last + 1, reason) == (int(gone.stem), int(following.stem), where)
     assert found.num_rows == END - (last + 1 - first) + 1
 
 

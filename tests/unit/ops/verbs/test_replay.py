@@ -3,12 +3,15 @@
 import html.parser
 import json
 import random
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from metadata_log import replay
 from metadata_log.digest import digest
+from metadata_log.errors import InvalidRequest
 from metadata_log.replay.catalog import TABLES
 from metadata_log.replay.export import export_log
 from metadata_log.replay.kafka.log import export_kafka
@@ -142,6 +145,12 @@ def test_verbs_answer_and_name_the_boundary(export: str, capsys: pytest.CaptureF
     ("argv", "code", "said"),
     [
         (("sql", "SELECT nothing FROM records"), 3, "the query cannot be run"),
+        (("sql", "SELECT 1; SELECT 2"), 3, "it has 2 statements: write one SELECT"),
+        (("sql", "DROP TABLE records"), 3, "it is a statement of DROP: write a SELECT"),
+        (("sql", "SELECT * FROM incidents WHERE from_ts > 'yesterdayish'"), 3, "yesterdayish"),
+        (("sql", "SELECT CAST(type_name AS INT) FROM records"), 3, "Could not convert string"),
+        (("sql", "SELECT * FROM read_csv('/none.csv')"), 3, "the query cannot be run: IO Error"),
+        (("sql", "SELECT TIMESTAMP '0001-01-01' - INTERVAL 9 YEAR"), 3, "cast such columns to text"),
         (("history", "orders"), 3, "is no key: topic:NAME"),
         (("diff", "--from", "0", "--to", "99999999"), 3, "lies beyond this export"),
         (("state", "leaders"), 2, "is no subject: topics"),
@@ -151,14 +160,74 @@ def test_what_cannot_be_answered_is_one_line(
     argv: tuple[str, ...], code: int, said: str, export: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["replay", *argv, "--export", export]) == code
-    assert said in capsys.readouterr().err
+    lines = capsys.readouterr().err.splitlines()
+    assert said in lines[-1] and "report" not in lines[-1]
+
+
+def test_every_answer_is_json(export: str, capsys: pytest.CaptureFixture[str]) -> None:
+    query = (
+        "SELECT struct_pack(a := ts, b := [{'c': CAST(ts AS TIMESTAMP)}]) AS s, CAST('nan' AS DOUBLE) AS x,"
+        " [1.5, CAST('inf' AS DOUBLE)] AS y, MAP {'k': 1} AS m FROM records WHERE log_offset = 0"
+    )
+    rows, _ = answered(capsys, "sql", query, "--export", export)
+    time = datetime.fromtimestamp(HISTORY[0].batch.appended_at_ms / 1000, UTC).isoformat(
+        timespec="milliseconds"
+    )
+    time = time.replace("+00:00", "Z")
+    assert rows == [{"s": {"a": time, "b": [{"c": time}]}, "x": None, "y": [1.5, None], "m": [["k", 1]]}]
 
 
 def test_a_folder_without_a_log_says_how_to_make_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["replay", "report", "--export", str(tmp_path)]) == 3
-    assert "metaquorum log export --to" in capsys.readouterr().err
+    assert (
+        "is empty: it holds no log and no export: name an export (`metaquorum log export --to"
+        in capsys.readouterr().err
+    )
+
+
+def test_a_path_without_a_log_says_what_is_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Goal: what is named instead is right. Method: folders of logs, whose log is then asked for by that name."""
+    ours, theirs, cluster = tmp_path / "ours", tmp_path / "theirs", tmp_path / "cluster"
+    kafka_log.written(theirs, [kafka_log.batch(0, [kafka_log.leader_change(1, [1, 2, 3])], control=2)])
+    for node in ("broker-11", "controller-1"):
+        (cluster / node / "log").mkdir(parents=True)
+        (cluster / node / "log" / f"{0:020d}.log").write_bytes(HISTORY[0].frame)
+    export_log(frames_of(HISTORY[:20]), ours / "a", cluster_id=CLUSTER_ID)
+    kafkas = tmp_path / "kafkas"
+    kafkas.mkdir()
+    (kafkas / "node-1").symlink_to(theirs)
+    (empty := tmp_path / "node" / "log").mkdir(parents=True)
+    (empty.parent / "meta.json").write_text("{}")
+    (stray := tmp_path / "a.txt").write_text("")
+    for path, form, said in (
+        (
+            cluster,
+            None,
+            f"logs of metaquorum, such as the data directories of nodes: name one: {cluster / 'controller-1'}",
+        ),
+        (kafkas, None, f"metadata logs of Apache Kafka: name one: {kafkas / 'node-1'}"),
+        (ours, None, f"exports: name one: {ours / 'a'}"),
+        (theirs, "metaquorum", "holds the metadata log of an Apache Kafka cluster: name the format kafka"),
+        (theirs / "__cluster_metadata-0", "metaquorum", "holds the metadata log of an Apache Kafka cluster"),
+        (cluster / "controller-1", "kafka", "holds a log of metaquorum: name the format metaquorum"),
+        (cluster, "kafka", "one level below"),
+        (empty.parent, None, "its log holds no segment"),
+        (tmp_path / "nowhere", None, "does not exist"),
+    ):
+        words = [] if form is None else ["--format", form]
+        assert cli.main(["replay", "sql", "SELECT 1", "--export", str(path), *words]) == 3
+        assert said in capsys.readouterr().err, path
+        if path.exists() and path != ours:
+            assert cli.main(["log", "export", str(path), "--to", str(tmp_path / "to"), *words]) == 3
+            assert said in capsys.readouterr().err, path
+    assert cli.main(["log", "export", str(ours / "a"), "--to", str(tmp_path / "to")]) == 3
+    assert "is an export already" in capsys.readouterr().err
+    with pytest.raises(InvalidRequest, match="is a file, not a directory"):
+        replay.open(stray)
+    for path in (cluster / "controller-1", kafkas / "node-1", ours / "a"):
+        assert cli.main(["replay", "sql", "SELECT 1", "--export", str(path)]) == 0
 
 
 def test_a_damaged_directory_is_told_as_far_as_it_is_whole(

@@ -457,7 +457,7 @@ def test_another_history_is_not_added_to_an_export(recording: Path, tmp_path: Pa
 
 
 def test_what_is_no_log_of_kafkas_is_refused(tmp_path: Path, log: replay.Log) -> None:
-    with pytest.raises(InvalidRequest, match="no metadata log of Kafka"):
+    with pytest.raises(InvalidRequest, match="holds no log"):
         replay.open(tmp_path, format="kafka")
     with pytest.raises(InvalidRequest, match="'etcd' is no format of a log"):
         replay.open(tmp_path, format="etcd")
