@@ -34,8 +34,11 @@ async def restart(*, partitions: int, rounds: int) -> dict[str, Any]:
             cluster = GrowingCluster(ours, patient, _TOPIC_PARTITIONS)
             await cluster.create(partitions)
             snapshot_s = await cluster.snapshot_s()
+            before = await ours.elections()
             one = [1000 * await cluster.restart_s() for _ in range(rounds)]
+            moved = await ours.elections() - before
             every = [await _restart_all_ms(ours) for _ in range(rounds)]
+            stalls = await ours.stalls()
         floors = probes(Path(scratch))
     return report(
         "restart",
@@ -46,6 +49,8 @@ async def restart(*, partitions: int, rounds: int) -> dict[str, Any]:
             **figures(one, prefix="follower_"),
             **figures(every, prefix="all_"),
             "snapshot_s": snapshot_s,
+            "elections_by_a_follower": moved,
+            **stalls,
         },
         peers={},
         rounds=rounds,

@@ -36,6 +36,8 @@ RETRY_S = 10.0
 """Time until a failed snapshot is tried again; mostly the disk is full."""
 COUNT_EVERY_S = 60.0
 """Time between two looks at the size of Raft's log, which also grows without records."""
+QUIET_FRAMES = 20
+"""After so many frames of a snapshot, some 200 ms, in which the log did not grow, its writer rests no more."""
 BUSY = 10
 """While records arrive, tolerate this many times more untrimmed entries."""
 
@@ -201,13 +203,28 @@ class SnapshotKeeper(AppliedListener):
             with suppress(DamagedFile, SnapshotNotFound):
                 await self._run_in_thread(lambda: self._store.check(name, refuse=partial(_objection, image)))
         if name not in self._store.ids():
-            await self._run_in_thread(
-                lambda: write_snapshot(image, self._store.directory, rest=self._stopping.wait)
-            )
+            rest = self._resting()
+            await self._run_in_thread(lambda: write_snapshot(image, self._store.directory, rest=rest))
             await self._run_in_thread(lambda: self._store.keep_digest(image))
             self._controller.metrics.snapshots_written.inc()
         await self._run_in_thread(lambda: self._store.sha256(name))  # known before a broker asks on the loop
         return Seal(image.last_crc, self._store.sha256(name))
+
+    def _resting(self) -> Callable[[float], None]:
+        """Return how the thread that writes a snapshot rests after each frame: only while the log grows.
+
+        Whoever writes records waits for the interpreter while a frame is made; where nobody does, the file is soon written.
+        """
+        end_offset, quiet = self._controller.committed.end_offset, 0
+
+        def rest(seconds: float) -> None:
+            nonlocal end_offset, quiet
+            before, end_offset = end_offset, self._controller.committed.end_offset
+            quiet = quiet + 1 if before == end_offset else 0
+            if quiet < QUIET_FRAMES:
+                self._stopping.wait(seconds)
+
+        return rest
 
     async def _announce(self, due: _Due, seal: Seal) -> None:
         name = snapshot_id(due.image.end_offset, due.image.controller_epoch)

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -17,6 +19,7 @@ from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import SNAPSHOT_DOWNLOADS_MAX, SNAPSHOT_ENTRIES
 from quorum.controller import Controller
 from quorum.log import snapshot_keeper
+from quorum.log.snapshot_keeper import QUIET_FRAMES, SnapshotKeeper
 from quorum.raft.raft_log import RaftPosition, RaftStatus
 from snapshots.seal import Seal
 from snapshots.snapshot_file import snapshot_frames, write_snapshot
@@ -39,11 +42,11 @@ def test_who_stops_rests_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         with pytest.raises(ThrottlingQuotaExceeded, match="full"):
             await desk.keeper.take()
         began = time.monotonic()
-        assert not rests[0](0.01)
+        rests[0](0.01)
         assert time.monotonic() - began >= 0.01
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-        assert rests[0](60.0)
+        rests[0](3_600.0)  # which returns at once
 
     monkeypatch.setattr(snapshot_keeper, "write_snapshot", written)
     run(story)
@@ -304,3 +307,21 @@ def test_the_image_is_let_go_once_its_snapshot_is_taken(tmp_path: Path) -> None:
         await asyncio.gather(running, return_exceptions=True)
 
     run(story)
+
+
+def test_the_writer_of_a_snapshot_rests_while_the_log_grows() -> None:
+    rested: list[float] = []
+    committed = SimpleNamespace(end_offset=5)
+    keeper = SimpleNamespace(
+        _controller=SimpleNamespace(committed=committed), _stopping=SimpleNamespace(wait=rested.append)
+    )
+    rest = SnapshotKeeper._resting(cast("SnapshotKeeper", keeper))
+    for _ in range(QUIET_FRAMES - 1):
+        rest(1.0)
+    assert len(rested) == QUIET_FRAMES - 1
+    rest(1.0)
+    rest(1.0)
+    assert len(rested) == QUIET_FRAMES - 1, "nothing was appended for long enough"
+    committed.end_offset += 1
+    rest(1.0)
+    assert len(rested) == QUIET_FRAMES, "it grows again"
