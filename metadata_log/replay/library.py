@@ -7,16 +7,18 @@ it is read, but for small tables, and those that Spark would compute several tim
 
 import logging
 import math
+import operator
 import re
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, SupportsIndex
 
+import numpy as np
 import pyarrow as pa
 
 from metadata_log.errors import InvalidRequest, OffsetCompacted, PositionOutOfRange
@@ -35,8 +37,9 @@ log = logging.getLogger(__name__)
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-At = int | str | datetime | None
-"""A moment: an end offset, a time (without a zone it is UTC), or either as text; None is the end of the log."""
+At = SupportsIndex | str | date | np.datetime64 | None
+"""A moment: an end offset (an integer, numpy's too), a time (without a zone it is UTC; a date is its midnight), or either as
+text; None is the end of the log."""
 
 QUICK_RECORDS: Final = 100_000
 """Up to so many, starting Spark takes longer than its work: it is started for speed at the start."""
@@ -459,16 +462,45 @@ def _plain(value: Any) -> Any:
 
 
 def _moment(at: At) -> int | datetime | None:
-    if isinstance(at, str):
-        try:
-            at = int(at) if at.isascii() and at.isdigit() else datetime.fromisoformat(at)
-        except ValueError:
-            raise InvalidRequest(f"{at!r} is no offset (1234) and no time (2026-01-01T10:00Z)") from None
-    if isinstance(at, datetime):
-        return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
-    if at is not None and at < 0:
-        raise OffsetCompacted(f"offset {at} lies before every log")
-    return at
+    """Return a moment as an offset or as a time in UTC.
+
+    Raises:
+        InvalidRequest: it is neither.
+        OffsetCompacted: it is an offset below 0.
+    """
+    match at:
+        case None:
+            return None
+        case str():
+            try:
+                return int(at) if at.isascii() and at.isdigit() else _in_utc(datetime.fromisoformat(at))
+            except ValueError:
+                raise InvalidRequest(f"{at!r} is no offset (1234) and no time (2026-01-01T10:00Z)") from None
+        case np.datetime64():
+            time = at.astype("datetime64[us]").item()
+            if not isinstance(time, datetime):
+                raise InvalidRequest(f"{at!r} is no time in the years 1 to 9999")
+            return _in_utc(time)
+        case datetime():
+            if not at == at:  # noqa: PLR0124 pandas' NaT is a datetime that equals nothing
+                raise InvalidRequest(f"{at!r} is no time")
+            return _in_utc(at)
+        case date():
+            return datetime(at.year, at.month, at.day, tzinfo=UTC)
+    try:
+        offset = operator.index(at)
+    except TypeError:
+        raise InvalidRequest(
+            f"{at!r} of type {type(at).__name__} is no moment: name an offset as an integer, or a time as a datetime, "
+            "a date or text (2026-01-01T10:00Z)"
+        ) from None
+    if offset < 0:
+        raise OffsetCompacted(f"offset {offset} lies before every log")
+    return offset
+
+
+def _in_utc(time: datetime) -> datetime:
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
 
 
 def _is_nested(column: str) -> bool:

@@ -3,14 +3,18 @@
 import http.server
 import json
 import random
+import re
 import threading
 import urllib.parse
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from metadata_log import replay
@@ -124,6 +128,28 @@ def test_a_time_is_the_end_of_what_was_written_up_to_it(log: replay.Log) -> None
         later = (other for other in HISTORY if other.batch.appended_at_ms > time_ms)
         end = next((other.batch.base_offset for other in later), END)
         assert log.position(datetime.fromtimestamp(time_ms / 1000, UTC)).end_offset == end
+
+
+def test_moments_of_numpy_and_dates_are_moments(log: replay.Log, caplog: pytest.LogCaptureFixture) -> None:
+    step = next(step for step in HISTORY if len(step.batch.records) > 3)
+    inside = step.batch.base_offset + 1
+    for offset in (np.int64(inside), np.uint32(inside)):
+        caplog.clear()
+        assert log.position(offset) == log.position(inside)
+        assert caplog.messages == [log.position(inside).note] * 2
+    time = datetime.fromtimestamp(step.batch.appended_at_ms / 1000, UTC)
+    for same in (np.datetime64(time.replace(tzinfo=None)), time.replace(tzinfo=None), pd.Timestamp(time)):
+        assert log.position(same) == log.position(time)
+    day = time.date() + timedelta(days=1)
+    midnight = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    assert log.position(day) == log.position(np.datetime64(day)) == log.position(midnight)
+
+
+@pytest.mark.parametrize("at", [1.5, np.float64(2), Decimal(1), np.datetime64("NaT"), pd.NaT, b"1", [1]])
+def test_what_is_no_moment_is_refused_by_name(at: Any, log: replay.Log) -> None:
+    for ask in (log.position, log.state_at, log.between, log.diff):
+        with pytest.raises(InvalidRequest, match=re.escape(repr(at))):
+            ask(at)
 
 
 def test_a_difference_is_what_the_two_states_do_not_share(log: replay.Log) -> None:
