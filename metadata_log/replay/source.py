@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from metadata_log.codec import DamagedFrame, FrameHeader, check_frame, damaged_answer, damaged_file, decode
+from metadata_log.codec import DamagedFrame, FrameHeader, check_frame, damaged_answer, decode
 from metadata_log.errors import BrokerNotAvailable, InvalidRequest, OffsetCompacted
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.node.durable_files import renamed_os_errors
@@ -19,7 +19,7 @@ from metadata_log.replay.damaged import export_whole_part
 from metadata_log.replay.export import FramesFrom, export_log
 from metadata_log.replay.kafka.log import export_kafka, is_kafka_log
 from metadata_log.replay.nearby import check_format, no_log_at, segments_in
-from metadata_log.replay.slices.frames import missing_file
+from metadata_log.replay.slices.frames import damaged_segment, missing_file
 from metadata_log.replay.slices.stored import names_another_file_system, path_of
 from metadata_log.replay.tables import MANIFEST, clusters_in, lake_directory
 from snapshots.snapshot_file import position_of, read_snapshot
@@ -175,16 +175,16 @@ def _frames_of(file: Path, *, is_last: bool) -> Iterator[tuple[FrameHeader, byte
     """Yield the frames of a segment; the last one may end in a frame that is being written, or was torn by a crash."""
     with renamed_os_errors(file):
         data = file.read_bytes()
-    at = 0
+    at, offset = 0, int(file.stem)
     while at < len(data):
         try:
             header = check_frame(data, at)
         except DamagedFrame as error:
             if error.torn and is_last:
                 return
-            raise damaged_file(file, error) from error
+            raise damaged_segment(file, error, offset=offset) from error
         yield header, data[at : at + header.frame_bytes]
-        at += header.frame_bytes
+        at, offset = at + header.frame_bytes, header.end_offset
 
 
 def _oldest_image(path: Path, *, not_below: int) -> MetadataImage:

@@ -4,8 +4,17 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from metadata_log.batch import RecordBatch
-from metadata_log.codec import FORMAT, MAGIC, DamagedFrame, FrameHeader, check_frame, decode, read_header
-from metadata_log.errors import DamagedFile
+from metadata_log.codec import (
+    FORMAT,
+    MAGIC,
+    DamagedFrame,
+    FrameHeader,
+    check_frame,
+    damaged_file,
+    decode,
+    read_header,
+)
+from metadata_log.errors import DamagedFile, WrittenByAnotherVersion
 
 SKIPPING: Final = (
     "--skip-damaged, replay.open(..., skip_damaged=True) or Spark's option skip_damaged reads what is whole"
@@ -44,7 +53,8 @@ def frames_of(
     `skips_damaged`, what cannot be read is yielded as missing.
 
     Raises:
-        DamagedFrame: a frame is not sound, or does not begin where the one before it ended.
+        DamagedFrame: a frame is not sound, or does not begin where the one before it ended. Its `base_offset`
+            is where it should begin.
     """
     position, offset = 0, first_offset
     while offset < end_offset:
@@ -59,6 +69,7 @@ def frames_of(
                 )
         except DamagedFrame as error:
             if not skips_damaged or error.another_version:
+                error.base_offset = offset
                 raise
             following = next_sound_frame(data, position + 1, offset)
             if following is None or following.header.base_offset >= end_offset:
@@ -109,3 +120,21 @@ def missing_file(before: object, path: object, *, first_offset: int, end_offset:
 def no_file_holds_them(before: object, path: object) -> str:
     """Return why offsets are missing between two files that are sound."""
     return f"a file between {before} and {path}, or the end of the first, is gone"
+
+
+def damaged_segment(
+    path: object, error: DamagedFrame, *, base: int = 0, offset: int
+) -> DamagedFile | WrittenByAnotherVersion:
+    """Return the fault that names file, byte and offset, and how to read the rest.
+
+    `base` is where the examined bytes begin in the file; below `offset`, the file is sound.
+    """
+    fault = damaged_file(path, error, base=base)
+    if isinstance(fault, DamagedFile):
+        add_offset(fault, offset)
+    return fault
+
+
+def add_offset(fault: DamagedFile, offset: int) -> None:
+    """Add to a fault of a segment where in the log it is, and how to read the rest."""
+    fault.message += f": the damage begins at offset {offset}; {SKIPPING}"

@@ -30,6 +30,8 @@ from metadata_log.node.durable_files import renamed_os_errors
 from metadata_log.replay.slices.frames import (
     Missing,
     Sound,
+    add_offset,
+    damaged_segment,
     frames_of,
     missing_file,
     next_sound_frame,
@@ -65,7 +67,8 @@ class SegmentSlice:
         try:
             yield from Rows(wanted).of(self._frames(data, wanted), str(self.path))
         except DamagedFrame as error:
-            raise damaged_file(self.path, error, base=self.position) from error
+            offset = self.begins_at if error.base_offset is None else error.base_offset
+            raise damaged_segment(self.path, error, base=self.position, offset=offset) from error
 
     def missing(self) -> Iterator[Missing]:
         """Yield what cannot be read here, by its byte in the file."""
@@ -180,8 +183,9 @@ class SegmentLog:
         is_last = until is None
         try:
             scan(segment, may_be_torn=is_last, is_last=is_last)
-        except DamagedFile:
+        except DamagedFile as error:
             if not self._skips_damaged:
+                add_offset(error, segment.end_offset)
                 raise
             _scan_past_damage(segment)
             if until is not None:

@@ -266,7 +266,10 @@ def test_a_damaged_segment_is_named_with_its_byte(tmp_path: Path) -> None:
     at = sum(len(step.frame) for step in HISTORY[:5])
     data[at + 45] ^= 1
     path.write_bytes(data)
-    with pytest.raises(DamagedFile, match=f"{path}: byte {at}: "):
+    offset = HISTORY[5].batch.base_offset
+    with pytest.raises(
+        DamagedFile, match=rf"{path}: byte {at}: .*: the damage begins at offset {offset}; --skip-damaged, "
+    ):
         replay.open(directory)
 
 

@@ -306,7 +306,8 @@ def test_damage_is_named_or_reported_as_missing(
     if is_indexed:
         SegmentedLog.open(written(HISTORY, tmp_path)).close()
     path, at, step = damaged(tmp_path)
-    with pytest.raises(DamagedFile, match=f"{path}: byte {at}: a frame's crc"):
+    where = f"the damage begins at offset {step.batch.base_offset}; --skip-damaged"
+    with pytest.raises(DamagedFile, match=rf"{path}: byte {at}: a frame's crc.*: {where}"):
         read(SegmentLog(tmp_path))
     with caplog.at_level(logging.WARNING):
         found = read(SegmentLog(tmp_path, skips_damaged=True))
