@@ -296,7 +296,7 @@ MUTANTS: Final = (
         "once two changes of voters were made, the next is refused for ever",
         f"{_C}.change_voters",
         _refuses_the_third_change,
-        Seeds("members", 5),
+        Seeds("members", 20),
     ),
     Mutant(
         "takes-late-batches",
