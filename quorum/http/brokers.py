@@ -66,7 +66,7 @@ async def list_brokers(door: Door, request: web.Request) -> web.StreamResponse:
     if len(view.image.brokers) <= limits.LARGE_VIEW_ITEMS:
         return door.ok(request, listed(_described(view)))
     view = view.at_rest()
-    return await door.send_made(request, lambda: _described(view))
+    return await door.sender.send_made(request, lambda: _described(view))
 
 
 def _described(view: BrokerView) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Edge: what every handler of a controller's HTTP needs: the parts of the node, and the answers' common rules."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
@@ -147,7 +147,8 @@ class Door:
         return error_body(error, controller_id=controller_id, controller_epoch=epoch)
 
     @cached_property
-    def _sender(self) -> Sender:
+    def sender(self) -> Sender:
+        """Sends large answers in pieces."""
         return Sender(self.reads, self.buffers, self.headers, on_fault=self.on_fault)
 
     # --- writes
@@ -224,34 +225,7 @@ class Door:
             return self.ok(request, listed(view(image)))
         # Who reads slowly would hold all results that are evicted meanwhile.
         shown = image.without_results()
-        return await self.send_made(request, lambda: view(shown))
-
-    async def send_made(self, request: web.Request, make: Callable[[], object]) -> web.StreamResponse:
-        """Answer with what `make` returns in a thread; raises as `read_large`."""
-        return await self._sender.send_made(request, make)
-
-    # --- answers in pieces
-
-    async def send(
-        self,
-        request: web.Request,
-        pieces: AsyncIterator[bytes],
-        *,
-        content_type: str,
-        charset: str | None = None,
-        last_words: Callable[[MetadataError], bytes] = lambda _: b"",
-    ) -> web.StreamResponse:
-        """Answer with pieces that are made one after the other, each when the client has read most of the one before.
-
-        If the first piece cannot be made, the answer is an ordinary refusal. If a later one cannot, `last_words` of the
-        error are sent, and the connection closes before the answer is whole.
-
-        Raises:
-            ThrottlingQuotaExceeded: too many answers have not been read.
-        """
-        return await self._sender.send(
-            request, pieces, content_type=content_type, charset=charset, last_words=last_words
-        )
+        return await self.sender.send_made(request, lambda: view(shown))
 
 
 def takes_stale(request: web.Request) -> bool:

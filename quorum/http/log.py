@@ -47,7 +47,7 @@ async def show_log(door: Door, request: web.Request) -> web.StreamResponse:
     if is_feed:
         return await send_feed(door, request, start, until if "until" in query else None)
     if NDJSON in request.headers.get("Accept", ""):
-        return await door.send(
+        return await door.sender.send(
             request,
             _lines(door, start, until),
             content_type=NDJSON,
@@ -57,7 +57,7 @@ async def show_log(door: Door, request: web.Request) -> web.StreamResponse:
     max_bytes = integer(query.get("max_bytes", str(LOG_BYTES_DEFAULT)), "max_bytes")
     if not 1 <= max_bytes <= LOG_BYTES_MAX:
         raise InvalidRequest(f"max_bytes must be from 1 to {LOG_BYTES_MAX}")
-    return await door.send(request, _frames(door, start, until, max_bytes), content_type=OCTETS)
+    return await door.sender.send(request, _frames(door, start, until, max_bytes), content_type=OCTETS)
 
 
 async def _frames(door: Door, start: int, until: int, max_bytes: int) -> AsyncIterator[bytes]:

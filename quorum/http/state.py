@@ -34,7 +34,7 @@ async def show_state(door: Door, request: web.Request) -> web.StreamResponse:
 async def _send(door: Door, request: web.Request, pieces: AsyncIterator[bytes]) -> web.StreamResponse:
     """Answer with a whole state, piece by piece: no copy of it is held, and the loop encodes nothing."""
     content_type, charset = (MSGPACK, None) if wants_msgpack(request) else (JSON, "utf-8")
-    return await door.send(request, pieces, content_type=content_type, charset=charset)
+    return await door.sender.send(request, pieces, content_type=content_type, charset=charset)
 
 
 ROUTES: Final = (("GET", "/v1/state", show_state),)

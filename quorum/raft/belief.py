@@ -63,7 +63,7 @@ class Belief:
         Raises:
             ForeignMessage: no sound node in the sender's place sends it.
         """
-        self.look_up()
+        self.note_awake()
         self.check_term(message["term"])
         if message["type"] in _ANSWERED_WITH_NACK and message["term"] < self._state.engine.term:
             return True
@@ -127,7 +127,7 @@ class Belief:
 
     # --- what it notes
 
-    def look_up(self) -> None:
+    def note_awake(self) -> None:
         """Note that this node runs: where it did not for long, it could not hear its leader, and that is no silence."""
         state = self._state
         if state.now - self._awake_at > ASLEEP_TIMEOUTS * state.settings.election_timeout_max_ms:

@@ -152,7 +152,7 @@ class Guard:
         """Let the engine count and commit, and do what is due; `submitted`: something waits for it."""
         state, replication = self.state, self.replication
         state.now = now_ms
-        self.belief.look_up()
+        self.belief.note_awake()
         if state.engine.role is not Role.LEADER:
             state.engine.tick()
         elif not self.may_find_silence(now_ms):

@@ -119,13 +119,7 @@ def test_a_peers_page_that_cannot_be_read_is_named_and_the_next_peer_is_asked(
         async with unreadable.server, sound.server:
             settings = replace(own, voters=(*own.voters, unreadable.voter(2), sound.voter(3)))
             with ExitStack() as stack:
-                node = _Node(
-                    settings,
-                    load_meta(tmp_path),
-                    stack,
-                    RecentWarnings(),
-                    stack.enter_context(DirectoryLock(tmp_path)),
-                )
+                node = wired(settings, stack)
                 covered = read_header(FRAMES[-1]).end_offset
                 await complete_log(
                     node.segments,
@@ -154,13 +148,7 @@ def test_who_waits_for_a_controller_that_stops_is_answered_before_it_ends(
         settings = settings_for(tmp_path, ("127.0.0.1", free_port()))
         told: Counter[str] = Counter()
         with ExitStack() as stack:
-            node = _Node(
-                settings,
-                load_meta(tmp_path),
-                stack,
-                RecentWarnings(),
-                stack.enter_context(DirectoryLock(tmp_path)),
-            )
+            node = wired(settings, stack)
 
             async def write(writer: int) -> None:
                 for number in count():
@@ -203,13 +191,7 @@ def test_what_a_thread_writes_is_done_before_the_directory_is_anothers(tmp_path:
     async def scenario() -> None:
         settings = settings_for(tmp_path, ("127.0.0.1", free_port()))
         with ExitStack() as stack:
-            node = _Node(
-                settings,
-                load_meta(tmp_path),
-                stack,
-                RecentWarnings(),
-                stack.enter_context(DirectoryLock(tmp_path)),
-            )
+            node = wired(settings, stack)
             running = await active(node)
             image = node.controller.committed
             name = snapshot_id(image.end_offset, image.controller_epoch)
@@ -243,13 +225,7 @@ def test_who_becomes_active_checks_its_sessions_at_once(
         settings = replace(own, timing=replace(own.timing, session_timeout_ms=10 * 3_600_000))
         checked: list[bool] = []
         with ExitStack() as stack:
-            node = _Node(
-                settings,
-                load_meta(tmp_path),
-                stack,
-                RecentWarnings(),
-                stack.enter_context(DirectoryLock(tmp_path)),
-            )
+            node = wired(settings, stack)
             check = node.controller.check_sessions
 
             def noted() -> int:
@@ -265,6 +241,11 @@ def test_who_becomes_active_checks_its_sessions_at_once(
         assert checked == [False, True]
 
     asyncio.run(scenario())
+
+
+def wired(settings: ControllerSettings, stack: ExitStack) -> _Node:
+    data = settings.data_dir
+    return _Node(settings, load_meta(data), stack, RecentWarnings(), stack.enter_context(DirectoryLock(data)))
 
 
 async def active(node: _Node) -> "asyncio.Task[None]":

@@ -30,7 +30,7 @@ def hears_nothing(quorum: HandQuorum, node_id: NodeId, ms: float) -> None:
     while quorum.now < end:
         quorum.now = min(quorum.now + 500, end)
         guard.state.now = quorum.now
-        guard.belief.look_up()
+        guard.belief.note_awake()
 
 
 @pytest.fixture
