@@ -33,9 +33,6 @@ the loop: these bytes are some 1,000 records, and take about 7 ms."""
 RAFT_MESSAGE_BYTES_MAX: Final = 8 * MIB
 RAFT_APPEND_BYTES_MAX: Final = 6 * MIB
 """One append_entries; above every entry, so that the engine never splits an entry with its own `transmission`."""
-RAFT_CLAIM_TAIL_BYTES: Final = 128 * KIB
-"""A new leader with more unapplied log than this applies it between heartbeats before it claims; doing it at once would
-take about 50 ms."""
 RAFT_UNCOMMITTED_BYTES_MAX: Final = 64 * MIB
 """Of a leader's batches that are not committed yet; further writes are refused with THROTTLING_QUOTA_EXCEEDED."""
 RAFT_TAIL_ENTRIES: Final = 1_000

@@ -28,14 +28,13 @@ import msgspec
 from msgspec.structs import replace
 
 from metadata_log import limits
-from metadata_log.apply import Applied, apply, applying, is_next
+from metadata_log.apply import Applied, applying, is_next
 from metadata_log.batch import NO_ENVELOPE, Cause, Envelope, RecordBatch
 from metadata_log.codec import (
     DamagedFrame,
     batch_of,
     check_frames,
     damaged_answer,
-    decode_all,
     decoding,
     encoding,
 )
@@ -734,14 +733,9 @@ class Controller:
             log.info("voters_changed", extra={"voters": _listed(voters)})
 
     def _claim(self) -> None:
-        """Append a claim on the image as it will be once the journal's tail is applied."""
+        """Append a claim on the committed image: whatever was appended before this leadership is applied."""
         self._drop_tip()
         image = self.committed
-        for payload in self.raft.uncommitted():
-            for batch, _ in _batches_in(payload):
-                if is_next(image, batch):
-                    image = apply(image, batch).image
-                    self._leaving = leaving_after(self._leaving, batch)
         decision = claim(
             image,
             node_id=self._settings.node_id,
@@ -816,12 +810,9 @@ class Controller:
     ) -> None:
         """Make the image after a committed batch visible, which `own` or `applied` holds."""
         if not is_next(self.committed, batch):
-            if not self._may_refuse(batch):
+            if own is not None or not self._may_refuse(batch):
                 raise self._of_another_history(batch)
             self.metrics.batches_refused.inc()
-            if own is not None and self._tip is not None:
-                log.error("own_batch_refused", extra={"base_offset": batch.base_offset})
-                self._claim()
             return
         made = applied if own is None else Applied(own.image, own.delta)
         assert made is not None, "a batch that is the next has been applied"
@@ -879,20 +870,14 @@ class Controller:
         )
 
 
-def _batches_in(payload: bytes) -> Iterator[tuple[RecordBatch, bytes]]:
-    """Yield the batches of a payload of Raft's log, each with its frame.
+@contextmanager
+def _named() -> Iterator[None]:
+    """Name what is wrong with a payload of Raft's log.
 
     Raises:
         WrittenByAnotherVersion: a record is unknown to this release.
         InvariantBroken: it is no sequence of our frames.
     """
-    with _named():
-        yield from decode_all(payload)
-
-
-@contextmanager
-def _named() -> Iterator[None]:
-    """Name what is wrong with a payload of Raft's log; raises as `_batches_in`."""
     try:
         yield
     except DamagedFrame as error:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import random
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
@@ -129,7 +129,7 @@ class PySyncObjLog:
         """Roles that the engine took since the last pump."""
         self._is_leader = False
         self._applies_before_leading = False
-        """Whether this node was elected, and applies a long log before it reports its leadership."""
+        """Whether this node was elected, and applies what its log holds before it reports its leadership."""
         self._must_confirm_voters = False
         """Whether no entry of this leadership has repeated the voters in force yet."""
         self._reported_leader: NodeId | None = None
@@ -254,11 +254,6 @@ class PySyncObjLog:
     def _change_pending(self) -> bool:
         last = self._journal[-1][1] if self._has_engine else 0
         return self._in_force.set_up_to(last) != self._in_force.voters or self._proposals.has_change
-
-    def uncommitted(self) -> Sequence[bytes]:
-        behind = self._journal[self._applied.index + 1 - self._journal[0][1] :]
-        frames = [frames_of(command) for command, _, _ in behind]
-        return [each for each in frames if each] + [proposal.frames for proposal in self._proposals.waiting]
 
     async def read_index(self) -> None:
         if not self._is_leader:
@@ -407,8 +402,9 @@ class PySyncObjLog:
         while self._roles:
             if self._roles.popleft() is not Role.LEADER:
                 self._cease_to_lead("this node ceased to lead")
-            elif self._applied.has_long_tail(self._settings.claim_tail_bytes):
-                # Applying it at once would delay the first heartbeats, and the others would elect another leader.
+            elif self._applied.has_tail():
+                # In slices, once it is committed: at once it would delay the first heartbeats, and the others would elect
+                # another leader.
                 self._applies_before_leading = True
             else:
                 self._lead()

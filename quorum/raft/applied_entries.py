@@ -84,11 +84,8 @@ class AppliedEntries:
             self.committed_at = NEVER
         return goes_on
 
-    def has_long_tail(self, bytes_max: int) -> bool:
-        """Answer whether more of the log than this is not applied yet, as after a start of all nodes."""
-        log, bytes_left = self._state.log, bytes_max
-        for position in range(self.position[0] + 1 - log[0][1], len(log)):
-            bytes_left -= len(log[position][0])
-            if bytes_left < 0:
-                return True
-        return False
+    def has_tail(self) -> bool:
+        """Answer whether the log holds an entry with content that is not applied yet."""
+        log = self._state.log
+        tail = range(self.position[0] + 1 - log[0][1], len(log))
+        return any(log[position][0] not in (NO_OP, EMPTY_PAYLOAD) for position in tail)

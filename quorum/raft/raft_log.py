@@ -110,8 +110,8 @@ class RaftListener(Protocol):
     def on_leadership(self, *, is_leader: bool) -> None:
         """Take note that this node began or ceased to lead.
 
-        When it begins to lead, `RaftLog.uncommitted()` is the whole journal tail. Frames appended before this call returns
-        are replicated together with the election's no-op.
+        When it begins to lead, all that was appended before is committed and applied here. If nothing had to be applied,
+        frames appended before this call returns are replicated together with the election's no-op.
         """
 
     def on_leader_hint(self, leader_id: NodeId | None) -> None:
@@ -145,9 +145,6 @@ class RaftLog(Protocol):
             InvalidRequest: more than one voter would differ, or none would be left.
             ThrottlingQuotaExceeded: RAFT_UNCOMMITTED_BYTES_MAX are in flight.
         """
-
-    def uncommitted(self) -> Sequence[bytes]:
-        """Return the payloads after the last applied one in order, including those that wait to be proposed."""
 
     async def read_index(self) -> None:
         """Return once everything committed before this call is applied on this node, and a majority has confirmed since

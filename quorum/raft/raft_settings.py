@@ -7,7 +7,6 @@ from metadata_log.limits import (
     ELECTION_TIMEOUT_MAX_MS,
     ELECTION_TIMEOUT_MIN_MS,
     HEARTBEAT_MS,
-    RAFT_CLAIM_TAIL_BYTES,
     RAFT_TAIL_BYTES,
     RAFT_TAIL_ENTRIES,
 )
@@ -17,8 +16,7 @@ from metadata_log.limits import (
 class RaftSettings:
     """Times in milliseconds.
 
-    `tail_entries`, `tail_bytes`: how much of the log that a snapshot covers is kept for slow followers. `claim_tail_bytes`:
-    a new leader with more unapplied log than this applies it between heartbeats before it claims.
+    `tail_entries`, `tail_bytes`: how much of the log that a snapshot covers is kept for slow followers.
     """
 
     heartbeat_ms: int = HEARTBEAT_MS
@@ -27,4 +25,3 @@ class RaftSettings:
     disk_stall_ms: int = DISK_STALL_MS
     tail_entries: int = RAFT_TAIL_ENTRIES
     tail_bytes: int = RAFT_TAIL_BYTES
-    claim_tail_bytes: int = RAFT_CLAIM_TAIL_BYTES

@@ -35,6 +35,8 @@ in which a property was violated, void ones included; the simulator prints for e
 of its last events. `sim-s per s`: simulated seconds per second of one processor, while the machine did other work too.
 
 """
+LISTED_MAX = 10
+"""Markers that a ledger's line lists as never reached; of more it gives the number alone."""
 LEDGER_COLUMNS = (
     "date",
     "commit",
@@ -326,6 +328,12 @@ class Totals:
             f"reached less often than demanded: {', '.join(self.missing) or 'none'}"
         )
 
+    def _markers_reached(self) -> str:
+        """Return how many there are, and the others' names where these are few."""
+        never = [name for name in DEMANDS if name not in self.reached]
+        names = f", not {'; '.join(never)}" if 0 < len(never) <= LISTED_MAX else ""
+        return f"{len(self.reached)} of {len(DEMANDS)}{names}"
+
     def ledger_line(self, command: str) -> str:
         plan, simulated = self.plan, max(self.simulated, 1e-9)
         seeds = f"{min(self.seeds)}..{max(self.seeds)}" if self.seeds else "none"
@@ -346,7 +354,7 @@ class Totals:
             f"{self.faults.total() / simulated:.2f}",
             f"{self.simulated / max(self.cpu, 1e-9):.1f}",
             str(self.failed),
-            f"{len(self.reached)} of {len(DEMANDS)}",
+            self._markers_reached(),
         )
         return f"| {' | '.join(cells)} |"
 

@@ -158,8 +158,6 @@ class Cut:
 class ClusterWorld(World):
     """A quorum of shipped controllers with brokers and clients."""
 
-    claim_tail_bytes = 2_000
-
     def __init__(
         self,
         *,

@@ -221,7 +221,8 @@ class Contrary:
             (CLUSTER_ID, (), (directory,), {"INVALID_REGISTRATION"}),
             (CLUSTER_ID, too_new, (directory,), {"UNSUPPORTED_VERSION"}),
         ]
-        if other.log_dirs:
+        if other.log_dirs and self._world.profile.unregister_every is None:
+            # Of a broker that is removed meanwhile the stranger would be given the directory, and that broker be refused.
             wrongs.append((CLUSTER_ID, at_most_now, other.log_dirs[:1], {"INVALID_REGISTRATION", None}))
         cluster_id, ranges, directories, errors = self._rng.choice(wrongs)
         command = self._registers(STRANGER, cluster_id, ranges, directories)
@@ -431,7 +432,10 @@ class Contrary:
                 return {"UNKNOWN_TOPIC_OR_PARTITION"}
             if any(each not in at.brokers for each in replicas):
                 return {"INVALID_REPLICA_ASSIGNMENT"}
-            return {*errors} if known.partitions[number] == partition else set()
+            is_as_asked = (
+                name == topic.name and known.partitions[number] == partition
+            )  # no topic restored meanwhile
+            return {*errors} if is_as_asked else set()
 
         return Question(command, right)
 

@@ -258,7 +258,6 @@ class Costs:
             (quorum.controller, "decide", self._requested),
             (quorum.controller, "deciding", self._requested_in_slices),
             (quorum.controller, "encoding", self._encoding),
-            (quorum.controller, "apply", self._applying),
             (quorum.controller, "applying", self._applying_in_slices),
             (PartitionIndexBuilder, "_count", self._counting),
             (broker_agent.follower, "applying", self._applying_in_slices),
@@ -458,13 +457,6 @@ class Costs:
             original(*args)
 
         return counts
-
-    def _applying(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def applies(image: MetadataImage, batch: RecordBatch) -> Any:
-            self._all("records applied", APPLY, batch.records)
-            return original(image, batch)
-
-        return applies
 
     def _all(self, kind: str, each: float, records: Sequence[Record]) -> None:
         weight = self.rates.partition

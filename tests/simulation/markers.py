@@ -41,7 +41,7 @@ DEMANDS: Final[Mapping[str, Demand]] = {
     "log caught up during a snapshot fetch": Demand(0.5),
     "start without its snapshot refused": Demand(0.5),
     "log replaced by a snapshot": Demand(20),
-    "long log applied before leading": Demand(20),
+    "log applied before leading": Demand(20),
     "second change of voters refused": Demand(0.05),
     "change of voters refused by the quorum's state": Demand(5),
     "torn journal batch cut": Demand(20),

@@ -13,7 +13,7 @@ Nothing of it is asked of the node itself, but who it follows and under which vo
     lies_cost_the_link      a stranger whose term is a jump, or who claims to lead while another does, loses its link
     sends_once              entries in flight are not sent again, unless a refusal or a link's end says that they are lost
     one_question            a follower whose position is unknown is asked once, until it answers
-    leaders_have_applied    a leader has applied its log, but for a short tail, before it appends to it
+    leaders_have_applied    a leader has applied its log before it appends to it
     entries_are_small       frames share an entry up to a bound: a follower applies an entry in one turn of its loop
     messages_are_small      a message holds no more entries than its receiver takes
     guests_get_little       little is in flight to whoever is no voter
@@ -121,11 +121,10 @@ class RaftRules:
         """Return what is wrong with a leader that begins to append, by what it has not applied yet."""
         assert node.log is not None
         journal, applied = node.journal, node.log.applied_position()[0]
-        behind = sum(len(command) for command, index, _ in journal if index > applied)
-        most = self._world.settings.claim_tail_bytes
-        if behind <= most:
+        behind = sum(bool(frames_of(command)) for command, index, _ in journal if index > applied)
+        if not behind:
             return None
-        return f"leaders_have_applied: node {node.node_id} leads, and has {behind} bytes to apply, {most} at most"
+        return f"leaders_have_applied: node {node.node_id} leads, and has {behind} entries to apply"
 
     def committed(self, index: int, command: bytes) -> str | None:
         """Return what is wrong with an entry that is committed for the first time."""

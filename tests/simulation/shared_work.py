@@ -14,6 +14,7 @@ import broker_agent.follower
 import quorum.controller
 from metadata_log.apply import Applied
 from metadata_log.batch import RecordBatch
+from metadata_log.codec import decode_all
 from metadata_log.errors import InvariantBroken
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.sliced import Sliced, at_once
@@ -24,7 +25,6 @@ CHECK_EVERY = 16
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 Apply = Callable[[MetadataImage, RecordBatch], Applied]
-DecodeAll = Callable[[bytes], Iterator[tuple[RecordBatch, bytes]]]
 
 
 class SharedApply:
@@ -36,9 +36,6 @@ class SharedApply:
     def applying(self, image: MetadataImage, batch: RecordBatch, **_how: bool) -> Sliced[Applied]:
         """Apply in one slice, as all who share this do; `costs` says how many it takes."""
         yield from ()
-        return self(image, batch)
-
-    def __call__(self, image: MetadataImage, batch: RecordBatch) -> Applied:
         key = (image.end_offset, image.last_crc, batch.crc)
         found = self._applied.get(key)
         if found is None:
@@ -56,22 +53,18 @@ class SharedApply:
 
 
 class SharedDecode:
-    def __init__(self, decode_all: DecodeAll) -> None:
-        self._decode_all = decode_all
+    def __init__(self) -> None:
         self._decoded: dict[bytes, tuple[tuple[RecordBatch, bytes], ...]] = {}
-
-    def __call__(self, frames: bytes) -> Iterator[tuple[RecordBatch, bytes]]:
-        found = self._decoded.get(frames)
-        if found is None:
-            found = tuple(self._decode_all(frames))
-            _keep(self._decoded, frames, found)
-        return iter(found)
 
     def decoding(self, frames: bytes, at: int) -> Sliced[tuple[RecordBatch, int]]:
         """Decode the payload at its first batch, in one slice."""
         yield from ()
         end = 0
-        for batch, frame in self(frames):
+        found = self._decoded.get(frames)
+        if found is None:
+            found = tuple(decode_all(frames))
+            _keep(self._decoded, frames, found)
+        for batch, frame in found:
             end += len(frame)
             if end > at:
                 return batch, end
@@ -87,14 +80,11 @@ def _keep(results: dict[Key, Value], key: Key, value: Value) -> None:
 @contextmanager
 def shared_work() -> Iterator[None]:
     """Let controllers and brokers of this process share their work for a while."""
-    apply, decode_all = vars(quorum.controller)["apply"], vars(quorum.controller)["decode_all"]
-    shared, decode = SharedApply(apply), SharedDecode(decode_all)
-    follows = vars(broker_agent.follower)["applying"]
+    applies, follows = vars(quorum.controller)["applying"], vars(broker_agent.follower)["applying"]
+    shared, decode = SharedApply(lambda image, batch: at_once(applies(image, batch))), SharedDecode()
     following = SharedApply(lambda image, batch: at_once(follows(image, batch, keeps_results=False)))
     with (
-        patch.object(quorum.controller, "apply", shared),
         patch.object(quorum.controller, "applying", shared.applying),
-        patch.object(quorum.controller, "decode_all", decode),
         patch.object(quorum.controller, "decoding", decode.decoding),
         patch.object(broker_agent.follower, "applying", following.applying),
     ):

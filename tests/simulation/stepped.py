@@ -7,6 +7,12 @@ from typing import Any
 from tests.simulation.world import PROFILES, Model, SimulatedNode, World
 
 
+def is_settled(node: SimulatedNode) -> bool:
+    """Answer whether a running node has proposed and applied all that was given to it."""
+    log = node.log
+    return log is not None and not log._proposals.waiting and not log._applied.has_tail()
+
+
 class Quorum:
     """A world without weather that a test steps through."""
 
@@ -49,7 +55,7 @@ class Quorum:
         assert node.log is not None and isinstance(node.listener, Model)
         for _ in range(count):
             node.log.append(self.world.next_frame())
-        self.until(lambda: node.log is not None and not node.log.uncommitted())
+        self.until(lambda: is_settled(node))
         goal = node.listener.frames
         self.until(lambda: all(frames_of(other) >= goal for other in self.nodes if other.log is not None))
 

@@ -212,7 +212,7 @@ _WATCHED: Final[tuple[tuple[Any, str, Wrap], ...]] = (
     (FollowerLog, "holds", _returns("offered snapshot is held already", _is_true)),
     (LogStart, "prepare", _prepared),
     (LogStart, "ensure", _raises_later("start without its snapshot refused", DamagedFile)),
-    (AppliedEntries, "has_long_tail", _returns("long log applied before leading", _is_true)),
+    (AppliedEntries, "has_tail", _returns("log applied before leading", _is_true)),
     (PySyncObjLog, "check_change", _raises("second change of voters refused", ChangePending)),
     (Controller, "change_voters", _raises_later("second change of voters refused", ChangePending)),
     (

@@ -1179,9 +1179,6 @@ class ListenerMaker(Protocol):
 class World:
     """One quorum, its weather and its clients, all drawn from one seed."""
 
-    claim_tail_bytes = 100
-    """Ten entries of one frame each."""
-
     def __init__(
         self,
         *,
@@ -1200,7 +1197,7 @@ class World:
         self.founders: Voters = {node_id: directory_of(node_id, 0) for node_id in self.ids[:voters]}
         self.settings_voters: Voters = self.founders
         """Whom the settings of all nodes name as voters, with the directory ids that stand there by now."""
-        self.settings = settings or RaftSettings(tail_entries=20, claim_tail_bytes=self.claim_tail_bytes)
+        self.settings = settings or RaftSettings(tail_entries=20)
         self.network: Network
         if profile.has_streams:
             streams = StreamNetwork(self.loop, self.rng, profile.links)

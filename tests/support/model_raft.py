@@ -35,7 +35,7 @@ class ModelQuorum:
         return node
 
     def elect(self, node_id: int, *, keep: int | None = None) -> None:
-        """Let a node lead; of the uncommitted tail only `keep` payloads survive (None: all)."""
+        """Let a node lead; of the uncommitted tail only `keep` payloads survive (None: all), and it applies these first."""
         self.depose()
         if keep is not None:
             del self.log[self.committed + keep :]
@@ -43,6 +43,8 @@ class ModelQuorum:
         self.leader = self.nodes[NodeId(node_id)]
         for node in self.nodes.values():
             node.listener.on_leader_hint(NodeId(node_id))
+        self.committed = len(self.log)
+        self.leader.catch_up()
         self.leader.listener.on_leadership(is_leader=True)
 
     def depose(self) -> None:
@@ -80,9 +82,6 @@ class ModelRaft:
     @property
     def change_pending(self) -> bool:
         return any(at >= self.applied for at in self.quorum.changes)
-
-    def uncommitted(self) -> Sequence[bytes]:
-        return self.quorum.log[self.applied :]
 
     def catch_up(self) -> None:
         while self.applied < self.quorum.committed:
