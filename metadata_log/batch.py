@@ -21,8 +21,8 @@ class Cause(NamedTuple):
 class Envelope(NamedTuple):
     """Who asked for a batch, by which request, why, and what is kept of the answer.
 
-    `request_sha256` and `response` are None where `request_id` is None. `operation` is None where a controller acts by
-    itself.
+    `request_sha256` and `response` are None where `request_id` is None. `operation` says what a controller does by itself,
+    too; in logs of earlier releases it is None there.
     """
 
     actor: str | None = None

@@ -116,6 +116,9 @@ def _reading_nothing(_: int) -> Sliced[None]:
 
 
 HEARTBEAT: Final = DECISIONS[BrokerHeartbeat].operation
+COMPLETE_ACTIVATION: Final = "completeActivation"
+FENCE_STALE: Final = "maybeFenceStaleBroker"
+"""What a controller does by itself bears the name of the event in Kafka's QuorumController."""
 PART_MS: Final = 3
 """A part of a long change is decided within about this time; to encode and apply it takes up to four times as long."""
 
@@ -681,7 +684,7 @@ class Controller:
         decision = sweep.part(self._context())
         actor = f"Controller:{self._settings.node_id}"
         try:
-            self._carry_out(decision, Envelope(actor=actor, cause=decision.cause))
+            self._carry_out(decision, Envelope(actor, cause=decision.cause, operation=sweep.operation))
         except ThrottlingQuotaExceeded:
             return True
         self.turns.rest_after(began_ms)
@@ -698,7 +701,7 @@ class Controller:
     def _fence(self, broker_id: BrokerId, broker_epoch: int, silent_ms: int) -> bool:
         """Make a part of a fencing; answer whether that was the last."""
         cause = Cause(SESSION_EXPIRED, broker_epoch, {"broker_id": broker_id, "silent_ms": silent_ms})
-        envelope = Envelope(actor=f"Controller:{self._settings.node_id}", cause=cause)
+        envelope = Envelope(f"Controller:{self._settings.node_id}", cause=cause, operation=FENCE_STALE)
         decision = fence(self._context(own=broker_id), broker_id=broker_id, broker_epoch=broker_epoch)
         self._carry_out(decision, envelope)
         if decision.more:
@@ -744,7 +747,7 @@ class Controller:
         )
         self._claim_epoch = image.controller_epoch + 1
         actor = f"Controller:{self._settings.node_id}"
-        envelope = NO_ENVELOPE._replace(actor=actor, cause=decision.cause)
+        envelope = Envelope(actor, cause=decision.cause, operation=COMPLETE_ACTIVATION)
         at_once(self._extending(image, decision, envelope, controller_epoch=self._claim_epoch))
 
     def _drop_tip(self) -> None:

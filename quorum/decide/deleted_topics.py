@@ -222,6 +222,8 @@ def _elections(
 class Expiry:
     """Removes deleted topics whose time has passed, in parts; while there are any, it lets the log's time go on."""
 
+    operation: Final = "expireDeletedTopics"
+
     def part(self, context: DecideContext) -> Decision:
         """Return the removals of one part; with `more` others are due at once."""
         image, deleted = context.image, context.image.topics.deleted

@@ -29,6 +29,11 @@ class SweepKind(enum.Enum):
     UNCLEAN = "UNCLEAN_SWEEP"
     """Unclean elections of leaderless partitions whose topics allow them."""
 
+    @property
+    def operation(self) -> str:
+        """The name of the periodic task in Kafka's QuorumController."""
+        return "electPreferred" if self is SweepKind.BALANCE else "electUnclean"
+
 
 class Imbalance(NamedTuple):
     """How many partitions have a broker as first replica, and how many of these it does not lead."""
@@ -65,6 +70,7 @@ class Sweep:
 
     def __init__(self, kind: SweepKind, *, imbalance_percentage: int = 0) -> None:
         self._kind = kind
+        self.operation = kind.operation
         self._imbalance_percentage = imbalance_percentage
         self._waiting: Iterator[TopicId] | None = None
         self._unfinished: TopicId | None = None

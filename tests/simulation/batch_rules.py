@@ -51,6 +51,7 @@ from metadata_log.records.topics import (
 )
 from quorum.controller import HEARTBEAT, Controller
 from quorum.decide.context import DecideContext
+from quorum.decide.deleted_topics import Expiry
 from quorum.decide.elections import has_online_directory
 from quorum.decide.sweeps import SweepKind
 from tests.simulation.session_rules import TAKE_OUT
@@ -245,7 +246,7 @@ class BatchRules:
         return leaps + len(self._world.checks.leaders) if leaps else 0
 
     def _gone_early(self, before: MetadataImage, batch: RecordBatch, topic_id: TopicId) -> Iterator[str]:
-        if batch.envelope.operation is not None:
+        if batch.envelope.operation != Expiry.operation:
             return  # somebody asked for it
         window_ms = before.topics.deleted[topic_id].grace_ms
         deleted_at, leaps = self._deleted_at[topic_id]
