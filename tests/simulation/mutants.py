@@ -29,6 +29,7 @@ from unittest.mock import patch
 from tests.simulation import (
     broker_mutants,
     controller_mutants,
+    cost_mutants,
     data_mutants,
     decision_mutants,
     door_mutants,
@@ -93,6 +94,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *data_mutants.MUTANTS,
     *trust_mutants.MUTANTS,
     *door_mutants.MUTANTS,
+    *cost_mutants.MUTANTS,
 )
 
 

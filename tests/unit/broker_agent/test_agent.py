@@ -1,7 +1,9 @@
 """Edge: the agent against fake controllers: real sockets, real files, no quorum."""
 
 import asyncio
+import gc
 import json
+import os
 import random
 import shutil
 import signal
@@ -45,6 +47,7 @@ from metadata_log.ids import BrokerId
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.views import topics_by_name
 from metadata_log.items import Items
+from metadata_log.node import collector
 from metadata_log.node.answer_buffers import AnswerBuffers
 from metadata_log.node.data_directory import read_process_json
 from metadata_log.node.durable_files import checked_json
@@ -1197,6 +1200,29 @@ def test_a_process_tells_where_it_is_and_ends_clean_on_a_signal(
             assert (settings.data_dir / "clean-stop.json").exists()
 
     asyncio.run(scenario())
+
+
+def test_a_brokers_process_keeps_its_collections_short(tmp_path: Path) -> None:
+    """A broker holds the same image as a controller, and to walk a million partitions takes longer than a poll may."""
+
+    async def scenario() -> None:
+        cluster = FakeCluster()
+        async with controllers(cluster) as members:
+            settings = settings_for(tmp_path / "data", members)
+            running = asyncio.ensure_future(run_broker(settings))
+            await until(lambda: running.done() or read_process_json(settings.data_dir), "the broker runs")
+            kept_short = gc.get_threshold(), gc.get_freeze_count() > 0
+            walking = any("keep_walking" in repr(task.get_coro()) for task in asyncio.all_tasks())
+            os.kill(os.getpid(), signal.SIGTERM)
+            await running
+            assert kept_short == ((collector.YOUNG_MAX, collector.YOUNG_WALKS, collector.MIDDLE_WALKS), True)
+            assert walking
+
+    switch_s = sys.getswitchinterval()
+    try:
+        asyncio.run(scenario())
+    finally:
+        sys.setswitchinterval(switch_s)
 
 
 def test_a_refused_broker_leaves_no_process_json_but_that_of_another(tmp_path: Path) -> None:

@@ -10,10 +10,12 @@ from msgspec import structs
 from metadata_log import apply as apply_module
 from metadata_log.apply import apply, is_next
 from metadata_log.batch import Envelope
+from metadata_log.codec import decode
 from metadata_log.errors import InvariantBroken
-from metadata_log.ids import BrokerId, TopicId, Uuid
+from metadata_log.ids import NO_LEADER, BrokerId, TopicId, Uuid
 from metadata_log.image import topics
 from metadata_log.image.metadata_image import EMPTY, MetadataImage, buckets_of
+from metadata_log.image.partitions import PartitionImage
 from metadata_log.image.results import RequestResults
 from metadata_log.limits import REQUEST_RESULT_AGE_MS, REQUEST_RESULT_STEP_MS
 from metadata_log.records.brokers import BrokerRegistrationChangeRecord, UnregisterBrokerRecord
@@ -154,6 +156,32 @@ def test_changes_are_the_same_where_they_are_not_looked_up(
     assert at_once.digest_buckets == history[-1].image.digest_buckets
     assert at_once.topics.by_id == history[-1].image.topics.by_id
     assert at_once.topics.index == history[-1].image.topics.index
+
+
+def test_equal_partitions_of_the_log_are_one_object() -> None:
+    """A million partitions have few kinds. Method: batches apart, read from their bytes, create and change them alike."""
+    image = step_of(EMPTY, [claim(EMPTY)]).image
+    for number in (1, 2, 3):
+        topic_id = TopicId(small_uuid(number))
+        records: list[Record] = [
+            TopicRecord(topic_id, f"t{number}"),
+            *(partition(at, topic_id) for at in (0, 1)),
+        ]
+        image = apply(image, decode(step_of(image, records).frame)[0]).image
+    (created,) = kinds_of(image)
+    assert created.isr is created.replicas
+    for topic_id in image.topics.by_id:
+        changes: list[Record] = [PartitionChangeRecord(topic_id, at, leader=NO_LEADER) for at in (0, 1)]
+        image = apply(image, decode(step_of(image, changes).frame)[0]).image
+    (changed,) = kinds_of(image)
+    assert changed.leader == NO_LEADER
+    assert changed.replicas is created.replicas
+
+
+def kinds_of(image: MetadataImage) -> list[PartitionImage]:
+    """Return the objects that an image's partitions are."""
+    partitions = [one for topic in image.topics.by_id.values() for one in topic.partitions]
+    return [*{id(one): one for one in partitions}.values()]
 
 
 def answered(image: MetadataImage, request: int, time_ms: int) -> MetadataImage:

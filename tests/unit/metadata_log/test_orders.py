@@ -2,7 +2,7 @@
 
 import builtins
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -26,6 +26,26 @@ def test_parts_make_the_order_of_one_sort(seed: int, monkeypatch: pytest.MonkeyP
     items = [(rng.randrange(10), place) for place in range(rng.randrange(60))]
     assert [*in_parts(items)] == sorted(items)
     assert [*in_parts(iter(items), key=lambda item: item[0])] == sorted(items, key=lambda item: item[0])
+
+
+def test_no_call_sorts_more_than_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Method: a sort looks at the keys of all its items first, so a part's keys are looked at before the next is taken."""
+    monkeypatch.setattr(orders, "SORTED_AT_ONCE", FEW)
+    waiting = 0
+
+    def items() -> Iterator[int]:
+        nonlocal waiting
+        for number in (7, 3, 9, 1, 8, 2, 6, 4, 5, 0):
+            waiting += 1
+            assert waiting <= FEW
+            yield number
+
+    def key(item: int) -> int:
+        nonlocal waiting
+        waiting = max(waiting - 1, 0)  # those that are merged are looked at once more
+        return item
+
+    assert [*in_parts(items(), key=key)] == [*range(10)]
 
 
 def test_what_there_may_be_many_of_is_sorted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """Edge: a controller's process without a quorum."""
 
 import asyncio
+import gc
 import os
 import random
 from collections import Counter
@@ -24,6 +25,7 @@ from metadata_log.errors import (
     ThrottlingQuotaExceeded,
 )
 from metadata_log.ids import NodeId, Uuid
+from metadata_log.node import collector
 from metadata_log.node.data_directory import DirectoryLock, format_directory, load_meta, read_process_json
 from metadata_log.node.recent_warnings import RecentWarnings
 from metadata_log.records.configs import BROKER
@@ -239,6 +241,23 @@ def test_who_becomes_active_checks_its_sessions_at_once(
             node.stop_asked.set()
             await running
         assert checked == [False, True]
+
+    asyncio.run(scenario())
+
+
+def test_a_controllers_process_keeps_its_collections_short(tmp_path: Path) -> None:
+    """To walk the containers of a million partitions would hold the loop for longer than an election timeout."""
+
+    async def scenario() -> None:
+        with ExitStack() as stack:
+            node = wired(settings_for(tmp_path, ("127.0.0.1", free_port())), stack)
+            running = await active(node)
+            kept_short = gc.get_threshold(), gc.get_freeze_count() > 0
+            walking = any("keep_walking" in repr(task.get_coro()) for task in asyncio.all_tasks())
+            node.stop_asked.set()
+            await running
+        assert kept_short == ((collector.YOUNG_MAX, collector.YOUNG_WALKS, collector.MIDDLE_WALKS), True)
+        assert walking
 
     asyncio.run(scenario())
 

@@ -2,26 +2,34 @@
 
 import ast
 import asyncio
+import socket
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
 from metadata_log.errors import ThrottlingQuotaExceeded
-from metadata_log.node.threads import Slots, Threads
+from metadata_log.limits import DNS_THREADS
+from metadata_log.node.threads import Slots, Threads, share_the_interpreter
 
 ROOT = Path(__file__).parents[4]
+STANDS_STILL_S = 10.0
+"""So long a thread waits at most for what a test lets happen at once."""
 
 
 def test_work_beyond_the_bound_is_refused_and_other_pools_go_on() -> None:
     async def story() -> None:
         reads, files = Threads("reads", threads=1, unfinished_max=2), Threads("files", threads=1)
         gate = threading.Event()
-        running = [asyncio.ensure_future(reads.run(gate.wait)) for _ in range(2)]
+        running = [asyncio.ensure_future(reads.run(gate.wait, STANDS_STILL_S)) for _ in range(2)]
+        beyond = asyncio.ensure_future(reads.run(gate.set))
         await asyncio.sleep(0)
+        assert beyond.done()
         with pytest.raises(ThrottlingQuotaExceeded, match="as many reads as this node bears"):
-            await reads.run(gate.wait)
+            await beyond
         assert await files.run(lambda: "synced") == "synced"
+        assert not any(each.done() for each in running)
         gate.set()
         assert await asyncio.gather(*running) == [True, True]
         assert await reads.run(lambda: "read") == "read"
@@ -132,13 +140,41 @@ def test_slots_bound_who_holds_and_who_waits() -> None:
         async with slots.held():
             waiting = asyncio.ensure_future(hold(1))
             await asyncio.sleep(0)
+            beyond = asyncio.ensure_future(hold(2))
+            await asyncio.sleep(0)
+            assert beyond.done()
             with pytest.raises(ThrottlingQuotaExceeded, match="1 requests wait for past states"):
-                await hold(2)
+                await beyond
         await waiting
         await hold(3)
         assert held == [1, 3]
 
     asyncio.run(story())
+
+
+def test_a_host_is_looked_up_while_all_other_work_stands_still() -> None:
+    """Goal: a link to a controller that is named by its host is made whatever else waits. Method: reads, as many at a time
+    as there are threads for look-ups.
+    """
+
+    async def story() -> None:
+        share_the_interpreter()
+        reads = Threads("reads", threads=DNS_THREADS)
+        gate = threading.Event()
+        running = [asyncio.ensure_future(reads.run(gate.wait, STANDS_STILL_S)) for _ in range(DNS_THREADS)]
+        await asyncio.sleep(0)
+        found = await asyncio.get_running_loop().getaddrinfo("127.0.0.1", 9093, type=socket.SOCK_STREAM)
+        assert [address for *_, address in found] == [("127.0.0.1", 9093)]
+        assert not any(each.done() for each in running)
+        gate.set()
+        assert await asyncio.gather(*running) == [True] * DNS_THREADS
+        await reads.shut_down()
+
+    switch_s = sys.getswitchinterval()
+    try:
+        asyncio.run(story())
+    finally:
+        sys.setswitchinterval(switch_s)
 
 
 def test_nothing_uses_the_default_executor_which_looks_up_names() -> None:

@@ -484,6 +484,27 @@ def test_polls_at_one_position_share_their_bytes_and_those_in_another_state_do_n
     run(tmp_path, story)
 
 
+def test_answers_that_are_kept_for_further_polls_are_bounded_in_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Method: polls from the log's start that ask for different numbers of bytes, while nothing is committed."""
+
+    async def story(lab: FetchLab) -> None:
+        controller = lab.lead(1)
+        epoch = await online(lab, controller, 11)
+        kept, end_offset = lab.services[1]._answers, controller.committed.end_offset
+        sizes = []
+        for bytes_wanted in range(1, 9):
+            request = replace(fetch_of(11, epoch, applied=0), last_epoch=-1, max_bytes=bytes_wanted)
+            sizes.append(len(await lab.fetch_now(request)))
+            assert sum(len(body) for body, _ in kept.values()) <= 3 * max(sizes)
+        assert len(kept) < len(sizes)
+        assert controller.committed.end_offset == end_offset
+
+    monkeypatch.setattr(limits, "FETCH_ANSWERS_KEPT_BYTES", 100)
+    run(tmp_path, story)
+
+
 def test_commits_in_quick_succession_are_one_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(lab: FetchLab) -> None:
         controller = lab.lead(1)

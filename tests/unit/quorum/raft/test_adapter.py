@@ -279,6 +279,39 @@ def test_a_pump_that_only_begins_a_sync_forgets_nothing_that_is_due(
         assert log._wake._event.is_set() == (due and puts_off)
 
 
+def test_a_lone_write_takes_two_pumps_of_a_voter_that_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a pump wakes no other that finds nothing to do. Method: something arrives in the turn in which a sync ends."""
+    quorum = Quorum(voters=1)
+    quorum.start()
+    quorum.write()
+    node = quorum.leader()
+    log = node.log
+    assert log is not None
+    pump, completed, pumps = log._pump, log._sync.completed, 0
+
+    def counted() -> None:
+        nonlocal pumps
+        pumps += 1
+        pump()
+
+    def arrives(now: float) -> None:
+        completed(now)
+        log._wake.set()
+
+    monkeypatch.setattr(log, "_pump", counted)
+    monkeypatch.setattr(log._sync, "completed", arrives)
+    took = []
+    for _ in range(5):
+        quorum.wait(0.2)
+        pumps = 0
+        quorum.write()
+        quorum.wait(0.002)
+        took.append(pumps)
+    assert took.count(2) >= 4, f"{took}: one may meet a timer"
+    quorum.end()
+    assert quorum.world.violations == []
+
+
 def test_a_node_that_is_closed_sends_nothing_more(quorum: Quorum, monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: `close` is like a crash. Method: it comes during the sync that an acknowledgement waits for."""
     quorum.write()
