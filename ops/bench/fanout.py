@@ -1,6 +1,7 @@
 """Edge: `bench fanout`: how soon every one of many parked polls is answered with a write, beside as many watches of etcd.
 
-A watch has a connection of its own to etcd's JSON gateway, as a poll has one to the controller, and all watch one key.
+A watch has a connection of its own to etcd's JSON gateway, as a poll has one to the controller, and all watch one key. At
+the end etcd's load generator holds as many watches over a few gRPC connections, each with one stream.
 """
 
 import argparse
@@ -12,9 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from metadata_log.limits import SESSION_TIMEOUT_MS
+from ops.bench.etcd_grpc import watched_ms
 from ops.bench.etcd_peer import EtcdPeer
 from ops.bench.healthz import healthz_times
-from ops.bench.measure import BenchmarkFailed, NotAcknowledged, figures, report
+from ops.bench.measure import BenchmarkFailed, NotAcknowledged, figures, percentile, report
 from ops.bench.our_peer import OurPeer
 from ops.bench.poller_processes import PollerProcesses, cpu_of, poller_processes, write_news
 from ops.bench.probes import probes
@@ -23,6 +25,9 @@ from quorum.config import ControllerSettings
 
 WRITES: Final = 20
 REST_S: Final = 10.0
+GRPC_CONNECTIONS: Final = 10
+GRPC_ROUNDS: Final = 5
+"""Of new watches and one put."""
 BETWEEN_WRITES_S: Final = 1.0
 """Polls that were answered come back within this time, and wait again."""
 
@@ -67,7 +72,7 @@ async def fanout(
 
     Systems are written to in turn.
     """
-    async with beside_etcd(peers, adjust=with_usual_sessions) as (directory, ours, etcd):
+    async with beside_etcd(peers, adjust=with_usual_sessions, generates=True) as (directory, ours, etcd):
         leader = await ours.leader()
         async with AsyncExitStack() as stack:
             stalls = await stack.enter_async_context(healthz_times(leader))
@@ -88,6 +93,14 @@ async def fanout(
             turns = await ours.stalls()
             stalled_ms = max(stalls, default=0.0)
             own, *others = (side.figures(polls) for side in sides)
+        if etcd is not None:
+            by_grpc = [
+                await watched_ms(await etcd.leader(), polls, connections=GRPC_CONNECTIONS)
+                for _ in range(GRPC_ROUNDS)
+            ]
+            others[0] |= figures(by_grpc, prefix="sent_to_last_delivered_grpc_")
+            ratio = percentile(sides[0].done.whole_ms, 50) / percentile(by_grpc, 50)
+            own["sent_to_last_delivered_p50_by_grpc"] = round(ratio, 2)
         floors = probes(directory)
     polled_s = sides[0].rest_cpu_s - sides[0].idle * rest_s
     own |= {

@@ -103,6 +103,7 @@ def test_fanout() -> None:
     answer = measured(partial(fanout, ["etcd"], polls=20, writes=1, rest_s=0.5))
     check_shape(answer, name="fanout", peers=["etcd"], prefixes=("last_delivered_", "median_delivered_"))
     assert answer["ratios"]["etcd"]["sent_to_last_delivered_p50"] > 0
+    assert answer["ours"]["sent_to_last_delivered_p50_by_grpc"] > 0
 
 
 def test_storm() -> None:
