@@ -175,7 +175,9 @@ HEARTBEAT_AGAIN_MS: Final = 100
 FETCH_ANSWERS_KEPT_BYTES: Final = 16 * MIB
 """Of encoded answers that are kept for further polls at the same position."""
 FEEDS_WAITING_MAX: Final = 500
-"""Change feeds that wait at one controller. One commit may wake all of them, and each then reads the log in a thread."""
+"""Change feeds that wait at one controller. One commit may concern all of them, and each then reads the log in a thread."""
+FEEDS_WOKEN_AT_ONCE: Final = 32
+"""Of one slice: each goes on in the next turn of the loop, which takes it about 0.1 ms until it waits for its read."""
 FEED_TOPICS_MAX: Final = 100
 FEED_WAIT_MAX_MS: Final = 30_000
 FEED_BYTES_MAX: Final = 64 * MIB
@@ -185,6 +187,8 @@ TOPIC_NAMINGS_KEPT: Final = 10_000
 past state is made."""
 WAITERS_MAX: Final = 20_000
 """Writes that wait for their commit."""
+WAITERS_ENDED_AT_ONCE: Final = 64
+"""Of one slice: each writes its answer in the next turn of the loop, which takes about 0.1 ms."""
 SNAPSHOT_DOWNLOADS_MAX: Final = 64
 SMALL_ANSWER_BYTES: Final = 64 * KIB
 """A larger answer is made in a thread and sent in pieces; it is refused while too much of others is unread."""

@@ -861,7 +861,7 @@ class Controller:
         self._drop_tip()
         for listener in self._listeners:
             listener.on_restored(self.committed)
-        self._waiters.end_all(self._fate_after_restore)
+        self._waiters.end_all_in_slices(self._fate_after_restore)
 
     def _fate_after_restore(self, waiter: Waiter) -> MetadataError | None:
         if not waiter.wrote:

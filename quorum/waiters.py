@@ -3,8 +3,10 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from itertools import chain
+from typing import NamedTuple, TypeAlias
 
+from metadata_log import limits
 from metadata_log.errors import MetadataError, NotController, OutcomeUnknown
 from metadata_log.ids import Uuid
 
@@ -24,6 +26,10 @@ class Waiter(NamedTuple):
     future: asyncio.Future[None]
 
 
+Fate: TypeAlias = Callable[[Waiter], MetadataError | None]
+"""The error that ends a wait; None: it succeeded."""
+
+
 class Waiters:
     """All who wait at one controller, in the order of claims and offsets, which is that of their deadlines, too."""
 
@@ -32,14 +38,17 @@ class Waiters:
         self._commit_timeout_ms = commit_timeout_ms
         self._on_unknown = on_unknown
         self._waiting: deque[Waiter] = deque()
+        self._ending: deque[tuple[Waiter, Fate]] = deque()
+        """Those that wait for no record any more, but for their slice: ended all at once, they would answer in one turn."""
+        self._slice_is_due = False
         self._sweep: asyncio.TimerHandle | None = None
         """Ends the waiters whose time is up; None while nobody waits."""
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._ending) + len(self._waiting)
 
     def __iter__(self) -> Iterator[Waiter]:
-        return iter(self._waiting)
+        return chain((waiter for waiter, _ in self._ending), self._waiting)
 
     def add(
         self,
@@ -76,11 +85,13 @@ class Waiters:
                 waiter.future.set_result(None)
 
     def fail_before(self, controller_epoch: int, error: Callable[[], MetadataError]) -> None:
-        """End all who wait under older claims: waiting on an offset alone would succeed when another's records fill it."""
+        """End all who wait under older claims: waiting on an offset alone would succeed when another's records fill it.
+
+        None of them waits for records after this call. They learn of it in slices.
+        """
         while self._waiting and self._waiting[0].controller_epoch < controller_epoch:
-            waiter = self._waiting.popleft()
-            if not waiter.future.done():
-                waiter.future.set_exception(error())
+            self._ending.append((self._waiting.popleft(), lambda _: error()))
+        self._end_in_slices()
 
     def _end_overdue(self) -> None:
         """End the waits that last longer than `commit_timeout_ms`: one timer serves them all."""
@@ -102,14 +113,37 @@ class Waiters:
             "with the same X-Request-Id and get the first answer"
         )
 
-    def end_all(self, fate: Callable[[Waiter], MetadataError | None]) -> None:
-        """End everybody's wait, each with the error that `fate` returns for it; None: it succeeded."""
-        waiting, self._waiting = self._waiting, deque()
-        for waiter in waiting:
-            if waiter.future.done():
-                continue
-            error = fate(waiter)
-            if error is None:
-                waiter.future.set_result(None)
-            else:
-                waiter.future.set_exception(error)
+    def end_all(self, fate: Fate) -> None:
+        """End everybody's wait now, because the process ends."""
+        self._ending.extend((waiter, fate) for waiter in self._waiting)
+        self._waiting.clear()
+        while self._ending:
+            self._end_next()
+
+    def end_all_in_slices(self, fate: Fate) -> None:
+        """Let nobody wait for records any more; they learn of it in slices, each by what `fate` returns for it then."""
+        self._ending.extend((waiter, fate) for waiter in self._waiting)
+        self._waiting.clear()
+        self._end_in_slices()
+
+    def _end_in_slices(self) -> None:
+        """Begin with the first slice, unless another one is due."""
+        if not self._slice_is_due:
+            self._end_slice()
+
+    def _end_slice(self) -> None:
+        for _ in range(min(len(self._ending), limits.WAITERS_ENDED_AT_ONCE)):
+            self._end_next()
+        self._slice_is_due = bool(self._ending)
+        if self._slice_is_due:
+            asyncio.get_running_loop().call_later(limits.FETCH_PAUSE_MS / 1000, self._end_slice)
+
+    def _end_next(self) -> None:
+        waiter, fate = self._ending.popleft()
+        if waiter.future.done():
+            return
+        error = fate(waiter)
+        if error is None:
+            waiter.future.set_result(None)
+        else:
+            waiter.future.set_exception(error)

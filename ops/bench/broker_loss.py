@@ -1,17 +1,21 @@
-"""Edge: `bench broker-loss`: how soon the brokers that are left know where a dead broker's leaderships went."""
+"""Edge: `bench broker-loss`: how soon the brokers that are left know where a dead broker's leaderships went.
+
+Etcd gets a key for each leadership, of the bytes of a partition, under one lease. The lease is revoked, and a watch at each
+of its three members, through the JSON gateway, waits for all deletions. Etcd elects nobody: it deletes.
+"""
 
 import argparse
 import asyncio
-import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final
 
+from ops.bench.etcd_lease import lease_loss_ms
 from ops.bench.measure import BenchmarkFailed, NotAcknowledged, figures, report
-from ops.bench.our_peer import OurPeer, our_peer
+from ops.bench.our_peer import OurPeer
 from ops.bench.probes import probes
-from ops.bench.systems import DIRECTORY
+from ops.bench.systems import ETCD, beside_etcd
 from ops.cluster_layout import Member
 
 _BROKERS: Final = 4
@@ -32,6 +36,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     """
     return asyncio.run(
         broker_loss(
+            args.peer,
             rounds=args.rounds,
             leaderships=args.leaderships,
             followed=args.followed,
@@ -41,17 +46,19 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
 
 async def broker_loss(
-    *, rounds: int, leaderships: int, followed: int = 0, kill_leader: bool = False
+    peers: Sequence[str], *, rounds: int, leaderships: int, followed: int = 0, kill_leader: bool = False
 ) -> dict[str, Any]:
-    """Kill one broker `rounds` times, each time the leader of that many partitions, and a follower of others.
+    """Kill one broker `rounds` times, each time the leader of that many partitions, and a follower of others; etcd in turn.
 
     With `kill_leader` the active controller is killed while it fences the broker; a new one then fences it to the end.
     """
-    with tempfile.TemporaryDirectory(prefix="metaquorum-bench-", dir=DIRECTORY) as scratch:
-        async with our_peer(Path(scratch, "ours"), brokers=_BROKERS) as ours:
-            victim, *others = ours.cluster.brokers
-            before = await ours.elections()
-            times = [
+    async with beside_etcd(peers, brokers=_BROKERS) as (directory, ours, etcd):
+        victim, *others = ours.cluster.brokers
+        before = await ours.elections()
+        times: list[tuple[float, float]] = []
+        theirs: list[float] = []
+        for turn in range(rounds):
+            times.append(
                 await _lose(
                     ours,
                     victim=victim,
@@ -61,11 +68,22 @@ async def broker_loss(
                     followed=followed,
                     kill_leader=kill_leader,
                 )
-                for turn in range(rounds)
-            ]
-            elections = await ours.elections() - before
-            stalls = await ours.stalls()
-        floors = probes(Path(scratch))
+            )
+            if etcd is not None:
+                theirs.append(await lease_loss_ms(etcd, leaderships))
+        own = {
+            "version": ours.version,
+            "unit": "ms",
+            **figures([lost_ms for lost_ms, _ in times]),
+            "losses": [lost_ms for lost_ms, _ in times],
+            "returns": [returned_ms for _, returned_ms in times],
+            "elections": await ours.elections() - before,
+            **await ours.stalls(),
+        }
+        answers = {}
+        if etcd is not None:
+            answers[ETCD] = {"version": etcd.version, "unit": "ms", **figures(theirs), "losses": theirs}
+        floors = probes(directory)
     return report(
         "broker-loss",
         params={
@@ -74,16 +92,8 @@ async def broker_loss(
             "kill_leader": kill_leader,
             "brokers_left": len(others),
         },
-        ours={
-            "version": ours.version,
-            "unit": "ms",
-            **figures([lost_ms for lost_ms, _ in times]),
-            "losses": [lost_ms for lost_ms, _ in times],
-            "returns": [returned_ms for _, returned_ms in times],
-            "elections": elections,
-            **stalls,
-        },
-        peers={},
+        ours=own,
+        peers=answers,
         rounds=rounds,
         probes=floors,
     )

@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,8 @@ ELECTION_TIMEOUT_MS: Final = 150
 """The quickest timers etcd is run with in earnest; by default (100 and 1,000) its failover takes seven times
 as long."""
 _MEMBERS: Final = 3
+TXN_OPS_MAX: Final = 1_000
+"""Puts in one transaction: as many as a request of ours creates partitions; by default etcd takes 128."""
 _START_TIMEOUT_S: Final = 60.0
 _POLL_S: Final = 0.02
 
@@ -84,9 +86,15 @@ class EtcdPeer:
             member.client_url: member.process.pid for member in self.members if member.process is not None
         }
 
-    async def put(self, endpoint: str, key: bytes, value: bytes) -> None:
-        """Put one key; acknowledged means durable on a majority."""
-        await self._post(endpoint, "/v3/kv/put", _put_body(key, value))
+    async def put(self, endpoint: str, key: bytes, value: bytes) -> int:
+        """Put one key, and return its revision; acknowledged means durable on a majority."""
+        answer = await self.call(endpoint, "/v3/kv/put", _put_body(key, value))
+        return int(answer["header"]["revision"])
+
+    async def elections(self) -> int:
+        """Return how often leadership was given so far: each term that a member counts had an election."""
+        statuses = await self._statuses()
+        return max(int(status["raftTerm"]) for status in statuses.values())
 
     def name(self, endpoint: str) -> str:
         """Return what the links call the member behind `endpoint`."""
@@ -106,8 +114,29 @@ class EtcdPeer:
         process.send_signal(signal.SIGKILL)
         await process.wait()
 
+    async def stop_one(self, endpoint: str) -> None:
+        """Ask a process to end, and wait until it has."""
+        process = self._member(endpoint).process
+        assert process is not None
+        process.terminate()
+        await process.wait()
+
+    async def transfer(self, leader: str) -> None:
+        """Let the leader hand its leadership to another member."""
+        statuses = await self._statuses()
+        others = [
+            status["header"]["member_id"] for endpoint, status in statuses.items() if endpoint != leader
+        ]
+        await self.call(leader, "/v3/maintenance/transfer-leadership", {"targetID": others[0]})
+
     async def restart(self, endpoint: str) -> None:
         await self.start(self._member(endpoint))
+        await self.wait_until_whole()
+
+    async def restart_all(self) -> None:
+        """Start all members, which were killed; wait until the group is whole."""
+        for member in self.members:
+            await self.start(member)
         await self.wait_until_whole()
 
     async def freeze(self, endpoint: str) -> None:
@@ -122,8 +151,10 @@ class EtcdPeer:
         await self.wait_until_whole()
 
     async def wait_until_whole(self) -> None:
-        """Wait until all members are reachable, name one leader, and have applied the same."""
+        """Wait until all members are reachable, name one leader, have applied the same, and answer linearizable reads."""
         await self._agreed(among_all=True)
+        for endpoint in self.endpoints:
+            await self.call(endpoint, "/v3/kv/range", {"key": as_text(b"bench")})
 
     async def start(self, member: _Member) -> None:
         """Start one member on its data directory; its log goes beside it."""
@@ -137,6 +168,7 @@ class EtcdPeer:
                 *("--initial-cluster", cluster, "--initial-cluster-state", "new"),
                 *("--heartbeat-interval", str(self.heartbeat_ms)),
                 *("--election-timeout", str(self.election_timeout_ms), "--log-level", "warn"),
+                *("--max-txn-ops", str(TXN_OPS_MAX)),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -179,12 +211,17 @@ class EtcdPeer:
         statuses: dict[str, Any] = {}
         for endpoint in self.endpoints:
             try:
-                statuses[endpoint] = await self._post(endpoint, "/v3/maintenance/status", {})
+                statuses[endpoint] = await self.call(endpoint, "/v3/maintenance/status", {})
             except NotAcknowledged:
                 continue
         return {endpoint: status for endpoint, status in statuses.items() if "leader" in status}
 
-    async def _post(self, endpoint: str, path: str, body: dict[str, str]) -> Any:
+    async def call(self, endpoint: str, path: str, body: Mapping[str, object]) -> Any:
+        """Return the gateway's answer.
+
+        Raises:
+            NotAcknowledged: another status than 200, no connection, or no answer within WRITE_TIMEOUT_S.
+        """
         try:
             async with self.http.post(endpoint + path, json=body) as answer:
                 if answer.status != 200:
@@ -194,8 +231,13 @@ class EtcdPeer:
             raise NotAcknowledged(f"{endpoint}{path}: {error!r}") from error
 
 
+def as_text(data: bytes) -> str:
+    """Return keys and values as the gateway takes them."""
+    return base64.b64encode(data).decode()
+
+
 def _put_body(key: bytes, value: bytes) -> dict[str, str]:
-    return {"key": base64.b64encode(key).decode(), "value": base64.b64encode(value).decode()}
+    return {"key": as_text(key), "value": as_text(value)}
 
 
 @asynccontextmanager

@@ -1,60 +1,78 @@
-"""Edge: `bench handover`: the longest pause of a writing client when leadership moves on purpose, or other voters begin."""
+"""Edge: `bench handover`: the longest pause of a writing client when leadership moves on purpose, or other voters begin.
+
+Etcd moves its leadership on request and at SIGTERM, too. Its voters are not changed here.
+"""
 
 import argparse
 import asyncio
-import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, Final
 
+from ops.bench.etcd_peer import EtcdPeer
 from ops.bench.measure import FAILOVER_TIMEOUT_S, NotAcknowledged, figures_of_rounds, report
-from ops.bench.our_peer import OurPeer, our_peer
+from ops.bench.our_peer import OurPeer
 from ops.bench.probes import probes, stolen_ms
-from ops.bench.systems import DIRECTORY
+from ops.bench.systems import ETCD, beside_etcd
 
 SETTLE_S: Final = 0.3
 """How long the client writes before and after the hand-over."""
 LOOK_AGAIN_S: Final = 0.002
 
 
-def run(args: argparse.Namespace) -> dict[str, Any]:  # noqa: ARG001 no peer hands over in a comparable way
+def run(args: argparse.Namespace) -> dict[str, Any]:
     """Return p50, p99 and max of the longest time between two acknowledgements around each hand-over, in ms."""
-    return asyncio.run(handover())
+    return asyncio.run(handover(args.peer))
 
 
-async def handover(*, rounds: int = 20) -> dict[str, Any]:
-    """Move leadership `rounds` times by `quorum transfer`, as often by stopping the leader as a rolling restart does, and
-    take a follower's vote, and give it back, as often.
+async def handover(peers: Sequence[str], *, rounds: int = 20) -> dict[str, Any]:
+    """Move leadership of every system in turn, `rounds` times by request, as often by stopping the leader as a rolling
+    restart does; and take a follower of ours the vote, and give it back, as often.
     """
-    with tempfile.TemporaryDirectory(prefix="metaquorum-bench-", dir=DIRECTORY) as scratch:
-        async with our_peer(Path(scratch) / "ours") as peer:
-            asked = [await _gap(peer, _transfer) for _ in range(rounds)]
-            stopped = [await _gap(peer, _stop) for _ in range(rounds)]
-            changed = [await _gap(peer, _change_voters) for _ in range(2 * rounds)]
-            version = peer.version
-        floors = probes(Path(scratch))
-    ours = {
-        "version": version,
-        "unit": "ms",
-        **figures_of_rounds(asked, prefix="transfer_"),
-        **figures_of_rounds(stopped, prefix="sigterm_"),
-        **figures_of_rounds(changed, prefix="voters_"),
-    }
-    return report("handover", params={"rounds": rounds}, ours=ours, peers={}, rounds=rounds, probes=floors)
+    async with beside_etcd(peers) as (directory, ours, etcd):
+        running: list[OurPeer | EtcdPeer] = [ours] if etcd is None else [ours, etcd]
+        gaps: list[dict[str, list[tuple[float, int]]]] = [{"transfer_": [], "sigterm_": []} for _ in running]
+        for prefix, move in (("transfer_", _transfer), ("sigterm_", _stop)):
+            for _ in range(rounds):
+                for peer, one in zip(running, gaps, strict=True):
+                    one[prefix].append(await _gap(peer, move))
+        gaps[0]["voters_"] = [await _gap(ours, _change_voters) for _ in range(2 * rounds)]
+        own, *others = [
+            {"version": peer.version, "unit": "ms"} | _figures(one)
+            for peer, one in zip(running, gaps, strict=True)
+        ]
+        floors = probes(directory)
+    return report(
+        "handover",
+        params={"rounds": rounds},
+        ours=own,
+        peers={ETCD: others[0]} if others else {},
+        rounds=rounds,
+        probes=floors,
+    )
 
 
-Move = Callable[[OurPeer, str], Awaitable[None]]
-"""Given the leader's URL."""
+def _figures(gaps: dict[str, list[tuple[float, int]]]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for prefix, rounds in gaps.items():
+        found |= figures_of_rounds(rounds, prefix=prefix)
+    return found
 
 
-async def _transfer(peer: OurPeer, leader: str) -> None:
+Move = Callable[[Any, str], Awaitable[None]]
+"""Given a system and its leader's URL."""
+
+
+async def _transfer(peer: OurPeer | EtcdPeer, leader: str) -> None:
+    if isinstance(peer, EtcdPeer):
+        await peer.transfer(leader)
+        return
     await peer.request("POST", f"{leader}/v1/quorum/transfer", {"to": None})
 
 
-async def _stop(peer: OurPeer, leader: str) -> None:
-    await peer.stop(leader)
+async def _stop(peer: OurPeer | EtcdPeer, leader: str) -> None:
+    await (peer.stop_one(leader) if isinstance(peer, EtcdPeer) else peer.stop(leader))
 
 
 async def _change_voters(peer: OurPeer, leader: str) -> None:
@@ -82,7 +100,7 @@ async def _change_voters(peer: OurPeer, leader: str) -> None:
         await asyncio.sleep(LOOK_AGAIN_S)
 
 
-async def _gap(peer: OurPeer, move: Move) -> tuple[float, int]:
+async def _gap(peer: OurPeer | EtcdPeer, move: Move) -> tuple[float, int]:
     """Have leadership begin anew under a client that writes without pause, and goes to the next controller when refused.
 
     Returns: its longest pause in ms, and what the host took from all processors from the move until the client was done.

@@ -233,9 +233,12 @@ def report(
     }
 
 
-def _ratios(ours: Mapping[str, object], theirs: Mapping[str, object]) -> dict[str, float]:
-    return {
-        name: round(mine / other, 3)
-        for name, mine in ours.items()
-        if isinstance(mine, float) and isinstance(other := theirs.get(name), float) and other > 0
-    }
+def _ratios(ours: Mapping[str, object], theirs: Mapping[str, object]) -> dict[str, Any]:
+    ratios: dict[str, Any] = {}
+    for name, mine in ours.items():
+        other = theirs.get(name)
+        if isinstance(mine, float) and isinstance(other, float) and other > 0:
+            ratios[name] = round(mine / other, 3)
+        elif isinstance(mine, Mapping) and isinstance(other, Mapping):
+            ratios[name] = _ratios(mine, other)
+    return ratios

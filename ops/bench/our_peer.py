@@ -170,6 +170,11 @@ class OurPeer:
         await self.cluster.start_one(self._member(endpoint).id)
         await self.wait_until_whole()
 
+    async def restart_all(self) -> None:
+        """Start all controllers, which were killed; wait until the group is whole."""
+        await asyncio.gather(*(self.cluster.start_one(member.id) for member in self.cluster.controllers))
+        await self.wait_until_whole()
+
     async def freeze(self, endpoint: str) -> None:
         self.cluster.signal(self._member(endpoint).id, signal.SIGSTOP)
 

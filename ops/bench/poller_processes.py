@@ -1,4 +1,4 @@
-"""Edge: the processes that hold parked polls for a benchmark, and the write that answers them."""
+"""Edge: the processes that hold parked polls, or watches of etcd, for a benchmark, and the write that answers them."""
 
 import asyncio
 import json
@@ -11,15 +11,21 @@ from pathlib import Path
 from typing import Any, Final
 
 from metadata_log.limits import SESSION_TIMEOUT_MS
+from ops.bench.etcd_peer import EtcdPeer
 from ops.bench.measure import BenchmarkFailed
 from ops.bench.our_peer import OurPeer
 
 _TIMEOUT_S: Final = 60.0
+_WATCHED: Final = "bench"
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
 
-async def write_setting(peer: OurPeer, leader: str) -> int:
-    """Set one small cluster-wide setting, and return the end of its records."""
+async def write_news(peer: OurPeer | EtcdPeer, leader: str) -> int:
+    """Set one small cluster-wide setting, and return the end of its records; of etcd, put the key that is watched, and
+    return its revision.
+    """
+    if isinstance(peer, EtcdPeer):
+        return await peer.put(leader, _WATCHED.encode(), b"%d" % time.monotonic_ns())
     body = {"cluster": True, "set": {"bench": str(time.monotonic_ns())}}
     answer = await peer.request("PATCH", f"{leader}/v1/configs", body)
     return int(answer["offsets"]["end"])
@@ -75,22 +81,27 @@ async def _asked(process: asyncio.subprocess.Process, offset: int) -> dict[str, 
 
 @asynccontextmanager
 async def poller_processes(
-    peer: OurPeer, polls: int, processes: int, *, anywhere: bool = False
+    peer: OurPeer | EtcdPeer, polls: int, processes: int, *, anywhere: bool = False
 ) -> AsyncIterator[PollerProcesses]:
     """Run processes that share the polls; they end with the block."""
     running: list[asyncio.subprocess.Process] = []
     try:
         for index in range(processes):
-            settings = {
-                "polls": polls // processes + (index < polls % processes),
-                "endpoints": peer.endpoints,
-                "cluster_id": peer.cluster.cluster_id,
-                "max_wait_ms": SESSION_TIMEOUT_MS,
-                "anywhere": anywhere,
-            }
+            count = polls // processes + (index < polls % processes)
+            settings: dict[str, Any] = {"count": count, "endpoints": peer.endpoints}
+            if isinstance(peer, EtcdPeer):
+                module = "ops.bench.etcd_watchers"
+                settings["key"] = _WATCHED
+            else:
+                module = "ops.bench.pollers"
+                settings |= {
+                    "cluster_id": peer.cluster.cluster_id,
+                    "max_wait_ms": SESSION_TIMEOUT_MS,
+                    "anywhere": anywhere,
+                }
             running.append(
                 await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-m", "ops.bench.pollers", json.dumps(settings)),
+                    *(sys.executable, "-m", module, json.dumps(settings)),
                     stdin=asyncio.subprocess.PIPE,
                     stdout=asyncio.subprocess.PIPE,
                 )

@@ -1,68 +1,83 @@
-"""Edge: `bench restart`: how long a controller of a large cluster takes from its start until the group is whole again."""
+"""Edge: `bench restart`: how long a controller of a large cluster takes from its start until the group is whole again.
+
+Etcd holds a key for each partition, of the same bytes. It is whole once all members are caught up and answer linearizable
+reads; our group is once the leader sees all voters caught up and each controller says that it is ready.
+"""
 
 import argparse
 import asyncio
-import tempfile
 import time
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, Final
 
 import aiohttp
 
+from ops.bench.etcd_grpc import create_keys
+from ops.bench.etcd_peer import EtcdPeer
 from ops.bench.measure import figures, report
-from ops.bench.our_peer import OurPeer, our_peer
+from ops.bench.our_peer import OurPeer
 from ops.bench.probes import probes
-from ops.bench.scale import BROKERS, TIMEOUT_S, GrowingCluster
-from ops.bench.systems import DIRECTORY
+from ops.bench.scale import BROKERS, CLIENTS, TIMEOUT_S, GrowingCluster, restart_s
+from ops.bench.systems import ETCD, beside_etcd
 
 _TOPIC_PARTITIONS: Final = 1_000
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Return the times of a follower's restart, and of a restart of all controllers, in a cluster of so many partitions."""
-    return asyncio.run(restart(partitions=args.partitions, rounds=args.rounds))
+    return asyncio.run(restart(args.peer, partitions=args.partitions, rounds=args.rounds))
 
 
-async def restart(*, partitions: int, rounds: int) -> dict[str, Any]:
-    """Create partitions, RF 3, and kill -9 and start a follower, then all controllers at once, so often."""
-    with tempfile.TemporaryDirectory(prefix="metaquorum-bench-", dir=DIRECTORY) as scratch:
-        timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
-        async with (
-            our_peer(Path(scratch, "ours"), brokers=BROKERS) as ours,
-            aiohttp.ClientSession(timeout=timeout) as patient,
-        ):
-            cluster = GrowingCluster(ours, patient, _TOPIC_PARTITIONS)
-            await cluster.create(partitions)
-            snapshot_s = await cluster.snapshot_s()
-            before = await ours.elections()
-            one = [1000 * await cluster.restart_s() for _ in range(rounds)]
-            moved = await ours.elections() - before
-            every = [await _restart_all_ms(ours) for _ in range(rounds)]
-            stalls = await ours.stalls()
-        floors = probes(Path(scratch))
+async def restart(peers: Sequence[str], *, partitions: int, rounds: int) -> dict[str, Any]:
+    """Create partitions, RF 3, and kill -9 and start a follower, then all controllers at once, so often; etcd in turn."""
+    timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
+    async with (
+        beside_etcd(peers, brokers=BROKERS, generates=True) as (directory, ours, etcd),
+        aiohttp.ClientSession(timeout=timeout) as patient,
+    ):
+        cluster = GrowingCluster(ours, patient, _TOPIC_PARTITIONS)
+        await cluster.create(partitions)
+        snapshot_s = await cluster.snapshot_s()
+        running: list[OurPeer | EtcdPeer] = [ours]
+        if etcd is not None:
+            await create_keys(await etcd.leader(), partitions, clients=CLIENTS)
+            running.append(etcd)
+        before = [await peer.elections() for peer in running]
+        one: list[list[float]] = [[] for _ in running]
+        for _ in range(rounds):
+            for peer, times_ms in zip(running, one, strict=True):
+                times_ms.append(1000 * await restart_s(peer))
+        moved = [await peer.elections() - began for peer, began in zip(running, before, strict=True)]
+        every: list[list[float]] = [[] for _ in running]
+        for _ in range(rounds):
+            for peer, times_ms in zip(running, every, strict=True):
+                times_ms.append(1000 * await _restart_all_s(peer))
+        own, *others = [
+            {
+                "version": peer.version,
+                "unit": "ms",
+                **figures(one[index], prefix="follower_"),
+                **figures(every[index], prefix="all_"),
+                "elections_by_a_follower": moved[index],
+            }
+            for index, peer in enumerate(running)
+        ]
+        own |= {"snapshot_s": snapshot_s, **await ours.stalls()}
+        floors = probes(directory)
     return report(
         "restart",
         params={"partitions": partitions, "brokers": BROKERS},
-        ours={
-            "version": ours.version,
-            "unit": "ms",
-            **figures(one, prefix="follower_"),
-            **figures(every, prefix="all_"),
-            "snapshot_s": snapshot_s,
-            "elections_by_a_follower": moved,
-            **stalls,
-        },
-        peers={},
+        ours=own,
+        peers={ETCD: others[0]} if others else {},
         rounds=rounds,
         probes=floors,
     )
 
 
-async def _restart_all_ms(ours: OurPeer) -> float:
-    """Kill all controllers, start them, and return the time until the group is whole."""
-    for endpoint in ours.endpoints:
-        await ours.kill(endpoint)
+async def _restart_all_s(peer: OurPeer | EtcdPeer) -> float:
+    """Kill all members, start them, and return the time until the group is whole."""
+    for endpoint in peer.endpoints:
+        await peer.kill(endpoint)
     began = time.perf_counter()
-    await asyncio.gather(*(ours.cluster.start_one(member.id) for member in ours.cluster.controllers))
-    await ours.wait_until_whole()
-    return (time.perf_counter() - began) * 1000
+    await peer.restart_all()
+    return time.perf_counter() - began

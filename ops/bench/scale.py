@@ -1,27 +1,32 @@
-"""Edge: `bench scale`: whether the quorum of a large cluster writes, fails over and restarts as that of a small one."""
+"""Edge: `bench scale`: whether the quorum of a large cluster writes, fails over and restarts as that of a small one.
+
+Etcd gets a key for each partition, of the same bytes, from its own load generator, through gRPC. It stores what it is given:
+where replicas go, which ours decides, it does not know.
+"""
 
 import argparse
 import asyncio
 import statistics
-import tempfile
 import time
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from itertools import count
-from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
 
 from metadata_log.limits import MIB
-from ops.bench.measure import BenchmarkFailed, percentile, report, sequential, write_gap_ms
-from ops.bench.our_peer import OurPeer, our_peer
+from ops.bench.etcd_grpc import KEY_BYTES, create_keys
+from ops.bench.etcd_peer import EtcdPeer
+from ops.bench.measure import BenchmarkFailed, Peer, percentile, report, sequential, write_gap_ms
+from ops.bench.our_peer import OurPeer
 from ops.bench.probes import probes, rss_mib
-from ops.bench.systems import DIRECTORY
+from ops.bench.systems import ETCD, beside_etcd
 
 SMALL: Final = 10_000
 """Partitions of the cluster that the large one is compared with."""
 BROKERS: Final = 3
-_CLIENTS: Final = 4
+CLIENTS: Final = 4
 WRITES: Final = 500
 REST_S: Final = 3.0
 """Snapshots that became due are written meanwhile."""
@@ -31,11 +36,17 @@ TIMEOUT_S: Final = 120.0
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Return what a cluster of so many partitions costs, beside one of 10,000."""
     return asyncio.run(
-        scale(partitions=args.partitions, topic_partitions=args.topic_partitions, failovers=args.failovers)
+        scale(
+            args.peer,
+            partitions=args.partitions,
+            topic_partitions=args.topic_partitions,
+            failovers=args.failovers,
+        )
     )
 
 
 async def scale(
+    peers: Sequence[str],
     *,
     partitions: int,
     topic_partitions: int,
@@ -44,55 +55,119 @@ async def scale(
     writes: int = WRITES,
 ) -> dict[str, Any]:
     """Create partitions, RF 3, until there are SMALL and then until there are so many, and measure both clusters."""
-    with tempfile.TemporaryDirectory(prefix="metaquorum-bench-", dir=DIRECTORY) as scratch:
-        timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
-        async with (
-            our_peer(Path(scratch, "ours"), brokers=BROKERS) as ours,
-            aiohttp.ClientSession(timeout=timeout) as patient,
-        ):
-            cluster = GrowingCluster(ours, patient, topic_partitions)
-            await cluster.create(SMALL)
-            small = await cluster.answer_times(failovers, rest_s=rest_s, writes=writes)
-            began = time.perf_counter()
-            elections = await ours.elections()
-            await cluster.create(partitions - SMALL)
-            per_second = (partitions - SMALL) / (time.perf_counter() - began)
-            elections = await ours.elections() - elections
-            stalls = await ours.stalls()
-            memory = await cluster.memory_mib()
-            snapshot_s = await cluster.snapshot_s()
-            journal_mib = cluster.journal_mib()
-            large = await cluster.answer_times(failovers, rest_s=rest_s, writes=writes)
-            restart_s = await cluster.restart_s()
-        floors = probes(Path(scratch))
+    timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
+    async with (
+        beside_etcd(peers, brokers=BROKERS, generates=True) as (directory, ours, etcd),
+        aiohttp.ClientSession(timeout=timeout) as patient,
+    ):
+        cluster = GrowingCluster(ours, patient, topic_partitions)
+        sides = [_Side(ours, cluster.create)]
+        if etcd is not None:
+            sides.append(_Side(etcd, _Keys(etcd).create))
+        for side in sides:
+            await side.grow(SMALL)
+            side.small = await answer_times(side.peer, failovers, rest_s=rest_s, writes=writes)
+        for side in sides:
+            await side.grow(partitions - SMALL)
+        own_figures = {
+            **await ours.stalls(),
+            "broker_rss_mib": cluster.broker_rss_mib(),
+            "snapshot_s": await cluster.snapshot_s(),
+            "journal_mib": cluster.journal_mib(),
+        }
+        for side in sides:
+            side.leader_rss_mib = rss_mib(side.peer.pids()[await side.peer.leader()])
+            side.large = await answer_times(side.peer, failovers, rest_s=rest_s, writes=writes)
+            side.restart_s = await restart_s(side.peer)
+        floors = probes(directory)
+    own, *others = (side.figures() for side in sides)
     return report(
         "scale",
         params={
             "partitions": partitions,
             "topic_partitions": topic_partitions,
             "brokers": BROKERS,
-            "clients": _CLIENTS,
+            "clients": CLIENTS,
             "failovers": failovers,
         },
-        ours={
-            "version": ours.version,
-            "created_per_second": round(per_second),
-            "elections": elections,
-            **stalls,
-            "small": small,
-            "large": large,
-            "large_by_small": {
-                name: round(value / small[name], 2) for name, value in large.items() if small[name]
-            },
-            "snapshot_s": snapshot_s,
-            "restart_s": restart_s,
-            "journal_mib": journal_mib,
-            **memory,
-        },
-        peers={},
+        ours=own | own_figures,
+        peers={ETCD: others[0]} if others else {},
         rounds=1,
         probes=floors,
     )
+
+
+@dataclass(slots=True)
+class _Side:
+    """One system, and how it fared."""
+
+    peer: OurPeer | EtcdPeer
+    create: Callable[[int], Awaitable[None]]
+    per_second: float = 0.0
+    elections: int = 0
+    leader_rss_mib: float = 0.0
+    restart_s: float = 0.0
+    small: dict[str, float] = field(default_factory=dict)
+    large: dict[str, float] = field(default_factory=dict)
+
+    async def grow(self, partitions: int) -> None:
+        """Create so many more, and measure how fast."""
+        elections = await self.peer.elections()
+        began = time.perf_counter()
+        await self.create(partitions)
+        self.per_second = partitions / (time.perf_counter() - began)
+        self.elections = await self.peer.elections() - elections
+
+    def figures(self) -> dict[str, object]:
+        return {
+            "version": self.peer.version,
+            "created_per_second": round(self.per_second, 1),
+            "elections": self.elections,
+            "small": self.small,
+            "large": self.large,
+            "large_by_small": {
+                name: round(value / self.small[name], 2)
+                for name, value in self.large.items()
+                if self.small[name]
+            },
+            "restart_s": self.restart_s,
+            "leader_rss_mib": self.leader_rss_mib,
+        }
+
+
+@dataclass(slots=True)
+class _Keys:
+    """The keys of etcd, whose number grows."""
+
+    etcd: EtcdPeer
+    _key_bytes: int = KEY_BYTES
+    """Another length each time, so that the keys are new."""
+
+    async def create(self, keys: int) -> None:
+        await create_keys(await self.etcd.leader(), keys, clients=CLIENTS, key_bytes=self._key_bytes)
+        self._key_bytes += 1
+
+
+async def answer_times(peer: Peer, failovers: int, *, rest_s: float, writes: int) -> dict[str, float]:
+    """Return how long a small write takes, and how long writes stand still after the leader is killed, in ms."""
+    await asyncio.sleep(rest_s)
+    written = await sequential(peer, writes=writes, warm_up=writes // 10)
+    gaps = [await write_gap_ms(peer) for _ in range(failovers)]
+    return {
+        "write_p50_ms": round(percentile(written.latencies_ms, 50), 3),
+        "write_p99_ms": round(percentile(written.latencies_ms, 99), 3),
+        "failover_median_ms": round(statistics.median(gaps), 1) if gaps else 0.0,
+    }
+
+
+async def restart_s(peer: Peer) -> float:
+    """Return how long a follower takes from its start until the group is whole again."""
+    leader = await peer.leader()
+    follower = next(endpoint for endpoint in peer.endpoints if endpoint != leader)
+    await peer.kill(follower)
+    began = time.perf_counter()
+    await peer.restart(follower)
+    return round(time.perf_counter() - began, 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +186,7 @@ class GrowingCluster:
         if partitions % self.topic_partitions:
             sizes.append(partitions % self.topic_partitions)
         async with asyncio.TaskGroup() as group:
-            for _ in range(_CLIENTS):
+            for _ in range(CLIENTS):
                 group.create_task(self._create_topics(sizes))
 
     async def _create_topics(self, sizes: list[int]) -> None:
@@ -131,17 +206,6 @@ class GrowingCluster:
                 raise BenchmarkFailed(f"POST {url}: {answer.status} {await answer.text()}")
             return answer.status < 300
 
-    async def answer_times(self, failovers: int, *, rest_s: float, writes: int) -> dict[str, float]:
-        """Return how long a small write takes, and how long writes stand still after the leader is killed, in ms."""
-        await asyncio.sleep(rest_s)
-        written = await sequential(self.ours, writes=writes, warm_up=writes // 10)
-        gaps = [await write_gap_ms(self.ours) for _ in range(failovers)]
-        return {
-            "write_p50_ms": round(percentile(written.latencies_ms, 50), 3),
-            "write_p99_ms": round(percentile(written.latencies_ms, 99), 3),
-            "failover_median_ms": round(statistics.median(gaps), 1) if gaps else 0.0,
-        }
-
     async def snapshot_s(self) -> float:
         """Return how long the leader takes to write a snapshot, once it has written the one that may be under way."""
         leader = await self.ours.leader()
@@ -152,29 +216,13 @@ class GrowingCluster:
                     return round(time.perf_counter() - began, 2)
                 await asyncio.sleep(1)
 
-    async def restart_s(self) -> float:
-        """Return how long a controller takes from its start until the group is whole again."""
-        leader = await self.ours.leader()
-        follower = next(endpoint for endpoint in self.ours.endpoints if endpoint != leader)
-        await self.ours.kill(follower)
-        began = time.perf_counter()
-        await self.ours.restart(follower)
-        return round(time.perf_counter() - began, 2)
-
-    async def memory_mib(self) -> dict[str, int]:
-        """Return the resident memory of the leader and of the largest broker."""
-        cluster, leader = self.ours.cluster, await self.ours.leader()
-        leading = [member.id for member in cluster.controllers if member.http == leader]
-        return {
-            "leader_rss_mib": max(map(self._rss_mib, leading)),
-            "broker_rss_mib": max(self._rss_mib(member.id) for member in cluster.brokers),
-        }
-
-    def _rss_mib(self, node_id: int) -> int:
-        pid = self.ours.cluster.pid(node_id)
-        if pid is None:
-            raise BenchmarkFailed(f"node {node_id} ended")
-        return int(rss_mib(pid))
+    def broker_rss_mib(self) -> float:
+        """Return the resident memory of the largest broker."""
+        cluster = self.ours.cluster
+        pids = [cluster.pid(member.id) for member in cluster.brokers]
+        if None in pids:
+            raise BenchmarkFailed("a broker ended")
+        return max(rss_mib(pid) for pid in pids if pid is not None)
 
     def journal_mib(self) -> int:
         """Return the bytes of the largest journal, behind the newest snapshot."""

@@ -1,20 +1,23 @@
-"""Edge: `bench soak`: an hour at half of the load that saturates: memory and files of the processes must not grow."""
+"""Edge: `bench soak`: an hour at half of the load that saturates: memory and files of the processes must not grow.
+
+Etcd then gets an hour at half of what saturates it, in the same run.
+"""
 
 import argparse
 import asyncio
 import statistics
-import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final, TypedDict
 
 from metadata_log.limits import REQUEST_RESULT_AGE_MS
+from ops.bench.etcd_peer import EtcdPeer
 from ops.bench.measure import BenchmarkFailed, NotAcknowledged, Run, load, report
-from ops.bench.our_peer import OurPeer, our_peer
+from ops.bench.our_peer import OurPeer
 from ops.bench.probes import open_files, probes, rss_mib
-from ops.bench.systems import DIRECTORY
+from ops.bench.systems import ETCD, beside_etcd
 from ops.talk import say
 
 BROKERS: Final = 3
@@ -38,51 +41,61 @@ class Sample(TypedDict):
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Return memory and open files of each process over time, and how fast they grow once the kept results do not."""
-    return asyncio.run(soak(minutes=args.minutes))
+    return asyncio.run(soak(args.peer, minutes=args.minutes))
 
 
-async def soak(*, minutes: float, saturate_s: float = SATURATE_S) -> dict[str, Any]:
-    """Find out what saturates, and write half as much for so long."""
-    seconds = 60 * minutes
-    with tempfile.TemporaryDirectory(prefix="metaquorum-bench-", dir=DIRECTORY) as scratch:
-        async with our_peer(Path(scratch) / "ours", brokers=BROKERS) as peer:
-            saturated = (await load(peer, clients=WRITERS, seconds=saturate_s)).per_second
-            soaking = _Soaking(peer, await peer.elections())
-            async with asyncio.TaskGroup() as group:
-                watch = group.create_task(soaking.watch(every_s=seconds / SAMPLES))
-                done = await load(
-                    peer, clients=WRITERS, seconds=seconds, per_second=saturated / 2, run=soaking.writing
-                )
-                watch.cancel()
-            await soaking.sample()
-            stalls = await peer.stalls()
-        floors = probes(Path(scratch))
-    samples = soaking.samples
+async def soak(peers: Sequence[str], *, minutes: float, saturate_s: float = SATURATE_S) -> dict[str, Any]:
+    """Find out what saturates, and write half as much for so long; each system after the other."""
+    async with beside_etcd(peers, brokers=BROKERS) as (directory, ours, etcd):
+        own = await _soaked(ours, minutes=minutes, saturate_s=saturate_s)
+        own |= await ours.stalls()
+        theirs = {}
+        if etcd is not None:
+            theirs[ETCD] = await _soaked(etcd, minutes=minutes, saturate_s=saturate_s)
+        floors = probes(directory)
     return report(
         "soak",
         params={"minutes": minutes, "writers": WRITERS, "brokers": BROKERS},
-        ours={
-            "version": peer.version,
-            "saturated_per_second": saturated,
-            "per_second": round(soaking.writes / seconds, 1),
-            "failed": done.failed,
-            "elections": samples[-1]["elections"],
-            "longest_write_ms": max(sample["longest_write_ms"] for sample in samples),
-            **stalls,
-            **_growth(samples, after_minute=min(PLATEAU_S, seconds / 2) / 60),
-            "samples": samples,
-        },
-        peers={},
+        ours=own,
+        peers=theirs,
         rounds=1,
         probes=floors,
     )
+
+
+async def _soaked(peer: OurPeer | EtcdPeer, *, minutes: float, saturate_s: float) -> dict[str, Any]:
+    seconds = 60 * minutes
+    saturated = (await load(peer, clients=WRITERS, seconds=saturate_s)).per_second
+    soaking = _Soaking(peer, await peer.elections())
+    async with asyncio.TaskGroup() as group:
+        watch = group.create_task(soaking.watch(every_s=seconds / SAMPLES))
+        done = await load(
+            peer, clients=WRITERS, seconds=seconds, per_second=saturated / 2, run=soaking.writing
+        )
+        watch.cancel()
+    await soaking.sample()
+    samples = soaking.samples
+    return {
+        "version": peer.version,
+        "saturated_per_second": saturated,
+        "per_second": round(soaking.writes / seconds, 1),
+        "failed": done.failed,
+        "elections": samples[-1]["elections"],
+        "longest_write_ms": max(sample["longest_write_ms"] for sample in samples),
+        **_growth(samples, after_minute=min(PLATEAU_S, seconds / 2) / 60),
+        "rss_mib_max": max(max(sample["rss_mib"][name] for name in soaking.servers) for sample in samples),
+        "open_files_max": float(
+            max(max(sample["open_files"][name] for name in soaking.servers) for sample in samples)
+        ),
+        "samples": samples,
+    }
 
 
 @dataclass(slots=True)
 class _Soaking:
     """A run under way, and what was seen of it so far."""
 
-    peer: OurPeer
+    peer: OurPeer | EtcdPeer
     elections_before: int
     writing: Run = field(default_factory=Run)
     samples: list[Sample] = field(default_factory=list)
@@ -116,7 +129,16 @@ class _Soaking:
             self.samples.append(sample)
             say(", ".join(f"{name} {value}" for name, value in sample.items()))
 
+    @property
+    def servers(self) -> list[str]:
+        """The names of those that agree on writes."""
+        if isinstance(self.peer, EtcdPeer):
+            return [self.peer.name(endpoint) for endpoint in self.peer.endpoints]
+        return [member.name for member in self.peer.cluster.controllers]
+
     def _pids(self) -> dict[str, int]:
+        if isinstance(self.peer, EtcdPeer):
+            return {self.peer.name(endpoint): pid for endpoint, pid in self.peer.pids().items()}
         found: dict[str, int] = {}
         for member in self.peer.cluster.members:
             pid = self.peer.cluster.pid(member.id)

@@ -2,14 +2,14 @@
 
 import argparse
 import asyncio
-import tempfile
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, Final
 
+from ops.bench.etcd_peer import EtcdPeer
 from ops.bench.measure import figures, load, report
-from ops.bench.our_peer import our_peer
+from ops.bench.our_peer import OurPeer
 from ops.bench.probes import probes
-from ops.bench.systems import DIRECTORY
+from ops.bench.systems import ETCD, beside_etcd
 
 CLIENTS: Final = 64
 BROKERS: Final = 3
@@ -17,22 +17,26 @@ BROKERS: Final = 3
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Return writes per second, their latency in ms, and how often leadership moved meanwhile: it should be 0."""
-    return asyncio.run(steady(minutes=args.minutes))
+    return asyncio.run(steady(args.peer, minutes=args.minutes))
 
 
-async def steady(*, minutes: float) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory(prefix="metaquorum-bench-", dir=DIRECTORY) as scratch:
-        async with our_peer(Path(scratch) / "ours", brokers=BROKERS) as peer:
-            before = await peer.elections()
-            done = await load(peer, clients=CLIENTS, seconds=60 * minutes)
-            elections = await peer.elections() - before
-        floors = probes(Path(scratch))
-    ours = {
+async def steady(peers: Sequence[str], *, minutes: float) -> dict[str, Any]:
+    async with beside_etcd(peers, brokers=BROKERS) as (directory, ours, etcd):
+        own = await _loaded(ours, minutes=minutes) | await ours.stalls()
+        theirs = {} if etcd is None else {ETCD: await _loaded(etcd, minutes=minutes)}
+        floors = probes(directory)
+    params = {"minutes": minutes, "clients": CLIENTS, "brokers": BROKERS}
+    return report("steady", params=params, ours=own, peers=theirs, rounds=1, probes=floors)
+
+
+async def _loaded(peer: OurPeer | EtcdPeer, *, minutes: float) -> dict[str, Any]:
+    before = await peer.elections()
+    done = await load(peer, clients=CLIENTS, seconds=60 * minutes)
+    return {
+        "version": peer.version,
         "unit": "ms",
         "per_second": done.per_second,
         **figures(done.latencies_ms),
         "failed": done.failed,
-        "elections": elections,
+        "elections": await peer.elections() - before,
     }
-    params = {"minutes": minutes, "clients": CLIENTS, "brokers": BROKERS}
-    return report("steady", params=params, ours=ours, peers={}, rounds=1, probes=floors)

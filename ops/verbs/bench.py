@@ -19,7 +19,9 @@ class Bench:
 
     name: str
     does: str
-    has_peer: bool = False
+    peers: tuple[str, ...] = ()
+    no_peer: str = ""
+    """Why no peer is measured, in one line; empty if there are `peers`."""
     flags: tuple[tuple[str, dict[str, Any]], ...] = ()
 
 
@@ -44,13 +46,16 @@ _POLLS: Final = (
     _count("--polls", 1_000, 10_000, "polls that wait for news"),
     _count("--processes", 1, 64, "processes that hold them"),
 )
+_NO_HISTORY: Final = (
+    "etcd keeps no log to analyse: its history ends at a compaction, and no engine reads its files"
+)
 BENCHES: Final = (
-    Bench("commit", "Durable writes over HTTP: one client, and many.", has_peer=True),
-    Bench("failover", "How long writes stand still after the leader is killed.", has_peer=True),
+    Bench("commit", "Durable writes over HTTP: one client, and many.", peers=("etcd", "tls")),
+    Bench("failover", "How long writes stand still after the leader is killed.", peers=("etcd", "tls")),
     Bench(
         "blackhole",
         "How long writes stand still after the leader falls silent: nothing is closed, nothing comes.",
-        has_peer=True,
+        peers=("etcd",),
         flags=(
             _count("--rounds", 10, 1_000),
             (
@@ -70,15 +75,21 @@ BENCHES: Final = (
             ),
         ),
     ),
-    Bench("handover", "How long writes stand still when leadership is handed over on purpose."),
+    Bench(
+        "handover",
+        "How long writes stand still when leadership is handed over on purpose.",
+        peers=("etcd",),
+    ),
     Bench(
         "steady",
         "Full load with nothing wrong: leadership must not move.",
+        peers=("etcd",),
         flags=(("--minutes", {"type": float, "default": 10.0, "metavar": "M", "help": "default: 10"}),),
     ),
     Bench(
         "broker-loss",
         "From fencing a broker of many leaderships to the slowest broker's applied time.",
+        peers=("etcd",),
         flags=(
             _count("--leaderships", 1_000, 1_000_000, "of the broker that dies"),
             _count("--followed", 0, 1_000_000, "partitions that it follows beside these", least=0),
@@ -89,10 +100,15 @@ BENCHES: Final = (
             ),
         ),
     ),
-    Bench("broker-start", "From opening a broker's cache of 100,000 partitions to a current image."),
+    Bench(
+        "broker-start",
+        "From opening a broker's cache of 100,000 partitions to a current image.",
+        no_peer="clients of etcd keep no copy of its keys on disk",
+    ),
     Bench(
         "fanout",
         "How soon every one of many parked polls is answered with a write.",
+        peers=("etcd",),
         flags=(
             *_POLLS,
             _count("--writes", 20, 10_000, "writes, each once all polls have the one before"),
@@ -105,11 +121,13 @@ BENCHES: Final = (
     Bench(
         "storm",
         "How soon all parked polls are answered again when their controller is killed.",
+        peers=("etcd",),
         flags=(*_POLLS, _count("--rounds", 5, 1_000, "kills of the controller that leads")),
     ),
     Bench(
         "registrations",
         "How soon many new brokers, which register all at once, are Online and current.",
+        no_peer="etcd has no members that register, are told of all others and are let in by the leader",
         flags=(
             _count("--brokers", 1_000, 10_000, "that register"),
             _count("--partitions", 100_000, 1_000_000, "of the cluster that they join", least=0),
@@ -118,6 +136,7 @@ BENCHES: Final = (
     Bench(
         "read-storm",
         "What readers of the cold log and of past states cost those who write.",
+        peers=("etcd",),
         flags=(
             _count("--readers", 40, 10_000, "that read, one request after the other"),
             _count("--writers", 64, 10_000, "that write meanwhile"),
@@ -128,6 +147,7 @@ BENCHES: Final = (
     Bench(
         "unread",
         "What clients that ask for 8 MiB each and read nothing cost the leader: memory, `/healthz`, elections.",
+        no_peer="the figures are held against bounds of ours; etcd states none for answers that nobody reads",
         flags=(
             _count("--clients", 2_000, 10_000, "that read nothing"),
             _count("--seconds", 15, 3_600, "with each of four kinds of requests"),
@@ -136,6 +156,7 @@ BENCHES: Final = (
     Bench(
         "scale",
         "What a cluster of many partitions costs, beside one of 10,000.",
+        peers=("etcd",),
         flags=(
             _count("--partitions", 100_000, 10_000_000, "of the large cluster", least=20_000),
             _count("--topic-partitions", 1_000, 10_000, "of one topic, and of one request"),
@@ -145,6 +166,7 @@ BENCHES: Final = (
     Bench(
         "restart",
         "How long the controllers of a large cluster take from their start until the group is whole.",
+        peers=("etcd",),
         flags=(
             _count("--partitions", 100_000, 10_000_000, "of the cluster"),
             _count("--rounds", 3, 1_000, "restarts of a follower, and of all controllers"),
@@ -153,16 +175,19 @@ BENCHES: Final = (
     Bench(
         "soak",
         "Half of the load that saturates, for an hour: memory and open files must not grow.",
+        peers=("etcd",),
         flags=(("--minutes", {"type": float, "default": 60.0, "metavar": "M", "help": "default: 60"}),),
     ),
     Bench(
         "idle",
         "What connections before any login cost a controller, in the clear and with TLS.",
+        no_peer="the figures are held against bounds of ours; etcd states none for connections before a login",
         flags=(_count("--connections", 23_900, 23_900, "that are open at once", least=200),),
     ),
     Bench(
         "decisions",
         "What decisions about many partitions cost, and their longest turn of the loop; no process is started.",
+        no_peer="etcd stores what its clients decide, and decides nothing about partitions",
         flags=(
             _count("--partitions", 1_000_000, 10_000_000, "of the cluster", least=1_000),
             _count("--leaderships", 10_000, 100_000, "of the broker that is lost and returns"),
@@ -172,6 +197,7 @@ BENCHES: Final = (
     Bench(
         "replay",
         "States, intervals, every analysis and reports of a large log, by DuckDB and by Spark.",
+        no_peer=_NO_HISTORY,
         flags=(
             _count("--records", 1_000_000, 100_000_000, "of the log", least=1_000),
             (
@@ -192,10 +218,15 @@ BENCHES: Final = (
             ),
         ),
     ),
-    Bench("replay-digest", "The state digest of a log of 1M records in Spark, in a warm session."),
+    Bench(
+        "replay-digest",
+        "The state digest of a log of 1M records in Spark, in a warm session.",
+        no_peer=_NO_HISTORY,
+    ),
     Bench(
         "spark-source",
         "Records per second of Spark's data source over segment files, and how late the rows of its stream are.",
+        no_peer=_NO_HISTORY,
         flags=(
             _count("--records", 1_000_000, 100_000_000, "of the log that is read", least=100_000),
             _count("--seconds", 30, 3_600, "that the stream is measured for"),
@@ -205,9 +236,15 @@ BENCHES: Final = (
 )
 
 
+_PEER_HELP: Final = {
+    False: "measure it in the same run",
+    True: "measure it in the same run; tls is our own cluster under TLS",
+}
+
+
 def add_parsers(noun: Noun) -> None:
     for bench in BENCHES:
-        with_peer = (f"bench {bench.name} --peer etcd --json",) if bench.has_peer else ()
+        with_peer = (f"bench {bench.name} --peer etcd --json",) if bench.peers else ()
         measured = noun.verb(
             bench.name,
             bench.does,
@@ -215,15 +252,13 @@ def add_parsers(noun: Noun) -> None:
             parent=noun.flags.output,
             examples=(f"bench {bench.name} --json", *with_peer),
         )
-        measured.set_defaults(bench=bench.name.replace("-", "_"), has_peer=bench.has_peer)
+        measured.set_defaults(bench=bench.name.replace("-", "_"), no_peer=bench.no_peer)
         measured.add_argument(
             "--peer",
             action="append",
             default=[],
-            choices=("etcd", "tls"),
-            help="measure it in the same run; tls is our own cluster under TLS"
-            if bench.has_peer
-            else "none has anything to compare here",
+            choices=bench.peers or ("etcd",),
+            help=f"none: {bench.no_peer}" if bench.no_peer else _PEER_HELP["tls" in bench.peers],
         )
         for flag, options in bench.flags:
             measured.add_argument(flag, **options)
@@ -233,12 +268,13 @@ def run_bench(args: argparse.Namespace) -> int:
     # Python unwinds at SIGINT alone, and in the background of a script not even then: nodes and what they wrote would stay.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    for peer in args.peer:
-        if not args.has_peer:
-            say(f"{peer} has nothing to compare here; we are measured alone")
+    if args.peer and args.no_peer:
+        say(f"no peer is measured: {args.no_peer}")
     with watching() as withheld:
         result: dict[str, Any] = importlib.import_module(f"ops.bench.{args.bench}").run(args)
     result["probes"] |= {**withheld, "python": described()}
+    if args.no_peer:
+        result["no_peer"] = args.no_peer
     show(args, result, table=lambda: render.fields(_flat("", result)))
     return 0
 

@@ -1,6 +1,5 @@
 """Edge: controllers' registrations over HTTP: register, list, unregister."""
 
-import asyncio
 from typing import Any, Final, Literal
 
 from aiohttp import web
@@ -54,22 +53,24 @@ async def list_controllers(door: Door, request: web.Request) -> web.Response:
     image: MetadataImage = await door.read(request, lambda image: image)
     items = []
     for controller_id in sorted(image.controllers):
-        items.append(_described(door, image, image.controllers[controller_id]))
-        await asyncio.sleep(0)  # the batch of each may have to be read from a segment
+        controller = image.controllers[controller_id]
+        registered_at_ms = await door.committed_log.appended_at_ms(controller.registration_epoch)
+        items.append(_described(door, image, controller, registered_at_ms))
     return door.ok(request, items_of(image, items))
 
 
-def _described(door: Door, image: MetadataImage, controller: RegisterControllerRecord) -> dict[str, Any]:
+def _described(
+    door: Door, image: MetadataImage, controller: RegisterControllerRecord, registered_at_ms: int | None
+) -> dict[str, Any]:
     """Return a registration; "linked" and "registered_at_ms" are None where this node does not know."""
     controller_id = controller.controller_id
-    batch = door.committed_log.batch_at(controller.registration_epoch)
     raft = door.controller.raft.status()
     linked = {peer.node_id for peer in raft.peers if peer.reachable} | {door.settings.node_id}
     return {
         "controller_id": controller_id,
         "incarnation_id": uuid_text(controller.incarnation_id),
         "registration_epoch": controller.registration_epoch,
-        "registered_at_ms": None if batch is None else batch.appended_at_ms,
+        "registered_at_ms": registered_at_ms,
         "is_voter": controller_id in [voter.node_id for voter in image.quorum.voters or ()],
         "linked": controller_id in linked if door.controller.is_active else None,
         "endpoints": json_rows(controller.endpoints),

@@ -8,11 +8,11 @@ from typing import Any, Final, Never, TypeVar
 
 from metadata_log.batch import RecordBatch
 from metadata_log.codec import FrameHeader, decoding, read_header
-from metadata_log.errors import DamagedFile, LogDamaged, two_histories
+from metadata_log.errors import DamagedFile, LogDamaged, OffsetCompacted, two_histories
 from metadata_log.image.metadata_image import Delta, MetadataImage
 from metadata_log.log.position import Position
 from metadata_log.log.segmented_log import SegmentedLog
-from metadata_log.sliced import Sliced, at_once
+from metadata_log.sliced import Sliced
 from quorum.applied_listener import AppliedListener
 from quorum.log.fetch_window import FetchWindow
 
@@ -181,12 +181,26 @@ class CommittedLog(AppliedListener):
         header = _last_header(frames)
         return frames, header.end_offset, Position(header.controller_epoch, header.crc)
 
-    def batch_at(self, base_offset: int) -> RecordBatch | None:
-        """Return the batch that begins at an offset; None where this log does not hold it, or cannot read it."""
-        return at_once(self.reading_batch_at(base_offset))
+    async def appended_at_ms(self, base_offset: int) -> int | None:
+        """Return when the batch that begins at an offset was appended; None as `reading_batch_at`. It is read in a thread.
+
+        Raises:
+            ThrottlingQuotaExceeded: too many reads wait.
+        """
+        if not self.log_start_offset <= base_offset < self.end_offset:
+            return None
+        try:
+            frames, _ = await self.read_in_thread(base_offset, max_bytes=1)
+        except (LogDamaged, OffsetCompacted):
+            return None
+        header = read_header(frames)
+        return header.appended_at_ms if header.base_offset == base_offset else None
 
     def reading_batch_at(self, base_offset: int) -> Sliced[RecordBatch | None]:
-        """Read the batch that begins at an offset, as `batch_at`; a large one takes 20 ms to decode."""
+        """Read the batch that begins at an offset; a large one takes 20 ms to decode.
+
+        None where this log does not hold it, or cannot read it.
+        """
         if not self.log_start_offset <= base_offset < self.end_offset:
             return None
         try:

@@ -59,11 +59,6 @@ class _Waiting:
         """The base offset of the first such batch. It may come when the time is up and the feed has not gone on yet."""
         self.woken = asyncio.Event()
 
-    def wake(self, read_from: int) -> None:
-        if self.read_from is None:
-            self.read_from = read_from
-            self.woken.set()
-
 
 class TopicFeeds(AppliedListener):
     """Listens behind the committed log, so that what wakes a feed can be read."""
@@ -74,6 +69,9 @@ class TopicFeeds(AppliedListener):
         self._known_from = 0
         """Every naming from this offset on is in `_namings`."""
         self._waiting: dict[Key, dict[_Waiting, None]] = {}
+        self._woken: deque[_Waiting] = deque()
+        """Those that know where to read on, and wait for their slice: woken all at once, they would all read in one turn."""
+        self._slice_is_due = False
         self.waiting = 0
 
     # --- what is applied
@@ -86,7 +84,7 @@ class TopicFeeds(AppliedListener):
             for key in self._concerned(batch):
                 for feed in self._waiting.get(key, ()):
                     if batch.end_offset > feed.at:
-                        feed.wake(batch.base_offset)
+                        self._wake(feed, batch.base_offset)
 
     def on_restored(self, image: MetadataImage) -> None:
         self._image = image
@@ -94,7 +92,22 @@ class TopicFeeds(AppliedListener):
         self._known_from = image.end_offset
         for feeds in self._waiting.values():
             for feed in feeds:
-                feed.wake(feed.at)
+                self._wake(feed, feed.at)
+
+    def _wake(self, feed: _Waiting, read_from: int) -> None:
+        if feed.read_from is None:
+            feed.read_from = read_from
+            self._woken.append(feed)
+            if not self._slice_is_due:
+                self._slice_is_due = True
+                asyncio.get_running_loop().call_soon(self._wake_slice)
+
+    def _wake_slice(self) -> None:
+        for _ in range(min(len(self._woken), limits.FEEDS_WOKEN_AT_ONCE)):
+            self._woken.popleft().woken.set()
+        self._slice_is_due = bool(self._woken)
+        if self._slice_is_due:
+            asyncio.get_running_loop().call_later(limits.FETCH_PAUSE_MS / 1000, self._wake_slice)
 
     def _note_names(self, batch: RecordBatch, before: MetadataImage) -> None:
         here: dict[TopicId, tuple[str, _Standing]] = {}

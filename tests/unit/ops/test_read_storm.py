@@ -10,7 +10,7 @@ from aiohttp.test_utils import TestServer
 
 from metadata_log.errors import ThrottlingQuotaExceeded
 from metadata_log.node.http_answers import error_body, status_of
-from ops.bench.read_storm import WHOLE, outcome_of
+from ops.bench.read_storm import WHOLE, Asked, outcome_of
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -61,6 +61,6 @@ def test_a_read_is_counted_by_why_it_was_not_whole(handler: Handler, expected: s
         app.router.add_get("/", handler)
         patience = aiohttp.ClientTimeout(total=None, sock_read=0.1 if handler is says_nothing else 60.0)
         async with TestServer(app) as server, aiohttp.ClientSession() as http:
-            return await outcome_of(http, str(server.make_url("/")), {}, timeout=patience)
+            return await outcome_of(http, Asked(url=str(server.make_url("/"))), timeout=patience)
 
     assert asyncio.run(story()) == expected

@@ -1,10 +1,12 @@
 """Edge: who waits for records to be applied, and in which order they are woken."""
 
 import asyncio
+from unittest.mock import patch
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from metadata_log import limits
 from metadata_log.errors import NotController
 from quorum.waiters import Waiters
 
@@ -53,5 +55,59 @@ def test_those_of_an_older_claim_stand_before_all_others() -> None:
         assert isinstance(of_the_older.exception(), NotController) and not of_the_newer.done()
         waiters.complete(controller_epoch=EPOCH + 1, end_offset=5)
         assert of_the_newer.done()
+
+    asyncio.run(story())
+
+
+@given(
+    at_once=st.integers(1, 5),
+    ends=st.lists(st.integers(1, 4), min_size=1, max_size=12),
+    restores=st.booleans(),
+    given_up=st.sets(st.integers(0, 11)),
+)
+def test_many_learn_in_slices_that_their_wait_is_over(
+    at_once: int, ends: list[int], restores: bool, given_up: set[int]
+) -> None:
+    """Goal: no turn ends more than a slice, each is ended once and in order, and none by another claim's records."""
+
+    async def story() -> None:
+        waiters = _waiters()
+        futures = [_waits(waiters, end) for end in sorted(ends)]
+        for index in given_up & set(range(len(futures))):
+            futures[index].cancel()
+        told: list[asyncio.Future[None]] = []
+        for future in futures:
+            if not future.cancelled():
+                future.add_done_callback(told.append)
+        expected = [future for future in futures if not future.cancelled()]
+        other = NotController("another leads", controller_id=-1)
+        if restores:
+            waiters.end_all_in_slices(lambda _: other)
+        else:
+            waiters.fail_before(EPOCH + 1, lambda: other)
+        newer = _waits(waiters, 5, epoch=EPOCH + 1)
+        waiters.complete(controller_epoch=EPOCH + 1, end_offset=9)
+        assert newer.done(), "it waits for its own records alone"
+        seen, turns = 0, []
+        while waiters or len(told) < len(expected):
+            await asyncio.sleep(0)
+            turns.append(len(told) - seen)
+            seen = len(told)
+        assert max(turns, default=0) <= at_once
+        assert told == expected
+        assert all(future.exception() is other for future in expected)
+
+    with patch("metadata_log.limits.WAITERS_ENDED_AT_ONCE", at_once):
+        asyncio.run(story())
+
+
+def test_a_process_that_ends_makes_nobody_wait_for_a_slice() -> None:
+    async def story() -> None:
+        waiters = _waiters()
+        futures = [_waits(waiters, 9) for _ in range(limits.WAITERS_ENDED_AT_ONCE + 1)]
+        waiters.fail_before(EPOCH + 1, lambda: NotController("another leads", controller_id=-1))
+        assert not futures[-1].done() and len(waiters) == 1
+        waiters.end_all(lambda _: NotController("it ends", controller_id=-1))
+        assert all(isinstance(future.exception(), NotController) for future in futures)
 
     asyncio.run(story())

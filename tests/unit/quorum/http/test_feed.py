@@ -5,6 +5,7 @@ import json
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -191,6 +192,28 @@ def test_what_comes_as_the_time_is_up_is_not_skipped(tmp_path: Path, *, time_is_
         image = replace(fed.controller.committed, end_offset=batch.end_offset)
         feeds.on_applied(batch, b"", image, Delta())
         assert await waiting == at, "from there on it reads the batch"
+
+    fed(tmp_path, story)
+
+
+def test_feeds_of_one_batch_go_on_in_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them know at once where to read on, and no turn of the loop resumes more of them than a slice has."""
+    monkeypatch.setattr("metadata_log.limits.FEEDS_WOKEN_AT_ONCE", 3)
+
+    async def story(fed: Fed) -> None:
+        feeds, loop = fed.desk.door.feeds, asyncio.get_running_loop()
+        at = fed.controller.committed.end_offset
+        until_s = loop.time() + 3_600.0
+        waiting = [asyncio.ensure_future(feeds.wait(None, at, until_s=until_s)) for _ in range(10)]
+        while feeds.waiting < len(waiting):
+            await asyncio.sleep(0)
+        await fed.create("a")
+        resumed = [feeds.waiting]
+        while feeds.waiting:
+            await asyncio.sleep(0)
+            resumed.append(feeds.waiting)
+        assert max(before - after for before, after in pairwise(resumed)) == 3
+        assert {await feed for feed in waiting} == {at}
 
     fed(tmp_path, story)
 

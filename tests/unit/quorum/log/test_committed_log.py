@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -74,3 +75,29 @@ def test_what_is_applied_without_a_rest_is_one_write(tmp_path: Path, monkeypatch
             assert log.read(0, max_bytes=1 << 20) == segments.read(0, max_bytes=1 << 20)
 
     run(main)
+
+
+def test_when_a_batch_was_appended_is_read_in_a_thread(tmp_path: Path) -> None:
+    history = list(random_history(random.Random(3), 20))
+    in_threads = 0
+
+    async def run_in_thread(work: Callable[..., Any], *args: object) -> Any:
+        nonlocal in_threads
+        in_threads += 1
+        return work(*args)
+
+    async def story() -> None:
+        with closing(SegmentedLog.open(tmp_path, segment_bytes=1 << 20)) as segments:
+            log = CommittedLog(segments, read_in_thread=run_in_thread)
+            for step in history:
+                log.on_applied(step.batch, step.frame, step.image, Delta())
+            log.on_rest()
+            for number, step in enumerate(history, start=1):
+                batch = step.batch
+                assert await log.appended_at_ms(batch.base_offset) == batch.appended_at_ms
+                assert in_threads == number
+            assert await log.appended_at_ms(history[-1].batch.end_offset) is None
+            inside = next(step.batch for step in history if len(step.batch.records) > 1).base_offset + 1
+            assert await log.appended_at_ms(inside) is None
+
+    asyncio.run(story())
