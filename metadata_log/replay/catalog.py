@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from metadata_log.replay.analyses import spark_text
 from metadata_log.replay.columns import MEANINGS, SCHEMA
-from metadata_log.replay.subjects.registry import SUBJECTS
+from metadata_log.replay.subjects.registry import CHANGES, SUBJECTS
 
-FAMILIES: Final = ("records", "partition_changes", "broker_changes")
+FAMILIES: Final = ("records", *CHANGES)
 """What the export holds as files."""
 STATE: Final = tuple(SUBJECTS)
 """The state at the end of the log, a table for each subject."""
@@ -41,7 +41,6 @@ ANALYSES: Final = (
     "reassignments",
     "repeated_registrations",
     "topic_events",
-    "config_changes",
     "cluster_events",
     "actions",
     "log_health",
@@ -65,7 +64,8 @@ TYPES: Final = {
 }
 """The names of types in both engines' SQL, of which DuckDB writes a list INT[]."""
 
-_COLUMN: Final = re.compile(r"--   (\w+) ([A-Z<>]+): (.+)")
+_COLUMN: Final = re.compile(r"--   (\w+) ([A-Z<>]+|[a-z_]+): (.+)")
+"""Name, type, or the column of records that has the same type, and meaning."""
 _BRACES: Final = str.maketrans("", "", "{}")
 _CONTINUED: Final = "--       "
 
@@ -132,7 +132,8 @@ def _of_text(name: str, text_name: str) -> Table:
                 meaning=f"{columns[-1].meaning} {line.removeprefix(_CONTINUED).strip()}"
             )
         elif found := _COLUMN.fullmatch(line):
-            columns.append(Column(*found.groups()))
+            column, of, meaning = found.groups()
+            columns.append(Column(column, _of_schema(of).type if of in SCHEMA.names else of, meaning))
         else:
             columns += [_of_schema(word) for word in line.removeprefix("--").replace(",", " ").split()]
     # The first paragraph; what follows is for whoever changes the text.

@@ -38,9 +38,10 @@ from metadata_log.records.snapshots import RequestResultRecord, SnapshotHeaderRe
 from metadata_log.replay.columns import Batch, Columns, position_row, topic_names
 from metadata_log.replay.digest import apply_all, exported_digest, image_of_snapshot
 from metadata_log.replay.export_writer import SEGMENT_RECORDS, ExportWriter
+from metadata_log.replay.subjects.registry import CHANGES
 from metadata_log.replay.tables import (
-    FAMILIES,
     MANIFEST,
+    RECORDS,
     SNAPSHOTS,
     Export,
     SupersededFile,
@@ -242,6 +243,7 @@ class _Run:
         """Write what waits, and return the whole export; None where there is nothing."""
         self._write_waiting()
         self._close_segment()
+        self._writing.add(self._files.complete)
         self._writing.add(self._files.compact)
         self._writing.wait()
         if not self._files.files:
@@ -369,7 +371,7 @@ def _remove_leftovers(directory: Path, export: Export | None) -> None:
     if export is not None:
         named |= {directory / file.path for file in export.files}
         named |= {directory / file.path for file in export.superseded}
-    for family in FAMILIES:
+    for family in (RECORDS, *CHANGES, SNAPSHOTS):
         for path in directory.glob(f"{family}/**/*.parquet"):
             if path not in named and _OURS.match(path.relative_to(directory).as_posix()):
                 path.unlink()

@@ -18,14 +18,13 @@ import pyarrow.parquet as pq
 from metadata_log.errors import InvariantBroken
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.node.durable_files import sync_directory
+from metadata_log.replay.changes import changes_in, changes_of
 from metadata_log.replay.columns import SCHEMA, by_name
 from metadata_log.replay.digest import digest_of, exported_digest
 from metadata_log.replay.engines import DuckDb
-from metadata_log.replay.state import State, state_of
-from metadata_log.replay.subjects.registry import type_ids
+from metadata_log.replay.state import State, small_records, state_of
+from metadata_log.replay.subjects.registry import CHANGES, type_ids
 from metadata_log.replay.tables import (
-    BROKER_CHANGES,
-    PARTITION_CHANGES,
     RECORDS,
     SNAPSHOTS,
     Export,
@@ -105,15 +104,38 @@ class ExportWriter:
         self._add(RECORDS, segment.path, rows=segment.rows, first_offset=first, last_offset=last)
         duckdb = DuckDb()
         records = duckdb.union(duckdb.of_arrow(self._state), duckdb.parquet([segment.path]))
-        for family in (PARTITION_CHANGES, BROKER_CHANGES):
-            changes = duckdb.arrow(duckdb.analysis(family, {"from_offset": first}, records=records))
-            self._write_table(
-                family, f"seg={first:020d}.parquet", changes, first_offset=first, last_offset=last
-            )
-        state = state_of(duckdb, records, end_offset=last + 1)
+        others = small_records(duckdb, records)
+        for family, changes in changes_of(duckdb, records, others, from_offset=first).items():
+            rows = duckdb.arrow(changes)
+            self._write_table(family, segment.path.name, rows, first_offset=first, last_offset=last)
+        state = state_of(duckdb, records, end_offset=last + 1, others=others)
         self._state = _state_table(duckdb, state, position)
         _check_state(self._state, image)
         self._write_snapshot(last + 1)
+
+    def complete(self) -> None:
+        """Derive the families that an older release did not write, a file beside each of its files of records."""
+        before = self._before
+        if before is None or all(map(before.is_whole, CHANGES)):
+            return
+        segments = {Path(file.path).name: file for file in self.files if file.family == RECORDS}
+        duckdb = DuckDb()
+        for family, derived in changes_in(duckdb, before).items():
+            if before.is_whole(family):
+                continue
+            changes = duckdb.arrow(derived)
+            offsets = changes.column("log_offset").to_numpy()
+            # That release may since have joined files of records, and not those of families that it does not know.
+            self.files = [
+                file for file in self.files if file.family != family or Path(file.path).name in segments
+            ]
+            written = {Path(file.path).name for file in self.files if file.family == family}
+            for name, segment in segments.items():
+                if name not in written:
+                    first, last = segment.first_offset, segment.last_offset
+                    rows = changes.filter(pa.array((first <= offsets) & (offsets <= last)))
+                    self._write_table(family, name, rows, first_offset=first, last_offset=last)
+        self.files.sort(key=lambda file: file.last_offset)
 
     def compact(self) -> None:
         """Join small segments behind each other: an export that follows a log writes one every few seconds.
@@ -123,7 +145,7 @@ class ExportWriter:
         for group in _small_groups([file for file in self.files if file.family == RECORDS]):
             first, last = group[0].first_offset, group[-1].last_offset
             name = f"seg={first:020d}-{last:020d}.parquet"
-            for family in (RECORDS, PARTITION_CHANGES, BROKER_CHANGES):
+            for family in (RECORDS, *CHANGES):
                 old = [
                     file
                     for file in self.files

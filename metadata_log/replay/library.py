@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from metadata_log.errors import InvalidRequest, OffsetCompacted, PositionOutOfRange
 from metadata_log.replay.catalog import ANALYSES, FAMILIES, SHARED, STATE, TABLES, needs
+from metadata_log.replay.changes import changes_in
 from metadata_log.replay.columns import SCHEMA
 from metadata_log.replay.controller_client import NOTHING_SHOWN, Shown
 from metadata_log.replay.engines import DuckDb, Engine, Spark
@@ -337,10 +338,13 @@ class Log(Tables):
 
     def _make(self, name: str) -> Any:
         if name in FAMILIES:
-            schema = SCHEMA if name == RECORDS else None
             where = self._where()
             if self.topic is not None and name == "partition_changes":
                 where += f" AND topic_name = '{self.topic}'"
+            if not self.export.is_whole(name):
+                derived = changes_in(self.engine, self.export)[name]
+                return self.engine.query(f"SELECT * FROM derived WHERE {where}", {"derived": derived})  # noqa: S608 our own names
+            schema = SCHEMA if name == RECORDS else None
             return self.engine.parquet(self._files(name), schema=schema, where=where)
         if name == "initial":
             return self._of_topic(self._initial())

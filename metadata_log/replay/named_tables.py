@@ -42,8 +42,14 @@ class NamedTables(ABC):
         """Return a table of the catalog."""
 
     records = TableMethod()
+    topic_changes = TableMethod()
     partition_changes = TableMethod()
     broker_changes = TableMethod()
+    config_changes = TableMethod()
+    feature_changes = TableMethod()
+    producer_id_changes = TableMethod()
+    quorum_changes = TableMethod()
+    controller_changes = TableMethod()
     topics = TableMethod()
     partitions = TableMethod()
     brokers = TableMethod()
@@ -69,7 +75,6 @@ class NamedTables(ABC):
     reassignments = TableMethod()
     repeated_registrations = TableMethod()
     topic_events = TableMethod()
-    config_changes = TableMethod()
     cluster_events = TableMethod()
     actions = TableMethod()
     log_health = TableMethod()

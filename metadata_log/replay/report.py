@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -19,6 +20,7 @@ from metadata_log.replay.engines import DuckDb, Engine, engine_of, rows
 from metadata_log.replay.library import Log, plain_rows
 from metadata_log.replay.page import charts, page
 from metadata_log.replay.state import state_at
+from metadata_log.replay.subjects.registry import CHANGES
 from metadata_log.replay.tables import RECORDS, open_export
 
 if TYPE_CHECKING:
@@ -102,8 +104,9 @@ class Focus(NamedTuple):
     broker: int | None
 
     def of(self, table: str, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return the rows of a table that belong here."""
-        return [row for row in found if self._has_broker(table, row) and self._has_topic(table, row)]
+        """Return the rows of a table that belong here; those of a family, whose files are read in any order, by offset."""
+        mine = [row for row in found if self._has_broker(table, row) and self._has_topic(table, row)]
+        return sorted(mine, key=itemgetter("log_offset")) if table in CHANGES else mine
 
     def _has_broker(self, table: str, row: dict[str, Any]) -> bool:
         if self.broker is None:
@@ -645,9 +648,11 @@ def _topic_verb(topic: dict[str, Any]) -> str:
 
 
 def _config_events(settings: Sequence[dict[str, Any]]) -> Iterable[_Event]:
-    """Tell of each batch which settings of each resource it changed."""
+    """Tell of each batch which settings of each resource it changed; what goes with its topic is told of the topic."""
     groups: dict[tuple[int, int, str], list[dict[str, Any]]] = {}
     for setting in settings:
+        if setting["op"] == "delete":
+            continue
         of = (setting["batch_base"], setting["resource_type"], setting["resource_name"])
         groups.setdefault(of, []).append(setting)
     for (_, resource_type, resource_name), group in groups.items():

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from metadata_log.records.registry import TYPE_IDS
+from metadata_log.records.snapshots import SnapshotHeaderRecord
 from metadata_log.replay.engines import Engine
 from metadata_log.replay.subjects.registry import SUBJECTS, type_ids
 from metadata_log.replay.tables import Export, records_below
@@ -30,12 +32,14 @@ def state_at(engine: Engine[Table], export: Export, end_offset: int | None = Non
     return state_of(engine, records_below(engine, export, end_offset), end_offset=end_offset)
 
 
-def state_of(engine: Engine[Table], records: Table, *, end_offset: int) -> State[Table]:
-    """Return what rows of records, or of a snapshot and the records after it, add up to."""
-    # A hundredth of a large log, in row groups of its own. Named by what they are, not by what they are not: so a reader can
-    # tell from a row group's statistics and dictionary that it has none of these.
-    small = ", ".join(map(str, type_ids(is_large=False)))
-    others = engine.kept(records, where=f"type IN ({small})", in_one_piece=True)
+def state_of(
+    engine: Engine[Table], records: Table, *, end_offset: int, others: Table | None = None
+) -> State[Table]:
+    """Return what rows of records, or of a snapshot and the records after it, add up to.
+
+    `others` are the `small_records` of them, where the caller has them.
+    """
+    others = small_records(engine, records) if others is None else others
     parts: dict[str, Table] = {}
     for name, subject in SUBJECTS.items():
         parts[name] = engine.analysis(
@@ -45,3 +49,11 @@ def state_of(engine: Engine[Table], records: Table, *, end_offset: int) -> State
             **{needed: parts[needed] for needed in subject.after},
         )
     return State(end_offset=end_offset, parts=parts)
+
+
+def small_records(engine: Engine[Table], records: Table) -> Table:
+    """Compute the rows that are not about partitions, a hundredth of a large log, and a snapshot's position among them."""
+    # They stand in row groups of their own. Named by what they are, not by what they are not: so a reader can tell from a
+    # row group's statistics and dictionary that it has none of these.
+    small = ", ".join(map(str, (*type_ids(is_large=False), TYPE_IDS[SnapshotHeaderRecord])))
+    return engine.kept(records, where=f"type IN ({small})", in_one_piece=True)

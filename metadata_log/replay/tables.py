@@ -2,7 +2,8 @@
 
     manifest.json                                      written last, by rename: a file not named there does not exist
     records/seg=<20 digits>.parquet                    one row per record, faithful
-    partition_changes/seg=..., broker_changes/seg=...  derived: each change with what stood there before
+    partition_changes/seg=..., topic_changes/seg=...   derived, a family for each kind of entity: each change with what stood
+                                                       there before
     snapshots/as_of=<20 digits>/state.parquet          one row per entity, the state below that offset
 
 The 20 digits are the first offset of a range; files are immutable. All but the derived families share one schema.
@@ -39,10 +40,7 @@ Table = TypeVar("Table")
 MANIFEST: Final = "manifest.json"
 FORMAT_VERSION: Final = 1
 RECORDS: Final = "records"
-PARTITION_CHANGES: Final = "partition_changes"
-BROKER_CHANGES: Final = "broker_changes"
 SNAPSHOTS: Final = "snapshots"
-FAMILIES: Final = (RECORDS, PARTITION_CHANGES, BROKER_CHANGES, SNAPSHOTS)
 
 
 class ExportMovedOn(Fault):
@@ -117,6 +115,13 @@ class Export:
             and file.last_offset >= first
             and (below is None or file.first_offset < below)
         ]
+
+    def is_whole(self, family: str) -> bool:
+        """Answer whether a family has files for all records; an older release may not have written it."""
+        return self._offsets_of(family) == self._offsets_of(RECORDS)
+
+    def _offsets_of(self, family: str) -> int:
+        return sum(file.last_offset - file.first_offset + 1 for file in self.files if file.family == family)
 
     def newest_snapshot(self, end_offset: int) -> int:
         """Return the end offset of the newest snapshot at or below an offset; 0 where there is none."""

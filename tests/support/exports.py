@@ -1,9 +1,12 @@
 """Edge: histories as logs that can be exported."""
 
-from collections.abc import Callable, Iterator, Sequence
+import json
+from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
 
 from metadata_log.codec import FrameHeader, read_header
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
+from metadata_log.replay.tables import MANIFEST
 from tests.support.histories import Step
 
 FramesFrom = Callable[[int, int | None], Iterator[tuple[FrameHeader, bytes]]]
@@ -28,3 +31,15 @@ def image_at(history: Sequence[Step], offset: int) -> MetadataImage:
             break
         image = step.image
     return image
+
+
+def without_families(directory: Path, families: Collection[str]) -> None:
+    """Turn an export into one of a release that did not write some families."""
+    path = directory / MANIFEST
+    fields = json.loads(path.read_bytes())
+    for file in fields["files"]:
+        if file["family"] in families:
+            (directory / file["path"]).unlink()
+    fields["files"] = [file for file in fields["files"] if file["family"] not in families]
+    del fields["crc32c"]
+    path.write_text(json.dumps(fields))

@@ -57,6 +57,7 @@ SUBJECT: Final = ReplaySubject(
             "cordoned_log_dirs",
         ),
     },
+    changes=("broker_changes",),
     to_column={
         "incarnation_id": uuid_column,
         "endpoints": objects_column(("name", "host", "port", "security_protocol")),

@@ -24,5 +24,6 @@ SUBJECT: Final = ReplaySubject(
         " ELSE 'broker:' || resource_name END || ' ' || config_name"
     ),
     columns={ConfigRecord: ("resource_type", "resource_name", "config_name", "config_value", None)},
+    changes=("config_changes",),
     after=("topics",),
 )

@@ -39,6 +39,7 @@ SUBJECT: Final = ReplaySubject(
             *("leader_recovery_state", "eligible_leader_replicas", "last_known_elr", "directories"),
         ),
     },
+    changes=("partition_changes",),
     to_column={"directories": uuids_column},
     from_column={"directories": uuids_of},
     is_large=True,

@@ -93,6 +93,7 @@ SUBJECT: Final = ReplaySubject(
         ),
         UnregisterControllerRecord: ("node_id", "registration_epoch"),
     },
+    changes=("feature_changes", "producer_id_changes", "quorum_changes", "controller_changes"),
     to_column={"voters": _voters_column},
     from_column={"voters": _voters},
 )

@@ -32,7 +32,9 @@ class ReplaySubject:
 
     The first folds the records into rows of the state. It reads `{records}`, or, where `is_large`, all records there and the
     small subjects' as `{others}`; and the states of the subjects in `after` by name. The second turns these rows (`{rows}`)
-    into the digest's lines.
+    into the digest's lines. There is also a text for each family in `changes`, which makes a row of each change, with what
+    stood there before. It reads `{records}`, which are chosen as for the first: the state before `{from_offset}`, and the
+    records from there on; and the families above it by name.
     """
 
     fields: tuple[tuple[str, pa.DataType, str], ...]
@@ -43,6 +45,8 @@ class ReplaySubject:
     """SQL over a row of its state: how a reader names the entity."""
     columns: Mapping[type, tuple[str | None, ...]]
     """By record type: the column of each field, in order; they may be another subject's."""
+    changes: tuple[str, ...]
+    """The families of its changes in an export, one for each kind of entity."""
     to_column: Mapping[str, ToColumn] = field(default_factory=dict)
     from_column: Mapping[str, FromColumn] = field(default_factory=dict)
     after: tuple[str, ...] = ()

@@ -44,6 +44,7 @@ SUBJECT: Final = ReplaySubject(
         ),
         TopicRestoreRecord: ("topic_id",),
     },
+    changes=("topic_changes",),
     to_column={"kept_configs": objects_column(KeptSetting._fields)},
     from_column={
         "topic_id": uuid_from_text,

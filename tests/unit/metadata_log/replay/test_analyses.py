@@ -12,7 +12,6 @@ import pytest
 from metadata_log import replay
 from metadata_log.ids import NO_LEADER, NodeId, Uuid
 from metadata_log.image.metadata_image import EMPTY
-from metadata_log.records.configs import ConfigRecord
 from metadata_log.records.controllers import RegisterControllerRecord
 from metadata_log.records.quorum import ControllerClaimRecord, VotersRecord
 from metadata_log.records.registry import Record
@@ -223,20 +222,6 @@ def test_the_balance_of_leaderships(told: tuple[list[Step], replay.Log]) -> None
         assert row["in_sync"] == sum(broker in image.isr for image in images)
         astray = sum(image.leader != broker for image in preferred)
         assert row["imbalance_percent"] == (round(100 * astray / len(preferred), 2) if preferred else 0)
-
-
-def test_changes_of_settings_with_the_value_before(told: tuple[list[Step], replay.Log]) -> None:
-    history, log = told
-    before: dict[tuple[int, str, str], str | None] = {}
-    found = iter(rows(log, "config_changes"))
-    for step in history:
-        for offset, record in enumerate(step.batch.records, step.batch.base_offset):
-            if isinstance(record, ConfigRecord):
-                row = next(found)
-                assert (row["log_offset"], row["actor"]) == (offset, step.batch.envelope.actor)
-                assert row["prev_value"] == before.get(record[:3])
-                before[record[:3]] = row["config_value"]
-    assert next(found, None) is None
 
 
 def test_the_logs_health(told: tuple[list[Step], replay.Log]) -> None:

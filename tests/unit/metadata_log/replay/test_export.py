@@ -27,6 +27,7 @@ from metadata_log.errors import (
 )
 from metadata_log.ids import TopicId
 from metadata_log.records.topics import TopicRecord
+from metadata_log.replay.catalog import FAMILIES
 from metadata_log.replay.columns import Columns, by_name, records_of
 from metadata_log.replay.controller_client import ControllerClient
 from metadata_log.replay.digest import state_digest
@@ -79,7 +80,7 @@ def test_an_export_in_parts_is_the_export_in_one(seed: int, tmp_path: Path) -> N
             manifest = export_log(frames_of(history), parts, cluster_id=CLUSTER_ID, until=until)
             assert (manifest["end_offset"], manifest["digest"]) == (cut, digest(image_at(history, cut)))
     export_log(frames_of(history), parts, cluster_id=CLUSTER_ID)
-    for family in ("records", "partition_changes", "broker_changes"):
+    for family in FAMILIES:
         in_parts = [pq.read_table(path) for path in open_export(parts).paths(family)]
         in_one = [pq.read_table(path) for path in open_export(whole).paths(family)]
         assert _rows(in_parts) == _rows(in_one)

@@ -22,7 +22,7 @@ from metadata_log.replay.engines import DuckDb
 from metadata_log.replay.export import export_log
 from metadata_log.replay.library import Log
 from metadata_log.replay.report import report
-from metadata_log.replay.tables import PARTITION_CHANGES, RECORDS, open_export
+from metadata_log.replay.tables import RECORDS, open_export
 from tests.support.decisions import ids
 from tests.support.exports import frames_of
 from tests.support.histories import CLUSTER_ID, Step, step_of
@@ -96,7 +96,7 @@ def answers(directory: Path, name: str, family: str, *columns: str) -> list[tupl
 
 def test_each_kind_of_election_is_counted_with_its_cause(tmp_path: Path) -> None:
     exported(tmp_path)
-    assert answers(tmp_path, "elections", PARTITION_CHANGES, "cause_code", "kind", "elections") == [
+    assert answers(tmp_path, "elections", "partition_changes", "cause_code", "kind", "elections") == [
         ("LEADERS_BALANCED", "preferred", 1),
         ("SESSION_EXPIRED", "clean", 1),
         ("SESSION_EXPIRED", "lost", 1),

@@ -1,0 +1,202 @@
+"""Each family of changes beside the images that the plain fold makes, however the export was written."""
+
+import random
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from metadata_log import replay
+from metadata_log.records.quorum import NoOpRecord
+from metadata_log.replay import export_writer
+from metadata_log.replay.catalog import described
+from metadata_log.replay.changes import changes_of
+from metadata_log.replay.export import export_log
+from metadata_log.replay.subjects.registry import CHANGES
+from tests.support import plain_changes as plain
+from tests.support.exports import frames_of, image_at, without_families
+from tests.support.histories import CLUSTER_ID, Step, random_history
+
+SEEDS: Final = (31, 32)
+LATER: Final = tuple(plain.FAMILIES)
+"""The families that older releases do not write."""
+
+
+@pytest.fixture(scope="module", params=SEEDS)
+def history(request: pytest.FixtureRequest) -> list[Step]:
+    return random_history(random.Random(request.param), 220)
+
+
+@pytest.fixture(scope="module")
+def whole(history: list[Step], tmp_path_factory: pytest.TempPathFactory) -> replay.Log:
+    to = tmp_path_factory.mktemp("whole")
+    export_log(frames_of(history), to, cluster_id=CLUSTER_ID)
+    return replay.open(to)
+
+
+def rows(log: replay.Log, name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = log.table(name).to_arrow_table().to_pylist()
+    return found
+
+
+def changes(log: replay.Log, name: str) -> list[plain.Change]:
+    """Return the rows of a family as the oracle has them."""
+    family = plain.FAMILIES[name]
+    return sorted(
+        (
+            plain.Change(
+                row["log_offset"],
+                row.get("op"),
+                _values(row, family.key),
+                _values(row, family.before),
+                _values(row, family.after),
+                row["prev_offset"],
+            )
+            for row in rows(log, name)
+        ),
+        key=repr,
+    )
+
+
+def _values(row: dict[str, Any], columns: Sequence[str]) -> plain.Values:
+    return tuple(row[column] for column in columns)
+
+
+@pytest.mark.parametrize("name", plain.FAMILIES)
+def test_rows_are_the_difference_of_two_images(name: str, history: list[Step], whole: replay.Log) -> None:
+    wanted = plain.changes(name, history)
+    assert wanted and changes(whole, name) == sorted(wanted, key=repr)
+
+
+@pytest.mark.parametrize("name", plain.FAMILIES)
+def test_rows_have_their_batchs_envelope(name: str, history: list[Step], whole: replay.Log) -> None:
+    batches = {
+        offset: step.batch
+        for step in history
+        for offset in range(step.batch.base_offset, step.batch.end_offset)
+    }
+    times = {row["log_offset"]: row["ts"] for row in rows(whole, "records")}
+    for row in rows(whole, name):
+        batch = batches[row["log_offset"]]
+        cause = batch.envelope.cause
+        assert (row["batch_base"], row["controller_epoch"], row["actor"], row["operation"]) == (
+            batch.base_offset,
+            batch.controller_epoch,
+            batch.envelope.actor,
+            batch.envelope.operation,
+        )
+        assert row["cause_code"] == (None if cause is None else cause.code)
+        assert (row["ts"], row["prev_ts"]) == (times[row["log_offset"]], times.get(row["prev_offset"]))
+
+
+def test_every_record_that_changes_something_is_in_a_family(history: list[Step], whole: replay.Log) -> None:
+    """Goal: no subject lacks a family. Method: the rows' offsets beside those of all records but no-ops."""
+    told = {row["log_offset"] for name in CHANGES for row in rows(whole, name)}
+    wanted = {
+        offset
+        for step in history
+        for offset, record in enumerate(step.batch.records, step.batch.base_offset)
+        if not isinstance(record, NoOpRecord)
+    }
+    assert told == wanted
+
+
+def test_an_export_that_begins_at_a_snapshot(history: list[Step], tmp_path: Path) -> None:
+    end = history[-1].batch.end_offset
+    first = image_at(history, end // 3).end_offset
+    snapshot = image_at(history, first // 2)
+    for until in (first + 20, None):
+        export_log(
+            frames_of(history),
+            tmp_path,
+            cluster_id=CLUSTER_ID,
+            from_offset=first,
+            until=until,
+            snapshot=snapshot,
+        )
+    log = replay.open(tmp_path)
+    for name in plain.FAMILIES:
+        wanted = plain.changes(name, history, first_offset=first, begins_at=snapshot.end_offset)
+        assert changes(log, name) == sorted(wanted, key=repr), name
+
+
+def _in_three(history: Sequence[Step], to: Path) -> None:
+    """Write an export in three parts, to which more comes later."""
+    for part in (1, 2, 3):
+        until = image_at(history, history[-1].batch.end_offset * part // 4).end_offset
+        export_log(frames_of(history), to, cluster_id=CLUSTER_ID, until=until)
+
+
+def test_an_export_of_an_older_release_answers(
+    history: list[Step], whole: replay.Log, tmp_path: Path
+) -> None:
+    """Goal: what an older release did not write is derived. Method: the tables of such an export, and of a part of it."""
+    export_log(frames_of(history), tmp_path, cluster_id=CLUSTER_ID)
+    without_families(tmp_path, LATER)
+    end = history[-1].batch.end_offset
+    for ours, theirs in (
+        (replay.open(tmp_path), whole),
+        (replay.open(tmp_path).between(end // 3, end // 2), whole.between(end // 3, end // 2)),
+    ):
+        for name in LATER:
+            found = ours.engine.arrow(ours.table_of(name))
+            assert found.schema.names == [column.name for column in described(name).columns]
+            assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, rows(theirs, name))), name
+
+
+@pytest.mark.parametrize("joined", [False, True])
+def test_an_export_of_an_older_release_that_goes_on_is_made_whole(
+    joined: bool, history: list[Step], whole: replay.Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: the next run adds what is missing. Method: families that were not written; and, `joined`, such as an older
+    release left beside files of records that it joined.
+    """
+    _in_three(history, tmp_path)
+    if joined:
+        monkeypatch.setattr(export_writer, "CHANGES", ("partition_changes", "broker_changes"))
+        monkeypatch.setattr(export_writer, "SMALL_SEGMENTS_MAX", 2)
+        monkeypatch.setattr(export_writer, "changes_of", _of_an_older_release)
+        export_log(
+            frames_of(history),
+            tmp_path,
+            cluster_id=CLUSTER_ID,
+            until=image_at(history, history[-1].batch.end_offset * 9 // 10).end_offset,
+        )
+        monkeypatch.undo()
+    else:
+        without_families(tmp_path, LATER)
+    assert [name for name in CHANGES if replay.open(tmp_path).export.is_whole(name)] == [
+        name for name in CHANGES if name not in LATER
+    ]
+    export_log(frames_of(history), tmp_path, cluster_id=CLUSTER_ID)
+    log = replay.open(tmp_path)
+    names = {Path(file.path).name for file in log.export.files if file.family == "records"}
+    for name in CHANGES:
+        assert {Path(file.path).name for file in log.export.files if file.family == name} == names
+        assert sorted(map(repr, rows(log, name))) == sorted(map(repr, rows(whole, name))), name
+
+
+def _of_an_older_release(*arguments: Any, **named: Any) -> dict[str, Any]:
+    return {name: table for name, table in changes_of(*arguments, **named).items() if name not in LATER}
+
+
+def test_secrets_are_masked_before_and_after(tmp_path: Path) -> None:
+    """Goal: no family holds a secret. Method: a history that sets passwords, and what the rows have for them."""
+    history = random_history(random.Random(2), 300)
+    export_log(frames_of(history), tmp_path, cluster_id=CLUSTER_ID)
+    log = replay.open(tmp_path)
+    values = {
+        row[column]
+        for row in rows(log, "config_changes")
+        for column in ("config_value", "prev_value")
+        if row["config_name"].endswith("password") and row[column] is not None
+    } | {
+        setting["value"]
+        for row in rows(log, "topic_changes")
+        for column in ("kept_configs", "prev_kept_configs")
+        for setting in row[column] or ()
+        if setting["name"].endswith("password")
+    }
+    assert values and all(re.fullmatch("(hmac-)?sha256:[0-9a-f]{64}", value) for value in values)
