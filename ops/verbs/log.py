@@ -352,6 +352,7 @@ def run_export(args: argparse.Namespace) -> int:
     if args.follow:
         _follow(args, run)
     manifest = run(to=args.to)
+    _say_unknown(args.to, manifest)
     columns = [
         render.Column(key) for key in ("path", "family", "rows", "first_offset", "last_offset", "bytes")
     ]
@@ -384,15 +385,26 @@ def _export_of_files(args: argparse.Namespace) -> Callable[..., dict[str, Any]]:
     )
 
 
+def _say_unknown(to: Path, manifest: dict[str, Any], told: object = None) -> object:
+    """Say once which records this release does not know; return what was told."""
+    from metadata_log.replay.opaque import Unknown
+
+    unknown = Unknown.of(manifest.get("unknown"))
+    if unknown is not None and unknown != told:
+        say(f"{to}: {unknown.line}")
+    return unknown
+
+
 def _follow(args: argparse.Namespace, run: Callable[..., dict[str, Any]]) -> NoReturn:
     """Export again and again; what a moment's fault costs is made up for by the next run."""
-    ended = -1
+    ended, told = -1, None
     while True:
         try:
             manifest = run(to=args.to)
             if manifest["end_offset"] != ended:
                 ended = manifest["end_offset"]
                 say(f"{args.to}: exported up to offset {ended}")
+                told = _say_unknown(args.to, manifest, told)
         except Unavailable as error:
             say(f"{error.message}; trying again")
         time.sleep(args.every)
