@@ -4,7 +4,7 @@ import argparse
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -29,7 +29,7 @@ from ops.client import DEFAULT_CLUSTER_FILE, Answer, ClusterClient, client_from
 from ops.log_feed import feed_lines
 from ops.log_frames import cluster_frames, file_frames, frames_in, within
 from ops.processes import running_process
-from ops.talk import fail_usage, say, show
+from ops.talk import fail_usage, patience, say, show
 from ops.when import AtOffset, AtTime, When, time_text
 
 OCTETS: Final = "application/octet-stream"
@@ -183,7 +183,8 @@ def run_verify(args: argparse.Namespace) -> int:
     checked: list[dict[str, Any]] = []
     for path in _logs_below(args.path):
         ends = {result["path"]: result["end_offset"] for result in checked if result["kind"] == "log"}
-        checked += _verified(path, ends)
+        with patience(f"{path} is being verified"):
+            checked += _verified(path, ends)
     if not checked:
         raise InvalidRequest(
             f"{args.path or DEFAULT_CLUSTER_FILE.parent}: holds no segment, no snapshot and no journal to verify"
@@ -351,7 +352,8 @@ def run_export(args: argparse.Namespace) -> int:
         run = _export_of_files(args)
     if args.follow:
         _follow(args, run)
-    manifest = run(to=args.to)
+    with patience("the log is being exported"):
+        manifest = run(to=args.to)
     _say_unknown(args.to, manifest)
     columns = [
         render.Column(key) for key in ("path", "family", "rows", "first_offset", "last_offset", "bytes")
@@ -400,7 +402,8 @@ def _follow(args: argparse.Namespace, run: Callable[..., dict[str, Any]]) -> NoR
     ended, told = -1, None
     while True:
         try:
-            manifest = run(to=args.to)
+            with patience("the log is being exported") if ended < 0 else nullcontext():
+                manifest = run(to=args.to)
             if manifest["end_offset"] != ended:
                 ended = manifest["end_offset"]
                 say(f"{args.to}: exported up to offset {ended}")
