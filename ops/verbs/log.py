@@ -93,6 +93,11 @@ def add_parsers(noun: Noun) -> None:
         "--format", choices=("metaquorum", "kafka"), help="whose log DIR holds; default: as its files look"
     )
     export.add_argument(
+        "--skip-damaged",
+        action="store_true",
+        help="of DIR's damaged segment files, take the longest part that is whole; stderr says what is missing",
+    )
+    export.add_argument(
         "--lake", action="store_true", help="--to is a folder of several clusters: write to cluster=ID in it"
     )
     export.add_argument(
@@ -339,6 +344,8 @@ def run_export(args: argparse.Namespace) -> int:
     if args.path is None:
         if args.format is not None:
             fail_usage(args, "--format is that of a directory's log: name the directory")
+        if args.skip_damaged:
+            fail_usage(args, "--skip-damaged is for the files of a directory: name the directory")
         client = client_from(args)
         run: Callable[..., dict[str, Any]] = partial(
             export_cluster,
@@ -374,6 +381,8 @@ def run_export(args: argparse.Namespace) -> int:
 
 
 def _export_of_files(args: argparse.Namespace) -> Callable[..., dict[str, Any]]:
+    from metadata_log.replay.damaged import export_whole_part
+    from metadata_log.replay.kafka.log import is_kafka_log
     from metadata_log.replay.source import export_files
 
     for flag, asked in (("--from", args.first), ("--until", args.until)):
@@ -382,9 +391,21 @@ def _export_of_files(args: argparse.Namespace) -> Callable[..., dict[str, Any]]:
     if args.leader:
         fail_usage(args, "--leader reads a running cluster, not files")
     first, until = (None if asked is None else asked.offset for asked in (args.first, args.until))
-    return partial(
-        export_files, args.path, form=args.format, from_offset=first, until=until, in_lake=args.lake
-    )
+    part = {"from_offset": first, "until": until, "in_lake": args.lake}
+    if not args.skip_damaged:
+        return partial(export_files, args.path, form=args.format, **part)
+    if args.follow:
+        fail_usage(args, "--skip-damaged takes what is whole now: leave out --follow")
+    if args.format == "kafka" or is_kafka_log(args.path):
+        fail_usage(args, "damaged files of Kafka's log cannot be skipped, only those of our own")
+
+    def whole_part(to: Path) -> dict[str, Any]:
+        manifest, missing = export_whole_part(args.path, to, **part)
+        for line in missing:
+            say(line)
+        return manifest
+
+    return whole_part
 
 
 def _say_unknown(to: Path, manifest: dict[str, Any], told: object = None) -> object:
