@@ -305,14 +305,25 @@ def check_frames(data: bytes) -> None:
 
 
 def decode(
-    data: bytes | memoryview, at: int = 0, *, header: FrameHeader | None = None
+    data: bytes | memoryview,
+    at: int = 0,
+    *,
+    header: FrameHeader | None = None,
+    read_records: Callable[[tuple[Any, ...]], tuple[Any, ...]] = from_rows,
 ) -> tuple[RecordBatch, int]:
     """Return the batch of the frame at position `at`, and where the frame ends; `header` where it is read already.
+
+    `read_records` makes the records of their rows. Whoever applies none may take another reader than `from_rows`.
 
     Raises:
         DamagedFrame: as `reading_frame`.
     """
-    header, (envelope, records) = read_frame(data, at, read_body=_read_batch, header=header)
+
+    def read_body(body: memoryview, record_count: int) -> tuple[Envelope, tuple[Any, ...]]:
+        head, rows = _unpacked(body, record_count)
+        return _read_head(head), read_records(rows)
+
+    header, (envelope, records) = read_frame(data, at, read_body=read_body, header=header)
     return _batch_of_frame(header, envelope, records), at + header.frame_bytes
 
 
@@ -395,11 +406,6 @@ def _packed_head(count: int) -> bytes:
     """Return how msgpack begins an array of so many."""
     head: bytes = msgpack.Packer().pack_array_header(count)
     return head
-
-
-def _read_batch(body: memoryview, record_count: int) -> tuple[Envelope, tuple[Record, ...]]:
-    head, rows = _unpacked(body, record_count)
-    return _read_head(head), from_rows(rows)
 
 
 def _unpacked(body: memoryview, record_count: int) -> tuple[Any, tuple[Any, ...]]:

@@ -21,6 +21,7 @@ from metadata_log.records.quorum import ControllerClaimRecord
 from metadata_log.records.registry import TYPE_IDS, TYPES, Record
 from metadata_log.records.snapshots import SnapshotHeaderRecord
 from metadata_log.records.topics import TopicRecord, TopicTombstoneRecord
+from metadata_log.replay.opaque import OpaqueRecord
 from metadata_log.replay.subjects.registry import SUBJECTS
 from metadata_log.replay.subjects.subject import UuidTexts
 
@@ -63,7 +64,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "cause_code": "why the controller wrote it, where nobody asked",
     "cause_ref": "the record that led to it",
     "cause_detail": "more of the cause, as JSON",
-    "opaque": "what a record of a kind that only Kafka has says, as JSON, without secrets; else null",
+    "opaque": "what is kept of a record that no other column shows, as JSON, without secrets; else null",
     **{name: meaning for subject in SUBJECTS.values() for name, _, meaning in subject.fields},
 }
 """What each column of SCHEMA holds."""
@@ -88,7 +89,12 @@ _NAME_PLACES[list(_TYPE_NAMES)] = range(len(_TYPE_NAMES))
 """Where in _NAMES the name of a type stands, by its number."""
 
 _RECORDS_IN_CACHE: Final = 1024
-_WITHOUT_SECRETS: Final = frozenset(of for of in TYPE_IDS if not declaration_of(of).secret_fields)
+_WITHOUT_SECRETS: Final = frozenset(
+    (*(of for of in TYPE_IDS if not declaration_of(of).secret_fields), OpaqueRecord)
+)
+_OPAQUE: Final = -1
+"""Stands for the type of opaque records while the others are transposed."""
+_NUMBERS: Final[Mapping[type, int]] = {**TYPE_IDS, OpaqueRecord: _OPAQUE}
 
 _NAMING: Final = (TYPE_IDS[TopicRecord], TYPE_IDS[TopicTombstoneRecord])
 """The types that name a topic; in a snapshot a deleted topic has the second alone."""
@@ -201,19 +207,20 @@ class Columns:
             columns["controller_id"] = _taken(controllers, "controller_id", rows)
         return columns
 
-    def _assembled(self, records: Sequence[Record], columns: dict[str, Any]) -> pa.Table:
+    def _assembled(self, records: Sequence[Any], columns: dict[str, Any]) -> pa.Table:
         """Add the records' own columns: each type is transposed whole, then spread over its rows."""
         count = len(records)
-        types = np.fromiter(map(TYPE_IDS.__getitem__, map(type, records)), np.int32, count)
+        types = np.fromiter(map(_NUMBERS.__getitem__, map(type, records)), np.int32, count)
         pieces: dict[str, list[tuple[Any, pa.Array]]] = {}
         for type_id in _NAMING:
             places = np.flatnonzero(types == type_id)
-            offsets = columns["log_offset"].take(pa.array(places)).to_pylist()
-            self._learn_topics([records[place] for place in places.tolist()], offsets)
-        for type_id in np.unique(types).tolist():
+            named_at = columns["log_offset"].take(pa.array(places)).to_pylist()
+            self._learn_topics([records[place] for place in places.tolist()], named_at)
+        for type_id in np.unique(types[types != _OPAQUE]).tolist():
             places = np.flatnonzero(types == type_id)
             of_type = [records[place] for place in places.tolist()]
-            for name, values in self._transposed(type_id, of_type):
+            offsets = columns["log_offset"].take(pa.array(places))
+            for name, values in self._transposed(type_id, of_type, offsets):
                 array = values if isinstance(values, pa.Array) else pa.array(values, SCHEMA.field(name).type)
                 if array.null_count < len(array):
                     pieces.setdefault(name, []).append((places, array))
@@ -221,6 +228,17 @@ class Columns:
         columns["type_name"] = _NAMES.take(pa.array(_NAME_PLACES[types]))
         for name, parts in pieces.items():
             columns[name] = _spread(parts, count)
+        is_opaque = types == _OPAQUE
+        if is_opaque.any():
+            opaque = [records[place] for place in np.flatnonzero(is_opaque).tolist()]
+            columns["opaque"] = pa.nulls(count, pa.string())
+            for name, values in (
+                ("type", [record.type_id for record in opaque]),
+                ("type_name", [record.type_name for record in opaque]),
+                ("opaque", [record.content for record in opaque]),
+            ):
+                told = pa.array(values, SCHEMA.field(name).type)
+                columns[name] = pa.compute.replace_with_mask(columns[name], pa.array(is_opaque), told)
         return pa.Table.from_arrays(
             [
                 columns[field.name] if field.name in columns else pa.nulls(count, field.type)
@@ -234,22 +252,30 @@ class Columns:
             self._topics.setdefault(record.topic_id, TopicName(offset, record.name))
 
     def _transposed(
-        self, type_id: int, records: Sequence[Any]
+        self, type_id: int, records: Sequence[Any], offsets: pa.Array
     ) -> Iterator[tuple[str, Sequence[Any] | pa.Array]]:
         for name, values in zip(_COLUMNS[type_id], _fields_of(records), strict=True):
             if name == "topic_id":
-                yield from self._topic_columns(type_id, values)
+                yield from self._topic_columns(type_id, values, offsets)
             elif name in self._only and name not in _POSITION_COLUMNS:
                 to_column = _TO_COLUMN.get(name)
                 yield name, values if to_column is None else to_column(values, self._uuids)
 
-    def _topic_columns(self, type_id: int, topic_ids: Sequence[bytes]) -> Iterator[tuple[str, pa.Array]]:
-        """Yield what is said of topics: many records concern few of them, so each is looked up once."""
+    def _topic_columns(
+        self, type_id: int, topic_ids: Sequence[bytes], offsets: pa.Array
+    ) -> Iterator[tuple[str, pa.Array]]:
+        """Yield what is said of topics: many records concern few of them, so each is looked up once.
+
+        A topic that only a record unknown to this release names has its id for its name.
+        """
         places = {topic_id: place for place, topic_id in enumerate(dict.fromkeys(topic_ids))}
         rows = pa.array(np.fromiter(map(places.__getitem__, topic_ids), np.int64, len(topic_ids)))
         if "topic_id" in self._only:
             yield "topic_id", pa.array([self._uuids[topic_id] for topic_id in places], pa.string()).take(rows)
         if not self._from_anywhere:
+            for topic_id in places.keys() - self._topics.keys():
+                first = offsets[topic_ids.index(topic_id)].as_py()
+                self._topics[topic_id] = TopicName(first, self._uuids[topic_id])
             topics = [self._topics[topic_id] for topic_id in places]
             yield "topic_seq", pa.array([topic.topic_seq for topic in topics], pa.int64()).take(rows)
             if type_id not in _NAMING:
@@ -336,10 +362,9 @@ def by_name(table: pa.Table) -> pa.Table:
 
 
 def topic_names(table: pa.Table) -> dict[bytes, TopicName]:
-    """Return how the topics of a snapshot are named, by id."""
-    rows = table.filter(
-        pa.compute.is_in(table.column("type"), pa.array(_NAMING, table.schema.field("type").type))
-    )
+    """Return how the topics of a snapshot are named, by id, as its partitions say, too."""
+    columns = ["topic_id", "topic_seq", "topic_name"]
+    rows = table.filter(pa.compute.is_valid(table.column("topic_id"))).group_by(columns).aggregate([])
     return {
         uuid_from_text(topic_id): TopicName(topic_seq, name)
         for topic_id, topic_seq, name in zip(

@@ -14,6 +14,7 @@ from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.replay.export import export_log
 from metadata_log.replay.slices.segments import SegmentLog
 from metadata_log.replay.slices.wanted import Wanted
+from metadata_log.replay.tables import lake_directory
 from snapshots.snapshot_file import position_of, read_snapshot
 
 _ALL: Final = Wanted()
@@ -27,8 +28,15 @@ class Part(NamedTuple):
     snapshot: Path | None
 
 
-def export_whole_part(path: Path, to: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Export the longest whole part of the log of a data directory, or of a folder of segments.
+def export_whole_part(
+    path: Path,
+    to: Path,
+    *,
+    from_offset: int | None = None,
+    until: int | None = None,
+    in_lake: bool = False,
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Export the longest whole part of the log of a data directory, or of a folder of segments; as `export_files`.
 
     Returns the manifest, and lines that say what is missing and what is told.
 
@@ -66,7 +74,13 @@ def export_whole_part(path: Path, to: Path) -> tuple[dict[str, Any], tuple[str, 
                 if header.end_offset > first and header.end_offset <= stop:
                     yield header, frame
 
-    return export_log(frames, to, cluster_id=_cluster_id(log, image), snapshot=image), tuple(lines)
+    cluster_id = _cluster_id(log, image)
+    if in_lake:
+        to = lake_directory(to, cluster_id)
+    manifest = export_log(
+        frames, to, cluster_id=cluster_id, from_offset=from_offset, until=until, snapshot=image
+    )
+    return manifest, tuple(lines)
 
 
 def _parts(path: Path, first: int, until: int) -> Iterator[Part]:

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from metadata_log.apply import apply, image_of
 from metadata_log.batch import NO_ENVELOPE, RecordBatch
 from metadata_log.digest import EMPTY_BUCKETS, DigestBuilder, digest_of_buckets
+from metadata_log.errors import WrittenByAnotherVersion
 from metadata_log.image.configs import config_line, line_of_shown_config
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.records.configs import ConfigRecord, is_masked
@@ -45,9 +46,17 @@ def state_digest(
     Raises:
         OffsetInFuture, OffsetCompacted: the export does not reach it.
         InvalidRequest: there is no export.
+        WrittenByAnotherVersion: the state there may lack what unknown records changed, so that its digest would be wrong.
     """
     opened = open_export(export)
     end_offset = opened.cut(at)
+    unknown = opened.unknown_below(end_offset)
+    if unknown is not None:
+        raise WrittenByAnotherVersion(
+            f"there is no state digest at offset {end_offset}: {unknown.line}, or ask for offset "
+            f"{opened.cut(unknown.first_offset)} or below",
+            path=str(export),
+        )
     match engine:
         case "fold":
             digest = exported_digest(folded(opened, end_offset))
@@ -110,8 +119,8 @@ def folded_at(export: Export, end_offsets: Sequence[int]) -> Iterator[MetadataIm
         yield image
 
 
-def image_of_snapshot(table: pa.Table) -> MetadataImage:
-    """Return the image of an exported snapshot, sensitive values as they are shown."""
+def image_of_snapshot(table: pa.Table, *, position_only: bool = False) -> MetadataImage:
+    """Return the image of an exported snapshot, sensitive values as they are shown; or an empty one at its position."""
     position = table.filter(pa.compute.equal(table.column("type"), 1002)).to_pylist()[0]
     header = SnapshotHeaderRecord(
         cluster_id=position["cluster_id"],
@@ -120,7 +129,7 @@ def image_of_snapshot(table: pa.Table) -> MetadataImage:
         last_time_ms=0,
         last_crc=position["batch_crc"],
     )
-    return image_of(_snapshot_records(table), header=header)
+    return image_of(() if position_only else _snapshot_records(table), header=header)
 
 
 def apply_all(

@@ -5,7 +5,8 @@ last one by rename. A run that dies leaves files the manifest does not name; the
 supersedes are named there for an hour more, since a reader may have opened the export before.
 
 Every segment is checked as it is written: `apply` folds the records that were read, SQL folds the rows that were
-written, and the two state digests must be equal.
+written, and the two state digests must be equal. From a record on that this release does not know, `apply` folds no more:
+what follows may rest on what that record changed. The state is then what SQL makes of the known records.
 """
 
 import json
@@ -14,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -23,13 +25,14 @@ import pyarrow.compute  # as pa.compute
 
 from metadata_log.apply import image_of
 from metadata_log.batch import RecordBatch
-from metadata_log.codec import DamagedFrame, FrameHeader, damaged_answer, decode
+from metadata_log.codec import DamagedFrame, FrameHeader, damaged_answer
 from metadata_log.errors import (
     InconsistentClusterId,
     InvalidRequest,
     InvariantBroken,
     OffsetCompacted,
     PositionOutOfRange,
+    WrittenByAnotherVersion,
 )
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.node.collector import no_collections
@@ -38,6 +41,7 @@ from metadata_log.records.snapshots import RequestResultRecord, SnapshotHeaderRe
 from metadata_log.replay.columns import Batch, Columns, position_row, topic_names
 from metadata_log.replay.digest import apply_all, exported_digest, image_of_snapshot
 from metadata_log.replay.export_writer import SEGMENT_RECORDS, ExportWriter
+from metadata_log.replay.opaque import OpaqueRecord, Unknown, decode_known, unknown_in
 from metadata_log.replay.subjects.registry import CHANGES
 from metadata_log.replay.tables import (
     MANIFEST,
@@ -165,7 +169,7 @@ def _batches(
     end_offset, crc, epoch = image.end_offset, image.last_crc, image.controller_epoch
     for _, frame in frames(end_offset, until):
         try:
-            batch, _ = decode(frame)
+            batch, _ = decode_known(frame)
         except DamagedFrame as error:
             raise damaged_answer("the log to be exported", error) from error
         if until is not None and batch.end_offset > until:
@@ -177,8 +181,10 @@ def _batches(
                 offset=end_offset,
             )
         claim = batch.claim
+        first: Any = batch.records[0]
+        is_claim = claim is not None or (isinstance(first, OpaqueRecord) and batch.controller_epoch != epoch)
         if (batch.base_offset, batch.previous_crc) != (end_offset, crc) or (
-            batch.controller_epoch <= epoch if claim is not None else batch.controller_epoch != epoch
+            batch.controller_epoch <= epoch if is_claim else batch.controller_epoch != epoch
         ):
             raise InvariantBroken(
                 f"the log's frame at offset {batch.base_offset} does not continue what was exported up to "
@@ -209,10 +215,12 @@ class _Run:
         self._writing = _InOrder()
         self._before = before
         self._is_begun = before is not None
+        self._unknown: Unknown | None = None
         if before is not None:
             self._first_offset = before.first_offset
+            self._unknown = before.unknown
             state = self._files.last_state()
-            self.image = image_of_snapshot(state)
+            self.image = image_of_snapshot(state, position_only=before.unknown is not None)
             position = state.filter(pa.compute.equal(state.column("type"), 1002))
             self._columns = columns(
                 controller_id=position.column("controller_id")[0].as_py(), topics=topic_names(state)
@@ -253,10 +261,11 @@ class _Run:
             cluster_id=self._cluster_id,
             first_offset=self._first_offset,
             end_offset=self.image.end_offset,
-            digest=exported_digest(self.image),
+            digest=exported_digest(self.image) if self._unknown is None else None,
             files=tuple(self._files.files),
             log_format=self._columns.LOG_FORMAT,
             superseded=self._superseded(),
+            unknown=self._unknown,
         )
 
     def _superseded(self) -> tuple[SupersededFile, ...]:
@@ -288,6 +297,11 @@ class _Run:
         self._write_waiting()
         self._is_begun = True
         self._first_offset = first_offset
+        if self._unknown is not None:
+            raise WrittenByAnotherVersion(
+                f"the export cannot begin at offset {first_offset}: {self._unknown.line}, or export from the log's "
+                "beginning on"
+            )
         if first_offset > 0:
             records = [
                 record for record in self.image.to_records() if not isinstance(record, RequestResultRecord)
@@ -318,6 +332,16 @@ class _Run:
             self._writing.add(self._files.write, table, batches[0].base_offset)
             self._segment_rows += table.num_rows
         last = batches[-1]
+        self._unknown = unknown_in(batches[0].base_offset, records, self._unknown)
+        if self._unknown is not None:
+            self.image = replace(
+                self.image,
+                end_offset=last.end_offset,
+                controller_epoch=last.controller_epoch,
+                last_crc=last.crc,
+                last_time_ms=last.appended_at_ms,
+            )
+            return
         self.image = apply_all(
             self.image,
             records,
@@ -330,7 +354,8 @@ class _Run:
     def _close_segment(self) -> None:
         if self._segment_rows:
             self._segment_rows = 0
-            self._writing.add(self._files.close_segment, self.image, self._position())
+            image = self.image if self._unknown is None else None
+            self._writing.add(self._files.close_segment, image, self._position())
 
     def _position(self) -> pa.Table:
         image = self.image

@@ -1,7 +1,7 @@
 """Edge: the files of an export: rows as they come, and behind each file of them what is derived from it, and the state.
 
 Every segment is checked as it is written: `apply` folds the records that were read, SQL folds the rows that were
-written, and the two state digests must be equal.
+written, and the two state digests must be equal, as long as every record is known.
 """
 
 import hashlib
@@ -95,12 +95,14 @@ class ExportWriter:
             self._segment.writer.write_table(rows)
         self._segment.rows += table.num_rows
 
-    def close_segment(self, image: MetadataImage, position: pa.Table) -> None:
-        """Finish the file of records, derive its changes and the state at its end, and check that state against the fold."""
+    def close_segment(self, image: MetadataImage | None, position: pa.Table) -> None:
+        """Finish the file of records, derive its changes and the state at its end, and check that state against the fold,
+        which is None behind records that this release does not know.
+        """
         segment, self._segment = self._segment, None
         assert segment is not None, "rows were written"
         segment.writer.close()
-        first, last = segment.first_offset, image.end_offset - 1
+        first, last = segment.first_offset, _end_offset(position) - 1
         self._add(RECORDS, segment.path, rows=segment.rows, first_offset=first, last_offset=last)
         duckdb = DuckDb()
         records = duckdb.union(duckdb.of_arrow(self._state), duckdb.parquet([segment.path]))
@@ -110,7 +112,8 @@ class ExportWriter:
             self._write_table(family, segment.path.name, rows, first_offset=first, last_offset=last)
         state = state_of(duckdb, records, end_offset=last + 1, others=others)
         self._state = _state_table(duckdb, state, position)
-        _check_state(self._state, image)
+        if image is not None:
+            _check_state(self._state, image)
         self._write_snapshot(last + 1)
 
     def complete(self) -> None:

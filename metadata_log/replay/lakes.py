@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from metadata_log.errors import InvalidRequest
 from metadata_log.replay.engines import DuckDb
-from metadata_log.replay.library import Log, Tables, engine_named
+from metadata_log.replay.library import Log, Tables, engine_named, warn_of_unknown
 from metadata_log.replay.tables import clusters_in, open_export
 
 if TYPE_CHECKING:
@@ -24,7 +24,10 @@ def open_lake(path: str | Path, engine: "str | SparkSession | DuckDb" = "duckdb"
     if not found:
         raise InvalidRequest(f"{path} is no lake: write one with `metaquorum log export --lake --to {path}`")
     asked = engine_named(engine)
-    return Lake({cluster_id: Log(asked, open_export(directory)) for cluster_id, directory in found.items()})
+    exports = {cluster_id: open_export(directory) for cluster_id, directory in found.items()}
+    for export in exports.values():
+        warn_of_unknown(export.directory, export)
+    return Lake({cluster_id: Log(asked, export) for cluster_id, export in exports.items()})
 
 
 class Lake(Tables):

@@ -28,6 +28,7 @@ from metadata_log.replay.columns import SCHEMA
 from metadata_log.replay.controller_client import NOTHING_SHOWN, Shown
 from metadata_log.replay.engines import DuckDb, Engine, Spark
 from metadata_log.replay.named_tables import NamedTables
+from metadata_log.replay.opaque import Unknown
 from metadata_log.replay.source import Scratch, exported
 from metadata_log.replay.state import state_of
 from metadata_log.replay.subjects.registry import SUBJECTS
@@ -94,8 +95,15 @@ def open_log(
     """
     directory, scratch = exported(of, form=format, shown=shown, skips_damaged=skip_damaged)
     export = open_export(directory)  # before a JVM is started for nothing
+    warn_of_unknown(of, export)
     is_small = export.end_offset - export.first_offset <= QUICK_RECORDS
     return Log(engine_named(engine, is_quick=is_small), export, scratch=scratch)
+
+
+def warn_of_unknown(of: object, export: Export) -> None:
+    """Say in Python's log that records of a log are unknown to this release, and what that means."""
+    if export.unknown is not None:
+        log.warning("%s: %s", of, export.unknown.line)
 
 
 def engine_named(of: "str | SparkSession | DuckDb", *, is_quick: bool = False) -> Engine[Any]:
@@ -187,6 +195,11 @@ class Log(Tables):
     def missing(self) -> tuple[str, ...]:
         """What damaged files lack, and which part of the log this is; empty where it is whole."""
         return () if self._scratch is None else self._scratch.missing
+
+    @property
+    def unknown(self) -> Unknown | None:
+        """The records unknown to this release that may have changed what is told here; None where there are none."""
+        return self.export.unknown_below(self.last.end_offset)
 
     @property
     def is_small(self) -> bool:

@@ -178,6 +178,7 @@ def report_of(log: Log, form: str = "md", *, broker: int | None = None) -> str:
                 "topic": focus.topic,
                 "broker": focus.broker,
                 "missing": list(log.missing),
+                "unknown": log.unknown and log.unknown._asdict(),
                 "digest": digest,
                 "is_digest_the_logs_own": is_same,
                 "began": start
@@ -312,8 +313,13 @@ def _sections(log: Log, focus: Focus, brokers: list[dict[str, Any]]) -> list[str
     ]
 
 
-def _verified(log: Log) -> tuple[str, bool | None]:
-    """Return the digest of the state at the end, and whether the log's own is the same; None: the log goes on."""
+def _verified(log: Log) -> tuple[str | None, bool | None]:
+    """Return the digest of the state at the end, and whether the log's own is the same; None: the log goes on.
+
+    Behind records that this release does not know there is no digest: the state may lack what they changed.
+    """
+    if log.unknown is not None:
+        return None, None
     digest = digest_of(log.engine, state_at(log.engine, log.export, log.last.end_offset))
     is_whole = log.last.end_offset == log.export.end_offset
     return digest, digest == log.export.digest if is_whole else None
@@ -346,7 +352,9 @@ def _head(log: Log, focus: Focus) -> str:
             ),
             *focus.lines(),
             *(f"- Damaged: {line}" for line in log.missing),
-            f"- State digest by {name}: `{digest}`, {verdict}",
+            f"- State digest by {name}: `{digest}`, {verdict}"
+            if log.unknown is None
+            else f"- State digest: none, as records from offset {log.unknown.first_offset} on are unknown",
             *([KAFKAS] if export.log_format == "kafka" else []),
         ]
     )
@@ -373,6 +381,7 @@ def _summary(
     takeovers = [row for row in incidents if row["trigger"] == "controller"]
     verdicts = Counter(row["verdict"] for row in losses)
     lines = [
+        *([] if log.unknown is None else [f"- **{log.unknown.line}**"]),
         "- "
         + _counted(len(losses), "loss of a broker", "losses of brokers")
         + (

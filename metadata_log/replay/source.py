@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from metadata_log.codec import DamagedFrame, FrameHeader, check_frame, damaged_answer, decode
+from metadata_log.codec import DamagedFrame, FrameHeader, check_frame, damaged_answer
 from metadata_log.errors import BrokerNotAvailable, InvalidRequest, OffsetCompacted
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.node.durable_files import renamed_os_errors
@@ -19,6 +19,7 @@ from metadata_log.replay.damaged import export_whole_part
 from metadata_log.replay.export import FramesFrom, export_log
 from metadata_log.replay.kafka.log import export_kafka, is_kafka_log
 from metadata_log.replay.nearby import check_format, no_log_at, segments_in
+from metadata_log.replay.opaque import decode_known
 from metadata_log.replay.slices.frames import damaged_segment, missing_file
 from metadata_log.replay.slices.stored import names_another_file_system, path_of
 from metadata_log.replay.tables import MANIFEST, clusters_in, lake_directory
@@ -206,11 +207,13 @@ def _cluster_id(image: MetadataImage | None, frames: FramesFrom) -> str:
     if image is not None and image.quorum.cluster_id is not None:
         return image.quorum.cluster_id
     for _, frame in frames(0, None):
-        claim = decode(frame)[0].records[0]
+        claim = decode_known(frame)[0].records[0]
         if isinstance(claim, ControllerClaimRecord):
             return claim.cluster_id
         break
-    raise InvalidRequest("the log does not begin with a claim, so it names no cluster")
+    raise InvalidRequest(
+        "the log does not begin with a claim that this release knows, so it names no cluster"
+    )
 
 
 # --- a controller

@@ -31,6 +31,7 @@ from metadata_log.errors import (
 )
 from metadata_log.node.durable_files import crc_of_json, renamed_os_errors
 from metadata_log.replay.columns import SCHEMA
+from metadata_log.replay.opaque import Unknown
 
 if TYPE_CHECKING:
     from metadata_log.replay.engines import Engine  # which loads DuckDB; who only looks for files needs none
@@ -80,18 +81,20 @@ class SupersededFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Export:
-    """A whole export; `end_offset` is exclusive, `digest` is the state digest there."""
+    """A whole export; `end_offset` is exclusive, `digest` is the state digest there, None behind `unknown` records."""
 
     directory: Path
     cluster_id: str
     first_offset: int
     end_offset: int
-    digest: str
+    digest: str | None
     files: tuple[ExportedFile, ...]
     log_format: str = "metaquorum"
     """Whose log it is: ours, or that of an Apache Kafka cluster ("kafka")."""
     superseded: tuple[SupersededFile, ...] = ()
     """Files that are read no more, and not removed yet; the oldest first."""
+    unknown: Unknown | None = None
+    """The records that the exporting release did not know; None where it knew all."""
 
     def manifest(self) -> dict[str, Any]:
         fields = {
@@ -103,6 +106,7 @@ class Export:
             "files": [asdict(file) for file in self.files],
             **({} if self.log_format == "metaquorum" else {"log_format": self.log_format}),
             **({"superseded": [asdict(file) for file in self.superseded]} if self.superseded else {}),
+            **({} if self.unknown is None else {"unknown": self.unknown._asdict()}),
         }
         return fields | {"crc32c": crc_of_json(fields)}
 
@@ -122,6 +126,10 @@ class Export:
 
     def _offsets_of(self, family: str) -> int:
         return sum(file.last_offset - file.first_offset + 1 for file in self.files if file.family == family)
+
+    def unknown_below(self, end_offset: int) -> Unknown | None:
+        """Return the unknown records of the log where the state at an offset may lack what they changed; else None."""
+        return None if self.unknown is None or self.unknown.first_offset >= end_offset else self.unknown
 
     def newest_snapshot(self, end_offset: int) -> int:
         """Return the end offset of the newest snapshot at or below an offset; 0 where there is none."""
@@ -288,6 +296,7 @@ def read_manifest(directory: Path) -> Export | None:
             files=tuple(ExportedFile(**file) for file in fields["files"]),
             log_format=fields.get("log_format", "metaquorum"),
             superseded=tuple(SupersededFile(**file) for file in fields.get("superseded", ())),
+            unknown=Unknown.of(fields.get("unknown")),
         )
     except FileNotFoundError:
         return None

@@ -4,7 +4,7 @@ import argparse
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -29,7 +29,7 @@ from ops.client import DEFAULT_CLUSTER_FILE, Answer, ClusterClient, client_from
 from ops.log_feed import feed_lines
 from ops.log_frames import cluster_frames, file_frames, frames_in, within
 from ops.processes import running_process
-from ops.talk import fail_usage, say, show
+from ops.talk import fail_usage, patience, say, show
 from ops.when import AtOffset, AtTime, When, time_text
 
 OCTETS: Final = "application/octet-stream"
@@ -91,6 +91,11 @@ def add_parsers(noun: Noun) -> None:
     export.add_argument("--to", type=directory, required=True, metavar="DIR")
     export.add_argument(
         "--format", choices=("metaquorum", "kafka"), help="whose log DIR holds; default: as its files look"
+    )
+    export.add_argument(
+        "--skip-damaged",
+        action="store_true",
+        help="of DIR's damaged segment files, take the longest part that is whole; stderr says what is missing",
     )
     export.add_argument(
         "--lake", action="store_true", help="--to is a folder of several clusters: write to cluster=ID in it"
@@ -183,7 +188,8 @@ def run_verify(args: argparse.Namespace) -> int:
     checked: list[dict[str, Any]] = []
     for path in _logs_below(args.path):
         ends = {result["path"]: result["end_offset"] for result in checked if result["kind"] == "log"}
-        checked += _verified(path, ends)
+        with patience(f"{path} is being verified"):
+            checked += _verified(path, ends)
     if not checked:
         raise InvalidRequest(
             f"{args.path or DEFAULT_CLUSTER_FILE.parent}: holds no segment, no snapshot and no journal to verify"
@@ -338,6 +344,8 @@ def run_export(args: argparse.Namespace) -> int:
     if args.path is None:
         if args.format is not None:
             fail_usage(args, "--format is that of a directory's log: name the directory")
+        if args.skip_damaged:
+            fail_usage(args, "--skip-damaged is for the files of a directory: name the directory")
         client = client_from(args)
         run: Callable[..., dict[str, Any]] = partial(
             export_cluster,
@@ -351,7 +359,9 @@ def run_export(args: argparse.Namespace) -> int:
         run = _export_of_files(args)
     if args.follow:
         _follow(args, run)
-    manifest = run(to=args.to)
+    with patience("the log is being exported"):
+        manifest = run(to=args.to)
+    _say_unknown(args.to, manifest)
     columns = [
         render.Column(key) for key in ("path", "family", "rows", "first_offset", "last_offset", "bytes")
     ]
@@ -371,6 +381,8 @@ def run_export(args: argparse.Namespace) -> int:
 
 
 def _export_of_files(args: argparse.Namespace) -> Callable[..., dict[str, Any]]:
+    from metadata_log.replay.damaged import export_whole_part
+    from metadata_log.replay.kafka.log import is_kafka_log
     from metadata_log.replay.source import export_files
 
     for flag, asked in (("--from", args.first), ("--until", args.until)):
@@ -379,20 +391,44 @@ def _export_of_files(args: argparse.Namespace) -> Callable[..., dict[str, Any]]:
     if args.leader:
         fail_usage(args, "--leader reads a running cluster, not files")
     first, until = (None if asked is None else asked.offset for asked in (args.first, args.until))
-    return partial(
-        export_files, args.path, form=args.format, from_offset=first, until=until, in_lake=args.lake
-    )
+    part = {"from_offset": first, "until": until, "in_lake": args.lake}
+    if not args.skip_damaged:
+        return partial(export_files, args.path, form=args.format, **part)
+    if args.follow:
+        fail_usage(args, "--skip-damaged takes what is whole now: leave out --follow")
+    if args.format == "kafka" or is_kafka_log(args.path):
+        fail_usage(args, "damaged files of Kafka's log cannot be skipped, only those of our own")
+
+    def whole_part(to: Path) -> dict[str, Any]:
+        manifest, missing = export_whole_part(args.path, to, **part)
+        for line in missing:
+            say(line)
+        return manifest
+
+    return whole_part
+
+
+def _say_unknown(to: Path, manifest: dict[str, Any], told: object = None) -> object:
+    """Say once which records this release does not know; return what was told."""
+    from metadata_log.replay.opaque import Unknown
+
+    unknown = Unknown.of(manifest.get("unknown"))
+    if unknown is not None and unknown != told:
+        say(f"{to}: {unknown.line}")
+    return unknown
 
 
 def _follow(args: argparse.Namespace, run: Callable[..., dict[str, Any]]) -> NoReturn:
     """Export again and again; what a moment's fault costs is made up for by the next run."""
-    ended = -1
+    ended, told = -1, None
     while True:
         try:
-            manifest = run(to=args.to)
+            with patience("the log is being exported") if ended < 0 else nullcontext():
+                manifest = run(to=args.to)
             if manifest["end_offset"] != ended:
                 ended = manifest["end_offset"]
                 say(f"{args.to}: exported up to offset {ended}")
+                told = _say_unknown(args.to, manifest, told)
         except Unavailable as error:
             say(f"{error.message}; trying again")
         time.sleep(args.every)

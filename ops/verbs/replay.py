@@ -2,20 +2,14 @@
 
 import argparse
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from threading import Timer
-from typing import Any, Final
+from typing import Any
 
 from ops import render
 from ops.arguments import Noun, Parser, add_shown, from_to, log_place, moment
 from ops.client import SHOWN
-from ops.talk import fail_usage, say, show
+from ops.talk import fail_usage, patience, say, show
 from ops.when import AtOffset, When
-
-PATIENCE_S: Final = 2.0
-"""After so long, a line says that work goes on."""
 
 
 def add_parsers(noun: Noun) -> None:
@@ -143,12 +137,13 @@ def run_digest(args: argparse.Namespace) -> int:
 
     if args.at is not None and not isinstance(args.at, AtOffset):
         fail_usage(args, "--at of an export is an end offset")
-    log = _log(args, engine="duckdb")
-    position = log.position(_at(args.at))
+    with patience("the digest is being computed"):
+        log = _log(args, engine="duckdb")
+        position = log.position(_at(args.at))
+        spark = session(quick=log.is_small) if args.engine == "spark" else None
+        computed = state_digest(log.export.directory, at=position.end_offset, engine=args.engine, spark=spark)
     if args.at is not None:
         say(position.note)
-    spark = session(quick=log.is_small) if args.engine == "spark" else None
-    computed = state_digest(log.export.directory, at=position.end_offset, engine=args.engine, spark=spark)
     show(args, computed, table=lambda: render.fields((k, render.plain(v)) for k, v in computed.items()))
     return 0
 
@@ -156,7 +151,7 @@ def run_digest(args: argparse.Namespace) -> int:
 def run_report(args: argparse.Namespace) -> int:
     from metadata_log.replay.report import report_of
 
-    with _patience("the report is being computed"):
+    with patience("the report is being computed"):
         log = _log(args)
         if args.first is not None or args.last is not None:
             log = log.between(_at(args.first), _at(args.last))
@@ -168,7 +163,7 @@ def run_report(args: argparse.Namespace) -> int:
 
 
 def run_sql(args: argparse.Namespace) -> int:
-    with _patience("the query runs"):
+    with patience("the query runs"):
         items = _items(_log(args, or_lake=True), lambda log: log.sql(" ".join(args.query)))
     _show_items(args, items)
     return 0
@@ -192,7 +187,7 @@ def run_state(args: argparse.Namespace) -> int:
 
     if args.subject not in STATE:
         fail_usage(args, f"{args.subject!r} is no subject: {', '.join(STATE)}")
-    with _patience("the state is being computed"):
+    with patience("the state is being computed"):
         log = _log(args)
         state = log.state_at(_at(args.at))
         items = _items(log, lambda _: state[args.subject])
@@ -202,7 +197,7 @@ def run_state(args: argparse.Namespace) -> int:
 
 
 def run_diff(args: argparse.Namespace) -> int:
-    with _patience("the states are being compared"):
+    with patience("the states are being compared"):
         log = _log(args)
         notes = [log.position(_at(moment)).note for moment in (args.first, args.last)]
         items = _items(log, lambda log: log.diff(_at(args.first), _at(args.last)))
@@ -212,7 +207,7 @@ def run_diff(args: argparse.Namespace) -> int:
 
 
 def run_history(args: argparse.Namespace) -> int:
-    with _patience("the history is being read"):
+    with patience("the history is being read"):
         items = _items(_log(args), lambda log: log.history(args.entity))
     _show_items(args, items)
     return 0
@@ -262,15 +257,3 @@ def _items(log: Any, ask: Any) -> list[dict[str, Any]]:
 def _show_items(args: argparse.Namespace, items: list[dict[str, Any]]) -> None:
     columns = [render.Column(key) for key in (items[0] if items else ())]
     show(args, items, table=lambda: render.table(columns, items, empty="no rows"))
-
-
-@contextmanager
-def _patience(message: str) -> Iterator[None]:
-    """Say on a terminal's stderr that work goes on, once it has taken a while."""
-    timer = Timer(PATIENCE_S, lambda: say(f"{message} ..."))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()

@@ -2,15 +2,15 @@
 
 import random
 import struct
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
 
 import google_crc32c
 import msgpack
 
 from metadata_log.apply import apply
 from metadata_log.batch import Cause, Envelope, RecordBatch
-from metadata_log.codec import encode, frame_of, read_header
+from metadata_log.codec import HEADER_BYTES, encode, frame_of, read_header
 from metadata_log.ids import NO_LEADER, BrokerId, NodeId, TopicId, Uuid, random_uuid
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
 from metadata_log.records.brokers import (
@@ -105,17 +105,38 @@ A_TYPE_UNKNOWN_HERE = msgpack.packb([NO_ENVELOPE_ROW, [[7777, 0]]])
 A_NEWER_VERSION = msgpack.packb([NO_ENVELOPE_ROW, [[12, 9, "metadata.version", 30]]])
 
 
-def frame_behind(frame: bytes, body: bytes) -> bytes:
-    """Return a sound frame of one record that continues another's, whatever its body says."""
+def frame_behind(frame: bytes, body: bytes, *, record_count: int = 1) -> bytes:
+    """Return a sound frame that continues another's, whatever its body says."""
     before = read_header(frame)
     return frame_of(
         body,
         base_offset=before.end_offset,
-        record_count=1,
+        record_count=record_count,
         controller_epoch=before.controller_epoch,
         appended_at_ms=before.appended_at_ms,
         previous_crc=before.crc,
     )[0]
+
+
+def rewritten(
+    history: Sequence[Step], rewrite: Callable[[int, tuple[Any, ...]], tuple[Any, ...]]
+) -> list[bytes]:
+    """Return the frames of a history with `rewrite(offset, row)` for each record's row, each continuing the one before."""
+    frames, crc = [], 0
+    for step in history:
+        header = read_header(step.frame)
+        envelope, rows = msgpack.unpackb(step.frame[HEADER_BYTES:], use_list=False)
+        rows = [rewrite(offset, row) for offset, row in enumerate(rows, header.base_offset)]
+        frame, crc = frame_of(
+            msgpack.packb([envelope, rows]),
+            base_offset=header.base_offset,
+            record_count=header.record_count,
+            controller_epoch=header.controller_epoch,
+            appended_at_ms=header.appended_at_ms,
+            previous_crc=crc,
+        )
+        frames.append(frame)
+    return frames
 
 
 def of_format_2(frame: bytes) -> bytes:

@@ -3,10 +3,11 @@
 It walks the history record by record, and keeps no more than what a cluster is.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from metadata_log.ids import NodeId, Uuid
+from metadata_log.ids import NO_LEADER, NodeId, Uuid
 from metadata_log.image.partitions import PartitionImage, without_leader
 from metadata_log.records.configs import CLUSTER_DEFAULT, TOPIC, ConfigRecord
 from metadata_log.records.controllers import RegisterControllerRecord
@@ -138,6 +139,54 @@ def isr_events(history: Sequence[Step]) -> list[tuple[Any, ...]]:
                 came = [broker for broker in image.isr if broker not in old.isr]
                 found.append((moment.log_offset, key[0], key[2], out, came))
         before = moment.hidden_too
+    return found
+
+
+class Change(NamedTuple):
+    """A change of one partition, with what stood before it."""
+
+    batch_base: int
+    topic_name: str
+    cause_code: str | None
+    before: PartitionImage
+    after: PartitionImage
+
+
+def changes(history: Sequence[Step]) -> Iterator[Change]:
+    """Yield what each PartitionChange did."""
+    of = {
+        offset: (step.batch.base_offset, record)
+        for step in history
+        for offset, record in enumerate(step.batch.records, step.batch.base_offset)
+    }
+    before: Mapping[tuple[str, int, int], PartitionImage] = {}
+    for moment in moments(history):
+        batch_base, record = of[moment.log_offset]
+        if isinstance(record, PartitionChangeRecord):
+            for key, image in moment.hidden_too.items():
+                if image is not before[key]:
+                    yield Change(batch_base, key[0], moment.cause_code, before[key], image)
+        before = moment.hidden_too
+
+
+def leader_moves(history: Sequence[Step]) -> Counter[tuple[Any, ...]]:
+    """Return how many leaderships each batch moved: its first offset, its cause, from whom, to whom."""
+    return Counter(
+        (each.batch_base, each.cause_code, each.before.leader, each.after.leader)
+        for each in changes(history)
+        if each.before.leader != each.after.leader
+    )
+
+
+def topic_churn(history: Sequence[Step]) -> dict[tuple[str, str], list[int]]:
+    """Return changes of leader, losses of it, shrinks and expansions of ISRs, by topic and cause."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for _, topic_name, cause_code, before, after in changes(history):
+        counts = found.setdefault((topic_name, cause_code or ""), [0, 0, 0, 0])
+        counts[0] += before.leader != after.leader
+        counts[1] += before.leader != after.leader == NO_LEADER
+        counts[2] += len(after.isr) < len(before.isr)
+        counts[3] += len(after.isr) > len(before.isr)
     return found
 
 

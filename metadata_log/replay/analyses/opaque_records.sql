@@ -1,5 +1,5 @@
--- Records of kinds that only Kafka has (ACLs, quotas, credentials, transactions), or that are unknown here: they keep their
--- offsets, and no other table speaks of them.
+-- Records of kinds that only Kafka has (ACLs, quotas, credentials, transactions), and records that this release does not know:
+-- they keep their offsets, and no other table speaks of them. A known type in an unknown version has -2 for its number.
 -- columns:
 -- type, type_name
 --   record_count BIGINT: how many

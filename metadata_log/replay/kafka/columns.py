@@ -1,9 +1,9 @@
 """Pure: batches of Kafka's log as rows of the export: causes differ within a batch, and records may share an offset."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,12 +11,10 @@ import pyarrow as pa
 from metadata_log.batch import Envelope
 from metadata_log.records.configs import ConfigRecord, is_sensitive
 from metadata_log.records.declaration import mask, shown
-from metadata_log.records.quorum import ControllerClaimRecord, NoOpRecord
+from metadata_log.records.quorum import ControllerClaimRecord
 from metadata_log.replay.columns import Columns
 from metadata_log.replay.kafka.records import AnyRecord
 from metadata_log.replay.opaque import OpaqueRecord
-
-_NO_OP: Final = NoOpRecord()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,28 +66,7 @@ class KafkaColumns(Columns):
         columns["log_offset"] = pa.array(
             [offset for batch in batches for offset in batch.offsets], pa.int64()
         )
-        opaque: Mapping[int, OpaqueRecord] = {
-            place: record for place, record in enumerate(records) if isinstance(record, OpaqueRecord)
-        }
-        columns["opaque"] = pa.array(
-            [found.content if (found := opaque.get(place)) else None for place in range(len(records))],
-            pa.string(),
-        )
-        plain = [_NO_OP if place in opaque else record for place, record in enumerate(records)]
-        table = self._assembled(plain, columns)
-        if opaque:
-            for name, values in (
-                ("type", {place: record.type_id for place, record in opaque.items()}),
-                ("type_name", {place: record.type_name for place, record in opaque.items()}),
-            ):
-                told = table.column(name).to_pylist()
-                for place, value in values.items():
-                    told[place] = value
-                at = table.schema.get_field_index(name)
-                table = table.set_column(
-                    at, table.schema.field(at), pa.array(told, table.schema.field(at).type)
-                )
-        return table
+        return self._assembled(records, columns)
 
     @staticmethod
     def shown(records: Iterable[Any]) -> list[Any]:

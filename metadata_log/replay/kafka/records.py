@@ -5,7 +5,6 @@ topic takes with it. Where one record of Kafka's does the work of several of our
 """
 
 import base64
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
@@ -37,7 +36,7 @@ from metadata_log.records.quorum import (
 from metadata_log.records.registry import Record
 from metadata_log.records.topics import RemoveTopicRecord, TopicRecord
 from metadata_log.replay.kafka.schemas import SECRET_FIELDS, Decoded
-from metadata_log.replay.opaque import OpaqueRecord
+from metadata_log.replay.opaque import OpaqueRecord, unread
 
 AnyRecord: TypeAlias = Record | OpaqueRecord
 PartitionKey: TypeAlias = tuple[TopicId, int]
@@ -365,8 +364,7 @@ _PLAIN: Final[Mapping[str, Any]] = {
 def _opaque(record: Decoded) -> OpaqueRecord:
     """Return a record that has no counterpart, its secrets left out; of an unknown type its bytes are not kept at all."""
     if record.fields is None:
-        content: dict[str, Any] = {"version": record.version, "bytes": len(record.raw)}
-        content["sha256"] = hashlib.sha256(record.raw).hexdigest()
+        content = unread(record.version, record.raw)
     else:
         content = {name: value for name, value in record.fields.items() if name not in SECRET_FIELDS}
     text = json.dumps(content, default=_text, separators=(",", ":"), ensure_ascii=False)

@@ -11,10 +11,10 @@ from metadata_log.codec import (
     FrameHeader,
     check_frame,
     damaged_file,
-    decode,
     read_header,
 )
 from metadata_log.errors import DamagedFile, WrittenByAnotherVersion
+from metadata_log.replay.opaque import decode_known
 
 SKIPPING: Final = (
     "--skip-damaged, replay.open(..., skip_damaged=True) or Spark's option skip_damaged reads what is whole"
@@ -91,7 +91,7 @@ def read_sound(data: bytes, position: int, is_wanted: Callable[[FrameHeader], bo
     """
     header = read_header(data, position)
     if is_wanted(header):
-        return Sound(header, position, decode(data, position, header=header)[0])
+        return Sound(header, position, decode_known(data, position, header=header)[0])
     return Sound(check_frame(data, position, header=header), position)
 
 

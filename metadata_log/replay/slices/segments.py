@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from metadata_log.codec import DamagedFrame, FrameHeader, check_frame, damaged_file, decode
+from metadata_log.codec import DamagedFrame, FrameHeader, check_frame, damaged_file
 from metadata_log.errors import DamagedFile, InvalidRequest
 from metadata_log.limits import MIB
 from metadata_log.log.index import read_index
@@ -27,6 +27,7 @@ from metadata_log.log.segment_file import (
     segment_paths,
 )
 from metadata_log.node.durable_files import renamed_os_errors
+from metadata_log.replay.opaque import decode_known
 from metadata_log.replay.slices.frames import (
     Missing,
     Sound,
@@ -205,7 +206,7 @@ class SegmentLog:
                 if not self._skips_damaged:
                     raise
             else:
-                claim = decode(frame)[0].claim
+                claim = decode_known(frame)[0].claim
                 return None if claim is None else claim.cluster_id
         try:
             named = json.loads((self._directory.parent / "meta.json").read_bytes())

@@ -14,7 +14,7 @@ from metadata_log.ids import NO_LEADER, NodeId, Uuid
 from metadata_log.image.metadata_image import EMPTY
 from metadata_log.records.controllers import RegisterControllerRecord
 from metadata_log.records.quorum import ControllerClaimRecord, VotersRecord
-from metadata_log.records.registry import Record
+from metadata_log.records.registry import Record, type_name
 from metadata_log.replay.export import export_log
 from tests.schema_page import PAGE, questions, written
 from tests.support import plain_analyses as plain
@@ -64,6 +64,57 @@ def test_spells_without_a_leader(told: tuple[list[Step], replay.Log]) -> None:
     assert sum(s.duration_ms for s in wanted) == sum(
         s.duration_ms for s in spells_of(log, "leaderless_spells")
     )
+
+
+def test_leaderships_that_moved(told: tuple[list[Step], replay.Log]) -> None:
+    history, log = told
+    found: Counter[tuple[Any, ...]] = Counter()
+    for row in rows(log, "leader_moves"):
+        key = (row["batch_base"], row["cause_code"], row["prev_leader"], row["leader"])
+        found[key] += row["partition_count"]
+    assert found == plain.leader_moves(history)
+
+
+def test_churn_by_topic_and_cause(told: tuple[list[Step], replay.Log]) -> None:
+    history, log = told
+    found: dict[tuple[str, str], list[int]] = {}
+    for row in rows(log, "topic_churn"):
+        counts = [row[name] for name in ("leader_changes", "losses", "isr_shrinks", "isr_expands")]
+        # Topics that had one name after each other are rows of their own.
+        before = found.get((row["topic_name"], row["cause_code"]), [0] * 4)
+        found[row["topic_name"], row["cause_code"]] = [a + b for a, b in zip(before, counts, strict=True)]
+    assert found == plain.topic_churn(history)
+
+
+def test_time_without_a_leader_by_topic(told: tuple[list[Step], replay.Log]) -> None:
+    history, log = told
+    wanted, found = Counter[str](), Counter[str]()
+    for spell in plain.spells(history, lambda _moment, _topic, image: image.leader == NO_LEADER):
+        wanted[spell.topic_name] += spell.duration_ms
+    for row in rows(log, "unavailability"):
+        found[row["topic_name"]] += row["total_ms"]
+    assert found == wanted
+
+
+@pytest.mark.parametrize(
+    ("table", "types"),
+    [
+        ("topic_events", {"Topic", "RemoveTopic", "TopicTombstone", "TopicRestore"}),
+        ("cluster_events", {"FeatureLevel", "ProducerIds"}),
+    ],
+)
+def test_events_are_the_records_of_their_types(
+    told: tuple[list[Step], replay.Log], table: str, types: set[str]
+) -> None:
+    history, log = told
+    wanted = [
+        (offset, type_name(record), step.batch.envelope.actor, step.batch.envelope.operation)
+        for step in history
+        for offset, record in enumerate(step.batch.records, step.batch.base_offset)
+        if type_name(record) in types
+    ]
+    fields = ("log_offset", "type_name", "actor", "operation")
+    assert [tuple(row[field] for field in fields) for row in rows(log, table)] == wanted
 
 
 def test_who_left_and_joined_isrs(told: tuple[list[Step], replay.Log]) -> None:

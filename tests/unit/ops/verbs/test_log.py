@@ -17,7 +17,7 @@ from metadata_log.ids import NodeId
 from metadata_log.log.lines import log_lines
 from metadata_log.log.segmented_log import SegmentedLog
 from metadata_log.node.data_directory import format_directory
-from ops import cli
+from ops import cli, talk
 from ops.client import ClusterClient, Unreachable
 from ops.log_frames import Frame, cluster_frames, file_frames, high_watermark, within
 from ops.when import AtOffset, AtTime, When
@@ -541,6 +541,41 @@ def test_an_export_that_follows_goes_on_until_it_is_stopped(
 
 
 def test_an_export_of_files_refuses_what_only_a_cluster_knows(data: Path, tmp_path: Path) -> None:
-    for words in (["--from", "-1h"], ["--leader"], ["--follow", "--until", "5"]):
+    for words in (
+        ["--from", "-1h"],
+        ["--leader"],
+        ["--follow", "--until", "5"],
+        ["--skip-damaged", "--follow"],
+    ):
         assert cli.main(["log", "export", str(data), "--to", str(tmp_path / "to"), *words]) == 2
-    assert cli.main(["log", "export", "--format", "kafka", "--to", str(tmp_path / "to")]) == 2
+    for words in (["--format", "kafka"], ["--skip-damaged"]):
+        assert cli.main(["log", "export", *words, "--to", str(tmp_path / "to")]) == 2
+
+
+def test_what_takes_long_says_that_it_goes_on(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(talk, "PATIENCE_S", 0.0)
+    export = str(tmp_path / "export")
+    assert cli.main(["log", "export", str(data), "--to", export]) == 0
+    assert "the log is being exported ..." in capsys.readouterr().err
+    assert cli.main(["replay", "digest", "--export", export, "--engine", "duckdb"]) == 0
+    assert "the digest is being computed ..." in capsys.readouterr().err
+
+
+def test_an_export_of_damaged_files_names_the_flag_that_takes_the_rest(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = max((data / "log").glob("*.log"))
+    damaged = bytearray(file.read_bytes())
+    damaged[60] ^= 1
+    file.write_bytes(damaged)
+    words = ["log", "export", str(data), "--to", str(tmp_path / "lake"), "--lake", "-o", "json"]
+    assert cli.main(words) == 6
+    assert f"the damage begins at offset {int(file.stem)}; --skip-damaged" in capsys.readouterr().err
+    assert cli.main([*words, "--skip-damaged"]) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["end_offset"] == int(file.stem)
+    assert f"the offsets {int(file.stem)}-" in said.err
+    assert f"told are the offsets 0-{int(file.stem) - 1}" in said.err
+    assert (tmp_path / "lake" / f"cluster={CLUSTER_ID}" / "manifest.json").exists()
