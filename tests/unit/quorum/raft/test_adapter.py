@@ -24,6 +24,7 @@ from metadata_log.errors import (
 from metadata_log.ids import NodeId
 from metadata_log.sliced import Sliced
 from quorum.raft import adapter, applied_entries, engine, messages, proposals
+from quorum.raft.adapter import PySyncObjLog
 from quorum.raft.guard import Guard
 from quorum.raft.pointer import FILE_NAME, Pointer
 from quorum.raft.progress import NEVER, Progress
@@ -902,6 +903,27 @@ def test_a_new_leader_with_a_log_to_apply_leads_once_it_is_applied() -> None:
     quorum.write()
     assert told[0] >= 40
     quorum.end()
+
+
+def test_a_new_leader_with_nothing_to_apply_leads_at_once(quorum: Quorum) -> None:
+    """Goal: what it appends then leaves with the election's entry. Method: idle entries alone may be unapplied."""
+    quorum.write()
+    quorum.wait(3.0)
+    old = quorum.leader()
+    told: list[bool] = []
+    for node in quorum.nodes:
+        log, tell = node.log, node.listener.on_leadership
+        assert log is not None
+
+        def on_leadership(*, is_leader: bool, log: PySyncObjLog = log, tell: Any = tell) -> None:
+            if is_leader:
+                told.append(log.applied_position()[1] < log._engine.term)
+            tell(is_leader=is_leader)
+
+        node.listener.on_leadership = on_leadership  # type: ignore[method-assign]
+    old.crash()
+    quorum.until(lambda: bool(told))
+    assert told == [True], "its own entry is not applied yet"
 
 
 def test_a_node_with_an_empty_log_founds_no_second_quorum() -> None:
