@@ -1,7 +1,7 @@
 """Edge: `bench idle`: what many connections that nobody has logged in on cost a controller, in the clear and with TLS.
 
-The active controller gets all of them, from several source addresses. Others send their request a byte at a time: how soon
-these are closed is measured, too.
+The active controller gets all of them, from several source addresses; with `spread` the controllers share them. Others send
+their request a byte at a time: how soon these are closed is measured, too.
 """
 
 import argparse
@@ -13,8 +13,8 @@ import ssl
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,8 +26,9 @@ from ops.bench.idle_clients import Lost
 from ops.bench.measure import BenchmarkFailed, report
 from ops.bench.probes import open_files, probes, rss_mib
 from ops.bench.systems import DIRECTORY
-from ops.local_cluster import ADMIN_FILES, LocalCluster
+from ops.local_cluster import ADMIN_FILES, Active, LocalCluster
 
+CONTROLLERS: Final = 3
 OWN: Final = 100
 """Connections beside those that are held: the benchmark looks at the controller meanwhile."""
 PROCESSES: Final = 4
@@ -46,21 +47,26 @@ TRICKLED: Final = {"head": _HEAD + b"X: ", "body": _HEAD + b"Content-Length: 100
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Return bytes of resident memory for each connection, elections, and after how long trickled requests are cut off."""
-    return asyncio.run(idle(connections=args.connections))
+    return asyncio.run(idle(connections=args.connections, spread=args.spread))
 
 
 async def idle(
-    *, connections: int, ways: Sequence[str] = ("clear", "tls"), trickles: int = TRICKLES
+    *,
+    connections: int,
+    spread: bool = False,
+    ways: Sequence[str] = ("clear", "tls"),
+    trickles: int = TRICKLES,
 ) -> dict[str, Any]:
-    _check_room(connections)
+    _check_room(connections // CONTROLLERS if spread else connections)
     ours: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="metaquorum-bench-", dir=DIRECTORY) as scratch:
         for way in ways:
             secure = way == "tls"
-            async with LocalCluster(Path(scratch) / way, controllers=3, brokers=0, secure=secure) as cluster:
-                ours[way] = await _measured(cluster, connections, trickles, secure=secure)
+            path = Path(scratch) / way
+            async with LocalCluster(path, controllers=CONTROLLERS, brokers=0, secure=secure) as cluster:
+                ours[way] = await _measured(cluster, connections, trickles, spread=spread, secure=secure)
         floors = probes(Path(scratch))
-    params = {"connections": connections, "processes": PROCESSES, "trickles": trickles}
+    params = {"connections": connections, "spread": spread, "processes": PROCESSES, "trickles": trickles}
     return report("idle", params=params, ours=ours, peers={}, rounds=1, probes=floors)
 
 
@@ -79,76 +85,83 @@ def _check_room(connections: int) -> None:
         raise BenchmarkFailed(
             f"{connections} connections cannot be open at once here: a process may open {hard} files, so a controller "
             f"takes {most + OWN} connections, {OWN} of them for this benchmark itself; ask for --connections {most} or "
-            "fewer, or raise the limit (`ulimit -Hn`)"
+            "fewer, or --spread, or raise the limit (`ulimit -Hn`)"
         )
 
 
 async def _measured(
-    cluster: LocalCluster, connections: int, trickles: int, *, secure: bool
+    cluster: LocalCluster, connections: int, trickles: int, *, spread: bool, secure: bool
 ) -> dict[str, Any]:
-    active = await cluster.active()
-    if active is None:
-        raise BenchmarkFailed(f"the cluster in {cluster.directory} has no active controller")
-    host, port = read_url(cluster.http(active.controller_id))
-    pid = cluster.pid(active.controller_id)
-    assert pid is not None
+    active = await _active(cluster)
+    busiest = active.controller_id
+    asked = [member.id for member in cluster.controllers] if spread else [busiest]
+    share = {node_id: connections // len(asked) for node_id in asked}
+    share[busiest] += connections % len(asked)
     ca = cluster.directory / ADMIN_FILES["ca"] if secure else None
     context = None if ca is None else trusting(ca)
-    rested = open_files(pid)
-    async with _holding(host, port, WARM_UP, ca) as warming:
-        await warming.wait_until_open()
-    await _until_closed(pid, rested)
-    before = rss_mib(pid), open_files(pid)
+    pids = {node_id: _pid(cluster, node_id) for node_id in asked}
+    rested = {pid: open_files(pid) for pid in pids.values()}
+    async with _holding_all(cluster, dict.fromkeys(asked, WARM_UP), ca) as warming:
+        for each in warming:
+            await each.wait_until_open()
+    await _until_closed(rested)
+    before = {pid: (rss_mib(pid), open_files(pid)) for pid in pids.values()}
     await asyncio.to_thread(_turns, cluster)
     began = time.monotonic()
-    async with _holding(host, port, connections, ca) as held:
-        await held.wait_until_open()
+    async with _holding_all(cluster, share, ca) as held:
+        for each in held:
+            await each.wait_until_open()
         opened_s = time.monotonic() - began
         await asyncio.sleep(SETTLE_S)
-        mib, files = rss_mib(pid) - before[0], open_files(pid) - before[1]
-        lost = held.lost
+        grown = [(rss_mib(pid) - mib, open_files(pid) - files) for pid, (mib, files) in before.items()]
+        lost = {why: sum(each.lost[why] for each in held) for why in Lost}
         opening = await asyncio.to_thread(_turns, cluster)
-    await _until_closed(pid, rested)
-    now = await _active_again(cluster)
+    await _until_closed(rested)
+    now = await _active(cluster)
     closing = await asyncio.to_thread(_turns, cluster)
+    host, port = read_url(cluster.http(busiest))
     cuts = {what: await _cut_after_s(host, port, context, sent, trickles) for what, sent in TRICKLED.items()}
     return {
-        "open": files,
+        "open": sum(files for _, files in grown),
         **{f"lost_{why.value}": count for why, count in lost.items()},
         "opened_s": round(opened_s, 1),
-        "rss_kib_each": round(mib * 1024 / max(1, files), 2),
-        "rss_mib_before": before[0],
-        "rss_mib_grown": round(mib, 1),
-        "elections": now - active.controller_epoch,
+        "rss_kib_each": round(max(mib * KIB / max(1, files) for mib, files in grown), 2),
+        "rss_mib_before": max(mib for mib, _ in before.values()),
+        "rss_mib_grown": round(max(mib for mib, _ in grown), 1),
+        "elections": now.controller_epoch - active.controller_epoch,
         **{f"opening_{what}": value for what, value in opening.items()},
         **{f"closing_{what}": value for what, value in closing.items()},
         **{f"trickled_{what}_cut_max_s": round(taken, 1) for what, taken in cuts.items()},
     }
 
 
-async def _until_closed(pid: int, rested: int) -> None:
-    """Wait until a process has no more files open than when it rested: the connections of the clients are closed.
+def _pid(cluster: LocalCluster, node_id: int) -> int:
+    pid = cluster.pid(node_id)
+    assert pid is not None
+    return pid
+
+
+async def _until_closed(rested: Mapping[int, int]) -> None:
+    """Wait until processes have no more files open than when they rested: the connections of the clients are closed.
 
     Raises:
         BenchmarkFailed: some are still open after OPEN_MAX_S.
     """
     deadline = time.monotonic() + OPEN_MAX_S
-    while (files := open_files(pid)) > rested:
+    while files := sum(max(0, open_files(pid) - files) for pid, files in rested.items()):
         if time.monotonic() > deadline:
-            raise BenchmarkFailed(
-                f"{files - rested} connections are open {OPEN_MAX_S:g} s after the clients went"
-            )
+            raise BenchmarkFailed(f"{files} connections are open {OPEN_MAX_S:g} s after the clients went")
         await asyncio.sleep(0.1)
 
 
-async def _active_again(cluster: LocalCluster) -> int:
-    """Return the epoch of the active controller, once it answers."""
+async def _active(cluster: LocalCluster) -> Active:
+    """Return the active controller, once it answers."""
     for _ in range(100):
         active = await cluster.active()
         if active is not None:
-            return active.controller_epoch
+            return active
         await asyncio.sleep(0.1)
-    raise BenchmarkFailed(f"the cluster in {cluster.directory} has no active controller any more")
+    raise BenchmarkFailed(f"the cluster in {cluster.directory} has no active controller")
 
 
 def _turns(cluster: LocalCluster) -> dict[str, float]:
@@ -200,6 +213,18 @@ class _Holding:
             raise BenchmarkFailed(
                 f"{self.open} of {self._wanted} connections were open after {OPEN_MAX_S:g} s"
             ) from None
+
+
+@asynccontextmanager
+async def _holding_all(
+    cluster: LocalCluster, share: Mapping[int, int], ca: Path | None
+) -> AsyncIterator[list[_Holding]]:
+    """Hold so many connections to each of some controllers until the block ends."""
+    async with AsyncExitStack() as stack:
+        yield [
+            await stack.enter_async_context(_holding(*read_url(cluster.http(node_id)), connections, ca))
+            for node_id, connections in share.items()
+        ]
 
 
 @asynccontextmanager

@@ -164,11 +164,11 @@ def test_decisions() -> None:
 
 
 def test_idle() -> None:
-    ours = measured(partial(idle, connections=300, ways=("tls",), trickles=0))["ours"]["tls"]
+    ours = measured(partial(idle, connections=300, spread=True, ways=("tls",), trickles=0))["ours"]["tls"]
     assert set(ours) >= {"elections", "rss_mib_grown", "closing_longest_turn_cpu_ms"}
     others = ours["open"] + sum(ours[f"lost_{why.value}"] for why in Lost) - 300
-    assert -10 <= others <= 10, "the process opens and closes other files, too"
-    assert ours["rss_kib_each"] < 1_000
+    assert -30 <= others <= 30, "the processes open and close other files, too"
+    assert ours["rss_kib_each"] < 3_000
 
 
 def test_scale() -> None:

@@ -29,12 +29,12 @@ def test_more_connections_than_a_controller_takes_are_refused_before_anything_is
     assert main(["bench", "idle", "--connections", "901"]) == 6
     (line,) = capsys.readouterr().err.splitlines()
     assert "BenchmarkFailed: 901 connections cannot be open at once here" in line
-    assert "ask for --connections 900 or fewer, or raise the limit" in line
+    assert "ask for --connections 900 or fewer, or --spread, or raise the limit" in line
 
 
 def test_the_most_that_may_be_asked_for_is_what_a_controller_takes() -> None:
     (bench,) = (bench for bench in BENCHES if bench.name == "idle")
-    ((_, options),) = bench.flags
+    (_, options), _ = bench.flags
     assert options["default"] == HTTP_CONNECTIONS_MAX - idle.OWN
 
 
