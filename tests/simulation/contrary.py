@@ -399,7 +399,8 @@ class Contrary:
             return {None, "ELIGIBLE_LEADERS_NOT_AVAILABLE" if unclean else "PREFERRED_LEADER_NOT_AVAILABLE"}
 
         def shows(after: MetadataImage, _outcome: object) -> str | None:
-            if self._world.properties.rules.ineligible_at(after.end_offset - 1):
+            is_any_leaving = any(broker.in_controlled_shutdown for broker in after.brokers.values())
+            if is_any_leaving or self._world.properties.rules.ineligible_at(after.end_offset - 1):
                 return None  # its leader may be on its way out, and another one is elected, or nobody
             return _not_led_by_first(after, name, number, unclean=unclean)
 
