@@ -57,6 +57,7 @@ from metadata_log.records.snapshots import RequestResultRecord
 from metadata_log.sliced import Sliced, at_once
 from metadata_log.wire.commands import AddVoter, BrokerHeartbeat, Command, RemoveVoter
 from quorum.applied_listener import AppliedListener
+from quorum.broker_counts import BrokerCounts
 from quorum.config import ControllerSettings
 from quorum.decide.canonical import IdempotencyKey, idempotency_key
 from quorum.decide.context import DecideContext, TopicDefaults, TopicPolicy
@@ -161,7 +162,8 @@ class Controller:
             topics.num_partitions, topics.default_replication_factor, topics.undelete_window_ms
         )
         self._topic_policy = TopicPolicy(topics.partitions_per_topic_max, topics.replication_factor_min)
-        self._listeners: list[AppliedListener] = []
+        self.broker_counts = BrokerCounts()
+        self._listeners: list[AppliedListener] = [self.broker_counts]
         self.committed: MetadataImage = EMPTY
         self.sessions = Sessions(session_timeout_ms=settings.timing.session_timeout_ms)
         self.metrics = ControllerMetrics()

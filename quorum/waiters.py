@@ -94,13 +94,12 @@ class Waiters:
         self._end_in_slices()
 
     def _end_overdue(self) -> None:
-        """End the waits that last longer than `commit_timeout_ms`: one timer serves them all."""
+        """End the waits that last longer than `commit_timeout_ms`: one timer serves them all. They learn of it in slices."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         while self._waiting and self._waiting[0].deadline <= now:
-            waiter = self._waiting.popleft()
-            if not waiter.future.done():
-                waiter.future.set_exception(self._overdue(waiter))
+            self._ending.append((self._waiting.popleft(), self._overdue))
+        self._end_in_slices()
         due = self._waiting[0].deadline if self._waiting else None
         self._sweep = None if due is None else loop.call_at(due, self._end_overdue)
 

@@ -82,7 +82,7 @@ class _StatusMetrics(Collector):
 
     def _state(self) -> Facts:
         image = self._status.controller.committed
-        brokers = image.brokers.values()
+        brokers = self._status.controller.broker_counts
         health = self._status.partitions()
         return (
             ("controller_epoch", "Epoch of the newest applied claim.", image.controller_epoch),
@@ -90,11 +90,10 @@ class _StatusMetrics(Collector):
              image.end_offset - 1),
             ("last_applied_record_timestamp", "Its appended_at_ms.", image.last_time_ms),
             ("high_watermark", "First offset not committed here.", image.end_offset),
-            ("fenced_broker_count", "Registered brokers that are fenced.", sum(b.fenced for b in brokers)),
-            ("active_broker_count", "Registered brokers that are not fenced.",
-             sum(not b.fenced for b in brokers)),
+            ("fenced_broker_count", "Registered brokers that are fenced.", brokers.fenced),
+            ("active_broker_count", "Registered brokers that are not fenced.", brokers.active),
             ("controlled_shutdown_broker_count", "Registered brokers that shut down.",
-             sum(b.in_controlled_shutdown for b in brokers)),
+             brokers.in_controlled_shutdown),
             ("global_topic_count", "Topics.", len(image.topics.by_id)),
             ("global_partition_count", "Partitions.", health.partitions),
             ("offline_partition_count", "Partitions without a leader.",
@@ -160,7 +159,7 @@ class _StatusMetrics(Collector):
                 ),
             )
         )
-        for broker_id in sorted(image.brokers)[:BROKERS_SHOWN_MAX]:
+        for broker_id in controller.broker_counts.first(BROKERS_SHOWN_MAX):
             who = [str(broker_id)]
             state.add_metric(who, float(registration_state(image.brokers[broker_id])))
             applied = sessions.applied_offset(broker_id) if controller.is_active else None

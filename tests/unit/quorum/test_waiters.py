@@ -1,13 +1,14 @@
 """Edge: who waits for records to be applied, and in which order they are woken."""
 
 import asyncio
+from itertools import pairwise
 from unittest.mock import patch
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from metadata_log import limits
-from metadata_log.errors import NotController
+from metadata_log.errors import NotController, OutcomeUnknown
 from quorum.waiters import Waiters
 
 EPOCH = 3
@@ -98,6 +99,28 @@ def test_many_learn_in_slices_that_their_wait_is_over(
         assert all(future.exception() is other for future in expected)
 
     with patch("metadata_log.limits.WAITERS_ENDED_AT_ONCE", at_once):
+        asyncio.run(story())
+
+
+def test_many_learn_in_slices_that_their_time_is_up() -> None:
+    """Goal: writes that came within one turn do not answer in one turn, and each is counted as unknown once."""
+
+    async def story() -> None:
+        unknown: list[None] = []
+        waiters = Waiters(20, on_unknown=lambda: unknown.append(None))
+        futures = [
+            waiters.add(controller_epoch=EPOCH, end_offset=9, request_id=None, wrote=True) for _ in range(9)
+        ]
+        futures[0].cancel()
+        ended = []
+        while not futures[-1].done():
+            await asyncio.sleep(0)
+            ended.append(sum(future.done() for future in futures))
+        assert max(after - before for before, after in pairwise(ended)) <= 2
+        assert all(isinstance(future.exception(), OutcomeUnknown) for future in futures[1:])
+        assert len(unknown) == 8 and not len(waiters)
+
+    with patch("metadata_log.limits.WAITERS_ENDED_AT_ONCE", 2):
         asyncio.run(story())
 
 

@@ -1,7 +1,6 @@
 """Edge: docs/metrics.md lists exactly the metrics that the processes expose."""
 
 import re
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from quorum.http.metrics import TurnMetrics, exposition
 from quorum.loop_turns import TimedSelector
 from tests.support.desk import Ask, Desk, at_desk
 from tests.support.lab import online
+from tests.support.unwalked import Unwalked
 
 ROOT = Path(__file__).parents[4]
 BROKER = BrokerNumbers(
@@ -61,22 +61,6 @@ def test_a_brokers_metrics_are_documented() -> None:
     assert exposed(broker_exposition(BROKER).decode()) == documented("Brokers")
 
 
-class Unwalked(Mapping[Any, Any]):
-    """A map that answers look-ups and refuses a walk."""
-
-    def __init__(self, of: Mapping[Any, Any]) -> None:
-        self._of = of
-
-    def __getitem__(self, key: Any) -> Any:
-        return self._of[key]
-
-    def __len__(self) -> int:
-        return len(self._of)
-
-    def __iter__(self) -> Iterator[Any]:
-        raise AssertionError("a walk over all of it")
-
-
 def test_a_scrape_walks_over_no_topics(tmp_path: Path) -> None:
     """A walk over a million partitions held the loop for 0.7 s. Apply counts what changes."""
 
@@ -93,6 +77,25 @@ def test_a_scrape_walks_over_no_topics(tmp_path: Path) -> None:
         lines = exposition(desk.status, now_ms=desk.door.now_ms()).decode().splitlines()
         assert "metaquorum_global_topic_count 1.0" in lines
         assert "metaquorum_global_partition_count 2.0" in lines
+        desk.controller.committed = image
+
+    at_desk(tmp_path, story)
+
+
+def test_a_scrape_walks_over_no_brokers(tmp_path: Path) -> None:
+    """Three walks over 10,000 brokers held the loop for 3.4 ms."""
+
+    async def story(desk: Desk, _ask: Ask) -> None:
+        for broker_id in (12, 11):
+            await online(desk.lab, desk.controller, broker_id)
+        image = desk.controller.committed
+        unwalked: Any = Unwalked(image.brokers)
+        desk.controller.committed = replace(image, brokers=unwalked)
+        lines = exposition(desk.status, now_ms=desk.door.now_ms()).decode().splitlines()
+        assert "metaquorum_active_broker_count 2.0" in lines
+        assert "metaquorum_fenced_broker_count 0.0" in lines
+        shown = [line for line in lines if line.startswith("metaquorum_broker_registration_state{")]
+        assert [line.partition('"')[2][:2] for line in shown] == ["11", "12"]
         desk.controller.committed = image
 
     at_desk(tmp_path, story)
