@@ -115,6 +115,14 @@ HTTP_BATCH_ANSWER_BYTES_MAX: Final = 2 * MIB
 """Of the results of one POST /v1/batch; behind these bytes a result shows no more than its status and its offsets."""
 HTTP_BODY_AT_ONCE_BYTES: Final = 16 * KIB
 """A larger body is decoded in a thread: one of 2 MiB that holds two million numbers takes a second and more."""
+BODIES_HELD_BYTES_MAX: Final = 64 * MIB
+"""Of the larger bodies of requests that arrive or are not answered yet; one that finds no room is refused with
+THROTTLING_QUOTA_EXCEEDED. It is room for 32 of the largest."""
+HTTP_EARLY_BYTES_MAX: Final = 64 * KIB
+"""What a client may send while its poll waits; it is read on once the poll is answered."""
+EARLY_HELD_BYTES_MAX: Final = 16 * MIB
+"""Of all connections together. A client that sends more behind its poll loses its connection; those of this project send
+nothing there."""
 HTTP_SILENCE_MAX_MS: Final = 15_000
 """A connection on which no request begins, or whose client reads nothing of its answer, is closed after this time."""
 HTTP_ARRIVAL_MAX_MS: Final = 8_000
@@ -199,8 +207,8 @@ ANSWERS_UNSENT_BYTES_MAX: Final = 48 * MIB
 """Of all answers that clients have not read. Beyond it, large answers are refused with THROTTLING_QUOTA_EXCEEDED. With 2,000
 clients that read nothing, a process grows by about twice as much."""
 FORWARDS_MAX: Final = 64
-"""Requests that one broker has sent on to a controller, 128 MiB of bodies at most; further ones are refused with
-THROTTLING_QUOTA_EXCEEDED."""
+"""Requests that one broker has sent on to a controller; further ones are refused with THROTTLING_QUOTA_EXCEEDED. Their
+bodies are among BODIES_HELD_BYTES_MAX."""
 FORWARD_ATTEMPTS_MAX: Final = 24
 """Of one forwarded request. With the pauses between rounds they last longer than any election."""
 FORWARD_MAX_MS: Final = 10_000
@@ -321,15 +329,20 @@ CONTROLLER_BUFFER_BYTES_MAX: Final = (
     + COLD_FETCHES * FETCH_BYTES_MAX
     + ANSWERS_UNSENT_BYTES_MAX
     + 2 * SNAPSHOT_DOWNLOADS_MAX * ANSWER_PIECE_BYTES
+    + FEEDS_WAITING_MAX * ANSWER_PIECE_BYTES
+    + BODIES_HELD_BYTES_MAX
+    + EARLY_HELD_BYTES_MAX
+    + UNCOUNTED_BYTES_MAX
     + RAFT_UNCOMMITTED_BYTES_MAX
     + RAFT_TAIL_BYTES
     + 2 * RAFT_OUTBOX_BYTES_MAX
     + RAFT_OBSERVERS_OUTBOX_BYTES_MAX
 )
-"""What one of three controllers buffers at most besides its state, 360 MiB: frames and answers for polls, what clients have
-not read, pieces of snapshots (one read, one in its connection), Raft's entries, and the outboxes of the links to two voters
-and to all observers. The kept results of requests (REQUEST_RESULT_BYTES_MAX) belong to the state. Each further voter adds an
-outbox."""
+"""What one of three controllers buffers at most besides its state, 629 MiB: frames and answers for polls, what clients have
+not read, pieces of snapshots (one read, one in its connection), the frames that feeds read, larger bodies of requests, what
+clients send behind their polls, changes that the state digest does not count yet, Raft's entries, and the outboxes of the
+links to two voters and to all observers. The kept results of requests (REQUEST_RESULT_BYTES_MAX) belong to the state. Each
+further voter adds an outbox. The number of connections bounds what is small (docs/limits.md)."""
 
 
 def check_relations() -> None:
@@ -354,6 +367,8 @@ def check_relations() -> None:
         ANSWERS_UNSENT_BYTES_MAX // (2 * ANSWER_PIECE_BYTES) + PAST_STATES_WAITING_MAX + FEEDS_WAITING_MAX
         < READS_UNFINISHED_MAX
     ), "answers under way do not fill the queue of reads"
+    assert HTTP_BODY_BYTES_MAX < BODIES_HELD_BYTES_MAX, "a body of any size is never refused for ever"
+    assert HTTP_EARLY_BYTES_MAX < EARLY_HELD_BYTES_MAX, "one client alone keeps its connection"
     assert FRAME_BYTES_MAX < ANSWERS_UNSENT_BYTES_MAX, "an answer of one frame is never refused for ever"
     # Each time is long enough for what happens within it.
     assert 3 * HEARTBEAT_MS <= ELECTION_TIMEOUT_MIN_MS, "one lost heartbeat starts no election"

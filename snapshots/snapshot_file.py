@@ -79,7 +79,8 @@ def write_snapshot(
                 for frame in snapshot_frames(image):
                     file.write(frame)
                     file.flush()
-                    # Frame by frame: a disk that gets all of it at once makes the journal's next sync wait as long.
+                    # Frame by frame: a disk that gets all of it at once makes the journal's next sync wait as long. For a
+                    # million partitions this takes 0.4 s (docs/measurements.md).
                     os.fdatasync(file.fileno())
                     rest(RESTS * (time.thread_time() - began))
                     began = time.thread_time()

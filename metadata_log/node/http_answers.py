@@ -25,6 +25,8 @@ from metadata_log.errors import (
     UnknownRoute,
     UnsupportedMediaType,
 )
+from metadata_log.node.body_buffers import BodyBuffers
+from metadata_log.node.http_bodies import BODY_BUFFERS, BODY_BYTES_HELD
 
 JSON: Final = "application/json"
 MSGPACK: Final = "application/msgpack"
@@ -103,6 +105,7 @@ def errors_answered(
 
     `on_fault` learns of each Fault a handler raised. `no_such_path` words the refusal of an unknown path.
     """
+    buffers = BodyBuffers()
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -115,6 +118,7 @@ def errors_answered(
             )
             response.force_close()
             return response
+        request[BODY_BUFFERS] = buffers
         try:
             check(request)
             return await handler(request)
@@ -136,6 +140,8 @@ def errors_answered(
             )
         except ConnectionError:
             return web.Response(status=400)  # the client is gone, so nobody receives this
+        finally:
+            buffers.release(request.get(BODY_BYTES_HELD, 0))
 
     return middleware
 

@@ -16,8 +16,8 @@ from aiohttp import web
 from aiohttp.helpers import rfc822_formatted_time
 from aiohttp.http import SERVER_SOFTWARE
 
+from metadata_log import limits
 from metadata_log.errors import Fault, MetadataError, NotController
-from metadata_log.limits import HTTP_SILENCE_MAX_MS
 from metadata_log.node.access import peer_certificate
 from metadata_log.node.http_answers import MSGPACK, packed
 from metadata_log.node.http_server import NamedErrors
@@ -46,8 +46,6 @@ HEADS_KEPT: Final = 1_000
 REQUESTS_KEPT: Final = 256
 RENDERED_KEPT: Final = 16
 RENDERED_BYTES_MAX: Final = 256 * 1024
-EARLY_BYTES_MAX: Final = 64 * 1024
-"""What a client may send while its poll waits; it is read on once the poll is answered."""
 
 
 class Head:
@@ -92,6 +90,8 @@ class PollAnswers:
     def __init__(self, door: Door) -> None:
         self.door = door
         self.fetches = door.fetches
+        self.early_bytes = 0
+        """What clients have sent behind polls that wait."""
         self._heads: dict[bytes, Head] = {}
         self._requests: dict[bytes, FetchRequest] = {}
         self._rendered: dict[bytes, bytes] = {}
@@ -208,9 +208,7 @@ class PollConnection(NamedErrors):
             super().data_received(data)
             return
         if self._is_busy:
-            self._early += data
-            if len(self._early) > EARLY_BYTES_MAX:
-                self._pause_transport_reading()
+            self._hold_early(data)
             return
         head = self._one_request(data) if self._begins_request else None
         if head is None:
@@ -224,6 +222,24 @@ class PollConnection(NamedErrors):
                 self._take()
             return
         super().data_received(data)
+
+    def _hold_early(self, data: bytes) -> None:
+        """Keep what the client sends while its poll waits; it loses its connection if all clients together send too much."""
+        answers = self._answers
+        answers.early_bytes += len(data)
+        self._early += data
+        if answers.early_bytes > limits.EARLY_HELD_BYTES_MAX:
+            self._take_early()
+            if self.transport is not None:
+                self.transport.abort()
+        elif len(self._early) > limits.HTTP_EARLY_BYTES_MAX:
+            self._pause_transport_reading()
+
+    def _take_early(self) -> bytes:
+        """Return what is kept, and keep it no longer."""
+        early, self._early = self._early, b""
+        self._answers.early_bytes -= len(early)
+        return early
 
     def _one_request(self, data: bytes) -> Head | None:
         """Return the head of the request that these bytes are; None if they are not one, or of unusual form."""
@@ -272,9 +288,10 @@ class PollConnection(NamedErrors):
 
     def _hand_over(self) -> None:
         self._is_busy = False
-        data, self._received = self._received + self._early, b""
+        data, self._received = self._received, b""
         if self._early:
-            self._early, self._begins_request = b"", False
+            data += self._take_early()
+            self._begins_request = False
             self._resume_transport_reading()
         if self.transport is not None:
             super().data_received(data)
@@ -296,7 +313,7 @@ class PollConnection(NamedErrors):
     def _go_on(self) -> None:
         """Read what the client sent while its poll waited."""
         self._is_busy = False
-        early, self._early = self._early, b""
+        early = self._take_early()
         if self.transport is not None:
             self._resume_transport_reading()
             self.data_received(early)
@@ -305,6 +322,7 @@ class PollConnection(NamedErrors):
         if self._poll is not None:
             self._answers.fetches.give_up(self._poll)
             self._poll = None
+        self._take_early()
         if self._over is not None and not self._over.done():
             self._over.set_result(None)
         super().connection_lost(exc)
@@ -320,4 +338,4 @@ class PollConnection(NamedErrors):
 def poll_connections(door: Door) -> Callable[[web.Server], PollConnection]:
     """Return what makes the protocol of each connection to a controller."""
     answers = PollAnswers(door)
-    return lambda server: PollConnection(server, answers, silence_max_s=HTTP_SILENCE_MAX_MS / 1000)
+    return lambda server: PollConnection(server, answers, silence_max_s=limits.HTTP_SILENCE_MAX_MS / 1000)

@@ -38,6 +38,18 @@ def _counts_all_partitions(health: Any) -> Any:
     return walking
 
 
+def _counts_brokers_for_a_scrape(exposition: Any) -> Any:
+    def counting(status: Any, **when: Any) -> Any:
+        status.controller.broker_counts.on_restored(status.controller.committed)
+        return exposition(status, **when)
+
+    return counting
+
+
+def _counts_all_brokers(_original: Any) -> Any:
+    return lambda counts, _batch, _frame, image, _delta: counts.on_restored(image)
+
+
 def _elects_wherever(begin: Any) -> Any:
     def beginning(sessions: Any, image: Any, now_ms: int, **silent: Any) -> None:
         begin(sessions, image, now_ms, **silent)
@@ -271,6 +283,22 @@ def _forgets_what_was_due(clear: Any) -> Any:
     return clearing
 
 
+def _ends_all(_original: Any) -> Any:
+    def ending(waiters: Any) -> None:
+        while waiters._ending:
+            waiters._end_next()
+
+    return ending
+
+
+def _bounds_each_alone(hold_early: Any) -> Any:
+    def holding(connection: Any, data: bytes) -> None:
+        with patch("metadata_log.limits.EARLY_HELD_BYTES_MAX", _NO_BOUND):
+            hold_early(connection, data)
+
+    return holding
+
+
 def _in_order_of_arrival(add: Any) -> Any:
     def adding(waiters: Any, **what: Any) -> Any:
         future = add(waiters, **what)
@@ -289,6 +317,22 @@ MUTANTS: Final = (
         "quorum.status:partition_health",
         _counts_all_partitions,
         Directed("tests/unit/quorum/http/test_metrics.py::test_a_scrape_walks_over_no_topics"),
+    ),
+    Mutant(
+        "walks-over-brokers-for-metrics",
+        "a scrape counts and sorts all brokers, where apply keeps the counts",
+        "quorum.http.metrics:exposition",
+        _counts_brokers_for_a_scrape,
+        Directed("tests/unit/quorum/http/test_metrics.py::test_a_scrape_walks_over_no_brokers"),
+    ),
+    Mutant(
+        "counts-all-brokers",
+        "each change of a broker counts all of them",
+        "quorum.broker_counts:BrokerCounts.on_applied",
+        _counts_all_brokers,
+        Directed(
+            "tests/unit/quorum/test_broker_counts.py::test_counts_are_those_of_a_walk_and_no_batch_walks"
+        ),
     ),
     Mutant(
         "looks-for-leaders-everywhere",
@@ -648,6 +692,33 @@ MUTANTS: Final = (
         _in_order_of_arrival,
         Directed(
             "tests/unit/quorum/test_waiters.py::test_all_are_woken_whose_records_are_applied_and_no_others"
+        ),
+    ),
+    Mutant(
+        "ends-all-at-once",
+        "all whose wait is over learn of it in one turn",
+        "quorum.waiters:Waiters._end_in_slices",
+        _ends_all,
+        Directed("tests/unit/quorum/test_waiters.py::test_many_learn_in_slices_that_their_time_is_up"),
+    ),
+    Mutant(
+        "holds-any-bodies",
+        "large bodies of requests are held, however many clients send them",
+        "metadata_log.node.body_buffers:BodyBuffers.more",
+        always(None),
+        Directed(
+            "tests/unit/metadata_log/node/test_body_buffers.py::"
+            "test_a_large_body_is_refused_while_others_hold_too_much"
+        ),
+    ),
+    Mutant(
+        "keeps-all-that-is-early",
+        "what clients send behind their polls is bounded for each of them alone",
+        "quorum.http.poll_connection:PollConnection._hold_early",
+        _bounds_each_alone,
+        Directed(
+            "tests/unit/quorum/http/test_poll_connection.py::"
+            "test_what_all_send_while_their_polls_wait_is_bounded"
         ),
     ),
     Mutant(

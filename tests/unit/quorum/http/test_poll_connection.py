@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from metadata_log.node.http_server import listen
 from metadata_log.wire.fetch import SESSION_TIMEOUT_HEADER, FetchRequest
 from quorum.controller import Controller
 from quorum.http.app import DoorRunner
-from quorum.http.poll_connection import EARLY_BYTES_MAX, PollConnection, poll_connections, read_head
+from quorum.http.poll_connection import PollConnection, poll_connections, read_head
 from tests.support.desk import Desk
 from tests.support.lab import Lab, fetch_of, online, run, setting, spin
 
@@ -432,11 +432,39 @@ def test_who_sends_on_while_its_poll_waits_is_read_no_further_than_a_bound(
                 while transport.is_reading():
                     await asyncio.sleep(0.001)
             await spin()
-            assert len(connection._early) <= EARLY_BYTES_MAX + 512 * 1024
+            assert len(connection._early) <= limits.HTTP_EARLY_BYTES_MAX + 512 * 1024
             await door.lab.write(door.controller, setting("1"))
             assert (await client.answer()).status == 200
             assert (await client.answer()).status == 400
             client.writer.transport.abort()
+
+    at_a_door(tmp_path, monkeypatch, story)
+
+
+def test_what_all_send_while_their_polls_wait_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "EARLY_HELD_BYTES_MAX", 100_000)
+
+    async def story(door: Door) -> None:
+        async with door.client() as first, door.client() as second:
+            for client in (first, second):
+                client.send(door.at_end())
+            await door.parked(2)
+            answers = door.connections[0]._answers
+            first.writer.write(bytes(60_000))
+            async with asyncio.timeout(60):
+                while answers.early_bytes < 60_000:
+                    await asyncio.sleep(0.001)
+                second.writer.write(bytes(60_000))
+                with suppress(ConnectionResetError):
+                    assert await second.reader.read() == b""
+            await door.parked(1)
+            assert answers.early_bytes == 60_000
+            await door.lab.write(door.controller, setting("1"))
+            assert (await first.answer()).status == 200
+            await spin()
+            assert answers.early_bytes == 0
 
     at_a_door(tmp_path, monkeypatch, story)
 
