@@ -405,4 +405,4 @@ def _remove_leftovers(directory: Path, export: Export | None) -> None:
             path.rmdir()
 
 
-_OURS: Final = re.compile(r"^[a-z_]+/(seg=\d{20}(-\d{20})?\.parquet|as_of=\d{20}/state\.parquet)$")
+_OURS: Final = re.compile(r"^[a-z_]+/(\d+/)?(seg=\d{20}(-\d{20})?\.parquet|as_of=\d{20}/state\.parquet)$")

@@ -8,6 +8,7 @@ import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path
 from typing import Final
 
@@ -117,7 +118,7 @@ class ExportWriter:
         self._write_snapshot(last + 1)
 
     def complete(self) -> None:
-        """Derive the families that an older release did not write, a file beside each of its files of records."""
+        """Derive the families that an older release did not write whole: a file beside each of its files of records."""
         before = self._before
         if before is None or all(map(before.is_whole, CHANGES)):
             return
@@ -130,15 +131,27 @@ class ExportWriter:
             offsets = changes.column("log_offset").to_numpy()
             # That release may since have joined files of records, and not those of families that it does not know.
             self.files = [
-                file for file in self.files if file.family != family or Path(file.path).name in segments
+                file
+                for file in self.files
+                if file.family != family
+                or (Path(file.path).name in segments and before.has_all_columns(file))
             ]
             written = {Path(file.path).name for file in self.files if file.family == family}
             for name, segment in segments.items():
                 if name not in written:
                     first, last = segment.first_offset, segment.last_offset
                     rows = changes.filter(pa.array((first <= offsets) & (offsets <= last)))
-                    self._write_table(family, name, rows, first_offset=first, last_offset=last)
+                    free = self._free_name(family, name)
+                    self._write_table(family, free, rows, first_offset=first, last_offset=last)
         self.files.sort(key=lambda file: file.last_offset)
+
+    def _free_name(self, family: str, name: str) -> str:
+        """Return a name in the family's folder, or in one inside it: whoever opened the export before may read that file."""
+        assert self._before is not None, "there was a run before"
+        taken = {file.path for file in (*self.files, *self._before.files)}
+        taken |= {file.path for file in self._before.superseded}
+        names = chain([name], (f"{place}/{name}" for place in count(2)))
+        return next(free for free in names if f"{family}/{free}" not in taken)
 
     def compact(self) -> None:
         """Join small segments behind each other: an export that follows a log writes one every few seconds.

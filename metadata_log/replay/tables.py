@@ -30,6 +30,7 @@ from metadata_log.errors import (
     WrittenByAnotherVersion,
 )
 from metadata_log.node.durable_files import crc_of_json, renamed_os_errors
+from metadata_log.replay.catalog import described, sql_name
 from metadata_log.replay.columns import SCHEMA
 from metadata_log.replay.opaque import Unknown
 
@@ -121,8 +122,28 @@ class Export:
         ]
 
     def is_whole(self, family: str) -> bool:
-        """Answer whether a family has files for all records; an older release may not have written it."""
-        return self._offsets_of(family) == self._offsets_of(RECORDS)
+        """Answer whether a family has files for all records, with all its columns; an older release may not write them.
+
+        Raises:
+            ExportMovedOn: one of its files is gone.
+        """
+        return self._offsets_of(family) == self._offsets_of(RECORDS) and all(
+            self.has_all_columns(file) for file in self.files if file.family == family
+        )
+
+    def has_all_columns(self, file: ExportedFile) -> bool:
+        """Answer whether a file has every column of its family, of the type that it has now.
+
+        Raises:
+            ExportMovedOn: it is gone.
+        """
+        path = self.directory / file.path
+        try:
+            schema = pq.read_schema(path)
+        except FileNotFoundError as error:
+            raise moved_on(path) from error
+        found = {(field.name, sql_name(field.type)) for field in schema}
+        return found.issuperset((column.name, column.type) for column in described(file.family).columns)
 
     def _offsets_of(self, family: str) -> int:
         return sum(file.last_offset - file.first_offset + 1 for file in self.files if file.family == family)

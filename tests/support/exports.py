@@ -1,8 +1,11 @@
 """Edge: histories as logs that can be exported."""
 
+import hashlib
 import json
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
+
+import pyarrow.parquet as pq
 
 from metadata_log.codec import FrameHeader, read_header
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
@@ -41,5 +44,19 @@ def without_families(directory: Path, families: Collection[str]) -> None:
         if file["family"] in families:
             (directory / file["path"]).unlink()
     fields["files"] = [file for file in fields["files"] if file["family"] not in families]
-    del fields["crc32c"]
+    fields.pop("crc32c", None)
+    path.write_text(json.dumps(fields))
+
+
+def without_columns(directory: Path, family: str, columns: Collection[str]) -> None:
+    """Turn an export into one of a release whose family lacked some columns."""
+    path = directory / MANIFEST
+    fields = json.loads(path.read_bytes())
+    for file in fields["files"]:
+        if file["family"] == family:
+            of_family = directory / file["path"]
+            pq.write_table(pq.read_table(of_family, partitioning=None).drop_columns(list(columns)), of_family)
+            content = of_family.read_bytes()
+            file |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    fields.pop("crc32c", None)
     path.write_text(json.dumps(fields))

@@ -9,12 +9,19 @@ from typing import Any, Final, NamedTuple
 from metadata_log.ids import uuid_text
 from metadata_log.image.configs import config_record
 from metadata_log.image.metadata_image import EMPTY, MetadataImage
+from metadata_log.image.partitions import PartitionImage
 from metadata_log.image.topics import DeletedTopic
-from metadata_log.records.brokers import FeatureRange
+from metadata_log.records.brokers import (
+    BrokerRegistrationChangeRecord,
+    FeatureRange,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+)
 from metadata_log.records.configs import ConfigRecord
 from metadata_log.records.controllers import RegisterControllerRecord, UnregisterControllerRecord
 from metadata_log.records.declaration import shown
 from metadata_log.records.features import FeatureLevelRecord
+from metadata_log.records.partitions import PartitionChangeRecord, PartitionRecord
 from metadata_log.records.producer_ids import ProducerIdsRecord
 from metadata_log.records.quorum import ControllerClaimRecord, QuorumVersionRecord, Voter, VotersRecord
 from metadata_log.records.topics import (
@@ -103,6 +110,45 @@ def _records(history: Sequence[Step], begins_at: int) -> Iterator[tuple[int, Any
             before = after
 
 
+class PartitionChange(NamedTuple):
+    """One row of partition_changes: op, and what the partition was and is, None where there is none."""
+
+    log_offset: int
+    op: str
+    topic_id: str
+    partition: int
+    before: PartitionImage | None
+    after: PartitionImage | None
+
+
+def partition_changes(history: Sequence[Step], *, first_offset: int = 0) -> Iterator[PartitionChange]:
+    """Yield the changes of partitions from an offset on."""
+    for offset, record, before, after in _records(history, 0):
+        op = _PARTITION_OPS.get(type(record))
+        if op is None or offset < first_offset:
+            continue
+        was, now = before.image.topics.known(record.topic_id), after.image.topics.known(record.topic_id)
+        of_topic = max(len(topic.partitions) for topic in (was, now) if topic is not None)
+        for partition in range(of_topic) if op in ("delete", "restore") else (record.partition_id,):
+            yield PartitionChange(
+                offset,
+                op,
+                uuid_text(record.topic_id),
+                partition,
+                None if was is None or partition >= len(was.partitions) else was.partitions[partition],
+                None if now is None or op == "delete" else now.partitions[partition],
+            )
+
+
+_PARTITION_OPS: Final[Mapping[type, str]] = {
+    PartitionRecord: "create",
+    PartitionChangeRecord: "change",
+    RemoveTopicRecord: "delete",
+    TopicTombstoneRecord: "delete",
+    TopicRestoreRecord: "restore",
+}
+
+
 def _topics(moment: Moment) -> Mapping[Values, Values]:
     topics = moment.image.topics
     return {(uuid_text(topic_id),): ("LIVE", None, None, None) for topic_id in topics.by_id} | {
@@ -157,6 +203,26 @@ def _controllers(moment: Moment) -> Mapping[Values, Values]:
     }
 
 
+def _brokers(moment: Moment) -> Mapping[Values, Values]:
+    return {
+        (broker_id,): (
+            uuid_text(broker.incarnation_id),
+            broker.rack,
+            broker.fenced,
+            broker.in_controlled_shutdown,
+            [endpoint._asdict() for endpoint in broker.endpoints],
+            [_feature(feature) for feature in broker.features],
+            list(map(uuid_text, broker.log_dirs)),
+            None if broker.cordoned_log_dirs is None else list(map(uuid_text, broker.cordoned_log_dirs)),
+        )
+        for broker_id, broker in moment.image.brokers.items()
+    }
+
+
+def _broker_key(record: Any) -> Values:
+    return (record.broker_id,)
+
+
 def _feature(feature: FeatureRange) -> dict[str, Any]:
     return dict(zip(("name", "min", "max"), feature, strict=True))
 
@@ -177,6 +243,11 @@ def _controller_key(record: Any) -> Values:
 def _no_key(_record: Any) -> Values:
     return ()
 
+
+_BROKER_COLUMNS: Final = (
+    *("incarnation_id", "rack", "fenced", "in_controlled_shutdown", "endpoints", "features", "log_dirs"),
+    "cordoned_log_dirs",
+)
 
 FAMILIES: Final[Mapping[str, Family]] = {
     "topic_changes": Family(
@@ -226,6 +297,18 @@ FAMILIES: Final[Mapping[str, Family]] = {
             ControllerClaimRecord: ("claim", _no_key),
             QuorumVersionRecord: ("version", _no_key),
             VotersRecord: ("voters", _no_key),
+        },
+    ),
+    "broker_changes": Family(
+        ("broker_id",),
+        _BROKER_COLUMNS,
+        tuple(f"prev_{column}" for column in _BROKER_COLUMNS),
+        _brokers,
+        (None,) * len(_BROKER_COLUMNS),
+        {
+            RegisterBrokerRecord: ("register", _broker_key),
+            BrokerRegistrationChangeRecord: ("change", _broker_key),
+            UnregisterBrokerRecord: ("unregister", _broker_key),
         },
     ),
     "controller_changes": Family(

@@ -17,6 +17,14 @@
 --   prev_isr ARRAY<INT>: the ISR before
 --   prev_replicas ARRAY<INT>: the replicas before, where they changed
 --   prev_flags INT: the flags before
+--   prev_leader_epoch INT: the number of elections before
+--   prev_partition_epoch INT: the number of changes before
+--   prev_leader_recovery_state INT: as it was before
+--   prev_adding_replicas ARRAY<INT>: the replicas that a reassignment added, where these changed
+--   prev_removing_replicas ARRAY<INT>: the replicas that it removed, where these changed
+--   prev_eligible_leader_replicas ARRAY<INT>: the eligible leader replicas before, where they changed
+--   prev_last_known_elr ARRAY<INT>: the last known ones before, where they changed
+--   prev_directories ARRAY<STRING>: the log directory of each replica before, where one changed
 WITH events AS (
     SELECT
         log_offset, batch_base, ts, controller_epoch, controller_id, cause_code, cause_detail, type,
@@ -69,7 +77,11 @@ afterwards AS (
         lag(isr) IGNORE NULLS OVER life AS prev_isr,
         lag(replicas) IGNORE NULLS OVER life AS prev_replicas,
         lag(adding_replicas) IGNORE NULLS OVER life AS prev_adding,
-        lag(removing_replicas) IGNORE NULLS OVER life AS prev_removing
+        lag(removing_replicas) IGNORE NULLS OVER life AS prev_removing,
+        lag(leader_recovery_state) IGNORE NULLS OVER life AS prev_leader_recovery_state,
+        lag(eligible_leader_replicas) IGNORE NULLS OVER life AS prev_elr,
+        lag(last_known_elr) IGNORE NULLS OVER life AS prev_last_known_elr,
+        lag(directories) IGNORE NULLS OVER life AS prev_directories
     FROM events
     WINDOW
         so_far AS (PARTITION BY pkey ORDER BY log_offset ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW),
@@ -115,8 +127,17 @@ SELECT
     flags,
     CASE WHEN prev_offset >= 0 THEN prev_offset END AS prev_offset,
     prev_ts, prev_leader, prev_isr,
-    CASE WHEN replicas_told THEN prev_replicas END AS prev_replicas,
-    prev_flags
+    CASE WHEN replicas_told OR op = 'delete' THEN prev_replicas END AS prev_replicas,
+    prev_flags,
+    CASE op WHEN 'create' THEN NULL WHEN 'change' THEN leader_epoch - CASE WHEN leader_told THEN 1 ELSE 0 END ELSE leader_epoch
+        END AS prev_leader_epoch,
+    CASE op WHEN 'create' THEN NULL WHEN 'change' THEN partition_epoch - 1 ELSE partition_epoch END AS prev_partition_epoch,
+    prev_leader_recovery_state,
+    CASE WHEN op = 'delete' OR adding_replicas <> prev_adding THEN prev_adding END AS prev_adding_replicas,
+    CASE WHEN op = 'delete' OR removing_replicas <> prev_removing THEN prev_removing END AS prev_removing_replicas,
+    CASE WHEN op = 'delete' OR eligible_leader_replicas <> prev_elr THEN prev_elr END AS prev_eligible_leader_replicas,
+    CASE WHEN op = 'delete' OR last_known_elr <> prev_last_known_elr THEN prev_last_known_elr END AS prev_last_known_elr,
+    CASE WHEN op = 'delete' OR directories <> prev_directories THEN prev_directories END AS prev_directories
 FROM compared
 WHERE log_offset >= {from_offset}
 ORDER BY log_offset, pkey

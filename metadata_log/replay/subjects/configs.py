@@ -21,7 +21,8 @@ SUBJECT: Final = ReplaySubject(
     identity=("resource_type", "resource_name", "config_name"),
     key=(
         "CASE WHEN resource_type = 2 THEN 'topic:' || resource_name WHEN resource_name = '' THEN 'cluster'"
-        " ELSE 'broker:' || resource_name END || ' ' || config_name"
+        " WHEN resource_type = 4 THEN 'broker:' || resource_name WHEN resource_type = 32 THEN 'group:' || resource_name"
+        " ELSE 'client-metrics:' || resource_name END || ' ' || config_name"
     ),
     columns={ConfigRecord: ("resource_type", "resource_name", "config_name", "config_value", None)},
     changes=("config_changes",),

@@ -9,19 +9,32 @@ from typing import Any, Final
 import pytest
 
 from metadata_log import replay
+from metadata_log.ids import uuid_text
+from metadata_log.image.partitions import PartitionImage
 from metadata_log.records.quorum import NoOpRecord
 from metadata_log.replay import export_writer
 from metadata_log.replay.catalog import described
 from metadata_log.replay.changes import changes_of
 from metadata_log.replay.export import export_log
 from metadata_log.replay.subjects.registry import CHANGES
+from metadata_log.replay.tables import check_files
 from tests.support import plain_changes as plain
-from tests.support.exports import frames_of, image_at, without_families
+from tests.support.exports import frames_of, image_at, without_columns, without_families
 from tests.support.histories import CLUSTER_ID, Step, random_history
 
 SEEDS: Final = (31, 32)
-LATER: Final = tuple(plain.FAMILIES)
+LATER: Final = tuple(name for name in plain.FAMILIES if name != "broker_changes")
 """The families that older releases do not write."""
+LATER_COLUMNS: Final = {
+    "broker_changes": ("actor", "operation", "endpoints", "prev_endpoints", "prev_log_dirs"),
+    "partition_changes": ("prev_directories", "prev_leader_epoch"),
+}
+"""Columns that older releases do not write, by family."""
+WHERE_CHANGED: Final = (
+    *("replicas", "adding_replicas", "removing_replicas", "eligible_leader_replicas", "last_known_elr"),
+    "directories",
+)
+"""Of a partition: what stood there before is told only where it changed."""
 
 
 @pytest.fixture(scope="module", params=SEEDS)
@@ -68,6 +81,40 @@ def _values(row: dict[str, Any], columns: Sequence[str]) -> plain.Values:
 def test_rows_are_the_difference_of_two_images(name: str, history: list[Step], whole: replay.Log) -> None:
     wanted = plain.changes(name, history)
     assert wanted and changes(whole, name) == sorted(wanted, key=repr)
+
+
+def _column(partition: PartitionImage | None, name: str) -> Any:
+    """Return what a column holds of a partition; None of one that is not there."""
+    if partition is None:
+        return None
+    value = getattr(partition, name)
+    if name == "directories":
+        return list(map(uuid_text, value))
+    return list(value) if isinstance(value, tuple) else value
+
+
+def test_partitions_have_what_stood_there_before(history: list[Step], whole: replay.Log) -> None:
+    """Goal: a row has each attribute after it and before it. Method: the images between which its record stands."""
+    found = {
+        (row["log_offset"], row["topic_id"], row["partition"]): row
+        for row in rows(whole, "partition_changes")
+    }
+    told = set()
+    for change in plain.partition_changes(history):
+        key = (change.log_offset, change.topic_id, change.partition)
+        told.add(key)
+        row = found[key]
+        assert row["op"] == change.op
+        for name in PartitionImage._fields:
+            before, after = (_column(partition, name) for partition in (change.before, change.after))
+            wanted = None if name in WHERE_CHANGED and before == after else before
+            seen = row[f"prev_{name}"]
+            # A record may name the replicas that stay.
+            if name == "replicas" and before == after and seen is not None:
+                wanted = before
+            assert (row[name], seen) == (after, wanted), (key, name)
+    assert told == found.keys()
+    assert {row["op"] for row in found.values()} == {"create", "change", "delete", "restore"}
 
 
 @pytest.mark.parametrize("name", plain.FAMILIES)
@@ -129,18 +176,24 @@ def _in_three(history: Sequence[Step], to: Path) -> None:
         export_log(frames_of(history), to, cluster_id=CLUSTER_ID, until=until)
 
 
+def _as_an_older_release(directory: Path) -> None:
+    without_families(directory, LATER)
+    for family, columns in LATER_COLUMNS.items():
+        without_columns(directory, family, columns)
+
+
 def test_an_export_of_an_older_release_answers(
     history: list[Step], whole: replay.Log, tmp_path: Path
 ) -> None:
     """Goal: what an older release did not write is derived. Method: the tables of such an export, and of a part of it."""
     export_log(frames_of(history), tmp_path, cluster_id=CLUSTER_ID)
-    without_families(tmp_path, LATER)
+    _as_an_older_release(tmp_path)
     end = history[-1].batch.end_offset
     for ours, theirs in (
         (replay.open(tmp_path), whole),
         (replay.open(tmp_path).between(end // 3, end // 2), whole.between(end // 3, end // 2)),
     ):
-        for name in LATER:
+        for name in CHANGES:
             found = ours.engine.arrow(ours.table_of(name))
             assert found.schema.names == [column.name for column in described(name).columns]
             assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, rows(theirs, name))), name
@@ -176,6 +229,33 @@ def test_an_export_of_an_older_release_that_goes_on_is_made_whole(
     for name in CHANGES:
         assert {Path(file.path).name for file in log.export.files if file.family == name} == names
         assert sorted(map(repr, rows(log, name))) == sorted(map(repr, rows(whole, name))), name
+
+
+def test_columns_that_an_older_release_did_not_write_come_with_the_next_run(
+    history: list[Step], whole: replay.Log, tmp_path: Path
+) -> None:
+    """Goal: the next run adds missing columns, and whoever opened the export before reads on. Method: three files without
+    them in each family; after that run, the rows of a log opened before it, and of one opened behind it.
+    """
+    _in_three(history, tmp_path)
+    for family, columns in LATER_COLUMNS.items():
+        without_columns(tmp_path, family, columns)
+    opened = replay.open(tmp_path)
+    ending = opened.export.end_offset
+    assert [name for name in CHANGES if not opened.export.is_whole(name)] == [
+        name for name in CHANGES if name in LATER_COLUMNS
+    ]
+    export_log(frames_of(history), tmp_path, cluster_id=CLUSTER_ID)
+    log = replay.open(tmp_path)
+    for name in CHANGES:
+        assert log.export.is_whole(name)
+        below = [row for row in rows(whole, name) if row["log_offset"] < ending]
+        for found, wanted in ((rows(log, name), rows(whole, name)), (rows(opened, name), below)):
+            assert sorted(map(repr, found)) == sorted(map(repr, wanted)), name
+    kept = {file.path for file in log.export.superseded}
+    assert all(file.path in kept for file in opened.export.files if file.family in LATER_COLUMNS)
+    assert replay.open(tmp_path).export.files == log.export.files
+    check_files(opened.export, [file for file in opened.export.files if file.family in LATER_COLUMNS])
 
 
 def _of_an_older_release(*arguments: Any, **named: Any) -> dict[str, Any]:

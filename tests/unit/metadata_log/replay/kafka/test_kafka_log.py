@@ -192,6 +192,11 @@ def _plain(row: Mapping[str, Any], columns: list[str]) -> str:
     return json.dumps([row[name] for name in columns])
 
 
+def test_a_setting_of_a_group_is_no_brokers(log: replay.Log) -> None:
+    keys = {row["key"] for row in log.diff(400, 500).to_arrow_table().to_pylist()}
+    assert "group:g1 consumer.session.timeout.ms" in keys
+
+
 def test_the_causes_are_those_of_the_history(log: replay.Log) -> None:
     """Goal: what was done to the cluster is told. Method: the recording's own timeline."""
     fencings = [(row["broker_id"], row["cause_code"], row["verdict"]) for row in _rows(log.table("fencings"))]
