@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from metadata_log.replay.analyses import spark_text
 from metadata_log.replay.columns import MEANINGS, SCHEMA
+from metadata_log.replay.names import NAMED
 from metadata_log.replay.subjects.registry import CHANGES, SUBJECTS
 
 FAMILIES: Final = ("records", *CHANGES)
@@ -138,4 +139,10 @@ def _of_text(name: str, text_name: str) -> Table:
             columns += [_of_schema(word) for word in line.removeprefix("--").replace(",", " ").split()]
     # The first paragraph; what follows is for whoever changes the text.
     told = takewhile(bool, about)
-    return Table(name, " ".join(told), tuple(columns))
+    return Table(name, " ".join(told), tuple(map(_with_names, columns)))
+
+
+def _with_names(column: Column) -> Column:
+    """Return what describes a column as analysts see it: files hold numbers where it shows names."""
+    shown = NAMED.get(column.name)
+    return column if shown is None else Column(column.name, shown.type, shown.meaning)

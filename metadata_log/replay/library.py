@@ -22,12 +22,13 @@ import numpy as np
 import pyarrow as pa
 
 from metadata_log.errors import InvalidRequest, OffsetCompacted, PositionOutOfRange
-from metadata_log.replay.catalog import ANALYSES, FAMILIES, SHARED, STATE, TABLES, needs
+from metadata_log.replay.catalog import ANALYSES, FAMILIES, SHARED, STATE, TABLES, described, needs
 from metadata_log.replay.changes import changes_in
 from metadata_log.replay.columns import SCHEMA
 from metadata_log.replay.controller_client import NOTHING_SHOWN, Shown
 from metadata_log.replay.engines import DuckDb, Engine, Spark
 from metadata_log.replay.named_tables import NamedTables
+from metadata_log.replay.names import NAMED, named
 from metadata_log.replay.opaque import Unknown
 from metadata_log.replay.source import Scratch, exported
 from metadata_log.replay.state import state_of
@@ -133,7 +134,11 @@ class Tables(NamedTables):
 
     @abstractmethod
     def table_of(self, name: str) -> Any:
-        """Return a table of the catalog as the engines' face takes it (engines.py)."""
+        """Return a table of the catalog as the engines' face takes it (engines.py), with codes as integers."""
+
+    def named_table_of(self, name: str) -> Any:
+        """Return a table of the catalog as an analyst sees it: with names in place of codes (names.py)."""
+        return with_names(self.engine, name, self.table_of(name))
 
     def table(self, name: str) -> Any:
         """Return a table of the catalog (`catalog.py`), which describes every column.
@@ -143,7 +148,7 @@ class Tables(NamedTables):
         """
         if name not in TABLES:
             raise InvalidRequest(f"there is no table {name!r}; there are {', '.join(TABLES)}")
-        return self.engine.relation(self.table_of(name))
+        return self.engine.relation(self.named_table_of(name))
 
     def sql(self, text: str) -> Any:
         """Return the answer of a query, in the engine's dialect, over any tables of the catalog.
@@ -152,8 +157,8 @@ class Tables(NamedTables):
             InvalidRequest: the engine does not understand it.
         """
         words = set(re.findall(r"\w+", text))
-        named = {name: self.table_of(name) for name in TABLES if name in words}
-        return self.engine.relation(self.engine.query(text.strip().rstrip(";"), named))
+        named_tables = {name: self.named_table_of(name) for name in TABLES if name in words}
+        return self.engine.relation(self.engine.query(text.strip().rstrip(";"), named_tables))
 
     def _history_of(self, key: str) -> Any:
         if _KEY.fullmatch(key) is None:
@@ -242,7 +247,11 @@ class Log(Tables):
         """
         position = self.position(at)
         return State(
-            position, {name: self.engine.relation(part) for name, part in self._state(position).items()}
+            position,
+            {
+                name: self.engine.relation(with_names(self.engine, name, part))
+                for name, part in self._state(position).items()
+            },
         )
 
     def between(self, first: At = None, last: At = None) -> "Log":
@@ -311,10 +320,12 @@ class Log(Tables):
             for side in ("before", "after")
         ]
         pairs = ", ".join(
-            f"to_json(b.{column}) AS b_{column}, to_json(a.{column}) AS a_{column}"
+            f"to_json({shown}) AS {side}_{column}"
             if _is_nested(column)
-            else f"CAST(b.{column} AS STRING) AS b_{column}, CAST(a.{column} AS STRING) AS a_{column}"
+            else f"CAST({shown} AS STRING) AS {side}_{column}"
             for column in columns
+            for side in ("b", "a")
+            for shown in [named(column, self.engine.name, of=f"{side}.")]
         )
         # An entity that nobody wrote about has the same newest record: only the others are taken apart.
         touched = self.engine.kept(
@@ -441,6 +452,17 @@ class Log(Tables):
                 )
             )
         return state_of(engine, engine.union(*pieces), end_offset=end_offset).parts
+
+
+def with_names(engine: Engine[Any], name: str, table: Any) -> Any:
+    """Return a table of the catalog with names in place of codes."""
+    if name == RECORDS or NAMED.keys().isdisjoint(column.name for column in described(name).columns):
+        return table
+    columns = ", ".join(
+        f"{named(column, engine.name)} AS {column}" if column in NAMED else column
+        for column in engine.relation(table).columns
+    )
+    return engine.query(f"SELECT {columns} FROM with_codes", {"with_codes": table})  # noqa: S608 our own names
 
 
 def plain_rows(log: Tables, relation: Any) -> list[dict[str, Any]]:

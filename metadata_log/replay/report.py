@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from metadata_log.errors import InvalidRequest
 from metadata_log.ids import NO_LEADER
-from metadata_log.records.configs import BROKER, CLUSTER_DEFAULT, TOPIC
+from metadata_log.records.configs import CLUSTER_DEFAULT
 from metadata_log.records.quorum import ControllerClaimRecord
 from metadata_log.records.registry import TYPE_IDS
 from metadata_log.replay.catalog import SHARED
@@ -71,7 +71,12 @@ KAFKAS: Final = (
     "- The log of an Apache Kafka cluster, which says neither who asked for a change nor why: causes are inferred from the "
     "records beside it. Its last records may not be committed yet"
 )
-_RESOURCES: Final = {TOPIC: "topic", BROKER: "broker", 16: "client metrics", 32: "group"}
+_RESOURCES: Final = {
+    "TOPIC": "topic",
+    "BROKER": "broker",
+    "CLIENT_METRICS": "client metrics",
+    "GROUP": "group",
+}
 """Kafka's types of resources that have settings."""
 
 CLAIM: Final = TYPE_IDS[ControllerClaimRecord]
@@ -119,7 +124,7 @@ class Focus(NamedTuple):
             case "reassignments":
                 return self.broker in {*(row["from_replicas"] or ()), *(row["to_replicas"] or ())}
             case "config_changes":
-                return row["resource_type"] != BROKER or row["resource_name"] in {
+                return row["resource_type"] != "BROKER" or row["resource_name"] in {
                     CLUSTER_DEFAULT,
                     str(self.broker),
                 }
@@ -130,7 +135,7 @@ class Focus(NamedTuple):
         if self.topic is None:
             return True
         if table == "config_changes":
-            return bool(row["resource_type"] != TOPIC or row["resource_name"] == self.topic)
+            return bool(row["resource_type"] != "TOPIC" or row["resource_name"] == self.topic)
         return row.get("topic_name") in {None, self.topic}
 
     def lines(self) -> list[str]:
@@ -278,7 +283,7 @@ def _begun(start: _Start, focus: Focus) -> str:
 
 def _sections(log: Log, focus: Focus, brokers: list[dict[str, Any]]) -> list[str]:
     def fetched(name: str) -> list[dict[str, Any]]:
-        return focus.of(name, _fetch(log.engine, log.table_of(name)))
+        return focus.of(name, _fetch(log.engine, log.named_table_of(name)))
 
     claims = fetched("controller_takeovers")
     topics = fetched("topic_events")
@@ -658,14 +663,14 @@ def _topic_verb(topic: dict[str, Any]) -> str:
 
 def _config_events(settings: Sequence[dict[str, Any]]) -> Iterable[_Event]:
     """Tell of each batch which settings of each resource it changed; what goes with its topic is told of the topic."""
-    groups: dict[tuple[int, int, str], list[dict[str, Any]]] = {}
+    groups: dict[tuple[int, str, str], list[dict[str, Any]]] = {}
     for setting in settings:
         if setting["op"] == "delete":
             continue
         of = (setting["batch_base"], setting["resource_type"], setting["resource_name"])
         groups.setdefault(of, []).append(setting)
     for (_, resource_type, resource_name), group in groups.items():
-        if resource_type == BROKER and resource_name == CLUSTER_DEFAULT:
+        if resource_type == "BROKER" and resource_name == CLUSTER_DEFAULT:
             whose = "all brokers"
         else:
             whose = f"{_RESOURCES.get(resource_type, f'resource {resource_type}')} {resource_name}"

@@ -1,7 +1,8 @@
 -- Each change of a partition, with what stood there before: most analyses then need no window and no shuffle.
 -- {records} holds the state before {from_offset} and all records from there on.
+--
 -- changed: 1 leader, 2 isr, 4 replicas, 8 reassignment. flags: 1 leaderless, 2 under-replicated,
--- 8 not led by the preferred replica, 16 being reassigned.
+-- 8 not led by the preferred replica, 16 being reassigned. names.py turns both into lists of names.
 -- columns:
 -- log_offset, batch_base, ts, controller_epoch, controller_id, cause_code, cause_detail
 --   op STRING: create, change, delete (of a topic that can be restored, too), or restore

@@ -1,7 +1,9 @@
 -- Each reassignment: when it began and by whom, from which replicas to which, how and when it ended. `ended` is completed,
 -- cancelled, replaced (by another request) or topic deleted; null: it is under way, counted up to {end_ms}, and why_stuck
 -- says why it cannot end as things stand, if it cannot. begun_offset is null where it began before the export.
--- {initial} holds the state where the export begins, {state} that at its end. Flag 16: under way.
+-- {initial} holds the state where the export begins, {state} that at its end.
+--
+-- Flag 16: under way.
 -- columns:
 --   begun_offset BIGINT: the record that began it; null: it began before
 --   begun_ts TIMESTAMP: when that was written

@@ -39,7 +39,11 @@ SUBJECT: Final = ReplaySubject(
         ("fenced", pa.bool_(), "it must not serve"),
         ("in_controlled_shutdown", pa.bool_(), "it asked to stop"),
         ("rack", pa.string(), "where it stands"),
-        ("endpoints", pa.list_(pa.field("element", _ENDPOINT)), "where it listens"),
+        (
+            "endpoints",
+            pa.list_(pa.field("element", _ENDPOINT)),
+            "where it listens; security_protocol is 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL",
+        ),
         ("features", pa.list_(pa.field("element", _FEATURE)), "the levels of features that it supports"),
         ("log_dirs", TEXTS, "its log directories that are online"),
         ("cordoned_log_dirs", TEXTS, "those that take no new replicas"),

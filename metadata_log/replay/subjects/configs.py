@@ -12,7 +12,7 @@ SUBJECT: Final = ReplaySubject(
         (
             "resource_type",
             pa.int32(),
-            "2 a topic, 4 a broker; in Kafka's log also 16 client metrics, 32 a group",
+            "2 TOPIC, 4 BROKER; in Kafka's log also 16 CLIENT_METRICS, 32 GROUP",
         ),
         ("resource_name", pa.string(), "the topic's name or the broker's id; empty: all brokers"),
         ("config_name", pa.string(), "the setting's name"),
@@ -21,8 +21,9 @@ SUBJECT: Final = ReplaySubject(
     identity=("resource_type", "resource_name", "config_name"),
     key=(
         "CASE WHEN resource_type = 2 THEN 'topic:' || resource_name WHEN resource_name = '' THEN 'cluster'"
-        " WHEN resource_type = 4 THEN 'broker:' || resource_name WHEN resource_type = 32 THEN 'group:' || resource_name"
-        " ELSE 'client-metrics:' || resource_name END || ' ' || config_name"
+        " WHEN resource_type = 4 THEN 'broker:' || resource_name WHEN resource_type = 16 THEN 'client-metrics:'"
+        " || resource_name WHEN resource_type = 32 THEN 'group:' || resource_name"
+        " ELSE 'resource ' || resource_type || ':' || resource_name END || ' ' || config_name"
     ),
     columns={ConfigRecord: ("resource_type", "resource_name", "config_name", "config_value", None)},
     changes=("config_changes",),

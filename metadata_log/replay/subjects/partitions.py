@@ -13,7 +13,7 @@ SUBJECT: Final = ReplaySubject(
         ("leader", pa.int32(), "the leading broker; -1 is nobody"),
         ("leader_epoch", pa.int32(), "its number of elections; null in changes"),
         ("partition_epoch", pa.int32(), "its number of changes; null in changes"),
-        ("leader_recovery_state", pa.int32(), "0 recovered, 1 recovering from an unclean election"),
+        ("leader_recovery_state", pa.int32(), "0 RECOVERED, 1 RECOVERING from an unclean election"),
         ("replicas", INTEGERS, "the brokers that hold a replica, the preferred leader first"),
         ("isr", INTEGERS, "the replicas in sync"),
         ("adding_replicas", INTEGERS, "replicas that a reassignment adds"),

@@ -50,7 +50,7 @@ def whole(history: list[Step], tmp_path_factory: pytest.TempPathFactory) -> repl
 
 
 def rows(log: replay.Log, name: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = log.table(name).to_arrow_table().to_pylist()
+    found: list[dict[str, Any]] = log.engine.arrow(log.table_of(name)).to_pylist()
     return found
 
 
