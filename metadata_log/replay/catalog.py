@@ -87,7 +87,14 @@ class Table(NamedTuple):
 
 @cache
 def described(name: str) -> Table:
-    """Return what there is to know of a table of the catalog."""
+    """Return what there is to know of a table of the catalog, as analysts see it."""
+    table = stored(name)
+    return table if name == "records" else table._replace(columns=tuple(map(_with_names, table.columns)))
+
+
+@cache
+def stored(name: str) -> Table:
+    """Return the same with the columns as files have them: numbers where analysts see names."""
     if name == "records":
         about = (
             "The log itself: one row per record. A column is null where the type of record has no such field."
@@ -139,10 +146,10 @@ def _of_text(name: str, text_name: str) -> Table:
             columns += [_of_schema(word) for word in line.removeprefix("--").replace(",", " ").split()]
     # The first paragraph; what follows is for whoever changes the text.
     told = takewhile(bool, about)
-    return Table(name, " ".join(told), tuple(map(_with_names, columns)))
+    return Table(name, " ".join(told), tuple(columns))
 
 
 def _with_names(column: Column) -> Column:
-    """Return what describes a column as analysts see it: files hold numbers where it shows names."""
+    """Return what describes a column as analysts see it."""
     shown = NAMED.get(column.name)
     return column if shown is None else Column(column.name, shown.type, shown.meaning)

@@ -30,7 +30,7 @@ from metadata_log.errors import (
     WrittenByAnotherVersion,
 )
 from metadata_log.node.durable_files import crc_of_json, renamed_os_errors
-from metadata_log.replay.catalog import described, sql_name
+from metadata_log.replay.catalog import sql_name, stored
 from metadata_log.replay.columns import SCHEMA
 from metadata_log.replay.opaque import Unknown
 
@@ -143,7 +143,7 @@ class Export:
         except FileNotFoundError as error:
             raise moved_on(path) from error
         found = {(field.name, sql_name(field.type)) for field in schema}
-        return found.issuperset((column.name, column.type) for column in described(file.family).columns)
+        return found.issuperset((column.name, column.type) for column in stored(file.family).columns)
 
     def _offsets_of(self, family: str) -> int:
         return sum(file.last_offset - file.first_offset + 1 for file in self.files if file.family == family)

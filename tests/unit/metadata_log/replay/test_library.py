@@ -383,7 +383,11 @@ def test_nobody_at_the_url_is_told_in_one_line() -> None:
 
 def test_codes_have_kafkas_names_in_tables(log: replay.Log) -> None:
     """Goal: no table but `records` shows a bare code. Method: every such column, beside its numbers named in Python."""
-    codes = {"resource_type": names.RESOURCE_TYPES, "leader_recovery_state": names.RECOVERY_STATES}
+    codes = {
+        "resource_type": names.RESOURCE_TYPES,
+        "leader_recovery_state": names.RECOVERY_STATES,
+        "prev_leader_recovery_state": names.RECOVERY_STATES,
+    }
     bits = {"changed": names.CHANGED, "flags": names.FLAGS, "prev_flags": names.FLAGS}
 
     def named(column: str, value: Any) -> Any:
