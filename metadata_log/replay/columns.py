@@ -60,7 +60,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "type_name": "its name",
     "actor": "who asked for it: User:, Broker: or Controller:",
     "request_id": "the request's id, where it had one",
-    "operation": "what was asked for; null where nobody asked",
+    "operation": "what was asked for, or what a controller did by itself; null there in logs of earlier releases",
     "cause_code": "why the controller wrote it, where nobody asked",
     "cause_ref": "the record that led to it",
     "cause_detail": "more of the cause, as JSON",

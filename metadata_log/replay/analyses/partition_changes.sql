@@ -1,10 +1,10 @@
--- Each change of a partition, with what stood there before: most analyses then need no window and no shuffle.
+-- Each change of a partition, with what stood there before, and who asked for it: most analyses then need no window.
 -- {records} holds the state before {from_offset} and all records from there on.
 --
 -- changed: 1 leader, 2 isr, 4 replicas, 8 reassignment. flags: 1 leaderless, 2 under-replicated,
 -- 8 not led by the preferred replica, 16 being reassigned. names.py turns both into lists of names.
 -- columns:
--- log_offset, batch_base, ts, controller_epoch, controller_id, cause_code, cause_detail
+-- log_offset, batch_base, ts, controller_epoch, controller_id, actor, request_id, operation, cause_code, cause_detail
 --   op STRING: create, change, delete (of a topic that can be restored, too), or restore
 --   pkey BIGINT: the partition's number: that of its topic times 2^24, and the partition
 -- topic_id, topic_name, partition
@@ -28,7 +28,7 @@
 --   prev_directories ARRAY<STRING>: the log directory of each replica before, where one changed
 WITH events AS (
     SELECT
-        log_offset, batch_base, ts, controller_epoch, controller_id, cause_code, cause_detail, type,
+        log_offset, batch_base, ts, controller_epoch, controller_id, actor, request_id, operation, cause_code, cause_detail, type,
         CASE type WHEN 3 THEN 'create' ELSE 'change' END AS op,
         topic_seq * 16777216 + partition AS pkey,
         topic_id, topic_name, partition,
@@ -40,6 +40,7 @@ WITH events AS (
     -- A topic that is removed, deleted so that it can be restored (1006), or restored (1007): nobody leads it then.
     SELECT
         gone.log_offset, gone.batch_base, gone.ts, gone.controller_epoch, gone.controller_id,
+        gone.actor, gone.request_id, gone.operation,
         gone.cause_code, gone.cause_detail, gone.type,
         CASE gone.type WHEN 1007 THEN 'restore' ELSE 'delete' END AS op,
         p.topic_seq * 16777216 + p.partition AS pkey,
@@ -50,7 +51,7 @@ WITH events AS (
 ),
 afterwards AS (
     SELECT
-        log_offset, batch_base, ts, controller_epoch, controller_id, cause_code, cause_detail, op,
+        log_offset, batch_base, ts, controller_epoch, controller_id, actor, request_id, operation, cause_code, cause_detail, op,
         type = 9 AS removed,
         pkey, topic_id, topic_name, partition,
         leader IS NOT NULL AS leader_told,
@@ -106,7 +107,7 @@ compared AS (
     FROM afterwards
 )
 SELECT
-    log_offset, batch_base, ts, controller_epoch, controller_id, cause_code, cause_detail, op,
+    log_offset, batch_base, ts, controller_epoch, controller_id, actor, request_id, operation, cause_code, cause_detail, op,
     pkey, topic_id, topic_name, partition,
     CASE WHEN op = 'delete' THEN 15 ELSE
         CASE WHEN leader_told AND (prev_leader IS NULL OR leader <> prev_leader) THEN 1 ELSE 0 END

@@ -27,7 +27,7 @@ LATER: Final = tuple(name for name in plain.FAMILIES if name != "broker_changes"
 """The families that older releases do not write."""
 LATER_COLUMNS: Final = {
     "broker_changes": ("actor", "operation", "endpoints", "prev_endpoints", "prev_log_dirs"),
-    "partition_changes": ("prev_directories", "prev_leader_epoch"),
+    "partition_changes": ("actor", "operation", "prev_directories", "prev_leader_epoch"),
 }
 """Columns that older releases do not write, by family."""
 WHERE_CHANGED: Final = (
@@ -117,7 +117,7 @@ def test_partitions_have_what_stood_there_before(history: list[Step], whole: rep
     assert {row["op"] for row in found.values()} == {"create", "change", "delete", "restore"}
 
 
-@pytest.mark.parametrize("name", plain.FAMILIES)
+@pytest.mark.parametrize("name", [*plain.FAMILIES, "partition_changes"])
 def test_rows_have_their_batchs_envelope(name: str, history: list[Step], whole: replay.Log) -> None:
     batches = {
         offset: step.batch
