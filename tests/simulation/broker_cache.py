@@ -78,6 +78,8 @@ class BrokerDisk:
         self._files.format(*FOLDERS["broker"])
         self._must_reach = 0
         self._lost_power = False
+        self._is_rotten = False
+        """A bit turned that no start has found yet: not every start reads all segments."""
 
     def _rot(self) -> bool:
         """Turn one bit of one file; answer whether there was one."""
@@ -99,7 +101,9 @@ class BrokerDisk:
     def open(self, cluster_id: str) -> MetadataImage:
         """Start a process: return the image that its cache adds up to, which must be one of the log's."""
         world = self._broker.world
-        is_rotten = world.is_rough and self._rng.random() < ROTTEN and self._rot()
+        is_rotten = self._is_rotten
+        if world.is_rough and self._rng.random() < ROTTEN and self._rot():
+            is_rotten = True
         self.cache = Cache(self._files.path, cluster_id=cluster_id)
         self.thread = SimulatedCacheThread(self.cache, self._broker, self._rng)
         image = self.cache.open()
@@ -111,6 +115,7 @@ class BrokerDisk:
             world.violated(f"{self._broker}: its cache is damaged: {self.cache.warnings}")
         if image.end_offset < self._must_reach and not is_rotten:
             world.violated(f"{self._broker}: its cache ends at {image.end_offset}, below {self._must_reach}")
+        self._is_rotten = is_rotten and not self.cache.damaged_count
         world.properties.found(f"the cache of {self._broker}", image)
         self._durable = world.loop.create_task_of(None, self._keep_durable(self.thread))
         return image

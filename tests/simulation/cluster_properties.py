@@ -53,7 +53,8 @@ class Properties:
         self._results: list[int] = []
         """The base offset of each batch whose answer is kept."""
         self._states: dict[int, tuple[int, Buckets]] = {}
-        self._registered: set[tuple[NodeId, Uuid]] = set()
+        self._registered: dict[tuple[NodeId, Uuid], Uuid | None] = {}
+        """The request that registered a controller's process."""
         """Controllers' registrations: each incarnation has one record."""
         self._isrs: dict[PartitionKey, tuple[BrokerId, ...]] = {}
         """Of each partition as the newest batch left it."""
@@ -141,9 +142,13 @@ class Properties:
         for record in batch.records:
             if isinstance(record, RegisterControllerRecord):
                 incarnation = (record.controller_id, record.incarnation_id)
-                if incarnation in self._registered:
+                request_id = batch.envelope.request_id
+                is_repeated = self._registered.get(incarnation) == request_id
+                is_kept = request_id is not None and before.results.get(request_id) is not None
+                # A request whose result is kept no longer is carried out again.
+                if incarnation in self._registered and (is_kept or not is_repeated):
                     raise Violation(f"one_registration_per_incarnation: controller {record.controller_id}")
-                self._registered.add(incarnation)
+                self._registered[incarnation] = request_id
             if isinstance(record, TopicRecord):
                 settings = image.configs.get((TOPIC, record.name))
                 if settings is not None and SETTING in settings:
