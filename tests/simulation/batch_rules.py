@@ -129,7 +129,8 @@ class BatchRules:
                     topic = image.topics.known(record.topic_id)
                     assert topic is not None
                     end = topic.partitions[record.partition_id]
-                    yield from _broken_by_change(batch, image, topic, was, after, end)
+                    first = before.topics.partition(key) or was
+                    yield from _broken_by_change(batch, image, topic, first, was, after, end)
                     yield from self._left_for_nothing(batch, image, was, after)
                 case PartitionRecord():
                     yield from _broken_by_creation(image, record)
@@ -309,11 +310,12 @@ def _broken_by_change(
     batch: RecordBatch,
     image: MetadataImage,
     topic: TopicImage,
+    first: PartitionImage,
     was: PartitionImage,
     now: PartitionImage,
     end: PartitionImage,
 ) -> Iterator[str]:
-    """Say what is wrong with one change of a partition; `end` is what all of the batch makes of it."""
+    """Say what is wrong with one change of a partition; all of the batch was decided from `first`, and makes `end` of it."""
     cause = batch.envelope.cause
     code = "" if cause is None else cause.code
     if now == was._replace(partition_epoch=was.partition_epoch + 1) and not _fails_directories(batch):
@@ -334,7 +336,7 @@ def _broken_by_change(
         crashed = set()
         if cause is not None and code == "BROKER_REGISTERED" and not cause.detail["clean"]:
             crashed = {cause.detail["broker_id"]}
-        eligible = {*was.isr, *was.eligible_leader_replicas} - crashed
+        eligible = {*first.isr, *first.eligible_leader_replicas} - crashed
         if set(now.eligible_leader_replicas) != eligible:
             yield f"who_left_is_eligible: {now.eligible_leader_replicas} of {topic.name}, and not {sorted(eligible)}"
         if now.leader == NO_LEADER and was.leader != NO_LEADER and not now.last_known_elr:

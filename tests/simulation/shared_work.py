@@ -7,6 +7,7 @@ found.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TypeVar
 from unittest.mock import patch
 
@@ -17,29 +18,28 @@ from metadata_log.batch import RecordBatch
 from metadata_log.codec import decode_all
 from metadata_log.errors import InvariantBroken
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.sliced import Sliced, at_once
+from metadata_log.sliced import Sliced
 
 KEPT = 512
 CHECK_EVERY = 16
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
-Apply = Callable[[MetadataImage, RecordBatch], Applied]
+Applying = Callable[[MetadataImage, RecordBatch], Sliced[Applied]]
 
 
 class SharedApply:
-    def __init__(self, apply: Apply) -> None:
-        self._apply = apply
+    def __init__(self, applying: Applying) -> None:
+        self._applying = applying
         self._applied: dict[tuple[int, int, int], tuple[MetadataImage, Applied]] = {}
         self._hits = 0
 
     def applying(self, image: MetadataImage, batch: RecordBatch, **_how: bool) -> Sliced[Applied]:
-        """Apply in one slice, as all who share this do; `costs` says how many it takes."""
-        yield from ()
+        """Apply in slices whatever nobody has applied to its end."""
         key = (image.end_offset, image.last_crc, batch.crc)
         found = self._applied.get(key)
         if found is None:
-            applied = self._apply(image, batch)
+            applied = yield from self._applying(image, batch)
             _keep(self._applied, key, (image, applied))
             return applied
         before, known = found
@@ -47,8 +47,12 @@ class SharedApply:
             # Else a node comes from a snapshot: from here on it goes the way of the others.
             raise InvariantBroken(f"two different states stand before the batch at {batch.base_offset}")
         self._hits += 1
-        if self._hits % CHECK_EVERY == 0 and self._apply(image, batch).image != known.image:
-            raise InvariantBroken(f"the batch at {batch.base_offset} was applied twice, to different ends")
+        if self._hits % CHECK_EVERY == 0:
+            again = yield from self._applying(image, batch)
+            if again.image != known.image:
+                raise InvariantBroken(
+                    f"the batch at {batch.base_offset} was applied twice, to different ends"
+                )
         return known
 
 
@@ -81,8 +85,8 @@ def _keep(results: dict[Key, Value], key: Key, value: Value) -> None:
 def shared_work() -> Iterator[None]:
     """Let controllers and brokers of this process share their work for a while."""
     applies, follows = vars(quorum.controller)["applying"], vars(broker_agent.follower)["applying"]
-    shared, decode = SharedApply(lambda image, batch: at_once(applies(image, batch))), SharedDecode()
-    following = SharedApply(lambda image, batch: at_once(follows(image, batch, keeps_results=False)))
+    shared, decode = SharedApply(applies), SharedDecode()
+    following = SharedApply(partial(follows, keeps_results=False))
     with (
         patch.object(quorum.controller, "applying", shared.applying),
         patch.object(quorum.controller, "decoding", decode.decoding),
