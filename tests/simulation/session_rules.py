@@ -281,7 +281,7 @@ class HeardOf:
         leaving = {*self._rules.parts.begun, *(broker_id for broker_id, _ in self._walks)}
         if not overdue.isdisjoint(leaving):
             self._fenced_at = now
-        elif overdue and now - self._fenced_at > LATE_SECONDS:
+        elif overdue and now - max(self._fenced_at, self._went_on_at) > LATE_SECONDS:
             self._world.violated(f"the_silent_are_fenced: {sorted(overdue)} are not, after {most:.1f} s")
 
     def walked(self, change: Walked) -> None:
