@@ -118,13 +118,22 @@ class BatchRules:
         yield from self._half_out(batch)
         yield from self._lets_go(before, batch)
         now: dict[PartitionKey, PartitionImage] = {}
+        out: set[BrokerId] = set()
         for record in batch.records:
             match record:
+                case (
+                    BrokerRegistrationChangeRecord(fenced=True)
+                    | UnregisterBrokerRecord()
+                    | RegisterBrokerRecord()
+                ):
+                    out.add(record.broker_id)
                 case PartitionChangeRecord():
                     key = record.topic_id, record.partition_id
                     was = now.get(key) or before.topics.partition(key)
                     if was is None:
                         continue  # a topic that is restored: its partitions come with it
+                    if not out.isdisjoint((was.leader, *was.isr)):
+                        yield f"records_come_in_order: a partition of {out} comes behind the broker that it leaves"
                     now[key] = after = was.changed_by(record)
                     topic = image.topics.known(record.topic_id)
                     assert topic is not None
@@ -266,20 +275,12 @@ def _in_metrics(name: str) -> str:
 
 
 def _out_of_order(batch: RecordBatch) -> Iterator[str]:
-    """Say where a reader of the log would see a fenced broker lead, or one that leaves get something back."""
-    seen_partition = is_out = False
+    """Say where a reader of the log would see a fenced broker lead, or one that stops get something back."""
+    seen_partition = False
     for record in batch.records:
         match record:
             case PartitionChangeRecord():
                 seen_partition = True
-                if is_out:
-                    yield "records_come_in_order: a partition comes behind the broker that it leaves"
-            case (
-                BrokerRegistrationChangeRecord(fenced=True)
-                | UnregisterBrokerRecord()
-                | RegisterBrokerRecord()
-            ):
-                is_out = True
             case BrokerRegistrationChangeRecord(fenced=False) if seen_partition:
                 yield "records_come_in_order: a broker comes behind the partitions that it leads"
             case BrokerRegistrationChangeRecord(in_controlled_shutdown=True) if seen_partition:
