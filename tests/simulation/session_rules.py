@@ -205,7 +205,7 @@ class HeardOf:
         """Whom changes in parts of the controller before had begun to take out of service."""
         self._went_on_at = 0.0
         self._fenced_at = 0.0
-        """When one of those that must be fenced was last on its way out: the others are fenced after it."""
+        """When one who must be fenced was last on its way out, or could be again: the others are fenced after it."""
         self._silences: dict[int, dict[BrokerId, float]] = {}
         """How long each broker had said nothing when the batch at an offset was decided; of the last batches."""
 
@@ -261,6 +261,9 @@ class HeardOf:
             # It may have slept: then all have another session, and that of an inherited fencing is another one, too.
             self._since = now
             self._inherited.clear()
+        elif now - self._looked_at > LATE_SECONDS:
+            # It may have slept a little: whoever is overdue is fenced in turn from now on.
+            self._fenced_at = now
         self._looked_at = now
 
     def looked(self) -> None:
