@@ -12,7 +12,7 @@ Nothing of it is asked of the node itself, but who it follows and under which vo
     a_stranger_leads_nobody  nobody follows who is no controller of this cluster
     lies_cost_the_link      a stranger whose term is a jump, or who claims to lead while another does, loses its link
     sends_once              entries in flight are not sent again, unless a refusal or a link's end says that they are lost
-    one_question            a follower whose position is unknown is asked once, until it answers
+    one_question            a follower whose position is unknown is asked once on each link, until it answers
     leaders_have_applied    a leader has applied its log before it appends to it
     entries_are_small       frames share an entry up to a bound: a follower applies an entry in one turn of its loop
     messages_are_small      a message holds no more entries than its receiver takes
@@ -78,9 +78,10 @@ class RaftRules:
         self._sent: dict[tuple[NodeId, NodeId, int], int] = {}
         self._started_at: dict[NodeId, float] = {}
         """The last entry that a leader sent somebody, by term."""
-        self._questions: dict[tuple[NodeId, NodeId], deque[float]] = defaultdict(
+        self._questions: dict[tuple[NodeId, NodeId], deque[tuple[int, float]]] = defaultdict(
             lambda: deque(maxlen=QUESTIONS)
         )
+        """A leader's last questions to a follower that has not answered: the number of the link, and the time."""
         self._asked_at: dict[NodeId, float] = {}
         """When a node last asked for votes, or promised one."""
         self._lost_at: dict[NodeId, float] = {}
@@ -419,9 +420,13 @@ class RaftRules:
         key = node.node_id, target, term
         if progress.probing:
             self._sent.pop(key, None)
+            # A new link may replace one before the leader sees that one end: it asks again on the new link.
+            link = self._world.network.link_number(node.node_id, target)
             questions = self._questions[node.node_id, target]
-            questions.append(now)
-            if len(questions) == QUESTIONS and now - questions[0] < PARTLY * self._heartbeat_s:
+            questions.append((link, now))
+            asked_on, asked_at = questions[0]
+            is_soon = asked_on == link and now - asked_at < PARTLY * self._heartbeat_s
+            if len(questions) == QUESTIONS and is_soon:
                 return f"one_question: node {node.node_id} asks {target} again and again where its log ends"
         elif message["entries"]:
             first, last = message["entries"][0][1], message["entries"][-1][1]
