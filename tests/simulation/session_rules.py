@@ -196,7 +196,8 @@ class HeardOf:
         self._contacts: dict[BrokerId, float] = {}
         self._since = 0.0
         """From when on this controller has led, and run without a long rest."""
-        self._looked_at = 0.0
+        self._looked_at_ms = 0
+        """When it last began to lead, or to look at its sessions; in whole milliseconds, as the controller counts them."""
         self._walks: set[tuple[BrokerId, WalkKind]] = set()
         """Changes in parts under way that take brokers out of service, by what this controller decided."""
         self._inherited: set[BrokerId] = set()
@@ -217,7 +218,8 @@ class HeardOf:
         """Begin anew: the controller's claim is applied."""
         self._contacts.clear()
         self._walks.clear()
-        self._since = self._looked_at = self._went_on_at = self._now()
+        self._since = self._went_on_at = self._now()
+        self._looked_at_ms = int(self._controller.node.now_ms())
         # The log's claim is checked later in this turn: who is active by the rules is the controller before.
         known = self._rules.parts.known_to(self._controller.stands_on)
         self._half_out = frozenset(known)
@@ -256,15 +258,16 @@ class HeardOf:
 
     def looks(self) -> None:
         """Note that the controller is about to look at its sessions."""
-        now = self._now()
-        if now - self._looked_at > SESSION_SECONDS / 2 * (1 - DRIFT):
-            # It may have slept: then all have another session, and that of an inherited fencing is another one, too.
-            self._since = now
+        now_ms = int(self._controller.node.now_ms())
+        slept_ms = now_ms - self._looked_at_ms
+        if slept_ms > SESSION_TIMEOUT_MS // 2:
+            # All have another session, and that of an inherited fencing is another one, too.
+            # There is no DRIFT here: the controller reads the same clock.
+            self._since = self._now()
             self._inherited.clear()
-        elif now - self._looked_at > LATE_SECONDS:
-            # It may have slept a little: whoever is overdue is fenced in turn from now on.
-            self._fenced_at = now
-        self._looked_at = now
+        elif slept_ms > 1000 * LATE_SECONDS:
+            self._fenced_at = self._now()  # whoever is overdue is fenced in turn from now on
+        self._looked_at_ms = now_ms
 
     def looked(self) -> None:
         """Check that whoever must be fenced is, or is about to be."""
