@@ -34,6 +34,8 @@ from tests.support.decisions import CLUSTER_ID, World, ids
 from tests.support.exports import frames_of
 from tests.support.histories import Step
 
+pytestmark = pytest.mark.slow
+
 
 class Operators(World):
     """A world whose batches have their causes and actors, and come some time after each other."""

@@ -176,6 +176,7 @@ def test_no_frame_exceeds_its_bounds(tmp_path: Path) -> None:
     assert read_snapshot(path) == image
 
 
+@pytest.mark.slow
 def test_any_flipped_bit_is_refused_by_file_and_byte(tmp_path: Path) -> None:
     path = write_snapshot(an_image(batches=6), tmp_path)
     data = path.read_bytes()

@@ -22,6 +22,8 @@ from tests.support import plain_changes as plain
 from tests.support.exports import frames_of, image_at, without_columns, without_families
 from tests.support.histories import CLUSTER_ID, Step, random_history
 
+pytestmark = pytest.mark.slow
+
 SEEDS: Final = (31, 32)
 LATER: Final = tuple(name for name in plain.FAMILIES if name != "broker_changes")
 """The families that older releases do not write."""

@@ -37,6 +37,8 @@ from metadata_log.replay.tables import open_export
 from tests.support.exports import frames_of, image_at
 from tests.support.histories import CLUSTER_ID, PASSPHRASE, random_history, small_uuid
 
+pytestmark = pytest.mark.slow
+
 SEEDS: Final = pytest.mark.parametrize(
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))]
 )

@@ -21,6 +21,8 @@ from tests.support import kafka_log
 from tests.support.exports import frames_of
 from tests.support.histories import CLUSTER_ID, random_history
 
+pytestmark = pytest.mark.slow
+
 HISTORY = random_history(random.Random(11), 100)
 END = HISTORY[-1].batch.end_offset
 

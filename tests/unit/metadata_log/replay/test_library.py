@@ -40,6 +40,8 @@ from snapshots.snapshot_file import write_snapshot
 from tests.support.exports import frames_of, image_at
 from tests.support.histories import CLUSTER_ID, Step, random_history
 
+pytestmark = pytest.mark.slow
+
 HISTORY = random_history(random.Random(7), 220)
 END = HISTORY[-1].batch.end_offset
 

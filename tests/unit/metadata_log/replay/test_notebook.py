@@ -2,7 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.notebook import RENDERED, rendered
+
+pytestmark = pytest.mark.slow
 
 
 def test_the_notebook_answers_what_is_kept(tmp_path: Path) -> None:

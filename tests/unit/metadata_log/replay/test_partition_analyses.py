@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from metadata_log.batch import Cause, Envelope
 from metadata_log.ids import BrokerId, NodeId, TopicId, Uuid
 from metadata_log.image.metadata_image import EMPTY
@@ -26,6 +28,8 @@ from metadata_log.replay.tables import RECORDS, open_export
 from tests.support.decisions import ids
 from tests.support.exports import frames_of
 from tests.support.histories import CLUSTER_ID, Step, step_of
+
+pytestmark = pytest.mark.slow
 
 T = TopicId(b"topics topics to")
 CHANGE = PartitionChangeRecord(T, 0)

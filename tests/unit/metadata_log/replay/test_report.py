@@ -31,6 +31,8 @@ from metadata_log.replay.tables import Export, open_export
 from tests.support.exports import frames_of
 from tests.support.histories import CLUSTER_ID, Step, step_of
 
+pytestmark = pytest.mark.slow
+
 NOON_MS = 1_767_268_800_000
 """2026-01-01 12:00:00 UTC."""
 ORDERS = TopicId(b"orders orders or")

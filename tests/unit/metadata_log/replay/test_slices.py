@@ -37,6 +37,8 @@ from metadata_log.replay.source import export_directory
 from tests.support.exports import frames_of
 from tests.support.histories import CLUSTER_ID, Step, random_history
 
+pytestmark = pytest.mark.slow
+
 HISTORY = random_history(random.Random(11), 240)
 END = HISTORY[-1].batch.end_offset
 EVERYTHING = Wanted()

@@ -20,6 +20,8 @@ from tests.support.exports import frames_of
 from tests.support.histories import CLUSTER_ID, random_history
 from tests.support.kafka_log import unpacked
 
+pytestmark = pytest.mark.slow
+
 HISTORY = random_history(random.Random(11), 120)
 END = HISTORY[-1].batch.end_offset
 

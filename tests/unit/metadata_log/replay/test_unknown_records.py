@@ -30,6 +30,8 @@ from tests.support.histories import (
     rewritten,
 )
 
+pytestmark = pytest.mark.slow
+
 HISTORY = random_history(random.Random(31), 120)
 END = HISTORY[-1].batch.end_offset
 MIDDLE = next(step.batch for step in HISTORY[60:] if len(step.batch.records) >= 3).base_offset + 1

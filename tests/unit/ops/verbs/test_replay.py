@@ -20,6 +20,8 @@ from tests.support import kafka_log
 from tests.support.exports import frames_of
 from tests.support.histories import CLUSTER_ID, random_history
 
+pytestmark = pytest.mark.slow
+
 HISTORY = random_history(random.Random(31), 80)
 END = HISTORY[-1].batch.end_offset
 LARGE = next(step.batch for step in HISTORY[20:] if len(step.batch.records) > 2)

@@ -218,6 +218,7 @@ def test_feeds_of_one_batch_go_on_in_slices(tmp_path: Path, monkeypatch: pytest.
     fed(tmp_path, story)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("undelete_window_ms", [0, 60_000])
 @pytest.mark.parametrize("namings_kept", [10_000, 3, 0])
 def test_a_feed_has_exactly_the_records_of_its_topics_from_any_offset(

@@ -15,6 +15,7 @@ from tests.support.desk import Ask, Desk, at_desk
 from tests.support.lab import setting, uuid
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/v1/log?from=0", "/v1/state?at=0", "/v1/state?"])
 def test_a_slow_reader_holds_no_results_that_are_evicted_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str

@@ -66,6 +66,7 @@ async def all_of(past: Past, at: int) -> bytes:
         return b"".join([piece async for piece in state.pieces(as_msgpack=False)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_process", [True, False])
 def test_states_and_lines_are_those_of_the_plain_fold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, process: HistoryProcess, has_process: bool

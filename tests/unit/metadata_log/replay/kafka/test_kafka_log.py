@@ -29,6 +29,8 @@ from metadata_log.replay.report import report_of
 from metadata_log.replay.state import state_at
 from tests.support import kafka_log as by_hand
 
+pytestmark = pytest.mark.slow
+
 TOPIC = bytes(15) + b"\x77"
 END = 3031
 """Of the log of controller 1."""
