@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from metadata_log import limits
 from metadata_log.batch import Envelope, RecordBatch
 from metadata_log.errors import DamagedFile, NotController
 from metadata_log.ids import BrokerId, NodeId, TopicId, Uuid, random_uuid
@@ -17,7 +18,7 @@ from metadata_log.wire.commands import BrokerHeartbeat, RegisterController
 from quorum.applied_listener import AppliedListener
 from quorum.controller import Controller
 from quorum.decide.context import DecideContext
-from quorum.decide.decision import Decision, Walk, Walked
+from quorum.decide.decision import Decision, Walk, Walked, WalkKind
 from quorum.decide.deleted_topics import Expiry
 from quorum.decide.sweeps import Sweep, SweepKind
 from quorum.fetch.service import FetchService
@@ -50,7 +51,9 @@ LATE_READS = 0.1
 SEGMENT_SYNC_SECONDS = 1.0
 SWEEP_SECONDS = 2.0
 WALK_SECONDS = 4.0
-"""Within so long a walk over a broker's partitions is at its end, if it has not rested for WALK_RESTS_SECONDS meanwhile."""
+"""Within so long a walk over a broker's partitions is at its end, if it has not rested for WALK_RESTS_SECONDS meanwhile. It
+has more time where the limits of its life make its parts few records each, with a rest between them.
+"""
 WALK_SECONDS_BUSY = 15.0
 """Where there are many topics, or a partition stands for many: a stop goes on with each heartbeat, and all brokers may be
 down at once.
@@ -129,8 +132,8 @@ class SimulatedController(Controller):
         self.world = world
         self.node = node
         self.turns = _TurnsOfAProcess(self)
-        self._walking: dict[Walk, tuple[float, float]] = {}
-        """When each walk under way began, and when its last part was made."""
+        self._walking: dict[Walk, tuple[float, float, float]] = {}
+        """When each walk under way began, when its last part was made, and within how long it must be at its end."""
         self.incarnation = node.incarnation
         self.stands_on = 0
         """The end offset of the snapshot that this process last began with or took."""
@@ -289,15 +292,28 @@ class SimulatedController(Controller):
                     self.world.between_parts.decided(change.walk.broker_id)
 
     def _watch_walk(self, walked: Walked, now: float) -> None:
-        began, last = self._walking.pop(walked.walk, (now, now))
+        walk = walked.walk
+        before = self._walking.pop(walk, None)
         if walked.visited is None:
             return
-        began = now if now - last > WALK_RESTS_SECONDS else began
-        self._walking[walked.walk] = began, now
+        if before is None or now - before[1] > WALK_RESTS_SECONDS:
+            began, most = now, self._walk_seconds(walk)
+        else:
+            began, _, most = before
+        self._walking[walk] = began, now, most
+        if now - began > most:
+            self.world.violated(f"walks_end: after {most:.0f} s this one has not: {walk}")
+
+    def _walk_seconds(self, walk: Walk) -> float:
+        """Return within how long a walk that begins now must be at its end."""
         profile = self.world.profile
         most = WALK_SECONDS_BUSY if profile.is_heavy or profile.is_weighty else WALK_SECONDS
-        if now - began > most:
-            self.world.violated(f"walks_end: after {most:.0f} s this one has not: {walked.walk}")
+        if walk.kind is not WalkKind.LEAVES:
+            return most  # only a fencing rests for PART_AGAIN_MS after each part
+        with self.world.loop.unpaid():
+            partitions = sum(1 for _ in self.tip.topics.partitions_on(walk.broker_id))
+        per_part = max(self.records_per_part_max - 1, 1)  # the last place is that of the fencing itself
+        return most + partitions / per_part * limits.PART_AGAIN_MS / 1000
 
     async def _read_in_thread(self, work: Callable[..., T], *args: object) -> T:
         await self.node.free(READS)
