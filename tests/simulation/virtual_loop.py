@@ -34,7 +34,7 @@ class Processor:
         on_round: Callable[[dict[str, float]], None] | None = None,
     ) -> None:
         """`on_turn` is called with the work of each turn: seconds by kind. `on_round` is called with that of a whole
-        round of asyncio's loop: of all turns that were ready when the first of them had worked.
+        round of asyncio's loop: what one of its turns makes ready has its turn in the next one.
         """
         self.on_turn = on_turn
         self.on_round = on_round
@@ -228,7 +228,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._ready.extend(processor.waiting)
         processor.waiting.clear()
 
-    def _take_turn(self, processor: Processor, handle: _Handle) -> None:
+    def _take_turn(self, processor: Processor, handle: _Handle, *, ready_before: int | None) -> None:
+        """Take a turn; of what is ready, so many were so before its round began. None: those that wait were."""
         callback, args, _, _ = handle
         if callback is None:
             return
@@ -244,12 +245,16 @@ class VirtualLoop(asyncio.BaseEventLoop):
                     processor.busy_until = self._now + worked
                     processor.on_turn(work)
                     if processor.on_round is not None:
-                        self._count_in_round(processor, work)
+                        self._count_in_round(processor, work, ready_before)
 
-    def _count_in_round(self, processor: Processor, work: dict[str, float]) -> None:
-        """Count a turn's work in its round, which ends behind all turns that are ready now."""
+    def _count_in_round(self, processor: Processor, work: dict[str, float], ready_before: int | None) -> None:
+        """Count a turn's work in its round, which ends before what its turns made ready."""
         if not processor.round:
-            self._ready.append(_Handle((self._end_round, (processor,), processor, self._now)))
+            end = _Handle((self._end_round, (processor,), processor, self._now))
+            if ready_before is None:
+                processor.waiting.append(end)
+            else:
+                self._ready.insert(ready_before, end)
         for kind, seconds in work.items():
             processor.round[kind] = processor.round.get(kind, 0.0) + seconds
 
@@ -273,7 +278,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Take the turns that waited, until one works."""
         waiting = processor.waiting
         while waiting and processor.busy_until <= self._now:
-            self._take_turn(processor, waiting.popleft())
+            self._take_turn(processor, waiting.popleft(), ready_before=None)
         processor.resumes = bool(waiting)
         if waiting:
             self._resume_later(processor)
@@ -310,7 +315,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                     ready.append(due)
                 elif not due.done():  # type: ignore[union-attr]  # a future
                     due.set_result(None)  # type: ignore[union-attr]  # as above
-            for _ in range(len(ready)):
+            for ready_before in range(len(ready) - 1, -1, -1):
                 handle = ready.popleft()
                 callback, args, processor, _ = handle
                 if processor is None:
@@ -319,7 +324,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 elif processor.busy_until > now or processor.waiting:
                     self._wait(processor, handle)
                 else:
-                    self._take_turn(processor, handle)
+                    self._take_turn(processor, handle, ready_before=ready_before)
 
     def _next_timer(self) -> float:
         """Return when the next timer is due that is not called off."""
