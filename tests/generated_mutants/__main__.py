@@ -36,6 +36,8 @@ QUICK: Final = (
     "tests",
 )
 """The tests that a mutant is tried on: all that need neither real processes nor long lives."""
+SLOW: Final = ("-m", "slow", "tests/unit")
+"""Those that are slow because they write exports and reports, or try each of very many inputs."""
 LIVES: Final = (
     "tests/simulation/test_simulation.py::test_rough_weather[nasty-100]",
     "tests/simulation/test_simulation.py::test_other_quorums[5-nasty-1]",
@@ -116,7 +118,7 @@ def _known(results: Path) -> dict[str, Verdict]:
 
 def _collect(file: Path) -> list[coverage.Covered]:
     """Run the tests that were not seen yet, and return what all of them called."""
-    for tests in (QUICK, LIVES):
+    for tests in (QUICK, SLOW, LIVES):
         plugins = ("-p", "tests.generated_mutants.coverage", "-p", "no:cacheprovider")
         command = [sys.executable, "-m", "pytest", "-q", *plugins, *tests]
         environment = os.environ | {"PYTHONPATH": str(ROOT), coverage.VARIABLE: str(file)}
