@@ -55,7 +55,7 @@ from metadata_log.image.metadata_image import EMPTY, Delta, MetadataImage
 from metadata_log.records.quorum import KRAFT_VERSION_LEVEL, NoOpRecord, Voter, VoterEndpoint
 from metadata_log.records.snapshots import RequestResultRecord
 from metadata_log.sliced import Sliced, at_once
-from metadata_log.wire.commands import AddVoter, BrokerHeartbeat, Command, RemoveVoter
+from metadata_log.wire.commands import AddVoter, BrokerHeartbeat, Command, RemoveVoter, UnregisterBroker
 from quorum.applied_listener import AppliedListener
 from quorum.broker_counts import BrokerCounts
 from quorum.config import ControllerSettings
@@ -64,7 +64,7 @@ from quorum.decide.context import DecideContext, TopicDefaults, TopicPolicy
 from quorum.decide.decision import Decision
 from quorum.decide.deleted_topics import Expiry
 from quorum.decide.fencing import SESSION_EXPIRED, fence
-from quorum.decide.parts import HEARD_OF, Leaving, leaving_after
+from quorum.decide.parts import BROKER_UNREGISTERED, HEARD_OF, Leaving, leaving_after
 from quorum.decide.quorum import claim, identities
 from quorum.decide.registry import DECISIONS, decide, deciding
 from quorum.decide.sweeps import Sweep
@@ -299,7 +299,14 @@ class Controller:
             return error
 
     async def _begin(self, command: Command, actor: str | None, request_id: Uuid | None) -> _Begun:
-        """Decide a command and append its records; raises as `append`."""
+        """Decide a command and append its records, part after part; raises as `append`."""
+        try:
+            return await self._begin_in_parts(command, actor, request_id)
+        finally:
+            if isinstance(command, UnregisterBroker):
+                self.sessions.end_removal(command.broker_id)
+
+    async def _begin_in_parts(self, command: Command, actor: str | None, request_id: Uuid | None) -> _Begun:
         operation = DECISIONS[type(command)].operation
         key = None if request_id is None else idempotency_key(request_id, operation, command)
         while True:
@@ -349,8 +356,13 @@ class Controller:
         )
 
     def _context(self, *, own: BrokerId | None = None) -> DecideContext:
-        """Return what a decision now rests on; `own` is the broker that it is about, which may be on its way out."""
+        """Return what a decision now rests on; `own` is the broker that it is about, which may be on its way out.
+
+        One that is being removed gets nothing by its own heartbeats either: its removal does not visit a partition twice.
+        """
         now_ms = self._now_ms()
+        if own is not None and self.sessions.is_being_removed(own):
+            own = None
         return DecideContext(
             image=self.tip,
             sessions=self.sessions,
@@ -619,10 +631,11 @@ class Controller:
             self.turns.rest_after(began_ms)
         # What this heartbeat itself asks for may take the broker out in parts.
         asked = decision.cause.code if decision.more and decision.cause is not None else None
-        if self._leaving.get(broker_id, asked) != asked:
-            # A broker that heartbeats is not fenced for silence; leaderships that moved already stay where they are. If it
-            # is being removed, the next part of the removal says so again. Its answer renews its session, so the log says so
-            # before: else the next controller would fence it at once, and it would serve beyond that.
+        removed = BROKER_UNREGISTERED if self.sessions.is_being_removed(broker_id) else None
+        if self._leaving.get(broker_id, asked) not in (asked, removed):
+            # A broker that heartbeats is not fenced for silence; leaderships that moved already stay where they are. Its
+            # answer renews its session, so the log says so before: else the next controller would fence it at once, and it
+            # would serve beyond that.
             heard = Cause(HEARD_OF, command.broker_epoch, {"broker_id": broker_id})
             batch = self._carry_out(
                 Decision(records=(NoOpRecord(),)),

@@ -86,9 +86,12 @@ class Sessions:
         """Renew the session of a registered broker; the caller has checked its epoch.
 
         Its walks under way end, unless the decision on this very heartbeat continues one: a broker that sends heartbeats is
-        not fenced for silence, and may get back what the walks took from it.
+        not fenced for silence, and may get back what the walks took from it. Its removal goes on: a broker that polls all
+        the time would otherwise send it back to the first partition again and again.
         """
-        self._walks.pop(broker_id, None)
+        walks = self._walks.pop(broker_id, {})
+        if WalkKind.REMOVED in walks:
+            self._walks[broker_id] = {WalkKind.REMOVED: walks[WalkKind.REMOVED]}
         session = self._sessions.pop(broker_id, None)
         if session is None or session.broker_epoch != broker_epoch:
             session = _Session(broker_epoch, now_ms)
@@ -336,6 +339,14 @@ class Sessions:
             for broker_id, walks in self._walks.items()
             if any(kind is not WalkKind.JOINS for kind in walks)
         )
+
+    def is_being_removed(self, broker_id: BrokerId) -> bool:
+        """Answer whether parts of the removal of a broker are made, and others are due."""
+        return WalkKind.REMOVED in self._walks.get(broker_id, ())
+
+    def end_removal(self, broker_id: BrokerId) -> None:
+        """Forget a removal that is over or given up: the broker's next heartbeat is heard of again."""
+        self._walks.get(broker_id, {}).pop(WalkKind.REMOVED, None)
 
     def failing_directories(self, broker_id: BrokerId) -> tuple[Uuid, ...]:
         """Return the log directories of a broker whose failure is being carried out in parts."""

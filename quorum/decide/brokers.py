@@ -38,7 +38,7 @@ from quorum.decide.decides import Decides
 from quorum.decide.decision import Decision, RegisteredAgain, SessionChange, Walk, WalkKind
 from quorum.decide.elections import changes_on_leaving
 from quorum.decide.heartbeat import HeartbeatAnswered, heartbeat
-from quorum.decide.parts import part_of
+from quorum.decide.parts import BROKER_UNREGISTERED, part_of
 
 
 class BrokerRegistered(NamedTuple):
@@ -200,7 +200,7 @@ def unregister(context: DecideContext, command: UnregisterBroker) -> Decision:
         raise BrokerIdNotRegistered(
             f"broker {command.broker_id} is not registered", broker_id=command.broker_id
         )
-    cause = Cause("BROKER_UNREGISTERED", broker.broker_epoch, {"broker_id": broker.broker_id})
+    cause = Cause(BROKER_UNREGISTERED, broker.broker_epoch, {"broker_id": broker.broker_id})
     walk = Walk(WalkKind.REMOVED, broker.broker_id, broker.broker_epoch)
     records, more, walked = part_of(context, walk, changes_on_leaving(context, walk))
     if more:

@@ -28,10 +28,13 @@ _PART_BYTES_MAX: Final = BATCH_BYTES_MAX - 64 * KIB
 _VISITS_BETWEEN_LOOKS: Final = 64
 """Partitions visited between two looks at the clock."""
 
+BROKER_UNREGISTERED: Final = "BROKER_UNREGISTERED"
+"""The cause of a removal, and of each part of one."""
+
 TAKES_OUT: Final = frozenset(
     {
         "BROKER_REGISTERED",
-        "BROKER_UNREGISTERED",
+        BROKER_UNREGISTERED,
         "SESSION_EXPIRED",
         "FENCE_REQUESTED",
         "SHUTDOWN_GRANTED",

@@ -28,6 +28,14 @@ def _keeps_walks(contact: Any) -> Any:
     return keeping
 
 
+def _ends_all_walks(contact: Any) -> Any:
+    def ending(sessions: Any, broker_id: Any, *arguments: Any, **rest: Any) -> None:
+        contact(sessions, broker_id, *arguments, **rest)
+        sessions._walks.pop(broker_id, None)
+
+    return ending
+
+
 def _forgets_who_was_heard_of(leaving_after: Any) -> Any:
     def after(leaving: Any, batch: Any) -> Any:
         cause = batch.envelope.cause
@@ -259,6 +267,23 @@ MUTANTS: Final = (
         "quorum.sessions:Sessions.contact",
         _keeps_walks,
         Directed(f"{_CONTROLLER_TESTS}::test_a_fencing_that_begins_anew_visits_all_partitions"),
+    ),
+    Mutant(
+        "removal-begins-anew",
+        "each heartbeat of a broker sends its removal back to the first partition",
+        "quorum.sessions:Sessions.contact",
+        _ends_all_walks,
+        Directed(
+            f"{_CONTROLLER_TESTS}::"
+            "test_a_broker_that_polls_all_the_time_is_removed_in_as_many_parts_as_a_silent_one"
+        ),
+    ),
+    Mutant(
+        "removal-for-ever",
+        "a broker whose removal was given up gets nothing any more",
+        "quorum.sessions:Sessions.end_removal",
+        always(None),
+        Directed(f"{_CONTROLLER_TESTS}::test_a_broker_whose_removal_is_given_up_is_heard_of_again"),
     ),
     Mutant(
         "heard-of-in-secret",

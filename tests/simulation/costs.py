@@ -428,7 +428,9 @@ class Costs:
             before = self._decided
             decision = yield from original(context, command)
             if self._decided == before:
-                self._all(DECIDED, DECIDE, decision.records)
+                for some in chunks(decision.records):
+                    self._all(DECIDED, DECIDE, some)
+                    yield
             return decision
 
         return decides

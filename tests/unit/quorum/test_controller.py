@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import random
 from collections import Counter
+from functools import partial
 from itertools import count, pairwise
 from typing import Any
 
@@ -659,6 +660,58 @@ def test_a_request_repeated_between_two_parts_of_itself_is_carried_out_once() ->
         assert [batch.envelope.request_id for batch in batches] == [None] * (len(batches) - 1) + [uuid(77)]
         assert max(len(batch.records) for batch in batches) <= RECORDS_PER_PART_MAX
         assert leaders(controller) == {12: MANY}
+
+    run(story)
+
+
+def test_a_broker_that_polls_all_the_time_is_removed_in_as_many_parts_as_a_silent_one() -> None:
+    """Goal: heartbeats send a removal back to no partition that it has visited. Method: one between any two parts."""
+
+    async def parts(lab: Lab, *, polls: bool) -> list[str]:
+        controller, epochs = await with_many_partitions(lab, 11, 12)
+        began = len(lab.quorum.log)
+        removal = UnregisterBroker(broker_id=BrokerId(11))
+        asked = asyncio.create_task(controller.submit(removal, actor=None, request_id=None))
+        applied = controller.committed.end_offset
+        while not controller.is_fenced(BrokerId(11), epochs[11]):
+            if polls:
+                controller.heartbeat(poll(11, epochs[11], applied=applied))
+            await asyncio.sleep(0)
+        lab.quorum.commit()
+        await asked
+        assert leaders(controller) == {12: MANY}
+        assert not controller.sessions.walking_out()
+        batches = [batch for frames in lab.quorum.log[began:] for batch, _ in decode_all(frames)]
+        return ["" if batch.envelope.cause is None else batch.envelope.cause.code for batch in batches]
+
+    made: list[list[str]] = []
+
+    async def story(lab: Lab, *, polls: bool) -> None:
+        made.append(await parts(lab, polls=polls))
+
+    for polls in (False, True):
+        run(partial(story, polls=polls))
+    assert len(made[0]) > 2
+    assert made[0] == made[1] == ["BROKER_UNREGISTERED"] * len(made[0])
+
+
+def test_a_broker_whose_removal_is_given_up_is_heard_of_again() -> None:
+    async def story(lab: Lab) -> None:
+        controller, epochs = await with_many_partitions(lab, 11, 12)
+        removal = UnregisterBroker(broker_id=BrokerId(11))
+        asked = asyncio.create_task(controller.submit(removal, actor=None, request_id=None))
+        while not controller.sessions.is_being_removed(BrokerId(11)):
+            await asyncio.sleep(0)
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        controller.heartbeat(poll(11, epochs[11], applied=controller.committed.end_offset))
+        lab.quorum.commit()
+        *_, (last, _) = decode_all(lab.quorum.log[-1])
+        assert last.envelope.cause is not None and last.envelope.cause.code == "BROKER_HEARD_OF"
+        assert not controller.sessions.walking_out()
+        assert 0 < leaders(controller)[11] < MANY
+        lab.same_everywhere()
 
     run(story)
 

@@ -262,9 +262,13 @@ def test_walks_of_one_broker_do_not_send_each_other_back() -> None:
     assert sessions.walking_out() == frozenset()
 
 
-def test_a_heartbeat_ends_every_walk_of_its_broker() -> None:
+def test_a_heartbeat_ends_every_walk_of_its_broker_but_its_removal() -> None:
     sessions = Sessions(session_timeout_ms=9_000)
     for kind in WalkKind:
         sessions.carry_out(Walked(Walk(kind, BrokerId(1), 7), (TOPIC, 0)), now_ms=0)
     sessions.contact(BrokerId(1), 7, now_ms=0, applied_offset=0)
-    assert [sessions.visited(Walk(kind, BrokerId(1), 7)) for kind in WalkKind] == [None] * len(WalkKind)
+    left = {kind for kind in WalkKind if sessions.visited(Walk(kind, BrokerId(1), 7)) is not None}
+    assert left == {WalkKind.REMOVED} and sessions.is_being_removed(BrokerId(1))
+    sessions.end_removal(BrokerId(1))
+    assert sessions.visited(Walk(WalkKind.REMOVED, BrokerId(1), 7)) is None
+    assert not sessions.is_being_removed(BrokerId(1)) and not sessions.walking_out()
