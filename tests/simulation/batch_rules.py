@@ -226,6 +226,8 @@ class BatchRules:
         has_room = len(batch.records) < Controller.records_per_part_max - 1
         if not has_room or self._world.costs.rates.partition > 1:
             return  # there may be another part, for want of room or of time
+        if broker_id in self._ineligible.get(batch.base_offset, ()):
+            return  # its removal is under way, and it gets nothing
         has_eligible = bool(image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION))
         for topic_id, number, partition in image.topics.partitions_on(broker_id):
             valid = partition.isr or partition.eligible_leader_replicas
