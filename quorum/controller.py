@@ -17,7 +17,7 @@ When decisions have the loop is for `turns.py`, how long requests wait for `wait
 import asyncio
 import logging
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -179,6 +179,8 @@ class Controller:
         """Brokers that changes in parts are taking out of service, as of the tip."""
         self._leaving_committed: Leaving = {}
         """The same as of `committed`; every controller follows it, and a new leader goes on from it."""
+        self._removals: Counter[BrokerId] = Counter()
+        """How many requests are removing each broker now: repetitions, mostly."""
         self._transfers: list[asyncio.Future[NodeId]] = []
         self.turns = Turns(now_ms)
         self._checked_at_ms = 0
@@ -300,11 +302,17 @@ class Controller:
 
     async def _begin(self, command: Command, actor: str | None, request_id: Uuid | None) -> _Begun:
         """Decide a command and append its records, part after part; raises as `append`."""
+        if not isinstance(command, UnregisterBroker):
+            return await self._begin_in_parts(command, actor, request_id)
+        self._removals[command.broker_id] += 1
         try:
             return await self._begin_in_parts(command, actor, request_id)
         finally:
-            if isinstance(command, UnregisterBroker):
-                self.sessions.end_removal(command.broker_id)
+            self._removals[command.broker_id] -= 1
+            if not self._removals[command.broker_id]:
+                del self._removals[command.broker_id]
+                if self.sessions.is_being_removed(command.broker_id):
+                    self.sessions.give_up_removal(command.broker_id)
 
     async def _begin_in_parts(self, command: Command, actor: str | None, request_id: Uuid | None) -> _Begun:
         operation = DECISIONS[type(command)].operation
@@ -631,8 +639,12 @@ class Controller:
             self.turns.rest_after(began_ms)
         # What this heartbeat itself asks for may take the broker out in parts.
         asked = decision.cause.code if decision.more and decision.cause is not None else None
-        removed = BROKER_UNREGISTERED if self.sessions.is_being_removed(broker_id) else None
-        if self._leaving.get(broker_id, asked) not in (asked, removed):
+        is_being_removed = self.sessions.is_being_removed(broker_id)
+        why = self._leaving.get(broker_id, asked)
+        if is_being_removed and why == BROKER_UNREGISTERED:
+            # The parts of the removal stand between a silence in the log and the next controller: they must be there.
+            end_offset = self._broker_ends[broker_id] = self.tip.end_offset
+        elif why != asked:
             # A broker that heartbeats is not fenced for silence; leaderships that moved already stay where they are. Its
             # answer renews its session, so the log says so before: else the next controller would fence it at once, and it
             # would serve beyond that.

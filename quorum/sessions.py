@@ -344,9 +344,13 @@ class Sessions:
         """Answer whether parts of the removal of a broker are made, and others are due."""
         return WalkKind.REMOVED in self._walks.get(broker_id, ())
 
-    def end_removal(self, broker_id: BrokerId) -> None:
-        """Forget a removal that is over or given up: the broker's next heartbeat is heard of again."""
-        self._walks.get(broker_id, {}).pop(WalkKind.REMOVED, None)
+    def give_up_removal(self, broker_id: BrokerId) -> None:
+        """Forget a removal that is not over; the broker may get again what it could not get meanwhile.
+
+        Other walks over its partitions begin anew, since those of its elections have come to nothing.
+        """
+        self._walks.pop(broker_id, None)
+        self.set_electing(broker_id, electing=True)
 
     def failing_directories(self, broker_id: BrokerId) -> tuple[Uuid, ...]:
         """Return the log directories of a broker whose failure is being carried out in parts."""

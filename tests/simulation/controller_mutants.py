@@ -281,7 +281,7 @@ MUTANTS: Final = (
     Mutant(
         "removal-for-ever",
         "a broker whose removal was given up gets nothing any more",
-        "quorum.sessions:Sessions.end_removal",
+        "quorum.sessions:Sessions.give_up_removal",
         always(None),
         Directed(f"{_CONTROLLER_TESTS}::test_a_broker_whose_removal_is_given_up_is_heard_of_again"),
     ),

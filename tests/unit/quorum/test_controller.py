@@ -37,9 +37,10 @@ from metadata_log.wire.commands import (
     UnregisterBroker,
 )
 from quorum.controller import Controller
-from quorum.decide.decision import Decision
+from quorum.decide.decision import Decision, Walk, WalkKind
 from quorum.decide.registry import deciding
 from quorum.turns import SLICE_MS, TURN_MS, Turns
+from quorum.written import Written
 from tests.support.histories import A_TOPIC_ID_OF_INT, A_TYPE_UNKNOWN_HERE, frame_behind, random_history
 from tests.support.lab import CLUSTER, Lab, online, poll, run, setting, spin, uuid
 
@@ -695,16 +696,26 @@ def test_a_broker_that_polls_all_the_time_is_removed_in_as_many_parts_as_a_silen
     assert made[0] == made[1] == ["BROKER_UNREGISTERED"] * len(made[0])
 
 
+async def _begun(lab: Lab, controller: Controller, *, request_id: int | None = None) -> asyncio.Task[Written]:
+    """Begin to remove broker 11, and return while other parts are due."""
+    removal = UnregisterBroker(broker_id=BrokerId(11))
+    known = None if request_id is None else uuid(request_id)
+    asked = asyncio.create_task(controller.submit(removal, actor=None, request_id=known))
+    while not controller.sessions.is_being_removed(BrokerId(11)):
+        await asyncio.sleep(0)
+    return asked
+
+
+async def _given_up(asked: asyncio.Task[Written]) -> None:
+    asked.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+
+
 def test_a_broker_whose_removal_is_given_up_is_heard_of_again() -> None:
     async def story(lab: Lab) -> None:
         controller, epochs = await with_many_partitions(lab, 11, 12)
-        removal = UnregisterBroker(broker_id=BrokerId(11))
-        asked = asyncio.create_task(controller.submit(removal, actor=None, request_id=None))
-        while not controller.sessions.is_being_removed(BrokerId(11)):
-            await asyncio.sleep(0)
-        asked.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await asked
+        await _given_up(await _begun(lab, controller))
         controller.heartbeat(poll(11, epochs[11], applied=controller.committed.end_offset))
         lab.quorum.commit()
         *_, (last, _) = decode_all(lab.quorum.log[-1])
@@ -712,6 +723,76 @@ def test_a_broker_whose_removal_is_given_up_is_heard_of_again() -> None:
         assert not controller.sessions.walking_out()
         assert 0 < leaders(controller)[11] < MANY
         lab.same_everywhere()
+
+    run(story)
+
+
+def test_a_broker_that_came_back_during_a_removal_that_is_given_up_leads_again() -> None:
+    """Goal: nothing that it alone can lead stays without a leader. Method: the removal ends its parts by time, without a
+    record, and the broker is unfenced between two of them.
+    """
+
+    async def story(lab: Lab) -> None:
+        controller, epochs = await with_many_partitions(lab, 11)
+        silence(lab, controller)
+        while controller.check_sessions():
+            lab.now_ms += 10
+        lab.quorum.commit()
+        slow_parts(lab, controller, looks=1)
+        asked = await _begun(lab, controller)
+        back = poll(11, epochs[11], applied=controller.committed.end_offset)
+        for _ in range(20):
+            controller.heartbeat(back)
+            lab.quorum.commit()
+        assert not controller.committed.brokers[BrokerId(11)].fenced
+        assert leaders(controller) == {-1: MANY}
+        await _given_up(asked)
+        while leaders(controller) != {11: MANY}:
+            assert controller.sessions.is_electing(BrokerId(11), epochs[11])
+            controller.heartbeat(back)
+            lab.quorum.commit()
+        lab.same_everywhere()
+
+    run(story)
+
+
+def test_who_is_answered_during_a_removal_is_not_silent_to_the_next_controller() -> None:
+    """Goal: whoever got an answer has a whole session. Method: the log shows a fencing for silence begun, and no removal."""
+
+    async def story(lab: Lab) -> None:
+        controller, epochs = await with_many_partitions(lab, 11, 12)
+        silence(lab, controller, (12, epochs[12]))
+        lab.quorum.commit()
+        asked = await _begun(lab, controller)
+        back = poll(11, epochs[11], applied=controller.committed.end_offset)
+        _, written_end = controller.heartbeat(back)
+        assert written_end == controller.tip.end_offset > controller.committed.end_offset
+        lab.quorum.commit()
+        await _given_up(asked)
+        successor = lab.lead(2)
+        lab.now_ms += 10
+        assert not successor.check_sessions()
+        lab.quorum.commit()
+        assert not successor.committed.brokers[BrokerId(11)].fenced
+        lab.same_everywhere()
+
+    run(story)
+
+
+def test_a_second_request_that_is_given_up_sends_no_removal_back() -> None:
+    async def story(lab: Lab) -> None:
+        controller, epochs = await with_many_partitions(lab, 11, 12)
+        first = await _begun(lab, controller, request_id=1)
+        second = asyncio.create_task(
+            controller.submit(UnregisterBroker(broker_id=BrokerId(11)), actor=None, request_id=uuid(2))
+        )
+        await asyncio.sleep(0)
+        walk = Walk(WalkKind.REMOVED, BrokerId(11), epochs[11])
+        assert controller.sessions.visited(walk) is not None
+        await _given_up(second)
+        assert controller.sessions.visited(walk) is not None
+        await _given_up(first)
+        assert controller.sessions.visited(walk) is None
 
     run(story)
 

@@ -269,6 +269,6 @@ def test_a_heartbeat_ends_every_walk_of_its_broker_but_its_removal() -> None:
     sessions.contact(BrokerId(1), 7, now_ms=0, applied_offset=0)
     left = {kind for kind in WalkKind if sessions.visited(Walk(kind, BrokerId(1), 7)) is not None}
     assert left == {WalkKind.REMOVED} and sessions.is_being_removed(BrokerId(1))
-    sessions.end_removal(BrokerId(1))
+    sessions.give_up_removal(BrokerId(1))
     assert sessions.visited(Walk(WalkKind.REMOVED, BrokerId(1), 7)) is None
     assert not sessions.is_being_removed(BrokerId(1)) and not sessions.walking_out()
