@@ -362,6 +362,11 @@ class Sessions:
         return broker_id in self._electing and self._session(broker_id, broker_epoch) is not None
 
     def set_electing(self, broker_id: BrokerId, *, electing: bool) -> None:
+        """Note that leaderless partitions of a broker wait for their election, or do not any more.
+
+        Its elections begin anew at the first partition: some that they have visited may have lost their leader since.
+        """
+        self._walks.get(broker_id, {}).pop(WalkKind.JOINS, None)
         if electing:
             self._electing.add(broker_id)
         else:

@@ -195,7 +195,7 @@ class _Broker:
                 should_shut_down=False,
             ),
             cause=self._cause(UNFENCED) if records else None,
-            session_changes=(walked, Electing(broker.broker_id, more=more)),
+            session_changes=(Electing(broker.broker_id, more=more), walked),
             more=more,
         )
 

@@ -34,6 +34,7 @@ from metadata_log.wire.commands import (
     CreateTopics,
     DeleteTopic,
     NewTopic,
+    UndeleteTopics,
     UnregisterBroker,
 )
 from quorum.controller import Controller
@@ -663,6 +664,37 @@ def test_a_request_repeated_between_two_parts_of_itself_is_carried_out_once() ->
         assert leaders(controller) == {12: MANY}
 
     run(story)
+
+
+def test_a_topic_restored_amid_an_election_gets_its_leaders_too() -> None:
+    """Goal: no partition waits for a leader that is up. Method: the election is past the topic that is restored."""
+
+    async def story(lab: Lab) -> None:
+        controller = lab.lead(1)
+        epoch = await online(lab, controller, 11)
+        for name in ("one", "other"):
+            assignment = ((BrokerId(11),),) * 3_000
+            await lab.write(controller, topic_of(-1, name=name, assignment=assignment))
+        first, last = sorted(controller.committed.topics.by_id.values(), key=lambda topic: topic.topic_id)
+        await lab.write(controller, DeleteTopic(name=first.name))
+        silence(lab, controller)
+        while controller.check_sessions():
+            lab.now_ms += 10
+        lab.quorum.commit()
+        back = poll(11, epoch, applied=controller.committed.end_offset)
+        controller.heartbeat(back)
+        lab.quorum.commit()
+        await lab.write(controller, UndeleteTopics(topics=(first.name,)))
+        while controller.sessions.is_electing(BrokerId(11), epoch):
+            controller.heartbeat(back)
+            lab.quorum.commit()
+        for topic in (first, last):
+            assert {each.leader for each in controller.committed.topics.by_id[topic.topic_id].partitions} == {
+                11
+            }
+        lab.same_everywhere()
+
+    run(story, undelete_window_ms=1_000_000)
 
 
 def test_a_broker_that_polls_all_the_time_is_removed_in_as_many_parts_as_a_silent_one() -> None:
