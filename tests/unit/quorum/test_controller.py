@@ -415,14 +415,19 @@ def silence(lab: Lab, controller: Controller, *heard: tuple[int, int]) -> None:
     raise AssertionError("nobody was silent")
 
 
+def fence_the_silent(lab: Lab, controller: Controller, *heard: tuple[int, int]) -> None:
+    """Let all be fenced but those of `heard`, in as many parts as it takes."""
+    silence(lab, controller, *heard)
+    while controller.check_sessions():
+        lab.now_ms += 10
+    lab.quorum.commit()
+
+
 def test_a_broker_with_many_partitions_is_fenced_in_parts() -> None:
     async def story(lab: Lab) -> None:
         controller, epochs = await with_many_partitions(lab, 11, 12)
         began = len(lab.quorum.log)
-        silence(lab, controller, (12, epochs[12]))
-        while controller.check_sessions():
-            lab.now_ms += 10
-        lab.quorum.commit()
+        fence_the_silent(lab, controller, (12, epochs[12]))
         sizes = [len(batch.records) for frames in lab.quorum.log[began:] for batch, _ in decode_all(frames)]
         assert sum(sizes) == MANY + 1
         assert max(sizes) <= RECORDS_PER_PART_MAX
@@ -625,10 +630,7 @@ def topic_of(
 def test_an_election_in_parts_is_gone_on_with_by_the_next_controller() -> None:
     async def story(lab: Lab) -> None:
         controller, epochs = await with_many_partitions(lab, 11)
-        silence(lab, controller)
-        while controller.check_sessions():
-            lab.now_ms += 10
-        lab.quorum.commit()
+        fence_the_silent(lab, controller)
         assert leaders(controller) == {-1: MANY}
         back = poll(11, epochs[11], applied=controller.committed.end_offset)
         controller.heartbeat(back)
@@ -677,10 +679,7 @@ def test_a_topic_restored_amid_an_election_gets_its_leaders_too() -> None:
             await lab.write(controller, topic_of(-1, name=name, assignment=assignment))
         first, last = sorted(controller.committed.topics.by_id.values(), key=lambda topic: topic.topic_id)
         await lab.write(controller, DeleteTopic(name=first.name))
-        silence(lab, controller)
-        while controller.check_sessions():
-            lab.now_ms += 10
-        lab.quorum.commit()
+        fence_the_silent(lab, controller)
         back = poll(11, epoch, applied=controller.committed.end_offset)
         controller.heartbeat(back)
         lab.quorum.commit()
@@ -766,10 +765,7 @@ def test_a_broker_that_came_back_during_a_removal_that_is_given_up_leads_again()
 
     async def story(lab: Lab) -> None:
         controller, epochs = await with_many_partitions(lab, 11)
-        silence(lab, controller)
-        while controller.check_sessions():
-            lab.now_ms += 10
-        lab.quorum.commit()
+        fence_the_silent(lab, controller)
         slow_parts(lab, controller, looks=1)
         asked = await _begun(lab, controller)
         back = poll(11, epochs[11], applied=controller.committed.end_offset)
