@@ -99,6 +99,7 @@ class Link(asyncio.Protocol):
         self._owner = owner
         self._dialled = dialled
         self._transport: asyncio.Transport | None = None
+        self._socket: socket.socket | None = None
         self._received = bytearray()
         """Of a message that is not whole yet."""
         self._incomplete_since_ms: int | None = None
@@ -131,9 +132,9 @@ class Link(asyncio.Protocol):
 
     @property
     def descriptor(self) -> int:
-        """The socket of an established link."""
-        assert self._transport is not None
-        return int(self._transport.get_extra_info("socket").fileno())
+        """The socket of an established link; -1 once it is closed, which with TLS is before `connection_lost`."""
+        assert self._socket is not None
+        return self._socket.fileno()
 
     @property
     def _peer(self) -> NodeId | None:
@@ -159,10 +160,11 @@ class Link(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        self._socket = transport.get_extra_info("socket")
         self._owner.opened(self)
         if self._closing:
             return
-        _configure(transport.get_extra_info("socket"))
+        _configure(self._socket)
         loop = asyncio.get_running_loop()
         self._deadline = loop.call_later(HANDSHAKE_TIMEOUT_MS / 1000, self._handshake_overdue)
         if self._dialled is not None:

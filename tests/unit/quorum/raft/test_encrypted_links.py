@@ -103,3 +103,25 @@ def test_strangers_who_do_not_finish_the_handshake_keep_no_voter_out(tmp_path: P
                 await until(lambda: linked(one.transport), "a voter is linked all the same")
 
     asyncio.run(story())
+
+
+def test_voters_change_while_the_connection_of_a_link_is_lost(tmp_path: Path) -> None:
+    """With TLS, asyncio closes the socket one round of the loop before it tells the link."""
+    ours = Authority(tmp_path, cluster_id=CLUSTER)
+
+    async def story() -> None:
+        one, two, _ = pair_with(ours.certify("controller", "1"), ours.certify("controller", "2"))
+        served: list[int] = []
+        one.transport.serve_first = served.append
+        async with one.running(), two.running():
+            await until(lambda: linked(one.transport) and linked(two.transport), "they are linked")
+            link = one.transport._established[NodeId(2)]
+            assert served == [link.descriptor]
+            link.close()
+            while served[-1] >= 0:
+                assert linked(one.transport)
+                await asyncio.sleep(0)
+                one.transport.set_voters(one.transport.voters)
+            assert served[-1] == link.descriptor == -1
+
+    asyncio.run(story())
