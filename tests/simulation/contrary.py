@@ -261,7 +261,7 @@ class Contrary:
                 continue
             if session.deadline_ms - broker.now_ms() > 2_000 and broker.is_awake():
                 command = self._registers(broker.broker_id, CLUSTER_ID, (), ())
-                return Question(command, _always("DUPLICATE_BROKER_REGISTRATION"))
+                return Question(command, _while_it_lasts(session.deadline_ms, broker.now_ms))
         return None
 
     def _too_early(self, image: MetadataImage) -> Question | None:
@@ -696,6 +696,14 @@ def _not_led_by_first(image: MetadataImage, name: str, number: int, *, unclean: 
     partition = topic.partitions[number]
     is_first = partition.leader == partition.replicas[0]
     return None if is_first else f"{partition.leader} leads {name}-{number} of {partition.replicas}"
+
+
+def _while_it_lasts(deadline_ms: int, now_ms: Callable[[], int]) -> Callable[[MetadataImage], Errors]:
+    """Return what is right for an id whose broker is heard of.
+
+    Nothing is asked if its session is over by the answer: the machine was suspended, with all that runs on it.
+    """
+    return lambda _at: {"DUPLICATE_BROKER_REGISTRATION"} if now_ms() < deadline_ms else set()
 
 
 def _deletion_errors(image: MetadataImage, topic_id: TopicId) -> Errors:
