@@ -347,11 +347,10 @@ class Sessions:
     def give_up_removal(self, broker_id: BrokerId) -> None:
         """Forget a removal that is not over; the broker may get again what it could not get meanwhile.
 
-        Other walks over its partitions begin anew, since those of its elections have come to nothing. Who stops is elected
-        no more.
+        Other walks over its partitions begin anew, since those of its elections have come to nothing.
         """
         self._walks.pop(broker_id, None)
-        self.set_electing(broker_id, electing=broker_id not in self._may_stop)
+        self.set_electing(broker_id, electing=True)
 
     def failing_directories(self, broker_id: BrokerId) -> tuple[Uuid, ...]:
         """Return the log directories of a broker whose failure is being carried out in parts."""

@@ -153,7 +153,7 @@ class _Broker:
             ):
                 return self._begin_shutdown()
             return self._let_go()
-        if sessions.is_electing(broker.broker_id, broker.broker_epoch):
+        if sessions.is_electing(broker.broker_id, broker.broker_epoch) and broker.is_active:
             return self._elect([])
         return _answered(state_of(image, broker.broker_id, has_session=True))
 
@@ -218,12 +218,7 @@ class _Broker:
             records=records,
             outcome=HeartbeatAnswered(BrokerState.STOPPING, should_shut_down=False),
             cause=self._cause("CONTROLLED_SHUTDOWN"),
-            session_changes=(
-                walked,
-                ShutdownBegan(broker.broker_id, broker.broker_epoch, offset),
-                # What is left of its elections would give leaderships to it, even if it asks for nothing for a moment.
-                Electing(broker.broker_id, more=False),
-            ),
+            session_changes=(walked, ShutdownBegan(broker.broker_id, broker.broker_epoch, offset)),
             more=more,
         )
 

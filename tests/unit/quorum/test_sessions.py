@@ -272,14 +272,3 @@ def test_a_heartbeat_ends_every_walk_of_its_broker_but_its_removal() -> None:
     sessions.give_up_removal(BrokerId(1))
     assert sessions.visited(Walk(WalkKind.REMOVED, BrokerId(1), 7)) is None
     assert not sessions.is_being_removed(BrokerId(1)) and not sessions.walking_out()
-
-
-def test_a_broker_that_stops_is_not_elected_again_as_its_removal_is_given_up() -> None:
-    sessions = Sessions(session_timeout_ms=9_000)
-    for broker_id in (BrokerId(1), BrokerId(2)):
-        sessions.contact(broker_id, 7, now_ms=0, applied_offset=0)
-    sessions.began_shutdown(BrokerId(1), 7, offset=None)
-    for broker_id in (BrokerId(1), BrokerId(2)):
-        sessions.carry_out(Walked(Walk(WalkKind.REMOVED, broker_id, 7), (TOPIC, 0)), now_ms=0)
-        sessions.give_up_removal(broker_id)
-    assert [sessions.is_electing(broker_id, 7) for broker_id in (BrokerId(1), BrokerId(2))] == [False, True]

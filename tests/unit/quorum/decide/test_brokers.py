@@ -418,6 +418,9 @@ def test_a_broker_that_began_to_stop_is_elected_no_more() -> None:
     ]
     assert NO_LEADER in leaders
     assert world.heartbeat(1).records == ()
+    # As where a removal, or a fencing for silence, is given up.
+    world.sessions.set_electing(BrokerId(1), electing=True)
+    assert world.heartbeat(1).records == ()
     while world.heartbeat(1, want_shut_down=True).more:
         pass
     assert not world.image.topics.leads_any(BrokerId(1))
