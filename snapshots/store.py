@@ -133,6 +133,15 @@ class SnapshotStore:
             if reason is not None:
                 raise DamagedFile(f"{path}: {reason}", path=str(path))
 
+    def header(self, snapshot_id: str) -> SnapshotHeaderRecord:
+        """Return a snapshot's header alone.
+
+        Raises:
+            SnapshotNotFound, DamagedFile, DiskFailed: as `load`.
+        """
+        with self._reading(snapshot_id) as path:
+            return read_header(path)
+
     def load_newest_at_or_below(self, offset: int | None = None) -> Loaded:
         """Return the newest sound snapshot whose end offset is at most `offset`; damaged ones go to quarantine.
 

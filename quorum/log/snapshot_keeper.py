@@ -13,6 +13,7 @@ from metadata_log.codec import read_header
 from metadata_log.errors import (
     DamagedFile,
     DiskFailed,
+    LogDamaged,
     MetadataError,
     SnapshotNotFound,
     ThrottlingQuotaExceeded,
@@ -312,12 +313,32 @@ class SnapshotKeeper(AppliedListener):
         return self._newest
 
     def offers(self) -> list[SnapshotOffer]:
-        """Return every snapshot here, oldest first."""
+        """Return every snapshot of this log that is here, oldest first."""
         offers = []
         for name in self._store.ids():
             with suppress(SnapshotNotFound):  # another thread found it damaged meanwhile
-                offers.append(self.offer(name))
+                if self._is_of_this_log(name):
+                    offers.append(self.offer(name))
         return offers
+
+    def _is_of_this_log(self, name: str) -> bool:
+        """Answer whether a file is a snapshot of this log, as far as the log still says what stood at its end.
+
+        A restore by mistake may put one of another history here while this node runs: no broker must load it.
+
+        Raises:
+            SnapshotNotFound: it is not here.
+        """
+        end_offset, controller_epoch = position_of(name)
+        try:
+            header = self._store.header(name)
+            known = self._log.position_before(end_offset)
+        except LogDamaged:
+            known = None
+        except (DamagedFile, DiskFailed):
+            return False
+        is_same = known is None or known == (controller_epoch, header.last_crc)
+        return is_same and header.cluster_id == self._controller.committed.quorum.cluster_id
 
     def offer(self, name: str) -> SnapshotOffer:
         """Return one snapshot's size and hash.

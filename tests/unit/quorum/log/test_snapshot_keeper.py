@@ -9,11 +9,11 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import NoReturn, cast
 
 import pytest
 
-from metadata_log.errors import DamagedFile, DiskFailed, ThrottlingQuotaExceeded
+from metadata_log.errors import DamagedFile, DiskFailed, LogDamaged, ThrottlingQuotaExceeded
 from metadata_log.ids import SnapshotId
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.limits import SNAPSHOT_DOWNLOADS_MAX, SNAPSHOT_ENTRIES
@@ -135,6 +135,9 @@ def test_a_foreign_one_under_its_id_is_set_aside_before_the_seal_is_announced(
         )
         path = write_snapshot(foreign, desk.store.directory)
         content = path.read_bytes()
+        known = image.controller_epoch, image.last_crc
+        monkeypatch.setattr(desk.keeper._log, "position_before", lambda _offset: known)
+        assert desk.keeper.newest() is None, "nor is it offered to brokers before that"
         seals: list[bytes] = []
         raft = desk.keeper._controller.raft
         monkeypatch.setattr(raft, "compact", lambda _position, _name, seal: seals.append(seal))
@@ -215,6 +218,25 @@ def test_only_so_many_downloads_are_under_way(tmp_path: Path) -> None:
                 stack.enter_context(keeper.downloading("another"))
         with keeper.downloading("another"):
             pass
+
+    run(story)
+
+
+def test_one_whose_end_the_log_says_nothing_of_is_offered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def damaged(_offset: int) -> NoReturn:
+        raise LogDamaged("a segment is rotten")
+
+    async def story(lab: Lab) -> None:
+        desk = Desk(lab, tmp_path)
+        lab.lead(1)
+        offer = await desk.keeper.take()
+        for position_before in (damaged, lambda _offset: None):
+            monkeypatch.setattr(desk.keeper._log, "position_before", position_before)
+            assert desk.keeper.offers() == [offer]
+        desk.store.path(offer.id).write_bytes(b"nothing of it")
+        assert desk.keeper.offers() == []
 
     run(story)
 
