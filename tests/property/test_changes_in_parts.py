@@ -1,0 +1,303 @@
+"""Edge: changes in parts, in any order with what brokers and operators do meanwhile, leave nothing undone and nothing wrong.
+
+A part holds three or four records here, and its time may be over after one look at the clock: sixty partitions make every
+change a long one. The log is committed at some steps only, so parts are made on what is not committed yet.
+"""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from metadata_log.codec import decode_all
+from metadata_log.errors import MetadataError, Rejected
+from metadata_log.ids import NO_LEADER, BrokerId
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.image.partitions import PartitionImage
+from metadata_log.image.topics import TopicImage
+from metadata_log.records.brokers import UnregisterBrokerRecord
+from metadata_log.wire.commands import (
+    AlterPartition,
+    AlterPartitionReassignments,
+    Command,
+    CreatePartitions,
+    CreateTopic,
+    DeleteTopic,
+    ElectLeaders,
+    IsrMember,
+    MorePartitions,
+    Reassignment,
+    ReportedIsr,
+    UndeleteTopics,
+    UnregisterBroker,
+)
+from quorum.controller import Controller
+from quorum.decide import parts
+from quorum.written import Written
+from tests.support.lab import Lab, online, poll, registration, run, uuid
+
+BROKERS = tuple(map(BrokerId, (11, 12, 13)))
+REMOVED = BROKERS[0]
+"""The broker that is unregistered again and again."""
+STEPS = 120
+TOPICS = 20
+LOOKS = (1, 2, 1_000_000)
+
+
+class Story:
+    """One controller, three brokers that live, stop and fall silent, and an operator."""
+
+    def __init__(self, lab: Lab, seed: int) -> None:
+        self.lab = lab
+        self.rng = random.Random(seed)
+        self.controller = lab.lead(1)
+        self.controller.records_per_part_max = self.rng.choice((3, 4))
+        self.incarnation = 1
+        self.asked: list[asyncio.Task[Written]] = []
+        self.removals: list[asyncio.Task[Written]] = []
+        self.topics = 0
+
+    async def begin(self) -> None:
+        for broker_id in BROKERS:
+            await online(self.lab, self.controller, broker_id)
+        for _ in range(TOPICS):
+            count = self.rng.choice((1, 2, 3))
+            assignment = tuple(self.replicas(count) for _ in range(3))
+            await self.lab.write(self.controller, self.topic(assignment))
+        looks, context = self.rng.choice(LOOKS), self.controller._context
+
+        def slow(**own: Any) -> Any:
+            times = iter(range(looks))
+            return structs.replace(context(**own), is_turn_over=lambda: next(times, None) is None)
+
+        self.controller._context = slow  # type: ignore[method-assign]
+
+    @property
+    def tip(self) -> MetadataImage:
+        return self.controller.tip
+
+    def ask(self, command: Command, *, has_id: bool = False) -> asyncio.Task[Written]:
+        request_id = uuid(1_000_000 + len(self.asked)) if has_id else None
+        task = asyncio.create_task(self.controller.submit(command, actor=None, request_id=request_id))
+        self.asked.append(task)
+        return task
+
+    def replicas(self, count: int | None = None) -> tuple[BrokerId, ...]:
+        return tuple(self.rng.sample(BROKERS, count or self.rng.choice((1, 2, 3))))
+
+    def topic(self, assignment: tuple[tuple[BrokerId, ...], ...]) -> CreateTopic:
+        self.topics += 1
+        return CreateTopic(
+            name=f"t{self.topics}",
+            partitions=-1,
+            replication_factor=-1,
+            assignment=assignment,
+            configs={},
+            validate_only=False,
+        )
+
+    def partitions(self) -> list[tuple[TopicImage, int, PartitionImage]]:
+        topics = sorted(self.tip.topics.by_id.values(), key=lambda topic: topic.name)
+        return [(topic, number, each) for topic in topics for number, each in enumerate(topic.partitions)]
+
+    # --- what brokers do
+
+    def heartbeat(self, broker_id: BrokerId, **wishes: bool) -> None:
+        known = self.tip.brokers.get(broker_id)
+        if known is not None:
+            beat = poll(broker_id, known.broker_epoch, applied=self.tip.end_offset, **wishes)
+            self.controller.heartbeat(replace(beat, incarnation_id=known.incarnation_id))
+
+    def any_heartbeat(self) -> None:
+        broker_id = self.rng.choice((REMOVED, *BROKERS))
+        if broker_id not in self.tip.brokers:
+            self.register(broker_id)
+        wants_fence, wants_to_stop = self.rng.random() < 0.15, self.rng.random() < 0.1
+        self.heartbeat(broker_id, want_fence=wants_fence, want_shut_down=wants_to_stop)
+
+    def register(self, broker_id: BrokerId = REMOVED) -> None:
+        self.incarnation += 1
+        self.ask(registration(broker_id, self.incarnation))
+
+    def report_isr(self) -> None:
+        topic, number, partition = self.rng.choice(self.partitions())
+        leader = self.tip.brokers.get(partition.leader)
+        if leader is None:
+            return
+        in_sync = {
+            leader.broker_id,
+            *self.rng.sample(partition.replicas, self.rng.randint(0, len(partition.replicas))),
+        }
+        report = ReportedIsr(
+            topic_id=topic.topic_id,
+            partition_id=number,
+            leader_epoch=partition.leader_epoch,
+            partition_epoch=partition.partition_epoch,
+            isr=tuple(IsrMember(broker_id=member, broker_epoch=-1) for member in sorted(in_sync)),
+            leader_recovery_state=0,
+        )
+        self.ask(
+            AlterPartition(broker_id=leader.broker_id, broker_epoch=leader.broker_epoch, partitions=(report,))
+        )
+
+    def be_silent(self) -> None:
+        self.lab.now_ms += self.rng.choice((10, 10, 4_000))
+        self.controller.check_sessions()
+
+    # --- what the operator does
+
+    def remove(self) -> None:
+        if sum(not removal.done() for removal in self.removals) < 2 and REMOVED in self.tip.brokers:
+            removal = self.ask(UnregisterBroker(broker_id=REMOVED), has_id=self.rng.random() < 0.5)
+            self.removals.append(removal)
+
+    def give_up_removal(self) -> None:
+        live = [removal for removal in self.removals if not removal.done()]
+        if live and self.rng.random() < 0.5:
+            self.rng.choice(live).cancel()
+
+    def create(self) -> None:
+        self.ask(self.topic((self.replicas(),)))
+
+    def grow(self) -> None:
+        topic, _, partition = self.rng.choice(self.partitions())
+        more = MorePartitions(
+            topic.name, len(topic.partitions) + 1, (self.replicas(len(partition.replicas)),)
+        )
+        self.ask(CreatePartitions(topics=(more,), validate_only=False))
+
+    def reassign(self) -> None:
+        topic, number, _ = self.rng.choice(self.partitions())
+        target = self.rng.choice((None, self.replicas(), self.replicas()))
+        self.ask(
+            AlterPartitionReassignments(
+                reassignments=(Reassignment(topic.name, number, target),),
+                allow_replication_factor_change=True,
+            )
+        )
+
+    def elect(self) -> None:
+        topic, number, _ = self.rng.choice(self.partitions())
+        self.ask(ElectLeaders(unclean=self.rng.random() < 0.5, partitions=((topic.name, number),)))
+
+    def delete(self) -> None:
+        topic, *_ = self.rng.choice(self.partitions())
+        if len(self.tip.topics.by_id) > 1:
+            self.ask(DeleteTopic(name=topic.name))
+
+    def restore(self) -> None:
+        deleted = sorted(self.tip.topics.deleted)
+        if deleted:
+            self.ask(UndeleteTopics(topics=(self.rng.choice(deleted),)))
+
+    # --- the whole
+
+    async def live(self) -> None:
+        doings: Counter[Callable[[], None]] = Counter(
+            {
+                self.any_heartbeat: 4,
+                self.report_isr: 2,
+                self.create: 1,
+                self.reassign: 1,
+                self.elect: 1,
+                self.delete: 1,
+                self.restore: 1,
+                self.grow: 1,
+                self.remove: 2,
+                self.give_up_removal: 1,
+                self.be_silent: 1,
+            }
+        )
+        for _ in range(STEPS):
+            (do,) = self.rng.choices(list(doings), list(doings.values()))
+            with suppress(Rejected):  # as a broker that is registered no more
+                do()
+            if self.rng.random() < 0.02:
+                self.register()
+            self.check()
+            for _ in range(self.rng.randrange(2)):
+                await asyncio.sleep(0)
+            self.check()
+            if self.rng.random() < 0.6:
+                self.lab.quorum.commit()
+
+    async def settle(self) -> None:
+        """Commit until all is answered, and until nothing is left to do, while all brokers that are there heartbeat."""
+        for _ in range(1_000):
+            if all(task.done() for task in self.asked):
+                break
+            await self.all_heartbeat()
+        answers = await asyncio.gather(*self.asked, return_exceptions=True)
+        assert not [
+            answer
+            for answer in answers
+            if not isinstance(answer, Written | MetadataError | asyncio.CancelledError)
+        ]
+        for _ in range(40):
+            await self.all_heartbeat()
+
+    async def all_heartbeat(self) -> None:
+        for broker_id in BROKERS:
+            with suppress(Rejected):
+                self.heartbeat(broker_id)
+        self.lab.quorum.commit()
+        await asyncio.sleep(0)
+        self.check()
+
+    def check(self) -> None:
+        """Check three rules.
+
+        Nobody who was removed leads, or is in sync beside others. Nobody leads without being in sync. A removal that nobody
+        asks for any more is given up.
+        """
+        if all(removal.done() for removal in self.removals):
+            assert not self.controller.sessions.is_being_removed(REMOVED)
+        for topic, number, partition in self.partitions():
+            where = f"{topic.name}-{number}: {partition}"
+            assert partition.leader in (NO_LEADER, *partition.isr), where
+            for broker_id in set(BROKERS) - set(self.tip.brokers):
+                assert partition.leader != broker_id, where
+                assert broker_id not in partition.isr or partition.isr == (broker_id,), where
+
+    def waiting(self) -> list[str]:
+        """Return the partitions without a leader that have a replica in sync on a broker that may lead."""
+        return [
+            f"{topic.name}-{number}: {partition}"
+            for topic, number, partition in self.partitions()
+            if partition.leader == NO_LEADER
+            and any(
+                member in self.tip.brokers and self.tip.brokers[member].is_active for member in partition.isr
+            )
+        ]
+
+    def removed(self) -> int:
+        return sum(
+            isinstance(record, UnregisterBrokerRecord)
+            for frames in self.lab.quorum.log
+            for batch, _ in decode_all(frames)
+            for record in batch.records
+        )
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_changes_in_parts_come_to_their_end(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(lab: Lab) -> None:
+        life = Story(lab, seed)
+        await life.begin()
+        await life.live()
+        await life.settle()
+        assert life.waiting() == []
+        controller: Controller = life.controller
+        assert not controller.sessions.walking_out() & set(life.tip.brokers), "of others, it means nothing"
+        assert not controller._leaving
+        assert life.removed(), "the story removes its broker at least once"
+        lab.same_everywhere()
+
+    monkeypatch.setattr(parts, "_VISITS_BETWEEN_LOOKS", 2)
+    run(story, undelete_window_ms=1_000_000)
