@@ -23,6 +23,7 @@ Clients write with request ids and read; brokers poll, are cut off, sleep, die a
     who_waits_is_answered       a controller that ends by itself answers all who wait for records
     nothing_is_left_over        what was applied leaves nothing in memory that only the cycle collector frees
     walks_end                   a change of many partitions in parts comes to its end soon
+    who_may_lead_leads          no partition waits for a leader while a broker in sync may lead, and has no elections left
     nobody_falls_silent         where nothing befalls controllers, links and disks, the first leader leads on
     available                   while a majority runs, is linked and has sound disks, commits go on
     deltas_have_no_gap          a broker's follower takes every batch it is sent

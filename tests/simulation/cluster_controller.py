@@ -20,6 +20,7 @@ from quorum.controller import Controller
 from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision, Walk, Walked, WalkKind
 from quorum.decide.deleted_topics import Expiry
+from quorum.decide.elections import has_online_directory
 from quorum.decide.sweeps import Sweep, SweepKind
 from quorum.fetch.service import FetchService
 from quorum.log.committed_log import CommittedLog
@@ -257,7 +258,28 @@ class SimulatedController(Controller):
         self.heard_of.walks_end(command.broker_id)  # unless this heartbeat goes on with one
         answer = super().heartbeat(command)
         self.heard_of.contact(command.broker_id)
+        if self.tip.topics.counts.leaderless and not (answer[0].more or command.is_late):
+            with self.world.loop.unpaid():
+                self._check_leads(command.broker_id)
         return answer
+
+    def _check_leads(self, broker_id: BrokerId) -> None:
+        """Whose elections are over leads whatever waits for a leader and has it in sync."""
+        tip, sessions = self.tip, self.sessions
+        broker = tip.brokers[broker_id]
+        if (
+            not broker.is_active
+            or sessions.is_electing(broker_id, broker.broker_epoch)
+            or sessions.is_being_removed(broker_id)
+        ):
+            return
+        for topic_id, number, partition in tip.topics.leaderless():
+            if broker_id in partition.isr and has_online_directory(tip, broker_id, partition):
+                topic = tip.topics.by_id[topic_id]
+                self.world.violated(
+                    f"who_may_lead_leads: {topic.name}-{number} waits, and broker {broker_id} is in sync"
+                )
+                return
 
     def check_sessions(self) -> int:
         self.heard_of.looks()
