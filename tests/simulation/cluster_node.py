@@ -153,6 +153,7 @@ class ClusterNode(SimulatedNode):
         await self.awake()
         task = self.world.loop.create_task_of(None, self._work(work))
         self._own(task)
+        task.add_done_callback(_has_ended)
         return await asyncio.shield(task)  # a thread goes on when nobody waits for it any more
 
     async def _work(self, work: Callable[[], object]) -> object:
@@ -207,3 +208,9 @@ class ClusterNode(SimulatedNode):
 
     def take_loaded(self, snapshot_id: str) -> MetadataImage:
         return self.loaded.pop(snapshot_id, None) or self.snapshots.load(snapshot_id)
+
+
+def _has_ended(work: asyncio.Task[object]) -> None:
+    """Take what work raised, as the future of a pool does: perhaps nobody waits for it any more."""
+    if not work.cancelled():
+        work.exception()
