@@ -383,11 +383,15 @@ class Controller:
             topic_defaults=self._topic_defaults,
             topic_policy=self._topic_policy,
             checks_as_brokers=True,
-            ineligible=frozenset({*self._leaving, *self.sessions.walking_out()} - {own}),
+            ineligible=self._ineligible() - {own},
             records_max=self.records_per_part_max,
             is_turn_over=lambda: self._now_ms() - now_ms >= PART_MS,
             is_linked=self._is_linked,
         )
+
+    def _ineligible(self) -> frozenset[BrokerId]:
+        """Return the brokers that changes in parts are taking out of service."""
+        return self.sessions.walking_out().union(self._leaving)
 
     def _is_linked(self, node_id: NodeId) -> bool:
         return any(peer.node_id == node_id and peer.reachable for peer in self.raft.status().peers)
@@ -629,6 +633,7 @@ class Controller:
             self.metrics.heartbeats_late.inc()
         end_offset = self._broker_ends.get(broker_id, 0)
         began_ms = self._now_ms()
+        was_ineligible = broker_id in self._ineligible()
         decision = decide(self._context(own=broker_id), command)
         decision.result()
         batch = self._carry_out(
@@ -655,9 +660,9 @@ class Controller:
             )
             assert batch is not None
             self._broker_ends[broker_id] = end_offset = batch.end_offset
-            if self.tip.topics.counts.leaderless:
-                # The parts that were made may have left partitions without a leader, of which this broker alone is in sync.
-                self.sessions.set_electing(broker_id, electing=True)
+        if was_ineligible and self.tip.topics.counts.leaderless and broker_id not in self._ineligible():
+            # Meanwhile partitions may have lost their leaders, of which this broker alone is in sync.
+            self.sessions.set_electing(broker_id, electing=True)
         return decision, end_offset if end_offset > self.committed.end_offset else None
 
     def is_fenced(self, broker_id: BrokerId, broker_epoch: int) -> bool:

@@ -20,7 +20,7 @@ from quorum.controller import Controller
 from quorum.decide.context import DecideContext
 from quorum.decide.decision import Decision, Walk, Walked, WalkKind
 from quorum.decide.deleted_topics import Expiry
-from quorum.decide.elections import has_online_directory
+from quorum.decide.elections import directory_of, has_online_directory
 from quorum.decide.sweeps import Sweep, SweepKind
 from quorum.fetch.service import FetchService
 from quorum.log.committed_log import CommittedLog
@@ -266,18 +266,25 @@ class SimulatedController(Controller):
     def _check_leads(self, broker_id: BrokerId) -> None:
         """Whose elections are over leads whatever waits for a leader and has it in sync."""
         tip, sessions = self.tip, self.sessions
-        broker = tip.brokers[broker_id]
+        broker, living = tip.brokers[broker_id], self.world.broker(broker_id).session
         if (
-            not broker.is_active
+            living is None
+            or living.broker_epoch != broker.broker_epoch
+            or not broker.is_active
             or sessions.is_electing(broker_id, broker.broker_epoch)
             or sessions.is_being_removed(broker_id)
         ):
             return
         for topic_id, number, partition in tip.topics.leaderless():
-            if broker_id in partition.isr and has_online_directory(tip, broker_id, partition):
-                topic = tip.topics.by_id[topic_id]
+            if (
+                broker_id in partition.isr
+                and has_online_directory(tip, broker_id, partition)
+                # Where it failed, the partitions in it lose their leaders before the registration lists it no more.
+                and directory_of(partition, broker_id) not in living.offline_log_dirs
+            ):
+                name = tip.topics.by_id[topic_id].name
                 self.world.violated(
-                    f"who_may_lead_leads: {topic.name}-{number} waits, and broker {broker_id} is in sync"
+                    f"who_may_lead_leads: {name}-{number} waits, and broker {broker_id} is in sync"
                 )
                 return
 

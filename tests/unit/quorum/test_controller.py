@@ -30,10 +30,12 @@ from metadata_log.records.configs import BROKER, ConfigRecord
 from metadata_log.records.quorum import NoOpRecord
 from metadata_log.sliced import Sliced, at_once
 from metadata_log.wire.commands import (
+    AssignReplicasToDirs,
     CreateTopic,
     CreateTopics,
     DeleteTopic,
     NewTopic,
+    ReplicaDirectory,
     UndeleteTopics,
     UnregisterBroker,
 )
@@ -43,7 +45,7 @@ from quorum.decide.registry import deciding
 from quorum.turns import SLICE_MS, TURN_MS, Turns
 from quorum.written import Written
 from tests.support.histories import A_TOPIC_ID_OF_INT, A_TYPE_UNKNOWN_HERE, frame_behind, random_history
-from tests.support.lab import CLUSTER, Lab, online, poll, run, setting, spin, uuid
+from tests.support.lab import CLUSTER, Lab, online, poll, registration, run, setting, spin, uuid
 
 
 def test_the_first_claim_founds_the_cluster() -> None:
@@ -466,6 +468,48 @@ def test_a_broker_heard_of_between_two_parts_of_its_fencing_leads_again_what_nob
             controller.heartbeat(poll(11, epochs[11], applied=controller.committed.end_offset))
             lab.quorum.commit()
         assert leaders(controller) == {11: MANY}
+
+    run(story)
+
+
+def test_a_broker_leads_again_once_the_failure_of_its_directory_is_carried_out() -> None:
+    """Between the parts of that it cannot be elected at all, so its other directory waits if the leader stops then."""
+
+    async def story(lab: Lab) -> None:
+        controller = lab.lead(1)
+        await online(lab, controller, 12)
+        failing, sound = uuid(2_000), uuid(2_001)
+        both = structs.replace(registration(11), log_dirs=(failing, sound))
+        epoch = (await lab.write(controller, both)).outcome[0]
+        controller.heartbeat(poll(11, epoch, applied=controller.committed.end_offset))
+        lab.quorum.commit()
+        replicas = tuple(map(BrokerId, (12, 11)))
+        await lab.write(controller, topic_of(-1, name="t", assignment=(replicas,) * 10))
+        topic = controller.committed.topics.named("t")
+        assert topic is not None
+        placed = tuple(
+            ReplicaDirectory(sound if partition_id == 0 else failing, topic.topic_id, partition_id)
+            for partition_id in range(10)
+        )
+        report = AssignReplicasToDirs(broker_id=BrokerId(11), broker_epoch=epoch, replicas=placed)
+        await lab.write(controller, report)
+        controller.records_per_part_max = 4
+
+        def beats(broker_id: int, epoch: int, **wishes: Any) -> Decision:
+            beat = poll(broker_id, epoch, applied=controller.committed.end_offset)
+            decision, _ = controller.heartbeat(dataclasses.replace(beat, **wishes))
+            lab.quorum.commit()
+            return decision
+
+        assert beats(11, epoch, offline_log_dirs=(failing,)).more
+        stops = controller.committed.brokers[BrokerId(12)].broker_epoch
+        while beats(12, stops, want_shut_down=True).more:
+            pass
+        while beats(11, epoch, offline_log_dirs=(failing,)).more:
+            pass
+        beats(11, epoch, offline_log_dirs=(failing,))
+        partitions = controller.committed.topics.by_id[topic.topic_id].partitions
+        assert [partition.leader for partition in partitions] == [11] + [-1] * 9
 
     run(story)
 
