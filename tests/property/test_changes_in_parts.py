@@ -6,10 +6,9 @@ change a long one. The log is committed at some steps only, so parts are made on
 
 import asyncio
 import random
-from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from msgspec import structs
 
 from metadata_log.codec import decode_all
 from metadata_log.errors import MetadataError, Rejected
-from metadata_log.ids import NO_LEADER, BrokerId
+from metadata_log.ids import NO_LEADER, BrokerId, Uuid
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.partitions import PartitionImage
 from metadata_log.image.topics import TopicImage
@@ -25,6 +24,8 @@ from metadata_log.records.brokers import UnregisterBrokerRecord
 from metadata_log.wire.commands import (
     AlterPartition,
     AlterPartitionReassignments,
+    AssignReplicasToDirs,
+    BrokerHeartbeat,
     Command,
     CreatePartitions,
     CreateTopic,
@@ -33,21 +34,35 @@ from metadata_log.wire.commands import (
     IsrMember,
     MorePartitions,
     Reassignment,
+    RegisterBroker,
+    ReplicaDirectory,
     ReportedIsr,
     UndeleteTopics,
     UnregisterBroker,
 )
-from quorum.controller import Controller
 from quorum.decide import parts
+from quorum.decide.context import DecideContext
+from quorum.decide.elections import directory_of, has_online_directory
+from quorum.decide.heartbeat import HeartbeatAnswered
 from quorum.written import Written
-from tests.support.lab import Lab, online, poll, registration, run, uuid
+from tests.support.lab import Lab, registration, run, uuid
 
 BROKERS = tuple(map(BrokerId, (11, 12, 13)))
 REMOVED = BROKERS[0]
 """The broker that is unregistered again and again."""
-STEPS = 120
+STEPS = 200
 TOPICS = 20
 LOOKS = (1, 2, 1_000_000)
+
+
+def directories(broker_id: BrokerId) -> tuple[Uuid, Uuid]:
+    return uuid(2_000 + broker_id), uuid(3_000 + broker_id)
+
+
+def _slow(context: Callable[..., DecideContext], looks: int, **own: Any) -> DecideContext:
+    """Let the time of a part be over at its second look at the clock, or at a later one."""
+    times = iter(range(looks))
+    return structs.replace(context(**own), is_turn_over=lambda: next(times, None) is None)
 
 
 class Story:
@@ -57,26 +72,28 @@ class Story:
         self.lab = lab
         self.rng = random.Random(seed)
         self.controller = lab.lead(1)
-        self.controller.records_per_part_max = self.rng.choice((3, 4))
         self.incarnation = 1
+        self.failed: dict[BrokerId, tuple[Uuid, ...]] = dict.fromkeys(BROKERS, ())
+        """Each broker reports its failed directories until it registers again."""
+        self.stopping: set[BrokerId] = set()
+        self.stopped: set[BrokerId] = set()
         self.asked: list[asyncio.Task[Written]] = []
         self.removals: list[asyncio.Task[Written]] = []
         self.topics = 0
 
     async def begin(self) -> None:
         for broker_id in BROKERS:
-            await online(self.lab, self.controller, broker_id)
+            await self.lab.write(self.controller, self.registers(broker_id))
+            self.heartbeat(broker_id)
+            self.lab.quorum.commit()
         for _ in range(TOPICS):
             count = self.rng.choice((1, 2, 3))
             assignment = tuple(self.replicas(count) for _ in range(3))
             await self.lab.write(self.controller, self.topic(assignment))
-        looks, context = self.rng.choice(LOOKS), self.controller._context
-
-        def slow(**own: Any) -> Any:
-            times = iter(range(looks))
-            return structs.replace(context(**own), is_turn_over=lambda: next(times, None) is None)
-
-        self.controller._context = slow  # type: ignore[method-assign]
+        records, looks = self.rng.choice((3, 4)), self.rng.choice(LOOKS)
+        for controller in self.lab.controllers.values():
+            controller.records_per_part_max = records
+            controller._context = partial(_slow, controller._context, looks)  # type: ignore[method-assign]
 
     @property
     def tip(self) -> MetadataImage:
@@ -108,22 +125,78 @@ class Story:
 
     # --- what brokers do
 
-    def heartbeat(self, broker_id: BrokerId, **wishes: bool) -> None:
+    def heartbeat(self, broker_id: BrokerId, *, wants_fence: bool = False) -> None:
         known = self.tip.brokers.get(broker_id)
-        if known is not None:
-            beat = poll(broker_id, known.broker_epoch, applied=self.tip.end_offset, **wishes)
-            self.controller.heartbeat(replace(beat, incarnation_id=known.incarnation_id))
+        if known is None or broker_id in self.stopped:
+            return
+        beat = BrokerHeartbeat(
+            broker_id=broker_id,
+            broker_epoch=known.broker_epoch,
+            incarnation_id=known.incarnation_id,
+            applied_offset=self.tip.end_offset,
+            position=None,
+            want_fence=wants_fence,
+            want_shut_down=broker_id in self.stopping,
+            offline_log_dirs=self.failed[broker_id],
+        )
+        decision, _ = self.controller.heartbeat(beat)
+        assert isinstance(decision.outcome, HeartbeatAnswered)
+        if decision.outcome.should_shut_down:
+            self.stopped.add(broker_id)
+        elif not decision.more:
+            self.check_leads(broker_id)
 
     def any_heartbeat(self) -> None:
         broker_id = self.rng.choice((REMOVED, *BROKERS))
-        if broker_id not in self.tip.brokers:
+        if broker_id not in self.tip.brokers or broker_id in self.stopped:
             self.register(broker_id)
-        wants_fence, wants_to_stop = self.rng.random() < 0.15, self.rng.random() < 0.1
-        self.heartbeat(broker_id, want_fence=wants_fence, want_shut_down=wants_to_stop)
+        self.heartbeat(broker_id, wants_fence=self.rng.random() < 0.1)
+
+    def stop(self) -> None:
+        self.stopping.add(self.rng.choice(BROKERS))
+
+    def fail(self) -> None:
+        broker_id = self.rng.choice(BROKERS)
+        if not self.failed[broker_id]:
+            self.failed[broker_id] = (self.rng.choice(directories(broker_id)),)
+
+    def place(self) -> None:
+        """Let a broker report where its replicas lie; it puts those of a failed directory into the other one."""
+        broker = self.tip.brokers.get(self.rng.choice(BROKERS))
+        if broker is None:
+            return
+        sound = [each for each in directories(broker.broker_id) if each not in self.failed[broker.broker_id]]
+        replicas = tuple(
+            ReplicaDirectory(self.rng.choice(sound), topic.topic_id, number)
+            for topic, number, partition in self.partitions()
+            if broker.broker_id in partition.replicas and self.rng.random() < 0.3
+        )
+        self.ask(
+            AssignReplicasToDirs(
+                broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, replicas=replicas
+            )
+        )
+
+    def registers(self, broker_id: BrokerId) -> RegisterBroker:
+        self.incarnation += 1
+        self.failed[broker_id] = ()
+        self.stopping.discard(broker_id)
+        self.stopped.discard(broker_id)
+        return structs.replace(registration(broker_id, self.incarnation), log_dirs=directories(broker_id))
 
     def register(self, broker_id: BrokerId = REMOVED) -> None:
-        self.incarnation += 1
-        self.ask(registration(broker_id, self.incarnation))
+        self.ask(self.registers(broker_id))
+
+    def depose(self) -> None:
+        """Let another controller lead; what was not committed is lost, or not."""
+        others = [
+            node_id
+            for node_id in self.lab.controllers
+            if self.lab.controllers[node_id] is not self.controller
+        ]
+        if self.rng.random() < 0.5:
+            self.lab.quorum.commit()
+        self.controller = self.lab.lead(self.rng.choice(others))
 
     def report_isr(self) -> None:
         topic, number, partition = self.rng.choice(self.partitions())
@@ -199,27 +272,28 @@ class Story:
     # --- the whole
 
     async def live(self) -> None:
-        doings: Counter[Callable[[], None]] = Counter(
-            {
-                self.any_heartbeat: 4,
-                self.report_isr: 2,
-                self.create: 1,
-                self.reassign: 1,
-                self.elect: 1,
-                self.delete: 1,
-                self.restore: 1,
-                self.grow: 1,
-                self.remove: 2,
-                self.give_up_removal: 1,
-                self.be_silent: 1,
-            }
-        )
+        doings: dict[Callable[[], None], float] = {
+            self.any_heartbeat: 4,
+            self.report_isr: 2,
+            self.create: 1,
+            self.reassign: 1,
+            self.elect: 1,
+            self.delete: 1,
+            self.restore: 1,
+            self.grow: 1,
+            self.remove: 2,
+            self.give_up_removal: 1,
+            self.be_silent: 1,
+            self.stop: 0.3,
+            self.fail: 0.5,
+            self.place: 1,
+            self.depose: 0.2,
+            self.register: 0.3,
+        }
         for _ in range(STEPS):
             (do,) = self.rng.choices(list(doings), list(doings.values()))
             with suppress(Rejected):  # as a broker that is registered no more
                 do()
-            if self.rng.random() < 0.02:
-                self.register()
             self.check()
             for _ in range(self.rng.randrange(2)):
                 await asyncio.sleep(0)
@@ -239,7 +313,7 @@ class Story:
             for answer in answers
             if not isinstance(answer, Written | MetadataError | asyncio.CancelledError)
         ]
-        for _ in range(40):
+        for _ in range(400):
             await self.all_heartbeat()
 
     async def all_heartbeat(self) -> None:
@@ -265,16 +339,23 @@ class Story:
                 assert partition.leader != broker_id, where
                 assert broker_id not in partition.isr or partition.isr == (broker_id,), where
 
-    def waiting(self) -> list[str]:
-        """Return the partitions without a leader that have a replica in sync on a broker that may lead."""
-        return [
-            f"{topic.name}-{number}: {partition}"
-            for topic, number, partition in self.partitions()
-            if partition.leader == NO_LEADER
-            and any(
-                member in self.tip.brokers and self.tip.brokers[member].is_active for member in partition.isr
-            )
-        ]
+    def check_leads(self, broker_id: BrokerId) -> None:
+        """Whose elections are over leads whatever waits for a leader and has it in sync."""
+        tip, sessions = self.tip, self.controller.sessions
+        broker = tip.brokers[broker_id]
+        if (
+            not broker.is_active
+            or sessions.is_electing(broker_id, broker.broker_epoch)
+            or sessions.is_being_removed(broker_id)
+        ):
+            return
+        for topic, number, partition in self.partitions():
+            assert (
+                partition.leader != NO_LEADER
+                or broker_id not in partition.isr
+                or not has_online_directory(tip, broker_id, partition)
+                or directory_of(partition, broker_id) in self.failed[broker_id]
+            ), f"{topic.name}-{number} waits, and {broker_id} is in sync: {partition}"
 
     def removed(self) -> int:
         return sum(
@@ -292,9 +373,9 @@ def test_changes_in_parts_come_to_their_end(seed: int, monkeypatch: pytest.Monke
         await life.begin()
         await life.live()
         await life.settle()
-        assert life.waiting() == []
-        controller: Controller = life.controller
-        assert not controller.sessions.walking_out() & set(life.tip.brokers), "of others, it means nothing"
+        controller = life.controller
+        active = {broker_id for broker_id, broker in life.tip.brokers.items() if broker.is_active}
+        assert not active & controller.sessions.walking_out()
         assert not controller._leaving
         assert life.removed(), "the story removes its broker at least once"
         lab.same_everywhere()
