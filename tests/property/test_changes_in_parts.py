@@ -16,7 +16,7 @@ from msgspec import structs
 
 from metadata_log.codec import decode_all
 from metadata_log.errors import MetadataError, Rejected
-from metadata_log.ids import NO_LEADER, BrokerId, Uuid
+from metadata_log.ids import NO_LEADER, BrokerId, TopicId, Uuid
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.partitions import PartitionImage
 from metadata_log.image.topics import TopicImage
@@ -75,6 +75,8 @@ class Story:
         self.incarnation = 1
         self.failed: dict[BrokerId, tuple[Uuid, ...]] = dict.fromkeys(BROKERS, ())
         """Each broker reports its failed directories until it registers again."""
+        self.moved: set[tuple[TopicId, int, BrokerId]] = set()
+        """Replicas that were reported in another directory than the failed one: as in Kafka, that elects nobody."""
         self.stopping: set[BrokerId] = set()
         self.stopped: set[BrokerId] = set()
         self.asked: list[asyncio.Task[Written]] = []
@@ -171,6 +173,7 @@ class Story:
             for topic, number, partition in self.partitions()
             if broker.broker_id in partition.replicas and self.rng.random() < 0.3
         )
+        self.moved.update((each.topic_id, each.partition_id, broker.broker_id) for each in replicas)
         self.ask(
             AssignReplicasToDirs(
                 broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, replicas=replicas
@@ -355,6 +358,7 @@ class Story:
                 or broker_id not in partition.isr
                 or not has_online_directory(tip, broker_id, partition)
                 or directory_of(partition, broker_id) in self.failed[broker_id]
+                or (topic.topic_id, number, broker_id) in self.moved
             ), f"{topic.name}-{number} waits, and {broker_id} is in sync: {partition}"
 
     def removed(self) -> int:

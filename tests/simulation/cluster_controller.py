@@ -275,16 +275,20 @@ class SimulatedController(Controller):
             or sessions.is_being_removed(broker_id)
         ):
             return
+        committed, placed = self.committed.topics.by_id, self.world.properties.placed
         for topic_id, number, partition in tip.topics.leaderless():
+            topic = committed.get(topic_id)
             if (
-                broker_id in partition.isr
+                topic is not None
+                and topic.partitions[number : number + 1] == (partition,)
+                and (topic_id, number) not in placed
+                and broker_id in partition.isr
                 and has_online_directory(tip, broker_id, partition)
                 # Where it failed, the partitions in it lose their leaders before the registration lists it no more.
                 and directory_of(partition, broker_id) not in living.offline_log_dirs
             ):
-                name = tip.topics.by_id[topic_id].name
                 self.world.violated(
-                    f"who_may_lead_leads: {name}-{number} waits, and broker {broker_id} is in sync"
+                    f"who_may_lead_leads: {topic.name}-{number} waits, and broker {broker_id} is in sync"
                 )
                 return
 

@@ -58,6 +58,10 @@ class Properties:
         """Controllers' registrations: each incarnation has one record."""
         self._isrs: dict[PartitionKey, tuple[BrokerId, ...]] = {}
         """Of each partition as the newest batch left it."""
+        self.placed: set[PartitionKey] = set()
+        """Partitions that nobody leads, and of which a replica was reported in another directory since: as in Kafka, that
+        elects nobody.
+        """
         self._silent: dict[BrokerId, tuple[int, int]] = {}
         """Brokers that were fenced for silence: their epoch then, and the end offset of the newest fencing."""
         self._counted: dict[int, tuple[MetadataImage, Buckets]] = {}
@@ -153,6 +157,8 @@ class Properties:
                 settings = image.configs.get((TOPIC, record.name))
                 if settings is not None and SETTING in settings:
                     self._world.contest.created(record.topic_id, settings[SETTING])
+            if isinstance(record, PartitionChangeRecord):
+                self._placed(record, image)
         request_id = batch.envelope.request_id
         if request_id is not None:
             former = self.requests.get(request_id, ())
@@ -184,6 +190,13 @@ class Properties:
                 self._fenced(record, "" if cause is None else cause.code)
         for broker_id in self._silent:
             self.check_silent(self._world.broker(broker_id))
+
+    def _placed(self, record: PartitionChangeRecord, image: MetadataImage) -> None:
+        key, topic = (record.topic_id, record.partition_id), image.topics.by_id.get(record.topic_id)
+        if topic is None or topic.partitions[record.partition_id].leader != NO_LEADER:
+            self.placed.discard(key)
+        elif record.directories is not None:
+            self.placed.add(key)
 
     def may_be_evicted(self, base_offset: int) -> bool:
         """Answer whether so many newer answers are kept that the one at `base_offset` is not."""

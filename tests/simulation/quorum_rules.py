@@ -11,6 +11,7 @@ Source: Raft thesis 3.3 (terms), 3.5 (replication), 4.1 (changes of voters), 6.4
 
 from collections import defaultdict
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from metadata_log.ids import NodeId
@@ -164,4 +165,10 @@ class QuorumRules:
 
     @staticmethod
     def _set_by(node: "SimulatedNode", index: int) -> Voters:
-        return from_command(node.journal[index - node.journal[0][1]][0])[0]
+        return _voters_in(node.journal[index - node.journal[0][1]][0])
+
+
+@lru_cache(maxsize=64)
+def _voters_in(command: bytes) -> Voters:
+    """Return the voters that an entry sets; the newest two are asked for after each step of each node."""
+    return from_command(command)[0]
