@@ -16,11 +16,12 @@ from msgspec import structs
 
 from metadata_log.codec import decode_all
 from metadata_log.errors import MetadataError, Rejected
-from metadata_log.ids import NO_LEADER, BrokerId, TopicId, Uuid
+from metadata_log.ids import NO_LEADER, BrokerId, NodeId, TopicId, Uuid
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.partitions import PartitionImage
 from metadata_log.image.topics import TopicImage
-from metadata_log.records.brokers import UnregisterBrokerRecord
+from metadata_log.records.brokers import BrokerEndpoint, FeatureRange, UnregisterBrokerRecord
+from metadata_log.records.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from metadata_log.wire.commands import (
     AlterPartition,
     AlterPartitionReassignments,
@@ -31,21 +32,27 @@ from metadata_log.wire.commands import (
     CreateTopic,
     DeleteTopic,
     ElectLeaders,
+    FeatureUpdate,
     IsrMember,
     MorePartitions,
     Reassignment,
     RegisterBroker,
+    RegisterController,
     ReplicaDirectory,
     ReportedIsr,
     UndeleteTopics,
     UnregisterBroker,
+    UpdateFeatures,
+    UpgradeType,
 )
 from quorum.decide import parts
 from quorum.decide.context import DecideContext
 from quorum.decide.elections import directory_of, has_online_directory
+from quorum.decide.features import REGISTERED
 from quorum.decide.heartbeat import HeartbeatAnswered
+from quorum.decide.sweeps import Sweep, SweepKind
 from quorum.written import Written
-from tests.support.lab import Lab, registration, run, uuid
+from tests.support.lab import CLUSTER, Lab, registration, run, setting, uuid
 
 BROKERS = tuple(map(BrokerId, (11, 12, 13)))
 REMOVED = BROKERS[0]
@@ -65,6 +72,16 @@ def _slow(context: Callable[..., DecideContext], looks: int, **own: Any) -> Deci
     return structs.replace(context(**own), is_turn_over=lambda: next(times, None) is None)
 
 
+def _registers_controller(node_id: int) -> RegisterController:
+    return RegisterController(
+        cluster_id=CLUSTER,
+        controller_id=NodeId(node_id),
+        incarnation_id=uuid(4_000 + node_id),
+        endpoints=(BrokerEndpoint("CONTROLLER", "c", 9093, 0),),
+        features=REGISTERED,
+    )
+
+
 class Story:
     """One controller, three brokers that live, stop and fall silent, and an operator."""
 
@@ -77,17 +94,24 @@ class Story:
         """Each broker reports its failed directories until it registers again."""
         self.moved: set[tuple[TopicId, int, BrokerId]] = set()
         """Replicas that were reported in another directory than the failed one: as in Kafka, that elects nobody."""
+        self.sweeps = [Sweep(kind) for kind in SweepKind]
         self.stopping: set[BrokerId] = set()
         self.stopped: set[BrokerId] = set()
         self.asked: list[asyncio.Task[Written]] = []
         self.removals: list[asyncio.Task[Written]] = []
         self.topics = 0
 
-    async def begin(self) -> None:
+    async def begin(self, *, has_eligible: bool) -> None:
         for broker_id in BROKERS:
             await self.lab.write(self.controller, self.registers(broker_id))
             self.heartbeat(broker_id)
             self.lab.quorum.commit()
+        if has_eligible:
+            for node_id in self.lab.controllers:
+                await self.lab.write(self.controller, _registers_controller(node_id))
+            feature = FeatureUpdate(ELIGIBLE_LEADER_REPLICAS_VERSION, 1, UpgradeType.UPGRADE)
+            await self.lab.write(self.controller, UpdateFeatures(updates=(feature,), validate_only=False))
+            await self.lab.write(self.controller, setting("2", "min.insync.replicas"))
         for _ in range(TOPICS):
             count = self.rng.choice((1, 2, 3))
             assignment = tuple(self.replicas(count) for _ in range(3))
@@ -185,7 +209,9 @@ class Story:
         self.failed[broker_id] = ()
         self.stopping.discard(broker_id)
         self.stopped.discard(broker_id)
-        return structs.replace(registration(broker_id, self.incarnation), log_dirs=directories(broker_id))
+        asked = registration(broker_id, self.incarnation)
+        features = (*asked.features, FeatureRange(ELIGIBLE_LEADER_REPLICAS_VERSION, 0, 1))
+        return structs.replace(asked, log_dirs=directories(broker_id), features=features)
 
     def register(self, broker_id: BrokerId = REMOVED) -> None:
         self.ask(self.registers(broker_id))
@@ -225,6 +251,9 @@ class Story:
     def be_silent(self) -> None:
         self.lab.now_ms += self.rng.choice((10, 10, 4_000))
         self.controller.check_sessions()
+
+    def sweep(self) -> None:
+        self.controller.sweep(self.rng.choice(self.sweeps))
 
     # --- what the operator does
 
@@ -355,7 +384,7 @@ class Story:
         for topic, number, partition in self.partitions():
             assert (
                 partition.leader != NO_LEADER
-                or broker_id not in partition.isr
+                or broker_id not in (partition.isr or partition.eligible_leader_replicas)
                 or not has_online_directory(tip, broker_id, partition)
                 or directory_of(partition, broker_id) in self.failed[broker_id]
                 or (topic.topic_id, number, broker_id) in self.moved
@@ -370,17 +399,19 @@ class Story:
         )
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_changes_in_parts_come_to_their_end(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("has_eligible", [False, True])
+@pytest.mark.parametrize("seed", range(8))
+def test_changes_in_parts_come_to_their_end(
+    seed: int, has_eligible: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def story(lab: Lab) -> None:
         life = Story(lab, seed)
-        await life.begin()
+        await life.begin(has_eligible=has_eligible)
         await life.live()
         await life.settle()
         controller = life.controller
         active = {broker_id for broker_id, broker in life.tip.brokers.items() if broker.is_active}
-        assert not active & controller.sessions.walking_out()
-        assert not controller._leaving
+        assert not active & (controller.sessions.walking_out() | {*controller._leaving})
         assert life.removed(), "the story removes its broker at least once"
         lab.same_everywhere()
 

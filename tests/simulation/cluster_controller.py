@@ -282,7 +282,7 @@ class SimulatedController(Controller):
                 topic is not None
                 and topic.partitions[number : number + 1] == (partition,)
                 and (topic_id, number) not in placed
-                and broker_id in partition.isr
+                and broker_id in (partition.isr or partition.eligible_leader_replicas)
                 and has_online_directory(tip, broker_id, partition)
                 # Where it failed, the partitions in it lose their leaders before the registration lists it no more.
                 and directory_of(partition, broker_id) not in living.offline_log_dirs
