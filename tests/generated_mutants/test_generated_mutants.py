@@ -105,6 +105,7 @@ def test_who_calls_the_changed_function_is_asked_the_quickest_first() -> None:
         assert choice.tests(mutant) == expected, mutant
 
 
+@pytest.mark.slow
 def test_a_trial_tells_what_is_noticed_from_what_is_not(tmp_path: Path) -> None:
     root = tmp_path / "root"
     (root / "tests/generated_mutants").mkdir(parents=True)

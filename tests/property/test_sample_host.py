@@ -251,6 +251,7 @@ class Cluster:
             assert sum(host.truncated_committed for host in hosts) == 0
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_no_acknowledged_record_is_lost_and_every_isr_is_whole_again(seed: int) -> None:

@@ -108,11 +108,13 @@ def test_twenty_brokers_keep_every_property() -> None:
     assert outcome.writes_per_second >= WRITES_PER_SECOND_MIN
 
 
+@pytest.mark.slow
 def test_a_short_simulated_cluster_keeps_every_property() -> None:
     world = ClusterWorld(seed=7, profile=PROFILES["fifo"], brokers=2, clients=2)
     assert world.run(3.0) == []
 
 
+@pytest.mark.slow
 def test_a_short_life_of_a_data_plane_loses_no_acknowledged_record() -> None:
     """With eligible leader replicas, under kill -9, losses of power and cuts between brokers, and a roll at the end."""
     world = ClusterWorld(seed=3, profile=PROFILES["brokers"], clients=2)
@@ -122,6 +124,7 @@ def test_a_short_life_of_a_data_plane_loses_no_acknowledged_record() -> None:
     assert world.consequences["joined in sync"] > 0
 
 
+@pytest.mark.slow
 def test_a_short_life_of_brokers_with_caches_goes_on_from_what_their_disks_hold() -> None:
     """After kill -9, losses of power, turned bits and orderly stops."""
     world = ClusterWorld(seed=8, profile=replace(PROFILES["brokers"], has_caches=True), clients=2)
@@ -139,6 +142,7 @@ def test_a_data_plane_loses_no_acknowledged_record(seed: int) -> None:
     assert lived(seed, "brokers", 20.0).consequences["records acknowledged"] > 50
 
 
+@pytest.mark.slow
 def test_the_same_seed_is_the_same_life() -> None:
     one, two, other = (lived(seed, "swarm", 3.0, brokers=2) for seed in (12, 12, 13))
     assert (one.trace, one.writes, one.reads, one.faults) == (two.trace, two.writes, two.reads, two.faults)
@@ -163,6 +167,7 @@ def test_the_same_seed_is_the_same_life_in_any_process() -> None:
     assert traces[0] == traces[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_of_controllers_that_start_together_one_becomes_active(seed: int) -> None:
     """A37, A92: three controllers and four brokers start at once, in whatever order they hear of each other."""
@@ -194,6 +199,7 @@ def test_a_quorum_of_one_elects_itself_and_serves() -> None:
     assert world.reads_answered > 0
 
 
+@pytest.mark.slow
 def test_lost_fetches_are_made_up_for() -> None:
     """A89: three of ten requests and answers of brokers are lost; each ends with the image that the controllers have."""
 
@@ -216,6 +222,7 @@ def test_lost_fetches_are_made_up_for() -> None:
     assert len({(image.end_offset, image.digest_buckets) for image in images}) == 1
 
 
+@pytest.mark.slow
 def test_a_failing_seed_tells_its_story(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Calm, "_not_live", lambda _calm, _acknowledged: "nothing is well")
     outcome = live(Life(seed=3, profile="fifo", controllers=3, brokers=1, seconds=1.0, raft_only=False))
@@ -228,6 +235,7 @@ def test_a_failing_seed_tells_its_story(monkeypatch: pytest.MonkeyPatch) -> None
     assert "leads" in report and "is calm from now on" in report
 
 
+@pytest.mark.slow
 def test_an_answer_that_is_evicted_too_early_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client repeats what was answered long ago, and the check counts by itself how many answers are kept."""
     shipped = RequestResults.evicted

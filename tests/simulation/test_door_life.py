@@ -9,6 +9,7 @@ from tests.simulation.mutants import in_place, named, violations_of
 SEEDS = range(1, 17)
 
 
+@pytest.mark.slow
 def test_nobody_gets_what_is_not_theirs() -> None:
     lives = [DoorLife(seed) for seed in range(1, 13)]
     assert [life.run() for life in lives] == [[]] * len(lives)
@@ -26,6 +27,7 @@ def test_the_same_seed_is_the_same_life() -> None:
     assert stories[0] == stories[1] != stories[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

@@ -7,6 +7,7 @@ from tests.simulation.mutant import Seeds
 from tests.simulation.mutants import in_place, named, violations_of
 
 
+@pytest.mark.slow
 def test_what_was_acknowledged_is_there_after_any_crash() -> None:
     lives = [FileLife(seed) for seed in range(1, 13)]
     assert [life.run() for life in lives] == [[]] * len(lives)
@@ -22,6 +23,7 @@ def test_the_same_seed_is_the_same_life() -> None:
     assert trees[0] == trees[1] != trees[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     ["quarantine-unsynced", "ack-before-sync", "directory-unsynced", "announced-early", "seen-not-synced"],

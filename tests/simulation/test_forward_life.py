@@ -7,6 +7,7 @@ from tests.simulation.mutant import Seeds
 from tests.simulation.mutants import in_place, named, violations_of
 
 
+@pytest.mark.slow
 def test_a_write_is_carried_out_once_and_its_answer_is_true() -> None:
     lives = [ForwardLife(seed) for seed in range(1, 7)]
     assert [life.run() for life in lives] == [[]] * len(lives)

@@ -15,6 +15,7 @@ HOSTILE = replace(LinkFaults().among_strangers(), flipped=0.01)
 """So many that each kind is met within seconds."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_life_among_strangers(seed: int) -> None:
     world = ClusterWorld(seed=seed, profile=replace(PROFILES["calm"], links=HOSTILE), brokers=2, clients=3)

@@ -6,6 +6,8 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
+import pytest
+
 from tests.simulation.campaign import Outcome, Plan, live
 from tests.simulation.kept_lives import LIVES_PER_MARKER, TAIL_SECONDS, KeptLives
 
@@ -24,6 +26,7 @@ def _outcome(seed: int, **first_at: float) -> Outcome:
     )
 
 
+@pytest.mark.slow
 def test_lives_are_kept_for_what_few_reach_and_varied_from_shortly_before(tmp_path: Path) -> None:
     path = tmp_path / "kept"
     kept = KeptLives(path, random.Random(1))

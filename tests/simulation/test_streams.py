@@ -9,6 +9,7 @@ from tests.simulation.world import PROFILES, World
 STREAMS = PROFILES["streams"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("voters", [1, 3, 5])
 def test_a_short_life(voters: int) -> None:
     world = World(seed=3, profile=STREAMS, voters=voters, observers=1)
@@ -17,6 +18,7 @@ def test_a_short_life(voters: int) -> None:
     assert all(isinstance(node.transport, StreamTransport) for node in world.nodes.values())
 
 
+@pytest.mark.slow
 def test_a_short_life_of_a_cluster() -> None:
     world = ClusterWorld(seed=3, profile=STREAMS, brokers=2, clients=2)
     assert world.run(4.0) == []

@@ -359,6 +359,7 @@ def test_an_unregistered_broker_registers_again_under_a_new_epoch(tmp_path: Path
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_a_duplicate_is_waited_for_and_then_named(tmp_path: Path) -> None:
     async def scenario() -> None:
         cluster = FakeCluster(duplicate=True)
@@ -968,6 +969,7 @@ def test_a_wish_to_be_fenced_travels_at_once(tmp_path: Path) -> None:
 # --- stopping
 
 
+@pytest.mark.slow
 def test_stopping_while_leaderships_do_not_move_ends_at_the_deadline(tmp_path: Path) -> None:
     """A105: Stopping, and Offline at the deadline."""
 

@@ -309,6 +309,7 @@ def test_redirects_are_followed_and_an_election_is_waited_out(tmp_path: Path) ->
     run(scenario())
 
 
+@pytest.mark.slow
 def test_controllers_that_name_each_other_end_the_request_with_their_refusal(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path, [NOBODY], [NOBODY]) as (agent, [one, other]):
@@ -376,6 +377,7 @@ def test_a_write_with_an_id_is_repeated_and_gets_the_first_answer(tmp_path: Path
     run(scenario())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("act", [says(429, {}), says(503, {}), says(504, {}), NOBODY])
 def test_once_a_write_may_be_done_no_answer_says_that_it_is_not(tmp_path: Path, act: Act) -> None:
     """The refusal of a repetition speaks of the repetition alone."""

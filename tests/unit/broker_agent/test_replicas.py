@@ -357,6 +357,7 @@ class Model:
             assert isinstance(role, Stop) or key[0] in image.topics.by_id
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_whatever_happens_and_whenever_it_starts_the_host_ends_with_what_the_image_assigns(seed: int) -> None:

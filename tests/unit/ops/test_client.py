@@ -54,6 +54,7 @@ def test_a_redirect_to_a_dead_node_does_not_end_the_search() -> None:
         assert len(first.seen) == 3
 
 
+@pytest.mark.slow
 def test_two_nodes_that_name_each_other_end_a_round() -> None:
     with node() as one, node() as other:
         one.answer = lambda _: not_controller(other.url)
@@ -96,6 +97,7 @@ def test_a_write_cut_off_is_repeated_elsewhere_and_answered(cut_off: Callable[[S
         assert successor.seen[0].request_id == dying.seen[0].request_id
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cut_off", [without_an_answer, amid_its_answer])
 def test_a_write_cut_off_and_never_answered_is_unknown_and_named(cut_off: Callable[[Seen], Reply]) -> None:
     with node() as one:
@@ -106,6 +108,7 @@ def test_a_write_cut_off_and_never_answered_is_unknown_and_named(cut_off: Callab
         assert len({seen.request_id for seen in one.seen}) == 1
 
 
+@pytest.mark.slow
 def test_a_504_is_repeated_and_stays_unknown_though_the_others_know_nothing() -> None:
     with node() as one, node() as other:
         one.answer = lambda _: error("REQUEST_TIMED_OUT", 504, family="OutcomeUnknown")
@@ -134,6 +137,7 @@ def test_what_is_not_repeatable_is_sent_to_one_node(is_answered: bool) -> None:
         assert (len(follower.seen), len(dying.seen), len(successor.seen)) == (1, 1, 0)
 
 
+@pytest.mark.slow
 def test_a_write_that_nobody_took_was_not_written() -> None:
     with node() as one:
         one.answer = lambda _: not_controller()
@@ -145,6 +149,7 @@ def test_a_write_that_nobody_took_was_not_written() -> None:
         client(f"http://127.0.0.1:{free_port()}", timeout_s=BRIEF_S).write("POST", "/v1/topics", {})
 
 
+@pytest.mark.slow
 def test_a_read_that_is_cut_off_is_never_unknown() -> None:
     def cut_off(_: Seen) -> Reply:
         raise CutOff
@@ -171,6 +176,7 @@ def test_a_fault_ends_it() -> None:
             client(one.url).read("/v1/topics")
 
 
+@pytest.mark.slow
 def test_an_overloaded_node_is_asked_again() -> None:
     with node() as one:
         busy = error("THROTTLING_QUOTA_EXCEEDED", 429, code=89, family="Unavailable")
@@ -181,6 +187,7 @@ def test_an_overloaded_node_is_asked_again() -> None:
             client(one.url, timeout_s=BRIEF_S).read("/v1/topics")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reply", [Reply(404, b"<html>"), Reply(500, b'{"detail":1}'), Reply(200, b"<html>")])
 def test_what_is_not_ours_is_said_to_be(reply: Reply) -> None:
     with node() as one:
@@ -220,6 +227,7 @@ def test_the_bootstrap_is_the_flag_then_the_environment_then_the_cluster_here(
         bootstrap_from(None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "kind"), [("Unavailable", Unavailable), ("OutcomeUnknown", OutcomeUnknown)]
 )
@@ -232,6 +240,7 @@ def test_the_family_says_whether_a_timeout_may_have_written(family: str, kind: t
         assert caught.value.family == family
 
 
+@pytest.mark.slow
 def test_who_asks_a_stopped_cluster_is_told_which_file_names_it_and_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -231,6 +231,7 @@ async def in_pieces(request: web.Request) -> web.StreamResponse:
     return response
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("handler", [whole, in_pieces])
 def test_who_stops_reading_holds_no_answer(handler: Handler) -> None:
     async def scenario() -> None:
@@ -283,6 +284,7 @@ def test_the_kernel_holds_little_for_a_client_that_does_not_read() -> None:
     assert held[0] <= 2 * limits.HTTP_SEND_BUFFER_BYTES  # Linux counts its own share, too
 
 
+@pytest.mark.slow
 def test_a_slow_reader_gets_a_large_answer_whole() -> None:
     """It takes several times as long as a connection may be silent.
 

@@ -43,6 +43,7 @@ def spells_of(log: replay.Log, name: str) -> Counter[plain.Spell]:
     return Counter(plain.Spell(*(row[field] for field in plain.Spell._fields)) for row in rows(log, name))
 
 
+@pytest.mark.slow
 def test_spells_under_replicated(told: tuple[list[Step], replay.Log]) -> None:
     history, log = told
     assert spells_of(log, "under_replicated_spells") == Counter(plain.spells(history, plain.under_replicated))
@@ -209,6 +210,7 @@ def _registered(controller_id: int, process: int) -> RegisterControllerRecord:
     return RegisterControllerRecord(NodeId(controller_id), Uuid(bytes([process]) * 16), 0, False, (), ())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("later", "kinds"),
     [

@@ -450,6 +450,7 @@ def test_a_dump_of_the_cluster(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line["offset"] for line in lines] == list(range(7, END))
 
 
+@pytest.mark.slow
 def test_an_export_that_reaches_further_already_is_left_as_it_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -508,6 +509,7 @@ def test_arguments_are_positions() -> None:
 # --- exports
 
 
+@pytest.mark.slow
 def test_the_export_of_files_has_all_of_them(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -518,6 +520,7 @@ def test_the_export_of_files_has_all_of_them(
     assert (to / f"cluster={CLUSTER_ID}" / "manifest.json").exists()
 
 
+@pytest.mark.slow
 def test_an_export_that_follows_goes_on_until_it_is_stopped(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -552,6 +555,7 @@ def test_an_export_of_files_refuses_what_only_a_cluster_knows(data: Path, tmp_pa
         assert cli.main(["log", "export", *words, "--to", str(tmp_path / "to")]) == 2
 
 
+@pytest.mark.slow
 def test_what_takes_long_says_that_it_goes_on(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -563,6 +567,7 @@ def test_what_takes_long_says_that_it_goes_on(
     assert "the digest is being computed ..." in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_an_export_of_damaged_files_names_the_flag_that_takes_the_rest(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

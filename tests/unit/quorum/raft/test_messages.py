@@ -131,6 +131,7 @@ def _forbid_pickles(monkeypatch: pytest.MonkeyPatch) -> None:
                 monkeypatch.setattr(module, name, refuse)
 
 
+@pytest.mark.slow
 def test_no_pickle_is_read_in_the_life_of_a_quorum(monkeypatch: pytest.MonkeyPatch) -> None:
     """Elections, commits, crashes, restarts and snapshots, with every way to load a pickle barred."""
     _forbid_pickles(monkeypatch)

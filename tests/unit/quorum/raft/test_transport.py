@@ -254,6 +254,7 @@ def test_two_voters_find_each_other_and_talk() -> None:
     run(test())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("turns", range(6))
 def test_a_connection_that_is_being_accepted_as_a_node_stops_is_closed(turns: int) -> None:
     """Goal: no connection is left to the collector. Method: a stop `turns` turns of the loop after it came."""
