@@ -26,6 +26,12 @@ AIMED: Final = 0.7
 """The share of parts after which something is aimed at the broker."""
 SECONDS: Final = (0.0, 0.02)
 """So long after a part was decided it happens."""
+LATE_POLLS_MAX: Final = 3
+"""Under way at once. One poll may lead to all parts of a change, each of which aims further polls: with a thousand
+partitions they would multiply without end, as no broker's do.
+"""
+TOPICS_MAX: Final = 100
+"""Topics made in a life, for the same reason: each makes the changes of its brokers longer."""
 
 
 class BetweenParts:
@@ -35,6 +41,7 @@ class BetweenParts:
         self._world = world
         self._rng = random.Random(world.seed ^ 0xBE7)
         self._made = 0
+        self._late_polls = 0
 
     def decided(self, broker_id: BrokerId) -> None:
         """Aim at a broker of whose change in parts one part was decided, and others are left."""
@@ -57,7 +64,11 @@ class BetweenParts:
     async def _late_poll(self, broker_id: BrokerId) -> None:
         """Let a poll arrive that the broker sent a while ago; the answer is lost."""
         world, broker = self._world, self._world.broker(broker_id)
-        if broker.session is None or broker.session.broker_epoch is None:
+        if (
+            broker.session is None
+            or broker.session.broker_epoch is None
+            or self._late_polls >= LATE_POLLS_MAX
+        ):
             return
         request = broker.session._fetch(broker.now_ms(), broker.follower.position, max_wait_ms=0).request
         assert isinstance(request, FetchRequest)
@@ -65,11 +76,15 @@ class BetweenParts:
         async def serve(controller: "SimulatedController") -> None:
             await controller.fetches.fetch(request)
 
-        for node in world.nodes.values():
-            if node.is_leader():
-                world.tell(broker, "is heard of by a late poll")
-                with suppress(MetadataError, ConnectionError):
-                    await world.remote(node, serve, is_poll=True)
+        self._late_polls += 1
+        try:
+            for node in world.nodes.values():
+                if node.is_leader():
+                    world.tell(broker, "is heard of by a late poll")
+                    with suppress(MetadataError, ConnectionError):
+                        await world.remote(node, serve, is_poll=True)
+        finally:
+            self._late_polls -= 1
 
     def _creates(self, name: str, assignment: tuple[tuple[BrokerId, ...], ...] | None) -> CreateTopic:
         self._made += 1
@@ -83,12 +98,14 @@ class BetweenParts:
         )
 
     async def _topic(self, _broker_id: BrokerId) -> None:
-        await self._world.attempt(self._creates("between", None))
+        if self._made < TOPICS_MAX:
+            await self._world.attempt(self._creates("between", None))
 
     async def _assigned(self, broker_id: BrokerId) -> None:
         others = [each.broker_id for each in self._world.brokers if each.broker_id != broker_id]
         replicas = (broker_id, *self._rng.sample(others, min(1, len(others))))
-        await self._world.attempt(self._creates(f"{ASSIGNED}.between", (replicas,)))
+        if self._made < TOPICS_MAX:
+            await self._world.attempt(self._creates(f"{ASSIGNED}.between", (replicas,)))
 
     async def _member(self, broker_id: BrokerId) -> None:
         """Let a leader report the broker as a member of an ISR that it has left."""
