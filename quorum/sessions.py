@@ -120,11 +120,10 @@ class Sessions:
             case Electing(broker_id, more):
                 self.set_electing(broker_id, electing=more)
             case Walked(walk, visited):
-                walks = self._walks.setdefault(walk.broker_id, {})
                 if visited is None:
-                    walks.pop(walk.kind, None)
+                    self._end_walk(walk.broker_id, walk.kind)
                 else:
-                    walks[walk.kind] = change
+                    self._walks.setdefault(walk.broker_id, {})[walk.kind] = change
             case _:
                 assert_never(change)
 
@@ -366,11 +365,18 @@ class Sessions:
 
         Its elections begin anew at the first partition: some that they have visited may have lost their leader since.
         """
-        self._walks.get(broker_id, {}).pop(WalkKind.JOINS, None)
+        self._end_walk(broker_id, WalkKind.JOINS)
         if electing:
             self._electing.add(broker_id)
         else:
             self._electing.discard(broker_id)
+
+    def _end_walk(self, broker_id: BrokerId, kind: WalkKind) -> None:
+        """Forget where a walk stands; brokers without one are not kept, since every heartbeat looks at all that have one."""
+        walks = self._walks.get(broker_id, {})
+        walks.pop(kind, None)
+        if not walks:
+            self._walks.pop(broker_id, None)
 
     def _session(self, broker_id: BrokerId, broker_epoch: int) -> _Session | None:
         session = self._sessions.get(broker_id)

@@ -272,3 +272,13 @@ def test_a_heartbeat_ends_every_walk_of_its_broker_but_its_removal() -> None:
     sessions.give_up_removal(BrokerId(1))
     assert sessions.visited(Walk(WalkKind.REMOVED, BrokerId(1), 7)) is None
     assert not sessions.is_being_removed(BrokerId(1)) and not sessions.walking_out()
+
+
+def test_a_walk_that_is_over_leaves_nothing_to_look_at() -> None:
+    """A thousand brokers come back at once, and each heartbeat looks at the walks of all."""
+    sessions = Sessions(session_timeout_ms=9_000)
+    walk = Walk(WalkKind.JOINS, BrokerId(1), 7)
+    for visited in ((TOPIC, 0), None):
+        sessions.carry_out(Walked(walk, visited), now_ms=0)
+    sessions.set_electing(BrokerId(2), electing=True)
+    assert not sessions._walks
