@@ -8,9 +8,11 @@ import argparse
 import asyncio
 import statistics
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
+from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
@@ -228,4 +230,11 @@ class GrowingCluster:
         """Return the bytes of the largest journal, behind the newest snapshot."""
         cluster = self.ours.cluster
         journals = [cluster.data(member.id) / "journal" for member in cluster.controllers]
-        return max(sum(path.stat().st_size for path in journal.iterdir()) for journal in journals) // MIB
+        return max(sum(_sizes(journal)) for journal in journals) // MIB
+
+
+def _sizes(directory: Path) -> Iterator[int]:
+    """Yield the bytes of each file of a controller at work, which renames and removes files meanwhile."""
+    for path in directory.iterdir():
+        with suppress(FileNotFoundError):
+            yield path.stat().st_size
