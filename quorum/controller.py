@@ -64,7 +64,7 @@ from quorum.decide.context import DecideContext, TopicDefaults, TopicPolicy
 from quorum.decide.decision import Decision
 from quorum.decide.deleted_topics import Expiry
 from quorum.decide.fencing import SESSION_EXPIRED, fence
-from quorum.decide.parts import BROKER_UNREGISTERED, HEARD_OF, Leaving, leaving_after
+from quorum.decide.parts import BROKER_UNREGISTERED, HEARD_OF, Leaving, TakenOut, leaving_after
 from quorum.decide.quorum import claim, identities
 from quorum.decide.registry import DECISIONS, decide, deciding
 from quorum.decide.sweeps import Sweep
@@ -645,7 +645,8 @@ class Controller:
         # What this heartbeat itself asks for may take the broker out in parts.
         asked = decision.cause.code if decision.more and decision.cause is not None else None
         is_being_removed = self.sessions.is_being_removed(broker_id)
-        why = self._leaving.get(broker_id, asked)
+        taken_out = self._leaving.get(broker_id)
+        why = asked if taken_out is None else taken_out.cause
         if is_being_removed and why == BROKER_UNREGISTERED:
             # The parts of the removal stand between a silence in the log and the next controller: they must be there.
             end_offset = self._broker_ends[broker_id] = self.tip.end_offset
@@ -876,7 +877,10 @@ class Controller:
         now_ms = self._now_ms()
         self._checked_at_ms = now_ms
         self._time_of_day_ahead_ms = self._unix_ms() - now_ms
-        silent = [broker_id for broker_id, why in self._leaving.items() if why == SESSION_EXPIRED]
+        # An earlier controller may have begun the fencing. Then the one before us wrote no part of it: it may not have known
+        # of it, since it stood on a snapshot, and may have answered the broker's heartbeats.
+        begun = TakenOut(SESSION_EXPIRED, batch.controller_epoch - 1)
+        silent = [broker_id for broker_id, taken_out in self._leaving.items() if taken_out == begun]
         self.sessions.begin(self.committed, now_ms, silent=silent)
         log.info(
             "controller_active",
@@ -887,7 +891,7 @@ class Controller:
 
     def on_restore(self, snapshot_id: str) -> None:
         self.committed = self._load_snapshot(snapshot_id)
-        # A snapshot does not say which changes in parts are under way; their next part does.
+        # A snapshot does not say which changes in parts are under way; their next part does. Other controllers may know.
         self._leaving_committed = {}
         self.metrics.snapshots_installed.inc()
         self._drop_tip()

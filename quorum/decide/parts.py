@@ -48,8 +48,19 @@ HEARD_OF: Final = "BROKER_HEARD_OF"
 """The cause of a batch without a change: the broker sent a heartbeat, and nothing takes it out of service any more. Without
 it the next controller would go on with a fencing for silence that was given up."""
 
-Leaving: TypeAlias = Mapping[BrokerId, str]
-"""Brokers that changes in parts are taking out of service, and the cause of each: one of TAKES_OUT."""
+
+class TakenOut(NamedTuple):
+    """A change in parts that takes a broker out of service.
+
+    `cause` is one of TAKES_OUT; `controller_epoch` is that of its newest part.
+    """
+
+    cause: str
+    controller_epoch: int
+
+
+Leaving: TypeAlias = Mapping[BrokerId, TakenOut]
+"""Brokers that changes in parts are taking out of service."""
 
 _REGISTRATIONS: Final = (BrokerRegistrationChangeRecord, RegisterBrokerRecord, UnregisterBrokerRecord)
 
@@ -107,4 +118,6 @@ def leaving_after(leaving: Leaving, batch: RecordBatch) -> Leaving:
         for record in reversed(batch.records)
     )
     others = {other: why for other, why in leaving.items() if other != broker_id}
-    return others if is_over else {**others, BrokerId(broker_id): cause.code}
+    if is_over:
+        return others
+    return {**others, BrokerId(broker_id): TakenOut(cause.code, batch.controller_epoch)}

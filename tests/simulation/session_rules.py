@@ -63,10 +63,11 @@ def broker_of(batch: RecordBatch) -> BrokerId | None:
 
 
 class Begun(NamedTuple):
-    """A change in parts that takes a broker out of service: its cause, and where its newest part ends."""
+    """A change in parts that takes a broker out of service: its cause, and the end and epoch of its newest part."""
 
     cause: str
     end_offset: int
+    controller_epoch: int
 
 
 class ChangesInParts:
@@ -98,7 +99,7 @@ class ChangesInParts:
         if cause.code == HEARD_OF or (cause.code in TAKE_OUT and is_last):
             self.begun.pop(broker_id, None)
         elif cause.code in TAKE_OUT:
-            self.begun[broker_id] = Begun(cause.code, batch.end_offset)
+            self.begun[broker_id] = Begun(cause.code, batch.end_offset, batch.controller_epoch)
 
 
 class SessionRules:
@@ -226,7 +227,9 @@ class HeardOf:
         self._inherited = {
             each
             for each, one in known.items()
-            if one.cause == SILENCE and not self._controller.committed.brokers[each].fenced
+            if one.cause == SILENCE
+            and one.controller_epoch == self._controller.committed.controller_epoch - 1
+            and not self._controller.committed.brokers[each].fenced
         }
 
     def contact(self, broker_id: BrokerId) -> None:

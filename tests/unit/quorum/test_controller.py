@@ -628,6 +628,51 @@ def test_a_new_controller_goes_on_with_a_fencing_at_once() -> None:
     run(story)
 
 
+def test_the_controller_after_that_goes_on_with_the_fencing_at_once_too() -> None:
+    async def story(lab: Lab) -> None:
+        controller, epochs = await with_many_partitions(lab, 11, 12)
+        silence(lab, controller, (12, epochs[12]))
+        for node_id in (2, 3):
+            controller = lab.lead(node_id)
+            lab.now_ms += 10
+            assert controller.check_sessions() == PART_AGAIN_MS
+            lab.quorum.commit()
+        assert leaders(controller) == {
+            12: 3 * (RECORDS_PER_PART_MAX - 1),
+            11: MANY - 3 * (RECORDS_PER_PART_MAX - 1),
+        }
+        lab.same_everywhere()
+
+    run(story)
+
+
+def test_a_fencing_is_not_gone_on_with_behind_a_controller_that_may_not_have_known_of_it() -> None:
+    """Goal: whoever got an answer has a whole session. Method: the controller in between stands on a snapshot, which does
+    not say what had begun, so it answers the broker without a record. The controller after it remembers.
+    """
+
+    async def story(lab: Lab) -> None:
+        controller, epochs = await with_many_partitions(lab, 11, 12)
+        silence(lab, controller, (12, epochs[12]))
+        lab.quorum.commit()
+        restored = lab.controllers[2]
+        lab.snapshots["s"] = restored.committed
+        restored.on_restore("s")
+        lab.lead(2)
+        _, written_end = restored.heartbeat(poll(11, epochs[11], applied=restored.committed.end_offset))
+        assert written_end is None
+        successor = lab.lead(3)
+        lab.now_ms += 10
+        assert not successor.check_sessions()
+        lab.quorum.commit()
+        assert not successor.committed.brokers[BrokerId(11)].fenced
+        fence_the_silent(lab, successor, (12, epochs[12]))
+        assert successor.committed.brokers[BrokerId(11)].fenced
+        lab.same_everywhere()
+
+    run(story)
+
+
 @pytest.mark.parametrize("want_shut_down", [False, True])
 def test_a_broker_heard_of_between_two_parts_of_its_fencing_is_not_silent_to_the_next_controller(
     *, want_shut_down: bool
