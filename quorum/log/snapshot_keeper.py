@@ -330,14 +330,16 @@ class SnapshotKeeper(AppliedListener):
             SnapshotNotFound: it is not here.
         """
         end_offset, controller_epoch = position_of(name)
+        is_held = self._log.log_start_offset < end_offset <= self._log.end_offset
         try:
             header = self._store.header(name)
             known = self._log.position_before(end_offset)
         except LogDamaged:
-            known = None
+            known, is_held = None, False
         except (DamagedFile, DiskFailed):
             return False
-        is_same = known is None or known == (controller_epoch, header.last_crc)
+        # A snapshot ends where a batch does: if the log reaches there and no batch ends there, it is of another history.
+        is_same = not is_held if known is None else known == (controller_epoch, header.last_crc)
         return is_same and header.cluster_id == self._controller.committed.quorum.cluster_id
 
     def offer(self, name: str) -> SnapshotOffer:

@@ -230,13 +230,33 @@ def test_one_whose_end_the_log_says_nothing_of_is_offered(
 
     async def story(lab: Lab) -> None:
         desk = Desk(lab, tmp_path)
-        lab.lead(1)
+        controller = lab.lead(1)
         offer = await desk.keeper.take()
-        for position_before in (damaged, lambda _offset: None):
-            monkeypatch.setattr(desk.keeper._log, "position_before", position_before)
-            assert desk.keeper.offers() == [offer]
+        await lab.write(controller, setting("1"))
+        log = desk.keeper._log
+        log.on_restored(controller.committed)
+        assert log.log_start_offset > offer.end_offset
+        assert desk.keeper.offers() == [offer]
+        monkeypatch.setattr(log, "position_before", damaged)
+        assert desk.keeper.offers() == [offer]
         desk.store.path(offer.id).write_bytes(b"nothing of it")
         assert desk.keeper.offers() == []
+
+    run(story)
+
+
+def test_one_that_ends_inside_a_batch_of_the_log_is_not_offered(tmp_path: Path) -> None:
+    async def story(lab: Lab) -> None:
+        desk = Desk(lab, tmp_path)
+        log = desk.keeper._log
+        desk.controller.attach(desk.controller.raft, [log])
+        image = lab.lead(1).committed
+        assert log.end_offset == image.end_offset
+        foreign = write_snapshot(replace(image, end_offset=image.end_offset - 1), desk.store.directory)
+        assert desk.keeper.offers() == []
+        foreign.unlink()
+        offer = await desk.keeper.take()
+        assert desk.keeper.offers() == [offer]
 
     run(story)
 
