@@ -35,7 +35,7 @@ from metadata_log.records.registry import Record
 from metadata_log.wire.commands import BrokerHeartbeat, RegisterBroker, UnregisterBroker
 from quorum.decide.context import DecideContext
 from quorum.decide.decides import Decides
-from quorum.decide.decision import Decision, RegisteredAgain, SessionChange, Walk, WalkKind
+from quorum.decide.decision import Decision, Electing, RegisteredAgain, SessionChange, Walk, WalkKind
 from quorum.decide.elections import changes_on_leaving
 from quorum.decide.heartbeat import HeartbeatAnswered, heartbeat
 from quorum.decide.parts import BROKER_UNREGISTERED, part_of
@@ -80,6 +80,9 @@ def register(context: DecideContext, command: RegisterBroker) -> Decision:
             existing.in_controlled_shutdown,
         )
         changes = (RegisteredAgain(broker_id, broker_epoch, image.end_offset),)
+        if existing.is_active and image.topics.counts.leaderless:
+            # Its record ends a change in parts that took the broker out, and may list directories that it had lost.
+            changes += (Electing(broker_id, more=True),)
     else:
         is_clean = existing is not None and command.previous_broker_epoch == existing.broker_epoch
         walk = _walk_out(image, command, existing, is_clean=is_clean)

@@ -514,6 +514,37 @@ def test_a_broker_leads_again_once_the_failure_of_its_directory_is_carried_out()
     run(story)
 
 
+def test_a_broker_that_registers_again_amid_a_fencing_of_the_controller_before_leads_what_it_alone_can() -> (
+    None
+):
+    """The record of its registration ends the fencing, so no heartbeat does. Until then the broker could not be elected."""
+
+    async def story(lab: Lab) -> None:
+        controller, epochs = await with_many_partitions(lab, 11, 12)
+        controller.heartbeat(poll(11, epochs[11], applied=controller.committed.end_offset, want_fence=True))
+        lab.quorum.commit()
+        successor = lab.lead(2)
+
+        def beats(broker_id: int, **wishes: bool) -> Decision:
+            end_offset = successor.committed.end_offset
+            decision, _ = successor.heartbeat(
+                poll(broker_id, epochs[broker_id], applied=end_offset, **wishes)
+            )
+            lab.quorum.commit()
+            return decision
+
+        while beats(12, want_shut_down=True).more:
+            pass
+        assert leaders(successor) == {-1: MANY}
+        await lab.write(successor, registration(11))
+        while beats(11).more:
+            pass
+        assert leaders(successor) == {11: MANY - RECORDS_PER_PART_MAX + 1, -1: RECORDS_PER_PART_MAX - 1}
+        lab.same_everywhere()
+
+    run(story)
+
+
 @pytest.mark.parametrize("is_by_the_next_controller", [False, True])
 def test_a_topic_made_between_two_parts_of_a_fencing_keeps_off_the_broker(
     is_by_the_next_controller: bool,

@@ -407,6 +407,22 @@ def test_elections_amid_the_failure_of_a_directory_give_nothing_that_lies_there(
     assert {partition.leader for partition in world.image.topics.by_id[topic_id].partitions} == {-1}
 
 
+def test_a_broker_that_registers_a_lost_directory_again_leads_what_lies_there() -> None:
+    world = online(records_max=10)
+    world.run("register 1 dirs=a,b")
+    world.heartbeat(1)
+    many_partitions(world, 25, "1")
+    topic_id = world.image.topics.ids["many"]
+    world.write([PartitionChangeRecord(topic_id, n, directories=(word_uuid("a"),)) for n in range(25)])
+    while world.heartbeat(1, offline_log_dirs=(word_uuid("a"),)).more:
+        pass
+    assert {partition.leader for partition in world.image.topics.by_id[topic_id].partitions} == {-1}
+    world.run("register 1 dirs=a,b")
+    while world.heartbeat(1).more:
+        pass
+    assert {partition.leader for partition in world.image.topics.by_id[topic_id].partitions} == {1}
+
+
 def test_a_broker_that_began_to_stop_is_elected_no_more() -> None:
     """Its elections in parts are not over, and a poll that asks for nothing comes between two parts of its stop."""
     world = online(1, 2, records_max=10)
