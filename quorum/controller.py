@@ -55,10 +55,18 @@ from metadata_log.image.metadata_image import EMPTY, Delta, MetadataImage
 from metadata_log.records.quorum import KRAFT_VERSION_LEVEL, NoOpRecord, Voter, VoterEndpoint
 from metadata_log.records.snapshots import RequestResultRecord
 from metadata_log.sliced import Sliced, at_once
-from metadata_log.wire.commands import AddVoter, BrokerHeartbeat, Command, RemoveVoter, UnregisterBroker
+from metadata_log.wire.commands import (
+    AddVoter,
+    BrokerHeartbeat,
+    Command,
+    RegisterBroker,
+    RemoveVoter,
+    UnregisterBroker,
+)
 from quorum.applied_listener import AppliedListener
 from quorum.broker_counts import BrokerCounts
 from quorum.config import ControllerSettings
+from quorum.decide.brokers import is_taken
 from quorum.decide.canonical import IdempotencyKey, idempotency_key
 from quorum.decide.context import DecideContext, TopicDefaults, TopicPolicy
 from quorum.decide.decision import Decision
@@ -211,9 +219,16 @@ class Controller:
             raise self.not_controller()
         return self._tip
 
-    def _is_tip(self, image: MetadataImage) -> bool:
-        """Answer whether nothing was appended behind `image`; raises as `tip`."""
-        return self.tip is image
+    def _holds(self, command: Command, image: MetadataImage) -> bool:
+        """Answer whether what was decided on `image` may still be appended behind it; raises as `tip`.
+
+        A late heartbeat writes nothing, and renews the session of the process whose id another one would get.
+        """
+        if self.tip is not image:
+            return False
+        return not isinstance(command, RegisterBroker) or not is_taken(
+            command, image, self.sessions, now_ms=self._now_ms()
+        )
 
     def not_controller(self) -> NotController:
         """Return the error that names the active controller as far as it is known here."""
@@ -323,7 +338,7 @@ class Controller:
             if key is not None and (known := tip.results.get(key.request_id)) is not None:
                 return self._repeated(known, operation, key)
             writing = self._writing(command, actor, operation, key)
-            written = await self.turns.in_slices(writing, goes_on=partial(self._is_tip, tip))
+            written = await self.turns.in_slices(writing, goes_on=partial(self._holds, command, tip))
             self.turns.rest_after(began_ms)
             if written is None:
                 continue

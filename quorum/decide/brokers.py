@@ -33,7 +33,7 @@ from metadata_log.records.features import (
 )
 from metadata_log.records.registry import Record
 from metadata_log.wire.commands import BrokerHeartbeat, RegisterBroker, UnregisterBroker
-from quorum.decide.context import DecideContext
+from quorum.decide.context import DecideContext, SessionsView
 from quorum.decide.decides import Decides
 from quorum.decide.decision import Decision, Electing, RegisteredAgain, SessionChange, Walk, WalkKind
 from quorum.decide.elections import changes_on_leaving
@@ -66,8 +66,8 @@ def register(context: DecideContext, command: RegisterBroker) -> Decision:
             "correct the cluster id or the controllers in its settings"
         )
     is_same = existing is not None and existing.incarnation_id == command.incarnation_id
-    if existing is not None and not is_same:
-        _check_has_no_session(context, existing)
+    if existing is not None and is_taken(command, image, context.sessions, now_ms=context.now_ms):
+        raise _duplicate(context, existing)
     _check_registration(image, command, existing)
     _check_features(image, command)
     cause = _registered(command, existing)
@@ -125,17 +125,26 @@ def _walk_out(
     return Walk(kind, command.broker_id, epoch)
 
 
-def _check_has_no_session(context: DecideContext, existing: BrokerImage) -> None:
+def is_taken(command: RegisterBroker, image: MetadataImage, sessions: SessionsView, *, now_ms: int) -> bool:
+    """Answer whether another process has the id of the one that registers, and a session."""
+    existing = image.brokers.get(command.broker_id)
+    return (
+        existing is not None
+        and existing.incarnation_id != command.incarnation_id
+        and sessions.has_session(existing.broker_id, existing.broker_epoch, now_ms=now_ms)
+    )
+
+
+def _duplicate(context: DecideContext, existing: BrokerImage) -> DuplicateBrokerRegistration:
     broker_id, sessions = existing.broker_id, context.sessions
-    if sessions.has_session(broker_id, existing.broker_epoch, now_ms=context.now_ms):
-        silent_ms = sessions.last_contact_ms_ago(broker_id, now_ms=context.now_ms)
-        raise DuplicateBrokerRegistration(
-            f"broker {broker_id} is registered by incarnation {uuid_text(existing.incarnation_id)}; "
-            f"its id is free once this controller has not heard from that one for {sessions.session_timeout_ms} ms "
-            f"({silent_ms} ms so far)",
-            broker_id=broker_id,
-            broker_epoch=existing.broker_epoch,
-        )
+    silent_ms = sessions.last_contact_ms_ago(broker_id, now_ms=context.now_ms)
+    return DuplicateBrokerRegistration(
+        f"broker {broker_id} is registered by incarnation {uuid_text(existing.incarnation_id)}; "
+        f"its id is free once this controller has not heard from that one for {sessions.session_timeout_ms} ms "
+        f"({silent_ms} ms so far)",
+        broker_id=broker_id,
+        broker_epoch=existing.broker_epoch,
+    )
 
 
 def _registered(command: RegisterBroker, existing: BrokerImage | None) -> Cause:

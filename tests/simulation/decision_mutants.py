@@ -220,8 +220,8 @@ _ROWS: Final[tuple[Row, ...]] = (
     (
         "id-taken-over",
         "another incarnation takes the id of a broker that is alive",
-        "quorum.decide.brokers:_check_has_no_session",
-        always(None),
+        "quorum.decide.brokers:is_taken",
+        always(False),
         _case("B14-id-conflict"),
     ),
     (

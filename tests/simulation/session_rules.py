@@ -209,7 +209,7 @@ class HeardOf:
         self._fenced_at = 0.0
         """When one who must be fenced was last on its way out, or could be again: the others are fenced after it."""
         self._silences: dict[int, dict[BrokerId, float]] = {}
-        """How long each broker had said nothing when the batch at an offset was decided; of the last batches."""
+        """How long each broker had said nothing when the batch at an offset was appended; of the last batches."""
 
     def _now(self) -> float:
         """Return seconds of the controller's clock, which goes on while its machine is suspended."""
@@ -241,7 +241,7 @@ class HeardOf:
         return self._now() - max(self._contacts.get(broker_id, 0.0), self._since)
 
     def silence_at(self, base_offset: int, broker_id: BrokerId) -> float:
-        """Return how long a broker had said nothing when the batch at an offset was decided."""
+        """Return how long a broker had said nothing when the batch at an offset was appended."""
         return self._silences.get(base_offset, {}).get(broker_id, self.silence(broker_id))
 
     def inherits(self, broker_id: BrokerId) -> bool:
@@ -307,11 +307,7 @@ class HeardOf:
 
     def decides(self, context: DecideContext, own: BrokerId | None) -> None:
         """Check the state that the controller decides on, and whom the decision leaves out."""
-        controller, brokers = self._controller, context.image.brokers
-        self._silences.pop(context.image.end_offset, None)
-        self._silences[context.image.end_offset] = {each: self.silence(each) for each in brokers}
-        if len(self._silences) > SILENCES_KEPT:
-            del self._silences[next(iter(self._silences))]
+        controller = self._controller
         walking = {broker_id for broker_id, _ in self._walks if context.image.is_active(broker_id)}
         forgotten = {
             broker_id
@@ -331,6 +327,11 @@ class HeardOf:
     def appended(self) -> None:
         """Check the newest batch that the controller appended."""
         in_flight = self._controller._in_flight
+        base_offset, image = in_flight[-1].batch.base_offset, in_flight[-1].image
+        self._silences.pop(base_offset, None)
+        self._silences[base_offset] = {each: self.silence(each) for each in image.brokers}
+        if len(self._silences) > SILENCES_KEPT:
+            del self._silences[next(iter(self._silences))]
         if len(in_flight) > 1 and in_flight[-1].batch.base_offset != in_flight[-2].batch.end_offset:
             self._world.violated(
                 f"batches_continue: one at {in_flight[-1].batch.base_offset} behind {in_flight[-2].batch.end_offset}"

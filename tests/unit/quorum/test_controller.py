@@ -14,6 +14,7 @@ from msgspec import structs
 from metadata_log.batch import NO_ENVELOPE, RecordBatch
 from metadata_log.codec import decode_all, decoding, encode
 from metadata_log.errors import (
+    DuplicateBrokerRegistration,
     Fault,
     InvalidReplicaAssignment,
     InvalidRequest,
@@ -1187,5 +1188,31 @@ def test_a_tip_that_moves_in_the_middle_of_a_large_request_has_it_begin_again(mo
         lab.quorum.commit()
         assert (await write).base_offset == moved[0].end_offset
         lab.same_everywhere()
+
+    run(story)
+
+
+def test_a_process_that_is_heard_of_while_another_registers_in_slices_keeps_its_id() -> None:
+    """Goal: a session that was just renewed is not taken over. Method: the heartbeat comes at a rest and writes nothing."""
+
+    async def story(lab: Lab) -> None:
+        controller, epochs = await with_many_partitions(lab, 11, 12)
+        for _ in range(2):
+            lab.now_ms += 4_000
+            controller.check_sessions()
+        lab.now_ms += 1_001
+        looks = count(0, SLICE_MS)
+        controller.turns._now_ms = lambda: next(looks)
+        asked = asyncio.create_task(controller.submit(registration(11, 2), actor=None, request_id=None))
+        while not controller.turns.is_mid_decision:
+            await asyncio.sleep(0)
+        appended = len(lab.quorum.log)
+        late = poll(11, epochs[11], applied=controller.committed.end_offset)
+        _, written_end = controller.heartbeat(dataclasses.replace(late, is_late=True))
+        assert written_end is None
+        with pytest.raises(DuplicateBrokerRegistration):
+            await asked
+        assert len(lab.quorum.log) == appended
+        assert leaders(controller) == {11: MANY}
 
     run(story)
