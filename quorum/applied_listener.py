@@ -1,6 +1,7 @@
 """Pure: the interface of the parts of a controller that follow the committed log."""
 
 from metadata_log.batch import RecordBatch
+from metadata_log.ids import BrokerId
 from metadata_log.image.metadata_image import Delta, MetadataImage
 
 
@@ -18,3 +19,6 @@ class AppliedListener:
 
     def on_activity(self, *, active: bool) -> None:
         """This node became the active controller, or ceased to be it."""
+
+    def on_removal_given_up(self, broker_id: BrokerId) -> None:
+        """The removal of a broker ended before its last part: its next heartbeat begins what it could not get meanwhile."""

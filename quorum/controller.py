@@ -328,6 +328,8 @@ class Controller:
                 del self._removals[command.broker_id]
                 if self.sessions.is_being_removed(command.broker_id):
                     self.sessions.give_up_removal(command.broker_id)
+                    for listener in self._listeners:
+                        listener.on_removal_given_up(command.broker_id)
 
     async def _begin_in_parts(self, command: Command, actor: str | None, request_id: Uuid | None) -> _Begun:
         operation = DECISIONS[type(command)].operation

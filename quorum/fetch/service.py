@@ -324,6 +324,9 @@ class FetchService(AppliedListener):
         if not active:
             self._refuse(self._waiting.take_all())
 
+    def on_removal_given_up(self, broker_id: BrokerId) -> None:
+        self._release(broker_id)
+
     def _have_news(self, polls: list[Poll], *, first: bool = False) -> None:
         """Have polls answered as soon as leadership is proved for them; `first`: before those that are due already."""
         for poll in polls:

@@ -16,6 +16,7 @@ from metadata_log.errors import NotController, ThrottlingQuotaExceeded
 from metadata_log.ids import BrokerId, NodeId
 from metadata_log.limits import FETCH_BYTES_MAX
 from metadata_log.log.segmented_log import SegmentedLog
+from metadata_log.wire.commands import UnregisterBroker
 from metadata_log.wire.fetch import FetchRequest, SnapshotOffer
 from quorum.controller import Controller
 from quorum.decide.decision import Decision
@@ -24,8 +25,8 @@ from quorum.fetch.service import FetchService
 from quorum.fetch.slices import Slices
 from quorum.log.committed_log import CommittedLog
 from quorum.turns import TURN_MS
-from tests.support.lab import Lab, fetch_of, online, setting, settings, spin
-from tests.unit.quorum.test_controller import with_many_partitions
+from tests.support.lab import Lab, fetch_of, online, poll, setting, settings, spin
+from tests.unit.quorum.test_controller import fence_the_silent, leaders, slow_parts, with_many_partitions
 
 
 class FetchLab(Lab):
@@ -357,6 +358,37 @@ def test_a_newer_fetch_of_a_broker_releases_the_older(tmp_path: Path) -> None:
         assert lab.services[1].parked == 1
         await lab.write(controller, setting("1"))
         await newer
+
+    run(tmp_path, story)
+
+
+def test_a_removal_that_is_given_up_releases_the_poll_of_its_broker(tmp_path: Path) -> None:
+    """Goal: the partitions that it alone can lead do not wait for its next poll. Method: the broker came back between two
+    parts of the removal, and neither these nor its elections wrote a record about them.
+    """
+
+    async def story(lab: FetchLab) -> None:
+        controller, epochs = await with_many_partitions(lab, 11)
+        fence_the_silent(lab, controller)
+        slow_parts(lab, controller, looks=1)
+        removal = UnregisterBroker(broker_id=BrokerId(11))
+        asked = asyncio.create_task(controller.submit(removal, actor=None, request_id=None))
+        while not controller.sessions.is_being_removed(BrokerId(11)):
+            await asyncio.sleep(0)
+        back = poll(11, epochs[11], applied=controller.committed.end_offset)
+        while controller.heartbeat(back)[0].more:
+            lab.quorum.commit()
+        fetch = lab.fetch(1, lab.at_end(controller, 11, epochs[11]))
+        await spin()
+        assert lab.services[1].parked == 1
+        asked.cancel()
+        await spin()
+        assert lab.services[1].parked == 0
+        await fetch
+        while controller.heartbeat(back)[0].more:
+            lab.quorum.commit()
+        lab.quorum.commit()
+        assert set(leaders(controller)) == {11}
 
     run(tmp_path, story)
 
