@@ -680,7 +680,7 @@ class Controller:
             self._broker_ends[broker_id] = end_offset = batch.end_offset
         if was_ineligible and self.tip.topics.counts.leaderless and broker_id not in self._ineligible():
             # Meanwhile partitions may have lost their leaders, of which this broker alone is in sync.
-            self.sessions.set_electing(broker_id, electing=True)
+            self.sessions.elect_for(broker_id)
         return decision, end_offset if end_offset > self.committed.end_offset else None
 
     def is_fenced(self, broker_id: BrokerId, broker_epoch: int) -> bool:

@@ -16,6 +16,7 @@ from metadata_log.image.topics import PartitionKey
 from metadata_log.wire.shapes import INT64_MAX
 from quorum.decide.decision import (
     Contact,
+    Elected,
     Electing,
     RegisteredAgain,
     RegistrationChanged,
@@ -68,7 +69,13 @@ class Sessions:
         self._registered_at: dict[BrokerId, tuple[int, int]] = {}
         self._stopping: set[BrokerId] = set()
         self._may_stop: set[BrokerId] = set()
-        self._electing: set[BrokerId] = set()
+        self._electing: dict[BrokerId, int] = {}
+        """The brokers that leaderless partitions may wait for, each with the number of the elections that are for it."""
+        self._elections = 0
+        """The number of the elections in parts that are under way, or come next. One walk elects for all brokers: a thousand
+        that come back at once do not walk over all leaderless partitions a thousand times.
+        """
+        self._elected_to: PartitionKey | None = None
         self._slowest: list[tuple[int, BrokerId]] | None = None
         """A heap of the brokers for which those wait that shut down. Each has an offset that it is known to have applied, or
         one below that. None: a broker may have fallen back, or may be missing.
@@ -95,7 +102,7 @@ class Sessions:
         session = self._sessions.pop(broker_id, None)
         if session is None or session.broker_epoch != broker_epoch:
             session = _Session(broker_epoch, now_ms)
-            self._electing.discard(broker_id)
+            self._electing.pop(broker_id, None)
             self._may_stop.discard(broker_id)
             self._slowest = None
         elif applied_offset < session.known_offset:
@@ -117,13 +124,18 @@ class Sessions:
                 self.began_shutdown(broker_id, broker_epoch, offset=shutdown_offset)
             case ShutdownLeft(broker_id):
                 self.left_shutdown(broker_id)
-            case Electing(broker_id, more):
-                self.set_electing(broker_id, electing=more)
+            case Electing(broker_id):
+                self.elect_for(broker_id)
+            case Elected(visited, more):
+                self._elected(visited, more=more)
             case Walked(walk, visited):
-                if visited is None:
-                    self._end_walk(walk.broker_id, walk.kind)
+                walks = self._walks.setdefault(walk.broker_id, {})
+                if visited is not None:
+                    walks[walk.kind] = change
                 else:
-                    self._walks.setdefault(walk.broker_id, {})[walk.kind] = change
+                    walks.pop(walk.kind, None)
+                    if not walks:  # every heartbeat looks at all that have one
+                        del self._walks[walk.broker_id]
             case _:
                 assert_never(change)
 
@@ -145,7 +157,7 @@ class Sessions:
             del self._sessions[broker_id]
             self._slowest = None
             self._may_stop.discard(broker_id)
-            self._electing.discard(broker_id)
+            self._electing.pop(broker_id, None)
             self._walks.pop(broker_id, None)
 
     def clear(self) -> None:
@@ -155,6 +167,7 @@ class Sessions:
         self._stopping.clear()
         self._may_stop.clear()
         self._electing.clear()
+        self._elected_to = None
         self._walks.clear()
 
     def begin(self, image: MetadataImage, now_ms: int, *, silent: Iterable[BrokerId] = ()) -> None:
@@ -171,9 +184,9 @@ class Sessions:
                 session.contact_ms = now_ms - self.session_timeout_ms - 1
                 self._sessions = {broker_id: session, **self._sessions}
         if image.topics.counts.leaderless:
-            self._electing.update(
-                broker_id for broker_id in self._sessions if image.brokers[broker_id].is_active
-            )
+            for broker_id in self._sessions:
+                if image.brokers[broker_id].is_active:
+                    self.elect_for(broker_id)
 
     def grant_all(self, image: MetadataImage, now_ms: int) -> None:
         """Grant every unfenced broker, and every other that has a session, a full one; what they reported is kept."""
@@ -331,13 +344,7 @@ class Sessions:
 
     def walking_out(self) -> frozenset[BrokerId]:
         """Return the brokers that a walk is taking out of service, though none of its records may be written yet."""
-        if not self._walks:
-            return frozenset()
-        return frozenset(
-            broker_id
-            for broker_id, walks in self._walks.items()
-            if any(kind is not WalkKind.JOINS for kind in walks)
-        )
+        return frozenset(self._walks)
 
     def is_being_removed(self, broker_id: BrokerId) -> bool:
         """Answer whether parts of the removal of a broker are made, and others are due."""
@@ -346,10 +353,10 @@ class Sessions:
     def give_up_removal(self, broker_id: BrokerId) -> None:
         """Forget a removal that is not over; the broker may get again what it could not get meanwhile.
 
-        Other walks over its partitions begin anew, since those of its elections have come to nothing.
+        Other walks over its partitions begin anew.
         """
         self._walks.pop(broker_id, None)
-        self.set_electing(broker_id, electing=True)
+        self.elect_for(broker_id)
 
     def failing_directories(self, broker_id: BrokerId) -> tuple[Uuid, ...]:
         """Return the log directories of a broker whose failure is being carried out in parts."""
@@ -360,23 +367,29 @@ class Sessions:
         """Answer whether leaderless partitions of an unfenced broker may still wait for a part of their election."""
         return broker_id in self._electing and self._session(broker_id, broker_epoch) is not None
 
-    def set_electing(self, broker_id: BrokerId, *, electing: bool) -> None:
-        """Note that leaderless partitions of a broker wait for their election, or do not any more.
+    @property
+    def elected_to(self) -> PartitionKey | None:
+        """The partition behind which the elections under way go on; None: none are."""
+        return self._elected_to
 
-        Its elections begin anew at the first partition: some that they have visited may have lost their leader since.
+    def elects_later(self, broker_id: BrokerId) -> bool:
+        """Answer whether the elections for a broker come behind those under way."""
+        return self._electing.get(broker_id, 0) > self._elections
+
+    def elect_for(self, broker_id: BrokerId) -> None:
+        """Have leaderless partitions elected for a broker, beginning at the first.
+
+        Elections under way have visited some without it, or before they lost their leader.
         """
-        self._end_walk(broker_id, WalkKind.JOINS)
-        if electing:
-            self._electing.add(broker_id)
-        else:
-            self._electing.discard(broker_id)
+        self._electing[broker_id] = self._elections + (self._elected_to is not None)
 
-    def _end_walk(self, broker_id: BrokerId, kind: WalkKind) -> None:
-        """Forget where a walk stands; brokers without one are not kept, since every heartbeat looks at all that have one."""
-        walks = self._walks.get(broker_id, {})
-        walks.pop(kind, None)
-        if not walks:
-            self._walks.pop(broker_id, None)
+    def _elected(self, visited: PartitionKey | None, *, more: bool) -> None:
+        if more:
+            self._elected_to = visited
+            return
+        self._elected_to = None
+        self._electing = {each: number for each, number in self._electing.items() if number > self._elections}
+        self._elections += 1
 
     def _session(self, broker_id: BrokerId, broker_epoch: int) -> _Session | None:
         session = self._sessions.get(broker_id)

@@ -82,7 +82,7 @@ def register(context: DecideContext, command: RegisterBroker) -> Decision:
         changes = (RegisteredAgain(broker_id, broker_epoch, image.end_offset),)
         if existing.is_active and image.topics.counts.leaderless:
             # Its record ends a change in parts that took the broker out, and may list directories that it had lost.
-            changes += (Electing(broker_id, more=True),)
+            changes += (Electing(broker_id),)
     else:
         is_clean = existing is not None and command.previous_broker_epoch == existing.broker_epoch
         walk = _walk_out(image, command, existing, is_clean=is_clean)

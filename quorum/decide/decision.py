@@ -63,9 +63,16 @@ class ShutdownLeft:
 
 @dataclass(frozen=True, slots=True)
 class Electing:
-    """Leaderless partitions of the broker may still wait for a part of their election, or do no longer."""
+    """Leaderless partitions may wait for the broker: the next elections in parts are for it."""
 
     broker_id: BrokerId
+
+
+@dataclass(frozen=True, slots=True)
+class Elected:
+    """A part of the elections under way was made, up to the partition `visited`; without `more`, the last."""
+
+    visited: PartitionKey | None
     more: bool
 
 
@@ -78,8 +85,6 @@ class WalkKind(enum.Enum):
     """The broker leaves every ISR it is in, and is eligible to lead nothing: it may have lost messages."""
     REMOVED = "REMOVED"
     """The broker leaves every ISR it is in; what it is eligible to lead is looked at as well."""
-    JOINS = "JOINS"
-    """The broker may lead leaderless partitions."""
     FAILED = "FAILED"
     """The broker leaves the ISRs of the partitions in failed directories."""
 
@@ -103,7 +108,14 @@ class Walked:
 
 
 SessionChange: TypeAlias = (
-    Contact | RegisteredAgain | RegistrationChanged | ShutdownBegan | ShutdownLeft | Electing | Walked
+    Contact
+    | RegisteredAgain
+    | RegistrationChanged
+    | ShutdownBegan
+    | ShutdownLeft
+    | Electing
+    | Elected
+    | Walked
 )
 
 

@@ -173,7 +173,7 @@ def undelete(context: DecideContext, command: UndeleteTopics) -> Decision:
         records=[*records, *elected],
         outcome=TopicsUndeleted(tuple(results.values())),
         cause=Cause("TOPIC_UNDELETED", None, {}) if records else None,
-        session_changes=tuple(Electing(broker_id, more=True) for broker_id in active) if more else (),
+        session_changes=tuple(map(Electing, active)) if more else (),
     )
 
 

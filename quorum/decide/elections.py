@@ -412,11 +412,11 @@ def _without(
     return None if record[2:] == _NOTHING else record
 
 
-def changes_on_joining(context: DecideContext, walk: Walk) -> Visits:
+def changes_on_joining(context: DecideContext, broker_id: BrokerId) -> Visits:
     """Visit all leaderless partitions when a broker may lead again, as Kafka does: others' may have become electable."""
-    electorate = Electorate(context, joining=walk.broker_id)
+    electorate = Electorate(context, joining=broker_id)
     for topic_id, partition_id, partition in context.image.topics.leaderless(
-        after=context.sessions.visited(walk)
+        after=context.sessions.elected_to
     ):
         yield (topic_id, partition_id), electorate.change(topic_id, partition_id, partition)
 

@@ -25,6 +25,7 @@ from quorum.decide.context import DecideContext
 from quorum.decide.decision import (
     Contact,
     Decision,
+    Elected,
     Electing,
     RegistrationChanged,
     SessionChange,
@@ -42,7 +43,7 @@ from quorum.decide.elections import (
 )
 from quorum.decide.fencing import fenced, state_of
 from quorum.decide.java import in_uuid_order
-from quorum.decide.parts import part_of
+from quorum.decide.parts import part_of, stretch_of
 
 UNFENCED: Final = "BROKER_UNFENCED"
 """The cause of an unfencing, and of the elections that it leads to."""
@@ -154,7 +155,7 @@ class _Broker:
                 return self._begin_shutdown()
             return self._let_go()
         if sessions.is_electing(broker.broker_id, broker.broker_epoch) and broker.is_active:
-            return self._elect([])
+            return self._elect()
         return _answered(state_of(image, broker.broker_id, has_session=True))
 
     def _cause(self, code: str) -> Cause:
@@ -176,16 +177,21 @@ class _Broker:
         )
 
     def _unfence(self) -> Decision:
-        broker = self.broker
-        return self._elect(
-            [BrokerRegistrationChangeRecord(broker.broker_id, broker.broker_epoch, fenced=False)]
-        )
+        broker, sessions = self.broker, self.context.sessions
+        first = [BrokerRegistrationChangeRecord(broker.broker_id, broker.broker_epoch, fenced=False)]
+        decision = self._elect(first)
+        # Elections in parts may be past its partitions: others come behind them.
+        more = decision.more or sessions.elected_to is not None
+        return _behind([Electing(broker.broker_id)], replace(decision, more=more))
 
-    def _elect(self, first: list[Record]) -> Decision:
+    def _elect(self, first: Sequence[Record] = ()) -> Decision:
+        """Decide a part of the elections that brokers wait for; whose heartbeat it is does not matter."""
         context, broker = self.context, self.broker
-        walk = Walk(WalkKind.JOINS, broker.broker_id, broker.broker_epoch)
-        changed, more, walked = part_of(
-            context, walk, changes_on_joining(context, walk), room=context.records_max - len(first)
+        changed, more, last = stretch_of(
+            context,
+            changes_on_joining(context, broker.broker_id),
+            after=context.sessions.elected_to,
+            room=context.records_max - len(first),
         )
         records = [*first, *changed]
         return Decision(
@@ -195,8 +201,8 @@ class _Broker:
                 should_shut_down=False,
             ),
             cause=self._cause(UNFENCED) if records else None,
-            session_changes=(Electing(broker.broker_id, more=more), walked),
-            more=more,
+            session_changes=(Elected(last, more=more),),
+            more=more or context.sessions.elects_later(broker.broker_id),
         )
 
     def _begin_shutdown(self) -> Decision:

@@ -1,8 +1,8 @@
 """Pure: a change of many partitions, made in parts: each fits into one batch and one turn of the leader's loop.
 
-A part is a stretch of a walk over a broker's partitions. The next part goes on behind it, so its cost does not depend on how
-far the walk got. Where a walk stands is kept with the broker's session, not in the log: the next controller walks from the
-start, past what is done already.
+A part is a stretch of a walk over a broker's partitions, or over those without a leader. The next part goes on behind it, so
+its cost does not depend on how far the walk got. Where a walk stands is kept with the sessions, not in the log: the next
+controller walks from the start, past what is done already.
 """
 
 from collections.abc import Iterable, Mapping
@@ -80,26 +80,38 @@ def part_of(
     *,
     room: int | None = None,
 ) -> Part:
+    """Return a stretch of a broker's walk; `visits` are its partitions behind the last one visited."""
+    records, more, last = stretch_of(context, visits, after=context.sessions.visited(walk), room=room)
+    return Part(records, more, Walked(walk, last if more else None))
+
+
+def stretch_of(
+    context: DecideContext,
+    visits: Iterable[tuple[PartitionKey, PartitionChangeRecord | None]],
+    *,
+    after: PartitionKey | None,
+    room: int | None = None,
+) -> tuple[list[Record], bool, PartitionKey | None]:
     """Return the changes that fit into a batch, and into the time of one turn, together with one more record.
 
-    `visits` are the walk's partitions behind the last one visited, each with its change, None where nothing changes.
-    `room` are the records that the batch still holds; None: all of it.
+    Also whether others are left, and the last partition visited. `visits` are the partitions behind `after`, each with its
+    change, None where nothing changes. `room` are the records that the batch still holds; None: all of it.
     """
     records: list[Record] = []
     records_max = (context.records_max if room is None else room) - 1
     bytes_left = _PART_BYTES_MAX
-    last: PartitionKey | None = context.sessions.visited(walk)
+    last = after
     for visited, (key, record) in enumerate(visits, start=1):
         if record is not None:
             # No record packs into more: 48 bytes beside the ISR, 5 for each member.
             bytes_left -= 48 + 5 * len(record.isr or ())
             if len(records) >= records_max or bytes_left < 0:
-                return Part(records, True, Walked(walk, last))
+                return records, True, last
             records.append(record)
         last = key
         if visited % _VISITS_BETWEEN_LOOKS == 0 and context.is_turn_over():
-            return Part(records, True, Walked(walk, last))
-    return Part(records, False, Walked(walk, None))
+            return records, True, last
+    return records, False, last
 
 
 def leaving_after(leaving: Leaving, batch: RecordBatch) -> Leaving:

@@ -213,13 +213,13 @@ class FetchService(AppliedListener):
         return is_old or self._controller.turns.is_mid_decision
 
     def _is_heard(self, command: BrokerHeartbeat) -> bool:
-        """Decide a heartbeat; answer False if its poll must wait for records, or if it has to be fenced first."""
+        """Decide a heartbeat; answer False if its poll must wait for records or parts, or if it has to be fenced first."""
         position = command.position
         if position is not None and is_foreign(self._log, position, self._reply(position)):
             return False
-        _, written_end = self._controller.heartbeat(command)
+        decision, written_end = self._controller.heartbeat(command)
         self._release_ready()
-        return written_end is None
+        return written_end is None and not decision.more
 
     async def _heartbeat(self, command: BrokerHeartbeat) -> bool:
         """Decide a broker's heartbeat, wait for what it leads to, and return whether the broker may end its process."""

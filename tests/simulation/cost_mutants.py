@@ -53,7 +53,8 @@ def _counts_all_brokers(_original: Any) -> Any:
 def _elects_wherever(begin: Any) -> Any:
     def beginning(sessions: Any, image: Any, now_ms: int, **silent: Any) -> None:
         begin(sessions, image, now_ms, **silent)
-        sessions._electing.update(sessions._sessions)
+        for broker_id in sessions._sessions:
+            sessions.elect_for(broker_id)
 
     return beginning
 

@@ -298,7 +298,7 @@ class HeardOf:
         walk = change.walk.broker_id, change.walk.kind
         if change.visited is None:
             self._walks.discard(walk)
-        elif change.walk.kind is not WalkKind.JOINS:
+        else:
             self._walks.add(walk)
 
     def walks_end(self, broker_id: BrokerId) -> None:

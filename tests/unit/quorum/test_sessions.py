@@ -10,7 +10,7 @@ import pytest
 from metadata_log.ids import NO_LEADER, BrokerId, TopicId
 from metadata_log.records.partitions import PartitionChangeRecord
 from metadata_log.wire.shapes import INT64_MAX
-from quorum.decide.decision import Walk, Walked, WalkKind
+from quorum.decide.decision import Elected, Walk, Walked, WalkKind
 from quorum.sessions import Sessions
 from tests.support.decisions import World
 
@@ -84,8 +84,8 @@ def test_a_claim_looks_for_leaders_only_where_there_is_none() -> None:
     world.write([PartitionChangeRecord(world.image.topics.ids["t"], 0, leader=NO_LEADER)])
     world.sessions.begin(world.image, 5000)
     assert all(electing(world))
-    world.heartbeat(3)
-    assert electing(world) == [True, True, False], "nothing of the third waits for a leader"
+    assert len(world.heartbeat(3).records) == 1
+    assert not any(electing(world)), "the heartbeat of one elects for all"
 
 
 def test_granting_again_keeps_what_was_reported() -> None:
@@ -275,10 +275,37 @@ def test_a_heartbeat_ends_every_walk_of_its_broker_but_its_removal() -> None:
 
 
 def test_a_walk_that_is_over_leaves_nothing_to_look_at() -> None:
-    """A thousand brokers come back at once, and each heartbeat looks at the walks of all."""
+    """A thousand brokers stop at once, and each heartbeat looks at the walks of all."""
     sessions = Sessions(session_timeout_ms=9_000)
-    walk = Walk(WalkKind.JOINS, BrokerId(1), 7)
-    for visited in ((TOPIC, 0), None):
+    walk = Walk(WalkKind.LEAVES, BrokerId(1), 7)
+    for visited in ((TOPIC, 0), None, None):
         sessions.carry_out(Walked(walk, visited), now_ms=0)
-    sessions.set_electing(BrokerId(2), electing=True)
     assert not sessions._walks
+
+
+def test_one_walk_elects_for_all_who_wait_when_it_begins() -> None:
+    world = World(session_timeout_ms=100)
+    for line in ("register 1", "heartbeat 1", "register 2", "heartbeat 2", "register 3", "heartbeat 3"):
+        world.run(line)
+    sessions = world.sessions
+    for broker_id in (ONE, TWO):
+        sessions.elect_for(broker_id)
+    sessions.carry_out(Elected((TOPIC, 0), more=True), now_ms=0)
+    sessions.elect_for(BrokerId(3))
+    sessions.elect_for(TWO)  # fenced and back, maybe
+    assert [sessions.elects_later(each) for each in (ONE, TWO, BrokerId(3))] == [False, True, True]
+    sessions.carry_out(Elected((TOPIC, 1), more=False), now_ms=0)
+    assert (sessions.elected_to, electing(world)) == (None, [False, True, True])
+    assert not sessions.elects_later(TWO)
+    sessions.carry_out(Elected(None, more=False), now_ms=0)
+    assert electing(world) == [False] * 3
+
+
+def test_a_late_heartbeat_sends_no_elections_back() -> None:
+    """In a large cluster most are late while the elections are made."""
+    sessions = Sessions(session_timeout_ms=9_000)
+    sessions.contact(ONE, 7, now_ms=0, applied_offset=0)
+    sessions.elect_for(ONE)
+    sessions.carry_out(Elected((TOPIC, 3), more=True), now_ms=0)
+    sessions.contact(ONE, 7, now_ms=1, applied_offset=0)
+    assert (sessions.elected_to, sessions.is_electing(ONE, 7)) == ((TOPIC, 3), True)

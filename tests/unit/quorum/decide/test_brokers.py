@@ -295,6 +295,36 @@ def test_an_unfencing_in_parts_elects_everywhere() -> None:
     assert not world.heartbeat(1).records
 
 
+def test_one_walk_over_the_leaderless_partitions_elects_for_all_brokers() -> None:
+    """Goal: under a new controller a thousand brokers do not look at each of them a thousand times."""
+    world = online(1, 2, 3, turns_are_short=True)
+    many_partitions(world, 500, "3")
+    world.expire(3, world.image.brokers[BrokerId(3)].broker_epoch)
+    world.sessions.begin(world.image, world.now_ms)
+    beats = [world.heartbeat(1 + n % 2) for n in range(9)]
+    assert [beat.more for beat in beats] == [*[True] * 7, False, False]
+    assert world.sessions.elected_to is None
+
+
+def test_who_joins_amid_elections_in_parts_gets_its_own_behind_them() -> None:
+    world = online(1, 2, 3, turns_are_short=True)
+    many_partitions(world, 100, "1")
+    world.run("create late on=" + "/".join(["3"] * 100))
+    for each in (1, 3):
+        world.expire(each, world.image.brokers[BrokerId(each)].broker_epoch)
+    world.sessions.elect_for(BrokerId(2))
+    assert [world.heartbeat(2).more for _ in range(3)] == [True] * 3
+    for each in (1, 3):
+        assert world.heartbeat(each).more
+    while world.heartbeat(1).more or world.heartbeat(3).more:
+        pass
+    leaders = {
+        topic.name: {partition.leader for partition in topic.partitions}
+        for topic in world.image.topics.by_id.values()
+    }
+    assert leaders == {"many": {1}, "late": {3}}
+
+
 def test_an_election_that_found_no_place_in_the_log_is_decided_again() -> None:
     world = online(1, 2)
     many_partitions(world, 5, "1")
@@ -400,7 +430,7 @@ def test_elections_amid_the_failure_of_a_directory_give_nothing_that_lies_there(
     failed: dict[str, Any] = {"offline_log_dirs": (word_uuid("a"),)}
     for _ in range(failed_parts):
         assert world.heartbeat(1, **failed).more
-    world.sessions.set_electing(BrokerId(1), electing=True)
+    world.sessions.elect_for(BrokerId(1))
     while world.heartbeat(1, **failed).more:
         pass
     assert world.image.brokers[BrokerId(1)].log_dirs == (word_uuid("b"),)
@@ -427,7 +457,7 @@ def test_a_broker_that_began_to_stop_is_elected_no_more() -> None:
     """Its elections in parts are not over, and a poll that asks for nothing comes between two parts of its stop."""
     world = online(1, 2, records_max=10)
     many_partitions(world, 25, "1")
-    world.sessions.set_electing(BrokerId(1), electing=True)
+    world.sessions.elect_for(BrokerId(1))
     assert world.heartbeat(1, want_shut_down=True).more
     leaders = [
         partition.leader for partition in world.image.topics.by_id[world.image.topics.ids["many"]].partitions
@@ -435,7 +465,7 @@ def test_a_broker_that_began_to_stop_is_elected_no_more() -> None:
     assert NO_LEADER in leaders
     assert world.heartbeat(1).records == ()
     # As where a removal, or a fencing for silence, is given up.
-    world.sessions.set_electing(BrokerId(1), electing=True)
+    world.sessions.elect_for(BrokerId(1))
     assert world.heartbeat(1).records == ()
     while world.heartbeat(1, want_shut_down=True).more:
         pass

@@ -236,6 +236,27 @@ def test_a_late_heartbeat_waits_for_records_about_its_broker(tmp_path: Path) -> 
     run(tmp_path, story)
 
 
+def test_a_poll_does_not_wait_while_parts_without_a_record_are_due(tmp_path: Path) -> None:
+    """Goal: what its broker may lead does not wait for the next poll. Method: before it come many that nobody can lead."""
+
+    async def story(lab: FetchLab) -> None:
+        controller, _ = await with_many_partitions(lab, 11)
+        epoch = await online(lab, controller, 12)
+        fence_the_silent(lab, controller, (12, epoch))
+        slow_parts(lab, controller, looks=1)
+        controller.sessions.elect_for(BrokerId(12))
+        request = lab.at_end(controller, 12, epoch)
+        assert lab.services[1].take(request, lambda _: None, arrived_ms=lab.now_ms) is None
+        fetch = lab.fetch(1, request)
+        while controller.sessions.is_electing(BrokerId(12), epoch):
+            await asyncio.sleep(0)
+        await spin()
+        assert lab.services[1].parked == 1
+        fetch.cancel()
+
+    run(tmp_path, story)
+
+
 def test_a_commit_of_what_was_appended_before_a_fetch_arrived_proves_nothing(tmp_path: Path) -> None:
     """The leader may have been deposed between the two: what it hears of now was agreed before."""
 
