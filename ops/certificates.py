@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from metadata_log.node.access import SCHEME
+from metadata_log.node.certified_names import SCHEME
 from metadata_log.node.credentials import TlsFiles
 from metadata_log.node.durable_files import DIRECTORY_MODE, renamed_os_errors, replace_file
 
@@ -59,6 +59,8 @@ class Authority:
     def certify(self, role: str, who: str, *, hosts: tuple[str, ...] = HOSTS) -> TlsFiles:
         """Return the certificate of controller, broker or user `who`; it is made where there is none.
 
+        That of a user names no host and is no server's.
+
         Raises:
             DiskFailed: it cannot be written.
         """
@@ -68,15 +70,17 @@ class Authority:
             return files
         key = ec.generate_private_key(ec.SECP256R1())
         uri = x509.UniformResourceIdentifier(f"{SCHEME}://{self._cluster_id}/{role}/{who}")
+        uses = [ExtendedKeyUsageOID.CLIENT_AUTH]
+        if role == "user":
+            hosts = ()
+        else:
+            uses.append(ExtendedKeyUsageOID.SERVER_AUTH)
         certificate = (
             _builder(_name(stem), self._certificate.subject, key, days=DAYS)
             .add_extension(x509.SubjectAlternativeName([uri, *map(_general, hosts)]), critical=False)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_usage(signs_certificates=False), critical=True)
-            .add_extension(
-                x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]),
-                critical=False,
-            )
+            .add_extension(x509.ExtendedKeyUsage(uses), critical=False)
             .sign(self._key, hashes.SHA256())
         )
         replace_file(files.key, _pem(key))

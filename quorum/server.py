@@ -147,7 +147,7 @@ class _Node:
         self.stop_asked = asyncio.Event()
         self.fault: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._session: aiohttp.ClientSession | None = None
-        self.tls = None if settings.tls is None else Tls(settings.tls)
+        self.tls = None if settings.tls is None else Tls(settings.tls, cluster_id=settings.cluster_id)
         self.answer_buffers = AnswerBuffers()
         share_the_interpreter()
         self.bodies = Threads("bodies", threads=1, unfinished_max=limits.BODIES_UNFINISHED_MAX)

@@ -25,6 +25,7 @@ from aiohttp import hdrs, web
 from metadata_log import limits
 from metadata_log.errors import AuthenticationFailed, InvalidSettings
 from metadata_log.ids import BrokerId
+from metadata_log.node.certified_names import NAME, NODES, name_in
 from metadata_log.node.credentials import BEARER
 from metadata_log.node.rights import ANYBODY, NOBODY, ROLES, Principal, Right, authorize
 from metadata_log.wire.shapes import Shape, convert
@@ -34,10 +35,6 @@ log = logging.getLogger(__name__)
 PRINCIPAL: Final = web.RequestKey("principal", Principal)
 ROUTE_PATH: Final = web.RequestKey("route_path", str)
 """Set on a request whose route was found without aiohttp's router."""
-SCHEME: Final = "metaquorum"
-_NAME: Final = re.compile(r"(?:User|Broker|Controller):[!-~]{1,200}")
-_NODES: Final = {"broker": "Broker", "controller": "Controller"}
-_NODE_ID: Final = re.compile("0|[1-9][0-9]{0,9}")
 
 
 class _Row(Shape, frozen=True):
@@ -131,7 +128,7 @@ class Access:
             return known
         # The authority's word is enough for a node.
         kind = name.partition(":")[0].lower()
-        return Principal(name, ROLES[kind]) if kind in _NODES else None
+        return Principal(name, ROLES[kind]) if kind in NODES else None
 
     def _principal_of(self, request: web.Request) -> Principal | None:
         self._look_again()
@@ -201,29 +198,13 @@ def _path_of_route(request: web.Request) -> str:
     return "" if resource is None else resource.canonical
 
 
-def name_in(certificate: Mapping[str, Any], cluster_id: str) -> str | None:
-    """Return the principal's name in a certificate: its URI metaquorum://CLUSTER/broker|controller|user/NAME."""
-    for kind, value in certificate.get("subjectAltName", ()):
-        if kind != "URI":
-            continue
-        prefix = f"{SCHEME}://{cluster_id}/"
-        if not value.startswith(prefix):
-            continue
-        role, _, who = value.removeprefix(prefix).partition("/")
-        if role in _NODES and _NODE_ID.fullmatch(who):
-            return f"{_NODES[role]}:{who}"
-        if role == "user" and _NAME.fullmatch(f"User:{who}"):
-            return f"User:{who}"
-    return None
-
-
 def _principals(rows: list[_Row]) -> tuple[dict[str, Principal], dict[bytes, Principal]]:
     by_name: dict[str, Principal] = {}
     by_token: dict[bytes, Principal] = {}
     if len(rows) > limits.PRINCIPALS_MAX:
         raise ValueError(f"more than {limits.PRINCIPALS_MAX} principals")
     for row in rows:
-        if not _NAME.fullmatch(row.name) or row.name == ANYBODY.name:
+        if not NAME.fullmatch(row.name) or row.name == ANYBODY.name:
             raise ValueError(f"{row.name!r} is no name: wanted User:NAME, Broker:ID or Controller:ID")
         if row.name in by_name:
             raise ValueError(f"{row.name} stands there twice")

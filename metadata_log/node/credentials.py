@@ -2,13 +2,18 @@
 
 import re
 import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from metadata_log.errors import InvalidSettings
+from metadata_log.node.certified_names import name_in
 
 BEARER: Final = re.compile(r"Bearer ([!-~]{20,512})", re.IGNORECASE)
+CONTROLLERS: Final = ("Controller",)
+NODES: Final = ("Controller", "Broker")
+"""Kinds of servers: a command may be given the address of either, since brokers forward."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,19 +24,19 @@ class TlsFiles:
     key: Path
     ca: Path
 
-    def client(self) -> ssl.SSLContext:
-        """Return a context for calls under this certificate.
+    def client(self, servers: tuple[str, ...] = NODES) -> ssl.SSLContext:
+        """Return a context for calls under this certificate to `servers`; otherwise as `trusting`.
 
         Raises:
             InvalidSettings: a file is missing, or is something else.
         """
-        context = trusting(self.ca)
+        context = trusting(self.ca, servers)
         load(context, self)
         return context
 
 
-def trusting(ca: Path) -> ssl.SSLContext:
-    """Return a client's context that trusts one authority.
+def trusting(ca: Path, servers: tuple[str, ...] = NODES) -> ssl.SSLContext:
+    """Return a client's context that trusts one authority, and `servers` of any of its clusters.
 
     Raises:
         InvalidSettings: the file is missing, or is something else.
@@ -39,7 +44,38 @@ def trusting(ca: Path) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     harden(context)
     trust(context, ca)
+    expect(context, servers, cluster_id=None)
     return context
+
+
+def expect(context: ssl.SSLContext, servers: tuple[str, ...], *, cluster_id: str | None) -> None:
+    """Have a client's context refuse a server whose certificate names none of `servers`.
+
+    The authority certifies users and brokers, too. With the name of a host in it, such a certificate would pass for a
+    controller's there, and its owner would get the tokens of clients.
+    """
+
+    def check(certificate: Mapping[str, Any] | None) -> None:
+        name = name_in(certificate or {}, cluster_id)
+        if name is None or name.partition(":")[0] not in servers:
+            wanted = " or ".join(servers).lower()
+            reason = f"its certificate names {name or 'nobody'}, and not a {wanted}"
+            error = ssl.SSLCertVerificationError(ssl.SSL_ERROR_SSL, reason)
+            error.reason = reason
+            raise error
+
+    class Checked(ssl.SSLObject):
+        def do_handshake(self) -> None:
+            super().do_handshake()
+            check(self.getpeercert())
+
+    class CheckedSocket(ssl.SSLSocket):
+        def do_handshake(self, block: bool = False) -> None:
+            super().do_handshake(block)
+            check(self.getpeercert())
+
+    context.sslobject_class = Checked  # asyncio's
+    context.sslsocket_class = CheckedSocket
 
 
 def harden(context: ssl.SSLContext) -> None:

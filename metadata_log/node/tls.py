@@ -2,7 +2,7 @@
 
 Every node of a cluster has a certificate of the cluster's own authority. It names the node by a URI
 (`metaquorum://CLUSTER_ID/controller/1`) beside the hosts at which the node is dialled. Clients of HTTP may have one, or a
-token; controllers show theirs to each other.
+token; controllers show theirs to each other. A node that calls a controller refuses a server without a controller's.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from typing import Any, Final
 from metadata_log import limits
 from metadata_log.errors import InvalidSettings
 from metadata_log.node.collector import leave_no_cycle
-from metadata_log.node.credentials import TlsFiles, harden, load, states_of, trust
+from metadata_log.node.credentials import CONTROLLERS, TlsFiles, expect, harden, load, states_of, trust
 
 log = logging.getLogger(__name__)
 
@@ -26,8 +26,8 @@ SHUTDOWN_S: Final = 2.0
 class Tls:
     """The contexts of one node; each is changed in place when the files change, so that open ports need no restart."""
 
-    def __init__(self, files: TlsFiles) -> None:
-        """Read the files.
+    def __init__(self, files: TlsFiles, *, cluster_id: str) -> None:
+        """Read the files; `client` and `anonymous` are for calls to controllers of this cluster.
 
         Raises:
             InvalidSettings: a file is missing, or is something else.
@@ -52,6 +52,8 @@ class Tls:
         harden(self.anonymous)
         for context in (*self._with_certificate(), self.anonymous):
             trust(context, files.ca)
+        for context in (self.client, self.anonymous):
+            expect(context, CONTROLLERS, cluster_id=cluster_id)
 
     def _with_certificate(self) -> tuple[ssl.SSLContext, ...]:
         return self.server, self.peer_server, self.client, self.peer_client

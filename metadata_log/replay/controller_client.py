@@ -20,7 +20,7 @@ from metadata_log.errors import (
     UnknownRoute,
     error_named,
 )
-from metadata_log.node.credentials import TlsFiles, bearer_from, trusting
+from metadata_log.node.credentials import CONTROLLERS, TlsFiles, bearer_from, trusting
 
 ANSWER_S: Final = 30.0
 """A controller that sends nothing for so long does not answer."""
@@ -47,8 +47,8 @@ class Shown:
         if self.ca is None:
             return None
         if self.cert is not None and self.key is not None:
-            return TlsFiles(certificate=self.cert, key=self.key, ca=self.ca).client()
-        return trusting(self.ca)
+            return TlsFiles(certificate=self.cert, key=self.key, ca=self.ca).client(CONTROLLERS)
+        return trusting(self.ca, CONTROLLERS)
 
 
 NOTHING_SHOWN: Final = Shown()

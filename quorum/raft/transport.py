@@ -38,8 +38,9 @@ from metadata_log.limits import (
     UNREACHABLE_REPORTED_MS,
 )
 from metadata_log.node.accepting import stop_accepting
-from metadata_log.node.access import name_in, peer_certificate
+from metadata_log.node.access import peer_certificate
 from metadata_log.node.addresses import HostPort, address_text
+from metadata_log.node.certified_names import name_in
 from metadata_log.node.tls import Encrypting, Tls
 from quorum.raft import messages
 from quorum.raft.handshake import Hello, Refusal, objection_to

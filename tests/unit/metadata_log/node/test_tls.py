@@ -7,20 +7,26 @@ import os
 import socket
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from pathlib import Path
+from random import Random
 
 import pytest
 from aiohttp import web
+from cryptography import x509
 
 from metadata_log import limits
 from metadata_log.errors import InvalidSettings
-from metadata_log.node.access import name_in, peer_certificate
+from metadata_log.node.access import peer_certificate
+from metadata_log.node.addresses import http_url
 from metadata_log.node.answer_buffers import AnswerBuffers
+from metadata_log.node.certified_names import name_in
 from metadata_log.node.credentials import TlsFiles, trusting
 from metadata_log.node.http_server import listen
 from metadata_log.node.tls import Encrypting, Tls
+from metadata_log.replay.controller_client import Shown
 from ops.certificates import Authority
+from ops.client import ClusterClient, Credentials, Unreachable
 from tests.unit.metadata_log.node.test_http_server import answer
 
 CLUSTER = "4L6g3nShT-eMCtK--X86sw"
@@ -70,7 +76,7 @@ async def told(address: tuple[str, int], context: ssl.SSLContext) -> tuple[str, 
 
 def test_a_client_may_show_a_certificate_of_this_authority_or_none(tmp_path: Path) -> None:
     ours, foreign = authority(tmp_path / "ours"), authority(tmp_path / "foreign")
-    tls = Tls(ours.certify("controller", "1"))
+    tls = Tls(ours.certify("controller", "1"), cluster_id=CLUSTER)
     of_broker = ours.certify("broker", "11").client()
     stranger = foreign.certify("broker", "11")
     mixed = TlsFiles(stranger.certificate, stranger.key, ours.ca).client()
@@ -87,13 +93,86 @@ def test_a_client_may_show_a_certificate_of_this_authority_or_none(tmp_path: Pat
     asyncio.run(story())
 
 
+@pytest.mark.parametrize(
+    ("role", "cluster_id", "of_nodes", "of_replay", "of_commands"),
+    [
+        ("controller", CLUSTER, True, True, True),
+        ("controller", "another" * 3 + "c", False, True, True),
+        ("broker", CLUSTER, False, False, True),
+        ("guest", CLUSTER, False, False, False),
+        ("user", CLUSTER, False, False, False),
+    ],
+)
+def test_a_certificate_of_somebody_else_does_not_pass_for_a_controller_s(
+    tmp_path: Path, role: str, cluster_id: str, *, of_nodes: bool, of_replay: bool, of_commands: bool
+) -> None:
+    """Goal: nobody gets the tokens of clients by the port of a controller that is down. A command may ask brokers; it and
+    replay know no cluster.
+    """
+    folder = tmp_path / "ours"
+    own = authority(folder).certify("controller", "1")
+    caller = Tls(own, cluster_id=CLUSTER)
+    imposter = Tls(Authority(folder, cluster_id=cluster_id).certify(role, "2"), cluster_id=CLUSTER)
+    reader = Shown(ca=own.ca).context()
+    reader_with_certificate = Shown(ca=own.ca, cert=own.certificate, key=own.key).context()
+    assert reader is not None and reader_with_certificate is not None
+
+    def blocking(address: tuple[str, int], context: ssl.SSLContext) -> None:
+        with (
+            socket.create_connection(address, timeout=60) as plain,
+            context.wrap_socket(plain, server_hostname=address[0]),
+        ):
+            pass
+
+    async def story() -> None:
+        async with serving(imposter) as address, asyncio.timeout(60):
+            for context, is_let_in in (
+                (caller.client, of_nodes),
+                (caller.anonymous, of_nodes),
+                (reader, of_replay),
+                (reader_with_certificate, of_replay),
+                (own.client(), of_commands),
+                (trusting(own.ca), of_commands),
+            ):
+                for asked in (told(address, context), asyncio.to_thread(blocking, address, context)):
+                    with nullcontext() if is_let_in else pytest.raises(ssl.SSLCertVerificationError):
+                        await asked
+
+    asyncio.run(story())
+
+
+def test_a_command_says_whose_certificate_it_refused(tmp_path: Path) -> None:
+    files = authority(tmp_path).certify("guest", "2")
+    client = ClusterClient(
+        ("https://127.0.0.1",), timeout_s=60, rng=Random(1), credentials=Credentials(files.client())
+    )
+
+    async def story() -> None:
+        async with serving(Tls(files, cluster_id=CLUSTER)) as address:
+            with pytest.raises(
+                Unreachable, match="its certificate names nobody, and not a controller or broker"
+            ):
+                await asyncio.to_thread(client.ask_one, http_url(address, tls=True), "/")
+
+    asyncio.run(story())
+
+
+def test_the_test_authority_makes_no_user_a_server(tmp_path: Path) -> None:
+    files = authority(tmp_path).certify("user", "alice")
+    certificate = x509.load_pem_x509_certificate(files.certificate.read_bytes())
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert [name.value for name in names] == [f"metaquorum://{CLUSTER}/user/alice"]
+    uses = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    assert list(uses) == [x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH]
+
+
 def test_certificates_are_replaced_without_a_restart_and_halves_of_pairs_do_not_count(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     ours = authority(tmp_path / "ours")
     first, second = ours.certify("controller", "1"), ours.certify("controller", "2")
     files = copied(first, tmp_path)
-    tls = Tls(files)
+    tls = Tls(files, cluster_id=CLUSTER)
 
     async def story() -> None:
         async with serving(tls) as address:
@@ -116,10 +195,10 @@ def test_what_is_no_certificate_is_refused_by_name(tmp_path: Path, broken: str) 
     files = copied(authority(tmp_path / "ours").certify("controller", "1"), tmp_path)
     (tmp_path / broken).write_bytes(b"-----BEGIN NOTHING-----\n")
     with pytest.raises(InvalidSettings, match=str(tmp_path / broken)):
-        Tls(files)
+        Tls(files, cluster_id=CLUSTER)
     (tmp_path / broken).unlink()
     with pytest.raises(InvalidSettings, match=str(tmp_path / broken)):
-        Tls(files)
+        Tls(files, cluster_id=CLUSTER)
 
 
 def test_who_does_not_finish_the_handshake_is_counted_and_cut_off(
@@ -128,7 +207,7 @@ def test_who_does_not_finish_the_handshake_is_counted_and_cut_off(
     monkeypatch.setattr(limits, "HTTP_ARRIVAL_MAX_MS", 500)
     monkeypatch.setattr(limits, "HTTP_CONNECTIONS_MAX", 4)
     ours = authority(tmp_path / "ours")
-    tls = Tls(ours.certify("controller", "1"))
+    tls = Tls(ours.certify("controller", "1"), cluster_id=CLUSTER)
 
     async def story() -> None:
         async with serving(tls) as address, asyncio.timeout(60):
@@ -181,7 +260,7 @@ def test_a_lost_connection_is_freed_without_the_cycle_collector(
 ) -> None:
     """Goal: connections that come and go cost no memory where nothing is walked any more. Method: nothing is walked."""
     ours = authority(tmp_path / "ours")
-    tls = Tls(ours.certify("controller", "1")) if is_encrypted else None
+    tls = Tls(ours.certify("controller", "1"), cluster_id=CLUSTER) if is_encrypted else None
 
     def held() -> int:
         return sum(type(each).__name__ == "_SelectorSocketTransport" for each in gc.get_objects())

@@ -19,7 +19,8 @@ from metadata_log.errors import InvalidSettings
 from metadata_log.ids import BrokerId
 from metadata_log.limits import IDENTITY_CHECK_S
 from metadata_log.node import access as access_module
-from metadata_log.node.access import Access, name_in
+from metadata_log.node.access import Access
+from metadata_log.node.certified_names import name_in
 from metadata_log.node.rights import BROKERS, CONTROLLERS, ROLES, Right
 from quorum.http.app import routes
 from tests.support.desk import Desk, DoorServer

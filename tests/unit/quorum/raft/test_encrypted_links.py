@@ -20,7 +20,7 @@ def pair_with(one: TlsFiles, two: TlsFiles) -> tuple[Node, Node, dict[int, int]]
     ports = {1: first, 2: second}
     nodes = Node(1, ports), Node(2, ports)
     for node, files in zip(nodes, (one, two), strict=True):
-        node.transport._tls = Tls(files)
+        node.transport._tls = Tls(files, cluster_id=CLUSTER)
     return *nodes, ports
 
 
@@ -77,7 +77,9 @@ def test_a_controller_with_a_certificate_says_that_the_quorum_is_founded(tmp_pat
         voter = Node(1, {1: one})
         observer = Node(7, {1: one, 7: seven}, founding=b"")
         for node in voter, observer:
-            node.transport._tls = Tls(ours.certify("controller", str(node.transport.node_id)))
+            node.transport._tls = Tls(
+                ours.certify("controller", str(node.transport.node_id)), cluster_id=CLUSTER
+            )
         async with voter.running():
             assert not voter.transport.others_founded()
             async with observer.running():
