@@ -5,6 +5,7 @@ tls/ca.crt ca.key · tls/controller-1.crt .key · tls/broker-11.crt .key · tls/
 
 import datetime as dt
 import ipaddress
+import os
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from metadata_log.errors import InvalidSettings
 from metadata_log.node.certified_names import SCHEME
 from metadata_log.node.credentials import TlsFiles
 from metadata_log.node.durable_files import DIRECTORY_MODE, renamed_os_errors, replace_file
@@ -27,16 +29,22 @@ class Authority:
     """The authority of one test cluster, in a folder with all that it certified."""
 
     def __init__(self, folder: Path, *, cluster_id: str) -> None:
-        """Read the authority, or make it where the folder has none.
+        """Read the authority, or make it where the folder has none. Nobody else may enter the folder from now on.
 
         Raises:
             DiskFailed: the folder cannot be written.
+            InvalidSettings: it belongs to another user.
         """
         self.folder = folder
         self._cluster_id = cluster_id
         self.ca = folder / "ca.crt"
         with renamed_os_errors(folder):
             folder.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+            if folder.stat().st_uid != os.geteuid():
+                raise InvalidSettings(
+                    f"{folder} belongs to another user, who could replace the keys: give it to this one (chown) or remove it"
+                )
+            folder.chmod(DIRECTORY_MODE)
             if not self.ca.exists():
                 self._make()
             self._certificate = x509.load_pem_x509_certificate(self.ca.read_bytes())

@@ -104,11 +104,9 @@ def replace_file(path: Path, content: bytes, *, is_private: bool = True) -> None
     """
     partial = path.with_name(path.name + ".part")
     with renamed_os_errors(path, wanted_bytes=len(content)):
-        if not is_private:
-            partial.unlink(missing_ok=True)  # one that an earlier run left would keep its mode
-        with (
-            open_private(partial, "wb") if is_private else open(partial, "wb", opener=_as_umask_says) as file
-        ):
+        # One that an earlier run left would keep its mode, and one that links elsewhere would be written there.
+        partial.unlink(missing_ok=True)
+        with open(partial, "xb", opener=_private if is_private else _as_umask_says) as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

@@ -45,6 +45,21 @@ def test_what_is_written_is_private_whatever_the_umask(tmp_path: Path) -> None:
     assert not wide(data)
 
 
+@pytest.mark.parametrize("is_link", [False, True])
+def test_what_an_earlier_run_left_lends_a_file_neither_its_mode_nor_its_place(
+    tmp_path: Path, *, is_link: bool
+) -> None:
+    partial, elsewhere = tmp_path / "admin.key.part", tmp_path / "elsewhere"
+    if is_link:
+        partial.symlink_to(elsewhere)
+    else:
+        partial.write_bytes(b"")
+        partial.chmod(0o644)
+    replace_file(tmp_path / "admin.key", b"x")
+    assert not (tmp_path / "admin.key").is_symlink() and not elsewhere.exists()
+    assert not wide(tmp_path)
+
+
 def test_a_wide_directory_is_narrowed_at_the_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     data = formatted(tmp_path / "data")
     (data / "log" / "00000000000000000000.log").write_bytes(b"hunter2")

@@ -237,6 +237,19 @@ def test_keys_are_private(tmp_path: Path) -> None:
     assert again == files
 
 
+def test_a_folder_of_keys_that_is_there_is_narrowed_or_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "tls"
+    folder.mkdir()
+    folder.chmod(0o777)
+    authority(folder)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    monkeypatch.setattr(os, "geteuid", lambda: folder.stat().st_uid + 1)
+    with pytest.raises(InvalidSettings, match=f"{folder} belongs to another user"):
+        authority(folder)
+
+
 def test_a_connection_that_is_not_entered_is_closed_at_once() -> None:
     def never() -> asyncio.Protocol:
         raise AssertionError("no protocol is made for it")
